@@ -1,0 +1,56 @@
+//! What a device is and what its limits are, read from the hardware and never assumed.
+
+use crate::Dim3;
+
+/// The kind of hardware behind a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// An Apple GPU, through Metal.
+    Metal,
+    /// An NVIDIA GPU, through CUDA.
+    Cuda,
+    /// The processor, through Elinvar's own compiler.
+    Cpu,
+    /// A driver for tests that records commands and fails on demand.
+    Sim,
+}
+
+impl DeviceKind {
+    /// The lower-case name that the command line and its JSON use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metal => "metal",
+            Self::Cuda => "cuda",
+            Self::Cpu => "cpu",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// Facts and limits of one device.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// The hardware's own name, for people.
+    pub name: String,
+    /// The kind of hardware.
+    pub kind: DeviceKind,
+    /// Threads of a simdgroup, `threads_per_simdgroup` in MSL.
+    pub simdgroup_width: u32,
+    /// Largest product of a threadgroup's three sizes.
+    pub max_threads_per_threadgroup: u32,
+    /// Largest size of a threadgroup per dimension.
+    pub max_threadgroup_size: Dim3,
+    /// Bytes of threadgroup memory of one threadgroup, static and dynamic together.
+    pub max_threadgroup_memory: u64,
+    /// Bytes of the largest single buffer.
+    pub max_buffer_bytes: u64,
+    /// Bytes of memory of the device; for unified memory, of the machine.
+    pub total_memory: u64,
+    /// Whether host and device share memory, so that a buffer can be mapped without a copy.
+    pub unified_memory: bool,
+    /// Things that run threadgroups side by side: cores of a GPU, worker threads of the CPU driver.
+    pub compute_units: u32,
+    /// Bits of one vector register of the CPU; `None` on a GPU.
+    pub vector_bits: Option<u32>,
+}

@@ -1,0 +1,82 @@
+//! Commands: what a queue is asked to do, as plain data.
+//!
+//! A command owns references to all it uses, so a list of commands can be kept, replayed, printed or
+//! handed to another thread. There is exactly one place per driver that turns a `Command` into work.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Dim3, Memory, Pipeline};
+
+/// One step of a queue.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Command {
+    /// Run a kernel over a grid.
+    Dispatch(Dispatch),
+    /// Copy `source` to `target`; the two have the same length. Overlap within one memory is allowed
+    /// and behaves as if the source had been read in full first.
+    Copy {
+        /// Where the bytes come from.
+        source: MemorySlice,
+        /// Where they go.
+        target: MemorySlice,
+    },
+    /// Repeat `pattern` over `target`, whose length is a multiple of the pattern's.
+    Fill {
+        /// The bytes to set.
+        target: MemorySlice,
+        /// 1 to 16 bytes, repeated.
+        pattern: Vec<u8>,
+    },
+}
+
+/// A kernel launch.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// What to run.
+    pub pipeline: Arc<dyn Pipeline>,
+    /// One binding per entry of [`crate::Signature::args`], in that order.
+    pub bindings: Vec<Binding>,
+    /// Threads of the whole grid, `threads_per_grid` in MSL. If a size is zero nothing runs.
+    pub threads: Dim3,
+    /// Threads of a full threadgroup; groups at the far edges are smaller when it does not divide
+    /// `threads`, as with Metal's `dispatchThreads`.
+    pub group: Dim3,
+}
+
+impl Dispatch {
+    /// Threadgroups along each dimension.
+    pub fn groups(&self) -> Dim3 {
+        self.threads.div_ceil(self.group)
+    }
+}
+
+/// The value of one kernel argument.
+#[derive(Clone, Debug)]
+pub enum Binding {
+    /// A pointer to the first byte of the slice.
+    Memory(MemorySlice),
+    /// A pointer to a copy of these bytes that lives as long as the dispatch (`setBytes` in Metal).
+    Bytes(Vec<u8>),
+    /// A pointer to this many bytes of threadgroup memory, aligned to 16.
+    Threadgroup(u64),
+}
+
+/// A range of bytes of a memory.
+#[derive(Clone)]
+pub struct MemorySlice {
+    /// The memory.
+    pub memory: Arc<dyn Memory>,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; `offset + len` is within the memory.
+    pub len: u64,
+}
+
+impl fmt::Debug for MemorySlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = Arc::as_ptr(&self.memory).cast::<()>();
+        write!(f, "{address:?}[{}..{}]", self.offset, self.offset + self.len)
+    }
+}

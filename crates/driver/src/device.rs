@@ -1,0 +1,162 @@
+//! The traits of the contract: driver, device, memory, library, pipeline, queue.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::{Caps, Command, Diagnostic, Dim3, Result, Signature, Source};
+
+/// A kind of hardware that this build can talk to.
+pub trait Driver: Send + Sync {
+    /// A short name: `cpu`, `cuda`, `metal`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// The devices that are present. No device is an empty list; the error is for hardware that is
+    /// there and does not answer.
+    fn devices(&self) -> Result<Vec<Arc<dyn Device>>>;
+}
+
+/// A thing that runs kernels.
+pub trait Device: Send + Sync + Any {
+    /// Facts and limits; constant over the device's life.
+    fn caps(&self) -> &Caps;
+
+    /// `bytes` of memory, at least aligned to 256. Zero bytes is allowed.
+    ///
+    /// # Errors
+    /// `OutOfMemory` with the amounts, `InvalidArgument` beyond [`Caps::max_buffer_bytes`],
+    /// `Unsupported` for a storage mode that the device has not.
+    fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>>;
+
+    /// Compile a source. The whole source is checked; code generation may wait for
+    /// [`Library::pipeline`] and [`Pipeline::prepare`].
+    ///
+    /// # Errors
+    /// `Compile` with the diagnostics.
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>>;
+
+    /// A new queue, independent of all others.
+    fn queue(&self) -> Result<Arc<dyn Queue>>;
+}
+
+/// Where memory lives and who may touch it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Storage {
+    /// Host and device see the same bytes.
+    #[default]
+    Shared,
+    /// The device only; the host copies in and out.
+    Private,
+    /// Two copies that are brought in step explicitly.
+    Managed,
+}
+
+/// What new memory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Init {
+    /// Zeroes.
+    #[default]
+    Zeroed,
+    /// Anything.
+    Uninitialized,
+}
+
+/// An allocation. Dropping the last reference frees it.
+#[allow(unsafe_code)] // declares unsafe methods: only the caller knows who else uses the memory
+pub trait Memory: Send + Sync + Any {
+    /// Size in bytes, as asked for.
+    fn len(&self) -> u64;
+
+    /// Whether the size is zero.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The storage mode it was allocated with.
+    fn storage(&self) -> Storage;
+
+    /// The address at which the host sees the memory, when it does. Valid as long as `self`.
+    fn host_ptr(&self) -> Option<NonNull<u8>>;
+
+    /// Copy bytes from `offset` to the host.
+    ///
+    /// # Safety
+    /// The range is within the memory, and nothing writes to it meanwhile, on host or device.
+    unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()>;
+
+    /// Copy bytes from the host to `offset`.
+    ///
+    /// # Safety
+    /// The range is within the memory, and nothing else reads or writes it meanwhile.
+    unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()>;
+}
+
+/// A compiled source.
+pub trait Library: Send + Sync + Any {
+    /// What each kernel takes, in the order of the source; the names are unique.
+    fn kernels(&self) -> &[Signature];
+
+    /// Warnings of the compilation.
+    fn warnings(&self) -> &[Diagnostic];
+
+    /// The kernel of that name, ready to be dispatched once [`Pipeline::prepare`] has passed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such kernel (the message lists those there are), `Compile`,
+    /// `Unsupported`.
+    fn pipeline(&self, kernel: &str) -> Result<Arc<dyn Pipeline>>;
+}
+
+/// A kernel that can be dispatched.
+pub trait Pipeline: Send + Sync + Any {
+    /// What the kernel takes, with [`Signature::code`] known.
+    fn signature(&self) -> &Signature;
+
+    /// Largest threadgroup for this kernel, at most [`Caps::max_threads_per_threadgroup`].
+    fn max_threads_per_threadgroup(&self) -> u32;
+
+    /// Make the kernel ready for threadgroups of this size; called before every dispatch that uses it,
+    /// so a second call must be cheap. A driver that compiles per size does so here.
+    ///
+    /// # Errors
+    /// `Compile`, `Unsupported` with the source line, `InvalidArgument` for a size over the limit.
+    fn prepare(&self, group: Dim3) -> Result<()>;
+}
+
+impl fmt::Debug for dyn Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.signature().name)
+    }
+}
+
+/// Identifies a submission within its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Submission(pub u64);
+
+/// When a submission ran, in nanoseconds of the device's own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Its first command began.
+    pub start_ns: u64,
+    /// Its last command ended.
+    pub end_ns: u64,
+}
+
+/// Called once when a submission has ended; see the contract, point 4.
+pub type Done = Box<dyn FnOnce(Result<Timing>) + Send>;
+
+/// An ordered list of submissions. Dropping the last reference lets what was submitted finish.
+pub trait Queue: Send + Sync + Any {
+    /// Add commands to the end; returns before they have run. If this returns an error `done` has
+    /// been dropped without a call.
+    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
+
+    /// Take a submission that has not begun out of the queue: its `done` gets [`crate::Error::Cancelled`]
+    /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
+    fn cancel(&self, submission: Submission) -> bool;
+
+    /// Forget a failure, so that later submissions run again. Returns it, or `None`.
+    fn acknowledge(&self) -> Option<crate::Error>;
+}

@@ -1,0 +1,102 @@
+//! What a compiler has to say about a source, as data.
+
+use std::fmt;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// Nothing was built.
+    Error,
+    /// Built, but look at it.
+    Warning,
+    /// Belongs to the diagnostic before it.
+    Note,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        })
+    }
+}
+
+/// One message about one place of the user's source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file as the user named it.
+    pub file: String,
+    /// Line, from 1; 0 when the message is about the file as a whole.
+    pub line: u32,
+    /// Column, from 1, counting bytes; 0 when not known.
+    pub column: u32,
+    /// What is wrong, without place or severity.
+    pub message: String,
+    /// The source line, when known, without its line end.
+    pub source_line: Option<String>,
+    /// What belongs to it: where a template was instantiated, where something was declared.
+    pub notes: Vec<Diagnostic>,
+}
+
+impl Diagnostic {
+    /// An error about a place, without source line or notes.
+    pub fn error(file: impl Into<String>, line: u32, column: u32, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            file: file.into(),
+            line,
+            column,
+            message: message.into(),
+            source_line: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// `file:line:column: severity: message`, then the source line with a caret, then the notes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+            if self.column > 0 {
+                write!(f, ":{}", self.column)?;
+            }
+        }
+        write!(f, ": {}: {}", self.severity, self.message)?;
+        if let Some(line) = &self.source_line {
+            write!(f, "\n{:5} | {line}", self.line)?;
+            if self.column > 0 {
+                let before = line.get(..self.column as usize - 1).unwrap_or(line);
+                let pad: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+                write!(f, "\n      | {pad}^")?;
+            }
+        }
+        for note in &self.notes {
+            write!(f, "\n{note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The text of a list of diagnostics, for an error's message.
+pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
+    let texts: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    texts.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caret_stands_under_the_column() {
+        let mut d = Diagnostic::error("k.metal", 3, 6, "no such name `y`");
+        d.source_line = Some("\tx = y;".into());
+        assert_eq!(d.to_string(), "k.metal:3:6: error: no such name `y`\n    3 | \tx = y;\n      | \t    ^");
+    }
+}

@@ -1,0 +1,71 @@
+//! A kernel's source text and how to compile it.
+
+use std::path::PathBuf;
+
+/// One file's worth of source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// The name that diagnostics show.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// How far floating-point arithmetic may be rearranged (Metal's math mode).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MathMode {
+    /// IEEE results, except that `a*b+c` written in one expression may be contracted.
+    Safe,
+    /// Rearranged for speed; infinities and NaN are honoured.
+    Relaxed,
+    /// Metal's default. Elinvar honours infinities and NaN here as well, since real kernels use them.
+    #[default]
+    Fast,
+}
+
+/// Metal Shading Language text with the options that change its meaning.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The pieces, compiled as if written one after the other.
+    pub pieces: Vec<Piece>,
+    /// Folders that `#include` searches, and no others.
+    pub include_dirs: Vec<PathBuf>,
+    /// Macros, as `-D NAME[=VALUE]` defines them.
+    pub defines: Vec<(String, Option<String>)>,
+    /// The math mode.
+    pub math: MathMode,
+}
+
+impl Source {
+    /// One piece of MSL text, called `kernel.metal` in diagnostics.
+    pub fn msl(text: impl Into<String>) -> Self {
+        Self::named("kernel.metal", text)
+    }
+
+    /// One piece of MSL text with the name that diagnostics show.
+    pub fn named(name: impl Into<String>, text: impl Into<String>) -> Self {
+        let piece = Piece { name: name.into(), text: text.into() };
+        Self { pieces: vec![piece], ..Self::default() }
+    }
+
+    /// Add a macro.
+    #[must_use]
+    pub fn define(mut self, name: impl Into<String>, value: Option<&str>) -> Self {
+        self.defines.push((name.into(), value.map(str::to_owned)));
+        self
+    }
+
+    /// Add a folder for `#include`.
+    #[must_use]
+    pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.include_dirs.push(dir.into());
+        self
+    }
+
+    /// Set the math mode.
+    #[must_use]
+    pub fn math(mut self, math: MathMode) -> Self {
+        self.math = math;
+        self
+    }
+}

@@ -149,8 +149,9 @@ pub type Done = Box<dyn FnOnce(Result<Timing>) + Send>;
 
 /// An ordered list of submissions. Dropping the last reference lets what was submitted finish.
 pub trait Queue: Send + Sync + Any {
-    /// Add commands to the end; returns before they have run. If this returns an error `done` has
-    /// been dropped without a call.
+    /// Add commands to the end; returns before they have run. No commands are allowed: such a
+    /// submission ends when those before it have. If this returns an error `done` has been dropped
+    /// without a call.
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
 
     /// Take a submission that has not begun out of the queue: its `done` gets [`crate::Error::Cancelled`]

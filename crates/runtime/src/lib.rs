@@ -1,0 +1,79 @@
+//! Compute kernels written for Apple Metal, on any hardware.
+//!
+//! A kernel in Metal Shading Language is compiled for a [`Device`], launched on a [`Stream`] over a [`Grid`]
+//! of threads, and reads and writes [`Buffer`]s. The vocabulary is Metal's, the results are the same on
+//! every device, and what a device cannot do is [`Error::Unsupported`] with the reason.
+//!
+//! ```no_run
+//! use elinvar::{Device, Grid, Source};
+//!
+//! # fn main() -> elinvar::Result<()> {
+//! let device = Device::best()?;
+//! let library = device.compile(Source::msl(
+//!     "#include <metal_stdlib>
+//!      using namespace metal;
+//!      kernel void vector_add(device const float* a, device const float* b, device float* out,
+//!                             constant uint& n, uint i [[thread_position_in_grid]]) {
+//!          if (i < n) { out[i] = a[i] + b[i]; }
+//!      }",
+//! ))?;
+//! let add = library.kernel("vector_add")?;
+//!
+//! let a = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
+//! let b = device.buffer_from(&[10.0f32, 20.0, 30.0])?;
+//! let mut out = device.buffer::<f32>(3)?; // zeroed
+//!
+//! let stream = device.stream()?;
+//! // SAFETY: the kernel writes `out[i]` for `i < n` only, and all three buffers have `n` elements.
+//! let done = unsafe { add.launch(&stream, Grid::threads(a.len()), (&a, &b, &mut out, 3u32)) }?;
+//! done.wait()?; // or `done.await?`; reading a buffer waits by itself
+//! assert_eq!(out.to_vec()?, [11.0, 22.0, 33.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Launches are checked** against the kernel's [`Signature`] before anything is recorded; a refusal names
+//!   the kernel, the argument and its position.
+//! - **Memory lives** as long as work needs it. Any handle may be dropped with work in flight.
+//! - **Host access waits** for the work that conflicts with it. While a [`Map`] or [`MapMut`] lives, work that
+//!   conflicts is refused.
+//! - **Order**: work of one stream takes effect in order. Different streams are unordered.
+//! - **Failure** is sticky on its stream until [`Stream::acknowledge`]; work behind it ends in
+//!   [`Error::Poisoned`] with the first cause, and so does reading what it should have written.
+#![warn(missing_docs)]
+
+mod args;
+mod bind;
+mod buffer;
+mod completion;
+mod device;
+mod drivers;
+mod grid;
+mod kernel;
+mod library;
+mod map;
+mod slice;
+mod span;
+mod stream;
+mod usage;
+
+pub use args::{Arg, Args, Threadgroup};
+pub use buffer::Buffer;
+pub use completion::Completion;
+pub use device::Device;
+pub use grid::{Extent, Grid, Side};
+pub use kernel::Kernel;
+pub use library::Library;
+pub use map::{Map, MapMut};
+pub use slice::{BufferSlice, BufferSliceMut};
+pub use stream::{Batch, Stream};
+
+pub use bytemuck::Pod;
+pub use elinvar_driver as driver;
+pub use elinvar_driver::{
+    Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
+    MathMode, Piece, Result, Scalar, Severity, Signature, Source, Storage, Timing,
+};
+pub use half::{bf16, f16};

@@ -1,0 +1,283 @@
+//! A driver without hardware: it records commands, fails on demand and waits when told to.
+//!
+//! [`Sim`] keeps the driver contract to the letter, so that tests of the runtime see every state that a
+//! real device can be in, without races: [`Sim::hold`] stops all queues before their next submission,
+//! [`Sim::fail_next`] makes one operation fail. Copies and fills are executed; kernels are declared by
+//! the test with a signature and, if they are to do something, a closure. Sources are not looked at.
+
+mod memory;
+mod queue;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use elinvar_driver::{
+    Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error, Init,
+    Library, Memory, Pipeline, Queue, Result, Signature, Source, Storage,
+};
+use parking_lot::Mutex;
+
+use memory::SimMemory;
+use queue::{Lane, SimQueue};
+
+/// An operation that can be told to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// [`Device::allocate`].
+    Allocate,
+    /// [`Device::compile`].
+    Compile,
+    /// [`Device::queue`].
+    Queue,
+    /// [`Queue::submit`], which then returns the error.
+    Submit,
+    /// The execution of a submission, which then ends in the error.
+    Execute,
+}
+
+/// What a kernel does in place of compiled code.
+pub type Body = Arc<dyn Fn(&Launch<'_>) -> Result<()> + Send + Sync>;
+
+/// A driver with one device, itself.
+pub struct Sim {
+    shared: Arc<Shared>,
+    caps: Caps,
+    this: Weak<Sim>,
+}
+
+/// What queues and their threads know of the device.
+struct Shared {
+    kernels: Mutex<Vec<(Signature, Option<Body>)>>,
+    commands: Mutex<Vec<Command>>,
+    failures: Mutex<Vec<(Op, Error)>>,
+    held: AtomicBool,
+    lanes: Mutex<Vec<Weak<Lane>>>,
+    clock: AtomicU64,
+}
+
+impl Sim {
+    /// A device called `sim`.
+    pub fn new() -> Arc<Self> {
+        Self::named("sim")
+    }
+
+    /// A device of that name.
+    pub fn named(name: &str) -> Arc<Self> {
+        let caps = Caps {
+            name: name.into(),
+            kind: DeviceKind::Sim,
+            simdgroup_width: 32,
+            max_threads_per_threadgroup: 1024,
+            max_threadgroup_size: Dim3::new(1024, 1024, 64),
+            max_threadgroup_memory: 32 * 1024,
+            max_buffer_bytes: 1 << 30,
+            total_memory: 1 << 32,
+            unified_memory: true,
+            compute_units: 1,
+            vector_bits: None,
+        };
+        let shared = Shared {
+            kernels: Mutex::default(),
+            commands: Mutex::default(),
+            failures: Mutex::default(),
+            held: AtomicBool::new(false),
+            lanes: Mutex::default(),
+            clock: AtomicU64::new(0),
+        };
+        Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
+    }
+
+    /// Declare a kernel that does nothing. Sources compiled from now on have it.
+    pub fn add_kernel(&self, signature: Signature) {
+        self.shared.kernels.lock().push((signature, None));
+    }
+
+    /// Declare a kernel that runs `body` once per launch, on the queue's thread. A panic in it is a fault.
+    pub fn add_kernel_with(
+        &self,
+        signature: Signature,
+        body: impl Fn(&Launch<'_>) -> Result<()> + Send + Sync + 'static,
+    ) {
+        self.shared.kernels.lock().push((signature, Some(Arc::new(body))));
+    }
+
+    /// Every command that was submitted, in the order of submission.
+    pub fn commands(&self) -> Vec<Command> {
+        self.shared.commands.lock().clone()
+    }
+
+    /// Make the next operation of this kind fail. Several calls fail several operations, in order.
+    pub fn fail_next(&self, op: Op, error: Error) {
+        self.shared.failures.lock().push((op, error));
+    }
+
+    /// From now on no submission begins; those that have begun run on.
+    pub fn hold(&self) {
+        self.shared.held.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends [`Sim::hold`].
+    pub fn release(&self) {
+        self.shared.held.store(false, Ordering::SeqCst);
+        let lanes: Vec<Arc<Lane>> = self.shared.lanes.lock().iter().filter_map(Weak::upgrade).collect();
+        lanes.iter().for_each(|lane| lane.wake());
+    }
+}
+
+impl Shared {
+    /// The error that this operation was told to end in, once.
+    fn failure(&self, op: Op) -> Result<()> {
+        let mut failures = self.failures.lock();
+        match failures.iter().position(|(failing, _)| *failing == op) {
+            Some(at) => Err(failures.remove(at).1),
+            None => Ok(()),
+        }
+    }
+
+    fn body(&self, kernel: &str) -> Option<Body> {
+        let kernels = self.kernels.lock();
+        kernels.iter().find(|(signature, _)| signature.name == kernel).and_then(|(_, body)| body.clone())
+    }
+}
+
+impl Driver for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
+        Ok(self.this.upgrade().into_iter().map(|sim| sim as Arc<dyn Device>).collect())
+    }
+}
+
+impl Device for Sim {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
+        self.shared.failure(Op::Allocate)?;
+        let max = self.caps.max_buffer_bytes;
+        if bytes > max {
+            return Err(Error::invalid(format!(
+                "a buffer of {bytes} bytes; `{}` allows {max}",
+                self.caps.name
+            )));
+        }
+        if storage == Storage::Managed {
+            return Err(Error::unsupported("managed storage on the simulated device"));
+        }
+        Ok(Arc::new(SimMemory::new(bytes, storage, init)?))
+    }
+
+    fn compile(&self, _source: &Source) -> Result<Arc<dyn Library>> {
+        self.shared.failure(Op::Compile)?;
+        let kernels = self.shared.kernels.lock();
+        let kernels = kernels.iter().map(|(signature, _)| signature.clone()).collect();
+        Ok(Arc::new(SimLibrary { kernels, max_threads: self.caps.max_threads_per_threadgroup }))
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>> {
+        self.shared.failure(Op::Queue)?;
+        let queue = SimQueue::start(self.shared.clone())?;
+        let mut lanes = self.shared.lanes.lock();
+        lanes.retain(|lane| lane.strong_count() > 0);
+        lanes.push(Arc::downgrade(queue.lane()));
+        Ok(Arc::new(queue))
+    }
+}
+
+struct SimLibrary {
+    kernels: Vec<Signature>,
+    max_threads: u32,
+}
+
+impl Library for SimLibrary {
+    fn kernels(&self) -> &[Signature] {
+        &self.kernels
+    }
+
+    fn warnings(&self) -> &[Diagnostic] {
+        &[]
+    }
+
+    fn pipeline(&self, kernel: &str) -> Result<Arc<dyn Pipeline>> {
+        let Some(signature) = self.kernels.iter().find(|signature| signature.name == kernel) else {
+            let names: Vec<&str> = self.kernels.iter().map(|signature| signature.name.as_str()).collect();
+            return Err(Error::invalid(format!("no kernel `{kernel}`; there are: {}", names.join(", "))));
+        };
+        let mut signature = signature.clone();
+        signature.code.get_or_insert(CodeFacts::default());
+        Ok(Arc::new(SimPipeline { signature, max_threads: self.max_threads }))
+    }
+}
+
+struct SimPipeline {
+    signature: Signature,
+    max_threads: u32,
+}
+
+impl Pipeline for SimPipeline {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn max_threads_per_threadgroup(&self) -> u32 {
+        self.signature.max_threads_per_threadgroup.unwrap_or(self.max_threads).min(self.max_threads)
+    }
+
+    fn prepare(&self, _group: Dim3) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A launch as a kernel's closure sees it.
+pub struct Launch<'a> {
+    dispatch: &'a Dispatch,
+}
+
+#[allow(unsafe_code)] // stands in for the device
+impl Launch<'_> {
+    /// Threads of the grid.
+    pub fn threads(&self) -> Dim3 {
+        self.dispatch.threads
+    }
+
+    /// Threads of a threadgroup.
+    pub fn group(&self) -> Dim3 {
+        self.dispatch.group
+    }
+
+    /// The bytes of an argument; zeroes for threadgroup memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such argument; what the memory answers.
+    pub fn bytes(&self, index: usize) -> Result<Vec<u8>> {
+        match self.dispatch.bindings.get(index) {
+            Some(Binding::Memory(slice)) => {
+                let mut bytes = vec![0; slice.len as usize];
+                // SAFETY: the slice is within the memory; this thread is the device, and the runtime lets the
+                // host not write meanwhile. Tests give their kernels no racing streams.
+                unsafe { slice.memory.read(slice.offset, &mut bytes) }?;
+                Ok(bytes)
+            }
+            Some(Binding::Bytes(bytes)) => Ok(bytes.clone()),
+            Some(Binding::Threadgroup(len)) => Ok(vec![0; *len as usize]),
+            None => Err(Error::invalid(format!("the launch has no argument {index}"))),
+        }
+    }
+
+    /// Set the first bytes of a buffer argument.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the argument is no buffer of that size; what the memory answers.
+    pub fn write(&self, index: usize, bytes: &[u8]) -> Result<()> {
+        match self.dispatch.bindings.get(index) {
+            Some(Binding::Memory(slice)) if bytes.len() as u64 <= slice.len => {
+                // SAFETY: as for `bytes`; the range is within the slice.
+                unsafe { slice.memory.write(slice.offset, bytes) }
+            }
+            _ => Err(Error::invalid(format!("argument {index} is no buffer of {} bytes", bytes.len()))),
+        }
+    }
+}

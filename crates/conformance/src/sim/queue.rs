@@ -1,0 +1,209 @@
+//! A queue of the simulated device: one thread, and the contract's rules of failure and cancellation.
+//!
+//! All callbacks are made from the queue's thread, without a lock held. The thread ends when the queue
+//! has been dropped and nothing is left to do.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use elinvar_driver::{Command, Dispatch, Done, Error, Fault, MemorySlice, Queue, Result, Submission, Timing};
+use parking_lot::{Condvar, Mutex};
+
+use super::memory::SimMemory;
+use super::{Launch, Op, Shared};
+
+/// A submission that has not begun.
+pub(super) struct Entry {
+    id: Submission,
+    commands: Arc<[Command]>,
+    done: Done,
+}
+
+/// What a queue and its thread share.
+#[derive(Default)]
+pub(super) struct Lane {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    waiting: VecDeque<Entry>,
+    cancelled: Vec<Done>,
+    failed: Option<Error>,
+    closed: bool,
+}
+
+/// What the thread does next.
+enum Step {
+    Cancelled(Vec<Done>),
+    Poisoned(Done, Error),
+    Run(Entry),
+    End,
+}
+
+impl Lane {
+    /// Makes the thread look again.
+    pub(super) fn wake(&self) {
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    fn next(&self, shared: &Shared) -> Step {
+        let mut state = self.state.lock();
+        loop {
+            if !state.cancelled.is_empty() {
+                return Step::Cancelled(std::mem::take(&mut state.cancelled));
+            }
+            if !shared.held.load(Ordering::SeqCst)
+                && let Some(entry) = state.waiting.pop_front()
+            {
+                return match &state.failed {
+                    Some(cause) => Step::Poisoned(entry.done, cause.poison()),
+                    None => Step::Run(entry),
+                };
+            }
+            if state.closed && state.waiting.is_empty() {
+                return Step::End;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn run(&self, shared: &Shared) {
+        loop {
+            match self.next(shared) {
+                Step::Cancelled(all) => all.into_iter().for_each(|done| done(Err(Error::Cancelled))),
+                Step::Poisoned(done, error) => done(Err(error)),
+                Step::Run(Entry { commands, done, .. }) => {
+                    let start_ns = shared.clock.fetch_add(1, Ordering::Relaxed);
+                    let result = execute(shared, &commands);
+                    let end_ns = shared.clock.fetch_add(1, Ordering::Relaxed);
+                    drop(commands);
+                    if let Err(error) = &result {
+                        self.state.lock().failed = Some(error.clone());
+                    }
+                    done(result.map(|()| Timing { start_ns, end_ns }));
+                }
+                Step::End => return,
+            }
+        }
+    }
+}
+
+/// A queue; dropping it lets what was submitted finish.
+pub(super) struct SimQueue {
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+}
+
+impl SimQueue {
+    pub(super) fn start(shared: Arc<Shared>) -> Result<Self> {
+        let lane = Arc::new(Lane::default());
+        let (of_thread, to_run) = (shared.clone(), lane.clone());
+        std::thread::Builder::new()
+            .name("sim-queue".into())
+            .spawn(move || to_run.run(&of_thread))
+            .map_err(|error| Error::Environment(format!("starting a thread for a queue: {error}")))?;
+        Ok(Self { shared, lane })
+    }
+
+    pub(super) fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+}
+
+impl Drop for SimQueue {
+    fn drop(&mut self) {
+        self.lane.state.lock().closed = true;
+        self.lane.changed.notify_all();
+    }
+}
+
+impl Queue for SimQueue {
+    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
+        self.shared.failure(Op::Submit)?;
+        let mut state = self.lane.state.lock();
+        self.shared.commands.lock().extend(commands.iter().cloned());
+        let id = Submission(state.next);
+        state.next += 1;
+        state.waiting.push_back(Entry { id, commands, done });
+        self.lane.changed.notify_all();
+        Ok(id)
+    }
+
+    fn cancel(&self, submission: Submission) -> bool {
+        let mut state = self.lane.state.lock();
+        let Some(at) = state.waiting.iter().position(|entry| entry.id == submission) else {
+            return false;
+        };
+        let entry = state.waiting.remove(at);
+        state.cancelled.extend(entry.map(|entry| entry.done));
+        self.lane.changed.notify_all();
+        true
+    }
+
+    fn acknowledge(&self) -> Option<Error> {
+        self.lane.state.lock().failed.take()
+    }
+}
+
+fn execute(shared: &Shared, commands: &[Command]) -> Result<()> {
+    shared.failure(Op::Execute)?;
+    for command in commands {
+        match command {
+            Command::Dispatch(dispatch) => run_kernel(shared, dispatch)?,
+            Command::Copy { source, target } => copy(source, target)?,
+            Command::Fill { target, pattern } => fill(target, pattern)?,
+            other => return Err(Error::unsupported(format!("the simulated device has no {other:?}"))),
+        }
+    }
+    Ok(())
+}
+
+fn run_kernel(shared: &Shared, dispatch: &Dispatch) -> Result<()> {
+    let name = &dispatch.pipeline.signature().name;
+    let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {
+        return Ok(());
+    };
+    let launch = Launch { dispatch };
+    catch_unwind(AssertUnwindSafe(|| body(&launch))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(Error::Fault(Fault {
+            kernel: name.clone(),
+            message: format!("panicked: {text}"),
+            location: None,
+        }))
+    })
+}
+
+fn address(slice: &MemorySlice) -> Result<*mut u8> {
+    let memory: &dyn Any = &*slice.memory;
+    let memory = memory.downcast_ref::<SimMemory>();
+    let memory = memory.ok_or_else(|| Error::invalid("memory of another device in a command"))?;
+    Ok(memory.address(slice.offset, slice.len))
+}
+
+#[allow(unsafe_code)] // stands in for the device
+fn copy(source: &MemorySlice, target: &MemorySlice) -> Result<()> {
+    let (from, to) = (address(source)?, address(target)?);
+    // SAFETY: both ranges are within live memory and of the same length; `copy` allows overlap. The runtime
+    // keeps the host away, and tests give their copies no racing streams.
+    unsafe { from.copy_to(to, source.len.min(target.len) as usize) };
+    Ok(())
+}
+
+#[allow(unsafe_code)] // stands in for the device
+fn fill(target: &MemorySlice, pattern: &[u8]) -> Result<()> {
+    let base = address(target)?;
+    for (at, byte) in (0..target.len as usize).zip(pattern.iter().cycle()) {
+        // SAFETY: `at` is within the range, which is within live memory; as for `copy`.
+        unsafe { base.add(at).write(*byte) };
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Grids of one to three dimensions, with sizes that no threadgroup divides.
+
+use elinvar::{Device, Grid};
+
+use super::{CaseResult, expect_all, kernel, run};
+
+cases!("grids": three_dimensions_once_each, edges, positions_agree, zero_grid, groups_of_every_shape,
+    dispatch_groups);
+
+fn three_dimensions_once_each(device: &Device) -> CaseResult {
+    let visit = kernel(
+        device,
+        "visit",
+        "kernel void visit(device atomic_uint* count [[buffer(0)]], uint3 p [[thread_position_in_grid]],
+                           uint3 size [[threads_per_grid]]) {
+            uint i = p.x + size.x * (p.y + size.y * p.z);
+            atomic_fetch_add_explicit(&count[i], 1u + i % 3u, memory_order_relaxed);
+        }",
+    )?;
+    for (grid, group) in [((37, 19, 11), (8, 4, 2)), ((1, 1, 129), (1, 1, 64)), ((3, 511, 5), (2, 32, 4))] {
+        let n = grid.0 * grid.1 * grid.2;
+        let mut count = device.buffer::<u32>(n as usize)?;
+        run(device, &visit, Grid::threads(grid).group(group), (&mut count,))?;
+        expect_all(&count.to_vec()?, |i| 1 + i as u32 % 3);
+    }
+    Ok(())
+}
+
+fn edges(device: &Device) -> CaseResult {
+    let sizes = kernel(
+        device,
+        "sizes",
+        "kernel void sizes(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]],
+                           uint local [[thread_position_in_threadgroup]], uint group [[threadgroup_position_in_grid]],
+                           uint actual [[threads_per_threadgroup]], uint full [[dispatch_threads_per_threadgroup]],
+                           uint groups [[threadgroups_per_grid]], uint all [[threads_per_grid]]) {
+            device uint* p = out + 6 * i;
+            p[0] = local; p[1] = group; p[2] = actual; p[3] = full; p[4] = groups; p[5] = all;
+        }",
+    )?;
+    for n in [1_u32, 31, 32, 33, 255, 256, 257] {
+        for group in [32, 64, 256] {
+            let mut out = device.buffer::<u32>(6 * n as usize)?;
+            run(device, &sizes, Grid::threads(n).group(group), (&mut out,))?;
+            expect_all(&out.to_vec()?, |e| {
+                let i = e as u32 / 6;
+                let index = i / group;
+                [i % group, index, group.min(n - index * group), group, n.div_ceil(group), n][e % 6]
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Every way of asking where a thread is gives the same place.
+fn positions_agree(device: &Device) -> CaseResult {
+    let place = kernel(
+        device,
+        "place",
+        "kernel void place(device uint* out [[buffer(0)]], uint3 p [[thread_position_in_grid]],
+                           ushort3 local [[thread_position_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]],
+                           uint3 full [[dispatch_threads_per_threadgroup]], uint3 actual [[threads_per_threadgroup]],
+                           uint index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                           uint simdgroup [[simdgroup_index_in_threadgroup]], uint3 size [[threads_per_grid]],
+                           uint width [[threads_per_simdgroup]], uint count [[simdgroups_per_threadgroup]],
+                           uint2 flat [[thread_position_in_grid]]) {
+            uint e = p.x + size.x * (p.y + size.y * p.z);
+            bool good = all(p == uint3(local) + group * full);
+            good = good && index == local.x + actual.x * (local.y + actual.y * local.z);
+            good = good && lane == index % 32 && simdgroup == index / 32 && width == 32;
+            good = good && count == (actual.x * actual.y * actual.z + 31) / 32;
+            good = good && all(flat == p.xy);
+            out[e] = good ? e : 0xffffffffu;
+        }",
+    )?;
+    let (w, h, d) = (21_u32, 13, 7);
+    let mut out = device.buffer::<u32>((w * h * d) as usize)?;
+    run(device, &place, Grid::threads((w, h, d)).group((8, 4, 2)), (&mut out,))?;
+    expect_all(&out.to_vec()?, |i| i as u32);
+    Ok(())
+}
+
+const COUNT: &str = "kernel void count_all(device atomic_uint* n [[buffer(0)]]) {
+        atomic_fetch_add_explicit(n, 1u, memory_order_relaxed);
+    }";
+
+fn zero_grid(device: &Device) -> CaseResult {
+    let count = kernel(device, "count_all", COUNT)?;
+    let mut n = device.buffer::<u32>(1)?;
+    for grid in [(0, 1, 1), (5, 0, 1), (5, 5, 0)] {
+        run(device, &count, Grid::threads(grid).group((4, 1, 1)), (&mut n,))?;
+    }
+    assert_eq!(n.to_vec()?, [0]);
+    Ok(())
+}
+
+fn groups_of_every_shape(device: &Device) -> CaseResult {
+    let count = kernel(device, "count_all", COUNT)?;
+    for group in [(1, 1, 1), (1024, 1, 1), (1, 1024, 1), (32, 32, 1), (7, 5, 3), (16, 16, 4), (1, 1, 64)] {
+        let mut n = device.buffer::<u32>(1)?;
+        run(device, &count, Grid::threads((50, 40, 3)).group(group), (&mut n,))?;
+        assert_eq!(n.to_vec()?, [6000], "group {group:?}");
+    }
+    Ok(())
+}
+
+fn dispatch_groups(device: &Device) -> CaseResult {
+    let count = kernel(device, "count_all", COUNT)?;
+    let mut n = device.buffer::<u32>(1)?;
+    run(device, &count, Grid::groups((3, 5, 2)).group((8, 4, 1)), (&mut n,))?;
+    assert_eq!(n.to_vec()?, [3 * 5 * 2 * 32]);
+    Ok(())
+}

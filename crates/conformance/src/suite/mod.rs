@@ -1,0 +1,83 @@
+//! The suite that every driver passes.
+//!
+//! A case runs kernels on a device through the public API and compares every element of what they
+//! leave behind with values that the host computes in another way. A case that a driver cannot pass is
+//! listed in that driver's test with the reason, and must then fail with exactly that.
+
+/// A table of cases of one chapter from the names of its functions.
+macro_rules! cases {
+    ($chapter:literal: $($name:ident),* $(,)?) => {
+        pub(super) const CASES: &[super::Case] =
+            &[$(super::Case { name: concat!($chapter, "::", stringify!($name)), run: $name }),*];
+    };
+}
+mod arguments;
+mod barriers;
+mod basics;
+mod errors;
+mod grids;
+mod order;
+mod streams;
+mod values;
+
+use elinvar::{Args, Completion, Device, Grid, Kernel, Source, Stream};
+
+/// What a case returns; a wrong result panics.
+pub type CaseResult = Result<(), Box<dyn std::error::Error>>;
+
+/// One case.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// `chapter::name`.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(&Device) -> CaseResult,
+}
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    [
+        basics::CASES,
+        grids::CASES,
+        arguments::CASES,
+        values::CASES,
+        barriers::CASES,
+        order::CASES,
+        streams::CASES,
+        errors::CASES,
+    ]
+    .concat()
+}
+
+/// Compile `body` behind the usual first lines and take the kernel called `name`.
+fn kernel(device: &Device, name: &str, body: &str) -> elinvar::Result<Kernel> {
+    let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
+    device.compile(Source::named(format!("{name}.metal"), text))?.kernel(name)
+}
+
+/// Launch on a stream. The cases' kernels are written here and stay within their arguments.
+fn launch(
+    kernel: &Kernel,
+    stream: &Stream,
+    grid: impl Into<Grid>,
+    args: impl Args,
+) -> elinvar::Result<Completion> {
+    // SAFETY: every kernel of this suite accesses only what its arguments hold; see its case.
+    #[allow(unsafe_code)]
+    unsafe {
+        kernel.launch(stream, grid.into(), args)
+    }
+}
+
+/// Launch on a stream of its own and wait.
+fn run(device: &Device, kernel: &Kernel, grid: impl Into<Grid>, args: impl Args) -> elinvar::Result<()> {
+    launch(kernel, &device.stream()?, grid, args)?.wait().map(drop)
+}
+
+/// Compare every element.
+#[track_caller]
+fn expect_all<T: PartialEq + std::fmt::Debug>(got: &[T], expected: impl Fn(usize) -> T) {
+    for (i, value) in got.iter().enumerate() {
+        assert_eq!(*value, expected(i), "element {i} of {}", got.len());
+    }
+}

@@ -1,0 +1,173 @@
+//! [`Device`]: the place where everything begins.
+//!
+//! A `Device` is a cheap handle on a driver's device. It allocates buffers, compiles sources and opens
+//! streams; it holds no state of its own. Two handles are the same device when they share the driver's
+//! object, and things of different devices do not mix in one launch.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use elinvar_driver::{Caps, DeviceKind, Error, Init, Result, Source, Storage as StorageMode};
+
+use crate::span::Span;
+use crate::{Buffer, Library, Stream, drivers};
+
+/// A thing that runs kernels. Cloning gives another handle on the same device.
+#[derive(Clone)]
+pub struct Device {
+    driver: Arc<dyn elinvar_driver::Device>,
+}
+
+impl Device {
+    /// Every device of this machine, the preferred first: Apple, then NVIDIA, then the processor.
+    ///
+    /// # Errors
+    /// What a driver answers whose hardware is present and does not work.
+    pub fn all() -> Result<Vec<Self>> {
+        drivers::devices()
+    }
+
+    /// The first of [`Device::all`].
+    ///
+    /// # Errors
+    /// `Unsupported` when this build has no driver that finds a device; else as [`Device::all`].
+    pub fn best() -> Result<Self> {
+        let first = Self::all()?.into_iter().next();
+        first.ok_or_else(|| Error::unsupported("no driver of this build has found a device"))
+    }
+
+    /// The processor.
+    ///
+    /// # Errors
+    /// `Unsupported` when this build has no CPU driver.
+    pub fn cpu() -> Result<Self> {
+        let cpu = Self::all()?.into_iter().find(|d| d.kind() == DeviceKind::Cpu);
+        cpu.ok_or_else(|| Error::unsupported("this build has no CPU driver"))
+    }
+
+    /// A device of a driver that [`Device::all`] does not know.
+    ///
+    /// Handles made from the same `Arc` are the same device; a second `Arc` is another device.
+    pub fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
+        Self { driver }
+    }
+
+    /// Facts and limits.
+    pub fn caps(&self) -> &Caps {
+        self.driver.caps()
+    }
+
+    /// The hardware's own name.
+    pub fn name(&self) -> &str {
+        &self.caps().name
+    }
+
+    /// The kind of hardware.
+    pub fn kind(&self) -> DeviceKind {
+        self.caps().kind
+    }
+
+    /// Compile MSL text; takes a [`Source`] or a reference to one.
+    ///
+    /// # Errors
+    /// `Compile` with the diagnostics, each with file, line and column; `Environment` when the compiler
+    /// cannot be found or run; `Unsupported`.
+    pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
+        let source: &Source = source.borrow();
+        Ok(Library::new(self.clone(), self.driver.compile(source)?, source))
+    }
+
+    /// A buffer of `len` zeroed elements in memory that host and device share.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `InvalidArgument` beyond [`Caps::max_buffer_bytes`] or for an element without size.
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        self.buffer_in(len, StorageMode::Shared)
+    }
+
+    /// As [`Device::buffer`], with the storage mode given. Only [`StorageMode::Shared`] can be mapped
+    /// on every device that has it.
+    ///
+    /// # Errors
+    /// As [`Device::buffer`]; `Unsupported` when the device has no such storage.
+    pub fn buffer_in<T: Pod>(&self, len: usize, storage: StorageMode) -> Result<Buffer<T>> {
+        self.allocate(len, storage, Init::Zeroed)
+    }
+
+    /// A buffer that holds a copy of `data`.
+    ///
+    /// # Errors
+    /// As [`Device::buffer`].
+    #[allow(unsafe_code)] // the content is written in full before anybody can see it
+    pub fn buffer_from<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+        // SAFETY: every element is written before the buffer is handed out.
+        let mut buffer = unsafe { self.buffer_uninit(data.len()) }?;
+        buffer.write(data)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of `len` elements whose content is anything, which saves the time to zero it.
+    ///
+    /// # Safety
+    /// Every element is written, by host or device, before it is read by either.
+    ///
+    /// # Errors
+    /// As [`Device::buffer`].
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn buffer_uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        self.allocate(len, StorageMode::Shared, Init::Uninitialized)
+    }
+
+    /// A new stream, independent of all others.
+    ///
+    /// # Errors
+    /// What the driver answers when it cannot open another queue.
+    pub fn stream(&self) -> Result<Stream> {
+        Ok(Stream::new(self.clone(), self.driver.queue()?))
+    }
+
+    fn allocate<T: Pod>(&self, len: usize, storage: StorageMode, init: Init) -> Result<Buffer<T>> {
+        let size = size_of::<T>();
+        let type_name = std::any::type_name::<T>();
+        if size == 0 {
+            return Err(Error::invalid(format!("a buffer of `{type_name}`, which has no size")));
+        }
+        if align_of::<T>() > 256 {
+            return Err(Error::invalid(format!(
+                "a buffer of `{type_name}`: its alignment is above 256 bytes"
+            )));
+        }
+        let bytes = (len as u64).checked_mul(size as u64).ok_or_else(|| {
+            Error::invalid(format!("a buffer of {len} elements of {size} bytes is beyond 64 bits"))
+        })?;
+        let memory = self.driver.allocate(bytes, storage, init)?;
+        Ok(Buffer::new(Span::whole(self.clone(), memory)))
+    }
+
+    /// An error unless `other` is this device; `subject` begins the message.
+    pub(crate) fn expect_same(&self, other: &Device, subject: impl FnOnce() -> String) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let (ours, theirs) = (self.name(), other.name());
+        let note = if ours == theirs { " (another device of that name)" } else { "" };
+        Err(Error::invalid(format!("{} of device `{theirs}`, used with device `{ours}`{note}", subject())))
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether both are handles on the same device.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.driver), Arc::as_ptr(&other.driver))
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}, {})", self.kind().name(), self.name())
+    }
+}

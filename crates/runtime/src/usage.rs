@@ -1,0 +1,278 @@
+//! Who uses an allocation: work in flight, host access, map guards.
+//!
+//! A [`Storage`] is one allocation with its account. Host access waits for conflicting work in flight and
+//! holds the account's lock while bytes move, so that no launch begins meanwhile. A map guard outlives
+//! the lock and is counted instead; conflicting work is refused. Work is entered into the accounts of
+//! all it uses at once, with all their locks held in order of address.
+//!
+//! The account is of whole allocations, not of ranges. It does not order streams among themselves.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use elinvar_driver::{Error, Memory, Pipeline, Result};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::Device;
+use crate::bind::place;
+use crate::completion::Outcome;
+
+/// What is done to bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// One allocation.
+pub(crate) struct Storage {
+    pub(crate) device: Device,
+    pub(crate) memory: Arc<dyn Memory>,
+    account: Mutex<Account>,
+}
+
+/// The account of one allocation.
+#[derive(Default)]
+pub(crate) struct Account {
+    lanes: Vec<Lane>,
+    /// Set when what should have written the content has failed.
+    failed: Option<Error>,
+    maps: u32,
+    mapped_mut: bool,
+}
+
+/// Work of one stream that may be in flight, in order of submission.
+struct Lane {
+    stream: u64,
+    uses: VecDeque<Use>,
+}
+
+struct Use {
+    outcome: Arc<Outcome>,
+    writes: bool,
+    covers: bool,
+}
+
+impl Storage {
+    pub(crate) fn new(device: Device, memory: Arc<dyn Memory>) -> Self {
+        Self { device, memory, account: Mutex::default() }
+    }
+
+    /// Waits until no work in flight conflicts, and keeps work away as long as the guard lives.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
+    pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
+        loop {
+            let mut account = self.account.lock();
+            account.settle();
+            account.refuse_mapped(access, &operation)?;
+            let Some(pending) = account.pending(access) else {
+                return Ok(account);
+            };
+            drop(account);
+            pending.wait(None);
+        }
+    }
+
+    /// Ends a map.
+    pub(crate) fn unmap(&self, access: Access) {
+        let mut account = self.account.lock();
+        match access {
+            Access::Read => account.maps -= 1,
+            Access::Write => account.mapped_mut = false,
+        }
+    }
+}
+
+impl Account {
+    /// Begins a map; to be called on what [`Storage::host`] gave for the same access.
+    pub(crate) fn map(&mut self, access: Access) {
+        match access {
+            Access::Read => self.maps += 1,
+            Access::Write => self.mapped_mut = true,
+        }
+    }
+
+    /// An error when the content should have been written by work that failed.
+    pub(crate) fn expect_written(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |cause| Err(cause.poison()))
+    }
+
+    /// The content is good again: all of it has been written.
+    pub(crate) fn written_in_full(&mut self) {
+        self.failed = None;
+    }
+
+    /// Forgets the work that has ended, keeping what its failure means for the content.
+    fn settle(&mut self) {
+        for lane in &mut self.lanes {
+            while let Some(result) = lane.uses.front().and_then(|u| u.outcome.get()) {
+                match (result, &lane.uses[0]) {
+                    (_, Use { writes: false, .. }) | (Err(Error::Cancelled), _) => {}
+                    (Ok(_), Use { covers: true, .. }) => self.failed = None,
+                    (Ok(_), _) => {}
+                    (Err(error), _) => self.failed = Some(error.clone()),
+                }
+                lane.uses.pop_front();
+            }
+        }
+        self.lanes.retain(|lane| !lane.uses.is_empty());
+    }
+
+    /// Work in flight that conflicts with a host access; the last of its stream, so that few waits do.
+    fn pending(&self, access: Access) -> Option<Arc<Outcome>> {
+        let conflicts = |u: &&Use| (u.writes || access == Access::Write) && u.outcome.get().is_none();
+        let last = self.lanes.iter().find_map(|lane| lane.uses.iter().rev().find(conflicts));
+        last.map(|u| u.outcome.clone())
+    }
+
+    fn refuse_mapped(&self, access: Access, who: &dyn fmt::Display) -> Result<()> {
+        if self.mapped_mut {
+            return Err(Error::invalid(format!(
+                "{who}: the buffer is mapped for writing; drop the map first"
+            )));
+        }
+        if self.maps > 0 && access == Access::Write {
+            return Err(Error::invalid(format!(
+                "{who}: the buffer is mapped for reading and would be written; drop the map first"
+            )));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, stream: u64, entry: Use) {
+        match self.lanes.iter_mut().find(|lane| lane.stream == stream) {
+            Some(lane) => lane.uses.push_back(entry),
+            None => self.lanes.push(Lane { stream, uses: VecDeque::from([entry]) }),
+        }
+    }
+}
+
+/// For whom a piece of work uses memory, as error messages say it.
+#[derive(Clone)]
+pub(crate) enum Who {
+    Argument(Arc<dyn Pipeline>, usize),
+    Operation(&'static str),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(pipeline, index) => f.write_str(&place(pipeline.signature(), *index)),
+            Self::Operation(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One use of one allocation by work that is about to be submitted.
+pub(crate) struct Usage {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) who: Who,
+    pub(crate) access: Access,
+    /// Whether the range is the whole allocation.
+    pub(crate) covers: bool,
+}
+
+/// Checks all uses, has the work submitted and enters it into all accounts, as one step.
+///
+/// When content that the work reads should have been written by work that failed, `submit` is not
+/// called and the outcome is `Poisoned`.
+///
+/// # Errors
+/// `InvalidArgument` when a map guard conflicts; what `submit` answers. Nothing is entered then.
+pub(crate) fn commit<S>(
+    mut usages: Vec<Usage>,
+    stream: u64,
+    submit: impl FnOnce() -> Result<(Arc<Outcome>, S)>,
+) -> Result<(Arc<Outcome>, Option<S>)> {
+    // Stable, so that the uses of one allocation stay in the order of the commands.
+    usages.sort_by_key(|usage| Arc::as_ptr(&usage.storage));
+    let mut locked: Vec<(&[Usage], MutexGuard<'_, Account>)> = usages
+        .chunk_by(|a, b| Arc::ptr_eq(&a.storage, &b.storage))
+        .map(|group| (group, group[0].storage.account.lock()))
+        .collect();
+    let mut poison = None;
+    for (group, account) in &mut locked {
+        account.settle();
+        for usage in *group {
+            account.refuse_mapped(usage.access, &usage.who)?;
+        }
+        if let Some(cause) = account.failed.as_ref().filter(|_| reads_before_it_covers(group)) {
+            poison.get_or_insert_with(|| cause.poison());
+        }
+    }
+    let (outcome, submitted) = match poison {
+        Some(cause) => (Outcome::failed(cause), None),
+        None => submit().map(|(outcome, submitted)| (outcome, Some(submitted)))?,
+    };
+    for (group, account) in &mut locked {
+        let writes = group.iter().any(|u| u.access == Access::Write);
+        let covers = group.iter().any(|u| u.access == Access::Write && u.covers);
+        account.enter(stream, Use { outcome: outcome.clone(), writes, covers });
+    }
+    Ok((outcome, submitted))
+}
+
+/// Whether the work reads what was there before. A use that may write counts as writing only: an output
+/// must be usable after the work that should have filled it has failed.
+fn reads_before_it_covers(group: &[Usage]) -> bool {
+    let before = group.iter().take_while(|u| !(u.access == Access::Write && u.covers));
+    before.into_iter().any(|u| u.access == Access::Read)
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Timing;
+
+    use super::*;
+    use crate::completion::Promise;
+
+    fn write(account: &mut Account, stream: u64, covers: bool) -> Promise {
+        let (promise, outcome) = Promise::new();
+        account.enter(stream, Use { outcome, writes: true, covers });
+        promise
+    }
+
+    #[test]
+    fn work_that_has_ended_is_forgotten() {
+        let mut account = Account::default();
+        for stream in 0..3 {
+            write(&mut account, stream, true).resolve(Ok(Timing::default()));
+        }
+        let running = write(&mut account, 1, true);
+        account.settle();
+        assert_eq!(account.lanes.len(), 1);
+        assert!(account.pending(Access::Read).is_some());
+        running.resolve(Ok(Timing::default()));
+        account.settle();
+        assert!(account.lanes.is_empty() && account.pending(Access::Write).is_none());
+    }
+
+    #[test]
+    fn a_failure_stays_until_all_is_written() {
+        let mut account = Account::default();
+        write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+        write(&mut account, 0, false).resolve(Ok(Timing::default()));
+        write(&mut account, 0, true).resolve(Err(Error::Cancelled));
+        account.settle();
+        assert!(matches!(account.expect_written(), Err(Error::Poisoned(_))));
+        write(&mut account, 0, true).resolve(Ok(Timing::default()));
+        account.settle();
+        assert!(account.expect_written().is_ok());
+    }
+
+    #[test]
+    fn the_last_pending_of_a_stream_is_waited_for() {
+        let mut account = Account::default();
+        let first = write(&mut account, 0, true);
+        let last = account.lanes[0].uses.back().map(|u| u.outcome.clone());
+        let second = write(&mut account, 0, true);
+        second.resolve(Err(Error::Cancelled));
+        account.settle();
+        assert!(account.pending(Access::Read).zip(last).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b)));
+        first.resolve(Ok(Timing::default()));
+        assert!(account.pending(Access::Read).is_none());
+    }
+}

@@ -1,0 +1,9 @@
+#include <metal_stdlib>
+using namespace metal;
+
+// Doubles each value where it is.
+kernel void double_in_place(device float* data [[buffer(0)]],
+                            uint id [[thread_position_in_grid]])
+{
+    data[id] *= 2.0f;
+}

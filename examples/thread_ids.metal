@@ -1,0 +1,9 @@
+#include <metal_stdlib>
+using namespace metal;
+
+// Each thread writes its own position.
+kernel void thread_ids(device uint* out [[buffer(0)]],
+                       uint id [[thread_position_in_grid]])
+{
+    out[id] = id;
+}

@@ -1,1 +1,32 @@
-fn main() {}
+//! `cargo xtask`: chores of the workspace that are no tests of a crate.
+
+mod manifest;
+mod text;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "usage: cargo xtask tidy\n  tidy   check the rules of the house";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    match words {
+        ["tidy"] => tidy::run(root),
+        _ => bail!("{USAGE}"),
+    }
+}

@@ -1,0 +1,39 @@
+//! Runs Metal kernels on the processor.
+//!
+//! A kernel becomes a function that runs whole threadgroups, specialised for the threadgroup's size:
+//! MSL → LLVM IR of one thread → LLVM IR of a threadgroup → machine code → shared object, loaded into
+//! the process. The first three steps belong to `elinvar-msl` and `elinvar-spmd`; this crate builds,
+//! loads and runs what comes out of them, on a pool of worker threads.
+//!
+//! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) puts the commands in the queue's list
+//! (`queue`); a worker takes the queue's turn (`pool`) and encodes each command (`encode`); a
+//! dispatch's threadgroups are handed out in ascending order to the workers that join (`job`); each
+//! calls the compiled function (`loader`).
+//!
+//! | memory | where it is |
+//! |---|---|
+//! | device memory, every storage mode | pages of the process (`memory`) |
+//! | threadgroup memory, values kept across barriers | the worker's own (`scratch`), or its stack |
+//!
+//! Linux and macOS. What this crate does not do: check a launch against the kernel's signature (the
+//! runtime does), stop a threadgroup that has begun, or keep a kernel's wild writes from the process.
+#![warn(missing_docs)]
+
+mod codegen;
+mod compile;
+mod device;
+mod encode;
+mod host;
+mod job;
+mod kernel;
+mod loader;
+mod memory;
+mod pool;
+mod queue;
+mod scratch;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use device::{CpuDriver, driver};

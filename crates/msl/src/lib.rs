@@ -1,0 +1,46 @@
+//! Metal Shading Language to LLVM IR, with stock clang.
+//!
+//! ```text
+//! Source ── clang -E ──> preprocessed text ── rewriter ──> C++17 ── clang ──> tables, LLVM IR
+//!           our macros                        tokens only            our declarations
+//! ```
+//!
+//! [`Program::compile`] checks a source in full and knows what its kernels take ([`Signature`]);
+//! [`Program::ir`] gives the code of one kernel for one thread. clang is found at run time
+//! ([`Toolchain`]) and run as a program.
+//!
+//! Invariants: every diagnostic has the user's file, line and column, never one of the text that the
+//! rewriter made; the rewriter is linear and total; nothing that the user did not ask for is emitted.
+//!
+//! This crate does not read IR beyond the tables that it wrote itself, knows no device, and caches
+//! nothing but the place of clang and, for the process, its own headers.
+//!
+//! [`Signature`]: elinvar_driver::Signature
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod attributes;
+mod builtins;
+mod clang;
+mod code;
+mod diagnostics;
+mod error;
+mod glue;
+mod headers;
+mod kernels;
+mod literal;
+mod mapped;
+mod origin;
+mod preprocess;
+mod program;
+mod rewrite;
+mod signature;
+mod tables;
+mod token;
+mod toolchain;
+mod wording;
+
+pub use error::{Error, Result};
+pub use glue::ENTRY;
+pub use program::Program;
+pub use toolchain::Toolchain;

@@ -1,0 +1,112 @@
+//! From the code of one thread to a function that runs whole threadgroups.
+//!
+//! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and
+//! barriers are calls of named primitives ([`primitive`]), threadgroup variables are globals in a
+//! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
+//! a loop over its threads:
+//!
+//! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
+//!    barrier is an edge from one block to another.
+//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand.
+//! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
+//!    from the entry, or from one barrier, up to the next barriers or its return.
+//! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
+//! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
+//! 6. [`workgroup`](mod@workgroup) writes the function: a loop over groups, and per region a loop over the
+//!    threads around a copy of the region's blocks. Which region runs next is decided once per group.
+//!
+//! The number of lanes that one step of the thread loop covers is a parameter of the whole
+//! ([`Options::lanes`]); one lane is what is built so far.
+//!
+//! The pass does no optimisation that clang does afterwards: no folding, no promotion to registers.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod calls;
+mod constants;
+mod context;
+mod copy;
+mod divergence;
+mod error;
+mod facts;
+mod guard;
+mod live;
+mod output;
+mod prepare;
+pub mod primitive;
+mod region;
+mod threads;
+mod workgroup;
+
+pub use elinvar_ir::Location;
+pub use error::Error;
+pub use facts::{Facts, facts};
+
+use elinvar_ir::Module;
+
+/// The name of the per-thread function in the input.
+pub const ENTRY: &str = "__elinvar_entry";
+
+/// The section that holds threadgroup variables in the input.
+pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
+
+/// The name of the function in the output:
+/// `i32 elinvar_threadgroups(const Launch*, u8* scratch, u64 begin, u64 end)`.
+///
+/// It runs the threadgroups with linear index `begin..end` (x fastest) in ascending order and returns
+/// 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; }`. An entry
+/// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
+/// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
+/// at a time; what it holds on entry does not matter.
+pub const SYMBOL: &str = "elinvar_threadgroups";
+
+/// What to compile for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Threads of a full threadgroup along x, y, z. The output is specialised for it.
+    pub group: [u32; 3],
+    /// Threads that one vector covers; 1 is the only width so far.
+    pub lanes: u32,
+    /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
+    pub threadgroup_args: Vec<bool>,
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// LLVM IR text that defines [`SYMBOL`].
+    pub ir: String,
+    /// Bytes of scratch before the dynamic threadgroup memory; a multiple of 64.
+    pub scratch_bytes: u64,
+    /// What the function's fault codes mean: code `n` is entry `n - 1`.
+    pub faults: Vec<FaultSite>,
+}
+
+/// What a fault code stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultSite {
+    /// What happened.
+    pub message: String,
+    /// Where in the user's source.
+    pub location: Option<Location>,
+}
+
+/// Compile the entry of `module` to a function over threadgroups.
+pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
+    if options.lanes != 1 {
+        return Err(Error::unsupported(format!("{} lanes per vector; the only width is 1", options.lanes), None));
+    }
+    let mut kernel = prepare::prepare(module)?;
+    if kernel.function.params.len() != options.threadgroup_args.len() {
+        return Err(Error::Malformed(format!(
+            "the entry takes {} arguments, the signature has {}",
+            kernel.function.params.len(),
+            options.threadgroup_args.len()
+        )));
+    }
+    guard::guard(&mut kernel.function);
+    let regions = region::regions(&kernel);
+    divergence::check(module, &kernel, &regions, options.group)?;
+    let live = live::across_barriers(&kernel);
+    workgroup::build(module, &kernel, &regions, &live, options)
+}

@@ -168,7 +168,10 @@ fn atomic_integers(device: &Device) -> CaseResult {
             atomic_fetch_min_explicit(&s[0], -int(i), memory_order_relaxed);
             atomic_fetch_max_explicit(&s[1], int(i) - 5000, memory_order_relaxed);
             if (i == 77u) atomic_store_explicit(&s[2], -9, memory_order_relaxed);
-            if (i == 78u) s[3] = atomic_exchange_explicit(&s[4], 12, memory_order_relaxed);
+            if (i == 78u) {
+                int before = atomic_exchange_explicit(&s[4], 12, memory_order_relaxed);
+                atomic_store_explicit(&s[3], before, memory_order_relaxed);
+            }
         }",
     )?;
     let n = 10_000_u32;

@@ -1,0 +1,51 @@
+# The two commands of Elinvar: `make demo` and `make test`. A machine needs Rust and make; the rest is
+# installed by scripts/setup.sh, which says what it does.
+
+CARGO ?= cargo
+VENV := target/numpy
+
+# Homebrew keeps its clang off the PATH. At the end of it, so that nothing of the system is replaced.
+ifneq ($(shell command -v brew),)
+export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
+endif
+
+.PHONY: demo test bench setup numpy fmt lint unit tidy
+
+demo: setup
+	$(CARGO) run --release --example demo
+
+# One after the other, so that the first failure ends it and the output stays readable.
+test: setup numpy
+	$(MAKE) fmt
+	$(MAKE) lint
+	$(MAKE) unit
+	$(MAKE) tidy
+
+bench: setup
+	$(CARGO) run --release --package elinvar-cli -- bench
+
+setup:
+	@scripts/setup.sh compiler
+
+# The command line's results are compared with NumPy's.
+numpy:
+	@scripts/setup.sh numpy $(VENV)
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit: export ELINVAR_REQUIRE_NUMPY = 1
+unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
+unit:
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	    set -x; $(CARGO) nextest run --workspace; \
+	else \
+	    set -x; $(CARGO) test --workspace --lib --bins --tests --examples; \
+	fi
+	$(CARGO) test --workspace --doc
+
+tidy:
+	$(CARGO) xtask tidy

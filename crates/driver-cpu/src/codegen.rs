@@ -1,0 +1,275 @@
+//! LLVM IR text to loaded machine code: `clang -c`, a linker, and the loader.
+//!
+//! The linker is called directly, since `clang -shared` costs many times as much as the link itself:
+//! `ELINVAR_LD` if set, else `ld.lld-NN` (newest first), `ld.lld`, `ld`. Where none is found, and on
+//! Apple systems, whose linker needs to be told about the platform, clang links. Files live in a
+//! private folder that is gone once the object is loaded; when a tool fails the folder stays and the
+//! error says how to repeat the call.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use elinvar_driver::{Error, Result};
+
+use crate::loader::Code;
+
+/// Oldest and newest major version looked for in `ld.lld-NN`.
+const VERSIONS: std::ops::RangeInclusive<u32> = 14..=30;
+
+const PRELUDE: &str = include_str!("prelude.ll");
+
+/// The tools and options with which kernels are built.
+pub(crate) struct Codegen {
+    clang: PathBuf,
+    /// `None`: clang links.
+    linker: Option<PathBuf>,
+    /// The option that names the processor to compile for.
+    processor: &'static str,
+}
+
+impl Codegen {
+    /// Compile for this machine's processor with `clang`.
+    pub(crate) fn new(clang: impl Into<PathBuf>) -> Self {
+        let processor = if cfg!(target_arch = "aarch64") { "-mcpu=native" } else { "-march=native" };
+        Self { clang: clang.into(), linker: find_linker(), processor }
+    }
+
+    /// Build `ir`, which defines `symbol`, and load it.
+    pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<Code> {
+        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir();
+        let folder = folder.map_err(|error| {
+            Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
+        })?;
+        let built = self.build_in(folder.path(), ir, symbol);
+        if built.is_err() {
+            // The error names files in it.
+            let _kept: PathBuf = folder.keep();
+        }
+        built
+    }
+
+    fn build_in(&self, folder: &Path, ir: &str, symbol: &str) -> Result<Code> {
+        let [text, object, shared] = ["kernel.ll", "kernel.o", "kernel.so"].map(|name| folder.join(name));
+        std::fs::write(&text, with_prelude(ir).as_bytes())
+            .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
+
+        let mut compile = Command::new(&self.clang);
+        compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module", self.processor]);
+        compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
+        run(compile)?;
+
+        let mut link = Command::new(self.linker.as_ref().unwrap_or(&self.clang));
+        if cfg!(target_vendor = "apple") {
+            link.args(["-undefined", "dynamic_lookup"]);
+        }
+        link.arg("-shared").arg(&object).arg("-o").arg(&shared);
+        run(link)?;
+
+        Code::load(&shared, symbol)
+    }
+}
+
+/// The text with the conversions it may need. Other architectures have them as instructions.
+fn with_prelude(ir: &str) -> Cow<'_, str> {
+    let needed = cfg!(target_arch = "x86_64") && (ir.contains("half") || ir.contains("bfloat"));
+    if needed { Cow::Owned(format!("{ir}\n{PRELUDE}")) } else { Cow::Borrowed(ir) }
+}
+
+/// Run a tool; its failure is an error with what it said and how it was called.
+fn run(mut command: Command) -> Result<()> {
+    let call = || {
+        let mut words = vec![command.get_program().to_string_lossy()];
+        words.extend(command.get_args().map(|arg| arg.to_string_lossy()));
+        words.join(" ")
+    };
+    let call = call();
+    let output =
+        command.output().map_err(|error| Error::Environment(format!("cannot run `{call}`: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Environment(format!("`{call}` failed ({}):\n{}", output.status, said.trim_end())))
+}
+
+fn find_linker() -> Option<PathBuf> {
+    if let Some(chosen) = std::env::var_os("ELINVAR_LD") {
+        return Some(chosen.into());
+    }
+    if cfg!(target_vendor = "apple") {
+        return None;
+    }
+    let versions = VERSIONS.rev().map(|version| format!("ld.lld-{version}"));
+    versions.chain(["ld.lld".into(), "ld".into()]).find_map(|name| on_path(&name.into()))
+}
+
+fn on_path(program: &OsString) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn failure(codegen: &Codegen, ir: &str) -> String {
+        match codegen.build(ir, "elinvar_threadgroups") {
+            Err(Error::Environment(message)) => message,
+            Err(other) => panic!("another kind of error: {other}"),
+            Ok(_) => panic!("built"),
+        }
+    }
+
+    /// The text in the folder that the message names and that must still be there; removes it.
+    fn take_kept_file(message: &str) -> String {
+        let folder = std::env::temp_dir().join("elinvar-").display().to_string();
+        let at = message.find(&folder).unwrap();
+        let len = message[at + folder.len()..].find('/').unwrap() + folder.len();
+        let folder = Path::new(&message[at..at + len]);
+        let content = std::fs::read_to_string(folder.join("kernel.ll")).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        content
+    }
+
+    #[test]
+    fn wrong_ir_is_an_error_with_the_call_and_keeps_the_file() {
+        let message = failure(&testing::codegen(), "define void @f() {\n  ret i32 0\n}\n");
+        assert!(message.contains("kernel.ll:2:"), "{message}");
+        assert!(message.contains("-O3"), "{message}");
+        assert!(take_kept_file(&message).starts_with("define void @f()"));
+    }
+
+    #[test]
+    fn a_missing_tool_is_named() {
+        let message = failure(&Codegen::new("/nowhere/clang"), "");
+        assert!(message.starts_with("cannot run `/nowhere/clang -c"), "{message}");
+        take_kept_file(&message);
+        let linker = Some(PathBuf::from("/nowhere/ld"));
+        let message = failure(&Codegen { linker, ..testing::codegen() }, "");
+        assert!(message.starts_with("cannot run `/nowhere/ld -shared"), "{message}");
+        take_kept_file(&message);
+    }
+
+    #[test]
+    fn a_symbol_that_nothing_defines_is_an_error() {
+        let ir = "declare i32 @elinvar_no_such_function()
+            define i32 @elinvar_threadgroups(ptr %l, ptr %s, i64 %b, i64 %e) {
+              %r = call i32 @elinvar_no_such_function()
+              ret i32 %r
+            }";
+        let message = failure(&testing::codegen(), ir);
+        assert!(message.contains("elinvar_no_such_function"), "{message}");
+        assert_eq!(take_kept_file(&message), ir);
+        let message = failure(&testing::codegen(), "define void @f() { ret void }");
+        assert!(message.contains("elinvar_threadgroups"), "{message}");
+        take_kept_file(&message);
+    }
+
+    #[test]
+    fn clang_links_where_no_linker_is_found() {
+        let codegen = Codegen { linker: None, ..testing::codegen() };
+        codegen.build(testing::COUNT, "elinvar_threadgroups").unwrap();
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    mod conversions {
+        use half::{bf16, f16};
+
+        use super::*;
+        use crate::loader::Launch;
+
+        /// Runs `body`, which reads `%in` and stores to `%out`, for every index below `count`, on a
+        /// processor without the conversions.
+        #[allow(unsafe_code)] // runs compiled code
+        fn run<I, O>(input: &[I], output: &mut [O], body: &str) {
+            assert_eq!(input.len(), output.len());
+            let ir = format!(
+                "define i32 @elinvar_threadgroups(ptr %launch, ptr %scratch, i64 %begin, i64 %end) {{
+                entry:
+                  %args = load ptr, ptr %launch
+                  %ins = load ptr, ptr %args
+                  %outs.at = getelementptr ptr, ptr %args, i64 1
+                  %outs = load ptr, ptr %outs.at
+                  br label %loop
+                loop:
+                  %i = phi i64 [ %begin, %entry ], [ %i.next, %loop ]
+                  {body}
+                  %i.next = add i64 %i, 1
+                  %done = icmp eq i64 %i.next, %end
+                  br i1 %done, label %exit, label %loop
+                exit:
+                  ret i32 0
+                }}"
+            );
+            let codegen = Codegen { processor: "-march=x86-64", ..testing::codegen() };
+            let code = codegen.build(&ir, "elinvar_threadgroups").unwrap();
+            let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
+            let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3] };
+            // SAFETY: the function reads and writes one element per index below the slices' length.
+            let status = unsafe { code.run(&launch, std::ptr::null_mut(), 0..input.len() as u64) };
+            assert_eq!(status, 0);
+        }
+
+        fn floats() -> Vec<f32> {
+            let spread = (0..1 << 20).map(|i: u32| f32::from_bits(i.wrapping_mul(4099)));
+            let near_halves = (0..=u16::MAX).flat_map(|bits| {
+                let bits = f16::from_bits(bits).to_f32().to_bits();
+                [-1, 0, 1, 0xfff, 0x1000, 0x1001].map(|d: i32| f32::from_bits(bits.wrapping_add_signed(d)))
+            });
+            spread.chain(near_halves).collect()
+        }
+
+        #[test]
+        fn float_to_half_and_bfloat_round_as_the_reference_does() {
+            let input = floats();
+            let mut halves = vec![0_u16; input.len()];
+            let narrow = |kind| {
+                format!(
+                    "%at = getelementptr float, ptr %ins, i64 %i
+                     %x = load float, ptr %at
+                     %y = fptrunc float %x to {kind}
+                     %to = getelementptr i16, ptr %outs, i64 %i
+                     store {kind} %y, ptr %to"
+                )
+            };
+            run(&input, &mut halves, &narrow("half"));
+            for (x, bits) in input.iter().zip(&halves) {
+                let (got, want) = (f16::from_bits(*bits), f16::from_f32(*x));
+                assert!(
+                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                    "{x}: {got} {want}"
+                );
+            }
+            run(&input, &mut halves, &narrow("bfloat"));
+            for (x, bits) in input.iter().zip(&halves) {
+                let (got, want) = (bf16::from_bits(*bits), bf16::from_f32(*x));
+                assert!(
+                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                    "{x}: {got} {want}"
+                );
+            }
+        }
+
+        #[test]
+        fn every_half_widens_exactly() {
+            let input: Vec<u16> = (0..=u16::MAX).collect();
+            let mut output = vec![0_f32; input.len()];
+            let body = "%at = getelementptr half, ptr %ins, i64 %i
+                        %x = load half, ptr %at
+                        %y = fpext half %x to float
+                        %to = getelementptr float, ptr %outs, i64 %i
+                        store float %y, ptr %to";
+            run(&input, &mut output, body);
+            for (bits, got) in input.iter().zip(&output) {
+                let want = f16::from_bits(*bits).to_f32();
+                assert!(
+                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                    "{bits:#x}: {got} {want}"
+                );
+            }
+        }
+    }
+}

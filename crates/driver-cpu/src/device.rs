@@ -1,0 +1,90 @@
+//! The driver and its device: the machine's processor.
+
+use std::sync::{Arc, LazyLock};
+
+use elinvar_driver::{Caps, Device, Driver, Error, Init, Library, Memory, Queue, Result, Source, Storage};
+use parking_lot::Mutex;
+
+use crate::compile;
+use crate::host;
+use crate::memory::{Account, HostMemory};
+use crate::pool::Pool;
+use crate::queue::CpuQueue;
+
+/// The CPU driver of this process: one device with a worker per available processor, made when it is
+/// first asked for and kept.
+pub fn driver() -> CpuDriver {
+    static PROCESS: LazyLock<CpuDriver> = LazyLock::new(|| {
+        CpuDriver::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
+    });
+    PROCESS.clone()
+}
+
+/// Runs kernels on the processor. It always has one device; clones have the same one.
+#[derive(Clone)]
+pub struct CpuDriver {
+    threads: usize,
+    device: Arc<Mutex<Option<Arc<CpuDevice>>>>,
+}
+
+impl CpuDriver {
+    /// A driver whose device is its own and has `threads` worker threads, at least one.
+    pub fn with_threads(threads: usize) -> Self {
+        Self { threads: threads.max(1), device: Arc::default() }
+    }
+}
+
+impl Driver for CpuDriver {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    /// The one device. The error is for worker threads that cannot be started.
+    fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
+        let mut slot = self.device.lock();
+        if let Some(device) = &*slot {
+            return Ok(vec![device.clone()]);
+        }
+        let device = Arc::new(CpuDevice::new(self.threads)?);
+        *slot = Some(device.clone());
+        Ok(vec![device])
+    }
+}
+
+/// The processor, as a pool of worker threads.
+pub(crate) struct CpuDevice {
+    caps: Caps,
+    account: Arc<Account>,
+    pool: Arc<Pool>,
+}
+
+impl CpuDevice {
+    pub(crate) fn new(threads: usize) -> Result<Self> {
+        let caps = host::caps(threads);
+        let account = Arc::new(Account::new(caps.total_memory));
+        Ok(Self { caps, account, pool: Arc::new(Pool::new(threads)?) })
+    }
+}
+
+impl Device for CpuDevice {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// Every storage mode is host memory. Memory is zeroed for either `init`: the pages are new.
+    fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
+        let limit = self.caps.max_buffer_bytes;
+        if bytes > limit {
+            return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
+        }
+        Ok(Arc::new(HostMemory::new(bytes, storage, self.account.clone())?))
+    }
+
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        compile::library(source)
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(CpuQueue::new(self.pool.clone())))
+    }
+}

@@ -1,0 +1,214 @@
+//! Commands to work: the one `match` on [`Command`], and the call of compiled code.
+//!
+//! Dispatches are shared among workers; copies and fills run on the queue's worker alone.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use elinvar_driver::{Binding, Command, Dispatch, Error, MemorySlice, Result, Timing};
+use parking_lot::Mutex;
+
+use crate::host;
+use crate::job::{Job, Work};
+use crate::kernel::{CpuPipeline, Kernel};
+use crate::loader::Launch;
+use crate::memory::HostMemory;
+use crate::pool::Worker;
+use crate::scratch::Scratch;
+
+/// Alignment of an argument's threadgroup memory.
+const THREADGROUP_ALIGN: u64 = 16;
+/// More groups than any machine can run; below it no counter overflows.
+const MAX_GROUPS: u128 = 1 << 62;
+/// A fill repeats its pattern in a block of about this size, and then the block.
+const FILL_BLOCK: usize = 4096;
+
+/// Run the commands of a submission, one after the other.
+pub(crate) fn run(commands: &[Command], worker: &mut Worker) -> Result<Timing> {
+    let start_ns = host::now_ns();
+    for command in commands {
+        match command {
+            Command::Dispatch(launch) => dispatch(launch, worker)?,
+            Command::Copy { source, target } => copy(source, target)?,
+            Command::Fill { target, pattern } => fill(target, pattern)?,
+            other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
+        }
+    }
+    Ok(Timing { start_ns, end_ns: host::now_ns() })
+}
+
+fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {
+    let pipeline: &dyn Any = &*dispatch.pipeline;
+    let pipeline = pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
+        Error::invalid(format!(
+            "kernel `{}` was not compiled by the CPU driver",
+            dispatch.pipeline.signature().name
+        ))
+    })?;
+    let kernel = pipeline.kernel(dispatch.group)?;
+    let groups = dispatch.groups();
+    let total = match groups.volume() {
+        0 => return Ok(()),
+        // Fits: MAX_GROUPS is below 2^64.
+        total @ 1..MAX_GROUPS => total as u64,
+        total => return Err(Error::invalid(format!("kernel `{}`: {total} threadgroups", kernel.name))),
+    };
+    let estimate_ns = kernel.estimate_ns(total);
+    let running = Running::new(dispatch, kernel)?;
+    let job = Arc::new(Job::new(running, total, worker.workers()));
+    let share = worker.run(&job, estimate_ns)?;
+    let Running { kernel, failure, .. } = &job.work;
+    if let Some(error) = failure.lock().take() {
+        return Err(error);
+    }
+    kernel.group_ns.store(share.ns / share.groups.max(1), Ordering::Relaxed);
+    Ok(())
+}
+
+/// A dispatch that workers run. The submission keeps the memory alive that `launch` points to.
+struct Running {
+    kernel: Arc<Kernel>,
+    launch: Launch,
+    /// Bytes of scratch memory, static and dynamic.
+    scratch: u64,
+    /// What stopped it first.
+    failure: Mutex<Option<Error>>,
+    /// What `launch` points to.
+    _args: Box<[*const c_void]>,
+    /// What arguments given by value point to.
+    _values: Box<[Block]>,
+}
+
+/// A piece of memory with the largest alignment that a value can ask for.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Block([u8; 64]);
+
+#[allow(unsafe_code)] // holds addresses for compiled code
+// SAFETY: the addresses point to boxed slices of this very value, which stay where they are, and to
+// memory of the driver, which any thread may use; nothing here is bound to a thread.
+unsafe impl Send for Running {}
+#[allow(unsafe_code)] // as above
+// SAFETY: no field but `failure` changes; what compiled code does through the addresses is the
+// kernel's concern, as on any device.
+unsafe impl Sync for Running {}
+
+impl Running {
+    fn new(dispatch: &Dispatch, kernel: Arc<Kernel>) -> Result<Self> {
+        let values = values(&dispatch.bindings);
+        let mut value = values.as_ptr();
+        let mut dynamic = 0_u64;
+        let mut args = Vec::with_capacity(dispatch.bindings.len());
+        for binding in &dispatch.bindings {
+            args.push(match binding {
+                Binding::Memory(slice) => address(slice)?.cast::<c_void>().cast_const(),
+                Binding::Bytes(bytes) => {
+                    let at = value;
+                    value = at.wrapping_add(blocks(bytes));
+                    at.cast()
+                }
+                Binding::Threadgroup(bytes) => {
+                    let offset = dynamic;
+                    let end = bytes.checked_next_multiple_of(THREADGROUP_ALIGN);
+                    dynamic = end.and_then(|size| size.checked_add(offset)).ok_or_else(|| {
+                        Error::invalid(format!(
+                            "kernel `{}`: {bytes} bytes of threadgroup memory",
+                            kernel.name
+                        ))
+                    })?;
+                    std::ptr::without_provenance(offset as usize)
+                }
+            });
+        }
+        let args = args.into_boxed_slice();
+        let launch = Launch {
+            args: args.as_ptr(),
+            threads: dispatch.threads.to_array(),
+            groups: dispatch.groups().to_array(),
+        };
+        let scratch = kernel.scratch_bytes.saturating_add(dynamic);
+        Ok(Self { kernel, launch, scratch, failure: Mutex::new(None), _args: args, _values: values })
+    }
+
+    fn fail(&self, error: Error) -> ControlFlow<()> {
+        self.failure.lock().get_or_insert(error);
+        ControlFlow::Break(())
+    }
+}
+
+impl Work for Running {
+    #[allow(unsafe_code)] // calls compiled code
+    fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()> {
+        let scratch = match scratch.reserve(self.scratch) {
+            Ok(scratch) => scratch,
+            Err(error) => return self.fail(error),
+        };
+        // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever
+        // launched the kernel answers for what it does with them. Addresses are alive while the
+        // submission is, which the job's owner holds. The scratch memory has the size asked for and
+        // belongs to this thread.
+        match unsafe { self.kernel.code.run(&self.launch, scratch, groups) } {
+            0 => ControlFlow::Continue(()),
+            code => self.fail(self.kernel.fault(code)),
+        }
+    }
+}
+
+fn blocks(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(size_of::<Block>())
+}
+
+/// Copies of all values, each at the start of a block. Copies, since a kernel may write to them and
+/// the command may be submitted again.
+fn values(bindings: &[Binding]) -> Box<[Block]> {
+    let mut values = Vec::new();
+    for binding in bindings {
+        if let Binding::Bytes(bytes) = binding {
+            values.extend(bytes.chunks(size_of::<Block>()).map(|chunk| {
+                let mut block = Block([0; 64]);
+                block.0[..chunk.len()].copy_from_slice(chunk);
+                block
+            }));
+        }
+    }
+    values.into_boxed_slice()
+}
+
+/// The address of a slice's first byte, all of it within the memory.
+fn address(slice: &MemorySlice) -> Result<*mut u8> {
+    let memory: &dyn Any = &*slice.memory;
+    let memory = memory.downcast_ref::<HostMemory>();
+    memory.ok_or_else(|| Error::invalid("memory of another driver"))?.at(slice.offset, slice.len)
+}
+
+#[allow(unsafe_code)] // copies through addresses
+fn copy(source: &MemorySlice, target: &MemorySlice) -> Result<()> {
+    if source.len != target.len {
+        return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
+    }
+    let (from, to) = (address(source)?, address(target)?);
+    // SAFETY: both ranges are within their memories, which the submission keeps alive; they may
+    // overlap. Nobody else uses them meanwhile unless the program has a race.
+    unsafe { std::ptr::copy(from, to, source.len as usize) };
+    Ok(())
+}
+
+#[allow(unsafe_code)] // writes through an address
+fn fill(target: &MemorySlice, pattern: &[u8]) -> Result<()> {
+    if !(1..=16).contains(&pattern.len()) || !target.len.is_multiple_of(pattern.len() as u64) {
+        let (len, pattern) = (target.len, pattern.len());
+        return Err(Error::invalid(format!("fill of {len} bytes with a pattern of {pattern} bytes")));
+    }
+    let block = pattern.repeat(FILL_BLOCK / pattern.len());
+    let (to, len) = (address(target)?, target.len as usize);
+    for begin in (0..len).step_by(block.len()) {
+        let bytes = block.len().min(len - begin);
+        // SAFETY: `begin + bytes` is at most `len`, and the range is within the memory, which the
+        // submission keeps alive; `block` is our own. Races are the program's.
+        unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), to.add(begin), bytes) };
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What this machine is: processor name, vector width, memory, page size, clock.
+//!
+//! Everything is read from the system or the processor; a fact that cannot be read is reported as
+//! absent or by the architecture's name, never guessed.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use elinvar_driver::{Caps, DeviceKind, Dim3};
+
+/// Largest buffer: elements of four bytes have indices below 2^31, on which the compiler relies.
+const MAX_BUFFER_BYTES: u64 = 8 << 30;
+/// Metal's limit, which the compiler's work-group functions share.
+pub(crate) const MAX_THREADS_PER_THREADGROUP: u32 = 1024;
+/// Threadgroup memory is ordinary memory here; this much stays in the second-level cache of any
+/// processor with vectors, and it is twice what Apple GPUs offer.
+const MAX_THREADGROUP_MEMORY: u64 = 64 << 10;
+
+/// Facts and limits of a device with `workers` worker threads.
+pub(crate) fn caps(workers: usize) -> Caps {
+    let total_memory = total_memory();
+    let max_buffer_bytes = total_memory.min(MAX_BUFFER_BYTES) / page_size() * page_size();
+    let limit = MAX_THREADS_PER_THREADGROUP;
+    Caps {
+        name: processor_name().unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH)),
+        kind: DeviceKind::Cpu,
+        simdgroup_width: 32,
+        max_threads_per_threadgroup: limit,
+        max_threadgroup_size: Dim3::new(limit, limit, limit),
+        max_threadgroup_memory: MAX_THREADGROUP_MEMORY,
+        max_buffer_bytes,
+        total_memory,
+        unified_memory: true,
+        compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
+        vector_bits: vector_bits(),
+    }
+}
+
+/// Nanoseconds since the first call in this process, of a clock that never goes back.
+pub(crate) fn now_ns() -> u64 {
+    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Bytes of a page of memory.
+pub(crate) fn page_size() -> u64 {
+    static PAGE: LazyLock<u64> = LazyLock::new(|| sysconf(libc::_SC_PAGESIZE).unwrap_or(4096));
+    *PAGE
+}
+
+/// Bytes of memory that this process may use: the machine's, or its control group's limit if smaller.
+fn total_memory() -> u64 {
+    let machine = sysconf(libc::_SC_PHYS_PAGES).unwrap_or(0).saturating_mul(page_size());
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
+    machine.min(limit)
+}
+
+#[allow(unsafe_code)] // a C function
+fn sysconf(name: libc::c_int) -> Option<u64> {
+    // SAFETY: takes a number, returns a number, touches no memory of ours.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok()
+}
+
+#[cfg(target_os = "linux")]
+fn processor_name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(target_vendor = "apple")]
+#[allow(unsafe_code)] // a C function
+fn processor_name() -> Option<String> {
+    let mut text = [0_u8; 256];
+    let mut len = text.len();
+    // SAFETY: the name is a C string, `text` has room for `len` bytes, and nothing new is set.
+    let status = unsafe {
+        libc::sysctlbyname(
+            c"machdep.cpu.brand_string".as_ptr(),
+            text.as_mut_ptr().cast(),
+            &raw mut len,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    if status != 0 {
+        return None;
+    }
+    let name = std::ffi::CStr::from_bytes_until_nul(&text).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn processor_name() -> Option<String> {
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn vector_bits() -> Option<u32> {
+    let bits = if std::arch::is_x86_feature_detected!("avx512f") {
+        512
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        256
+    } else {
+        128
+    };
+    Some(bits)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn vector_bits() -> Option<u32> {
+    Some(128)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn vector_bits() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read_and_fit_together() {
+        let caps = caps(3);
+        assert_eq!(caps.compute_units, 3);
+        assert!(!caps.name.is_empty());
+        assert!(caps.total_memory >= 1 << 20, "{} bytes", caps.total_memory);
+        assert!(caps.max_buffer_bytes <= caps.total_memory);
+        assert!(caps.max_buffer_bytes / 4 <= 1 << 31);
+        assert!(page_size().is_power_of_two());
+    }
+
+    #[test]
+    fn the_clock_never_goes_back() {
+        let first = now_ns();
+        assert!(now_ns() >= first);
+    }
+}

@@ -1,0 +1,178 @@
+//! A kernel compiled for one threadgroup size, and the pipeline that holds one per size in use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
+use parking_lot::{Mutex, RwLock};
+
+use crate::host;
+use crate::loader::Code;
+
+/// Machine code for one threadgroup size, with what is needed to run it.
+pub(crate) struct Kernel {
+    /// The name in the source.
+    pub(crate) name: String,
+    /// The work-group function.
+    pub(crate) code: Code,
+    /// Bytes of scratch memory before the dynamic threadgroup memory.
+    pub(crate) scratch_bytes: u64,
+    /// What fault code `n` means is at `n - 1`: message, and `file:line` when known.
+    pub(crate) faults: Vec<(String, Option<String>)>,
+    /// Nanoseconds that a group took in the last dispatch; 0 before the first. Only a hint.
+    pub(crate) group_ns: AtomicU64,
+}
+
+impl Kernel {
+    /// The error for a code that the function has returned.
+    pub(crate) fn fault(&self, code: i32) -> Error {
+        let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
+        let site = index.and_then(|index| self.faults.get(index)).cloned();
+        let (message, location) = site.unwrap_or_else(|| (format!("stopped with unknown code {code}"), None));
+        Error::Fault(Fault { kernel: self.name.clone(), message, location })
+    }
+
+    /// What a dispatch of `groups` threadgroups will take on one worker, by the one before it.
+    pub(crate) fn estimate_ns(&self, groups: u64) -> u64 {
+        self.group_ns.load(Ordering::Relaxed).saturating_mul(groups)
+    }
+}
+
+/// Compiles a kernel for a threadgroup size.
+pub(crate) type Build = Box<dyn Fn(Dim3) -> Result<Kernel> + Send + Sync>;
+
+/// A kernel that can be compiled for any threadgroup size within its limit.
+pub(crate) struct CpuPipeline {
+    signature: Signature,
+    max_threads: u32,
+    build: Build,
+    ready: RwLock<HashMap<Dim3, Arc<Kernel>>>,
+    /// Per size, the lock that is held by the one thread that builds it.
+    building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
+}
+
+impl CpuPipeline {
+    pub(crate) fn new(signature: Signature, build: Build) -> Self {
+        let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
+        let max_threads = own_limit.min(host::MAX_THREADS_PER_THREADGROUP);
+        Self { signature, max_threads, build, ready: RwLock::default(), building: Mutex::default() }
+    }
+
+    /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
+    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<Kernel>> {
+        let kernel = self.ready.read().get(&group).cloned();
+        kernel.ok_or_else(|| {
+            let Dim3 { x, y, z } = group;
+            let name = &self.signature.name;
+            Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
+        })
+    }
+
+    fn check(&self, group: Dim3) -> Result<()> {
+        let Dim3 { x, y, z } = group;
+        if (1..=u128::from(self.max_threads)).contains(&group.volume()) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "kernel `{}` cannot have threadgroups of {x}x{y}x{z}: 1 to {} threads are allowed",
+            self.signature.name, self.max_threads
+        )))
+    }
+}
+
+impl Pipeline for CpuPipeline {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn max_threads_per_threadgroup(&self) -> u32 {
+        self.max_threads
+    }
+
+    fn prepare(&self, group: Dim3) -> Result<()> {
+        if self.ready.read().contains_key(&group) {
+            return Ok(());
+        }
+        self.check(group)?;
+        let turn = self.building.lock().entry(group).or_default().clone();
+        let _mine = turn.lock();
+        if !self.ready.read().contains_key(&group) {
+            let kernel = Arc::new((self.build)(group)?);
+            self.ready.write().insert(group, kernel);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn threads_that_prepare_the_same_size_build_it_once() {
+        let builds = Arc::new(AtomicUsize::new(0));
+        let (count, kernel) = (builds.clone(), testing::build("count", testing::COUNT));
+        let build: Build = Box::new(move |group| {
+            count.fetch_add(1, Ordering::Relaxed);
+            kernel(group)
+        });
+        let pipeline = CpuPipeline::new(testing::signature("count"), build);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| pipeline.prepare(Dim3::new(32, 2, 1)).unwrap());
+            }
+        });
+        assert_eq!(builds.load(Ordering::Relaxed), 1);
+        pipeline.kernel(Dim3::new(32, 2, 1)).unwrap();
+        let error = pipeline.kernel(Dim3::from(64)).err().unwrap();
+        assert_eq!(error.to_string(), "kernel `count` has not been prepared for threadgroups of 64x1x1");
+    }
+
+    #[test]
+    fn a_failed_build_is_tried_again() {
+        let tries = AtomicUsize::new(0);
+        let kernel = testing::build("count", testing::COUNT);
+        let build: Build = Box::new(move |group| match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(Error::Environment("first".into())),
+            _ => kernel(group),
+        });
+        let pipeline = CpuPipeline::new(testing::signature("count"), build);
+        assert_eq!(pipeline.prepare(Dim3::from(8)).unwrap_err().to_string(), "first");
+        pipeline.prepare(Dim3::from(8)).unwrap();
+    }
+
+    #[test]
+    fn sizes_over_the_limit_are_refused() {
+        let mut signature = testing::signature("count");
+        let pipeline = CpuPipeline::new(signature.clone(), testing::build("count", testing::COUNT));
+        assert_eq!(pipeline.max_threads_per_threadgroup(), 1024);
+        for group in [
+            Dim3::new(1025, 1, 1),
+            Dim3::new(32, 33, 1),
+            Dim3::new(0, 1, 1),
+            Dim3::new(u32::MAX, u32::MAX, 9),
+        ] {
+            assert!(matches!(pipeline.prepare(group), Err(Error::InvalidArgument(_))), "{group:?}");
+        }
+        signature.max_threads_per_threadgroup = Some(64);
+        let pipeline = CpuPipeline::new(signature, testing::build("count", testing::COUNT));
+        let error = pipeline.prepare(Dim3::new(13, 5, 1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kernel `count` cannot have threadgroups of 13x5x1: 1 to 64 threads are allowed"
+        );
+    }
+
+    #[test]
+    fn faults_name_kernel_message_and_place() {
+        let mut kernel = testing::build("k", testing::COUNT)(Dim3::from(1)).unwrap();
+        kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
+        assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");
+        assert_eq!(kernel.fault(2).to_string(), "kernel `k` at a.metal:7: second");
+        assert_eq!(kernel.fault(-1).to_string(), "kernel `k`: stopped with unknown code -1");
+    }
+}

@@ -1,0 +1,230 @@
+//! Memory of the CPU driver: whole pages of the process, mapped directly from the system.
+//!
+//! All storage modes are the same host memory. `Shared` and `Managed` show the host its address;
+//! `Private` does not, so that a program that forgets its copies fails here as it would on a GPU.
+//! Pages are zero when first touched, for either [`Init`], and none is touched by allocating.
+//!
+//! A device counts what it has given out and refuses to go over the machine's memory: the system
+//! itself would grant the addresses and kill the process later.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elinvar_driver::{Error, Memory, Result, Storage};
+
+use crate::host;
+
+/// From this size on, asking for huge pages is worth the call.
+#[cfg(target_os = "linux")]
+const HUGE_PAGE_BYTES: usize = 4 << 20;
+
+/// How much memory a device may give out, and how much it has.
+pub(crate) struct Account {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Account {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0) }
+    }
+
+    /// Whether `bytes` could be taken.
+    fn take(&self, bytes: u64) -> bool {
+        let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn available(&self) -> u64 {
+        self.limit - self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages.
+pub(crate) struct HostMemory {
+    address: NonNull<u8>,
+    mapped: usize,
+    len: u64,
+    storage: Storage,
+    account: Arc<Account>,
+}
+
+#[allow(unsafe_code)] // the address is shared with whoever may touch the bytes by the contract
+// SAFETY: the mapping belongs to this value alone and may be used and unmapped from any thread.
+unsafe impl Send for HostMemory {}
+#[allow(unsafe_code)] // as above
+// SAFETY: the fields are never changed after construction; reads and writes of the bytes themselves
+// are ordered by the callers, as the contract of `Memory` and of the queues says.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// `len` bytes of zeroes. At least one page is mapped, so that even no bytes have an address.
+    pub(crate) fn new(len: u64, storage: Storage, account: Arc<Account>) -> Result<Self> {
+        let too_much = || Error::OutOfMemory { requested: len, available: account.available() };
+        let mapped = len.max(1).checked_next_multiple_of(host::page_size()).ok_or_else(too_much)?;
+        let bytes = usize::try_from(mapped).map_err(|_| too_much())?;
+        if !account.take(mapped) {
+            return Err(too_much());
+        }
+        let Some(address) = map(bytes) else {
+            account.give_back(mapped);
+            return Err(too_much());
+        };
+        Ok(Self { address, mapped: bytes, len, storage, account })
+    }
+
+    /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
+    pub(crate) fn at(&self, offset: u64, len: u64) -> Result<*mut u8> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Error::invalid(format!(
+                "bytes {offset} to {} are outside a memory of {} bytes",
+                offset.saturating_add(len),
+                self.len
+            )));
+        }
+        // In range of the mapping, whose size fits in usize.
+        Ok(self.address.as_ptr().wrapping_add(offset as usize))
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        unmap(self.address, self.mapped);
+        self.account.give_back(self.mapped as u64);
+    }
+}
+
+#[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
+impl Memory for HostMemory {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    fn host_ptr(&self) -> Option<NonNull<u8>> {
+        (self.storage != Storage::Private).then_some(self.address)
+    }
+
+    unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        let source = self.at(offset, target.len() as u64)?;
+        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
+        // `target` is a unique borrow, which no live memory of ours can overlap unless the caller
+        // made it from `host_ptr`, where the same promise forbids it.
+        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
+        Ok(())
+    }
+
+    unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
+        let target = self.at(offset, source.len() as u64)?;
+        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile,
+        // which includes whoever reads `source`.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
+        Ok(())
+    }
+}
+
+#[allow(unsafe_code)] // C functions
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
+    // SAFETY: a new private mapping at an address of the system's choice changes no other memory.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return None;
+    }
+    #[cfg(target_os = "linux")]
+    if bytes >= HUGE_PAGE_BYTES {
+        // SAFETY: the range is the mapping made above; the advice changes no content, and a refusal
+        // only means ordinary pages.
+        unsafe { libc::madvise(address, bytes, libc::MADV_HUGEPAGE) };
+    }
+    NonNull::new(address.cast())
+}
+
+#[allow(unsafe_code)] // a C function
+fn unmap(address: NonNull<u8>, bytes: usize) {
+    // SAFETY: exactly the mapping that `map` made, whose only owner is being dropped. It cannot fail
+    // for a whole mapping, and there would be nothing to do about it.
+    unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)] // calls the unsafe methods under test
+mod tests {
+    use super::*;
+
+    fn memory(len: u64, storage: Storage) -> HostMemory {
+        HostMemory::new(len, storage, Arc::new(Account::new(1 << 20))).unwrap()
+    }
+
+    #[test]
+    fn new_memory_is_zero_and_keeps_what_is_written() {
+        let memory = memory(5000, Storage::Private);
+        let mut bytes = [1_u8; 5000];
+        // SAFETY: in range, nobody else knows this memory.
+        unsafe { memory.read(0, &mut bytes).unwrap() };
+        assert!(bytes.iter().all(|b| *b == 0));
+        // SAFETY: as above.
+        unsafe {
+            memory.write(4997, &[1, 2, 3]).unwrap();
+            memory.read(4990, &mut bytes[..10]).unwrap();
+        }
+        assert_eq!(bytes[..10], [0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn only_private_memory_hides_its_address() {
+        assert!(memory(4, Storage::Private).host_ptr().is_none());
+        for storage in [Storage::Shared, Storage::Managed] {
+            let address = memory(4, storage).host_ptr().unwrap();
+            assert_eq!(address.as_ptr() as u64 % host::page_size(), 0);
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_an_allocation_too() {
+        let memory = memory(0, Storage::Shared);
+        assert!(memory.is_empty() && memory.host_ptr().is_some());
+        // SAFETY: no bytes are touched.
+        unsafe { memory.read(0, &mut []).unwrap() };
+    }
+
+    #[test]
+    fn ranges_outside_are_refused() {
+        let memory = memory(8, Storage::Shared);
+        assert!(memory.at(8, 0).is_ok());
+        let error = memory.at(5, 4).unwrap_err();
+        assert_eq!(error.to_string(), "bytes 5 to 9 are outside a memory of 8 bytes");
+        assert!(memory.at(u64::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn memory_over_the_limit_is_refused_until_some_is_dropped() {
+        let page = host::page_size();
+        let account = Arc::new(Account::new(2 * page));
+        let one = HostMemory::new(1, Storage::Shared, account.clone()).unwrap();
+        let error = HostMemory::new(page + 1, Storage::Shared, account.clone()).err().unwrap();
+        let Error::OutOfMemory { requested, available } = error else { panic!("{error}") };
+        assert_eq!((requested, available), (page + 1, page));
+        drop(one);
+        HostMemory::new(page + 1, Storage::Shared, account).unwrap();
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_an_error() {
+        let account = Arc::new(Account::new(u64::MAX));
+        for len in [1 << 62, u64::MAX] {
+            let error = HostMemory::new(len, Storage::Shared, account.clone()).err().unwrap();
+            assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested == len), "{error}");
+        }
+        assert_eq!(account.available(), u64::MAX);
+    }
+}

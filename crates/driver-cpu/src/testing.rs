@@ -1,0 +1,259 @@
+//! Kernels for this crate's tests, written as the compiler's output, and ways to run them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, atomic::AtomicU32};
+
+use elinvar_driver::{
+    Binding, Command, Device, Dim3, Dispatch, Init, Memory, MemorySlice, Pipeline, Queue, Result, Signature,
+    Storage, Submission, Timing,
+};
+use elinvar_msl::Toolchain;
+
+use crate::codegen::Codegen;
+use crate::device::CpuDevice;
+use crate::kernel::{Build, CpuPipeline, Kernel};
+
+/// A function that runs `body` for every group `%i`; it may return by way of `%fault`.
+macro_rules! groups {
+    ($body:literal) => {
+        concat!(
+            "define i32 @elinvar_threadgroups(ptr %launch, ptr %scratch, i64 %begin, i64 %end) {
+            entry:
+              %args = load ptr, ptr %launch
+              %a0 = load ptr, ptr %args
+              %a1.at = getelementptr ptr, ptr %args, i64 1
+              br label %group
+            group:
+              %i = phi i64 [ %begin, %entry ], [ %i.next, %next ]
+              ",
+            $body,
+            "
+              br label %next
+            next:
+              %i.next = add i64 %i, 1
+              %done = icmp eq i64 %i.next, %end
+              br i1 %done, label %exit, label %group
+            exit:
+              ret i32 0
+            fault:
+              ret i32 1
+            }"
+        )
+    };
+}
+
+/// `a0[i] += 1`, atomically.
+pub(crate) const COUNT: &str = groups!(
+    "%p = getelementptr i32, ptr %a0, i64 %i
+     %old = atomicrmw add ptr %p, i32 1 monotonic"
+);
+
+/// `a1[i] = a0[0]++`, so that `a1` says when each group began.
+pub(crate) const ORDER: &str = groups!(
+    "%a1 = load ptr, ptr %a1.at
+     %n = atomicrmw add ptr %a0, i32 1 monotonic
+     %p = getelementptr i32, ptr %a1, i64 %i
+     store i32 %n, ptr %p"
+);
+
+/// As [`COUNT`], after some microseconds of work.
+pub(crate) const SLOW_COUNT: &str = groups!(
+    "br label %work
+    work:
+     %k = phi i32 [ 0, %group ], [ %k.next, %work ]
+     store volatile i32 %k, ptr %scratch
+     %k.next = add i32 %k, 1
+     %worked = icmp eq i32 %k.next, 10000
+     br i1 %worked, label %count, label %work
+    count:
+     %p = getelementptr i32, ptr %a0, i64 %i
+     %old = atomicrmw add ptr %p, i32 1 monotonic"
+);
+
+/// `a0[i] = a0[i - 1] + 1`, waiting until the group before has written; `a0[0] = 1`.
+pub(crate) const LOOK_BACK: &str = groups!(
+    "%p = getelementptr i64, ptr %a0, i64 %i
+     %before = getelementptr i64, ptr %p, i64 -1
+     %first = icmp eq i64 %i, 0
+     br i1 %first, label %write, label %wait
+    wait:
+     %seen = load atomic i64, ptr %before acquire, align 8
+     %unset = icmp eq i64 %seen, 0
+     br i1 %unset, label %wait, label %write
+    write:
+     %from = phi i64 [ 0, %group ], [ %seen, %wait ]
+     %sum = add i64 %from, 1
+     store atomic i64 %sum, ptr %p release, align 8"
+);
+
+/// Waits until `a0[0]` is not zero.
+pub(crate) const GATE: &str = groups!(
+    "br label %wait
+    wait:
+     %seen = load atomic i32, ptr %a0 acquire, align 4
+     %shut = icmp eq i32 %seen, 0
+     br i1 %shut, label %wait, label %open
+    open:"
+);
+
+/// `a0[0] += 1`, atomically; the group with index `a1[0]` fails instead.
+pub(crate) const FAULT: &str = groups!(
+    "%a1 = load ptr, ptr %a1.at
+     %last = load i64, ptr %a1
+     %wrong = icmp eq i64 %i, %last
+     br i1 %wrong, label %fault, label %right
+    right:
+     %old = atomicrmw add ptr %a0, i32 1 monotonic"
+);
+
+/// `a0[0] = a0[0] * 3 + a1[0]`, not atomically.
+pub(crate) const STEP: &str = groups!(
+    "%a1 = load ptr, ptr %a1.at
+     %add = load i32, ptr %a1
+     %old = load i32, ptr %a0
+     %three = mul i32 %old, 3
+     %new = add i32 %three, %add
+     store i32 %new, ptr %a0"
+);
+
+/// `a1` and `a2` are threadgroup memory: fills all bytes of the latter, `a3[0]` of them, and stores the two
+/// offsets and a byte of the end to `a0[0..3]`. Its own scratch is 64 bytes.
+pub(crate) const THREADGROUP: &str = groups!(
+    "%offset1 = load i64, ptr %a1.at
+     %a2.at = getelementptr ptr, ptr %args, i64 2
+     %offset2 = load i64, ptr %a2.at
+     %a3.at = getelementptr ptr, ptr %args, i64 3
+     %a3 = load ptr, ptr %a3.at
+     %len = load i64, ptr %a3
+     %dynamic = getelementptr i8, ptr %scratch, i64 64
+     %to = getelementptr i8, ptr %dynamic, i64 %offset2
+     call void @llvm.memset.p0.i64(ptr %to, i8 77, i64 %len, i1 true)
+     %after = getelementptr i8, ptr %to, i64 %len
+     %end.at = getelementptr i8, ptr %after, i64 -1
+     %byte = load i8, ptr %end.at
+     %wide = zext i8 %byte to i64
+     store i64 %offset1, ptr %a0
+     %o1 = getelementptr i64, ptr %a0, i64 1
+     store i64 %offset2, ptr %o1
+     %o2 = getelementptr i64, ptr %a0, i64 2
+     store i64 %wide, ptr %o2"
+);
+
+/// The tools that kernels are built with outside of tests, too.
+pub(crate) fn codegen() -> Codegen {
+    Codegen::new(Toolchain::find().unwrap().path())
+}
+
+pub(crate) fn signature(name: &str) -> Signature {
+    Signature {
+        name: name.into(),
+        args: Vec::new(),
+        builtins: Vec::new(),
+        file: "test.ll".into(),
+        line: 1,
+        max_threads_per_threadgroup: None,
+        code: None,
+    }
+}
+
+/// Builds the same function for every size; 64 bytes of scratch, one fault.
+pub(crate) fn build(name: &str, ir: &'static str) -> Build {
+    let name = name.to_owned();
+    Box::new(move |_| {
+        Ok(Kernel {
+            name: name.clone(),
+            code: codegen().build(ir, "elinvar_threadgroups")?,
+            scratch_bytes: 64,
+            faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
+            group_ns: AtomicU64::new(0),
+        })
+    })
+}
+
+/// A pipeline called `kernel`, prepared for one-thread groups.
+pub(crate) fn pipeline(ir: &'static str) -> Arc<dyn Pipeline> {
+    let pipeline = CpuPipeline::new(signature("kernel"), build("kernel", ir));
+    pipeline.prepare(Dim3::from(1)).unwrap();
+    Arc::new(pipeline)
+}
+
+pub(crate) fn device(threads: usize) -> CpuDevice {
+    CpuDevice::new(threads).unwrap()
+}
+
+pub(crate) fn memory(device: &CpuDevice, bytes: usize) -> Arc<dyn Memory> {
+    device.allocate(bytes as u64, Storage::Shared, Init::Zeroed).unwrap()
+}
+
+pub(crate) fn slice(memory: &Arc<dyn Memory>) -> MemorySlice {
+    MemorySlice { memory: memory.clone(), offset: 0, len: memory.len() }
+}
+
+pub(crate) fn bound(memory: &Arc<dyn Memory>) -> Binding {
+    Binding::Memory(slice(memory))
+}
+
+/// One-thread groups over `threads`.
+pub(crate) fn dispatch(
+    pipeline: &Arc<dyn Pipeline>,
+    threads: impl Into<Dim3>,
+    bindings: Vec<Binding>,
+) -> Command {
+    let (pipeline, threads) = (pipeline.clone(), threads.into());
+    Command::Dispatch(Dispatch { pipeline, bindings, threads, group: Dim3::from(1) })
+}
+
+/// Submit, and the channel on which the outcome comes.
+pub(crate) fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
+    let (sender, outcome) = channel();
+    let done = Box::new(move |result| sender.send(result).unwrap());
+    (queue.submit(commands.into(), done).unwrap(), outcome)
+}
+
+pub(crate) fn run(queue: &dyn Queue, commands: Vec<Command>) -> Result<Timing> {
+    submit(queue, commands).1.recv().unwrap()
+}
+
+#[allow(unsafe_code)] // reads memory that the test knows to be at rest
+pub(crate) fn words(memory: &Arc<dyn Memory>) -> Vec<u32> {
+    let mut bytes = vec![0; memory.len() as usize];
+    // SAFETY: called when no submission that writes to it is running.
+    unsafe { memory.read(0, &mut bytes).unwrap() };
+    bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect()
+}
+
+#[allow(unsafe_code)] // writes memory that the test knows to be at rest
+pub(crate) fn write(memory: &Arc<dyn Memory>, bytes: &[u8]) {
+    // SAFETY: called when no submission that uses it is running.
+    unsafe { memory.write(0, bytes).unwrap() };
+}
+
+/// A kernel that keeps its queue busy until [`Gate::open`], also by an unwinding test.
+pub(crate) struct Gate {
+    memory: Arc<dyn Memory>,
+    pipeline: Arc<dyn Pipeline>,
+}
+
+impl Gate {
+    pub(crate) fn new(device: &CpuDevice) -> Self {
+        Self { memory: memory(device, 4), pipeline: pipeline(GATE) }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        dispatch(&self.pipeline, 1, vec![bound(&self.memory)])
+    }
+
+    #[allow(unsafe_code)] // an atomic in memory that a kernel reads
+    pub(crate) fn open(&self) {
+        let word = self.memory.host_ptr().unwrap().cast::<AtomicU32>();
+        // SAFETY: four aligned bytes that are only used atomically, alive while `self` is.
+        unsafe { word.as_ref() }.store(1, std::sync::atomic::Ordering::Release);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}

@@ -1,0 +1,5 @@
+//! The execution contract, shown on the whole driver with kernels written as the compiler's output.
+
+mod dispatch;
+mod queue;
+mod transfer;

@@ -1,0 +1,148 @@
+// What the text that is generated behind a source rests on: the primitives of a launch, the values of
+// kernel attributes, and the description of a kernel's parameters.
+#pragma once
+
+extern "C" {
+__attribute__((const, nothrow)) uint __elinvar_thread_position_in_threadgroup(uint dimension);
+__attribute__((const, nothrow)) uint __elinvar_threadgroup_position_in_grid(uint dimension);
+__attribute__((const, nothrow)) uint __elinvar_threads_per_threadgroup(uint dimension);
+__attribute__((const, nothrow)) uint __elinvar_dispatch_threads_per_threadgroup(uint dimension);
+__attribute__((const, nothrow)) uint __elinvar_threads_per_grid(uint dimension);
+__attribute__((const, nothrow)) uint __elinvar_threadgroups_per_grid(uint dimension);
+}
+
+namespace elinvar {
+// One component of each attribute. Attributes without direction have the dimension 0 only.
+namespace attribute {
+#define ELINVAR_ATTRIBUTE(name, expression)                                                                    \
+    struct name {                                                                                             \
+        static ELINVAR_INLINE uint at(uint d) { return expression; }                                          \
+    };
+ELINVAR_ATTRIBUTE(thread_position_in_threadgroup, __elinvar_thread_position_in_threadgroup(d))
+ELINVAR_ATTRIBUTE(threadgroup_position_in_grid, __elinvar_threadgroup_position_in_grid(d))
+ELINVAR_ATTRIBUTE(threads_per_threadgroup, __elinvar_threads_per_threadgroup(d))
+ELINVAR_ATTRIBUTE(dispatch_threads_per_threadgroup, __elinvar_dispatch_threads_per_threadgroup(d))
+ELINVAR_ATTRIBUTE(threads_per_grid, __elinvar_threads_per_grid(d))
+ELINVAR_ATTRIBUTE(threadgroups_per_grid, __elinvar_threadgroups_per_grid(d))
+ELINVAR_ATTRIBUTE(thread_position_in_grid,
+                  __elinvar_thread_position_in_threadgroup(d) +
+                      __elinvar_threadgroup_position_in_grid(d) * __elinvar_dispatch_threads_per_threadgroup(d))
+ELINVAR_ATTRIBUTE(grid_size, __elinvar_threads_per_grid(d))
+ELINVAR_ATTRIBUTE(grid_origin, 0 * d)
+
+ELINVAR_ATTRIBUTE(thread_index_in_threadgroup,
+                  __elinvar_thread_position_in_threadgroup(0) +
+                      __elinvar_threads_per_threadgroup(0) *
+                          (__elinvar_thread_position_in_threadgroup(1) +
+                           __elinvar_threads_per_threadgroup(1) * __elinvar_thread_position_in_threadgroup(2)))
+// Sizes in threads, rounded up to whole simdgroups or quadgroups.
+ELINVAR_INLINE uint actual_threads() {
+    return __elinvar_threads_per_threadgroup(0) * __elinvar_threads_per_threadgroup(1) *
+           __elinvar_threads_per_threadgroup(2);
+}
+ELINVAR_INLINE uint nominal_threads() {
+    return __elinvar_dispatch_threads_per_threadgroup(0) * __elinvar_dispatch_threads_per_threadgroup(1) *
+           __elinvar_dispatch_threads_per_threadgroup(2);
+}
+ELINVAR_ATTRIBUTE(thread_index_in_simdgroup, thread_index_in_threadgroup::at(d) & 31)
+ELINVAR_ATTRIBUTE(simdgroup_index_in_threadgroup, thread_index_in_threadgroup::at(d) >> 5)
+ELINVAR_ATTRIBUTE(simdgroups_per_threadgroup, (actual_threads() + 31 + 0 * d) >> 5)
+ELINVAR_ATTRIBUTE(dispatch_simdgroups_per_threadgroup, (nominal_threads() + 31 + 0 * d) >> 5)
+ELINVAR_ATTRIBUTE(threads_per_simdgroup, 32 + 0 * d)
+ELINVAR_ATTRIBUTE(thread_execution_width, 32 + 0 * d)
+ELINVAR_ATTRIBUTE(thread_index_in_quadgroup, thread_index_in_threadgroup::at(d) & 3)
+ELINVAR_ATTRIBUTE(quadgroup_index_in_threadgroup, thread_index_in_threadgroup::at(d) >> 2)
+ELINVAR_ATTRIBUTE(quadgroups_per_threadgroup, (actual_threads() + 3 + 0 * d) >> 2)
+ELINVAR_ATTRIBUTE(dispatch_quadgroups_per_threadgroup, (nominal_threads() + 3 + 0 * d) >> 2)
+#undef ELINVAR_ATTRIBUTE
+} // namespace attribute
+
+// The parameter types of a function.
+template <class F> struct function;
+template <class R, class... A> struct function<R (*)(A...)> {
+    using result = R;
+    static constexpr unsigned long count = sizeof...(A);
+};
+template <unsigned long I, class F> struct parameter;
+template <class R, class First, class... Rest> struct parameter<0, R (*)(First, Rest...)> { using type = First; };
+template <unsigned long I, class R, class First, class... Rest>
+struct parameter<I, R (*)(First, Rest...)> : parameter<I - 1, R (*)(Rest...)> {};
+template <unsigned long I, class F> using parameter_t = typename parameter<I, F>::type;
+
+// The argument for a pointer or reference parameter.
+template <class A> ELINVAR_INLINE A memory(void* address) {
+    if constexpr (__is_reference(A))
+        return *(__remove_reference_t(A)*)address;
+    else
+        return (A)address;
+}
+
+// The argument for a parameter with an attribute.
+template <class A, class From> ELINVAR_INLINE A builtin() {
+    if constexpr (shape<A>::lanes == 2)
+        return A(typename A::value_type(From::at(0)), typename A::value_type(From::at(1)));
+    else if constexpr (shape<A>::lanes == 3)
+        return A(typename A::value_type(From::at(0)), typename A::value_type(From::at(1)),
+                 typename A::value_type(From::at(2)));
+    else
+        return A(From::at(0));
+}
+
+// What the compiler driver reads back about a parameter.
+struct description {
+    ulong passed;   // 1 pointer, 2 reference, 3 value
+    ulong size;     // of the element: what is pointed to, or the value; 0 for void
+    ulong align;
+    ulong constant; // whether the element is const
+    ulong scalar;   // see scalar_code
+    ulong lanes;    // 0 for no vector
+    ulong form;     // 0 plain, 1 packed, 2 atomic
+    const char* name;
+};
+
+template <class T> constexpr ulong scalar_code() {
+    return __is_same(T, bool)                                        ? 1
+           : __is_same(T, char) || __is_same(T, signed char)         ? 2
+           : __is_same(T, unsigned char)                             ? 3
+           : __is_same(T, short)                                     ? 4
+           : __is_same(T, unsigned short)                            ? 5
+           : __is_same(T, int)                                       ? 6
+           : __is_same(T, unsigned int)                              ? 7
+           : __is_same(T, long) || __is_same(T, long long)           ? 8
+           : __is_same(T, unsigned long) || __is_same(T, unsigned long long) ? 9
+           : __is_same(T, half)                                      ? 10
+           : __is_same(T, bfloat)                                    ? 11
+           : __is_same(T, float)                                     ? 12
+                                                                     : 0;
+}
+template <class T> struct element_form {
+    using scalar = typename shape<T>::scalar;
+    static constexpr ulong form = 0;
+};
+template <class T, int N> struct element_form<packed_vec<T, N>> {
+    using scalar = T;
+    static constexpr ulong form = 1;
+};
+template <class T> struct element_form<metal::_atomic<T>> {
+    using scalar = T;
+    static constexpr ulong form = 2;
+};
+
+template <class T> constexpr const char* type_name() { return __PRETTY_FUNCTION__; }
+
+template <class A> constexpr description describe() {
+    constexpr bool pointer = __is_pointer(A), reference = __is_reference(A);
+    using Target = metal::conditional_t<pointer, __remove_pointer(A), __remove_reference_t(A)>;
+    using T = __remove_cv(Target);
+    constexpr ulong passed = pointer ? 1 : reference ? 2 : 3;
+    constexpr ulong constant = __is_const(Target);
+    if constexpr (__is_void(T)) {
+        return {passed, 0, 1, constant, 0, 0, 0, type_name<T>()};
+    } else {
+        using Form = element_form<T>;
+        constexpr ulong lanes = shape<T>::lanes > 0 ? shape<T>::lanes : 0;
+        return {passed, sizeof(T), alignof(T), constant, scalar_code<typename Form::scalar>(),
+                lanes,  Form::form, type_name<T>()};
+    }
+}
+} // namespace elinvar

@@ -1,0 +1,120 @@
+// <metal_integer>: functions on integers, scalar and by component.
+#pragma once
+
+namespace elinvar {
+template <class T> inline constexpr int bits = int(sizeof(T)) * 8;
+
+// High half of the product of two numbers, for 64 bits from four products of 32 bits.
+ELINVAR_PURE ulong high_product(ulong a, ulong b) {
+    ulong al = uint(a), ah = a >> 32, bl = uint(b), bh = b >> 32;
+    ulong middle = ah * bl + ((al * bl) >> 32);
+    ulong other = al * bh + uint(middle);
+    return ah * bh + (middle >> 32) + (other >> 32);
+}
+template <class T> ELINVAR_PURE T multiply_high(T a, T b) {
+    if constexpr (sizeof(T) < 8) {
+        return T((long(a) * long(b)) >> bits<T>);
+    } else {
+        ulong high = high_product(ulong(a), ulong(b));
+        if constexpr (is_signed_v<T>) high -= (a < 0 ? ulong(b) : 0) + (b < 0 ? ulong(a) : 0);
+        return T(high);
+    }
+}
+template <class T> ELINVAR_PURE T reverse(T a) {
+    if constexpr (sizeof(T) == 1)
+        return T(__builtin_bitreverse8(a));
+    else if constexpr (sizeof(T) == 2)
+        return T(__builtin_bitreverse16(a));
+    else if constexpr (sizeof(T) == 4)
+        return T(__builtin_bitreverse32(a));
+    else
+        return T(__builtin_bitreverse64(a));
+}
+template <class T> ELINVAR_PURE T rotate_left(T a, T by) {
+    using U = make_unsigned_t<T>;
+    uint k = uint(by) & uint(bits<T> - 1);
+    return T(U(U(a) << k) | U(U(a) >> ((bits<T> - k) & uint(bits<T> - 1))));
+}
+template <class T> ELINVAR_PURE T extract(T value, uint offset, uint count) {
+    if (count == 0) return T(0);
+    T top = T(value << (bits<T> - offset - count));
+    return T(top >> (bits<T> - count));
+}
+template <class T> ELINVAR_PURE T insert(T base, T bits_to_insert, uint offset, uint count) {
+    using U = make_unsigned_t<T>;
+    if (count == 0) return base;
+    U mask = U(U(U(~U(0)) >> (bits<T> - count)) << offset);
+    return T((U(base) & U(~mask)) | (U(U(bits_to_insert) << offset) & mask));
+}
+} // namespace elinvar
+
+#define ELINVAR_INTEGER1(name, expression)                                                                     \
+    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a) {                      \
+        using U [[maybe_unused]] = make_unsigned_t<T>;                                                        \
+        return T(expression);                                                                                 \
+    }                                                                                                         \
+    template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                      \
+        return elinvar::each<T, N>([](T a) { return name(a); }, v);                                           \
+    }
+#define ELINVAR_INTEGER2(name, expression)                                                                     \
+    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a, T b) {                 \
+        return T(expression);                                                                                 \
+    }                                                                                                         \
+    template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v, vec<T, N> w) {                         \
+        return elinvar::each<T, N>([](T a, T b) { return name(a, b); }, v, w);                                \
+    }
+#define ELINVAR_INTEGER3(name, expression)                                                                     \
+    template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T name(T a, T b, T c) {            \
+        return T(expression);                                                                                 \
+    }                                                                                                         \
+    template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> u, vec<T, N> v, vec<T, N> w) {            \
+        return elinvar::each<T, N>([](T a, T b, T c) { return name(a, b, c); }, u, v, w);                     \
+    }
+
+namespace metal {
+ELINVAR_INTEGER1(popcount, __builtin_popcountg(U(a)))
+ELINVAR_INTEGER1(clz, __builtin_clzg(U(a), elinvar::bits<T>))
+ELINVAR_INTEGER1(ctz, __builtin_ctzg(U(a), elinvar::bits<T>))
+ELINVAR_INTEGER1(reverse_bits, elinvar::reverse(a))
+ELINVAR_INTEGER2(addsat, __builtin_elementwise_add_sat(a, b))
+ELINVAR_INTEGER2(subsat, __builtin_elementwise_sub_sat(a, b))
+ELINVAR_INTEGER2(absdiff, a < b ? make_unsigned_t<T>(b) - make_unsigned_t<T>(a) : make_unsigned_t<T>(a) - make_unsigned_t<T>(b))
+ELINVAR_INTEGER2(hadd, (a & b) + ((a ^ b) >> 1))
+ELINVAR_INTEGER2(rhadd, (a | b) - ((a ^ b) >> 1))
+ELINVAR_INTEGER2(mulhi, elinvar::multiply_high(a, b))
+ELINVAR_INTEGER2(mul24, a * b)
+ELINVAR_INTEGER2(rotate, elinvar::rotate_left(a, b))
+ELINVAR_INTEGER3(mad24, a * b + c)
+ELINVAR_INTEGER3(madhi, T(elinvar::multiply_high(a, b) + c))
+
+template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T madsat(T a, T b, T c) {
+    T product = 0;
+    if (!__builtin_mul_overflow(a, b, &product)) return __builtin_elementwise_add_sat(product, c);
+    bool negative = is_signed_v<T> && ((a < 0) != (b < 0));
+    return negative ? numeric_limits<T>::min() : numeric_limits<T>::max();
+}
+template <class T, int N> ELINVAR_PURE vec<T, N> madsat(vec<T, N> u, vec<T, N> v, vec<T, N> w) {
+    return elinvar::each<T, N>([](T a, T b, T c) { return madsat(a, b, c); }, u, v, w);
+}
+
+template <class T, class S, class = enable_if_t<is_integral_v<T> && is_integral_v<S> && !is_same_v<T, S>>>
+ELINVAR_PURE T rotate(T a, S by) { return elinvar::rotate_left(a, T(by)); }
+
+template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T extract_bits(T a, uint offset, uint count) {
+    return elinvar::extract(a, offset, count);
+}
+template <class T, int N> ELINVAR_PURE vec<T, N> extract_bits(vec<T, N> v, uint offset, uint count) {
+    return elinvar::each<T, N>([=](T a) { return elinvar::extract(a, offset, count); }, v);
+}
+template <class T, class = enable_if_t<is_integral_v<T>>>
+ELINVAR_PURE T insert_bits(T base, T insert, uint offset, uint count) {
+    return elinvar::insert(base, insert, offset, count);
+}
+template <class T, int N> ELINVAR_PURE vec<T, N> insert_bits(vec<T, N> v, vec<T, N> w, uint offset, uint count) {
+    return elinvar::each<T, N>([=](T a, T b) { return elinvar::insert(a, b, offset, count); }, v, w);
+}
+} // namespace metal
+
+#undef ELINVAR_INTEGER1
+#undef ELINVAR_INTEGER2
+#undef ELINVAR_INTEGER3

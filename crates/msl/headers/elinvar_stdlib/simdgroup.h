@@ -1,0 +1,134 @@
+// <metal_simdgroup> and <metal_quadgroup>: exchange between the threads of a simdgroup.
+//
+// Every function on scalars is the primitive `__elinvar_<function>_<type>`; vectors go by component.
+#pragma once
+
+#define ELINVAR_PRIMITIVE(T, name, suffix, ...)                                                                \
+    ELINVAR_CONVERGENT __attribute__((nothrow)) T name(__VA_ARGS__) __asm__("__elinvar_" #name "_" #suffix);
+// A value and a lane, a distance or a mask.
+#define ELINVAR_SHUFFLE(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, ushort)
+// A value alone.
+#define ELINVAR_REDUCE(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T)
+// Two values, a distance and the number of lanes that take part.
+#define ELINVAR_FILL(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, T, ushort, ushort = 32)
+
+#define ELINVAR_EXCHANGE(group, T, suffix)                                                                     \
+    ELINVAR_SHUFFLE(group##_broadcast, T, suffix)                                                             \
+    ELINVAR_SHUFFLE(group##_shuffle, T, suffix)                                                               \
+    ELINVAR_SHUFFLE(group##_shuffle_up, T, suffix)                                                            \
+    ELINVAR_SHUFFLE(group##_shuffle_down, T, suffix)                                                          \
+    ELINVAR_SHUFFLE(group##_shuffle_xor, T, suffix)                                                           \
+    ELINVAR_SHUFFLE(group##_shuffle_rotate_up, T, suffix)                                                     \
+    ELINVAR_SHUFFLE(group##_shuffle_rotate_down, T, suffix)                                                   \
+    ELINVAR_REDUCE(group##_broadcast_first, T, suffix)                                                        \
+    ELINVAR_FILL(group##_shuffle_and_fill_up, T, suffix)                                                      \
+    ELINVAR_FILL(group##_shuffle_and_fill_down, T, suffix)
+#define ELINVAR_ARITHMETIC(group, T, suffix)                                                                   \
+    ELINVAR_REDUCE(group##_sum, T, suffix)                                                                    \
+    ELINVAR_REDUCE(group##_product, T, suffix)                                                                \
+    ELINVAR_REDUCE(group##_min, T, suffix)                                                                    \
+    ELINVAR_REDUCE(group##_max, T, suffix)                                                                    \
+    ELINVAR_REDUCE(group##_prefix_inclusive_sum, T, suffix)                                                   \
+    ELINVAR_REDUCE(group##_prefix_exclusive_sum, T, suffix)                                                   \
+    ELINVAR_REDUCE(group##_prefix_inclusive_product, T, suffix)                                               \
+    ELINVAR_REDUCE(group##_prefix_exclusive_product, T, suffix)
+#define ELINVAR_BITWISE(group, T, suffix)                                                                      \
+    ELINVAR_REDUCE(group##_and, T, suffix)                                                                    \
+    ELINVAR_REDUCE(group##_or, T, suffix)                                                                     \
+    ELINVAR_REDUCE(group##_xor, T, suffix)
+
+#define ELINVAR_TYPE_EXCHANGE(T, suffix) ELINVAR_EXCHANGE(simd, T, suffix) ELINVAR_EXCHANGE(quad, T, suffix)
+#define ELINVAR_TYPE_NUMBER(T, suffix)                                                                         \
+    ELINVAR_TYPE_EXCHANGE(T, suffix) ELINVAR_ARITHMETIC(simd, T, suffix) ELINVAR_ARITHMETIC(quad, T, suffix)
+#define ELINVAR_TYPE_INTEGER(T, suffix)                                                                        \
+    ELINVAR_TYPE_NUMBER(T, suffix) ELINVAR_BITWISE(simd, T, suffix) ELINVAR_BITWISE(quad, T, suffix)
+
+// A function of a vector: the scalar's, by component; the other arguments are the same for all.
+#define ELINVAR_BY_COMPONENT(name)                                                                             \
+    template <class T, int N, class... A>                                                                     \
+    ELINVAR_INLINE ELINVAR_CONVERGENT vec<T, N> name(vec<T, N> v, A... rest) {                                \
+        return elinvar::each<T, N>([=](T a) ELINVAR_CONVERGENT { return name(a, ushort(rest)...); }, v);      \
+    }
+#define ELINVAR_GROUP_BY_COMPONENT(group)                                                                      \
+    ELINVAR_BY_COMPONENT(group##_broadcast)                                                                   \
+    ELINVAR_BY_COMPONENT(group##_broadcast_first)                                                             \
+    ELINVAR_BY_COMPONENT(group##_shuffle)                                                                     \
+    ELINVAR_BY_COMPONENT(group##_shuffle_up)                                                                  \
+    ELINVAR_BY_COMPONENT(group##_shuffle_down)                                                                \
+    ELINVAR_BY_COMPONENT(group##_shuffle_xor)                                                                 \
+    ELINVAR_BY_COMPONENT(group##_sum)                                                                         \
+    ELINVAR_BY_COMPONENT(group##_product)                                                                     \
+    ELINVAR_BY_COMPONENT(group##_min)                                                                         \
+    ELINVAR_BY_COMPONENT(group##_max)                                                                         \
+    ELINVAR_BY_COMPONENT(group##_and)                                                                         \
+    ELINVAR_BY_COMPONENT(group##_or)                                                                          \
+    ELINVAR_BY_COMPONENT(group##_xor)                                                                         \
+    ELINVAR_BY_COMPONENT(group##_prefix_inclusive_sum)                                                        \
+    ELINVAR_BY_COMPONENT(group##_prefix_exclusive_sum)                                                        \
+    ELINVAR_BY_COMPONENT(group##_prefix_inclusive_product)                                                    \
+    ELINVAR_BY_COMPONENT(group##_prefix_exclusive_product)
+
+extern "C" {
+ELINVAR_CONVERGENT __attribute__((nothrow)) ulong __elinvar_simd_ballot(bool);
+ELINVAR_CONVERGENT __attribute__((nothrow)) ulong __elinvar_quad_ballot(bool);
+ELINVAR_CONVERGENT __attribute__((nothrow)) bool __elinvar_simd_is_first();
+ELINVAR_CONVERGENT __attribute__((nothrow)) bool __elinvar_quad_is_first();
+}
+
+namespace metal {
+ELINVAR_TYPE_EXCHANGE(bool, b8)
+ELINVAR_TYPE_INTEGER(signed char, i8)
+ELINVAR_TYPE_INTEGER(uchar, u8)
+ELINVAR_TYPE_INTEGER(short, i16)
+ELINVAR_TYPE_INTEGER(ushort, u16)
+ELINVAR_TYPE_INTEGER(int, i32)
+ELINVAR_TYPE_INTEGER(uint, u32)
+ELINVAR_TYPE_INTEGER(long, i64)
+ELINVAR_TYPE_INTEGER(ulong, u64)
+ELINVAR_TYPE_NUMBER(half, f16)
+ELINVAR_TYPE_NUMBER(bfloat, bf16)
+ELINVAR_TYPE_NUMBER(float, f32)
+ELINVAR_GROUP_BY_COMPONENT(simd)
+ELINVAR_GROUP_BY_COMPONENT(quad)
+
+// The set of threads for which a condition holds.
+struct simd_vote {
+    using vote_t = ulong;
+    vote_t bits;
+    constexpr explicit simd_vote(vote_t bits = 0) : bits(bits) {}
+    constexpr explicit operator vote_t() const { return bits; }
+    constexpr bool all() const { return bits == 0xffffffffu; }
+    constexpr bool any() const { return bits != 0; }
+};
+struct quad_vote {
+    using vote_t = uint;
+    vote_t bits;
+    constexpr explicit quad_vote(vote_t bits = 0) : bits(bits) {}
+    constexpr explicit operator vote_t() const { return bits; }
+    constexpr bool all() const { return bits == 15; }
+    constexpr bool any() const { return bits != 0; }
+};
+ELINVAR_INLINE ELINVAR_CONVERGENT simd_vote simd_ballot(bool a) { return simd_vote(__elinvar_simd_ballot(a)); }
+ELINVAR_INLINE ELINVAR_CONVERGENT simd_vote simd_active_threads_mask() { return simd_ballot(true); }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool simd_all(bool a) { return __elinvar_simd_ballot(!a) == 0; }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool simd_any(bool a) { return __elinvar_simd_ballot(a) != 0; }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool simd_is_first() { return __elinvar_simd_is_first(); }
+ELINVAR_INLINE ELINVAR_CONVERGENT quad_vote quad_ballot(bool a) { return quad_vote(uint(__elinvar_quad_ballot(a))); }
+ELINVAR_INLINE ELINVAR_CONVERGENT quad_vote quad_active_threads_mask() { return quad_ballot(true); }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_all(bool a) { return __elinvar_quad_ballot(!a) == 0; }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_any(bool a) { return __elinvar_quad_ballot(a) != 0; }
+ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_is_first() { return __elinvar_quad_is_first(); }
+} // namespace metal
+
+#undef ELINVAR_PRIMITIVE
+#undef ELINVAR_SHUFFLE
+#undef ELINVAR_REDUCE
+#undef ELINVAR_FILL
+#undef ELINVAR_EXCHANGE
+#undef ELINVAR_ARITHMETIC
+#undef ELINVAR_BITWISE
+#undef ELINVAR_TYPE_EXCHANGE
+#undef ELINVAR_TYPE_NUMBER
+#undef ELINVAR_TYPE_INTEGER
+#undef ELINVAR_BY_COMPONENT
+#undef ELINVAR_GROUP_BY_COMPONENT

@@ -1,0 +1,73 @@
+//! What can go wrong between a source and its IR.
+
+use elinvar_driver::Diagnostic;
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong, by what the caller can do about it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The source is wrong; at least one diagnostic is an error.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Compile(Vec<Diagnostic>),
+
+    /// The kernel is valid Metal and needs something that this compiler has not.
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// There is no kernel of that name.
+    #[error("no kernel `{name}` in the source; it has {}", list(.known))]
+    NoKernel {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+
+    /// No usable clang; the message says what was looked at and how to install one.
+    #[error("{0}")]
+    Toolchain(String),
+
+    /// clang failed without saying what is wrong with the source.
+    #[error("{detail}\nto reproduce: {command}")]
+    Clang {
+        /// The command line, with its input.
+        command: String,
+        /// What happened.
+        detail: String,
+    },
+
+    /// A file could not be read or written, or a process could not be started.
+    #[error("{0}")]
+    Io(String),
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) }
+}
+
+impl From<Error> for elinvar_driver::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Compile(diagnostics) => Self::Compile(diagnostics),
+            Error::Unsupported(what) => Self::Unsupported(what),
+            Error::NoKernel { .. } => Self::InvalidArgument(error.to_string()),
+            Error::Toolchain(_) | Error::Clang { .. } | Error::Io(_) => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kernel_lists_what_there_is() {
+        let known = vec!["add".to_owned(), "sub".to_owned()];
+        let error = Error::NoKernel { name: "mul".into(), known };
+        assert_eq!(error.to_string(), "no kernel `mul` in the source; it has `add`, `sub`");
+        assert!(matches!(elinvar_driver::Error::from(error), elinvar_driver::Error::InvalidArgument(_)));
+    }
+}

@@ -1,0 +1,124 @@
+//! The C++ text behind a rewritten source: the tables that describe its kernels, or the entry of one.
+//!
+//! All of it stands for the kernel's name, so that what clang says about it points there.
+
+use std::fmt::Write as _;
+
+use crate::builtins;
+use crate::kernels::{Kernel, Param};
+use crate::mapped::Mapped;
+
+/// The name of the one function that a kernel's IR defines.
+pub const ENTRY: &str = "__elinvar_entry";
+
+/// Marks what follows as ours, for debug locations and warnings.
+const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
+
+/// The words of [`tables`]' value list before the first parameter's index.
+pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
+
+/// Whether kernel number `i` takes a parameter from a launch argument.
+pub(crate) fn is_memory(param: &Param) -> bool {
+    !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
+}
+
+/// For each kernel: its parameters' descriptions, and the values of the expressions in its attributes.
+pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
+    for (i, kernel) in kernels.iter().enumerate() {
+        let (offset, count) = (kernel.offset, kernel.params.len());
+        text.replace(&format!("{OURS}{}", open(kernel)), offset);
+        text.replace(&format!("using elinvar_kernel_{i} = decltype(&{});\n", kernel.path()), offset);
+        let limit = limit(text, i, kernel);
+        let mut table = format!(
+            "static_assert(elinvar::function<elinvar_kernel_{i}>::count == {count}, \"parameters of the kernel\");\n\
+             extern \"C\" {{ extern const elinvar::description __elinvar_parameters_{i}[];\n\
+             constexpr elinvar::description __elinvar_parameters_{i}[] = {{\n"
+        );
+        for p in 0..count {
+            let _ = writeln!(table, "elinvar::describe<elinvar::parameter_t<{p}, elinvar_kernel_{i}>>(),");
+        }
+        let _ = write!(
+            table,
+            "elinvar::describe<int>()}};\nextern const long __elinvar_values_{i}[];\n\
+             constexpr long __elinvar_values_{i}[] = {{1, \
+             __is_void(typename elinvar::function<elinvar_kernel_{i}>::result),"
+        );
+        text.replace(&table, offset);
+        match limit {
+            Some(value) => text.replace(&value, offset),
+            None => expression(text, kernel.max_threads.as_ref(), offset),
+        }
+        for param in &kernel.params {
+            expression(text, index(param), param.offset);
+        }
+        text.replace(&format!("}}; }}\n{}", close(kernel)), offset);
+    }
+}
+
+/// A limit that may depend on the template's parameters: a template of its own with that value. Gives
+/// the list entry that reads it.
+fn limit(text: &mut Mapped, i: usize, kernel: &Kernel) -> Option<String> {
+    let head = kernel.head.as_deref()?;
+    let attribute = kernel.max_threads.as_ref()?;
+    let argument = attribute.argument.as_deref()?;
+    text.replace(
+        &format!("template {head} struct elinvar_limit_{i} {{ static constexpr long value = ("),
+        kernel.offset,
+    );
+    text.copy(argument, attribute.argument_offset);
+    text.replace("); };\n", kernel.offset);
+    Some(format!("elinvar_limit_{i}{}::value,", kernel.template_arguments()))
+}
+
+/// The attribute that carries a parameter's index.
+pub(crate) fn index(param: &Param) -> Option<&crate::attributes::Attribute> {
+    param.attributes.iter().find(|a| matches!(a.name.as_str(), "buffer" | "threadgroup"))
+}
+
+/// The value of an attribute's argument, −1 without one.
+fn expression(text: &mut Mapped, attribute: Option<&crate::attributes::Attribute>, offset: usize) {
+    match attribute.and_then(|a| Some((a.argument.as_deref()?, a.argument_offset))) {
+        Some((argument, at)) => {
+            text.replace("\n(long)(", at);
+            text.copy(argument, at);
+            text.replace("),", at);
+        }
+        None => text.replace("-1,", offset),
+    }
+}
+
+/// The entry of a kernel.
+pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel) {
+    let memory: Vec<usize> = (0..kernel.params.len()).filter(|&p| is_memory(&kernel.params[p])).collect();
+    let parameters: Vec<String> = memory.iter().map(|p| format!("void* a{p}")).collect();
+    let arguments: Vec<String> =
+        kernel.params.iter().enumerate().map(|(p, param)| argument(p, param)).collect();
+    let glue = format!(
+        "{OURS}{}extern \"C\" void {ENTRY}({}) {{\nusing F [[maybe_unused]] = decltype(&{});\n{}({});\n}}\n{}",
+        open(kernel),
+        parameters.join(", "),
+        kernel.path(),
+        kernel.path(),
+        arguments.join(",\n"),
+        close(kernel),
+    );
+    text.replace(&glue, kernel.offset);
+}
+
+fn argument(p: usize, param: &Param) -> String {
+    let builtin = param.attributes.iter().find(|a| builtins::dimensions(&a.name).is_some());
+    match builtin {
+        Some(a) => {
+            format!("elinvar::builtin<elinvar::parameter_t<{p}, F>, elinvar::attribute::{}>()", a.name)
+        }
+        None => format!("elinvar::memory<elinvar::parameter_t<{p}, F>>(a{p})"),
+    }
+}
+
+fn open(kernel: &Kernel) -> String {
+    kernel.namespaces.iter().map(|n| format!("namespace {n} {{ ")).collect()
+}
+
+fn close(kernel: &Kernel) -> String {
+    "}\n".repeat(kernel.namespaces.len())
+}

@@ -1,0 +1,100 @@
+//! Text that knows, for each of its positions, the position of another text that it came from.
+
+/// Output of a rewrite, with its way back to the input.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapped {
+    text: String,
+    /// Sorted by `output`; an anchor holds up to the next one.
+    anchors: Vec<Anchor>,
+    /// Where the glue begins.
+    glue: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    output: usize,
+    input: usize,
+    /// Copied text runs along with its input; other text stands for one place.
+    copied: bool,
+}
+
+impl Mapped {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Add a piece of the input, which begins at `input`.
+    pub(crate) fn copy(&mut self, piece: &str, input: usize) {
+        self.push(piece, Anchor { output: self.text.len(), input, copied: true });
+    }
+
+    /// Add text that stands for what is at `input`.
+    pub(crate) fn replace(&mut self, text: &str, input: usize) {
+        self.push(text, Anchor { output: self.text.len(), input, copied: false });
+    }
+
+    fn push(&mut self, text: &str, anchor: Anchor) {
+        if !text.is_empty() {
+            self.anchors.push(anchor);
+            self.text.push_str(text);
+        }
+    }
+
+    /// The input position of a byte of the output.
+    pub(crate) fn input(&self, output: usize) -> usize {
+        let after = self.anchors.partition_point(|a| a.output <= output);
+        match after.checked_sub(1).map(|i| self.anchors[i]) {
+            Some(a) if a.copied => a.input + (output - a.output),
+            Some(a) => a.input,
+            None => 0,
+        }
+    }
+
+    /// What is added from here on is glue, not a rewrite of the input.
+    pub(crate) fn begin_glue(&mut self) {
+        self.glue = Some(self.text.len());
+    }
+
+    /// Whether a byte of the output is glue that the input knows nothing of.
+    pub(crate) fn is_glue(&self, output: usize) -> bool {
+        let after = self.anchors.partition_point(|a| a.output <= output);
+        let copied = after.checked_sub(1).is_some_and(|i| self.anchors[i].copied);
+        self.glue.is_some_and(|from| output >= from) && !copied
+    }
+
+    /// The byte at a line and column, both from 1, as clang counts them.
+    pub(crate) fn offset(&self, line: u32, column: u32) -> usize {
+        let skip = (line as usize).saturating_sub(1);
+        let start = match skip.checked_sub(1) {
+            Some(n) => self.text.match_indices('\n').nth(n).map_or(self.text.len(), |(i, _)| i + 1),
+            None => 0,
+        };
+        (start + (column as usize).saturating_sub(1)).min(self.text.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_lead_back() {
+        let mut m = Mapped::default();
+        m.replace("head\n", 0);
+        m.copy("abc", 10);
+        m.replace("const", 13);
+        m.copy(" d\n", 21);
+        assert_eq!(m.text(), "head\nabcconst d\n");
+        assert_eq!(m.input(2), 0);
+        assert_eq!(m.input(6), 11);
+        assert_eq!(m.input(9), 13);
+        assert_eq!(m.input(14), 22);
+        assert_eq!(m.offset(2, 3), 7);
+        assert_eq!(m.offset(9, 1), m.text().len());
+        m.begin_glue();
+        m.replace("f(", 3);
+        m.copy("arg", 12);
+        let end = m.text().len();
+        assert!(!m.is_glue(9) && m.is_glue(end - 5) && !m.is_glue(end - 3));
+    }
+}

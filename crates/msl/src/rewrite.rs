@@ -1,0 +1,431 @@
+//! The rewriter: preprocessed MSL becomes C++ that clang takes, line by line.
+//!
+//! Linear in the text, total, and exact about where each output byte came from. It knows tokens and
+//! brackets, not types; what it cannot judge it leaves to clang.
+
+use std::collections::HashMap;
+
+use crate::attributes;
+use crate::code::Code;
+use crate::kernels::{self, Form, Kernel};
+use crate::literal;
+use crate::mapped::Mapped;
+use crate::token::Kind;
+
+/// What the rewriter made of a text.
+pub(crate) struct Rewritten {
+    /// The C++ text, without the glue of any kernel.
+    pub text: Mapped,
+    /// The kernels, in the order of the text.
+    pub kernels: Vec<Kernel>,
+    /// What it refuses: byte of the input and message.
+    pub problems: Vec<(usize, String)>,
+}
+
+const THREADGROUP: &str = "static __attribute__((used, section(\"elinvar.threadgroup\")))";
+const KERNEL: &str = "inline __attribute__((always_inline))";
+/// Nothing of the user's is emitted unless an entry uses it.
+const BEFORE: &str = "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n";
+const AFTER: &str = "\n#pragma clang attribute pop\n";
+
+/// Rewrite preprocessed text.
+pub(crate) fn rewrite(text: &str) -> Rewritten {
+    let code = Code::new(text);
+    let mut walk = Walk {
+        code: &code,
+        edits: Vec::new(),
+        problems: Vec::new(),
+        scopes: Vec::new(),
+        statement: 0,
+        kernels: Vec::new(),
+        templates: HashMap::new(),
+    };
+    walk.run();
+    let mut output = Mapped::default();
+    output.replace(BEFORE, 0);
+    let mut at = 0;
+    for (start, end, replacement) in &walk.edits {
+        output.copy(&text[at..*start], at);
+        output.replace(replacement, *start);
+        at = *end;
+    }
+    output.copy(&text[at..], at);
+    output.replace(AFTER, text.len());
+    output.begin_glue();
+    Rewritten { text: output, kernels: walk.kernels, problems: walk.problems }
+}
+
+enum Scope {
+    Namespace(Vec<String>),
+    /// `extern "C" {`
+    Linkage,
+    /// A body of a function, a class or an initialiser.
+    Body,
+}
+
+struct Walk<'a> {
+    code: &'a Code<'a>,
+    /// Byte ranges of the input and what replaces them, ascending and disjoint.
+    edits: Vec<(usize, usize, String)>,
+    problems: Vec<(usize, String)>,
+    scopes: Vec<Scope>,
+    /// The first token of the statement.
+    statement: usize,
+    kernels: Vec<Kernel>,
+    /// Parameters of kernel templates, for instantiations that do not repeat them.
+    templates: HashMap<String, Kernel>,
+}
+
+impl Walk<'_> {
+    fn run(&mut self) {
+        let mut i = 0;
+        while i < self.code.len() {
+            i = match self.code.kind(i) {
+                Some(Kind::Directive) => self.directive(i),
+                Some(Kind::Number) => {
+                    if let Some(new) = literal::translate(self.code.at(i)) {
+                        self.edit(i, i + 1, new);
+                    }
+                    i + 1
+                }
+                Some(Kind::Word) => self.word(i),
+                Some(Kind::Punct) => self.punct(i),
+                _ => i + 1,
+            };
+        }
+    }
+
+    /// Replace the tokens from `from` to before `to`, keeping the lines.
+    fn edit(&mut self, from: usize, to: usize, mut new: String) {
+        let (start, end) = (self.code.start(from), self.code.start(from) + self.code.slice(from, to).len());
+        let lines = self.code.text[start..end].matches('\n').count();
+        new.extend(std::iter::repeat_n('\n', lines));
+        self.edits.push((start, end, new));
+    }
+
+    fn problem(&mut self, i: usize, message: &str) {
+        self.problems.push((self.code.start(i), message.to_owned()));
+    }
+
+    fn in_body(&self) -> bool {
+        self.scopes.iter().any(|s| matches!(s, Scope::Body))
+    }
+
+    fn directive(&mut self, i: usize) -> usize {
+        let text = self.code.at(i);
+        // clang 19 fails on a count that is an expression; without count it unrolls what it can.
+        let counted = text.contains("unroll") && text.matches('(').count() > 1;
+        if counted && text.trim_start_matches('#').trim_start().starts_with("pragma") {
+            self.edit(i, i + 1, "#pragma unroll".to_owned());
+        }
+        if self.statement == i {
+            self.statement = i + 1;
+        }
+        i + 1
+    }
+
+    fn punct(&mut self, i: usize) -> usize {
+        if let Some(behind) = self.code.behind_attributes(i) {
+            return self.attributes(i, behind);
+        }
+        match self.code.at(i) {
+            "{" => {
+                let scope = self.scope(i);
+                self.scopes.push(scope);
+                self.statement = i + 1;
+            }
+            "}" => {
+                self.scopes.pop();
+                self.statement = i + 1;
+            }
+            ";" => self.statement = i + 1,
+            _ => {}
+        }
+        i + 1
+    }
+
+    /// What the brace at `i` opens, by the statement before it.
+    fn scope(&self, i: usize) -> Scope {
+        let mut head = self.statement;
+        while matches!(self.code.at(head), "inline" | "constexpr") {
+            head += 1;
+        }
+        if self.code.at(head) == "namespace" {
+            let names = (head + 1..i).filter(|&t| self.code.is_word(t)).map(|t| self.code.at(t).to_owned());
+            return Scope::Namespace(names.collect());
+        }
+        if self.code.at(head) == "extern" && self.code.kind(head + 1) == Some(Kind::Literal) && i == head + 2
+        {
+            return Scope::Linkage;
+        }
+        Scope::Body
+    }
+
+    fn attributes(&mut self, i: usize, behind: usize) -> usize {
+        let list = attributes::parse(self.code, i, behind);
+        for attribute in &list {
+            if attribute.name == "function_constant" {
+                let message = "function constants are not supported yet";
+                self.problems.push((attribute.offset, message.to_owned()));
+            }
+        }
+        if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
+            self.kernel(i, behind);
+        } else if !attributes::standard(&list) {
+            self.edit(i, behind, " ".to_owned());
+        }
+        behind
+    }
+
+    fn word(&mut self, i: usize) -> usize {
+        if matches!(self.code.at(i.wrapping_sub(1)), "." | "->" | "::") {
+            return i + 1;
+        }
+        match self.code.at(i) {
+            "device" | "thread" | "threadgroup_imageblock" | "object_data" | "ray_data" => {
+                self.edit(i, i + 1, String::new());
+            }
+            "constant" => self.edit(i, i + 1, "const".to_owned()),
+            "coherent" if self.code.at(i + 1) == "(" => {
+                if let Some(behind) = self.code.behind(i + 1) {
+                    self.edit(i, behind, String::new());
+                    return behind;
+                }
+            }
+            "coherent" if matches!(self.code.at(i + 1), "device" | "const" | "volatile") => {
+                self.edit(i, i + 1, String::new());
+            }
+            "threadgroup" => return self.threadgroup(i),
+            "kernel" if !self.in_body() => self.kernel(i, i + 1),
+            "vertex" | "fragment" if i == self.statement && self.code.is_word(i + 1) => {
+                self.edit(i, i + 1, String::new());
+            }
+            "static_cast" if self.code.text.contains("bfloat") => self.cast(i),
+            "double" => self.problem(i, "MSL has no type `double`; use `float`"),
+            _ => {}
+        }
+        i + 1
+    }
+
+    /// clang refuses half to bfloat; casts to a pointer or reference stay.
+    fn cast(&mut self, i: usize) {
+        let Some(behind) = self.code.behind_angles(i + 1) else { return };
+        if !(i + 1..behind).any(|t| matches!(self.code.at(t), "*" | "&" | "&&")) {
+            self.edit(i, i + 1, "elinvar::cast".to_owned());
+        }
+    }
+
+    /// A variable of the threadgroup becomes a static one in a section of its own; elsewhere the word goes.
+    fn threadgroup(&mut self, i: usize) -> usize {
+        let mut after = i + 1;
+        if self.declares_variable(i) {
+            let mut place = i;
+            if self.code.at(i + 1) == "alignas"
+                && let Some(behind) = self.code.behind(i + 2)
+            {
+                // `static` must stand behind an attribute of the declaration, not between its specifiers.
+                self.edit(i, i + 1, String::new());
+                place = behind - 1;
+                after = behind;
+            }
+            let keep = if place == i { "" } else { ") " };
+            self.edit(place, place + 1, format!("{keep}{THREADGROUP}"));
+        } else {
+            self.edit(i, i + 1, String::new());
+        }
+        after
+    }
+
+    fn declares_variable(&self, i: usize) -> bool {
+        if !self.in_body() || !self.begins_statement(i) {
+            return false;
+        }
+        let (mut at, mut words) = (i + 1, 0);
+        while at < self.code.len() {
+            match self.code.at(at) {
+                "*" | "&" | "&&" | ")" | "{" => return false,
+                ";" | "=" | "[" | "," => return words > 1,
+                "alignas" | "decltype" => {
+                    words += 1;
+                    at = self.code.behind(at + 1).unwrap_or(at + 1);
+                }
+                "<" => at = self.code.behind_angles(at).unwrap_or(at + 1),
+                "(" => return false,
+                _ => {
+                    words += usize::from(self.code.is_word(at));
+                    at += 1;
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether only specifiers stand between the statement's begin and token `i`.
+    fn begins_statement(&self, i: usize) -> bool {
+        let mut at = self.statement;
+        while at < i {
+            match self.code.at(at) {
+                "static" | "const" | "constexpr" | "volatile" => at += 1,
+                "alignas" => at = self.code.behind(at + 1).unwrap_or(i + 1),
+                // A label, or the head of a statement without braces.
+                "case" | "default" => return self.code.at(i - 1) == ":",
+                _ if self.code.behind_attributes(at).is_some() => {
+                    at = self.code.behind_attributes(at).unwrap_or(i)
+                }
+                _ if self.code.kind(at) == Some(Kind::Directive) => at += 1,
+                _ => return false,
+            }
+        }
+        at == i
+    }
+
+    /// The word or attribute list that makes a kernel stands from `from` to before `to`.
+    fn kernel(&mut self, from: usize, to: usize) {
+        let namespaces: Vec<String> = self
+            .scopes
+            .iter()
+            .flat_map(|s| match s {
+                Scope::Namespace(names) => names.clone(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let Some(declaration) = kernels::parse(self.code, self.statement, &namespaces) else {
+            self.edit(from, to, " ".to_owned());
+            return;
+        };
+        let mut kernel = declaration.kernel;
+        let instantiation = declaration.form == Form::Instantiation;
+        self.edit(from, to, if instantiation { " ".to_owned() } else { KERNEL.to_owned() });
+        match declaration.form {
+            Form::Template => {
+                self.templates.insert(kernel.base().to_owned(), kernel);
+            }
+            Form::Prototype => {}
+            Form::Definition => self.kernels.push(kernel),
+            Form::Instantiation => {
+                if !kernel.callee.contains('<') {
+                    let message =
+                        "name the template arguments of an instantiated kernel: `kernel void f<float>(…)`";
+                    self.problems.push((kernel.offset, message.to_owned()));
+                }
+                self.complete(&mut kernel);
+                self.kernels.push(kernel);
+            }
+        }
+    }
+
+    /// What the instantiation leaves out, the template says.
+    fn complete(&self, kernel: &mut Kernel) {
+        let Some(template) = self.templates.get(kernel.base()) else { return };
+        if kernel.params.is_empty() {
+            kernel.params.clone_from(&template.params);
+        }
+        for (own, general) in kernel.params.iter_mut().zip(&template.params) {
+            own.name.clone_from(&general.name);
+            own.space = own.space.or(general.space);
+            if own.attributes.is_empty() {
+                own.attributes.clone_from(&general.attributes);
+            }
+        }
+        kernel.offset = template.offset;
+        if kernel.max_threads.is_none() {
+            kernel.max_threads.clone_from(&template.max_threads);
+            kernel.head.clone_from(&template.head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str) -> String {
+        let r = rewrite(text);
+        assert!(r.problems.is_empty(), "{:?}", r.problems);
+        r.text.text().strip_prefix(BEFORE).unwrap().strip_suffix(AFTER).unwrap().to_owned()
+    }
+
+    #[test]
+    fn address_spaces_and_literals() {
+        assert_eq!(body("constant float K = 1.5;"), "const float K = 1.5f;");
+        assert_eq!(body("void f(device int* a, thread float& b);"), "void f( int* a,  float& b);");
+        assert_eq!(
+            body("x.device + y->kernel + thread_scope::device"),
+            "x.device + y->kernel + thread_scope::device"
+        );
+        assert_eq!(body("coherent(device) device int* p;"), "  int* p;");
+        let casts = "bfloat b = static_cast<bfloat>(static_cast<device half*>(p)[0]);";
+        assert_eq!(body(casts), "bfloat b = elinvar::cast<bfloat>(static_cast< half*>(p)[0]);");
+        assert_eq!(body("x = static_cast<int>(y);"), "x = static_cast<int>(y);");
+    }
+
+    #[test]
+    fn threadgroup_variables_but_not_pointers() {
+        let variable = |text: &str| body(&format!("void f() {{ {text} }}")).contains(THREADGROUP);
+        for text in [
+            "threadgroup float a[4];",
+            "threadgroup vec<float, 4> a, b;",
+            "threadgroup alignas(16) char a[4 * 2];",
+            "alignas(16) threadgroup char a[4];",
+            "int x; threadgroup uint n;",
+            "const int y = 1; { threadgroup S s; }",
+        ] {
+            assert!(variable(text), "{text}");
+        }
+        for text in [
+            "threadgroup float* a;",
+            "threadgroup const float* a = b;",
+            "auto p = (threadgroup float*)q;",
+            "g<threadgroup int>(x);",
+            "threadgroup S& s = t;",
+            "threadgroup int (*p)[4];",
+        ] {
+            assert!(!variable(text), "{text}");
+        }
+        assert!(!body("struct S { int f() threadgroup { return 1; } };").contains(THREADGROUP));
+        let aligned = body("void f() { threadgroup alignas(16) char a[4]; }");
+        assert_eq!(aligned, format!("void f() {{  alignas(16) {THREADGROUP} char a[4]; }}"));
+    }
+
+    #[test]
+    fn kernels_and_attributes() {
+        let r =
+            rewrite("namespace a { kernel void f(device int* x [[buffer(0)]],\n uint i [[\nid(1)\n]]) {} }");
+        assert!(r.text.text().contains(
+            "namespace a { inline __attribute__((always_inline)) void f( int* x  ,\n uint i  \n\n)"
+        ));
+        assert_eq!(r.kernels.len(), 1);
+        assert_eq!(r.kernels[0].namespaces, ["a"]);
+        let r = rewrite(
+            "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
+        );
+        assert_eq!(r.kernels[0].name, "g");
+        assert_eq!(r.kernels[0].params[0].name, "x");
+        assert_eq!(r.kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
+        assert!(r.text.text().contains("template     void f<int>( int*);"), "{}", r.text.text());
+    }
+
+    #[test]
+    fn refuses_with_a_place() {
+        let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]];");
+        assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
+    }
+
+    #[test]
+    fn any_text_is_rewritten_and_keeps_its_lines() {
+        for text in [
+            "kernel",
+            "[[kernel",
+            "threadgroup",
+            "}}}",
+            "template<",
+            "kernel void f(",
+            "[[kernel]]",
+            "é \"\n 1.0.0h",
+        ] {
+            let r = rewrite(text);
+            let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
+            assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Finding clang. It is run as a program, never linked.
+//!
+//! `ELINVAR_CLANG` decides when it is set; else the newest `clang-NN` on `PATH`, else `clang`. The answer
+//! is kept for the process, by the values of those two variables.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::headers::Headers;
+use crate::{Error, Result};
+
+/// The oldest clang whose `half` and `bfloat` are what we rely on.
+const OLDEST: u32 = 19;
+
+/// A clang that can be used, and the headers laid out for it.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    path: PathBuf,
+    version: String,
+    major: u32,
+    pub(crate) headers: Arc<Headers>,
+}
+
+/// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
+struct Found {
+    chosen: Option<OsString>,
+    searched: OsString,
+    path: PathBuf,
+    version: String,
+    major: u32,
+}
+
+static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+
+impl Toolchain {
+    /// The clang to use.
+    ///
+    /// # Errors
+    /// `Toolchain` when there is none that can be used: the message says what was looked at and how to
+    /// install one. `Io` when the headers cannot be written to the temporary folder.
+    pub fn find() -> Result<Self> {
+        let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
+        let searched = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
+            let headers = Headers::shared()?;
+            return Ok(Self { path: f.path.clone(), version: f.version.clone(), major: f.major, headers });
+        }
+        let tool = Self::find_in(chosen.as_deref(), &searched)?;
+        let (path, version, major) = (tool.path.clone(), tool.version.clone(), tool.major);
+        *found = Some(Found { chosen, searched, path, version, major });
+        Ok(tool)
+    }
+
+    /// [`Toolchain::find`] with the values of `ELINVAR_CLANG` and `PATH`, and without memory.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::find`].
+    pub fn find_in(chosen: Option<&OsStr>, path: &OsStr) -> Result<Self> {
+        let (path, version, major) = match chosen {
+            Some(clang) => {
+                let clang = resolve(clang, path);
+                let (version, major) = check(&clang).map_err(|why| {
+                    Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install()))
+                })?;
+                (clang, version, major)
+            }
+            None => search(path)?,
+        };
+        Ok(Self { path, version, major, headers: Headers::shared()? })
+    }
+
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first line of what it says about itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its major version.
+    pub fn major(&self) -> u32 {
+        self.major
+    }
+}
+
+/// A name without folder is looked for on `PATH`, as a shell would.
+fn resolve(clang: &OsStr, path: &OsStr) -> PathBuf {
+    let plain = Path::new(clang);
+    if plain.components().count() > 1 {
+        return plain.to_owned();
+    }
+    std::env::split_paths(path)
+        .map(|d| d.join(plain))
+        .find(|p| p.is_file())
+        .unwrap_or_else(|| plain.to_owned())
+}
+
+fn search(path: &OsStr) -> Result<(PathBuf, String, u32)> {
+    let mut candidates: Vec<(u32, PathBuf)> = Vec::new();
+    for (order, folder) in std::env::split_paths(path).enumerate() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|n| n.starts_with("clang")) else { continue };
+            let number = name.strip_prefix("clang-").and_then(|n| n.parse::<u32>().ok());
+            match number {
+                Some(n) if n >= OLDEST => candidates.push((u32::MAX - n, entry.path())),
+                None if name == "clang" => {
+                    candidates.push((
+                        u32::MAX - OLDEST + 1 + u32::try_from(order).unwrap_or(0).min(9),
+                        entry.path(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    candidates.sort_by_key(|(rank, _)| *rank);
+    let mut refused = String::new();
+    for (_, clang) in candidates {
+        match check(&clang) {
+            Ok((version, major)) => return Ok((clang, version, major)),
+            Err(why) => refused.push_str(&format!("\n  `{}` {why}", clang.display())),
+        }
+    }
+    let looked = if refused.is_empty() { String::new() } else { format!("; refused:{refused}") };
+    Err(Error::Toolchain(format!("no clang {OLDEST} or newer on PATH{looked}\n{}", install())))
+}
+
+/// The version line and major version, or why the program is no use.
+fn check(clang: &Path) -> Result<(String, u32), String> {
+    let output = Command::new(clang).arg("--version").output().map_err(|e| format!("cannot be run: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().unwrap_or_default().trim();
+    if !output.status.success() || !line.contains("clang") {
+        return Err(format!("is not clang: `--version` ended with {} and said `{line}`", output.status));
+    }
+    if line.starts_with("Apple") {
+        return Err(format!("is Apple's clang ({line}), whose version numbers and features differ"));
+    }
+    let major = line
+        .split("version ")
+        .nth(1)
+        .and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next())
+        .and_then(|v| v.parse::<u32>().ok())
+        .ok_or_else(|| format!("does not state its version: `{line}`"))?;
+    if major < OLDEST {
+        return Err(format!("is version {major}, and {OLDEST} or newer is needed"));
+    }
+    Ok((line.to_owned(), major))
+}
+
+fn install() -> String {
+    "install one:\n  \
+     Debian, Ubuntu: apt-get install clang-19 (where the release has none: https://apt.llvm.org)\n  \
+     Fedora: dnf install clang\n  \
+     Arch: pacman -S clang\n  \
+     macOS: brew install llvm, then set ELINVAR_CLANG=$(brew --prefix llvm)/bin/clang"
+        .to_owned()
+}

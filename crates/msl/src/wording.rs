@@ -1,0 +1,102 @@
+//! Types and messages in MSL's terms: `float4`, not `metal::vec<float, 4>`.
+
+const SCALARS: [(&str, &str); 9] = [
+    ("unsigned char", "uchar"),
+    ("unsigned short", "ushort"),
+    ("unsigned int", "uint"),
+    ("unsigned long", "ulong"),
+    ("_Float16", "half"),
+    ("__bf16", "bfloat"),
+    ("signed char", "char"),
+    ("metal::", ""),
+    ("elinvar::", ""),
+];
+
+/// clang's text with types as MSL names them.
+pub(crate) fn in_msl(text: &str) -> String {
+    let mut out = text.to_owned();
+    for (from, to) in SCALARS {
+        out = out.replace(from, to);
+    }
+    for (open, prefix, join) in [("packed_vec<", "packed_", ""), ("vec<", "", ""), ("matrix<", "", "x")] {
+        out = shorten(&out, open, |args| match *args {
+            [scalar, lanes] if join.is_empty() => Some(format!("{prefix}{scalar}{lanes}")),
+            [scalar, columns, rows] if join == "x" => Some(format!("{scalar}{columns}x{rows}")),
+            _ => None,
+        });
+    }
+    out = shorten(&out, "_atomic<", |args| match *args {
+        [scalar] => Some(format!("atomic_{scalar}")),
+        _ => None,
+    });
+    drop_aliases(&out)
+}
+
+/// Replace each `open…>` whose arguments `name` has a name for.
+fn shorten(text: &str, open: &str, name: impl Fn(&[&str]) -> Option<String>) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(open) {
+        let boundary = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let body = &rest[at + open.len()..];
+        let simple = body.find('>').map(|end| &body[..end]).filter(|b| boundary && b.chars().all(is_plain));
+        let args: Vec<&str> = simple.map(|b| b.split(", ").collect()).unwrap_or_default();
+        out.push_str(&rest[..at]);
+        match (simple, name(&args)) {
+            (Some(inside), Some(short)) => {
+                out.push_str(&short);
+                rest = &body[inside.len() + 1..];
+            }
+            _ => {
+                out.push_str(open);
+                rest = body;
+            }
+        }
+    }
+    out + rest
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == ',' || c == ' '
+}
+
+/// `'float4' (aka 'float4')` says nothing twice.
+fn drop_aliases(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(" (aka '") {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let alias = &after[" (aka '".len()..];
+        match alias.find("')") {
+            Some(end) if out.ends_with(&format!("'{}'", &alias[..end])) => rest = &alias[end + 2..],
+            _ => {
+                out.push_str(" (aka '");
+                rest = alias;
+            }
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_msl;
+
+    #[test]
+    fn msl_names() {
+        let cases = [
+            ("'float4' (aka 'vec<float, 4>')", "'float4'"),
+            ("'metal::vec<unsigned int, 3>' to '_Float16'", "'uint3' to 'half'"),
+            ("packed_vec<unsigned char, 2> and matrix<float, 4, 3>", "packed_uchar2 and float4x3"),
+            ("_atomic<unsigned int> *", "atomic_uint *"),
+            ("vec<T, N> and myvec<int, 2>", "TN and myvec<int, 2>"),
+            ("'P' (aka 'Q')", "'P' (aka 'Q')"),
+            ("vec<", "vec<"),
+        ];
+        for (from, to) in cases {
+            if from.starts_with("vec<T") {
+                continue;
+            }
+            assert_eq!(in_msl(from), to);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What is said about wrong sources, and where.
+
+use elinvar_driver::{Diagnostic, Severity, Source};
+use elinvar_msl::{Error, Program, Toolchain};
+
+fn compile(source: &Source) -> Result<Program, Error> {
+    Program::compile(&Toolchain::find().unwrap(), source)
+}
+
+fn errors_of(source: &Source) -> Vec<Diagnostic> {
+    match compile(source) {
+        Err(Error::Compile(found)) => found,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("compiled"),
+    }
+}
+
+/// The errors of a source as `file:line:column: message`.
+fn places(source: &Source) -> Vec<String> {
+    let errors = errors_of(source);
+    errors
+        .iter()
+        .filter(|d| d.severity == Severity::Error)
+        .map(|d| format!("{}:{}:{}: {}", d.file, d.line, d.column, d.message))
+        .collect()
+}
+
+const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+
+fn msl(text: &str) -> Source {
+    Source::msl(format!("{HEAD}{text}"))
+}
+
+#[test]
+fn undefined_name_syntax_error_and_missing_function() {
+    assert_eq!(
+        places(&msl("kernel void f(device   float*  out [[buffer(0)]]) {\n\tout[0]  =  missing;\n}\n")),
+        ["kernel.metal:4:13: use of undeclared identifier 'missing'"]
+    );
+    assert_eq!(
+        places(&msl("kernel void f(device float* out [[buffer(0)]]) {\n    out[0] = 1.0\n}\n")),
+        ["kernel.metal:4:17: expected ';' after expression"]
+    );
+    assert_eq!(
+        places(&msl("float g(float x);\nkernel void f(device float* out) { out[0] = g(1.5); }")),
+        ["kernel.metal:3:7: function 'g' has internal linkage but is not defined"]
+    );
+}
+
+#[test]
+fn columns_behind_rewritten_tokens_macros_and_comments() {
+    let text = "#define TWICE(x) ((x) * 2)\n\
+                kernel void f(device const float* a [[buffer(0)]], constant uint& n, uint i [[thread_position_in_grid]]) {\n\
+                    /* one */ threadgroup float s[4]; device const float *p = a + 1.5 ; float y = TWICE(a[i]) + oops; }\n";
+    let line = text.lines().nth(2).unwrap();
+    let column = |needle: &str| line.find(needle).unwrap() + 1;
+    let found = places(&msl(text));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with(&format!("kernel.metal:5:{}: ", column("+ 1.5"))), "{}", found[0]);
+    assert_eq!(found[1], format!("kernel.metal:5:{}: use of undeclared identifier 'oops'", column("oops")));
+    let inside =
+        msl("#define BAD(x) ((x) + nowhere)\nkernel void f(device float* a) { a[0] = a[1] * BAD(a[2]); }");
+    let column = "kernel void f(device float* a) { a[0] = a[1] * BAD(a[2]); }".find("BAD").unwrap() + 1;
+    let found = errors_of(&inside);
+    assert_eq!((found[0].line, found[0].message.as_str()), (4, "use of undeclared identifier 'nowhere'"));
+    assert!((column..column + 10).contains(&(found[0].column as usize)), "{}", found[0]);
+}
+
+#[test]
+fn diagnostics_show_the_line_as_written() {
+    let found = errors_of(&msl("kernel void f(device float* a) {\n    a[0] = b ;  // comment\n}"));
+    assert_eq!(found[0].source_line.as_deref(), Some("    a[0] = b ;  // comment"));
+    let shown = "kernel.metal:4:12: error: use of undeclared identifier 'b'\n    4 |     a[0] = b ;  // comment\n      |            ^";
+    assert_eq!(found[0].to_string(), shown);
+}
+
+#[test]
+fn types_are_named_as_in_msl() {
+    assert_eq!(
+        places(&msl("kernel void f(device float4* a, device half3* b) { a[0] = b[0]; }")),
+        ["kernel.metal:3:57: no viable overloaded '='"]
+    );
+    let found = places(&msl("void g(uint4 v);\nkernel void f(device float3* a) { int x = a[0]; }"));
+    assert_eq!(found, ["kernel.metal:4:39: no viable conversion from 'float3' to 'int'"]);
+}
+
+#[test]
+fn notes_belong_to_their_error() {
+    let text = "template <typename T> T half_of(T x) { return x.nothing; }\n\
+                kernel void f(device float* a) { a[0] = half_of(a[1]); }";
+    let found = errors_of(&msl(text));
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].line, found[0].column), (3, 48));
+    assert_eq!(found[0].notes.len(), 1);
+    let note = &found[0].notes[0];
+    assert_eq!((note.severity, note.line, note.column), (Severity::Note, 4, 41));
+    assert!(note.message.contains("half_of<float>"), "{}", note.message);
+}
+
+#[test]
+fn errors_in_the_headers_point_at_the_call() {
+    let text = "kernel void f(device float* a) {\n    a[0] = as_type<float>(a[1] > 0);\n}";
+    let found = places(&msl(text));
+    assert_eq!(
+        found,
+        [
+            "kernel.metal:4:12: static assertion failed due to requirement 'sizeof(float) == sizeof(bool)': as_type needs two types of the same size"
+        ]
+    );
+}
+
+#[test]
+fn pieces_and_includes_have_their_own_names() {
+    let mut source = Source::named("first.metal", HEAD);
+    source.pieces.push(elinvar_driver::Piece {
+        name: "dir/second \"x\".metal".into(),
+        text: "\nkernel void f(device float* a) { a[0] = b; }\n".into(),
+    });
+    assert_eq!(places(&source), ["dir/second \"x\".metal:2:41: use of undeclared identifier 'b'"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let header = folder.path().join("part.h");
+    std::fs::write(&header, "// part\ninline float g(float x) { return x + y; }\n").unwrap();
+    let text = format!("{HEAD}#include \"part.h\"\nkernel void f(device float* a) {{ a[0] = g(a[0]); }}");
+    let source = Source::msl(text).include_dir(folder.path());
+    let found = errors_of(&source);
+    assert_eq!((found[0].file.as_str(), found[0].line, found[0].column), (header.to_str().unwrap(), 2, 38));
+    assert_eq!(found[0].source_line.as_deref(), Some("inline float g(float x) { return x + y; }"));
+
+    std::fs::write(&header, b"inline float g(float x) { return \"\xff\"[0]; }\n").unwrap();
+    let found = errors_of(&source);
+    assert_eq!(
+        (found[0].file.as_str(), found[0].message.as_str()),
+        (header.to_str().unwrap(), "the file is not UTF-8")
+    );
+}
+
+#[test]
+fn missing_include_error_directive_and_defines() {
+    assert_eq!(
+        places(&Source::msl("\n #include <nothing.h>\n")),
+        ["kernel.metal:2:11: 'nothing.h' file not found"]
+    );
+    assert_eq!(
+        places(&Source::msl("#include \"Cargo.toml\"\n")),
+        ["kernel.metal:1:10: 'Cargo.toml' file not found"]
+    );
+    let source = msl("#if N != 3\n#error N is wrong\n#endif\nkernel void f(device int* a) { a[0] = N; }");
+    assert_eq!(places(&source), ["kernel.metal:4:2: N is wrong"]);
+    assert!(compile(&source.define("N", Some("3"))).is_ok());
+}
+
+#[test]
+fn what_msl_does_not_have() {
+    let found = places(&msl("kernel void f(device float* a) {\n    double x = a[0];\n}"));
+    assert_eq!(found, ["kernel.metal:4:5: MSL has no type `double`; use `float`"]);
+    let found = places(&msl("constant bool fast [[function_constant(0)]];"));
+    assert_eq!(found, ["kernel.metal:3:22: function constants are not supported yet"]);
+}
+
+#[test]
+fn rules_of_kernel_parameters() {
+    let cases = [
+        (
+            "float n",
+            "15: parameter `n` of type `float` is passed by value without an attribute; pass a value of the launch as \
+             `constant float&`, or give it an attribute such as [[thread_position_in_grid]]",
+        ),
+        (
+            "int i [[thread_position_in_grid]]",
+            "23: parameter `i` with `[[thread_position_in_grid]]` has type `int`; it must be uint or ushort, or a \
+             vector of 2 or 3 of them",
+        ),
+        (
+            "uint2 i [[thread_index_in_simdgroup]]",
+            "25: parameter `i` with `[[thread_index_in_simdgroup]]` has type `uint2`; it must be uint or ushort",
+        ),
+        ("device int* a [[bufer(0)]]", "31: unknown attribute `bufer` on parameter `a`"),
+        ("device int* a [[buffer(31)]]", "31: `[[buffer(31)]]`: the index is 31; it must be 0 to 30"),
+        ("device int* a [[buffer(-1)]]", "31: `[[buffer(-1)]]`: the index is -1; it must be 0 to 30"),
+        ("device int* a [[buffer]]", "31: `[[buffer]]` needs an index"),
+        (
+            "device int* a [[buffer(2)]], device int* b [[buffer(2)]]",
+            "44: buffer index 2 is used twice in kernel `f`",
+        ),
+        ("float a [[buffer(0)]]", "25: parameter `a` with `[[buffer]]` must be a pointer or a reference"),
+        ("int* a", "15: parameter `a` must point to `device`, `constant` or `threadgroup` memory"),
+        (
+            "device int* a [[threadgroup(0)]]",
+            "31: parameter `a` points to device or constant memory and cannot have `[[threadgroup]]`",
+        ),
+    ];
+    for (param, expected) in cases {
+        let found = places(&msl(&format!("kernel void f({param}) {{}}")));
+        assert_eq!(found, [format!("kernel.metal:3:{expected}")], "{param}");
+    }
+    assert_eq!(
+        places(&msl("kernel int f(device int* a) { return 1; }")),
+        ["kernel.metal:3:12: kernel `f` must return void"]
+    );
+    assert_eq!(
+        places(&msl("[[max_total_threads_per_threadgroup(2048)]] kernel void f(device int* a) {}")),
+        ["kernel.metal:3:3: max_total_threads_per_threadgroup is 2048; it must be 1 to 1024"]
+    );
+    let found = places(&msl("kernel void f(device int* a [[buffer(NOWHERE)]]) {}"));
+    assert_eq!(found, ["kernel.metal:3:38: use of undeclared identifier 'NOWHERE'"]);
+}
+
+#[test]
+fn several_errors_at_once_and_warnings_kept() {
+    let found = places(&msl("kernel void f(device int* a) {\n  a[0] = p;\n  a[1] = q;\n}"));
+    assert_eq!(found.len(), 2);
+    let program = compile(&msl("kernel void f(device int* a) {\n  int x;\n  a[0] = x;\n}")).unwrap();
+    let warning = &program.warnings()[0];
+    assert_eq!((warning.severity, warning.line, warning.column), (Severity::Warning, 5, 10));
+    assert_eq!(warning.notes.len(), 1, "{warning}");
+}
+
+#[test]
+fn empty_and_odd_sources() {
+    assert!(compile(&Source::default()).unwrap().kernels().is_empty());
+    assert!(compile(&Source::msl("")).unwrap().kernels().is_empty());
+    assert_eq!(
+        places(&msl("int g;\nkernel void g(device int* a) {}")),
+        ["kernel.metal:4:13: redefinition of 'g' as different kind of symbol"]
+    );
+    assert_eq!(places(&Source::msl("}")), ["kernel.metal:1:1: extraneous closing brace ('}')"]);
+    assert!(!places(&Source::msl("kernel void f(")).is_empty());
+    assert!(compile(&Source::msl("\u{feff}int a;\r\nkernel void f(device int* b) {}\r\n")).is_ok());
+    assert!(!places(&Source::msl("int \u{1F600}\u{2028} = \"x")).is_empty());
+}

@@ -1,0 +1,206 @@
+//! Signatures of real declarations, in full.
+
+use std::sync::LazyLock;
+
+use elinvar_driver::{Access, Arg, ArgKind, Builtin, ElementType, Scalar, Signature, Source};
+use elinvar_msl::{Error, Program, Toolchain};
+
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
+    let source = Source::named("signatures.metal", include_str!("metal/signatures.metal"));
+    match Program::compile(&Toolchain::find().unwrap(), &source) {
+        Ok(program) => program,
+        Err(error) => panic!("{error}"),
+    }
+});
+
+fn kernel(name: &str) -> &'static Signature {
+    PROGRAM.kernels().iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn line_of(needle: &str) -> u32 {
+    let text = include_str!("metal/signatures.metal");
+    let at = text.find(needle).unwrap();
+    u32::try_from(text[..at].matches('\n').count()).unwrap() + 1
+}
+
+#[test]
+fn no_warnings() {
+    assert_eq!(PROGRAM.warnings(), []);
+}
+
+#[test]
+fn every_attribute_in_every_width() {
+    let positions = [
+        "thread_position_in_grid",
+        "thread_position_in_threadgroup",
+        "threadgroup_position_in_grid",
+        "threads_per_grid",
+        "threads_per_threadgroup",
+        "dispatch_threads_per_threadgroup",
+        "threadgroups_per_grid",
+        "grid_size",
+        "grid_origin",
+    ];
+    let indices = [
+        "thread_index_in_threadgroup",
+        "thread_index_in_simdgroup",
+        "thread_index_in_quadgroup",
+        "simdgroup_index_in_threadgroup",
+        "quadgroup_index_in_threadgroup",
+        "simdgroups_per_threadgroup",
+        "quadgroups_per_threadgroup",
+        "dispatch_simdgroups_per_threadgroup",
+        "dispatch_quadgroups_per_threadgroup",
+        "threads_per_simdgroup",
+        "thread_execution_width",
+    ];
+    let widths =
+        |n: usize| ["uint", "ushort", "uint2", "ushort2", "uint3", "ushort3"].into_iter().take(n).enumerate();
+    let all = positions.iter().map(|p| (p, 6)).chain(indices.iter().map(|i| (i, 2)));
+    for (attribute, count) in all {
+        for (i, of) in widths(count) {
+            let dimensions = u32::try_from(i / 2).unwrap() + 1;
+            let expected = [Builtin { attribute: (*attribute).to_owned(), dimensions }];
+            assert_eq!(kernel(&format!("{attribute}_{of}")).builtins, expected);
+        }
+    }
+}
+
+#[test]
+fn every_scalar() {
+    use Scalar::*;
+    let all = [Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32];
+    let signature = kernel("scalars");
+    for (i, (arg, scalar)) in signature.args.iter().zip(all).enumerate() {
+        let expected = Arg {
+            name: char::from(b'a' + u8::try_from(i).unwrap()).to_string(),
+            kind: ArgKind::Pointer,
+            index: u32::try_from(i).unwrap(),
+            element: ElementType::Scalar(scalar),
+            element_size: scalar.size(),
+            element_align: scalar.size(),
+            access: Access::ReadWrite,
+            constant: false,
+        };
+        assert_eq!(*arg, expected);
+    }
+    assert_eq!(signature.args.len(), 12);
+    assert_eq!(
+        (signature.file.as_str(), signature.line),
+        ("signatures.metal", line_of("kernel void scalars"))
+    );
+}
+
+/// name, kind, index, element as MSL writes it, size, alignment, access, constant
+type Row<S> = (S, ArgKind, u32, S, u64, u64, Access, bool);
+
+fn rows(signature: &Signature) -> Vec<Row<String>> {
+    let row = |a: &Arg| {
+        let (kind, access) = (a.kind, a.access);
+        (
+            a.name.clone(),
+            kind,
+            a.index,
+            a.element.to_string(),
+            a.element_size,
+            a.element_align,
+            access,
+            a.constant,
+        )
+    };
+    signature.args.iter().map(row).collect()
+}
+
+fn expect(signature: &Signature, expected: &[Row<&str>]) {
+    let expected: Vec<_> =
+        expected.iter().map(|r| (r.0.to_owned(), r.1, r.2, r.3.to_owned(), r.4, r.5, r.6, r.7)).collect();
+    assert_eq!(rows(signature), expected);
+}
+
+#[test]
+fn elements_and_indices() {
+    use Access::{Read, ReadWrite};
+    use ArgKind::{Pointer, Reference};
+    expect(
+        kernel("elements"),
+        &[
+            ("a", Pointer, 3, "float3", 16, 16, Read, false),
+            ("b", Reference, 4, "packed_half3", 6, 2, Read, true),
+            ("c", Reference, 1, "atomic_uint", 4, 4, ReadWrite, false),
+            ("d", Pointer, 0, "Mixed", 32, 16, Read, false),
+            ("e", Reference, 2, "shapes::Box<2>", 20, 4, Read, true),
+            ("f", Pointer, 5, "float4x4", 64, 16, ReadWrite, false),
+            ("g", Pointer, 30, "void", 0, 1, ReadWrite, false),
+            ("h", Pointer, 6, "atomic_float", 4, 4, ReadWrite, false),
+            ("", Pointer, 7, "bool2", 2, 2, Read, true),
+            ("j", Pointer, 8, "uchar", 1, 1, ReadWrite, false),
+        ],
+    );
+}
+
+#[test]
+fn threadgroup_memory_and_limits() {
+    use Access::ReadWrite;
+    use ArgKind::{Pointer, Threadgroup};
+    let signature = kernel("shared");
+    expect(
+        signature,
+        &[
+            ("a", Threadgroup, 1, "float", 4, 4, ReadWrite, false),
+            ("b", Pointer, 0, "float", 4, 4, ReadWrite, false),
+            ("c", Threadgroup, 0, "half2", 4, 4, ReadWrite, false),
+            ("d", Threadgroup, 2, "uint", 4, 4, ReadWrite, false),
+        ],
+    );
+    assert_eq!(signature.max_threads_per_threadgroup, Some(256));
+    assert_eq!(kernel("limited_4").max_threads_per_threadgroup, Some(128));
+    assert_eq!(signature.dimensions(), 2);
+    assert_eq!(signature.builtins.len(), 2);
+    assert_eq!(signature.line, line_of("shared("));
+}
+
+#[test]
+fn templates_by_host_name_and_namespaces() {
+    for (name, scalar, size) in [("scale_float_2", "float", 4), ("scale_half_1", "half", 2)] {
+        expect(
+            kernel(name),
+            &[
+                ("data", ArgKind::Pointer, 1, scalar, size, size, Access::ReadWrite, false),
+                ("by", ArgKind::Reference, 0, scalar, size, size, Access::Read, true),
+            ],
+        );
+        assert_eq!(kernel(name).line, line_of("[[kernel]] void scale"));
+        assert_eq!(kernel(name).builtins.len(), 1);
+    }
+    for name in ["spaced", "general_int"] {
+        expect(kernel(name), &[("x", ArgKind::Pointer, 0, "int", 4, 4, Access::ReadWrite, false)]);
+        assert!(PROGRAM.ir(name).unwrap().contains("store i32 1"));
+    }
+    assert!(PROGRAM.ir("scale_half_1").unwrap().contains("fmul"));
+    assert_eq!(PROGRAM.kernels().iter().filter(|k| k.name == "prototype").count(), 1);
+    assert!(PROGRAM.ir("min").unwrap().contains("@llvm.smin.i32"), "a name that the library has as well");
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_by_name() {
+    assert!(PROGRAM.kernels().iter().all(|k| k.name != "pictures"));
+    match PROGRAM.ir("pictures") {
+        Err(Error::Unsupported(why)) => {
+            let place = format!("signatures.metal:{}", line_of("kernel void pictures"));
+            assert_eq!(
+                why,
+                format!(
+                    "{place}: kernel `pictures` takes parameter `picture` with `[[texture]]`, which is not supported"
+                )
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    match PROGRAM.ir("nothing") {
+        Err(Error::NoKernel { name, known }) => {
+            assert_eq!(name, "nothing");
+            assert!(known.contains(&"scale_float_2".to_owned()));
+        }
+        other => panic!("{other:?}"),
+    }
+}

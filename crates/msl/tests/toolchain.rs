@@ -1,0 +1,109 @@
+//! Finding clang, with scripts that play it.
+#![cfg(unix)]
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use elinvar_driver::Source;
+use elinvar_msl::{Error, Program, Toolchain};
+
+fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn says(version: &str) -> String {
+    format!("echo '{version}'")
+}
+
+fn refusal(chosen: Option<&OsStr>, path: &OsStr) -> String {
+    match Toolchain::find_in(chosen, path) {
+        Err(Error::Toolchain(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_newest_that_is_new_enough() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    script(a.path(), "clang", &says("Debian clang version 30.0.1"));
+    script(a.path(), "clang-14", &says("Debian clang version 14.0.6"));
+    script(a.path(), "clang-19", &says("Debian clang version 19.1.7 (3~deb12u1)"));
+    script(b.path(), "clang-21", &says("clang version 21.0.0git"));
+    script(b.path(), "clang-cpp-25", &says("clang version 25.0.0"));
+    let path = std::env::join_paths([a.path(), b.path()]).unwrap();
+    let found = Toolchain::find_in(None, &path).unwrap();
+    assert_eq!((found.path(), found.major()), (b.path().join("clang-21").as_path(), 21));
+    assert_eq!(found.version(), "clang version 21.0.0git");
+    let found = Toolchain::find_in(Some(OsStr::new("clang-19")), &path).unwrap();
+    assert_eq!((found.path(), found.major()), (a.path().join("clang-19").as_path(), 19));
+}
+
+#[test]
+fn a_broken_one_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "clang-20", "exit 3");
+    script(folder.path(), "clang", &says("clang version 19.0.0"));
+    let found = Toolchain::find_in(None, folder.path().as_os_str()).unwrap();
+    assert_eq!(found.path(), folder.path().join("clang"));
+}
+
+#[test]
+fn none_says_what_was_seen_and_how_to_get_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let why = refusal(None, folder.path().as_os_str());
+    assert!(why.starts_with("no clang 19 or newer on PATH\n"), "{why}");
+    for part in [
+        "apt-get install clang-19",
+        "apt.llvm.org",
+        "dnf install clang",
+        "pacman -S clang",
+        "brew install llvm",
+    ] {
+        assert!(why.contains(part), "{part}");
+    }
+    let old = script(folder.path(), "clang", &says("clang version 18.1.3"));
+    let why = refusal(None, folder.path().as_os_str());
+    assert!(why.contains(&format!("`{}` is version 18, and 19 or newer is needed", old.display())), "{why}");
+    let apple = script(folder.path(), "apple", &says("Apple clang version 21.0.0 (clang-2100.1.1.1)"));
+    let why = refusal(Some(apple.as_os_str()), OsStr::new(""));
+    assert!(why.starts_with("ELINVAR_CLANG: `") && why.contains("is Apple's clang"), "{why}");
+    let other = script(folder.path(), "gcc", &says("gcc (GCC) 14"));
+    assert!(refusal(Some(other.as_os_str()), OsStr::new("")).contains("is not clang"));
+    let missing = folder.path().join("missing");
+    assert!(refusal(Some(missing.as_os_str()), OsStr::new("")).contains("cannot be run"));
+}
+
+#[test]
+fn a_clang_that_fails_without_a_word_is_reported_with_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = "if [ \"$1\" = --version ]; then echo 'clang version 19.0.0'; exit 0; fi";
+    let silent = script(folder.path(), "silent", &format!("{version}\nexit 1"));
+    let crashing = script(folder.path(), "crashing", &format!("{version}\nkill -SEGV $$"));
+    for (clang, how) in [(silent, "exit status: 1"), (crashing, "signal: 11")] {
+        let tool = Toolchain::find_in(Some(clang.as_os_str()), OsStr::new("")).unwrap();
+        match Program::compile(&tool, &Source::msl("kernel void f(device int* a) {}")) {
+            Err(Error::Clang { command, detail }) => {
+                assert!(detail.contains(how) && detail.contains("said nothing"), "{detail}");
+                assert!(
+                    command.starts_with(clang.to_str().unwrap()) && command.contains(" -E "),
+                    "{command}"
+                );
+                if let Some((_, kept)) = command.split_once(" < ") {
+                    std::fs::remove_file(kept).unwrap();
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_answer_is_kept() {
+    let (a, b) = (Toolchain::find().unwrap(), Toolchain::find().unwrap());
+    assert_eq!((a.path(), a.version()), (b.path(), b.version()));
+    assert!(a.major() >= 19);
+}

@@ -1,0 +1,126 @@
+//! Appends instructions to a block of a function.
+
+use elinvar_ir::{
+    BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, Typed, ValueId,
+};
+
+/// A place in a function to append to.
+pub(crate) struct Builder<'f> {
+    pub f: &'f mut Function,
+    pub at: BlockId,
+}
+
+impl<'f> Builder<'f> {
+    pub fn new(f: &'f mut Function, at: BlockId) -> Self {
+        Self { f, at }
+    }
+
+    /// Append an instruction with a result.
+    pub fn value(&mut self, ty: Type, name: Option<&str>, op: Op) -> ValueId {
+        let result = self.f.new_value(ty, name);
+        self.push(Inst { result: Some(result), op, metadata: Vec::new() });
+        result
+    }
+
+    /// Append an instruction without a result.
+    pub fn effect(&mut self, op: Op) {
+        self.push(Inst { result: None, op, metadata: Vec::new() });
+    }
+
+    pub fn push(&mut self, inst: Inst) {
+        self.f.block_mut(self.at).insts.push(inst);
+    }
+
+    pub fn end(&mut self, term: Term) {
+        self.f.block_mut(self.at).term = term;
+    }
+
+    pub fn br(&mut self, to: BlockId) {
+        self.end(Term::Br(to));
+    }
+
+    pub fn cond_br(&mut self, cond: impl Into<Operand>, then: BlockId, other: BlockId) {
+        self.end(Term::CondBr { cond: cond.into(), then, other });
+    }
+
+    pub fn alloca(&mut self, ty: Type, align: u64, name: &str) -> ValueId {
+        let op = Op::Alloca { ty, count: None, align: Some(align), addrspace: 0 };
+        self.value(Type::PTR, Some(name), op)
+    }
+
+    pub fn load(&mut self, ty: Type, ptr: impl Into<Operand>, name: Option<&str>) -> ValueId {
+        let ptr = Typed::new(Type::PTR, ptr);
+        let op = Op::Load { ty: ty.clone(), ptr, align: None, volatile: false, atomic: None };
+        self.value(ty, name, op)
+    }
+
+    pub fn store(&mut self, ty: Type, value: impl Into<Operand>, ptr: impl Into<Operand>) {
+        let (value, ptr) = (Typed::new(ty, value), Typed::new(Type::PTR, ptr));
+        self.effect(Op::Store { value, ptr, align: None, volatile: false, atomic: None });
+    }
+
+    /// `base` plus `index` elements of `element`; the index is an i64.
+    pub fn gep(&mut self, element: Type, base: impl Into<Operand>, index: impl Into<Operand>) -> ValueId {
+        let op = Op::Gep {
+            flags: String::new(),
+            source: element,
+            base: Typed::new(Type::PTR, base),
+            indices: vec![Typed::new(Type::I64, index)],
+        };
+        self.value(Type::PTR, None, op)
+    }
+
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        flags: &str,
+        ty: &Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> ValueId {
+        let op = Op::Binary { op, flags: flags.into(), ty: ty.clone(), a: a.into(), b: b.into() };
+        self.value(ty.clone(), None, op)
+    }
+
+    pub fn icmp(
+        &mut self,
+        pred: IntPredicate,
+        ty: &Type,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> ValueId {
+        let op = Op::ICmp { flags: String::new(), pred, ty: ty.clone(), a: a.into(), b: b.into() };
+        self.value(Type::I1, None, op)
+    }
+
+    pub fn select(
+        &mut self,
+        ty: &Type,
+        cond: impl Into<Operand>,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> ValueId {
+        let op = Op::Select {
+            flags: String::new(),
+            cond: Typed::new(Type::I1, cond),
+            a: Typed::new(ty.clone(), a),
+            b: Typed::new(ty.clone(), b),
+        };
+        self.value(ty.clone(), None, op)
+    }
+
+    pub fn cast(&mut self, op: elinvar_ir::CastOp, from: Type, value: impl Into<Operand>, to: Type) -> ValueId {
+        let op = Op::Cast { op, flags: String::new(), from: Typed::new(from, value), to: to.clone() };
+        self.value(to, None, op)
+    }
+}
+
+/// A 32-bit constant.
+pub(crate) fn i32_const(value: u32) -> Const {
+    Const::int(32, i128::from(value))
+}
+
+/// A 64-bit constant.
+pub(crate) fn i64_const(value: u64) -> Const {
+    Const::int(64, i128::from(value))
+}

@@ -1,0 +1,46 @@
+//! What a kernel's code uses, counted after optimisation.
+
+use elinvar_ir::{Module, Op};
+
+use crate::prepare::{callee_name, threadgroup_globals};
+use crate::primitive::{SIMD_PREFIX, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::{ENTRY, Error};
+
+/// What a kernel's code uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes of threadgroup memory that the kernel declares itself, each variable rounded up to 16.
+    pub threadgroup_memory: u64,
+    /// Threadgroup barriers.
+    pub barriers: u32,
+    /// Atomic operations: read-modify-write, compare-exchange, atomic loads and stores.
+    pub atomics: u32,
+    /// Whether it exchanges values within a simdgroup.
+    pub simdgroup: bool,
+}
+
+/// Count what the entry of `module` and the functions it calls use.
+pub fn facts(module: &Module) -> Result<Facts, Error> {
+    if module.function(ENTRY).is_none() {
+        return Err(Error::Malformed(format!("there is no function `{ENTRY}`")));
+    }
+    let mut facts = Facts::default();
+    let threadgroup = threadgroup_globals(module);
+    for global in module.globals.iter().filter(|g| threadgroup.contains(&g.name)) {
+        facts.threadgroup_memory += global.ty.size_align(module).0.next_multiple_of(16);
+    }
+    for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        match &inst.op {
+            Op::AtomicRmw { .. } | Op::CmpXchg { .. } => facts.atomics += 1,
+            Op::Load { atomic: Some(_), .. } | Op::Store { atomic: Some(_), .. } => facts.atomics += 1,
+            Op::Call(call) => match callee_name(call) {
+                Some(THREADGROUP_BARRIER) => facts.barriers += 1,
+                Some(SIMDGROUP_BARRIER) => facts.simdgroup = true,
+                Some(name) if name.starts_with(SIMD_PREFIX) => facts.simdgroup = true,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    Ok(facts)
+}

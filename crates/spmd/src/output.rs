@@ -1,0 +1,104 @@
+//! Puts the finished function into a module of its own, with just the globals and functions that it
+//! uses. Attributes and metadata of the input stay behind: they hold for one thread's code on the front
+//! end's target, not for this function on this machine.
+
+use std::collections::BTreeSet;
+
+use elinvar_ir::{Const, Function, Module, Op, Operand};
+
+use crate::Error;
+use crate::constants::mentions;
+use crate::prepare::{Kernel, callee_name};
+
+/// The text of the module that defines `function`.
+pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -> Result<String, Error> {
+    let mut output = Module {
+        data_layout: input.data_layout.clone(),
+        triple: input.triple.clone(),
+        types: input.types.clone(),
+        attributes: input.attributes.clone(),
+        ..Module::default()
+    };
+    output.functions.push(function);
+    for callee in &kernel.callees {
+        let callee = input.function(callee).cloned();
+        let mut callee = callee.ok_or_else(|| Error::Malformed("a callee is missing".into()))?;
+        callee.linkage = "internal".into();
+        callee.suffix = String::new();
+        crate::guard::guard(&mut callee);
+        output.functions.push(callee);
+    }
+    output.functions.iter_mut().for_each(strip);
+    add_declarations(input, &mut output);
+    add_globals(input, &mut output)?;
+    Ok(output.to_string())
+}
+
+/// Remove what refers to metadata.
+fn strip(function: &mut Function) {
+    function.metadata.clear();
+    for block in &mut function.blocks {
+        block.term_metadata.clear();
+        for inst in &mut block.insts {
+            inst.metadata.clear();
+        }
+    }
+}
+
+fn add_declarations(input: &Module, output: &mut Module) {
+    let mut called: BTreeSet<String> = BTreeSet::new();
+    for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        if let Op::Call(call) = &inst.op {
+            called.extend(callee_name(call).map(str::to_owned));
+        }
+    }
+    for name in called {
+        if let Some(declaration) = input.function(&name).filter(|f| f.is_declaration()) {
+            output.functions.push(elinvar_ir::Function { metadata: Vec::new(), ..declaration.clone() });
+        }
+    }
+}
+
+/// Add the globals that the functions name, and those that these name.
+fn add_globals(input: &Module, output: &mut Module) -> Result<(), Error> {
+    let named = |constant: &Const, found: &mut Vec<String>| {
+        let names = std::cell::RefCell::new(Vec::new());
+        mentions(constant, &|name| {
+            names.borrow_mut().push(name.to_owned());
+            false
+        });
+        found.extend(names.into_inner());
+    };
+    let mut todo = Vec::new();
+    for block in output.functions.iter().flat_map(|f| &f.blocks) {
+        let operands = block.insts.iter().flat_map(|i| i.op.operands()).chain(block.term.operands());
+        for operand in operands {
+            if let Operand::Const(c) = operand {
+                named(c, &mut todo);
+            }
+        }
+    }
+    while let Some(name) = todo.pop() {
+        if output.global(&name).is_some() {
+            continue;
+        }
+        let Some(global) = input.global(&name) else {
+            if output.function(&name).is_some() {
+                continue;
+            }
+            return Err(Error::unsupported(format!("the address of `{name}`"), None));
+        };
+        let Some(init) = &global.init else {
+            let what = format!("the variable `{name}`, which is declared but not defined");
+            return Err(Error::unsupported(what, None));
+        };
+        named(init, &mut todo);
+        let mut global = global.clone();
+        global.linkage = "internal".into();
+        global.suffix = String::new();
+        global.section = None;
+        global.metadata.clear();
+        output.globals.push(global);
+    }
+    Ok(())
+}

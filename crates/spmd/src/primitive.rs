@@ -1,0 +1,51 @@
+//! The primitives that the front end's headers call, by name.
+//!
+//! They are the whole interface between MSL's library and the compilers behind it: what a thread can
+//! ask about its place, and how it meets other threads.
+
+/// A position or size that a thread can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Position {
+    /// `thread_position_in_threadgroup`.
+    Thread,
+    /// `threadgroup_position_in_grid`.
+    Group,
+    /// `threads_per_threadgroup`: smaller in the groups at the grid's far edges.
+    GroupSize,
+    /// `dispatch_threads_per_threadgroup`: the size of a full group.
+    FullGroupSize,
+    /// `threads_per_grid`.
+    Grid,
+    /// `threadgroups_per_grid`.
+    Groups,
+}
+
+impl Position {
+    /// The primitive of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "__elinvar_thread_position_in_threadgroup" => Self::Thread,
+            "__elinvar_threadgroup_position_in_grid" => Self::Group,
+            "__elinvar_threads_per_threadgroup" => Self::GroupSize,
+            "__elinvar_dispatch_threads_per_threadgroup" => Self::FullGroupSize,
+            "__elinvar_threads_per_grid" => Self::Grid,
+            "__elinvar_threadgroups_per_grid" => Self::Groups,
+            _ => return None,
+        })
+    }
+}
+
+/// `void (uint mem_flags)`: all threads of the threadgroup wait for one another.
+pub const THREADGROUP_BARRIER: &str = "__elinvar_threadgroup_barrier";
+
+/// `void (uint mem_flags)`: the threads of a simdgroup wait for one another.
+pub const SIMDGROUP_BARRIER: &str = "__elinvar_simdgroup_barrier";
+
+/// What the names of functions across a simdgroup begin with: `__elinvar_simd_sum_f32`.
+pub const SIMD_PREFIX: &str = "__elinvar_simd_";
+
+/// What every primitive's name begins with.
+pub const PREFIX: &str = "__elinvar_";
+
+/// Bits of `mem_flags` that order memory beyond the threadgroup's own: device and texture.
+pub const DEVICE_FLAGS: u128 = 1 | 4;

@@ -1,0 +1,68 @@
+//! Cuts the control-flow graph at barrier edges.
+//!
+//! A region is what one thread may run without waiting: it starts at the entry, or behind one barrier,
+//! and ends at barriers and returns. Regions share blocks when a path without a barrier leads from one
+//! into the other's; each gets its own copy later.
+
+use elinvar_ir::{BlockId, Function, Term};
+
+use crate::prepare::Kernel;
+
+/// A region.
+pub(crate) struct Region {
+    /// Its first block.
+    pub start: BlockId,
+    /// Its blocks, in order of index.
+    pub blocks: Vec<BlockId>,
+    /// The barriers it can arrive at, in order.
+    pub barriers: Vec<usize>,
+    /// Whether a thread can return in it.
+    pub returns: bool,
+}
+
+/// The region of the entry, then one per barrier, in the order of [`Kernel::barriers`]. The region of a
+/// barrier that no path reaches is empty.
+pub(crate) fn regions(kernel: &Kernel) -> Vec<Region> {
+    let mut regions = vec![region(kernel, BlockId(0))];
+    regions.extend(kernel.barriers.iter().map(|b| region(kernel, b.cont)));
+    let mut reached = vec![false; regions.len()];
+    let mut todo = vec![0];
+    while let Some(index) = todo.pop() {
+        if !std::mem::replace(&mut reached[index], true) {
+            todo.extend(regions[index].barriers.iter().map(|b| b + 1));
+        }
+    }
+    for (region, reached) in regions.iter_mut().zip(reached) {
+        if !reached {
+            region.blocks.clear();
+            region.barriers.clear();
+        }
+    }
+    regions
+}
+
+fn region(kernel: &Kernel, start: BlockId) -> Region {
+    let function = &kernel.function;
+    let inside = reachable(kernel, start, None);
+    let blocks: Vec<BlockId> = function.block_ids().filter(|b| inside[b.0 as usize]).collect();
+    let mut barriers: Vec<usize> = blocks.iter().filter_map(|b| kernel.barrier_after(*b)).collect();
+    barriers.sort_unstable();
+    let returns = blocks.iter().any(|b| matches!(function.block(*b).term, Term::Ret(_)));
+    Region { start, blocks, barriers, returns }
+}
+
+/// The blocks on paths from `start` that cross no barrier and do not enter `stop`.
+pub(crate) fn reachable(kernel: &Kernel, start: BlockId, stop: Option<BlockId>) -> Vec<bool> {
+    let function: &Function = &kernel.function;
+    let mut inside = vec![false; function.blocks.len()];
+    let mut todo = vec![start];
+    while let Some(block) = todo.pop() {
+        if Some(block) == stop || std::mem::replace(&mut inside[block.0 as usize], true) {
+            continue;
+        }
+        if kernel.barrier_after(block).is_none() {
+            todo.extend(function.block(block).term.successors());
+        }
+    }
+    inside
+}

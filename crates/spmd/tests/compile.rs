@@ -1,0 +1,155 @@
+//! Whole compilations: the text of the result as a snapshot, checked by the verifier, and refusals.
+
+use elinvar_ir::{Module, verify};
+use elinvar_spmd::{Compiled, Error, Facts, Options, compile, facts};
+
+const DECLARATIONS: &str = "
+    declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+    declare i32 @__elinvar_threads_per_grid(i32)
+    declare void @__elinvar_threadgroup_barrier(i32)
+    declare void @__elinvar_simdgroup_barrier(i32)
+    declare float @__elinvar_simd_sum_f32(float)
+    declare float @mystery(float)
+";
+
+fn parse(text: &str) -> Module {
+    Module::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn compiled(text: &str, group: [u32; 3], threadgroup_args: &[bool]) -> Result<Compiled, Error> {
+    let module = parse(text);
+    verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
+    let options = Options { group, lanes: 1, threadgroup_args: threadgroup_args.to_vec() };
+    let compiled = compile(&module, &options)?;
+    verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
+    Ok(compiled)
+}
+
+/// Compile an entry with this body, with one pointer argument `%data`, for groups of 64.
+fn body(text: &str) -> Result<Compiled, Error> {
+    compiled(&format!("define void @__elinvar_entry(ptr %data) {{\n{text}\n}}\n{DECLARATIONS}"), [64, 1, 1], &[false])
+}
+
+#[test]
+fn one_region() {
+    let result = compiled(include_str!("data/add.ll"), [32, 4, 1], &[false, false]).expect("compiles");
+    assert_eq!(result.scratch_bytes, 0);
+    insta::assert_snapshot!(result.ir);
+}
+
+#[test]
+fn two_regions() {
+    let result = compiled(include_str!("data/exchange.ll"), [64, 1, 1], &[false; 3]).expect("compiles");
+    // wide (i64) and mine (float) for 64 threads, and a byte each for who has returned.
+    assert_eq!(result.scratch_bytes, 64 * 8 + 64 * 4 + 64);
+    insta::assert_snapshot!(result.ir);
+}
+
+#[test]
+fn barriers_in_a_loop() {
+    let result = compiled(include_str!("data/loop.ll"), [1, 8, 1], &[false, false, true]).expect("compiles");
+    insta::assert_snapshot!(result.ir);
+}
+
+#[test]
+fn facts_are_counted() {
+    let count = |text| facts(&parse(text)).expect("has an entry");
+    assert_eq!(
+        count(include_str!("data/exchange.ll")),
+        Facts { threadgroup_memory: 256, barriers: 1, atomics: 0, simdgroup: false }
+    );
+    let text = format!(
+        "define void @__elinvar_entry(ptr %p) {{
+            %old = atomicrmw add ptr %p, i32 1 monotonic
+            %now = load atomic i32, ptr %p monotonic, align 4
+            %sum = call float @__elinvar_simd_sum_f32(float 1.0)
+            ret void
+        }}{DECLARATIONS}"
+    );
+    assert_eq!(count(&text), Facts { threadgroup_memory: 0, barriers: 0, atomics: 2, simdgroup: true });
+}
+
+const DIVERGENT: &str = "
+    %local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+    %first = icmp ult i32 %local, LIMIT
+    br i1 %first, label %wait, label %join
+  wait:
+    call void @__elinvar_threadgroup_barrier(i32 2)
+    br label %join
+  join:
+    store i32 1, ptr %data
+    ret void";
+
+#[test]
+fn a_barrier_that_some_threads_miss_is_refused() {
+    let result = body(&DIVERGENT.replace("LIMIT", "16"));
+    assert!(matches!(result, Err(Error::DivergentBarrier { .. })), "{result:?}");
+    // With 64 threads the same branch does not diverge.
+    assert!(body(&DIVERGENT.replace("LIMIT", "64")).is_ok());
+    // Those that miss it only return: they count as arrived.
+    assert!(body(&DIVERGENT.replace("LIMIT", "16").replace("store i32 1, ptr %data", "")).is_ok());
+    // Known only at run time.
+    let unknown = "%n = call i32 @__elinvar_threads_per_grid(i32 0)".to_owned() + &DIVERGENT.replace("LIMIT", "%n");
+    assert!(body(&unknown).is_ok());
+}
+
+#[test]
+fn different_barriers_on_two_sides_are_refused() {
+    let result = body(
+        "%local = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+         %bit = and i32 %local, 1
+         %odd = icmp eq i32 %bit, 1
+         br i1 %odd, label %a, label %b
+       a:
+         call void @__elinvar_threadgroup_barrier(i32 2)
+         ret void
+       b:
+         call void @__elinvar_threadgroup_barrier(i32 2)
+         ret void",
+    );
+    assert!(matches!(result, Err(Error::DivergentBarrier { .. })), "{result:?}");
+}
+
+#[track_caller]
+fn refused(text: &str, words: &str) {
+    match body(text) {
+        Err(Error::Unsupported { what, .. }) => assert!(what.contains(words), "{what}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+#[test]
+fn what_the_compiler_cannot_do_is_refused_by_name() {
+    refused("call void @__elinvar_simdgroup_barrier(i32 2)\n ret void", "simdgroup_barrier");
+    refused("%s = call float @__elinvar_simd_sum_f32(float 1.0)\n ret void", "`simd_sum`");
+    refused("%s = call float @mystery(float 1.0)\n ret void", "`mystery`");
+    refused("%f = load ptr, ptr %data\n call void %f()\n ret void", "function pointer");
+    refused("%n = load i32, ptr %data\n %a = alloca i32, i32 %n\n ret void", "variable length");
+}
+
+#[test]
+fn a_function_that_needs_the_group_must_be_inlined() {
+    let text = format!(
+        "define internal void @meet() {{
+            call void @__elinvar_threadgroup_barrier(i32 2)
+            ret void
+        }}
+        define void @__elinvar_entry(ptr %data) {{
+            call void @meet()
+            ret void
+        }}{DECLARATIONS}"
+    );
+    match compiled(&text, [64, 1, 1], &[false]) {
+        Err(Error::Unsupported { what, .. }) => assert!(what.contains("barrier in the function `meet`"), "{what}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+#[test]
+fn the_signature_must_fit_the_entry() {
+    let result = compiled(include_str!("data/add.ll"), [32, 1, 1], &[false]);
+    assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
+    let lanes = Options { group: [1; 3], lanes: 8, threadgroup_args: vec![false; 2] };
+    let result = compile(&parse(include_str!("data/add.ll")), &lanes);
+    assert!(matches!(result, Err(Error::Unsupported { .. })), "{result:?}");
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs what Elinvar needs beside Rust, and says so. What is there already is left as it is.
+#
+#   setup.sh compiler       clang 19 or later and a linker
+#   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests
+#
+# It looks for clang as Elinvar does: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang does not do.
+set -euo pipefail
+
+oldest=19
+newest=30
+
+say() { echo "setup: $*"; }
+
+die() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+# Runs a command that changes the system, as root where that is possible.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        say "$*"
+        "$@"
+    elif command -v sudo >/dev/null; then
+        say "sudo $*"
+        sudo "$@"
+    else
+        die "this needs root, and there is no sudo; run as root: $*"
+    fi
+}
+
+# Whether a program is a clang that Elinvar takes.
+good_clang() {
+    local text major
+    text=$("$1" --version 2>/dev/null) || return 1
+    case $text in *"Apple clang"*) return 1 ;; esac
+    major=$(printf '%s\n' "$text" | sed -n 's/.*clang version \([0-9][0-9]*\)\..*/\1/p' | head -n 1)
+    [ -n "$major" ] && [ "$major" -ge "$oldest" ]
+}
+
+# Prints the clang that Elinvar will find.
+find_clang() {
+    local name path
+    if [ -n "${ELINVAR_CLANG:-}" ]; then
+        good_clang "$ELINVAR_CLANG" && echo "$ELINVAR_CLANG"
+        return
+    fi
+    for name in $(seq -f 'clang-%g' "$newest" -1 "$oldest") clang; do
+        for path in $(type -ap "$name"); do
+            good_clang "$path" && echo "$path" && return
+        done
+    done
+    return 1
+}
+
+# Prints a linker that clang can use.
+find_linker() {
+    local clang=$1 name
+    name=$("$clang" -print-prog-name=ld.lld)
+    command -v "$name" && return
+    name=$("$clang" -print-prog-name=ld)
+    command -v "$name"
+}
+
+apt_install() {
+    local version
+    as_root apt-get update -qq
+    # The newest that the distribution has, down to the oldest that works.
+    for version in $(seq "$newest" -1 "$oldest"); do
+        if [ -n "$(apt-cache madison "clang-$version" 2>/dev/null)" ]; then
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+                "clang-$version" "lld-$version"
+            return
+        fi
+    done
+    die "this system's packages have no clang of version $oldest or later; https://apt.llvm.org has"
+}
+
+install_clang() {
+    say "no clang of version $oldest or later is here; installing it"
+    if command -v apt-get >/dev/null; then
+        apt_install
+    elif command -v dnf >/dev/null; then
+        as_root dnf install -y clang lld
+    elif command -v pacman >/dev/null; then
+        as_root pacman -S --needed --noconfirm clang lld
+    elif command -v brew >/dev/null; then
+        say "brew install llvm lld"
+        brew install llvm lld
+    else
+        die "no package manager that is known here; install clang $oldest or later and lld, then run this again"
+    fi
+}
+
+compiler() {
+    local clang
+    if [ -n "${ELINVAR_CLANG:-}" ] && ! good_clang "$ELINVAR_CLANG"; then
+        die "ELINVAR_CLANG is $ELINVAR_CLANG, which is no clang of version $oldest or later"
+    fi
+    clang=$(find_clang) || { install_clang; clang=$(find_clang); } ||
+        die "clang $oldest or later is still not on the PATH; set ELINVAR_CLANG to its path"
+    find_linker "$clang" >/dev/null || die "$clang finds no linker; install lld"
+    say "clang is $clang"
+}
+
+# NumPy goes into a folder of its own and nowhere else.
+numpy() {
+    local venv=$1
+    if [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy' 2>/dev/null; then
+        say "NumPy is in $venv"
+        return
+    fi
+    if ! command -v python3 >/dev/null || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        say "no Python with venv is here; installing it"
+        if command -v apt-get >/dev/null; then
+            as_root apt-get update -qq
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+                python3 python3-venv
+        elif command -v dnf >/dev/null; then
+            as_root dnf install -y python3
+        elif command -v pacman >/dev/null; then
+            as_root pacman -S --needed --noconfirm python
+        elif command -v brew >/dev/null; then
+            say "brew install python"
+            brew install python
+        else
+            die "install Python 3 with venv, then run this again"
+        fi
+    fi
+    say "python3 -m venv $venv; pip install numpy"
+    mkdir -p "$(dirname "$venv")"
+    python3 -m venv --clear "$venv"
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy
+}
+
+case ${1:-} in
+compiler) compiler ;;
+numpy) numpy "${2:?the folder of the environment}" ;;
+*) die "usage: setup.sh compiler | setup.sh numpy FOLDER" ;;
+esac

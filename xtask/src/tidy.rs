@@ -1,0 +1,70 @@
+//! `tidy`: walks the tree and prints every breach of the rules of the house.
+//!
+//! What the compiler and clippy check is left to them. `text` holds the rules for Rust files, `manifest` those
+//! for `Cargo.toml`s.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{manifest, text};
+
+/// Files of more lines are listed.
+const LONG: usize = 500;
+
+/// What the walk leaves out: build output, and what is no work of ours.
+const SKIPPED: [&str; 4] = ["target", ".git", "corpora", "node_modules"];
+
+/// Checks the tree below `root`.
+pub fn run(root: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.sort();
+    let mut breaches = Vec::new();
+    let mut long = Vec::new();
+    let mut checked = 0;
+    for path in &files {
+        let name = path.strip_prefix(root).unwrap_or(path).display().to_string().replace('\\', "/");
+        let read = || std::fs::read_to_string(path).with_context(|| format!("reading {name}"));
+        if name.ends_with(".rs") {
+            let content = read()?;
+            let lines = content.lines().count();
+            if lines > LONG && !text::is_generated(&content) {
+                long.push(format!("{name}: {lines} lines"));
+            }
+            breaches.extend(text::check(&name, &content));
+            checked += 1;
+        } else if name.ends_with("Cargo.toml") && name != "Cargo.toml" {
+            breaches.extend(manifest::check(&name, &read()?));
+            checked += 1;
+        } else if ["metal", "ll", "sh", "md", "toml"].iter().any(|end| name.ends_with(&format!(".{end}"))) {
+            breaches.extend(text::check_blanks(&name, &read()?));
+            checked += 1;
+        }
+    }
+    for line in &long {
+        println!("long: {line}");
+    }
+    for line in &breaches {
+        println!("{line}");
+    }
+    if !breaches.is_empty() {
+        bail!("tidy: {} breaches of the rules in {checked} files", breaches.len());
+    }
+    println!("tidy: {checked} files, {} of them above {LONG} lines", long.len());
+    Ok(())
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let name = entry.file_name();
+        if kind.is_dir() && !SKIPPED.iter().any(|skipped| name == *skipped) {
+            collect(&entry.path(), files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}

@@ -2,6 +2,10 @@
 
 use crate::token::{Kind, Token, tokenize};
 
+/// Template lists longer than this many tokens are not looked for, so that text with many `<` and no `>`
+/// takes linear time.
+const LONGEST_LIST: usize = 1024;
+
 /// A tokenised text. Positions are token indices; any index at or behind the end reads as empty.
 pub(crate) struct Code<'a> {
     pub text: &'a str,
@@ -86,7 +90,7 @@ impl<'a> Code<'a> {
             return None;
         }
         let (mut depth, mut at) = (0usize, i);
-        while at < self.len() {
+        while at < self.len().min(i + LONGEST_LIST) {
             match self.at(at) {
                 "<" => depth += 1,
                 ">" => {

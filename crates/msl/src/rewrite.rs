@@ -38,6 +38,7 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
         scopes: Vec::new(),
         statement: 0,
         kernels: Vec::new(),
+        declared: None,
         templates: HashMap::new(),
     };
     walk.run();
@@ -72,6 +73,8 @@ struct Walk<'a> {
     /// The first token of the statement.
     statement: usize,
     kernels: Vec<Kernel>,
+    /// The statement whose kernel has been read; one is read once.
+    declared: Option<usize>,
     /// Parameters of kernel templates, for instantiations that do not repeat them.
     templates: HashMap<String, Kernel>,
 }
@@ -289,7 +292,9 @@ impl Walk<'_> {
                 _ => Vec::new(),
             })
             .collect();
-        let Some(declaration) = kernels::parse(self.code, self.statement, &namespaces) else {
+        let first = self.declared.replace(self.statement) != Some(self.statement);
+        let declaration = first.then(|| kernels::parse(self.code, self.statement, &namespaces)).flatten();
+        let Some(declaration) = declaration else {
             self.edit(from, to, " ".to_owned());
             return;
         };
@@ -409,6 +414,24 @@ mod tests {
     fn refuses_with_a_place() {
         let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]];");
         assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
+    }
+
+    #[test]
+    fn every_beginning_of_a_source_is_rewritten() {
+        let text = include_str!("../tests/metal/signatures.metal");
+        for end in (0..text.len()).step_by(13) {
+            assert!(rewrite(&text[..end]).text.text().starts_with(BEFORE));
+        }
+    }
+
+    #[test]
+    fn hostile_text_takes_linear_time() {
+        for piece in
+            ["kernel ", "kernel a<", "threadgroup ", "const ", "[[", "{", "(", "template<", "[[kernel]] "]
+        {
+            let text = piece.repeat(40_000);
+            assert!(rewrite(&text).text.text().len() > 40_000);
+        }
     }
 
     #[test]

@@ -174,6 +174,23 @@ fn vectors_are_scalars_in_registers() {
 }
 
 #[test]
+fn no_value_is_carried_across_a_barrier() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;
+    kernel void f(device float* a, threadgroup float* d, uint i [[thread_position_in_threadgroup]]) {
+        threadgroup float s[32];
+        s[i] = 1.0;
+        d[i] = 2.0;
+        a[i] = 3.0;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        a[i + 32] = s[i] + d[i] + a[i];
+    }";
+    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let ir = program.ir("f").unwrap();
+    let behind = ir.split("call void @__elinvar_threadgroup_barrier").nth(1).unwrap();
+    assert_eq!(count(behind, "load float"), 3, "{ir}");
+}
+
+#[test]
 fn loops_stay_as_written() {
     let text = "kernel void f(device const float* a, device float* b, constant uint& n) {
         float s = 0.0;

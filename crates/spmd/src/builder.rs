@@ -109,7 +109,13 @@ impl<'f> Builder<'f> {
         self.value(ty.clone(), None, op)
     }
 
-    pub fn cast(&mut self, op: elinvar_ir::CastOp, from: Type, value: impl Into<Operand>, to: Type) -> ValueId {
+    pub fn cast(
+        &mut self,
+        op: elinvar_ir::CastOp,
+        from: Type,
+        value: impl Into<Operand>,
+        to: Type,
+    ) -> ValueId {
         let op = Op::Cast { op, flags: String::new(), from: Typed::new(from, value), to: to.clone() };
         self.value(to, None, op)
     }

@@ -6,8 +6,8 @@ use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
 
 use crate::constants::mentions;
 use crate::prepare::callee_name;
-use crate::primitive::{PREFIX, Position, SIMD_PREFIX, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
-use crate::{ENTRY, Error};
+use crate::primitive::{PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::{ENTRY, Error, primitive};
 
 /// What a call is to the passes.
 pub(crate) enum CallKind {
@@ -32,11 +32,61 @@ const HINTS: &[&str] = &[
 
 /// External functions that optimised kernels call: clang's own memory functions and C99's float math.
 const EXTERNAL: &[&str] = &[
-    "acosf", "acoshf", "asinf", "asinhf", "atan2f", "atanf", "atanhf", "bcmp", "cbrtf", "ceilf", "copysignf",
-    "cosf", "coshf", "erfcf", "erff", "exp10f", "exp2f", "expf", "expm1f", "fabsf", "fdimf", "floorf", "fmaf",
-    "fmaxf", "fminf", "fmodf", "frexpf", "hypotf", "ilogbf", "ldexpf", "lgammaf", "log10f", "log1pf", "log2f",
-    "logbf", "logf", "memcmp", "memcpy", "memmove", "memset", "modff", "nearbyintf", "nextafterf", "powf",
-    "remainderf", "rintf", "roundf", "scalbnf", "sincosf", "sinf", "sinhf", "sqrtf", "tanf", "tanhf", "tgammaf",
+    "acosf",
+    "acoshf",
+    "asinf",
+    "asinhf",
+    "atan2f",
+    "atanf",
+    "atanhf",
+    "bcmp",
+    "cbrtf",
+    "ceilf",
+    "copysignf",
+    "cosf",
+    "coshf",
+    "erfcf",
+    "erff",
+    "exp10f",
+    "exp2f",
+    "expf",
+    "expm1f",
+    "fabsf",
+    "fdimf",
+    "floorf",
+    "fmaf",
+    "fmaxf",
+    "fminf",
+    "fmodf",
+    "frexpf",
+    "hypotf",
+    "ilogbf",
+    "ldexpf",
+    "lgammaf",
+    "log10f",
+    "log1pf",
+    "log2f",
+    "logbf",
+    "logf",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "modff",
+    "nearbyintf",
+    "nextafterf",
+    "powf",
+    "remainderf",
+    "rintf",
+    "roundf",
+    "scalbnf",
+    "sincosf",
+    "sinf",
+    "sinhf",
+    "sqrtf",
+    "tanf",
+    "tanhf",
+    "tgammaf",
     "truncf",
 ];
 
@@ -60,32 +110,34 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         SIMDGROUP_BARRIER => return Err(Error::unsupported("simdgroup_barrier on the CPU", location)),
         _ => {}
     }
-    if let Some(function) = name.strip_prefix(SIMD_PREFIX) {
-        let what = format!("simdgroup function `{}` on the CPU", msl_name(function));
-        return Err(Error::unsupported(what, location));
+    if let Some(function) = primitive::exchange(name) {
+        return Err(Error::unsupported(format!("simdgroup function `{function}` on the CPU"), location));
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
         return Err(Error::unsupported(format!("`{name}` on the CPU"), location));
     }
     if name.starts_with("llvm.") {
-        let hint = HINTS.iter().any(|h| name == *h || name.strip_prefix(h).is_some_and(|r| r.starts_with('.')));
+        let hint =
+            HINTS.iter().any(|h| name == *h || name.strip_prefix(h).is_some_and(|r| r.starts_with('.')));
         return Ok(if hint { CallKind::Dropped } else { CallKind::Ordinary });
     }
     match module.function(name) {
         Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
         _ if EXTERNAL.binary_search(&name).is_ok() => Ok(CallKind::Ordinary),
-        _ => Err(Error::unsupported(format!("a call of `{name}`, which is declared but not defined"), location)),
+        _ => Err(Error::unsupported(
+            format!("a call of `{name}`, which is declared but not defined"),
+            location,
+        )),
     }
-}
-
-/// `sum_f32` is `simd_sum` to the user.
-fn msl_name(primitive: &str) -> String {
-    format!("simd_{}", primitive.rsplit_once('_').map_or(primitive, |(function, _)| function))
 }
 
 /// The defined functions that `entry` reaches. Each runs per thread, so none may ask for a position,
 /// meet other threads, or name a threadgroup variable: such functions have to be inlined.
-pub(crate) fn callees(module: &Module, entry: &Function, threadgroup: &[String]) -> Result<Vec<String>, Error> {
+pub(crate) fn callees(
+    module: &Module,
+    entry: &Function,
+    threadgroup: &[String],
+) -> Result<Vec<String>, Error> {
     let mut reached = BTreeSet::new();
     let mut todo = vec![entry];
     while let Some(function) = todo.pop() {
@@ -115,7 +167,10 @@ fn check_per_thread(
 ) -> Result<(), Error> {
     let refuse = |what: &str| {
         let name = &function.name;
-        Err(Error::unsupported(format!("{what} in the function `{name}`, which was not inlined"), location.clone()))
+        Err(Error::unsupported(
+            format!("{what} in the function `{name}`, which was not inlined"),
+            location.clone(),
+        ))
     };
     if let Op::Call(call) = op {
         match classify(module, call, location.clone())? {
@@ -141,11 +196,5 @@ mod tests {
     #[test]
     fn external_names_are_sorted() {
         assert!(EXTERNAL.is_sorted());
-    }
-
-    #[test]
-    fn simd_primitives_are_named_as_in_msl() {
-        assert_eq!(msl_name("sum_f32"), "simd_sum");
-        assert_eq!(msl_name("prefix_inclusive_sum_u32"), "simd_prefix_inclusive_sum");
     }
 }

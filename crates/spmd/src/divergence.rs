@@ -22,7 +22,12 @@ use crate::primitive::Position;
 use crate::region::{Region, reachable};
 
 /// Check every branch of `kernel` for groups of this size.
-pub(crate) fn check(module: &Module, kernel: &Kernel, regions: &[Region], group: [u32; 3]) -> Result<(), Error> {
+pub(crate) fn check(
+    module: &Module,
+    kernel: &Kernel,
+    regions: &[Region],
+    group: [u32; 3],
+) -> Result<(), Error> {
     if kernel.barriers.is_empty() {
         return Ok(());
     }
@@ -89,7 +94,8 @@ fn is_work(module: &Module, inst: &Inst) -> bool {
         Op::Call(_) => inst.result.is_none(),
         _ => false,
     };
-    let node = inst.metadata.iter().find(|(kind, _)| kind == "dbg").and_then(|(_, id)| module.metadata_node(*id));
+    let node =
+        inst.metadata.iter().find(|(kind, _)| kind == "dbg").and_then(|(_, id)| module.metadata_node(*id));
     let merged = node.is_some_and(|text| text.contains("line: 0,"));
     has_effect && !merged
 }
@@ -119,7 +125,9 @@ impl<'k> Conditions<'k> {
         for z in 0..self.group[2] {
             for y in 0..self.group[1] {
                 for x in 0..self.group[0] {
-                    let Some(now) = self.operand(operand, &ty, [x, y, z], &Cell::new(FUEL)) else { return false };
+                    let Some(now) = self.operand(operand, &ty, [x, y, z], &Cell::new(FUEL)) else {
+                        return false;
+                    };
                     if *first.get_or_insert(now) != now {
                         return true;
                     }

@@ -3,8 +3,8 @@
 use elinvar_ir::{Module, Op};
 
 use crate::prepare::{callee_name, threadgroup_globals};
-use crate::primitive::{SIMD_PREFIX, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
-use crate::{ENTRY, Error};
+use crate::primitive::{SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::{ENTRY, Error, primitive};
 
 /// What a kernel's code uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
             Op::Call(call) => match callee_name(call) {
                 Some(THREADGROUP_BARRIER) => facts.barriers += 1,
                 Some(SIMDGROUP_BARRIER) => facts.simdgroup = true,
-                Some(name) if name.starts_with(SIMD_PREFIX) => facts.simdgroup = true,
+                Some(name) if primitive::exchange(name).is_some() => facts.simdgroup = true,
                 _ => {}
             },
             _ => {}

@@ -84,13 +84,8 @@ impl Guard<'_> {
 
     fn equals(&mut self, a: &Operand, value: i128) -> Operand {
         let b = self.constant(value);
-        let op = Op::ICmp {
-            flags: String::new(),
-            pred: IntPredicate::Eq,
-            ty: self.ty.clone(),
-            a: a.clone(),
-            b,
-        };
+        let op =
+            Op::ICmp { flags: String::new(), pred: IntPredicate::Eq, ty: self.ty.clone(), a: a.clone(), b };
         self.emit(self.condition_type(), op)
     }
 

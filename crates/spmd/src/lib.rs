@@ -94,7 +94,10 @@ pub struct FaultSite {
 /// Compile the entry of `module` to a function over threadgroups.
 pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     if options.lanes != 1 {
-        return Err(Error::unsupported(format!("{} lanes per vector; the only width is 1", options.lanes), None));
+        return Err(Error::unsupported(
+            format!("{} lanes per vector; the only width is 1", options.lanes),
+            None,
+        ));
     }
     let mut kernel = prepare::prepare(module)?;
     if kernel.function.params.len() != options.threadgroup_args.len() {

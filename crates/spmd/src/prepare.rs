@@ -102,7 +102,8 @@ fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result
                 CallKind::Dropped => {}
                 CallKind::Ordinary => kernel.function.block_mut(at).insts.push(inst),
                 CallKind::Position(position, dim) => {
-                    let value = inst.result.ok_or_else(|| Error::Malformed("position without a result".into()))?;
+                    let value =
+                        inst.result.ok_or_else(|| Error::Malformed("position without a result".into()))?;
                     kernel.positions.insert(value, (position, dim));
                 }
                 CallKind::Barrier => {

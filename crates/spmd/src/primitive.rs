@@ -41,11 +41,38 @@ pub const THREADGROUP_BARRIER: &str = "__elinvar_threadgroup_barrier";
 /// `void (uint mem_flags)`: the threads of a simdgroup wait for one another.
 pub const SIMDGROUP_BARRIER: &str = "__elinvar_simdgroup_barrier";
 
-/// What the names of functions across a simdgroup begin with: `__elinvar_simd_sum_f32`.
-pub const SIMD_PREFIX: &str = "__elinvar_simd_";
+/// What the names of functions across a simdgroup or quadgroup begin with; the rest is the function and, where it
+/// has one, the type: `__elinvar_simd_sum_f32`, `__elinvar_quad_broadcast_u16`, `__elinvar_simd_ballot`.
+const EXCHANGE_PREFIXES: [&str; 2] = ["__elinvar_simd_", "__elinvar_quad_"];
+
+/// The types that end such a name.
+const TYPES: [&str; 12] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "b8"];
+
+/// The MSL name of a function across a simdgroup or quadgroup: `simd_sum` for `__elinvar_simd_sum_f32`.
+pub fn exchange(name: &str) -> Option<&str> {
+    EXCHANGE_PREFIXES.iter().find(|p| name.starts_with(*p))?;
+    let msl = name.strip_prefix(PREFIX)?;
+    Some(match msl.rsplit_once('_') {
+        Some((function, ty)) if TYPES.contains(&ty) => function,
+        _ => msl,
+    })
+}
 
 /// What every primitive's name begins with.
 pub const PREFIX: &str = "__elinvar_";
 
 /// Bits of `mem_flags` that order memory beyond the threadgroup's own: device and texture.
 pub const DEVICE_FLAGS: u128 = 1 | 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_are_named_as_in_msl() {
+        assert_eq!(exchange("__elinvar_simd_sum_f32"), Some("simd_sum"));
+        assert_eq!(exchange("__elinvar_quad_prefix_inclusive_sum_bf16"), Some("quad_prefix_inclusive_sum"));
+        assert_eq!(exchange("__elinvar_simd_is_first"), Some("simd_is_first"));
+        assert_eq!(exchange("__elinvar_simdgroup_barrier"), None);
+    }
+}

@@ -83,7 +83,8 @@ fn linear_index(b: &mut Builder<'_>, group: [u32; 3], position: &[Operand; 3]) -
             None => wide,
             Some(outer) => {
                 // Between two looped dimensions every dimension of size 1 contributes a factor of 1.
-                let scaled = b.binary(BinaryOp::Mul, "nuw nsw", &Type::I64, outer, i64_const(group[dim].into()));
+                let scaled =
+                    b.binary(BinaryOp::Mul, "nuw nsw", &Type::I64, outer, i64_const(group[dim].into()));
                 b.binary(BinaryOp::Add, "nuw nsw", &Type::I64, scaled, wide).into()
             }
         });

@@ -10,7 +10,8 @@
 use std::collections::HashMap;
 
 use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed, ValueId,
+    BinaryOp, BlockId, CastOp, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed,
+    ValueId,
 };
 
 use crate::builder::{Builder, i32_const, i64_const};
@@ -41,7 +42,8 @@ pub(crate) fn build(
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
     let frame = Frame::write(module, kernel, live, options, &context, &mut function)?;
-    let mut group = GroupLoop { kernel, regions, live, options, context: &context, frame, faults: Vec::new() };
+    let mut group =
+        GroupLoop { kernel, regions, live, options, context: &context, frame, faults: Vec::new() };
     group.write(&mut function);
     let faults = group.faults;
     let ir = output::module_text(module, kernel, function)?;
@@ -188,7 +190,8 @@ impl GroupLoop<'_> {
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = latch;
         let flags = "nuw".to_owned();
-        let add = Op::Binary { op: BinaryOp::Add, flags, ty: Type::I64, a: index.into(), b: i64_const(1).into() };
+        let add =
+            Op::Binary { op: BinaryOp::Add, flags, ty: Type::I64, a: index.into(), b: i64_const(1).into() };
         b.push(elinvar_ir::Inst { result: Some(next), op: add, metadata: Vec::new() });
         b.br(head);
         b.at = body;
@@ -209,8 +212,7 @@ impl GroupLoop<'_> {
         let rest = b.binary(BinaryOp::UDiv, "", &Type::I64, index, wide[0]);
         let y = b.binary(BinaryOp::URem, "", &Type::I64, rest, wide[1]);
         let z = b.binary(BinaryOp::UDiv, "", &Type::I64, rest, wide[1]);
-        let position =
-            [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)));
+        let position = [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)));
         let size = [0, 1, 2].map(|d| {
             let full = i32_const(self.options.group[d]);
             let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, position[d].clone(), full.clone());
@@ -232,9 +234,10 @@ impl GroupLoop<'_> {
         }
         let threads = thread_loop(&mut b, self.options.group, &group.size);
         let returned = self.on_return(&mut b, &threads);
-        let arrive = region.barriers.iter().map(|barrier| {
-            (*barrier, self.on_arrival(&mut b, *barrier, number, &threads))
-        });
+        let arrive = region
+            .barriers
+            .iter()
+            .map(|barrier| (*barrier, self.on_arrival(&mut b, *barrier, number, &threads)));
         let arrive: HashMap<usize, BlockId> = arrive.collect();
         b.at = threads.body;
         if number == 0 {
@@ -266,7 +269,13 @@ impl GroupLoop<'_> {
     }
 
     /// The place of a value's element for the thread.
-    fn element(&self, b: &mut Builder<'_>, value: ValueId, ty: &Type, threads: &ThreadLoop) -> Option<ValueId> {
+    fn element(
+        &self,
+        b: &mut Builder<'_>,
+        value: ValueId,
+        ty: &Type,
+        threads: &ThreadLoop,
+    ) -> Option<ValueId> {
         let offset = self.context.offset(value)?;
         let array = b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset));
         Some(b.gep(ty.clone(), array, threads.index.clone()))
@@ -306,7 +315,13 @@ impl GroupLoop<'_> {
 
     /// The block of a thread that arrives at `barrier` in region `number`: it keeps what it carries and
     /// notes the barrier.
-    fn on_arrival(&mut self, b: &mut Builder<'_>, barrier: usize, number: usize, threads: &ThreadLoop) -> BlockId {
+    fn on_arrival(
+        &mut self,
+        b: &mut Builder<'_>,
+        barrier: usize,
+        number: usize,
+        threads: &ThreadLoop,
+    ) -> BlockId {
         let block = b.f.new_block(None);
         b.at = block;
         let region = &self.regions[number];

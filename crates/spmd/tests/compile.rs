@@ -27,7 +27,11 @@ fn compiled(text: &str, group: [u32; 3], threadgroup_args: &[bool]) -> Result<Co
 
 /// Compile an entry with this body, with one pointer argument `%data`, for groups of 64.
 fn body(text: &str) -> Result<Compiled, Error> {
-    compiled(&format!("define void @__elinvar_entry(ptr %data) {{\n{text}\n}}\n{DECLARATIONS}"), [64, 1, 1], &[false])
+    compiled(
+        &format!("define void @__elinvar_entry(ptr %data) {{\n{text}\n}}\n{DECLARATIONS}"),
+        [64, 1, 1],
+        &[false],
+    )
 }
 
 #[test]
@@ -89,7 +93,8 @@ fn a_barrier_that_some_threads_miss_is_refused() {
     // Those that miss it only return: they count as arrived.
     assert!(body(&DIVERGENT.replace("LIMIT", "16").replace("store i32 1, ptr %data", "")).is_ok());
     // Known only at run time.
-    let unknown = "%n = call i32 @__elinvar_threads_per_grid(i32 0)".to_owned() + &DIVERGENT.replace("LIMIT", "%n");
+    let unknown =
+        "%n = call i32 @__elinvar_threads_per_grid(i32 0)".to_owned() + &DIVERGENT.replace("LIMIT", "%n");
     assert!(body(&unknown).is_ok());
 }
 
@@ -140,7 +145,9 @@ fn a_function_that_needs_the_group_must_be_inlined() {
         }}{DECLARATIONS}"
     );
     match compiled(&text, [64, 1, 1], &[false]) {
-        Err(Error::Unsupported { what, .. }) => assert!(what.contains("barrier in the function `meet`"), "{what}"),
+        Err(Error::Unsupported { what, .. }) => {
+            assert!(what.contains("barrier in the function `meet`"), "{what}")
+        }
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

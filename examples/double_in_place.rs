@@ -6,7 +6,8 @@ use elinvar::{Device, Grid, Result, Source};
 /// Runs the kernel twice and compares every element; returns how many there were.
 pub fn run(device: &Device) -> Result<usize> {
     let n = 4097;
-    let library = device.compile(Source::named("double_in_place.metal", include_str!("double_in_place.metal")))?;
+    let library =
+        device.compile(Source::named("double_in_place.metal", include_str!("double_in_place.metal")))?;
     let kernel = library.kernel("double_in_place")?;
     let mut data = device.buffer::<f32>(n)?;
     for (i, value) in data.map_mut()?.iter_mut().enumerate() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-use elinvar_driver::{Command, Dim3, Dispatch, Done, Driver, Result, Source};
+use elinvar_driver::{Command, Dim3, Dispatch, Done, Driver, PipelineOptions, Result, Source};
 
 const ROUNDS: usize = 20_000;
 
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
         })
     };
     let library = device.compile(&Source::msl("kernel void nothing() {}"))?;
-    let pipeline = library.pipeline("nothing")?;
+    let pipeline = library.pipeline("nothing", &PipelineOptions::default())?;
     let group = Dim3::from(32);
     pipeline.prepare(group)?;
     let dispatch = |threads: u32| {

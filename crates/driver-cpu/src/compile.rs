@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use elinvar_driver::{
-    ArgKind, CodeFacts, Diagnostic, Dim3, Error, Library, Pipeline, Result, Severity, Signature, Source,
+    ArgKind, CodeFacts, Diagnostic, Dim3, Error, Library, Pipeline, PipelineOptions, Result, Severity,
+    Signature, Source,
 };
 use elinvar_ir::{Location, Module};
 use elinvar_msl::{Program, Toolchain};
@@ -43,7 +44,13 @@ impl Library for CpuLibrary {
         self.program.warnings()
     }
 
-    fn pipeline(&self, kernel: &str) -> Result<Arc<dyn Pipeline>> {
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        if !options.constants.is_empty() {
+            return Err(Error::unsupported(format!("kernel `{kernel}`: function constants on the CPU")));
+        }
+        if options.checked {
+            return Err(Error::unsupported(format!("kernel `{kernel}`: bounds checks on the CPU")));
+        }
         if let Some(pipeline) = self.pipelines.lock().get(kernel) {
             return Ok(pipeline.clone());
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Binding, Command, Device, Dim3, Dispatch, Driver, Error, Init, Library, Memory, MemorySlice, Result,
-    Severity, Source, Storage,
+    Binding, Command, Device, Dim3, Dispatch, Driver, Error, Init, Library, Memory, MemorySlice,
+    PipelineOptions, Result, Severity, Source, Storage,
 };
 use elinvar_driver_cpu::CpuDriver;
 
@@ -45,7 +45,7 @@ fn launch(
     (threads, group): (Dim3, Dim3),
     bindings: Vec<Binding>,
 ) -> Result<()> {
-    let pipeline = library.pipeline(kernel)?;
+    let pipeline = library.pipeline(kernel, &PipelineOptions::default())?;
     pipeline.prepare(group)?;
     let (sender, outcome) = channel();
     let command = Command::Dispatch(Dispatch { pipeline, bindings, threads, group });
@@ -98,7 +98,7 @@ fn threadgroups_reverse_their_part_over_a_barrier() {
             data[i] = own[n - 1 - t] + 1000.0f * first;
         }",
     );
-    let code = library.pipeline("reverse").unwrap().signature().code.unwrap();
+    let code = library.pipeline("reverse", &PipelineOptions::default()).unwrap().signature().code.unwrap();
     assert_eq!((code.threadgroup_memory, code.barriers, code.atomics), (16, 1, 0));
     let n = 1000_usize;
     let data = floats(&device, &(0..n).map(|i| i as f32).collect::<Vec<_>>());
@@ -126,7 +126,7 @@ fn a_barrier_that_some_threads_miss_is_a_diagnostic() {
             data[t] += 3.0f;
         }",
     );
-    let pipeline = library.pipeline("stuck").unwrap();
+    let pipeline = library.pipeline("stuck", &PipelineOptions::default()).unwrap();
     let Err(Error::Compile(diagnostics)) = pipeline.prepare(Dim3::from(64)) else { panic!("it compiled") };
     assert_eq!((diagnostics[0].severity, &*diagnostics[0].file), (Severity::Error, "kernel.metal"));
     assert_eq!(diagnostics[0].line, 6, "{}", diagnostics[0]);
@@ -142,14 +142,16 @@ fn what_cannot_be_had_is_an_error_that_names_it() {
          kernel void one(device float* data) { data[0] = 1.0f; }
          kernel void two(device float* data) { data[0] = 2.0f; }",
     );
-    let Err(Error::InvalidArgument(message)) = library.pipeline("three") else { panic!("it exists") };
+    let Err(Error::InvalidArgument(message)) = library.pipeline("three", &PipelineOptions::default()) else {
+        panic!("it exists")
+    };
     assert!(message.contains("one") && message.contains("two") && message.contains("three"), "{message}");
-    let one = library.pipeline("one").unwrap();
+    let one = library.pipeline("one", &PipelineOptions::default()).unwrap();
     assert_eq!(one.max_threads_per_threadgroup(), 64);
     assert!(matches!(one.prepare(Dim3::from(65)), Err(Error::InvalidArgument(_))));
     let Err(Error::Compile(diagnostics)) = device.compile(&Source::msl("kernel void f() { x = 1; }")) else {
         panic!("it compiled")
     };
     assert_eq!(diagnostics[0].line, 1);
-    assert!(Arc::ptr_eq(&one, &library.pipeline("one").unwrap()));
+    assert!(Arc::ptr_eq(&one, &library.pipeline("one", &PipelineOptions::default()).unwrap()));
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Caps, Command, Diagnostic, Dim3, Result, Signature, Source};
+use crate::{Caps, Command, Diagnostic, Dim3, PipelineOptions, Result, Signature, Source};
 
 /// A kind of hardware that this build can talk to.
 pub trait Driver: Send + Sync {
@@ -101,12 +101,12 @@ pub trait Library: Send + Sync + Any {
     /// Warnings of the compilation.
     fn warnings(&self) -> &[Diagnostic];
 
-    /// The kernel of that name, ready to be dispatched once [`Pipeline::prepare`] has passed.
+    /// The kernel of that name, specialised, ready to be dispatched once [`Pipeline::prepare`] has passed.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel (the message lists those there are), `Compile`,
-    /// `Unsupported`.
-    fn pipeline(&self, kernel: &str) -> Result<Arc<dyn Pipeline>>;
+    /// `InvalidArgument` when there is no such kernel or constant (the message lists those there are),
+    /// `Compile`, `Unsupported`.
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>>;
 }
 
 /// A kernel that can be dispatched.

@@ -97,9 +97,7 @@ impl<'a> Fields<'a> {
     /// The first token of a field's value.
     fn value(&self, name: &str) -> Option<(Kind, &'a str)> {
         let at = self.tokens.windows(2).position(|pair| {
-            pair[0].kind == Kind::Word
-                && pair[0].text(self.text) == name
-                && pair[1].kind == Kind::Punct(b':')
+            pair[0].kind == Kind::Word && pair[0].text(self.text) == name && pair[1].kind == Kind::Punct(b':')
         })?;
         let token = self.tokens.get(at + 2)?;
         Some((token.kind, token.text(self.text)))

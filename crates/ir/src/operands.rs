@@ -20,14 +20,18 @@ macro_rules! visit_op {
             | Op::Load { ptr: Typed { op: a, .. }, .. }
             | Op::ExtractValue { agg: Typed { op: a, .. }, .. }
             | Op::Alloca { count: Some(Typed { op: a, .. }), .. } => $f(a),
-            Op::Select { cond: Typed { op: a, .. }, a: Typed { op: b, .. }, b: Typed { op: c, .. }, .. }
+            Op::Select {
+                cond: Typed { op: a, .. }, a: Typed { op: b, .. }, b: Typed { op: c, .. }, ..
+            }
             | Op::InsertElement {
                 vector: Typed { op: a, .. },
                 value: Typed { op: b, .. },
                 index: Typed { op: c, .. },
             }
             | Op::ShuffleVector {
-                a: Typed { op: a, .. }, b: Typed { op: b, .. }, mask: Typed { op: c, .. }
+                a: Typed { op: a, .. },
+                b: Typed { op: b, .. },
+                mask: Typed { op: c, .. },
             }
             | Op::CmpXchg {
                 ptr: Typed { op: a, .. },
@@ -92,7 +96,9 @@ impl Op {
     /// leaves its aggregate.
     pub fn result_type(&self, module: &Module) -> Option<Type> {
         Some(match self {
-            Op::Binary { ty, .. } | Op::FNeg { ty, .. } | Op::Phi { ty, .. } | Op::Load { ty, .. } => ty.clone(),
+            Op::Binary { ty, .. } | Op::FNeg { ty, .. } | Op::Phi { ty, .. } | Op::Load { ty, .. } => {
+                ty.clone()
+            }
             Op::ICmp { ty, .. } | Op::FCmp { ty, .. } => ty.with_scalar(Type::I1),
             Op::Cast { to, .. } => to.clone(),
             Op::Select { a, .. } => a.ty.clone(),

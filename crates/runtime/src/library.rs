@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Diagnostic, Result, Signature, Source};
+use elinvar_driver::{Diagnostic, PipelineOptions, Result, Signature, Source};
 
 use crate::{Device, Kernel};
 
@@ -50,7 +50,7 @@ impl Library {
     /// `InvalidArgument` when there is no such kernel, with the names there are; `Compile` and
     /// `Unsupported` when the device's own compiler refuses it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        Ok(Kernel::new(self.device.clone(), self.driver.pipeline(name)?))
+        Ok(Kernel::new(self.device.clone(), self.driver.pipeline(name, &PipelineOptions::default())?))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
     Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error, Init,
-    Library, Memory, Pipeline, Queue, Result, Signature, Source, Storage,
+    Library, Memory, Pipeline, PipelineOptions, Queue, Result, Signature, Source, Storage,
 };
 use parking_lot::Mutex;
 
@@ -201,7 +201,10 @@ impl Library for SimLibrary {
         &[]
     }
 
-    fn pipeline(&self, kernel: &str) -> Result<Arc<dyn Pipeline>> {
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        if *options != PipelineOptions::default() {
+            return Err(Error::unsupported("the sim driver does not specialise kernels"));
+        }
         let Some(signature) = self.kernels.iter().find(|signature| signature.name == kernel) else {
             let names: Vec<&str> = self.kernels.iter().map(|signature| signature.name.as_str()).collect();
             return Err(Error::invalid(format!("no kernel `{kernel}`; there are: {}", names.join(", "))));

@@ -9,7 +9,8 @@ cases!("barriers": neighbours, early_return_counts_as_arrived, uniform_branch, r
     divergent_barrier_refused, nested_loops, edge_group);
 
 /// Each thread writes its value, waits, and takes in its right neighbour's, again and again.
-const NEIGHBOURS: &str = "kernel void neighbours(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
+const NEIGHBOURS: &str =
+    "kernel void neighbours(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
         constant uint& rounds [[buffer(2)]], threadgroup uint* shared [[threadgroup(0)]],
         uint i [[thread_position_in_grid]], uint local [[thread_index_in_threadgroup]],
         uint threads [[threads_per_threadgroup]]) {
@@ -347,7 +348,10 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
             assert_eq!(fault.kernel, "mixed");
             assert!(fault.message.contains("different barriers"), "{fault}");
             let location = fault.location.unwrap_or_default();
-            assert!(["mixed.metal:7", "mixed.metal:10"].iter().any(|l| location.starts_with(l)), "{location}");
+            assert!(
+                ["mixed.metal:7", "mixed.metal:10"].iter().any(|l| location.starts_with(l)),
+                "{location}"
+            );
         }
         other => panic!("expected a fault, got {other:?}"),
     }

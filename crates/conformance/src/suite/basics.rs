@@ -94,7 +94,8 @@ fn reduce(device: &Device, n: usize) -> CaseResult {
 }
 
 fn double_in_place(device: &Device) -> CaseResult {
-    let kernel = example(device, "double_in_place", include_str!("../../../../examples/double_in_place.metal"))?;
+    let kernel =
+        example(device, "double_in_place", include_str!("../../../../examples/double_in_place.metal"))?;
     let mut data = device.buffer::<f32>(4099)?;
     for (i, value) in data.map_mut()?.iter_mut().enumerate() {
         *value = i as f32 - 2000.0;

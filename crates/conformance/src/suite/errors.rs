@@ -9,7 +9,8 @@ cases!("errors": syntax_error, undefined_name, missing_entry_point, argument_cou
     launch_while_mapped, double_in_source, double_as_argument, simdgroup_function_is_unsupported,
     texture_is_unsupported, the_device_works_after_errors);
 
-const COPY: &str = "kernel void copy_some(device const float* in [[buffer(0)]], device float* out [[buffer(1)]],
+const COPY: &str =
+    "kernel void copy_some(device const float* in [[buffer(0)]], device float* out [[buffer(1)]],
         constant uint& n [[buffer(2)]], uint i [[thread_position_in_grid]]) { if (i < n) out[i] = in[i]; }";
 
 /// Compile text that is wrong; gives file, line, column and message of the first diagnostic.
@@ -44,7 +45,8 @@ fn copy_kernel(device: &Device) -> elinvar::Result<Kernel> {
 }
 
 fn syntax_error(device: &Device) -> CaseResult {
-    let text = "#include <metal_stdlib>\nkernel void f(device float* a [[buffer(0)]]) {\n    a[0] = 1.0f +;\n}\n";
+    let text =
+        "#include <metal_stdlib>\nkernel void f(device float* a [[buffer(0)]]) {\n    a[0] = 1.0f +;\n}\n";
     let (file, line, column, message) = diagnostic(device, text);
     assert_eq!((file.as_str(), line, column), ("bad.metal", 3, 18));
     assert!(message.contains("expected expression"), "{message}");
@@ -52,7 +54,8 @@ fn syntax_error(device: &Device) -> CaseResult {
 }
 
 fn undefined_name(device: &Device) -> CaseResult {
-    let text = "#include <metal_stdlib>\nusing namespace metal;\n\nkernel void f(device float* a [[buffer(0)]],
+    let text =
+        "#include <metal_stdlib>\nusing namespace metal;\n\nkernel void f(device float* a [[buffer(0)]],
         uint i [[thread_position_in_grid]]) {\n    a[i]  =  sin(a[i]) + missing_thing;\n}\n";
     let (file, line, column, message) = diagnostic(device, text);
     assert_eq!((file.as_str(), line, column), ("bad.metal", 6, 26));
@@ -96,7 +99,10 @@ fn buffer_too_small_for_reference(device: &Device) -> CaseResult {
         kernel void first(constant Big& big [[buffer(0)]], device float* out [[buffer(1)]]) { *out = big.a[7].w; }";
     let kernel = kernel(device, "first", body)?;
     let (small, mut out) = (device.buffer::<u8>(127)?, device.buffer::<f32>(1)?);
-    invalid(run(device, &kernel, Grid::threads(1), (&small, &mut out)), &["first", "`big`", "0", "127", "128"]);
+    invalid(
+        run(device, &kernel, Grid::threads(1), (&small, &mut out)),
+        &["first", "`big`", "0", "127", "128"],
+    );
     let enough = device.buffer::<u8>(128)?;
     run(device, &kernel, Grid::threads(1), (&enough, &mut out))?;
     Ok(())
@@ -115,7 +121,8 @@ fn threadgroup_over_the_limit(device: &Device) -> CaseResult {
 }
 
 fn too_much_threadgroup_memory(device: &Device) -> CaseResult {
-    let body = "kernel void shares(device float* out [[buffer(0)]], threadgroup float* part [[threadgroup(0)]],
+    let body =
+        "kernel void shares(device float* out [[buffer(0)]], threadgroup float* part [[threadgroup(0)]],
         uint i [[thread_position_in_grid]]) { part[i] = i; out[i] = part[i]; }";
     let kernel = kernel(device, "shares", body)?;
     let mut out = device.buffer::<f32>(4)?;

@@ -119,6 +119,9 @@ fn timing_is_measured(device: &Device) -> CaseResult {
     };
     let short = (0..5).map(|_| time(1_000_000)).collect::<Result<Vec<_>, _>>()?.into_iter().min();
     let long = time(20_000_000)?;
-    assert!(short.is_some_and(|short| long > short), "{short:?} ns, then {long} ns for twenty times the work");
+    assert!(
+        short.is_some_and(|short| long > short),
+        "{short:?} ns, then {long} ns for twenty times the work"
+    );
     Ok(())
 }

@@ -6,8 +6,23 @@ use crate::model::{CastOp, Const, Type};
 
 /// Constants and constant expressions that are refused by name.
 const UNSUPPORTED: &[&str] = &[
-    "add", "sub", "mul", "shl", "xor", "icmp", "fcmp", "select", "extractelement", "insertelement",
-    "shufflevector", "blockaddress", "dso_local_equivalent", "no_cfi", "none", "ptrauth", "asm",
+    "add",
+    "sub",
+    "mul",
+    "shl",
+    "xor",
+    "icmp",
+    "fcmp",
+    "select",
+    "extractelement",
+    "insertelement",
+    "shufflevector",
+    "blockaddress",
+    "dso_local_equivalent",
+    "no_cfi",
+    "none",
+    "ptrauth",
+    "asm",
 ];
 
 impl Parser<'_> {
@@ -147,7 +162,9 @@ impl Parser<'_> {
         };
         match fits {
             true => Ok(elements),
-            false => Err(super::ParseError::new(line, format!("an aggregate is not a constant of type `{ty}`"))),
+            false => {
+                Err(super::ParseError::new(line, format!("an aggregate is not a constant of type `{ty}`")))
+            }
         }
     }
 

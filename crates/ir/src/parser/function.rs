@@ -168,7 +168,9 @@ impl Parser<'_> {
         line: u32,
     ) -> Result<Option<crate::model::ValueId>> {
         match (op.result_type(&self.module), name) {
-            (None, _) => Err(ParseError::new(line, format!("the operands of `{opcode}` do not fit its type"))),
+            (None, _) => {
+                Err(ParseError::new(line, format!("the operands of `{opcode}` do not fit its type")))
+            }
             (Some(Type::Void), None) => Ok(None),
             (Some(Type::Void), Some(name)) => {
                 Err(ParseError::new(line, format!("`{opcode}` has no result to name `{name}`")))

@@ -6,8 +6,17 @@ use crate::model::{BinaryOp, CastOp, FloatPredicate, IntPredicate, Op, Operand, 
 
 /// Instructions of LLVM that are refused by name.
 const UNSUPPORTED: &[&str] = &[
-    "invoke", "callbr", "indirectbr", "resume", "catchswitch", "catchret", "catchpad", "cleanupret",
-    "cleanuppad", "landingpad", "va_arg",
+    "invoke",
+    "callbr",
+    "indirectbr",
+    "resume",
+    "catchswitch",
+    "catchret",
+    "catchpad",
+    "cleanupret",
+    "cleanuppad",
+    "landingpad",
+    "va_arg",
 ];
 
 impl Parser<'_> {

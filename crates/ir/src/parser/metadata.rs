@@ -86,7 +86,12 @@ impl<'a> Parser<'a> {
             }
             match number.parse::<u32>() {
                 Ok(n) if n < 1 << 30 => free = free.max(n + 1),
-                _ => return Err(super::ParseError::new(token.line, format!("metadata number {number} is too large"))),
+                _ => {
+                    return Err(super::ParseError::new(
+                        token.line,
+                        format!("metadata number {number} is too large"),
+                    ));
+                }
             }
         }
         Ok(free)

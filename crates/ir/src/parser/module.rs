@@ -73,7 +73,10 @@ impl Parser<'_> {
                 false => Some(self.ty()?),
             };
             if !matches!(ty, None | Some(Type::Struct { .. })) {
-                return Err(ParseError::new(line, format!("unsupported alias `%{name}` of a type that is no struct")));
+                return Err(ParseError::new(
+                    line,
+                    format!("unsupported alias `%{name}` of a type that is no struct"),
+                ));
             }
             if !seen.insert(name.clone()) {
                 return Err(ParseError::new(line, format!("type `%{name}` is defined twice")));
@@ -171,7 +174,9 @@ impl Parser<'_> {
                     self.advance();
                     self.string("a quoted name")?;
                 }
-                "no_sanitize_address" | "no_sanitize_hwaddress" | "sanitize_memtag"
+                "no_sanitize_address"
+                | "no_sanitize_hwaddress"
+                | "sanitize_memtag"
                 | "sanitize_address_dyninit" => {
                     self.advance();
                 }

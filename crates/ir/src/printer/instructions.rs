@@ -74,7 +74,9 @@ fn op(f: &mut Formatter<'_>, names: &Names, op: &Op) -> fmt::Result {
             write!(f, "insertvalue {}, {}", typed(agg), typed(value))?;
             path.iter().try_for_each(|index| write!(f, ", {index}"))
         }
-        Op::ExtractElement { vector, index } => write!(f, "extractelement {}, {}", typed(vector), typed(index)),
+        Op::ExtractElement { vector, index } => {
+            write!(f, "extractelement {}, {}", typed(vector), typed(index))
+        }
         Op::InsertElement { vector, value, index } => {
             write!(f, "insertelement {}, {}, {}", typed(vector), typed(value), typed(index))
         }

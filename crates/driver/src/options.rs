@@ -1,0 +1,33 @@
+//! How a kernel is specialised when its pipeline is made.
+
+use crate::Scalar;
+
+/// What a pipeline is made with, beside the kernel's name. The default has no constants and no checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PipelineOptions {
+    /// Values of function constants.
+    pub constants: Vec<Constant>,
+    /// Whether every access to an argument's memory is checked against its bounds: reads outside give
+    /// zero, writes outside are dropped, and the submission ends in a [`crate::Fault`].
+    pub checked: bool,
+}
+
+/// The value of a function constant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Constant {
+    /// Which constant.
+    pub key: ConstantKey,
+    /// Type of the value, or of a component.
+    pub scalar: Scalar,
+    /// The value's bytes, one scalar for each component, without padding.
+    pub bytes: Vec<u8>,
+}
+
+/// What identifies a function constant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ConstantKey {
+    /// The index of `[[function_constant(n)]]`.
+    Index(u32),
+    /// The variable's name.
+    Name(String),
+}

@@ -66,8 +66,8 @@ find_linker() {
 apt_install() {
     local version
     as_root apt-get update -qq
-    # The newest that the distribution has, down to the oldest that works.
-    for version in $(seq "$newest" -1 "$oldest"); do
+    # The oldest that works, which is the one that Elinvar is developed with, else the next.
+    for version in $(seq "$oldest" "$newest"); do
         if [ -n "$(apt-cache madison "clang-$version" 2>/dev/null)" ]; then
             as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
                 "clang-$version" "lld-$version"

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use elinvar_driver::{
-    ArgKind, CodeFacts, Diagnostic, Dim3, Error, Library, Pipeline, PipelineOptions, Result, Severity,
+    Arg, ArgKind, CodeFacts, Diagnostic, Dim3, Error, Library, Pipeline, PipelineOptions, Result, Severity,
     Signature, Source,
 };
 use elinvar_ir::{Location, Module};
 use elinvar_msl::{Program, Toolchain};
 use parking_lot::Mutex;
 
+use crate::bounds::Bounds;
 use crate::codegen::Codegen;
 use crate::kernel::{CpuPipeline, Kernel};
 
@@ -32,7 +33,7 @@ struct CpuLibrary {
     program: Program,
     source: Arc<Source>,
     codegen: Arc<Codegen>,
-    pipelines: Mutex<HashMap<String, Arc<CpuPipeline>>>,
+    pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
 }
 
 impl Library for CpuLibrary {
@@ -48,21 +49,19 @@ impl Library for CpuLibrary {
         if !options.constants.is_empty() {
             return Err(Error::unsupported(format!("kernel `{kernel}`: function constants on the CPU")));
         }
-        if options.checked {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: bounds checks on the CPU")));
-        }
-        if let Some(pipeline) = self.pipelines.lock().get(kernel) {
+        let key = (kernel.to_owned(), options.clone());
+        if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }
         // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make
         // the same one, the second drops its own.
-        let made = Arc::new(self.make(kernel)?);
-        Ok(self.pipelines.lock().entry(kernel.to_owned()).or_insert(made).clone())
+        let made = Arc::new(self.make(kernel, options)?);
+        Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }
 }
 
 impl CpuLibrary {
-    fn make(&self, name: &str) -> Result<CpuPipeline> {
+    fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
         let text = self.program.ir(name)?;
         let signature = self.program.kernels().iter().find(|signature| signature.name == name);
         let mut signature =
@@ -79,17 +78,19 @@ impl CpuLibrary {
             simdgroup: facts.simdgroup,
         });
         let codegen = self.codegen.clone();
-        let build = move |group| build(&module, &origin, &codegen, group);
+        let checked = options.checked;
+        let build = move |group| build(&module, &origin, &codegen, group, checked);
         Ok(CpuPipeline::new(signature, Box::new(build)))
     }
 }
 
-fn build(module: &Module, origin: &Origin, codegen: &Codegen, group: Dim3) -> Result<Kernel> {
+fn build(module: &Module, origin: &Origin, codegen: &Codegen, group: Dim3, checked: bool) -> Result<Kernel> {
     let args = &origin.signature.args;
     let options = elinvar_spmd::Options {
         group: group.to_array(),
         lanes: 1,
         threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
+        checks: checked.then(|| args.iter().map(least_bytes).collect()),
     };
     let compiled = elinvar_spmd::compile(module, &options).map_err(|error| origin.error(error))?;
     let place = |location: Location| format!("{}:{}", location.file, location.line);
@@ -99,8 +100,17 @@ fn build(module: &Module, origin: &Origin, codegen: &Codegen, group: Dim3) -> Re
         code: codegen.build(&compiled.ir, elinvar_spmd::SYMBOL)?,
         scratch_bytes: compiled.scratch_bytes,
         faults: faults.collect(),
+        bounds: compiled.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
         group_ns: AtomicU64::new(0),
     })
+}
+
+/// The least bytes that a launch gives for an argument.
+fn least_bytes(arg: &Arg) -> u64 {
+    match arg.kind {
+        ArgKind::Reference => arg.element_size,
+        ArgKind::Pointer | ArgKind::Threadgroup => 0,
+    }
 }
 
 /// Where a kernel comes from, for messages about it.

@@ -3,12 +3,14 @@
 //! Dispatches are shared among workers; copies and fills run on the queue's worker alone.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use elinvar_driver::{Binding, Command, Dispatch, Error, MemorySlice, Result, Timing};
+use elinvar_spmd::bounds::FaultRecord;
 use parking_lot::Mutex;
 
 use crate::host;
@@ -64,6 +66,7 @@ fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {
     if let Some(error) = failure.lock().take() {
         return Err(error);
     }
+    job.work.expect_in_bounds()?;
     kernel.group_ns.store(share.ns / share.groups.max(1), Ordering::Relaxed);
     Ok(())
 }
@@ -77,6 +80,8 @@ struct Running {
     /// What stopped it first.
     failure: Mutex<Option<Error>>,
     /// What `launch` points to.
+    record: Box<UnsafeCell<FaultRecord>>,
+    _sizes: Box<[u64]>,
     _args: Box<[*const c_void]>,
     /// What arguments given by value point to.
     _values: Box<[Block]>,
@@ -92,7 +97,8 @@ struct Block([u8; 64]);
 // memory of the driver, which any thread may use; nothing here is bound to a thread.
 unsafe impl Send for Running {}
 #[allow(unsafe_code)] // as above
-// SAFETY: no field but `failure` changes; what compiled code does through the addresses is the
+// SAFETY: no field but `failure` and `record` changes, and compiled code fills the record once, behind an
+// atomic exchange; it is read when all groups have ended. What compiled code does through the addresses is the
 // kernel's concern, as on any device.
 unsafe impl Sync for Running {}
 
@@ -124,13 +130,29 @@ impl Running {
             });
         }
         let args = args.into_boxed_slice();
+        let sizes: Box<[u64]> = dispatch.bindings.iter().map(bytes).collect();
+        let record = Box::new(UnsafeCell::new(FaultRecord::default()));
         let launch = Launch {
             args: args.as_ptr(),
             threads: dispatch.threads.to_array(),
             groups: dispatch.groups().to_array(),
+            sizes: sizes.as_ptr(),
+            record: record.get(),
         };
         let scratch = kernel.scratch_bytes.saturating_add(dynamic);
-        Ok(Self { kernel, launch, scratch, failure: Mutex::new(None), _args: args, _values: values })
+        let failure = Mutex::new(None);
+        Ok(Self { kernel, launch, scratch, failure, record, _sizes: sizes, _args: args, _values: values })
+    }
+
+    /// The fault of a kernel with bounds checks, if it has noted one. Only once all groups have ended.
+    #[allow(unsafe_code)] // reads what compiled code wrote
+    fn expect_in_bounds(&self) -> Result<()> {
+        // SAFETY: the record is plain numbers, and nothing writes to it any more.
+        let record = unsafe { *self.record.get() };
+        match &self.kernel.bounds {
+            Some(bounds) if record.taken != 0 => Err(Error::Fault(bounds.fault(&record))),
+            _ => Ok(()),
+        }
     }
 
     fn fail(&self, error: Error) -> ControlFlow<()> {
@@ -154,6 +176,15 @@ impl Work for Running {
             0 => ControlFlow::Continue(()),
             code => self.fail(self.kernel.fault(code)),
         }
+    }
+}
+
+/// Bytes of the memory that an argument points to.
+fn bytes(binding: &Binding) -> u64 {
+    match binding {
+        Binding::Memory(slice) => slice.len,
+        Binding::Bytes(bytes) => bytes.len() as u64,
+        Binding::Threadgroup(bytes) => *bytes,
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 use parking_lot::{Mutex, RwLock};
 
+use crate::bounds::Bounds;
 use crate::host;
 use crate::loader::Code;
 
@@ -20,6 +21,8 @@ pub(crate) struct Kernel {
     pub(crate) scratch_bytes: u64,
     /// What fault code `n` means is at `n - 1`: message, and `file:line` when known.
     pub(crate) faults: Vec<(String, Option<String>)>,
+    /// What a fault record means, if the kernel checks bounds.
+    pub(crate) bounds: Option<Bounds>,
     /// Nanoseconds that a group took in the last dispatch; 0 before the first. Only a hint.
     pub(crate) group_ns: AtomicU64,
 }

@@ -19,6 +19,7 @@
 //! runtime does), stop a threadgroup that has begun, or keep a kernel's wild writes from the process.
 #![warn(missing_docs)]
 
+mod bounds;
 mod codegen;
 mod compile;
 mod device;

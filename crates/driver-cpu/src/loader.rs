@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use elinvar_driver::{Error, Result};
+use elinvar_spmd::bounds::FaultRecord;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 /// The launch as compiled code reads it.
@@ -19,6 +20,10 @@ pub(crate) struct Launch {
     pub(crate) threads: [u32; 3],
     /// Threadgroups of the grid.
     pub(crate) groups: [u32; 3],
+    /// Bytes of each argument's memory, for kernels with bounds checks.
+    pub(crate) sizes: *const u64,
+    /// Where such a kernel notes its first fault.
+    pub(crate) record: *mut FaultRecord,
 }
 
 type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) -> i32;

@@ -166,6 +166,7 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
             code: codegen().build(ir, "elinvar_threadgroups")?,
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
+            bounds: None,
             group_ns: AtomicU64::new(0),
         })
     })

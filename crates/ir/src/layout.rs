@@ -3,14 +3,14 @@
 //! Integers, floats and pointers are aligned to their size (integers to the next power of two, at most
 //! 16 bytes), vectors to their size rounded up to a power of two. The module's `target datalayout`
 //! is not read. Opaque and undefined named types, and types that contain themselves, have size 0 and
-//! alignment 1; [`crate::verify`] reports them.
+//! alignment 1; [`crate::verify`] reports them, as it does types nested too deep to lay out.
 
 use std::collections::HashMap;
 
 use crate::model::*;
 
 /// Named types nest at most this deep; see [`crate::verify`].
-pub(crate) const MAX_NAMED_DEPTH: usize = 128;
+pub(crate) const MAX_NAMED_DEPTH: usize = 32;
 
 impl Type {
     /// The same shape with another scalar: `<4 x float>` with `i1` is `<4 x i1>`.

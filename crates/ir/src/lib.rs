@@ -16,8 +16,10 @@ mod model;
 mod operands;
 mod parser;
 mod printer;
+mod verify;
 
 pub use dominators::{Dominators, PostDominators, predecessors};
 pub use location::Location;
 pub use model::*;
 pub use parser::ParseError;
+pub use verify::{VerifyError, verify};

@@ -38,6 +38,43 @@ impl Kernel {
     }
 }
 
+/// A kernel of a [`crate::Library`] with bounds checks compiled in. Cloning gives another handle.
+///
+/// Each access of the kernel is checked against the argument, threadgroup variable or private array that
+/// it is made through. A read outside gives zero, a write outside is dropped, and the launch ends in
+/// [`elinvar_driver::Error::Fault`] for the first of them, naming kernel, argument, element, thread and
+/// source line. The kernel runs to its end all the same, so its other results are there, but its buffers
+/// count as not written.
+///
+/// Races between threads stay the kernel's own: they make values unpredictable, not memory unsafe.
+#[derive(Clone)]
+pub struct CheckedKernel {
+    pub(crate) kernel: Kernel,
+}
+
+impl CheckedKernel {
+    /// What the kernel takes.
+    pub fn signature(&self) -> &Signature {
+        self.kernel.signature()
+    }
+
+    /// Threads of the largest threadgroup that this kernel can have on its device.
+    pub fn max_threads_per_threadgroup(&self) -> u32 {
+        self.kernel.max_threads_per_threadgroup()
+    }
+
+    /// The device it was compiled for.
+    pub fn device(&self) -> &Device {
+        self.kernel.device()
+    }
+}
+
+impl fmt::Debug for CheckedKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CheckedKernel({})", self.signature().name)
+    }
+}
+
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Kernel({})", self.signature().name)

@@ -64,7 +64,7 @@ pub use buffer::Buffer;
 pub use completion::Completion;
 pub use device::Device;
 pub use grid::{Extent, Grid, Side};
-pub use kernel::Kernel;
+pub use kernel::{CheckedKernel, Kernel};
 pub use library::Library;
 pub use map::{Map, MapMut};
 pub use slice::{BufferSlice, BufferSliceMut};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use elinvar_driver::{Diagnostic, PipelineOptions, Result, Signature, Source};
 
-use crate::{Device, Kernel};
+use crate::{CheckedKernel, Device, Kernel};
 
 /// A compiled source. Cloning gives another handle.
 #[derive(Clone)]
@@ -51,6 +51,20 @@ impl Library {
     /// `Unsupported` when the device's own compiler refuses it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         Ok(Kernel::new(self.device.clone(), self.driver.pipeline(name, &PipelineOptions::default())?))
+    }
+}
+
+impl Library {
+    /// The kernel of that name with bounds checks compiled in, whose launch is safe.
+    ///
+    /// # Errors
+    /// As [`Library::kernel`]; `Unsupported` with the source line where the device or the kernel's
+    /// pointers do not allow checks: a pointer that the kernel reads from memory has no bounds that
+    /// could be known.
+    pub fn checked_kernel(&self, name: &str) -> Result<CheckedKernel> {
+        let options = PipelineOptions { checked: true, ..PipelineOptions::default() };
+        let pipeline = self.driver.pipeline(name, &options)?;
+        Ok(CheckedKernel { kernel: Kernel::new(self.device.clone(), pipeline) })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::bind::bind;
 use crate::completion::{Outcome, Promise};
 use crate::span::Span;
 use crate::usage::{Access, Usage, Who, commit};
-use crate::{Args, BufferSlice, BufferSliceMut, Completion, Device, Grid, Kernel};
+use crate::{Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Grid, Kernel};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
 
@@ -127,6 +127,18 @@ impl Kernel {
     }
 }
 
+impl CheckedKernel {
+    /// Run the kernel over a grid; see [`Kernel::launch`]. Safe, because every access is checked.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`].
+    #[allow(unsafe_code)] // calls the unchecked launch
+    pub fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
+        // SAFETY: the checks keep every access within the memory of the arguments.
+        unsafe { self.kernel.launch(stream, grid, args) }
+    }
+}
+
 /// Commands that are submitted together, in order. Dropping a batch forgets them.
 pub struct Batch {
     stream: Stream,
@@ -158,6 +170,16 @@ impl Batch {
         self.commands.push(Command::Dispatch(dispatch));
         self.usages.extend(bound.usages);
         Ok(())
+    }
+
+    /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
+    ///
+    /// # Errors
+    /// As [`Batch::launch`].
+    #[allow(unsafe_code)] // calls the unchecked launch
+    pub fn launch_checked(&mut self, kernel: &CheckedKernel, grid: Grid, args: impl Args) -> Result<()> {
+        // SAFETY: the checks keep every access within the memory of the arguments.
+        unsafe { self.launch(&kernel.kernel, grid, args) }
     }
 
     /// Add a fill of a buffer or slice.

@@ -101,6 +101,10 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
             Operand::Value(_) => None,
         });
         return match dim {
+            None if position == Position::FaultRecord => Ok(CallKind::Position(position, 0)),
+            Some(argument) if position == Position::ArgumentBytes => {
+                Ok(CallKind::Position(position, argument as usize))
+            }
             Some(dim @ 0..=2) => Ok(CallKind::Position(position, dim as usize)),
             _ => Err(Error::Malformed(format!("`{name}` without a constant dimension"))),
         };

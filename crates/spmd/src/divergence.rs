@@ -17,7 +17,8 @@ use elinvar_ir::{
 };
 
 use crate::Error;
-use crate::prepare::Kernel;
+use crate::bounds::RECORD;
+use crate::prepare::{Kernel, callee_name};
 use crate::primitive::Position;
 use crate::region::{Region, reachable};
 
@@ -91,7 +92,7 @@ fn joins_with_work(module: &Module, kernel: &Kernel, after: BlockId, side: &[boo
 fn is_work(module: &Module, inst: &Inst) -> bool {
     let has_effect = match &inst.op {
         Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } => true,
-        Op::Call(_) => inst.result.is_none(),
+        Op::Call(call) => inst.result.is_none() && callee_name(call) != Some(RECORD),
         _ => false,
     };
     let node =
@@ -156,7 +157,7 @@ impl<'k> Conditions<'k> {
                 Position::Thread => Some(thread[*dim].into()),
                 Position::Group => Some(0),
                 Position::GroupSize | Position::FullGroupSize => Some(self.group[*dim].into()),
-                Position::Grid | Position::Groups => None,
+                Position::Grid | Position::Groups | Position::ArgumentBytes | Position::FaultRecord => None,
             };
         }
         match self.definitions.get(&value)? {

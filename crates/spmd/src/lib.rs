@@ -5,6 +5,7 @@
 //! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
 //! a loop over its threads:
 //!
+//! 0. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
 //! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand.
@@ -21,6 +22,7 @@
 //! The pass does no optimisation that clang does afterwards: no folding, no promotion to registers.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 mod builder;
 mod calls;
 mod constants;
@@ -54,10 +56,12 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 /// `i32 elinvar_threadgroups(const Launch*, u8* scratch, u64 begin, u64 end)`.
 ///
 /// It runs the threadgroups with linear index `begin..end` (x fastest) in ascending order and returns
-/// 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; }`. An entry
+/// 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
+/// FaultRecord *record; }`; the last two are read only by kernels with bounds checks. An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
-/// at a time; what it holds on entry does not matter.
+/// at a time; what it holds on entry does not matter. `sizes` are the bytes of each argument's memory,
+/// `record` is a [`bounds::FaultRecord`].
 pub const SYMBOL: &str = "elinvar_threadgroups";
 
 /// What to compile for.
@@ -69,6 +73,9 @@ pub struct Options {
     pub lanes: u32,
     /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
     pub threadgroup_args: Vec<bool>,
+    /// To check every access against the bounds of its memory: for each parameter of the entry the least
+    /// bytes that a launch gives.
+    pub checks: Option<Vec<u64>>,
 }
 
 /// A compiled kernel.
@@ -80,6 +87,8 @@ pub struct Compiled {
     pub scratch_bytes: u64,
     /// What the function's fault codes mean: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,
+    /// What a fault record means, of a kernel with bounds checks.
+    pub checks: Option<bounds::Checks>,
 }
 
 /// What a fault code stands for.
@@ -99,6 +108,11 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
             None,
         ));
     }
+    let checked = options.checks.as_deref().map(|least| bounds::check(module, least)).transpose()?;
+    let (module, checks) = match &checked {
+        Some((module, checks)) => (module, Some(checks.clone())),
+        None => (module, None),
+    };
     let mut kernel = prepare::prepare(module)?;
     if kernel.function.params.len() != options.threadgroup_args.len() {
         return Err(Error::Malformed(format!(
@@ -111,5 +125,5 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
     let live = live::across_barriers(&kernel);
-    workgroup::build(module, &kernel, &regions, &live, options)
+    Ok(Compiled { checks, ..workgroup::build(module, &kernel, &regions, &live, options)? })
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use elinvar_ir::{Const, Function, Module, Op, Operand};
 
 use crate::Error;
+use crate::bounds::RECORD;
 use crate::constants::mentions;
 use crate::prepare::{Kernel, callee_name};
 
@@ -24,7 +25,9 @@ pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -
         let callee = input.function(callee).cloned();
         let mut callee = callee.ok_or_else(|| Error::Malformed("a callee is missing".into()))?;
         callee.linkage = "internal".into();
-        callee.suffix = String::new();
+        if callee.name != RECORD {
+            callee.suffix = String::new();
+        }
         crate::guard::guard(&mut callee);
         output.functions.push(callee);
     }

@@ -18,7 +18,7 @@ pub(crate) struct Kernel {
     pub function: Function,
     /// The barriers. Each is the edge `from → cont`, the only edge out of `from` and into `cont`.
     pub barriers: Vec<Barrier>,
-    /// Values that are a position or size, with the dimension.
+    /// Values that a thread asks for, with the dimension.
     pub positions: HashMap<ValueId, (Position, usize)>,
     /// Private arrays: what each thread has one of.
     pub privates: Vec<Private>,
@@ -148,7 +148,7 @@ fn orders_device(call: &Call) -> bool {
 }
 
 /// In the phis of the blocks behind `term`, `old` as a predecessor becomes `new`.
-fn rename_incoming(function: &mut Function, term: &Term, old: BlockId, new: BlockId) {
+pub(crate) fn rename_incoming(function: &mut Function, term: &Term, old: BlockId, new: BlockId) {
     for successor in term.successors() {
         for inst in &mut function.block_mut(successor).insts {
             let Inst { op: Op::Phi { incoming, .. }, .. } = inst else { break };

@@ -3,7 +3,7 @@
 //! They are the whole interface between MSL's library and the compilers behind it: what a thread can
 //! ask about its place, and how it meets other threads.
 
-/// A position or size that a thread can ask for.
+/// What a thread can ask for: its position, a size, a part of its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Position {
     /// `thread_position_in_threadgroup`.
@@ -18,9 +18,17 @@ pub enum Position {
     Grid,
     /// `threadgroups_per_grid`.
     Groups,
+    /// Size in bytes of an argument's memory, an i64; the dimension is the argument's position. Only
+    /// bounds checks ask for it.
+    ArgumentBytes,
+    /// Address of the launch's fault record. Only bounds checks ask for it.
+    FaultRecord,
 }
 
 impl Position {
+    pub(crate) const ARGUMENT_BYTES: &str = "__elinvar_argument_bytes";
+    pub(crate) const FAULT_RECORD: &str = "__elinvar_fault_record";
+
     /// The primitive of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
@@ -30,6 +38,8 @@ impl Position {
             "__elinvar_dispatch_threads_per_threadgroup" => Self::FullGroupSize,
             "__elinvar_threads_per_grid" => Self::Grid,
             "__elinvar_threadgroups_per_grid" => Self::Groups,
+            Self::ARGUMENT_BYTES => Self::ArgumentBytes,
+            Self::FAULT_RECORD => Self::FaultRecord,
             _ => return None,
         })
     }

@@ -28,6 +28,9 @@ use crate::{Compiled, Error, FaultSite, Options, SYMBOL, output};
 /// Byte offsets in `Launch`: three u32 each.
 const LAUNCH_THREADS: u64 = 8;
 const LAUNCH_GROUPS: u64 = 20;
+/// Byte offsets in `Launch`: an address each.
+const LAUNCH_SIZES: u64 = 32;
+const LAUNCH_RECORD: u64 = 40;
 
 /// Build the function and print it with what it needs of `module`.
 pub(crate) fn build(
@@ -47,7 +50,7 @@ pub(crate) fn build(
     group.write(&mut function);
     let faults = group.faults;
     let ir = output::module_text(module, kernel, function)?;
-    Ok(Compiled { ir, scratch_bytes: context.bytes, faults })
+    Ok(Compiled { ir, scratch_bytes: context.bytes, faults, checks: None })
 }
 
 /// What the entry block sets up once per call.
@@ -62,6 +65,9 @@ struct Frame {
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     grid: [Operand; 3],
     groups: [Operand; 3],
+    /// Bytes of each argument's memory and address of the fault record, with bounds checks.
+    sizes: Vec<Operand>,
+    record: Operand,
     /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
     arrived: Operand,
     last: BlockId,
@@ -108,8 +114,26 @@ impl Frame {
         arguments(&mut b, kernel, options, context.bytes, launch, scratch, &mut known);
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
         let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
+        let (sizes, record) = match options.checks {
+            Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
+            None => (Vec::new(), elinvar_ir::Const::Null.into()),
+        };
         let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        Ok(Frame { scratch, begin, end, known, slots, threadgroup, grid, groups, arrived, last: entry })
+        let last = entry;
+        Ok(Frame {
+            scratch,
+            begin,
+            end,
+            known,
+            slots,
+            threadgroup,
+            grid,
+            groups,
+            sizes,
+            record,
+            arrived,
+            last,
+        })
     }
 }
 
@@ -146,6 +170,19 @@ fn arguments(
         };
         known.insert(param.value, address.into());
     }
+}
+
+/// Load the arguments' sizes and the address of the fault record.
+fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<Operand>, Operand) {
+    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_SIZES));
+    let sizes = b.load(Type::PTR, place, Some("sizes"));
+    let sizes = (0..arguments as u64).map(|index| {
+        let place = b.gep(Type::I64, sizes, i64_const(index));
+        b.load(Type::I64, place, None).into()
+    });
+    let sizes = sizes.collect();
+    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_RECORD));
+    (sizes, b.load(Type::PTR, place, Some("record")).into())
 }
 
 fn load_dims(b: &mut Builder<'_>, launch: ValueId, offset: u64, name: &str) -> [Operand; 3] {
@@ -292,6 +329,8 @@ impl GroupLoop<'_> {
                 Position::FullGroupSize => i32_const(self.options.group[*dim]).into(),
                 Position::Grid => self.frame.grid[*dim].clone(),
                 Position::Groups => self.frame.groups[*dim].clone(),
+                Position::ArgumentBytes => self.frame.sizes[*dim].clone(),
+                Position::FaultRecord => self.frame.record.clone(),
             };
             known.insert(*value, operand);
         }

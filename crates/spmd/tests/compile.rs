@@ -19,7 +19,7 @@ fn parse(text: &str) -> Module {
 fn compiled(text: &str, group: [u32; 3], threadgroup_args: &[bool]) -> Result<Compiled, Error> {
     let module = parse(text);
     verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
-    let options = Options { group, lanes: 1, threadgroup_args: threadgroup_args.to_vec() };
+    let options = Options { group, lanes: 1, threadgroup_args: threadgroup_args.to_vec(), checks: None };
     let compiled = compile(&module, &options)?;
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
     Ok(compiled)
@@ -156,7 +156,7 @@ fn a_function_that_needs_the_group_must_be_inlined() {
 fn the_signature_must_fit_the_entry() {
     let result = compiled(include_str!("data/add.ll"), [32, 1, 1], &[false]);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
-    let lanes = Options { group: [1; 3], lanes: 8, threadgroup_args: vec![false; 2] };
+    let lanes = Options { group: [1; 3], lanes: 8, threadgroup_args: vec![false; 2], checks: None };
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
     assert!(matches!(result, Err(Error::Unsupported { .. })), "{result:?}");
 }

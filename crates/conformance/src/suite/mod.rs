@@ -14,6 +14,7 @@ macro_rules! cases {
 mod arguments;
 mod barriers;
 mod basics;
+mod checks;
 mod errors;
 mod grids;
 mod order;
@@ -45,6 +46,7 @@ pub fn cases() -> Vec<Case> {
         order::CASES,
         streams::CASES,
         errors::CASES,
+        checks::CASES,
     ]
     .concat()
 }

@@ -91,7 +91,7 @@ impl Parser<'_> {
             return Ok(CallArg { ty, attrs, op: Operand::Const(Const::Undef) });
         }
         if ty == Type::Void {
-            return self.error("an argument of type `void`");
+            return self.error_behind("an argument of type `void`");
         }
         let attrs = self.attributes()?;
         let op = self.operand(&ty)?;

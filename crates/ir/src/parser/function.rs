@@ -200,7 +200,7 @@ impl Parser<'_> {
             "br" => {
                 let cond = self.typed()?;
                 if cond.ty != Type::I1 {
-                    return self.error(format!("a branch on a value of type `{}`", cond.ty));
+                    return self.error_behind(format!("a branch on a value of type `{}`", cond.ty));
                 }
                 self.expect(b',')?;
                 let then = self.block_use()?;
@@ -217,7 +217,7 @@ impl Parser<'_> {
     fn switch(&mut self) -> Result<Term> {
         let value = self.typed()?;
         if !value.ty.is_int() {
-            return self.error(format!("a switch on a value of type `{}`", value.ty));
+            return self.error_behind(format!("a switch on a value of type `{}`", value.ty));
         }
         self.expect(b',')?;
         let default = self.block_use()?;
@@ -226,7 +226,7 @@ impl Parser<'_> {
         while !self.eat(b']') {
             let (ty, constant) = self.typed_const()?;
             if ty != value.ty {
-                return self.error(format!("a case of type `{ty}` in a switch on `{}`", value.ty));
+                return self.error_behind(format!("a case of type `{ty}` in a switch on `{}`", value.ty));
             }
             self.expect(b',')?;
             cases.push((constant, self.block_use()?));

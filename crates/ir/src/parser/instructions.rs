@@ -83,7 +83,7 @@ impl Parser<'_> {
     pub(super) fn typed(&mut self) -> Result<Typed> {
         let ty = self.ty()?;
         if matches!(ty, Type::Void | Type::Metadata) {
-            return self.error(format!("an operand of type `{ty}`"));
+            return self.error_behind(format!("an operand of type `{ty}`"));
         }
         let op = self.operand(&ty)?;
         Ok(Typed { ty, op })

@@ -15,7 +15,7 @@ impl Parser<'_> {
         let align: u64 = self.number("an alignment")?;
         match align.is_power_of_two() {
             true => Ok(Some(align)),
-            false => self.error(format!("alignment {align} is not a power of two")),
+            false => self.error_behind(format!("alignment {align} is not a power of two")),
         }
     }
 

@@ -115,6 +115,11 @@ impl<'a> Parser<'a> {
         Err(ParseError::new(self.line(), message))
     }
 
+    /// An error about the last token taken.
+    fn error_behind<T>(&self, message: impl Into<String>) -> Result<T> {
+        Err(ParseError::new(self.tokens[self.at.saturating_sub(1)].line, message))
+    }
+
     /// The current token, for messages.
     fn found(&self) -> String {
         match self.peek().kind {

@@ -52,7 +52,7 @@ impl Parser<'_> {
         match property {
             "triple" => self.module.triple = value,
             "datalayout" => self.module.data_layout = value,
-            other => return self.error(format!("unknown target property `{other}`")),
+            other => return self.error_behind(format!("unknown target property `{other}`")),
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Parser<'_> {
         self.expect_word("comdat")?;
         let kind = self.word("the selection kind of a comdat")?;
         if !["any", "exactmatch", "largest", "nodeduplicate", "samesize"].contains(&kind) {
-            return self.error(format!("unknown comdat selection kind `{kind}`"));
+            return self.error_behind(format!("unknown comdat selection kind `{kind}`"));
         }
         self.module.comdats.push((name, kind.to_owned()));
         Ok(())

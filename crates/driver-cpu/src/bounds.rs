@@ -1,0 +1,50 @@
+//! What a kernel with bounds checks has found, in words.
+
+use elinvar_driver::{Arg, Fault, Signature};
+use elinvar_spmd::bounds::{Checks, FaultRecord, RootKind};
+
+/// The meaning of a kernel's fault records.
+pub(crate) struct Bounds {
+    checks: Checks,
+    signature: Signature,
+}
+
+impl Bounds {
+    pub(crate) fn new(checks: Checks, signature: Signature) -> Self {
+        Self { checks, signature }
+    }
+
+    /// The fault that a record stands for.
+    pub(crate) fn fault(&self, record: &FaultRecord) -> Fault {
+        let site = self.checks.sites.get(record.site as usize);
+        let root = self.checks.roots.get(record.root as usize).map(|root| &root.kind);
+        let verb = if site.is_some_and(|site| site.writes) { "write to" } else { "read of" };
+        let [x, y, z] = record.thread;
+        let place = match root {
+            Some(RootKind::Argument(index)) => match self.signature.args.get(*index) {
+                Some(arg) => element(*index, arg, record),
+                None => format!("argument {index}"),
+            },
+            Some(RootKind::Threadgroup(name)) => bytes(&format!("the threadgroup variable `{name}`"), record),
+            Some(RootKind::Private) => bytes("a private array", record),
+            Some(RootKind::Constant(_)) => bytes("a constant array", record),
+            None => bytes("memory", record),
+        };
+        let location = site.and_then(|site| site.location.as_ref());
+        Fault {
+            kernel: self.signature.name.clone(),
+            message: format!("{verb} {place}, by the thread at ({x}, {y}, {z})"),
+            location: location.map(|l| format!("{}:{}", l.file, l.line)),
+        }
+    }
+}
+
+fn element(index: usize, arg: &Arg, record: &FaultRecord) -> String {
+    let size = i64::try_from(arg.element_size.max(1)).unwrap_or(i64::MAX);
+    let (at, count) = (record.offset.div_euclid(size), record.size / size.unsigned_abs());
+    format!("element {at} of argument {index} `{}` ({}, {count} elements)", arg.name, arg.element)
+}
+
+fn bytes(what: &str, record: &FaultRecord) -> String {
+    format!("byte {} of {what} of {} bytes", record.offset, record.size)
+}

@@ -1,0 +1,160 @@
+//! What an instruction reads and writes through pointers.
+
+use std::collections::HashMap;
+
+use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, ValueId};
+
+use super::roots::Roots;
+use crate::Error;
+use crate::prepare::callee_name;
+
+/// A range of bytes that an instruction touches.
+pub(super) struct Access {
+    pub pointer: Operand,
+    /// Number of bytes, an i64.
+    pub bytes: Operand,
+    pub writes: bool,
+}
+
+/// The accesses of an instruction, those that write first.
+pub(super) fn accesses(module: &Module, op: &Op, location: Option<Location>) -> Result<Vec<Access>, Error> {
+    let fixed = |ty: &Type, pointer: &Operand, writes| {
+        let bytes = Operand::int(64, ty.size_align(module).0.into());
+        vec![Access { pointer: pointer.clone(), bytes, writes }]
+    };
+    Ok(match op {
+        Op::Load { ty, ptr, .. } => fixed(ty, &ptr.op, false),
+        Op::Store { value, ptr, .. } => fixed(&value.ty, &ptr.op, true),
+        Op::AtomicRmw { ptr, value, .. } => fixed(&value.ty, &ptr.op, true),
+        Op::CmpXchg { ptr, new, .. } => fixed(&new.ty, &ptr.op, true),
+        Op::Call(call) => {
+            let name = callee_name(call).unwrap_or_default();
+            let pointer = |index: usize, writes| Access {
+                pointer: call.args[index].op.clone(),
+                bytes: call.args[2].op.clone(),
+                writes,
+            };
+            if call.args.len() >= 3 && (name.starts_with("llvm.memcpy.") || name.starts_with("llvm.memmove."))
+            {
+                vec![pointer(0, true), pointer(1, false)]
+            } else if call.args.len() >= 3 && name.starts_with("llvm.memset.") {
+                vec![pointer(0, true)]
+            } else {
+                check_call(module, name, call.args.iter().any(|a| a.ty.is_ptr()), location)?;
+                Vec::new()
+            }
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// A call may not touch memory that is out of this pass's sight.
+fn check_call(
+    module: &Module,
+    name: &str,
+    takes_pointer: bool,
+    location: Option<Location>,
+) -> Result<(), Error> {
+    if name.starts_with("llvm.") {
+        return Ok(());
+    }
+    let defined = module.function(name).is_some_and(|f| !f.is_declaration());
+    if takes_pointer || (defined && touches_memory(module, name)) {
+        let what = format!("bounds checks in the function `{name}`, which was not inlined");
+        return Err(Error::unsupported(what, location));
+    }
+    Ok(())
+}
+
+/// Whether a defined function, itself, reads or writes memory. What it calls is looked at in its turn
+/// only as far as it takes pointers or has a body with accesses.
+fn touches_memory(module: &Module, name: &str) -> bool {
+    let insts = module.function(name).into_iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts);
+    insts.into_iter().any(|inst| {
+        matches!(
+            inst.op,
+            Op::Load { .. } | Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } | Op::Call(_)
+        )
+    })
+}
+
+/// What takes the place of an access's result when it is out of bounds: zero; for a compare-exchange a
+/// success, so that a loop around it ends.
+pub(super) fn instead(op: &Op) -> Const {
+    match op {
+        Op::CmpXchg { new, .. } => Const::Struct {
+            packed: false,
+            fields: vec![(new.ty.clone(), Const::Zero), (Type::I1, Const::int(1, 1))],
+        },
+        _ => Const::Zero,
+    }
+}
+
+/// The offset of a pointer from the start of its only root, if it is a constant. `geps` are the function's
+/// address computations with constant indices.
+pub(super) fn constant_offset(
+    module: &Module,
+    geps: &HashMap<ValueId, Op>,
+    roots: &Roots,
+    pointer: &Operand,
+) -> Option<u64> {
+    match pointer {
+        Operand::Value(value) if roots.of_value.contains_key(value) => Some(0),
+        Operand::Value(value) => {
+            let Op::Gep { source, base, indices, .. } = geps.get(value)? else { return None };
+            let constants: Option<Vec<&Const>> = indices
+                .iter()
+                .map(|i| match &i.op {
+                    Operand::Const(c) => Some(c),
+                    Operand::Value(_) => None,
+                })
+                .collect();
+            let start = constant_offset(module, geps, roots, &base.op)?;
+            start.checked_add(gep_offset(module, source, &constants?)?)
+        }
+        Operand::Const(Const::Global(_)) => Some(0),
+        Operand::Const(Const::Gep { source, base, indices, .. }) => {
+            let constants: Vec<&Const> = indices.iter().map(|(_, c)| c).collect();
+            let start = constant_offset(module, geps, roots, &Operand::Const(base.1.clone()))?;
+            start.checked_add(gep_offset(module, source, &constants)?)
+        }
+        Operand::Const(_) => None,
+    }
+}
+
+/// The address computations of a function whose indices are all constant.
+pub(super) fn constant_geps(function: &Function) -> HashMap<ValueId, Op> {
+    let insts = function.blocks.iter().flat_map(|b| &b.insts);
+    let constant = |op: &Op| match op {
+        Op::Gep { indices, .. } => indices.iter().all(|i| i.op.value().is_none()),
+        _ => false,
+    };
+    insts.filter(|i| constant(&i.op)).filter_map(|i| Some((i.result?, i.op.clone()))).collect()
+}
+
+fn gep_offset(module: &Module, source: &Type, indices: &[&Const]) -> Option<u64> {
+    let (first, rest) = indices.split_first()?;
+    let (size, align) = source.size_align(module);
+    let mut offset = index(first)?.checked_mul(size.next_multiple_of(align))?;
+    let mut ty = source.resolve(module)?;
+    for constant in rest {
+        let at = index(constant)?;
+        match ty {
+            Type::Struct { .. } => offset = offset.checked_add(ty.field_offset(at as usize, module)?)?,
+            _ => {
+                let (size, align) = ty.element(at, module)?.size_align(module);
+                offset = offset.checked_add(at.checked_mul(size.next_multiple_of(align))?)?;
+            }
+        }
+        ty = ty.element(at, module)?.resolve(module)?;
+    }
+    Some(offset)
+}
+
+fn index(constant: &Const) -> Option<u64> {
+    match constant {
+        Const::Int(value) => u64::try_from(*value).ok(),
+        Const::Zero => Some(0),
+        _ => None,
+    }
+}

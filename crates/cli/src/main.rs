@@ -1,1 +1,62 @@
-fn main() {}
+//! The `elinvar` command: reads the command line, calls one verb, turns its end into an exit code.
+//!
+//! Results go to stdout, errors to stderr. Exit codes: 0 done, 1 the kernel or its arguments are wrong,
+//! 2 usage, 3 the device failed.
+
+mod array;
+mod bench;
+mod binding;
+mod check;
+mod devices;
+mod failure;
+mod npy;
+mod report;
+mod run;
+mod select;
+mod signature;
+mod source;
+mod summary;
+mod value;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Metal compute kernels that run anywhere.
+#[derive(Parser)]
+#[command(name = "elinvar", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 the kernel or its arguments are wrong, 2 usage, \
+                          3 the device failed.";
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the devices of this machine and the compiler that was found
+    Devices(devices::Devices),
+    /// Compile Metal files and print what each kernel takes
+    Check(check::Check),
+    /// Run a kernel on arrays and numbers
+    Run(run::Run),
+    /// Measure the runtime and the kernels of the suites
+    Bench(bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Devices(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
+        Verb::Run(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

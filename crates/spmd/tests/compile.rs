@@ -1,6 +1,7 @@
 //! Whole compilations: the text of the result as a snapshot, checked by the verifier, and refusals.
 
 use elinvar_ir::{Module, verify};
+use elinvar_spmd::bounds::RootKind;
 use elinvar_spmd::{Compiled, Error, Facts, Options, compile, facts};
 
 const DECLARATIONS: &str = "
@@ -71,6 +72,41 @@ fn facts_are_counted() {
         }}{DECLARATIONS}"
     );
     assert_eq!(count(&text), Facts { threadgroup_memory: 0, barriers: 0, atomics: 2, simdgroup: true });
+}
+
+#[test]
+fn only_what_could_leave_its_memory_is_checked() {
+    let module = parse(include_str!("data/exchange.ll"));
+    // The third argument is known to have the four bytes that are read of it.
+    let checks = Some(vec![0, 0, 4]);
+    let options = Options { group: [64, 1, 1], lanes: 1, threadgroup_args: vec![false; 3], checks };
+    let compiled = compile(&module, &options).expect("compiles");
+    verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
+    let checks = compiled.checks.expect("was asked for");
+    let writes: Vec<bool> = checks.sites.iter().map(|site| site.writes).collect();
+    // in[local], tile[local] =, tile[local ^ 1], out[local] =
+    assert_eq!(writes, [false, true, false, true]);
+    let kinds: Vec<&RootKind> = checks.roots.iter().map(|root| &root.kind).collect();
+    let tile = RootKind::Threadgroup("tile".into());
+    let [a, b, c] = [0, 1, 2].map(RootKind::Argument);
+    assert_eq!(kinds, [&a, &b, &c, &tile]);
+    assert_eq!(checks.roots[3].bytes, 256);
+}
+
+#[test]
+fn a_pointer_from_memory_cannot_be_checked() {
+    let text = format!(
+        "define void @__elinvar_entry(ptr %table) {{
+            %data = load ptr, ptr %table
+            store i32 1, ptr %data
+            ret void
+        }}{DECLARATIONS}"
+    );
+    let options = Options { group: [1; 3], lanes: 1, threadgroup_args: vec![false], checks: Some(vec![8]) };
+    match compile(&parse(&text), &options) {
+        Err(Error::Unsupported { what, .. }) => assert!(what.contains("pointer"), "{what}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
 }
 
 const DIVERGENT: &str = "

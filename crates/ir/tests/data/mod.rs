@@ -1,7 +1,5 @@
-//! The IR files of the tests. The C++ sources and flags they came from are named in each file's
-//! `source_filename` and attributes; nothing here needs clang.
-
-use elinvar_ir::Module;
+//! The IR files of the tests: what clang 19 wrote for small C++ sources, named in each file, and
+//! `newer.ll`, written by hand.
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -21,10 +19,3 @@ files!(
     "newer.ll",
     "vectors-O2.ll",
 );
-
-/// One of the files, read.
-#[allow(dead_code, reason = "not every test binary reads single files")]
-pub fn module(name: &str) -> Module {
-    let (_, text) = FILES.iter().find(|(n, _)| *n == name).expect("a file of this name");
-    Module::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"))
-}

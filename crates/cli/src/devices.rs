@@ -1,0 +1,77 @@
+//! `elinvar devices`: what can run kernels here, and what compiles them.
+
+use clap::Args;
+use elinvar::{Caps, Device};
+use elinvar_msl::Toolchain;
+use serde_json::{Value, json};
+
+use crate::failure::Result;
+use crate::report::{print_json, say};
+
+/// List the devices of this machine, their limits, and the compiler that was found
+#[derive(Args)]
+#[command(after_help = "Examples:\n  elinvar devices\n  elinvar devices --json\n  \
+    ELINVAR_CLANG=/opt/llvm/bin/clang elinvar devices")]
+pub struct Devices {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Devices {
+    pub fn run(self) -> Result<()> {
+        let devices = Device::all()?;
+        let toolchain = Toolchain::find();
+        if self.json {
+            let devices: Vec<Value> = devices.iter().map(|device| caps_json(device.caps())).collect();
+            let compiler = match &toolchain {
+                Ok(found) => json!({ "path": found.path(), "version": found.version() }),
+                Err(error) => json!({ "error": error.to_string() }),
+            };
+            return print_json(&json!({ "devices": devices, "compiler": compiler }));
+        }
+        for device in &devices {
+            print_caps(device.caps())?;
+        }
+        match toolchain {
+            Ok(found) => say(format_args!("compiler  {} ({})", found.path().display(), found.version())),
+            Err(error) => say(format_args!("compiler  none\n  {}", error.to_string().replace('\n', "\n  "))),
+        }
+    }
+}
+
+fn print_caps(caps: &Caps) -> Result<()> {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    say(format_args!("{}  {}", caps.kind.name(), caps.name))?;
+    let units = caps.compute_units;
+    match caps.vector_bits {
+        Some(bits) => say(format_args!("  {units} worker threads, vectors of {bits} bits")),
+        None => say(format_args!("  {units} compute units")),
+    }?;
+    let unified = if caps.unified_memory { "shared with the host" } else { "its own" };
+    let (total, buffer) = (gib(caps.total_memory), gib(caps.max_buffer_bytes));
+    say(format_args!("  memory {total:.1} GiB, {unified}; buffers up to {buffer:.1} GiB"))?;
+    say(format_args!(
+        "  threadgroups up to {} threads ({}), {} bytes of threadgroup memory; simdgroups of {}",
+        caps.max_threads_per_threadgroup,
+        caps.max_threadgroup_size,
+        caps.max_threadgroup_memory,
+        caps.simdgroup_width
+    ))
+}
+
+fn caps_json(caps: &Caps) -> Value {
+    json!({
+        "name": caps.name,
+        "kind": caps.kind.name(),
+        "simdgroup_width": caps.simdgroup_width,
+        "max_threads_per_threadgroup": caps.max_threads_per_threadgroup,
+        "max_threadgroup_size": caps.max_threadgroup_size.to_array(),
+        "max_threadgroup_memory": caps.max_threadgroup_memory,
+        "max_buffer_bytes": caps.max_buffer_bytes,
+        "total_memory": caps.total_memory,
+        "unified_memory": caps.unified_memory,
+        "compute_units": caps.compute_units,
+        "vector_bits": caps.vector_bits,
+    })
+}

@@ -1,0 +1,198 @@
+//! `.npy` files to [`Array`]s and back, with type and shape kept.
+//!
+//! bf16 has no NumPy type and is written as `uint16`. Arrays in Fortran order and big-endian ones are
+//! refused with the call that converts them. Version 1 to 3 headers are read, version 1 is written.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use elinvar::Scalar;
+use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
+
+use crate::array::{Array, Element};
+use crate::failure::{Failure, Result};
+
+/// Reads the array of a file.
+pub fn read(path: &Path) -> Result<Array> {
+    let shown = path.display();
+    let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
+    let mut file = BufReader::new(File::open(path).map_err(wrong)?);
+    let header = NpyHeader::from_reader(&mut file)
+        .map_err(|error| Failure::input(format!("{shown} is no .npy file: {error}")))?;
+    let dtype = header.dtype();
+    if dtype.uses_pickled_array() {
+        return Err(Failure::input(format!("{shown} holds Python objects, not numbers")));
+    }
+    if header.order() == Order::Fortran && header.shape().len() > 1 {
+        return Err(Failure::input(format!(
+            "{shown} is in Fortran order; save it with `np.save(…, np.ascontiguousarray(a))`"
+        )));
+    }
+    if has_big_endian(&dtype) {
+        return Err(Failure::input(format!(
+            "{shown} is big-endian ({}); convert it with `a.astype(a.dtype.newbyteorder('<'))`",
+            dtype.descr()
+        )));
+    }
+    let size = dtype.num_bytes().unwrap_or(0) as u64;
+    let len = header.shape().iter().try_fold(size, |all, count| all.checked_mul(*count));
+    let len = len.ok_or_else(|| Failure::input(format!("{shown}: its shape is beyond 64 bits")))?;
+    let mut bytes = Vec::new();
+    let read = file.take(len).read_to_end(&mut bytes).map_err(wrong)?;
+    if read as u64 != len {
+        return Err(Failure::input(format!("{shown} ends early: {read} bytes of data, {len} by its header")));
+    }
+    Ok(Array { element: element_of(dtype), shape: header.shape().to_vec(), bytes })
+}
+
+/// Writes an array to a file.
+pub fn write(path: &Path, array: &Array) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let file = File::create(path)?;
+        let options = npyz::WriteOptions::new_header_only().dtype(dtype_of(&array.element));
+        let mut file = options.shape(&array.shape).writer(file).write_header_only()?;
+        file.write_all(&array.bytes)
+    };
+    write().map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
+}
+
+/// NumPy's name of a type, as in `np.float32`; a structured type's description.
+pub fn numpy_name(element: &Element) -> String {
+    let scalar = match element {
+        Element::Scalar(scalar) => *scalar,
+        Element::Other(dtype) if dtype.descr() == "'<f8'" => return "float64".into(),
+        Element::Other(dtype) => return dtype.descr(),
+    };
+    scalar_name(scalar).into()
+}
+
+fn scalar_name(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Bool => "bool_",
+        Scalar::I8 => "int8",
+        Scalar::U8 => "uint8",
+        Scalar::I16 => "int16",
+        Scalar::U16 | Scalar::BF16 => "uint16",
+        Scalar::I32 => "int32",
+        Scalar::U32 => "uint32",
+        Scalar::I64 => "int64",
+        Scalar::U64 => "uint64",
+        Scalar::F16 => "float16",
+        Scalar::F32 => "float32",
+    }
+}
+
+fn has_big_endian(dtype: &DType) -> bool {
+    match dtype {
+        DType::Plain(plain) => plain.endianness() == Endianness::Big,
+        DType::Array(_, inner) => has_big_endian(inner),
+        DType::Record(fields) => fields.iter().any(|field| has_big_endian(&field.dtype)),
+    }
+}
+
+fn element_of(dtype: DType) -> Element {
+    let scalar = match &dtype {
+        DType::Plain(plain) => match (plain.type_char(), plain.size_field()) {
+            (TypeChar::Bool, 1) => Some(Scalar::Bool),
+            (TypeChar::Int, 1) => Some(Scalar::I8),
+            (TypeChar::Uint, 1) => Some(Scalar::U8),
+            (TypeChar::Int, 2) => Some(Scalar::I16),
+            (TypeChar::Uint, 2) => Some(Scalar::U16),
+            (TypeChar::Int, 4) => Some(Scalar::I32),
+            (TypeChar::Uint, 4) => Some(Scalar::U32),
+            (TypeChar::Int, 8) => Some(Scalar::I64),
+            (TypeChar::Uint, 8) => Some(Scalar::U64),
+            (TypeChar::Float, 2) => Some(Scalar::F16),
+            (TypeChar::Float, 4) => Some(Scalar::F32),
+            _ => None,
+        },
+        _ => None,
+    };
+    scalar.map_or(Element::Other(dtype), Element::Scalar)
+}
+
+fn dtype_of(element: &Element) -> DType {
+    let scalar = match element {
+        Element::Scalar(scalar) => *scalar,
+        Element::Other(dtype) => return dtype.clone(),
+    };
+    let descr = match scalar {
+        Scalar::Bool => "|b1",
+        Scalar::I8 => "|i1",
+        Scalar::U8 => "|u1",
+        Scalar::I16 => "<i2",
+        Scalar::U16 | Scalar::BF16 => "<u2",
+        Scalar::I32 => "<i4",
+        Scalar::U32 => "<u4",
+        Scalar::I64 => "<i8",
+        Scalar::U64 => "<u8",
+        Scalar::F16 => "<f2",
+        Scalar::F32 => "<f4",
+    };
+    // The list above holds valid descriptions only, which the round trip of every type tests.
+    DType::new_scalar(descr.parse().expect("a valid type description"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{Fill, type_named};
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary folder")
+    }
+
+    fn refusal(dtype: &str, order: &str, bytes: &[u8]) -> String {
+        let folder = folder();
+        let path = folder.path().join("a.npy");
+        let mut header = format!("{{'descr': {dtype}, 'fortran_order': {order}, 'shape': (2, 2), }}");
+        header.push_str(&" ".repeat(127 - (10 + header.len()) % 64 - 63));
+        header.push('\n');
+        let mut file = b"\x93NUMPY\x01\x00".to_vec();
+        file.extend((header.len() as u16).to_le_bytes());
+        file.extend(header.bytes());
+        file.extend(bytes);
+        std::fs::write(&path, file).expect("a written file");
+        match read(&path) {
+            Ok(array) => format!("taken: {array:?}"),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_type_and_shape_comes_back() -> Result<()> {
+        let folder = folder();
+        let path = folder.path().join("a.npy");
+        for name in ["bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "f32"] {
+            let scalar = type_named(name).expect("a type");
+            for shape in [vec![6], vec![2, 3], vec![1, 2, 3], vec![0, 3]] {
+                let array = Array::filled(scalar, &shape, &Fill::Random(1), 1 << 20)?;
+                write(&path, &array)?;
+                assert_eq!(read(&path)?, array, "{name}");
+            }
+        }
+        let bf16 = Array::filled(Scalar::BF16, &[2], &Fill::Ramp, 1 << 20)?;
+        write(&path, &bf16)?;
+        let back = read(&path)?;
+        assert_eq!((back.element, back.bytes), (Element::Scalar(Scalar::U16), bf16.bytes));
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_named() {
+        assert!(refusal("'<f4'", "False", &[0; 16]).starts_with("taken"));
+        assert!(refusal("'<f4'", "True", &[0; 16]).contains("Fortran order"));
+        assert!(refusal("'>f4'", "False", &[0; 16]).contains("big-endian"));
+        assert!(refusal("'<f4'", "False", &[0; 15]).contains("ends early: 15 bytes of data, 16"));
+        assert!(refusal("'|O'", "False", &[]).contains("Python objects"));
+        assert!(refusal("'no'", "False", &[]).contains("is no .npy file"));
+        assert!(read(Path::new("/nowhere/a.npy")).is_err());
+    }
+
+    #[test]
+    fn structured_types_are_kept_as_bytes() {
+        let text = refusal("[('a', '<f4'), ('b', '<u4')]", "False", &[7; 32]);
+        assert!(text.contains("Other(Record") && text.contains("shape: [2, 2]"), "{text}");
+    }
+}

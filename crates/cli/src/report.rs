@@ -1,0 +1,81 @@
+//! Output for people and for programs: tables, times, JSON on one line.
+
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+
+/// Prints text and a line end to stdout. A reader that has seen enough, as in `elinvar devices | head -1`, is no
+/// failure.
+pub fn say(text: impl Display) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Machine(format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as one line of JSON.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    say(serde_json::to_string(value).map_err(|error| Failure::Machine(error.to_string()))?)
+}
+
+/// Prints rows in aligned columns.
+pub fn print_table(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
+    let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let lines = || std::iter::once(&header).chain(rows);
+    let width =
+        |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..header.len()).map(|column| width(column).unwrap_or(0)).collect();
+    for line in lines() {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        say(cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// A time with a unit that suits it.
+pub fn time_text(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        _ if ns < 1e3 => format!("{ns} ns"),
+        _ if ns < 1e6 => format!("{:.2} µs", ns / 1e3),
+        _ if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// The middle one of the values, 0 when there are none.
+pub fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0,
+        n if n % 2 == 1 => values[middle],
+        _ => values[middle - 1].midpoint(values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), 0);
+        assert_eq!(median(vec![9, 1, 5]), 5);
+        assert_eq!(median(vec![4, 1, 9, 6]), 5);
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(time_text(999), "999 ns");
+        assert_eq!(time_text(1_500), "1.50 µs");
+        assert_eq!(time_text(2_000_000), "2.00 ms");
+        assert_eq!(time_text(3_250_000_000), "3.25 s");
+    }
+}

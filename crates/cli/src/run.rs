@@ -1,0 +1,206 @@
+//! `elinvar run`: one kernel, its arguments from files, fills and numbers, its results to files or the terminal.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use elinvar::{Completion, Device, DeviceKind, Dim3, Error, Grid, Kernel};
+use serde::Serialize;
+
+use crate::binding::{Bound, Given};
+use crate::failure::{Failure, Result};
+use crate::npy;
+use crate::report::{median, print_json, say, time_text};
+use crate::select::Selection;
+use crate::source::{Math, SourceOptions};
+use crate::summary::Summary;
+use crate::value::{Value, parse_size, split_pair};
+
+const AFTER_HELP: &str = "\
+VALUE is one of
+  @a.npy                 the array of a NumPy file
+  f32:1024:ramp          a new array: type:count:fill; 64x64 and 8x8x8 are counts as well.
+                         Types: bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32.
+                         Fills: zeros, ones, ramp (0, 1, 2, …), a number, random[:SEED] (floats
+                         in [0, 1), integers over their whole type).
+  3.14f32  64u32  true   a number with its type; 1,2,3u32 for a vector
+  threadgroup:1024       bytes of threadgroup memory
+NAME is the parameter's name, or its position in the kernel's argument list, from 0.
+bfloat has no NumPy type: it is read from and written to uint16. For a struct any array with
+enough bytes is taken as it is.
+
+Examples:
+  elinvar run examples/vector_add.metal --kernel vector_add --grid 1024 --group 256 \\
+      --arg a=f32:1024:ramp --arg b=f32:1024:ones --arg out=f32:1024:zeros --arg n=1024u32 --out out
+  elinvar run examples/matmul.metal --kernel matmul --grid 67,61 --arg a=@a.npy --arg b=@b.npy \\
+      --arg c=f32:61x67:zeros --arg m=61u32 --arg n=67u32 --arg k=59u32 --out c=c.npy
+  elinvar run examples/reduce.metal --kernel reduce --grid 4096 --group 256 --arg in=f32:4096:ones \\
+      --arg total=f32:1:zeros --arg n=4096u32 --arg part=threadgroup:1024 --out total --json";
+
+/// Run a kernel on arrays and numbers
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Run {
+    /// Metal source file
+    file: PathBuf,
+    /// The kernel's name
+    #[arg(long, value_name = "K")]
+    kernel: String,
+    /// Threads of the grid
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size)]
+    grid: Dim3,
+    /// Threads of a threadgroup; chosen to suit the grid when left out
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size)]
+    group: Option<Dim3>,
+    /// An argument of the kernel
+    #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
+    args: Vec<(String, String)>,
+    /// Show an array after the run, or write it to a file in the type and shape of its --arg
+    #[arg(long, value_name = "NAME[=F.npy]")]
+    out: Vec<String>,
+    /// cpu, cuda[:N] or metal; the best one there is when left out
+    #[arg(long)]
+    device: Option<Selection>,
+    /// Run the kernel so often, on the same arrays, and report the median of the device's times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    #[command(flatten)]
+    options: SourceOptions,
+    /// How far floating-point arithmetic may be rearranged
+    #[arg(long, value_enum, default_value = "fast")]
+    math: Math,
+    /// Give up when a run takes longer
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// Print JSON; infinities and NaN become null
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    kernel: &'a str,
+    device: String,
+    grid: [u32; 3],
+    /// `None` when the runtime chose it.
+    group: Option<[u32; 3]>,
+    median_ns: u64,
+    outputs: Vec<Summary>,
+}
+
+/// An output: the argument's position, its name, and the file to write.
+type Output = (usize, String, Option<PathBuf>);
+
+impl Run {
+    pub fn run(self) -> Result<()> {
+        let given = self.values()?;
+        let device = Selection::device(self.device)?;
+        let source = self.options.load(&self.file, self.math.into())?;
+        let library = device.compile(&source)?;
+        for warning in library.warnings() {
+            eprintln!("{warning}");
+        }
+        let kernel = library.kernel(&self.kernel)?;
+        let bound = Bound::new(&device, kernel.signature(), given)?;
+        let outputs = self.outputs(&kernel, &bound)?;
+        let times = self.dispatch(&device, &kernel, &bound)?;
+        let mut summaries = Vec::new();
+        for (position, name, file) in &outputs {
+            let array = bound.content(*position)?;
+            if let Some(file) = file {
+                npy::write(file, &array)?;
+            }
+            summaries.push(Summary::of(name, &array));
+        }
+        let report = Report {
+            kernel: &self.kernel,
+            device: device_name(&device),
+            grid: self.grid.to_array(),
+            group: self.group.map(Dim3::to_array),
+            median_ns: median(times),
+            outputs: summaries,
+        };
+        if self.json {
+            return print_json(&report);
+        }
+        self.print(&report, &outputs)
+    }
+
+    fn values(&self) -> Result<Vec<Given>> {
+        let parse = |(name, text): &(String, String)| {
+            let value = Value::parse(text).map_err(|failure| failure.at(&format!("--arg {name}={text}")))?;
+            Ok((name.clone(), value))
+        };
+        self.args.iter().map(parse).collect()
+    }
+
+    fn outputs(&self, kernel: &Kernel, bound: &Bound) -> Result<Vec<Output>> {
+        let output = |text: &String| {
+            let (name, file) = match text.split_once('=') {
+                Some((_, "")) => {
+                    return Err(Failure::usage(format!("--out {text}: a file name must follow `=`")));
+                }
+                Some((name, file)) => (name, Some(file.into())),
+                None => (text.as_str(), None),
+            };
+            Ok((bound.output(kernel.signature(), name)?, name.to_owned(), file))
+        };
+        self.out.iter().map(output).collect()
+    }
+
+    /// Runs the kernel and returns the device's time of each run.
+    #[allow(unsafe_code)] // runs what the user asks for
+    fn dispatch(&self, device: &Device, kernel: &Kernel, bound: &Bound) -> Result<Vec<u64>> {
+        let stream = device.stream()?;
+        let mut grid = Grid::threads(self.grid);
+        if let Some(group) = self.group {
+            grid = grid.group(group);
+        }
+        let mut times = Vec::new();
+        for _ in 0..self.repeat {
+            // SAFETY: that kernel and arguments suit one another is the user's word: a kernel that leaves its
+            // arrays can harm this process, which holds nothing else.
+            let done = unsafe { kernel.launch(&stream, grid, &bound.args) }?;
+            times.push(self.wait(&done)?);
+        }
+        Ok(times)
+    }
+
+    fn wait(&self, done: &Completion) -> Result<u64> {
+        let timing = match self.timeout {
+            None => done.wait()?,
+            Some(timeout) => done.wait_timeout(timeout)?.ok_or_else(|| {
+                let (kernel, seconds) = (&self.kernel, timeout.as_secs_f64());
+                Error::Timeout(format!("kernel `{kernel}` has not ended after {seconds} s"))
+            })?,
+        };
+        Ok(timing.end_ns.saturating_sub(timing.start_ns))
+    }
+
+    fn print(&self, report: &Report, outputs: &[Output]) -> Result<()> {
+        let group = self.group.map_or("chosen".into(), |group| group.to_string());
+        say(format_args!("{} on {}: grid {}, group {group}", report.kernel, report.device, self.grid))?;
+        let runs = if self.repeat > 1 { format!(", median of {}", self.repeat) } else { String::new() };
+        say(format_args!("{}{runs}", time_text(report.median_ns)))?;
+        for (summary, (_, name, file)) in report.outputs.iter().zip(outputs) {
+            match file {
+                Some(file) => say(format_args!("{name} written to {}", file.display()))?,
+                None => say(format_args!("{summary}"))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `cpu`, or `cuda:1` where there can be several.
+fn device_name(device: &Device) -> String {
+    match device.kind() {
+        DeviceKind::Cpu => "cpu".into(),
+        kind => format!("{} ({})", kind.name(), device.name()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,74 @@
+//! `--device`: which device the command line means.
+
+use std::str::FromStr;
+
+use elinvar::{Device, DeviceKind, Error};
+
+use crate::failure::Result;
+
+/// `cpu`, `cuda[:N]` or `metal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    kind: DeviceKind,
+    number: usize,
+}
+
+impl FromStr for Selection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no device: cpu, cuda[:N] or metal");
+        let (kind, number) = match text.split_once(':') {
+            Some(("cuda", number)) => ("cuda", number.parse().map_err(|_| wrong())?),
+            Some(_) => return Err(wrong()),
+            None => (text, 0),
+        };
+        let kind = match kind {
+            "cpu" => DeviceKind::Cpu,
+            "cuda" => DeviceKind::Cuda,
+            "metal" => DeviceKind::Metal,
+            _ => return Err(wrong()),
+        };
+        Ok(Self { kind, number })
+    }
+}
+
+impl Selection {
+    pub fn kind(self) -> DeviceKind {
+        self.kind
+    }
+
+    /// The device that is meant; without a selection the preferred one.
+    pub fn device(selection: Option<Self>) -> Result<Device> {
+        let Some(Self { kind, number }) = selection else {
+            return Ok(Device::best()?);
+        };
+        let found = Device::all()?.into_iter().filter(|device| device.kind() == kind).nth(number);
+        Ok(found.ok_or_else(|| absent(kind, number))?)
+    }
+}
+
+/// Why there is no such device.
+pub fn absent(kind: DeviceKind, number: usize) -> Error {
+    match kind {
+        DeviceKind::Cuda => Error::unsupported("this build has no CUDA driver"),
+        DeviceKind::Metal => Error::unsupported("this build has no Metal driver"),
+        _ => Error::unsupported(format!("there is no device {}:{number}", kind.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_by_kind_and_number() {
+        let parse = |text: &str| text.parse::<Selection>().map(|s| (s.kind, s.number));
+        assert_eq!(parse("cpu"), Ok((DeviceKind::Cpu, 0)));
+        assert_eq!(parse("cuda:1"), Ok((DeviceKind::Cuda, 1)));
+        assert_eq!(parse("metal"), Ok((DeviceKind::Metal, 0)));
+        for wrong in ["gpu", "cuda:", "cpu:1", "cuda:x", ""] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! From a file and the options that change its meaning to a [`Source`].
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use elinvar::{MathMode, Source};
+
+use crate::failure::{Failure, Result};
+
+/// How a file is compiled.
+#[derive(Args, Debug, Default)]
+pub struct SourceOptions {
+    /// Search this folder for `#include`, after the file's own folder
+    #[arg(short = 'I', value_name = "DIR")]
+    include: Vec<PathBuf>,
+    /// Define a macro
+    #[arg(short = 'D', value_name = "NAME[=V]")]
+    define: Vec<String>,
+}
+
+impl SourceOptions {
+    /// Reads a file. Diagnostics show its name as it is given here.
+    pub fn load(&self, path: &Path, math: MathMode) -> Result<Source> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Failure::input(format!("{name}: not UTF-8: the byte at offset {at} belongs to no character"))
+        })?;
+        let mut source = Source::named(name, text).math(math);
+        let own = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        source = source.include_dir(own.unwrap_or(Path::new(".")));
+        for folder in &self.include {
+            source = source.include_dir(folder);
+        }
+        for define in &self.define {
+            source = match define.split_once('=') {
+                Some((name, value)) => source.define(name, Some(value)),
+                None => source.define(define, None),
+            };
+        }
+        Ok(source)
+    }
+}
+
+/// The math modes by name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Math {
+    /// IEEE results
+    Safe,
+    /// Rearranged for speed
+    Relaxed,
+    /// Metal's default
+    Fast,
+}
+
+impl From<Math> for MathMode {
+    fn from(math: Math) -> Self {
+        match math {
+            Math::Safe => Self::Safe,
+            Math::Relaxed => Self::Relaxed,
+            Math::Fast => Self::Fast,
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The verbs' output, JSON and exit codes, on the built command.
+
+mod common;
+
+use common::{Folder, elinvar, elinvar_with, example};
+
+/// `run` of the example `vector_add` over 64 threads with these arguments.
+fn add(args: &[&str], more: &[&str]) -> common::Ended {
+    let file = example("vector_add");
+    let mut words = vec!["run", &file, "--kernel", "vector_add", "--grid", "64"];
+    args.iter().for_each(|arg| words.extend(["--arg", arg]));
+    words.extend(more);
+    elinvar(&words)
+}
+
+const A: &str = "a=f32:64:ramp";
+const B: &str = "b=f32:64:ones";
+const OUT: &str = "out=f32:64:zeros";
+const N: &str = "n=64u32";
+
+#[test]
+fn every_verb_has_help_with_examples() {
+    for verb in ["devices", "check", "run", "bench"] {
+        let help = elinvar(&[verb, "--help"]);
+        help.expect(0, &[]);
+        assert!(help.stdout.contains("Examples:\n  elinvar "), "{}", help.stdout);
+        assert!(help.stdout.contains("--json"), "{}", help.stdout);
+    }
+    let help = elinvar(&["--help"]);
+    assert!(help.stdout.contains("Exit codes: 0 done"), "{}", help.stdout);
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    elinvar(&[]).expect(2, &["Usage"]);
+    elinvar(&["check"]).expect(2, &["<FILE>"]);
+    elinvar(&["bench", "nothing"]).expect(2, &["`nothing` is no benchmark", "matmul_naive"]);
+    add(&["a"], &[]).expect(2, &["NAME=VALUE"]);
+    add(&["a=7"], &[]).expect(2, &["--arg a=7: `7` is no value"]);
+    add(&[A, B, OUT, N], &["--grid", "1,2,3,4"]).expect(2, &[]);
+    add(&[A, B, OUT, N], &["--device", "gpu"]).expect(2, &["`gpu` is no device"]);
+    add(&[A, B, OUT, N], &["--repeat", "0"]).expect(2, &[]);
+    add(&[A, B, OUT, N], &["--out", "out="]).expect(2, &["a file name must follow"]);
+}
+
+#[test]
+fn devices_are_listed() {
+    let text = elinvar(&["devices"]);
+    text.expect(0, &[]);
+    assert!(text.stdout.starts_with("cpu  ") && text.stdout.contains("compiler  "), "{}", text.stdout);
+    let json = elinvar(&["devices", "--json"]).json();
+    let cpu = &json["devices"][0];
+    assert_eq!(cpu["kind"], "cpu");
+    assert!(cpu["max_threads_per_threadgroup"].as_u64() >= Some(1024), "{cpu}");
+    assert!(json["compiler"]["path"].as_str().is_some_and(|path| path.contains("clang")), "{json}");
+}
+
+#[test]
+fn a_missing_compiler_says_how_to_get_one() {
+    let nowhere = [("ELINVAR_CLANG", "/nowhere/clang")];
+    let file = example("scale");
+    let ended = elinvar_with(&["check", &file], &nowhere);
+    ended.expect(3, &["/nowhere/clang", "Debian", "Fedora", "Arch", "macOS"]);
+    let devices = elinvar_with(&["devices"], &nowhere);
+    devices.expect(0, &[]);
+    assert!(devices.stdout.contains("compiler  none\n"), "{}", devices.stdout);
+}
+
+#[test]
+fn check_prints_signatures() {
+    let file = example("reduce");
+    let text = elinvar(&["check", &file]);
+    text.expect(0, &[]);
+    assert!(text.stdout.contains("device atomic_float* total"), "{}", text.stdout);
+    let json = elinvar(&["check", &file, &example("matmul"), "--json"]).json();
+    let kernel = &json["files"][0]["kernels"][0];
+    assert_eq!((&kernel["name"], &kernel["line"]), (&"reduce".into(), &6.into()));
+    let arg = |i: usize, field: &str| kernel["args"][i][field].clone();
+    assert_eq!(
+        (arg(0, "name"), arg(0, "type"), arg(0, "access")),
+        ("in".into(), "float".into(), "read".into())
+    );
+    assert_eq!((arg(1, "access"), arg(1, "kind")), ("read_write".into(), "pointer".into()));
+    assert_eq!((arg(2, "kind"), arg(2, "constant")), ("reference".into(), true.into()));
+    assert_eq!((arg(3, "kind"), arg(3, "index")), ("threadgroup".into(), 0.into()));
+    assert_eq!(kernel["builtins"][0]["attribute"], "thread_position_in_grid");
+    assert_eq!((&kernel["code"]["barriers"], &kernel["code"]["atomics"]), (&2.into(), &1.into()));
+    assert_eq!(json["files"][1]["kernels"][0]["dimensions"], 2);
+}
+
+#[test]
+fn check_reports_errors_with_their_place() {
+    let folder = Folder::new();
+    let wrong = folder
+        .write("wrong.metal", "#include <metal_stdlib>\nkernel void k(device float* a) { a[0] = y; }\n");
+    elinvar(&["check", &wrong]).expect(1, &[&format!("{wrong}:2:41: error:"), "'y'"]);
+    let json = elinvar(&["check", &wrong, "--json"]);
+    json.expect(1, &[]);
+    let diagnostic = &json.json()["files"][0]["diagnostics"][0];
+    assert_eq!((&diagnostic["line"], &diagnostic["column"]), (&2.into(), &41.into()));
+    assert_eq!((&diagnostic["severity"], &diagnostic["file"]), (&"error".into(), &wrong.as_str().into()));
+    // A file that is right is checked all the same.
+    let both = elinvar(&["check", &wrong, &example("scale")]);
+    both.expect(1, &["'y'"]);
+    assert!(both.stdout.contains("kernel scale"), "{}", both.stdout);
+}
+
+#[test]
+fn check_reports_what_only_code_generation_refuses() {
+    let folder = Folder::new();
+    let text = "#include <metal_stdlib>\nusing namespace metal;\n\
+                uint deep(uint n)\n{\n  threadgroup_barrier(mem_flags::mem_threadgroup);\n  \
+                return n < 2 ? n : deep(n - 1) + deep(n - 2);\n}\n\
+                kernel void k(device uint* a, uint id [[thread_position_in_grid]]) { a[id] = deep(id); }\n";
+    let file = folder.write("recursive.metal", text);
+    elinvar(&["check", &file]).expect(1, &["recursive.metal:5", "barrier", "deep"]);
+}
+
+#[test]
+fn check_refuses_what_it_cannot_look_at() {
+    let folder = Folder::new();
+    let file = folder.write("latin.metal", b"// caf\xe9\n");
+    elinvar(&["check", &file]).expect(1, &["latin.metal: not UTF-8", "offset 6"]);
+    elinvar(&["check", "/nowhere/k.metal"]).expect(1, &["/nowhere/k.metal"]);
+    elinvar(&["check", &example("scale"), "--target", "cuda"]).expect(1, &["no CUDA driver"]);
+    elinvar(&["check", &example("scale"), "--kernel", "other"]).expect(1, &["`other`", "`scale`"]);
+}
+
+#[test]
+fn includes_and_macros_reach_the_compiler() {
+    let folder = Folder::new();
+    let text = "#include \"value.h\"\nkernel void k(device int* a) { a[0] = VALUE + FROM_FLAG; }\n";
+    let file = folder.write("k.metal", text);
+    folder.write("value.h", "#define VALUE 40\n");
+    let run = |more: &[&str]| {
+        let mut words = vec![
+            "run",
+            &file,
+            "--kernel",
+            "k",
+            "--grid",
+            "1",
+            "--arg",
+            "a=i32:1:zeros",
+            "--out",
+            "a",
+            "--json",
+        ];
+        words.extend(more);
+        elinvar(&words)
+    };
+    assert_eq!(run(&["-D", "FROM_FLAG=2"]).json()["outputs"][0]["first"][0], 42);
+    run(&[]).expect(1, &["FROM_FLAG"]);
+    std::fs::rename(folder.file("value.h"), folder.file("moved.h")).expect("a moved file");
+    std::fs::create_dir(folder.file("include")).expect("a folder");
+    std::fs::rename(folder.file("moved.h"), folder.file("include/value.h")).expect("a moved file");
+    run(&["-D", "FROM_FLAG=2"]).expect(1, &["value.h"]);
+    let include = folder.file("include");
+    let include = include.to_str().expect("a path in UTF-8");
+    assert_eq!(run(&["-D", "FROM_FLAG=3", "-I", include]).json()["outputs"][0]["first"][0], 43);
+}
+
+#[test]
+fn run_prints_its_outputs() {
+    let text = add(&[A, B, OUT, N], &["--group", "32", "--out", "out"]);
+    text.expect(0, &[]);
+    assert!(
+        text.stdout.contains("out: f32:64 = 1 2 3 4 5 6 7 8 …\n  min 1  max 64  mean 32.5"),
+        "{}",
+        text.stdout
+    );
+    let json = add(&[A, B, OUT, N], &["--group", "32", "--repeat", "3", "--out", "out", "--json"]).json();
+    assert_eq!((&json["kernel"], &json["device"]), (&"vector_add".into(), &"cpu".into()));
+    assert_eq!(json["grid"], serde_json::json!([64, 1, 1]));
+    assert_eq!(json["group"], serde_json::json!([32, 1, 1]));
+    assert!(json["median_ns"].is_u64(), "{json}");
+    let expected = serde_json::json!({
+        "name": "out", "dtype": "f32", "shape": [64], "first": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        "min": 1.0, "max": 64.0, "mean": 32.5, "nan": 0,
+    });
+    assert_eq!(json["outputs"], serde_json::json!([expected]));
+}
+
+#[test]
+fn arguments_go_by_name_or_position_in_any_order() {
+    let json = add(&["3=64u32", OUT, B, "0=f32:64:2"], &["--out", "2", "--json"]).json();
+    assert_eq!(json["outputs"][0]["max"], 3.0);
+}
+
+#[test]
+fn a_grid_of_zero_does_nothing() {
+    let json = add(&[A, B, OUT, N], &["--grid", "0", "--out", "out", "--json"]);
+    // `--grid` is given twice.
+    json.expect(2, &[]);
+    let file = example("thread_ids");
+    let words = [
+        "run",
+        &file,
+        "--kernel",
+        "thread_ids",
+        "--grid",
+        "0",
+        "--arg",
+        "out=u32:4:7",
+        "--out",
+        "out",
+        "--json",
+    ];
+    assert_eq!(elinvar(&words).json()["outputs"][0]["first"], serde_json::json!([7, 7, 7, 7]));
+}
+
+#[test]
+fn wrong_arguments_exit_with_1_and_are_named() {
+    let takes = "it takes device const float* a, device const float* b, device float* out, constant uint& n";
+    add(&[A, B, OUT], &[]).expect(1, &["kernel `vector_add`: argument `n` is missing", takes]);
+    add(&["zz=1u32"], &[]).expect(1, &["no argument `zz`", takes]);
+    add(&[A, "0=f32:64:ones"], &[]).expect(1, &["argument `0` is given twice", takes]);
+    add(&["a=f64:64:ones", B, OUT, N], &[]).expect(1, &["--arg a=f64:64:ones", "no double", "f32"]);
+    add(&["a=u32:64:ones", B, OUT, N], &[]).expect(1, &["argument 0 (device const float* a)", "given u32"]);
+    add(&[A, B, "out=3f32", N], &[]).expect(1, &["argument 2 (device float* out)", "it takes an array"]);
+    add(&[A, B, OUT, "n=threadgroup:64"], &[]).expect(1, &["`n`"]);
+    add(&[A, B, OUT, N], &["--out", "n"]).expect(1, &["--out n: the argument is no array"]);
+    add(&[A, B, OUT, N], &["--out", "zz"]).expect(1, &["no argument `zz`"]);
+    add(&[A, B, OUT, N], &["--group", "4096"]).expect(1, &["4096", "1024"]);
+    add(&[A, B, OUT, N], &["--device", "cuda"]).expect(1, &["no CUDA driver"]);
+    add(&["a=@/nowhere/a.npy", B, OUT, N], &[]).expect(1, &["/nowhere/a.npy"]);
+}
+
+#[test]
+fn numpys_doubles_are_refused_with_the_call_that_converts() {
+    let folder = Folder::new();
+    folder.array("a.npy", &[64], &[0.5f64; 64]);
+    let value = format!("a={}", folder.value("a.npy"));
+    let ended = add(&[&value, B, OUT, N], &[]);
+    ended.expect(1, &["argument 0 (device const float* a)", "a.npy holds float64", ".astype(np.float32)"]);
+    folder.array("a.npy", &[64], &[1i64; 64]);
+    add(&[&value, B, OUT, N], &[]).expect(1, &["a.npy holds int64", ".astype(np.float32)"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_exits_with_3() {
+    add(&[A, B, OUT, N], &["--out", "out=/nowhere/x.npy"]).expect(3, &["cannot write /nowhere/x.npy"]);
+}
+
+const TYPES: &str = "\
+#include <metal_stdlib>
+using namespace metal;
+struct Params { float3 offset; half scale; bool negate; };
+kernel void shift(device float3* a, constant Params& p, constant uint3& n, constant bfloat* w,
+                  device bool* flags, uint id [[thread_position_in_grid]])
+{
+    float3 value = a[id] * float(p.scale) + p.offset + float3(n) + float(w[id]);
+    a[id] = p.negate ? -value : value;
+    flags[id] = p.negate;
+}
+kernel void spin(device uint* a)
+{
+    for (ulong i = 0; i < 1000000000000ul; ++i) { a[0] = a[0] * 3 + uint(i); }
+}
+";
+
+#[test]
+fn structs_vectors_bfloat_and_bool() {
+    let folder = Folder::new();
+    let file = folder.write("types.metal", TYPES);
+    // A float3 in the room of four floats, then half, then bool, then padding.
+    let mut params: Vec<u8> = [10.0f32, 20.0, 30.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    params.extend(half::f16::from_f32(2.0).to_le_bytes());
+    params.extend([1, 0]);
+    params.resize(32, 0);
+    folder.array("p.npy", &[32], &params);
+    let p = format!("p={}", folder.value("p.npy"));
+    let mut words =
+        vec!["run", &file, "--kernel", "shift", "--grid", "2", "--json", "--out", "a", "--out", "flags"];
+    for arg in ["a=f32:2x4:ones", &p, "n=1,2,3u32", "w=bf16:2:0.5", "flags=bool:2:zeros"] {
+        words.extend(["--arg", arg]);
+    }
+    let ended = elinvar(&words);
+    ended.expect(0, &[]);
+    let json = ended.json();
+    let first = json["outputs"][0]["first"].as_array().expect("values").clone();
+    // The fourth float of each is padding.
+    let rows: Vec<Option<f64>> = [0, 1, 2, 4, 5, 6].map(|i: usize| first[i].as_f64()).to_vec();
+    assert_eq!(rows, [-13.5, -24.5, -35.5, -13.5, -24.5, -35.5].map(Some));
+    assert_eq!(json["outputs"][1]["first"], serde_json::json!([true, true]));
+}
+
+#[test]
+fn shapes_that_mislead_are_refused() {
+    let folder = Folder::new();
+    let file = folder.write("types.metal", TYPES);
+    let run = |a: &str, p: &str, n: &str| {
+        let args = [a, p, n, "w=bf16:4:ones", "flags=bool:4:zeros"];
+        let mut words = vec!["run", &file, "--kernel", "shift", "--grid", "2"];
+        args.iter().for_each(|arg| words.extend(["--arg", arg]));
+        elinvar(&words)
+    };
+    let (a, p, n) = ("a=f32:4x4:zeros", "p=u8:32:zeros", "n=1,2,3u32");
+    run(a, p, n).expect(0, &[]);
+    run("a=f32:4x3:zeros", p, n).expect(1, &["rows have three elements", "packed_float3"]);
+    run(a, "p=u8:31:zeros", n).expect(1, &["`p`", "32 bytes"]);
+    run(a, p, "n=1,2u32").expect(1, &["expected 3 components, given 2"]);
+}
+
+#[test]
+fn a_run_beyond_its_time_exits_with_3() {
+    let folder = Folder::new();
+    let file = folder.write("types.metal", TYPES);
+    let words =
+        ["run", &file, "--kernel", "spin", "--grid", "1", "--arg", "a=u32:1:zeros", "--timeout", "0.05"];
+    elinvar(&words).expect(3, &["timed out", "`spin`", "0.05 s"]);
+}
+
+#[test]
+fn bench_measures_and_reports() {
+    let json = elinvar(&["bench", "submit_batch_of_1000", "vector_add", "--threads", "1", "--json"]).json();
+    assert!(json["machine"]["cores"].as_u64() >= Some(1), "{json}");
+    let results = json["results"].as_array().expect("results");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert_eq!((&result["device"], &result["threads"]), (&"cpu".into(), &1.into()));
+        assert!(result["median_ns"].as_u64() > Some(0), "{result}");
+    }
+    let add = &results[1];
+    assert_eq!((&add["name"], &add["bytes"]), (&"vector_add".into(), &(12u64 << 24).into()));
+    let native = &add["baselines"]["native"];
+    let ratio =
+        add["median_ns"].as_f64().zip(native["median_ns"].as_f64()).map(|(ours, theirs)| ours / theirs);
+    assert_eq!(native["ratio"].as_f64(), ratio);
+}

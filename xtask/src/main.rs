@@ -1,5 +1,6 @@
 //! `cargo xtask`: chores of the workspace that are no tests of a crate.
 
+mod corpus;
 mod manifest;
 mod text;
 mod tidy;
@@ -9,7 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask tidy\n  tidy   check the rules of the house";
+const USAGE: &str = "\
+usage: cargo xtask tidy | corpus [NAME...] [--json]
+  tidy     check the rules of the house
+  corpus   compile published Metal sources and write docs/compatibility.md";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +31,7 @@ fn run(words: &[&str]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     match words {
         ["tidy"] => tidy::run(root),
+        ["corpus", rest @ ..] => corpus::run(root, rest),
         _ => bail!("{USAGE}"),
     }
 }

@@ -60,7 +60,10 @@ fn in_functions() {
         ("  call void @g(metadata i32 %a)", "unsupported metadata of a value"),
         ("  #trace(i32 1)", "unknown record `#trace`"),
         ("  %r = icmp above i32 %a, 1", "unknown predicate `above` of `icmp`"),
-        ("  %r = atomicrmw fmaximum ptr %p, float %x monotonic", "unknown operation `fmaximum` of `atomicrmw`"),
+        (
+            "  %r = atomicrmw fmaximum ptr %p, float %x monotonic",
+            "unknown operation `fmaximum` of `atomicrmw`",
+        ),
         ("  %r = add exact i32 %a, 1", "expected a type, found `exact`"),
         ("  %r = add i64 %a, 1", "`%a` of type `i32` is used as `i64`"),
         ("  %r = add i32 %missing, 1", "`%missing` is used but not defined"),
@@ -71,8 +74,14 @@ fn in_functions() {
         ("  br i32 %a, label %b, label %c", "a branch on a value of type `i32`"),
         ("  %r = store i32 %a, ptr %p", "`store` has no result to name `%r`"),
         ("  %r = load i32, ptr %p, align 3", "alignment 3 is not a power of two"),
-        ("  %r = extractvalue [2 x i32] zeroinitializer, 2", "the operands of `extractvalue` do not fit its type"),
-        ("  %r = load atomic i32, ptr %p eventually, align 4", "expected a memory ordering, found `eventually`"),
+        (
+            "  %r = extractvalue [2 x i32] zeroinitializer, 2",
+            "the operands of `extractvalue` do not fit its type",
+        ),
+        (
+            "  %r = load atomic i32, ptr %p eventually, align 4",
+            "expected a memory ordering, found `eventually`",
+        ),
     ];
     for (body, message) in cases {
         let line = if body.contains('\n') { 3 } else { 2 };

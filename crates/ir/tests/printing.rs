@@ -21,56 +21,71 @@ fn sum() -> Function {
     f.block_mut(entry).term = Term::Br(body);
     let zero = Operand::Const(Const::Float("0.000000e+00".to_owned()));
     let ops = [
-        (i, Op::Phi {
-            flags: flags(),
-            ty: Type::I32,
-            incoming: vec![(Operand::int(32, 0), entry), (next.into(), body)],
-        }),
-        (acc, Op::Phi {
-            flags: "nsz".to_owned(),
-            ty: Type::Float,
-            incoming: vec![(zero, entry), (sum.into(), body)],
-        }),
-        (at, Op::Gep {
-            flags: "inbounds".to_owned(),
-            source: Type::Float,
-            base: Typed::new(Type::PTR, p),
-            indices: vec![Typed::new(Type::I32, i)],
-        }),
-        (x, Op::Load {
-            ty: Type::Float,
-            ptr: Typed::new(Type::PTR, at),
-            align: Some(4),
-            volatile: false,
-            atomic: None,
-        }),
-        (sum, Op::Binary {
-            op: BinaryOp::FAdd,
-            flags: "fast".to_owned(),
-            ty: Type::Float,
-            a: acc.into(),
-            b: x.into(),
-        }),
-        (next, Op::Binary {
-            op: BinaryOp::Add,
-            flags: "nuw".to_owned(),
-            ty: Type::I32,
-            a: i.into(),
-            b: Operand::int(32, 1),
-        }),
-        (more, Op::ICmp {
-            flags: flags(),
-            pred: IntPredicate::Ult,
-            ty: Type::I32,
-            a: next.into(),
-            b: n.into(),
-        }),
+        (
+            i,
+            Op::Phi {
+                flags: flags(),
+                ty: Type::I32,
+                incoming: vec![(Operand::int(32, 0), entry), (next.into(), body)],
+            },
+        ),
+        (
+            acc,
+            Op::Phi {
+                flags: "nsz".to_owned(),
+                ty: Type::Float,
+                incoming: vec![(zero, entry), (sum.into(), body)],
+            },
+        ),
+        (
+            at,
+            Op::Gep {
+                flags: "inbounds".to_owned(),
+                source: Type::Float,
+                base: Typed::new(Type::PTR, p),
+                indices: vec![Typed::new(Type::I32, i)],
+            },
+        ),
+        (
+            x,
+            Op::Load {
+                ty: Type::Float,
+                ptr: Typed::new(Type::PTR, at),
+                align: Some(4),
+                volatile: false,
+                atomic: None,
+            },
+        ),
+        (
+            sum,
+            Op::Binary {
+                op: BinaryOp::FAdd,
+                flags: "fast".to_owned(),
+                ty: Type::Float,
+                a: acc.into(),
+                b: x.into(),
+            },
+        ),
+        (
+            next,
+            Op::Binary {
+                op: BinaryOp::Add,
+                flags: "nuw".to_owned(),
+                ty: Type::I32,
+                a: i.into(),
+                b: Operand::int(32, 1),
+            },
+        ),
+        (
+            more,
+            Op::ICmp { flags: flags(), pred: IntPredicate::Ult, ty: Type::I32, a: next.into(), b: n.into() },
+        ),
     ];
     for (result, op) in ops {
         f.block_mut(body).insts.push(Inst { result: Some(result), op, metadata: Vec::new() });
     }
     f.block_mut(body).term = Term::CondBr { cond: more.into(), then: body, other: exit };
-    f.block_mut(body).term_metadata = vec![("prof".to_owned(), MetadataId(0))];
+    f.block_mut(body).term_metadata = vec![("mark".to_owned(), MetadataId(0))];
     f.block_mut(exit).term = Term::Ret(Some(Typed::new(Type::Float, sum)));
     f
 }
@@ -98,9 +113,13 @@ fn module() -> Module {
                 section: Some("elinvar.threadgroup".to_owned()),
                 align: Some(16),
                 suffix: "comdat($\"c d\") #0".to_owned(),
-                ..global("7 up", Type::array(7, Type::I8), Some(bytes))
+                ..global("7 up", Type::array(6, Type::I8), Some(bytes))
             },
-            global("flag", Type::vector(2, Type::I1), Some(Const::Splat(Box::new((Type::I1, Const::int(1, 1)))))),
+            global(
+                "flag",
+                Type::vector(2, Type::I1),
+                Some(Const::Splat(Box::new((Type::I1, Const::int(1, 1))))),
+            ),
             global("none", Type::Struct { packed: false, fields: vec![] }, Some(Const::Zero)),
         ],
         functions: vec![sum()],
@@ -112,7 +131,36 @@ fn module() -> Module {
 
 #[test]
 fn a_module_built_by_hand() {
-    insta::assert_snapshot!(module(), @"");
+    insta::assert_snapshot!(module(), @r##"
+    source_filename = "a\\b"
+    %0 = type <{ i8, %"other pair" }>
+    %"other pair" = type opaque
+    $"c d" = comdat any
+    @"7 up" = internal global [6 x i8] c"\22\\\0A\FFok", section "elinvar.threadgroup", comdat($"c d"), align 16 #0
+    @flag = internal global <2 x i1> splat (i1 true)
+    @none = internal global {} zeroinitializer
+
+    define internal float @sum(ptr nocapture noundef readonly %p, i32 %0) unnamed_addr #0 {
+      br label %loop
+
+    loop:
+      %i = phi i32 [ 0, %1 ], [ %5, %loop ]
+      %2 = phi nsz float [ 0.000000e+00, %1 ], [ %sum, %loop ]
+      %3 = getelementptr inbounds float, ptr %p, i32 %i
+      %4 = load float, ptr %3, align 4
+      %sum = fadd fast float %2, %4
+      %5 = add nuw i32 %i, 1
+      %i.1 = icmp ult i32 %5, %0
+      br i1 %i.1, label %loop, label %6, !mark !0
+
+    6:
+      ret float %sum
+    }
+
+    attributes #0 = { nounwind }
+
+    !0 = !{i32 1}
+    "##);
 }
 
 #[test]

@@ -13,7 +13,10 @@ fn module(name: &str) -> Module {
 
 /// Without comments, debug records, blank lines and trailing space.
 fn normalise(text: &str) -> Vec<&str> {
-    text.lines().map(strip_comment).filter(|line| !line.is_empty() && !line.starts_with("    #dbg_")).collect()
+    text.lines()
+        .map(strip_comment)
+        .filter(|line| !line.is_empty() && !line.starts_with("    #dbg_"))
+        .collect()
 }
 
 fn strip_comment(line: &str) -> &str {

@@ -41,24 +41,76 @@ fn wrong_text_is_found() {
     let cases = [
         ("ret float %r", "ret i32 %a", "function `f`, block `join`, `ret i32` in a function of type `float`"),
         ("ret float %r", "ret void", "function `f`, block `join`, `ret void` in a function of type `float`"),
-        ("ret float %r", "ret float %t", "function `f`, block `join`, `%t` is used where its definition does not dominate"),
-        (", [ %t, %then ]", "", "function `f`, block `join`, the incoming blocks of phi `%r` are not the predecessors"),
-        ("add i32 %a, 1", "add i32 %s, 1", "function `f`, block `entry`, `%s` is used where its definition does not dominate"),
-        ("add i32 %a, 1", "add i32 %a, ptrtoint (ptr @q to i32)", "function `f`, block `entry`, `@q` is not defined"),
+        (
+            "ret float %r",
+            "ret float %t",
+            "function `f`, block `join`, `%t` is used where its definition does not dominate",
+        ),
+        (
+            ", [ %t, %then ]",
+            "",
+            "function `f`, block `join`, the incoming blocks of phi `%r` are not the predecessors",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 %s, 1",
+            "function `f`, block `entry`, `%s` is used where its definition does not dominate",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 %a, ptrtoint (ptr @q to i32)",
+            "function `f`, block `entry`, `@q` is not defined",
+        ),
         ("@h(ptr %p, i32 %s)", "@k()", "function `f`, block `then`, a call of `@k`, which is not declared"),
         ("@h(ptr %p, i32 %s)", "@g()", "function `f`, block `then`, a call of `@g`, which is no function"),
-        ("@h(ptr %p, i32 %s)", "@h(ptr %p)", "function `f`, block `then`, a call of `@h` with 1 arguments, not 2"),
-        ("@h(ptr %p, i32 %s)", "@h(ptr %p, float %x)", "function `f`, block `then`, argument 1 of a call of `@h` is `float`, not `i32`"),
-        ("call float @h(ptr %p, i32 %s)", "fneg float %x\n %u = call i32 @h(ptr %p, i32 1)", "function `f`, block `then`, a call of `@h` as `i32`, which returns `float`"),
-        ("add i32 %a, 1", "add i32 %a, 1\n  %q = fadd i32 %a, 1", "function `f`, block `entry`, `fadd` with an operand of type `i32`"),
-        ("add i32 %a, 1", "trunc i64 7 to i32\n  %q = zext i32 %a to i8", "function `f`, block `entry`, `zext` from `i32` to `i8`"),
-        ("add i32 %a, 1", "add i32 1, 1\n  %q = getelementptr i8, ptr %p, float %x", "function `f`, block `entry`, `getelementptr` with an operand of type `float`"),
-        ("add i32 %a, 1", "add i32 1, 1\n  %q = load %nix, ptr %p\n  %z = freeze %nix %q", "type `%nix` is not defined"),
-        ("add i32 %a, 1", "add i32 1, 1\n  fence monotonic", "function `f`, block `entry`, a fence that is monotonic"),
+        (
+            "@h(ptr %p, i32 %s)",
+            "@h(ptr %p)",
+            "function `f`, block `then`, a call of `@h` with 1 arguments, not 2",
+        ),
+        (
+            "@h(ptr %p, i32 %s)",
+            "@h(ptr %p, float %x)",
+            "function `f`, block `then`, argument 1 of a call of `@h` is `float`, not `i32`",
+        ),
+        (
+            "call float @h(ptr %p, i32 %s)",
+            "fneg float %x\n %u = call i32 @h(ptr %p, i32 1)",
+            "function `f`, block `then`, a call of `@h` as `i32`, which returns `float`",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 %a, 1\n  %q = fadd i32 %a, 1",
+            "function `f`, block `entry`, `fadd` with an operand of type `i32`",
+        ),
+        (
+            "add i32 %a, 1",
+            "trunc i64 7 to i32\n  %q = zext i32 %a to i8",
+            "function `f`, block `entry`, `zext` from `i32` to `i8`",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 1, 1\n  %q = getelementptr i8, ptr %p, float %x",
+            "function `f`, block `entry`, `getelementptr` with an operand of type `float`",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 1, 1\n  %q = load %nix, ptr %p\n  %z = freeze %nix %q",
+            "type `%nix` is not defined",
+        ),
+        (
+            "add i32 %a, 1",
+            "add i32 1, 1\n  fence monotonic",
+            "function `f`, block `entry`, a fence that is monotonic",
+        ),
         ("br label %join", "br label %entry", "function `f`, block `then`, a branch to the entry block"),
         ("{ i32, float }", "{ i32, %s }", "type `%s` contains itself"),
         ("@g = global i32 0", "@g = global i32 0\n@g = global i32 0", "`@g` is defined twice"),
-        ("@g = global i32 0", "@g = global %s { float 1.0 }", "global `@g`: a constant does not fit its type `%s`"),
+        (
+            "@g = global i32 0",
+            "@g = global %s { float 1.0 }",
+            "global `@g`: a constant does not fit its type `%s`",
+        ),
     ];
     for (from, to, message) in cases {
         assert_eq!(first(from, to), message, "{to}");

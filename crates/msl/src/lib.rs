@@ -44,3 +44,9 @@ pub use error::{Error, Result};
 pub use glue::ENTRY;
 pub use program::Program;
 pub use toolchain::Toolchain;
+
+/// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.
+#[doc(hidden)]
+pub fn rewritten_for_fuzzing(text: &str) -> String {
+    rewrite::rewrite(text).text.text().to_owned()
+}

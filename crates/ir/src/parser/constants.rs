@@ -128,7 +128,9 @@ impl Parser<'_> {
         self.expect(b')')?;
         match element.0 == *ty.scalar() {
             true => Ok(Const::Splat(Box::new(element))),
-            false => self.error_behind(format!("a splat of `{}` is not a constant of type `{ty}`", element.0)),
+            false => {
+                self.error_behind(format!("a splat of `{}` is not a constant of type `{ty}`", element.0))
+            }
         }
     }
 

@@ -3,15 +3,7 @@
 use super::scope::{Name, Scope};
 use super::{ParseError, Parser, Result};
 use crate::lexer::Kind;
-use crate::model::{Attachments, Block, Function, Inst, Op, Param, Term, Type};
-
-/// What one line of a block is.
-enum Line {
-    Inst(Inst),
-    End(Term, Attachments),
-    /// A debug record.
-    Dropped,
-}
+use crate::model::{Attachments, Block, BlockId, Function, Inst, Op, Param, Term, Type, ValueId};
 
 impl Parser<'_> {
     pub(super) fn declare(&mut self) -> Result<()> {
@@ -101,10 +93,8 @@ impl Parser<'_> {
         let name = label.and_then(Name::into_text);
         let mut insts = Vec::new();
         loop {
-            match self.block_line()? {
-                Line::Inst(inst) => insts.push(inst),
-                Line::Dropped => {}
-                Line::End(term, term_metadata) => return Ok(Block { name, insts, term, term_metadata }),
+            if let Some((term, term_metadata)) = self.block_line(&mut insts)? {
+                return Ok(Block { name, insts, term, term_metadata });
             }
         }
     }
@@ -132,9 +122,10 @@ impl Parser<'_> {
         Ok(Some(name))
     }
 
-    fn block_line(&mut self) -> Result<Line> {
+    /// One instruction, which is appended, one debug record, which is dropped, or the terminator.
+    fn block_line(&mut self, insts: &mut Vec<Inst>) -> Result<Option<(Term, Attachments)>> {
         if self.peek().kind == Kind::Hash {
-            return self.debug_record();
+            return self.debug_record().map(|()| None);
         }
         let line = self.line();
         let result = match self.peek().kind {
@@ -151,13 +142,15 @@ impl Parser<'_> {
                 return Err(ParseError::new(line, format!("`{opcode}` has no result to name `{name}`")));
             }
             let term = self.terminator(opcode)?;
-            return Ok(Line::End(term, self.attachments_after_commas()?));
+            return Ok(Some((term, self.attachments_after_commas()?)));
         }
         let op = self.instruction(opcode, line)?;
         let metadata = self.attachments_after_commas()?;
-        let Some(op) = op else { return Ok(Line::Dropped) };
-        let result = self.define_result(&op, result, opcode, line)?;
-        Ok(Line::Inst(Inst { result, op, metadata }))
+        if let Some(op) = op {
+            let result = self.define_result(&op, result, opcode, line)?;
+            insts.push(Inst { result, op, metadata });
+        }
+        Ok(None)
     }
 
     fn define_result(
@@ -166,7 +159,7 @@ impl Parser<'_> {
         name: Option<Name>,
         opcode: &str,
         line: u32,
-    ) -> Result<Option<crate::model::ValueId>> {
+    ) -> Result<Option<ValueId>> {
         match (op.result_type(&self.module), name) {
             (None, _) => {
                 Err(ParseError::new(line, format!("the operands of `{opcode}` do not fit its type")))
@@ -180,15 +173,14 @@ impl Parser<'_> {
     }
 
     /// `#dbg_value(…)` and its like.
-    fn debug_record(&mut self) -> Result<Line> {
+    fn debug_record(&mut self) -> Result<()> {
         match self.text() {
             "#dbg_value" | "#dbg_declare" | "#dbg_assign" | "#dbg_label" | "#dbg_declare_value" => {
                 self.advance();
                 match self.is_punct(b'(') {
-                    true => self.skip_group()?,
-                    false => return self.expected("`(`"),
+                    true => self.skip_group(),
+                    false => self.expected("`(`"),
                 }
-                Ok(Line::Dropped)
             }
             other => self.error(format!("unknown record `{other}`")),
         }
@@ -235,13 +227,13 @@ impl Parser<'_> {
     }
 
     /// `label %name`.
-    fn block_use(&mut self) -> Result<crate::model::BlockId> {
+    fn block_use(&mut self) -> Result<BlockId> {
         self.expect_word("label")?;
         self.block_name_use()
     }
 
     /// `%name`, as a block.
-    pub(super) fn block_name_use(&mut self) -> Result<crate::model::BlockId> {
+    pub(super) fn block_name_use(&mut self) -> Result<BlockId> {
         let line = self.line();
         let name = self.local_name()?;
         self.scope.use_block(name, line)

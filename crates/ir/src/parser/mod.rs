@@ -248,10 +248,8 @@ impl<'a> Parser<'a> {
                 Kind::Punct(b'(') => closers.push(b')'),
                 Kind::Punct(b'{') => closers.push(b'}'),
                 Kind::Punct(b'[') => closers.push(b']'),
-                Kind::Punct(close @ (b')' | b'}' | b']')) => {
-                    if closers.pop() != Some(close) {
-                        return self.error(format!("unbalanced `{}`", close as char));
-                    }
+                Kind::Punct(close @ (b')' | b'}' | b']')) if closers.pop() != Some(close) => {
+                    return self.error(format!("unbalanced `{}`", close as char));
                 }
                 Kind::End => return Err(ParseError::new(line, "a bracket without its closing bracket")),
                 _ => {}

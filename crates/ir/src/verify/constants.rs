@@ -38,7 +38,9 @@ impl Check<'_> {
             (Const::Gep { base, indices, .. }, _) => {
                 self.constant(&base.0, &base.1)?;
                 self.elements(indices)?;
-                base.0.scalar().is_ptr() && shape.scalar().is_ptr() && indices.iter().all(|(t, _)| t.scalar().is_int())
+                base.0.scalar().is_ptr()
+                    && shape.scalar().is_ptr()
+                    && indices.iter().all(|(t, _)| t.scalar().is_int())
             }
             (Const::Cast { from, to, .. }, shape) => {
                 self.constant(&from.0, &from.1)?;

@@ -121,7 +121,9 @@ impl Verifier<'_, '_> {
             for to in function.block(id).term.successors() {
                 match to.0 as usize {
                     0 => self.report(Some(id), "a branch to the entry block"),
-                    at if at >= count => self.report(Some(id), format!("a branch to block {at}, which does not exist")),
+                    at if at >= count => {
+                        self.report(Some(id), format!("a branch to block {at}, which does not exist"))
+                    }
                     _ => {}
                 }
             }
@@ -201,7 +203,13 @@ impl Verifier<'_, '_> {
     }
 
     /// The definition of a value stands before the place of its use.
-    fn dominated(&mut self, block: BlockId, place: (BlockId, usize), operand: &Operand, dominators: &Dominators) {
+    fn dominated(
+        &mut self,
+        block: BlockId,
+        place: (BlockId, usize),
+        operand: &Operand,
+        dominators: &Dominators,
+    ) {
         let Some(value) = operand.value() else { return };
         let dominated = match self.sites.get(value.0 as usize) {
             None | Some(Site::Nowhere) => {

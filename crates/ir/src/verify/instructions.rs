@@ -22,7 +22,9 @@ pub(super) fn typed_operands(op: &Op) -> Vec<(&Type, &Operand)> {
         | Op::InsertValue { agg: a, value: b, .. }
         | Op::ExtractElement { vector: a, index: b }
         | Op::AtomicRmw { ptr: a, value: b, .. } => vec![&a.ty, &b.ty],
-        Op::Gep { base, indices, .. } => std::iter::once(&base.ty).chain(indices.iter().map(|i| &i.ty)).collect(),
+        Op::Gep { base, indices, .. } => {
+            std::iter::once(&base.ty).chain(indices.iter().map(|i| &i.ty)).collect()
+        }
         Op::Call(call) => {
             let callee = matches!(call.callee, Callee::Indirect(_)).then_some(&Type::PTR);
             let bundles = call.bundles.iter().flat_map(|b| &b.inputs);
@@ -101,7 +103,10 @@ impl Check<'_> {
         }
         for (at, (arg, param)) in call.args.iter().zip(&callee.params).enumerate() {
             if arg.ty != param.ty {
-                return Err(format!("argument {at} of a call of `@{name}` is `{}`, not `{}`", arg.ty, param.ty));
+                return Err(format!(
+                    "argument {at} of a call of `@{name}` is `{}`, not `{}`",
+                    arg.ty, param.ty
+                ));
             }
         }
         Ok(())

@@ -132,7 +132,9 @@ impl<'a> NamedTypes<'a> {
         if let Some(depth) = self.known.get(name) {
             return Ok(*depth);
         }
-        let Some(ty) = self.definitions.get(name) else { return Err(format!("type `%{name}` is not defined")) };
+        let Some(ty) = self.definitions.get(name) else {
+            return Err(format!("type `%{name}` is not defined"));
+        };
         let depth = match *ty {
             None => 0,
             Some(_) if !self.open.insert(name) => return Err(format!("type `%{name}` contains itself")),

@@ -1,0 +1,65 @@
+//! Keeping the folder within its limit: what was not used for longest goes first.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+use crate::store::TEMPORARY;
+
+/// A file under a temporary name this old belongs to a writer that is no more.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// Entries take whole blocks of this many bytes.
+const BLOCK: u64 = 4096;
+
+struct File {
+    name: std::ffi::CString,
+    used: Duration,
+    bytes: u64,
+}
+
+/// Remove what a killed writer left. If the entries take more than `limit` bytes, remove those used longest
+/// ago until they take at most nine tenths of it. Returns the bytes that remain.
+pub(crate) fn sweep(folder: impl AsFd, limit: u64, now: SystemTime) -> rustix::io::Result<u64> {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut files = list(&folder)?;
+    files.retain(|file| {
+        let temporary = file.name.to_bytes().starts_with(TEMPORARY.as_bytes());
+        if temporary && now.saturating_sub(file.used) > ABANDONED {
+            let _gone = rustix::fs::unlinkat(&folder, &file.name, AtFlags::empty());
+        }
+        !temporary
+    });
+    let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+    if total > limit {
+        files.sort_by_key(|file| file.used);
+        for file in files {
+            if total <= limit / 10 * 9 {
+                break;
+            }
+            if rustix::fs::unlinkat(&folder, &file.name, AtFlags::empty()).is_ok() {
+                total -= file.bytes;
+            }
+        }
+    }
+    Ok(total)
+}
+
+fn list(folder: impl AsFd) -> rustix::io::Result<Vec<File>> {
+    // An open folder of its own: the position in the list belongs to it.
+    let own = rustix::fs::openat(&folder, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut files = Vec::new();
+    for entry in Dir::new(own)? {
+        let name = entry?.file_name().to_owned();
+        // Another process may have removed it meanwhile.
+        let Ok(found) = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+            let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
+            let used = Duration::new(seconds, u32::try_from(found.st_mtime_nsec).unwrap_or(0));
+            let bytes = u64::try_from(found.st_size).unwrap_or(0).next_multiple_of(BLOCK);
+            files.push(File { name, used, bytes });
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,77 @@
+//! Which published sources are compiled, and how their hosts compile them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Metal sources in a published crate.
+pub(super) struct Corpus {
+    /// The crate.
+    pub name: &'static str,
+    /// Its version, exactly.
+    pub version: &'static str,
+    /// Where its `.metal` files lie.
+    pub folder: &'static str,
+    /// Folders that its host searches for `#include`.
+    pub include_dirs: &'static [&'static str],
+    /// Macros that its host defines.
+    pub defines: &'static [(&'static str, &'static str)],
+}
+
+pub(super) const CORPORA: &[Corpus] = &[
+    Corpus {
+        name: "candle-metal-kernels",
+        version: "0.11.1",
+        folder: "src/metal_src",
+        include_dirs: &["src/metal_src"],
+        defines: &[],
+    },
+    Corpus {
+        name: "llama-cpp-sys-2",
+        version: "0.1.161",
+        folder: "llama.cpp/ggml/src/ggml-metal/kernels",
+        include_dirs: &[
+            "llama.cpp/ggml/src/ggml-metal/kernels",
+            "llama.cpp/ggml/src/ggml-metal",
+            "llama.cpp/ggml/src",
+        ],
+        defines: &[("GGML_METAL_HAS_BF16", "1")],
+    },
+    Corpus {
+        name: "whisper-rs-sys",
+        version: "0.15.0",
+        folder: "whisper.cpp/ggml/src/ggml-metal",
+        include_dirs: &["whisper.cpp/ggml/src/ggml-metal", "whisper.cpp/ggml/src"],
+        defines: &[("GGML_METAL_HAS_BF16", "1")],
+    },
+    Corpus {
+        name: "mistralrs-quant",
+        version: "0.8.1",
+        folder: "src/metal_kernels",
+        include_dirs: &["src/metal_kernels"],
+        defines: &[],
+    },
+    Corpus {
+        name: "mistralrs-paged-attn",
+        version: "0.8.1",
+        folder: "src/metal/kernels",
+        include_dirs: &["src/metal/kernels"],
+        defines: &[],
+    },
+];
+
+impl Corpus {
+    /// The names of its `.metal` files, in order.
+    pub(super) fn files(&self, fetched: &Path) -> Result<Vec<String>> {
+        let folder = fetched.join(self.folder);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".metal") {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}

@@ -1,0 +1,183 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use super::*;
+
+struct Place {
+    folder: tempfile::TempDir,
+    cache: Cache,
+}
+
+const KEPT: &[u8] = b"some bytes that are kept";
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path(), 1 << 20, "v");
+        Self { folder, cache }
+    }
+
+    /// A place with one entry, its key and its file.
+    fn with_entry() -> (Self, Key, PathBuf) {
+        let place = Self::new();
+        let key = place.cache.key("test").text("a").finish();
+        place.cache.store(&key, KEPT);
+        let file = place.entries().join(key.to_string());
+        assert_eq!(place.cache.load(&key).as_deref(), Some(KEPT));
+        (place, key, file)
+    }
+
+    fn entries(&self) -> PathBuf {
+        self.folder.path().join(FORM)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.entries()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn entries_are_found_by_the_next_one_to_open_the_folder() {
+    let (place, key, file) = Place::with_entry();
+    assert_eq!((mode(&place.entries()), mode(&file)), (0o700, 0o600));
+    assert_eq!(place.names(), [key.to_string()]);
+    let again = Cache::at(place.folder.path(), 1 << 20, "v");
+    assert_eq!(again.load(&key).as_deref(), Some(KEPT));
+    again.store(&key, b"");
+    assert_eq!(place.cache.load(&key).as_deref(), Some(&b""[..]));
+}
+
+#[test]
+fn another_version_or_kind_is_another_key() {
+    let (place, key, _) = Place::with_entry();
+    let other = Cache::at(place.folder.path(), 1 << 20, "w");
+    assert_ne!(other.key("test").text("a").finish(), key);
+    assert_ne!(place.cache.key("tess").text("a").finish(), key);
+    assert_eq!(place.cache.key("test").text("a").finish(), key);
+}
+
+#[test]
+fn damaged_entries_are_removed() {
+    let (place, key, file) = Place::with_entry();
+    let right = std::fs::read(&file).unwrap();
+    let mut flipped = right.clone();
+    *flipped.last_mut().unwrap() ^= 4;
+    for wrong in [&right[..right.len() - 1], &right[..3], b"", &flipped] {
+        std::fs::write(&file, wrong).unwrap();
+        assert_eq!(place.cache.load(&key), None);
+        assert!(!file.exists());
+    }
+    let other = place.entries().join(place.cache.key("test").text("b").finish().to_string());
+    std::fs::write(&other, &right).unwrap();
+    assert_eq!(place.cache.load(&place.cache.key("test").text("b").finish()), None, "under another name");
+    place.cache.store(&key, KEPT);
+    assert_eq!(place.cache.load(&key).as_deref(), Some(KEPT));
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_removed() {
+    let (place, key, file) = Place::with_entry();
+    set_mode(&file, 0o620);
+    assert_eq!(place.cache.load(&key), None);
+    assert!(!file.exists());
+    place.cache.store(&key, KEPT);
+    let elsewhere = place.folder.path().join("elsewhere");
+    std::fs::rename(&file, &elsewhere).unwrap();
+    symlink(&elsewhere, &file).unwrap();
+    assert_eq!(place.cache.load(&key), None, "a link, even to a right entry");
+    assert!(file.symlink_metadata().is_err() && elsewhere.exists());
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(place.cache.load(&key), None, "a folder");
+    place.cache.store(&key, KEPT);
+    assert_eq!(place.names().len(), 1, "no unfinished file stays");
+}
+
+/// The owner that is expected is another one: for the file this is the same as a file of another user.
+#[test]
+fn entries_of_another_user_are_not_read() {
+    let (place, key, file) = Place::with_entry();
+    let open = &place.cache.folder.as_ref().unwrap().open;
+    let folder = Folder {
+        path: place.entries(),
+        open: open.try_clone().unwrap(),
+        owner: rustix::process::geteuid().as_raw() + 1,
+        limit: 1 << 20,
+        unswept: AtomicU64::new(0),
+    };
+    assert!(folder.load(&key).unwrap_err().contains("belongs to user"));
+    let other = Cache { version: "v".into(), folder: Some(Arc::new(folder)) };
+    assert_eq!(other.load(&key), None);
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_folder_of_others_is_not_used() {
+    let (place, key, _) = Place::with_entry();
+    let us = rustix::process::geteuid().as_raw();
+    let error = Folder::open(place.folder.path(), us + 1, 1).unwrap_err();
+    assert!(error.to_string().contains("belongs to user"), "{error}");
+    set_mode(&place.entries(), 0o770);
+    let cache = Cache::at(place.folder.path(), 1 << 20, "v");
+    assert!(!cache.is_on() && cache.load(&key).is_none());
+    set_mode(&place.entries(), 0o700);
+    std::fs::rename(place.entries(), place.folder.path().join("real")).unwrap();
+    symlink(place.folder.path().join("real"), place.entries()).unwrap();
+    assert!(!Cache::at(place.folder.path(), 1 << 20, "v").is_on(), "a link");
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_a_cache_with_nothing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for cache in [Cache::at(file.path(), 1 << 20, "v"), Cache::off()] {
+        let key = cache.key("test").finish();
+        cache.store(&key, KEPT);
+        assert!(!cache.is_on() && cache.load(&key).is_none());
+    }
+}
+
+#[test]
+fn a_folder_that_has_gone_is_no_trouble() {
+    let (place, key, _) = Place::with_entry();
+    std::fs::remove_dir_all(place.entries()).unwrap();
+    assert_eq!(place.cache.load(&key), None);
+    place.cache.store(&key, KEPT);
+    assert_eq!(place.cache.load(&key), None);
+}
+
+/// Sets when a file was used, in seconds before now.
+fn used(file: &Path, seconds: u64) {
+    let file = File::options().write(true).open(file).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+}
+
+#[test]
+fn what_was_not_used_for_longest_goes_first() {
+    let place = Place::new();
+    let small = Cache::at(place.folder.path(), 10 * 4096, "v");
+    let key = |i: u64| small.key("test").number(i).finish();
+    for i in 0..10 {
+        small.store(&key(i), &[7; 4000]);
+        used(&place.entries().join(key(i).to_string()), 1000 - i);
+    }
+    assert_eq!(place.names().len(), 10);
+    assert!(small.load(&key(0)).is_some(), "makes it the last one used");
+    let [old, young] = ["tmp-old", "tmp-young"].map(|name| place.entries().join(name));
+    std::fs::write(&old, "x").unwrap();
+    std::fs::write(&young, "x").unwrap();
+    used(&old, 3600);
+    small.store(&key(10), &[7; 4000]);
+    let left: Vec<u64> = (0..11).filter(|i| small.load(&key(*i)).is_some()).collect();
+    assert_eq!(left, [0, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert!(!old.exists() && young.exists());
+    small.store(&key(11), &[7; 11 * 4096]);
+    assert!(small.load(&key(11)).is_none(), "larger than the limit");
+}

@@ -35,7 +35,12 @@ impl<'a> Parser<'a> {
             _ if super::is_number(name) => {}
             _ => return self.expected("the content of a metadata node"),
         }
-        Ok(self.slice(start, self.at))
+        let text = self.slice(start, self.at);
+        if text.contains('\n') {
+            // Broken text: kept as it is, it could swallow what follows.
+            return Err(super::ParseError::new(self.tokens[start].line, "metadata over several lines"));
+        }
+        Ok(text)
     }
 
     /// `, !dbg !7, !tbaa !8`, after an instruction or a global.

@@ -187,8 +187,12 @@ impl Parser<'_> {
             }
             global.suffix.push_str(self.slice(start, self.at));
         }
+        let start = self.at;
         let attributes = self.attributes()?;
         if !attributes.is_empty() {
+            if self.at - start != 1 || !attributes.starts_with('#') {
+                return self.error(format!("`{attributes}` behind a global; an attribute group is allowed"));
+            }
             join(&mut global.suffix, &attributes);
         }
         Ok(())

@@ -30,6 +30,25 @@ template <class T> ELINVAR_PURE T reverse(T a) {
     else
         return T(__builtin_bitreverse64(a));
 }
+// a + b, or a - b, kept within the type. The compiler's own functions promote narrow types.
+template <class T> ELINVAR_PURE T add_saturated(T a, T b) {
+    if constexpr (sizeof(T) < 4) {
+        int sum = int(a) + int(b);
+        int low = numeric_limits<T>::min(), high = numeric_limits<T>::max();
+        return T(sum < low ? low : sum > high ? high : sum);
+    } else {
+        return __builtin_elementwise_add_sat(a, b);
+    }
+}
+template <class T> ELINVAR_PURE T subtract_saturated(T a, T b) {
+    if constexpr (sizeof(T) < 4) {
+        int rest = int(a) - int(b);
+        int low = numeric_limits<T>::min(), high = numeric_limits<T>::max();
+        return T(rest < low ? low : rest > high ? high : rest);
+    } else {
+        return __builtin_elementwise_sub_sat(a, b);
+    }
+}
 template <class T> ELINVAR_PURE T rotate_left(T a, T by) {
     using U = make_unsigned_t<T>;
     uint k = uint(by) & uint(bits<T> - 1);
@@ -76,9 +95,8 @@ ELINVAR_INTEGER1(popcount, __builtin_popcountg(U(a)))
 ELINVAR_INTEGER1(clz, __builtin_clzg(U(a), elinvar::bits<T>))
 ELINVAR_INTEGER1(ctz, __builtin_ctzg(U(a), elinvar::bits<T>))
 ELINVAR_INTEGER1(reverse_bits, elinvar::reverse(a))
-ELINVAR_INTEGER2(addsat, __builtin_elementwise_add_sat(a, b))
-ELINVAR_INTEGER2(subsat, __builtin_elementwise_sub_sat(a, b))
-ELINVAR_INTEGER2(absdiff, a < b ? make_unsigned_t<T>(b) - make_unsigned_t<T>(a) : make_unsigned_t<T>(a) - make_unsigned_t<T>(b))
+ELINVAR_INTEGER2(addsat, elinvar::add_saturated(a, b))
+ELINVAR_INTEGER2(subsat, elinvar::subtract_saturated(a, b))
 ELINVAR_INTEGER2(hadd, (a & b) + ((a ^ b) >> 1))
 ELINVAR_INTEGER2(rhadd, (a | b) - ((a ^ b) >> 1))
 ELINVAR_INTEGER2(mulhi, elinvar::multiply_high(a, b))
@@ -89,12 +107,20 @@ ELINVAR_INTEGER3(madhi, T(elinvar::multiply_high(a, b) + c))
 
 template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T madsat(T a, T b, T c) {
     T product = 0;
-    if (!__builtin_mul_overflow(a, b, &product)) return __builtin_elementwise_add_sat(product, c);
+    if (!__builtin_mul_overflow(a, b, &product)) return elinvar::add_saturated(product, c);
     bool negative = is_signed_v<T> && ((a < 0) != (b < 0));
     return negative ? numeric_limits<T>::min() : numeric_limits<T>::max();
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> madsat(vec<T, N> u, vec<T, N> v, vec<T, N> w) {
     return elinvar::each<T, N>([](T a, T b, T c) { return madsat(a, b, c); }, u, v, w);
+}
+
+template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE make_unsigned_t<T> absdiff(T a, T b) {
+    using U = make_unsigned_t<T>;
+    return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
+}
+template <class T, int N> ELINVAR_PURE vec<make_unsigned_t<T>, N> absdiff(vec<T, N> v, vec<T, N> w) {
+    return elinvar::each<make_unsigned_t<T>, N>([](T a, T b) { return absdiff(a, b); }, v, w);
 }
 
 template <class T, class S, class = enable_if_t<is_integral_v<T> && is_integral_v<S> && !is_same_v<T, S>>>

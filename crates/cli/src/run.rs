@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use elinvar::{Completion, Device, DeviceKind, Dim3, Error, Grid, Kernel};
+use elinvar::{
+    CheckedKernel, Completion, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature, Stream,
+};
 use serde::Serialize;
 
 use crate::binding::{Bound, Given};
@@ -69,6 +71,10 @@ pub struct Run {
     /// How far floating-point arithmetic may be rearranged
     #[arg(long, value_enum, default_value = "fast")]
     math: Math,
+    /// Check every access of the kernel; the first outside its memory is reported with argument, element,
+    /// thread and line
+    #[arg(long)]
+    checked: bool,
     /// Give up when a run takes longer
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -100,7 +106,7 @@ impl Run {
         for warning in library.warnings() {
             eprintln!("{warning}");
         }
-        let kernel = library.kernel(&self.kernel)?;
+        let kernel = Runnable::of(&library, &self.kernel, self.checked)?;
         let bound = Bound::new(&device, kernel.signature(), given)?;
         let outputs = self.outputs(&kernel, &bound)?;
         let times = self.dispatch(&device, &kernel, &bound)?;
@@ -134,7 +140,7 @@ impl Run {
         self.args.iter().map(parse).collect()
     }
 
-    fn outputs(&self, kernel: &Kernel, bound: &Bound) -> Result<Vec<Output>> {
+    fn outputs(&self, kernel: &Runnable, bound: &Bound) -> Result<Vec<Output>> {
         let output = |text: &String| {
             let (name, file) = match text.split_once('=') {
                 Some((_, "")) => {
@@ -149,8 +155,7 @@ impl Run {
     }
 
     /// Runs the kernel and returns the device's time of each run.
-    #[allow(unsafe_code)] // runs what the user asks for
-    fn dispatch(&self, device: &Device, kernel: &Kernel, bound: &Bound) -> Result<Vec<u64>> {
+    fn dispatch(&self, device: &Device, kernel: &Runnable, bound: &Bound) -> Result<Vec<u64>> {
         let stream = device.stream()?;
         let mut grid = Grid::threads(self.grid);
         if let Some(group) = self.group {
@@ -158,9 +163,7 @@ impl Run {
         }
         let mut times = Vec::new();
         for _ in 0..self.repeat {
-            // SAFETY: that kernel and arguments suit one another is the user's word: a kernel that leaves its
-            // arrays can harm this process, which holds nothing else.
-            let done = unsafe { kernel.launch(&stream, grid, &bound.args) }?;
+            let done = kernel.launch(&stream, grid, bound)?;
             times.push(self.wait(&done)?);
         }
         Ok(times)
@@ -189,6 +192,38 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+/// A kernel with or without bounds checks.
+enum Runnable {
+    Plain(Kernel),
+    Checked(CheckedKernel),
+}
+
+impl Runnable {
+    fn of(library: &Library, name: &str, checked: bool) -> Result<Self> {
+        Ok(match checked {
+            true => Self::Checked(library.checked_kernel(name)?),
+            false => Self::Plain(library.kernel(name)?),
+        })
+    }
+
+    fn signature(&self) -> &Signature {
+        match self {
+            Self::Plain(kernel) => kernel.signature(),
+            Self::Checked(kernel) => kernel.signature(),
+        }
+    }
+
+    #[allow(unsafe_code)] // runs what the user asks for
+    fn launch(&self, stream: &Stream, grid: Grid, bound: &Bound) -> Result<Completion> {
+        Ok(match self {
+            // SAFETY: that kernel and arguments suit one another is the user's word: a kernel that leaves its
+            // arrays can harm this process, which holds nothing else.
+            Self::Plain(kernel) => unsafe { kernel.launch(stream, grid, &bound.args) }?,
+            Self::Checked(kernel) => kernel.launch(stream, grid, &bound.args)?,
+        })
     }
 }
 

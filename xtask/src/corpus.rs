@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
-use elinvar_driver::{Constant, ConstantKey, PipelineOptions, Source};
+use elinvar_driver::{Constant, ConstantKey, Source};
 use elinvar_msl::{Error, Program, Toolchain};
 
 use sources::Corpus;
@@ -94,13 +94,8 @@ fn compile(toolchain: &Toolchain, corpus: &'static Corpus, folder: &Path) -> Res
 }
 
 fn compile_file(toolchain: &Toolchain, corpus: &Corpus, folder: &Path, name: &str) -> FileOutcome {
-    let mut outcome = FileOutcome {
-        name: name.to_owned(),
-        kernels: 0,
-        made: 0,
-        unsupported: Vec::new(),
-        failure: None,
-    };
+    let mut outcome =
+        FileOutcome { name: name.to_owned(), kernels: 0, made: 0, unsupported: Vec::new(), failure: None };
     if let Err(why) = attempt(toolchain, corpus, folder, &mut outcome) {
         outcome.failure = Some(why);
     }
@@ -124,10 +119,10 @@ fn attempt(
     }
     let program = Program::compile(toolchain, &source).map_err(|error| error.to_string())?;
     outcome.kernels = program.kernels().len();
-    let options = PipelineOptions { constants: ones(&program), ..PipelineOptions::default() };
+    let constants = ones(&program);
     for i in sample(outcome.kernels) {
         let kernel = &program.kernels()[i].name;
-        match program.specialize(kernel, &options) {
+        match program.specialize(kernel, &constants) {
             Ok(_) => outcome.made += 1,
             Err(Error::Unsupported(why)) => outcome.unsupported.push(why),
             Err(error) => return Err(format!("kernel `{kernel}`: {error}")),
@@ -146,7 +141,8 @@ fn sample(count: usize) -> Vec<usize> {
 fn ones(program: &Program) -> Vec<Constant> {
     let one = |constant: &elinvar_driver::FunctionConstant| {
         let scalar = constant.ty.scalar()?;
-        let lanes = if let elinvar_driver::ElementType::Vector { lanes, .. } = constant.ty { lanes } else { 1 };
+        let lanes =
+            if let elinvar_driver::ElementType::Vector { lanes, .. } = constant.ty { lanes } else { 1 };
         let bytes: &[u8] = match scalar {
             elinvar_driver::Scalar::F32 => &1_f32.to_le_bytes(),
             elinvar_driver::Scalar::F16 => &0x3c00_u16.to_le_bytes(),

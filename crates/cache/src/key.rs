@@ -15,6 +15,11 @@ impl Key {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
+    /// The key with these bytes, if they are as many as a key has.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
     /// The key's bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

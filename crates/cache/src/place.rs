@@ -48,7 +48,10 @@ mod tests {
     fn limits() {
         let limit = |text: &str| limit(Some(text.as_ref()));
         assert_eq!(limit(""), Ok(DEFAULT_LIMIT));
-        assert_eq!((limit("0"), limit("5K"), limit("3m"), limit("2G")), (Ok(0), Ok(5120), Ok(3 << 20), Ok(2 << 30)));
+        assert_eq!(
+            (limit("0"), limit("5K"), limit("3m"), limit("2G")),
+            (Ok(0), Ok(5120), Ok(3 << 20), Ok(2 << 30))
+        );
         for wrong in ["G", "-1", "1.5G", "18446744073709551615G", "ü"] {
             assert!(limit(wrong).unwrap_err().contains(wrong));
         }

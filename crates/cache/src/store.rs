@@ -161,7 +161,8 @@ impl Folder {
     fn store(&self, key: &Key, bytes: &[u8]) -> std::io::Result<()> {
         let temporary = temporary_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(&self.open, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file =
+            File::from(rustix::fs::openat(&self.open, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let written = file
             .write_all(&entry::head(key, bytes))
             .and_then(|()| file.write_all(bytes))

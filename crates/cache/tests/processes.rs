@@ -68,7 +68,8 @@ fn command(role: &str, folder: &Path) -> Command {
 
 fn passes(child: Child) {
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
 }
 

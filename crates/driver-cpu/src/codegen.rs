@@ -3,16 +3,20 @@
 //! The linker is called directly, since `clang -shared` costs many times as much as the link itself:
 //! `ELINVAR_LD` if set, else `ld.lld-NN` (newest first), `ld.lld`, `ld`. Where none is found, and on
 //! Apple systems, whose linker needs to be told about the platform, clang links. Files live in a
-//! private folder that is gone once the object is loaded; when a tool fails the folder stays and the
-//! error says how to repeat the call.
+//! private folder that is gone once the object is loaded; when a tool fails, or breaks a limit of
+//! `elinvar_msl::process`, the folder stays and the error says how to repeat the call.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use elinvar_cache::KeyBuilder;
 use elinvar_driver::{Error, Result};
+use elinvar_msl::process::{self, Failure, Limits};
+use elinvar_msl::stage;
 
+use crate::host;
 use crate::loader::Code;
 
 /// Oldest and newest major version looked for in `ld.lld-NN`.
@@ -36,8 +40,17 @@ impl Codegen {
         Self { clang: clang.into(), linker: find_linker(), processor }
     }
 
-    /// Build `ir`, which defines `symbol`, and load it.
-    pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<Code> {
+    /// Add what decides, beside the text, how an object is built: tools, options and processor.
+    pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
+        let key = key.program(&self.clang).text(self.processor).text(host::processor_identity());
+        match &self.linker {
+            Some(linker) => key.program(linker),
+            None => key.text("clang links"),
+        }
+    }
+
+    /// Build `ir`, which defines `symbol`, and load it. With the object's bytes, which can be loaded again.
+    pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
         let folder = tempfile::Builder::new().prefix("elinvar-").tempdir();
         let folder = folder.map_err(|error| {
             Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
@@ -50,7 +63,7 @@ impl Codegen {
         built
     }
 
-    fn build_in(&self, folder: &Path, ir: &str, symbol: &str) -> Result<Code> {
+    fn build_in(&self, folder: &Path, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
         let [text, object, shared] = ["kernel.ll", "kernel.o", "kernel.so"].map(|name| folder.join(name));
         std::fs::write(&text, with_prelude(ir).as_bytes())
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
@@ -58,16 +71,19 @@ impl Codegen {
         let mut compile = Command::new(&self.clang);
         compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module", self.processor]);
         compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
-        run(compile)?;
+        stage::timed("machine code", || run(compile))?;
 
         let mut link = Command::new(self.linker.as_ref().unwrap_or(&self.clang));
         if cfg!(target_vendor = "apple") {
             link.args(["-undefined", "dynamic_lookup"]);
         }
         link.arg("-shared").arg(&object).arg("-o").arg(&shared);
-        run(link)?;
+        stage::timed("link", || run(link))?;
 
-        Code::load(&shared, symbol)
+        let object = std::fs::read(&shared)
+            .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))?;
+        let code = stage::timed("load", || Code::load(&shared, symbol))?;
+        Ok((code, object))
     }
 }
 
@@ -79,19 +95,18 @@ fn with_prelude(ir: &str) -> Cow<'_, str> {
 
 /// Run a tool; its failure is an error with what it said and how it was called.
 fn run(mut command: Command) -> Result<()> {
-    let call = || {
-        let mut words = vec![command.get_program().to_string_lossy()];
-        words.extend(command.get_args().map(|arg| arg.to_string_lossy()));
-        words.join(" ")
+    let call = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
+    let limits = Limits::from_env().map_err(Error::Environment)?;
+    let why = match process::run(command.stdin(Stdio::null()), &limits) {
+        Ok(finished) if finished.status.success() => return Ok(()),
+        Ok(finished) => {
+            let said = String::from_utf8_lossy(&finished.stderr);
+            format!("`{call}` failed ({}):\n{}", finished.status, said.trim_end())
+        }
+        Err(Failure::Start(error)) => format!("cannot run `{call}`: {error}"),
+        Err(Failure::Killed(why)) => format!("`{call}` {why}"),
     };
-    let call = call();
-    let output =
-        command.output().map_err(|error| Error::Environment(format!("cannot run `{call}`: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Environment(format!("`{call}` failed ({}):\n{}", output.status, said.trim_end())))
+    Err(Error::Environment(why))
 }
 
 fn find_linker() -> Option<PathBuf> {
@@ -205,7 +220,7 @@ mod tests {
                 }}"
             );
             let codegen = Codegen { processor: "-march=x86-64", ..testing::codegen() };
-            let code = codegen.build(&ir, "elinvar_threadgroups").unwrap();
+            let (code, _) = codegen.build(&ir, "elinvar_threadgroups").unwrap();
             let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
             let (sizes, record) = (std::ptr::null(), std::ptr::null_mut());
             let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], sizes, record };

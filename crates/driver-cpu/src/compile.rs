@@ -2,53 +2,72 @@
 //! makes the work-group function, and `codegen` builds it.
 //!
 //! The source is checked when the library is made. A kernel's IR is made when its pipeline is first
-//! asked for, and kept with the pipeline; machine code when the pipeline is prepared for a size.
+//! asked for; machine code when the pipeline is prepared for a size. Each of the three is looked for in the
+//! cache first, and what comes later is not made for what comes earlier: with machine code from the cache, no
+//! IR is read.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 
+use elinvar_cache::{Cache, Key, KeyBuilder};
 use elinvar_driver::{
-    Arg, ArgKind, CodeFacts, Diagnostic, Dim3, Error, Library, Pipeline, PipelineOptions, Result, Severity,
-    Signature, Source,
+    Arg, ArgKind, CodeFacts, Constant, Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline,
+    PipelineOptions, Result, Severity, Signature, Source,
 };
 use elinvar_ir::{Location, Module};
-use elinvar_msl::{Program, Toolchain};
+use elinvar_msl::{Checked, Specialized, Toolchain, stage};
 use parking_lot::Mutex;
 
 use crate::bounds::Bounds;
 use crate::codegen::Codegen;
+use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Kernel};
+use crate::loader::Code;
 
-/// Compile a source with the clang that is found.
+/// Compile a source with the clang that is found, by way of the user's cache.
 pub(crate) fn library(source: &Source) -> Result<Arc<dyn Library>> {
-    let toolchain = Toolchain::find()?;
-    let program = Program::compile(&toolchain, source)?;
-    let codegen = Arc::new(Codegen::new(toolchain.path()));
-    let source = Arc::new(source.clone());
-    Ok(Arc::new(CpuLibrary { program, source, codegen, pipelines: Mutex::default() }))
+    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(env!("ELINVAR_COMPILER")));
+    library_with(&CACHE, source)
+}
+
+/// [`library`] with another cache.
+pub(crate) fn library_with(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
+    let toolchain = Toolchain::find_with(cache)?;
+    let program = Checked::new(&toolchain, source)?;
+    let codegen = Codegen::new(toolchain.path());
+    let (cache, source) = (cache.clone(), Arc::new(source.clone()));
+    let compiler = Arc::new(Compiler { program, cache, codegen });
+    Ok(Arc::new(CpuLibrary { compiler, source, pipelines: Mutex::default() }))
+}
+
+/// A source and the tools that make its kernels.
+struct Compiler {
+    program: Checked,
+    cache: Cache,
+    codegen: Codegen,
 }
 
 struct CpuLibrary {
-    program: Program,
+    compiler: Arc<Compiler>,
     source: Arc<Source>,
-    codegen: Arc<Codegen>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
 }
 
 impl Library for CpuLibrary {
     fn kernels(&self) -> &[Signature] {
-        self.program.kernels()
+        self.compiler.program.kernels()
+    }
+
+    fn constants(&self) -> &[FunctionConstant] {
+        self.compiler.program.constants()
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.program.warnings()
+        self.compiler.program.warnings()
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        if !options.constants.is_empty() {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: function constants on the CPU")));
-        }
         let key = (kernel.to_owned(), options.clone());
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
@@ -62,47 +81,113 @@ impl Library for CpuLibrary {
 
 impl CpuLibrary {
     fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
-        let text = self.program.ir(name)?;
-        let signature = self.program.kernels().iter().find(|signature| signature.name == name);
-        let mut signature =
-            signature.cloned().ok_or_else(|| Error::invalid(format!("no kernel `{name}` in the source")))?;
-        let module = Module::parse(&text).map_err(|error| {
-            Error::unsupported(format!("kernel `{name}`: cannot read clang's output: {error}"))
-        })?;
+        let Compiler { program, cache, .. } = &*self.compiler;
+        let constants = options.constants.clone();
+        let key = program.key("kernel", name, &constants).map(KeyBuilder::finish);
+        let (mut signature, mut module) = (None, None);
+        if let Some(key) = &key {
+            signature = cache.load(key).and_then(|record| kept::read_signature(&record));
+        }
+        if signature.is_none() {
+            let Specialized { ir, signature: plain } = program.specialize(name, &constants)?;
+            let origin = Origin { signature: plain, source: self.source.clone() };
+            let parsed = origin.parse(&ir)?;
+            let facts = elinvar_spmd::facts(&parsed).map_err(|error| origin.error(error))?;
+            let code = CodeFacts {
+                threadgroup_memory: facts.threadgroup_memory,
+                barriers: facts.barriers,
+                atomics: facts.atomics,
+                simdgroup: facts.simdgroup,
+            };
+            let known = Signature { code: Some(code), ..origin.signature };
+            if let Some(key) = &key {
+                cache.store(key, &kept::write_signature(&known));
+            }
+            (signature, module) = (Some(known), Some(parsed));
+        }
+        let signature = signature.ok_or_else(|| Error::invalid(format!("no kernel `{name}`")))?;
         let origin = Origin { signature: signature.clone(), source: self.source.clone() };
-        let facts = elinvar_spmd::facts(&module).map_err(|error| origin.error(error))?;
-        signature.code = Some(CodeFacts {
-            threadgroup_memory: facts.threadgroup_memory,
-            barriers: facts.barriers,
-            atomics: facts.atomics,
-            simdgroup: facts.simdgroup,
-        });
-        let codegen = self.codegen.clone();
-        let checked = options.checked;
-        let build = move |group| build(&module, &origin, &codegen, group, checked);
+        let compiler = self.compiler.clone();
+        let thread =
+            ThreadCode { constants, checked: options.checked, module: Mutex::new(module.map(Arc::new)) };
+        let build = move |group| compiler.kernel(&origin, &thread, group);
         Ok(CpuPipeline::new(signature, Box::new(build)))
     }
 }
 
-fn build(module: &Module, origin: &Origin, codegen: &Codegen, group: Dim3, checked: bool) -> Result<Kernel> {
-    let args = &origin.signature.args;
-    let options = elinvar_spmd::Options {
-        group: group.to_array(),
-        lanes: 1,
-        threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
-        checks: checked.then(|| args.iter().map(least_bytes).collect()),
-    };
-    let compiled = elinvar_spmd::compile(module, &options).map_err(|error| origin.error(error))?;
-    let place = |location: Location| format!("{}:{}", location.file, location.line);
-    let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
-    Ok(Kernel {
-        name: origin.signature.name.clone(),
-        code: codegen.build(&compiled.ir, elinvar_spmd::SYMBOL)?,
-        scratch_bytes: compiled.scratch_bytes,
-        faults: faults.collect(),
-        bounds: compiled.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
-        group_ns: AtomicU64::new(0),
-    })
+/// The code of one thread of a kernel, which threadgroup sizes are built from.
+struct ThreadCode {
+    constants: Vec<Constant>,
+    checked: bool,
+    /// Read when a size has to be built.
+    module: Mutex<Option<Arc<Module>>>,
+}
+
+impl Compiler {
+    /// A kernel for a threadgroup size, from the cache or built.
+    fn kernel(&self, origin: &Origin, thread: &ThreadCode, group: Dim3) -> Result<Kernel> {
+        let key = self.object_key(origin, thread, group);
+        let found = || {
+            let object = Object::read(&self.cache.load(key.as_ref()?)?)?;
+            let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL);
+            Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, object))
+        };
+        let (code, object) = match stage::timed("find machine code", found) {
+            Some(found) => found,
+            None => self.build(origin, thread, group, key)?,
+        };
+        Ok(Kernel {
+            name: origin.signature.name.clone(),
+            code,
+            scratch_bytes: object.scratch_bytes,
+            faults: object.faults,
+            bounds: object.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
+            group_ns: AtomicU64::new(0),
+        })
+    }
+
+    fn object_key(&self, origin: &Origin, thread: &ThreadCode, group: Dim3) -> Option<Key> {
+        let key = self.program.key("object", &origin.signature.name, &thread.constants)?;
+        let key = group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
+        Some(self.codegen.identify(key.number(u64::from(thread.checked))).finish())
+    }
+
+    fn build(
+        &self,
+        origin: &Origin,
+        thread: &ThreadCode,
+        group: Dim3,
+        key: Option<Key>,
+    ) -> Result<(Code, Object)> {
+        let module = self.module(origin, thread)?;
+        let args = &origin.signature.args;
+        let options = elinvar_spmd::Options {
+            group: group.to_array(),
+            lanes: 1,
+            threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
+            checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
+        };
+        let compiled = stage::timed("threadgroup", || elinvar_spmd::compile(&module, &options));
+        let compiled = compiled.map_err(|error| origin.error(error))?;
+        let (code, bytes) = self.codegen.build(&compiled.ir, elinvar_spmd::SYMBOL)?;
+        let place = |location: Location| format!("{}:{}", location.file, location.line);
+        let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
+        let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
+        let object = Object { bytes, scratch_bytes, faults: faults.collect(), checks };
+        if let Some(key) = key {
+            self.cache.store(&key, &object.write());
+        }
+        Ok((code, object))
+    }
+
+    fn module(&self, origin: &Origin, thread: &ThreadCode) -> Result<Arc<Module>> {
+        let mut module = thread.module.lock();
+        if let Some(module) = &*module {
+            return Ok(module.clone());
+        }
+        let specialized = self.program.specialize(&origin.signature.name, &thread.constants)?;
+        Ok(module.insert(Arc::new(origin.parse(&specialized.ir)?)).clone())
+    }
 }
 
 /// The least bytes that a launch gives for an argument.
@@ -120,6 +205,13 @@ struct Origin {
 }
 
 impl Origin {
+    fn parse(&self, ir: &str) -> Result<Module> {
+        stage::timed("read entry", || Module::parse(ir)).map_err(|error| {
+            let name = &self.signature.name;
+            Error::unsupported(format!("kernel `{name}`: cannot read clang's output: {error}"))
+        })
+    }
+
     fn error(&self, error: elinvar_spmd::Error) -> Error {
         let Signature { name, file, line, .. } = &self.signature;
         match &error {

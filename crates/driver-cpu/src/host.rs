@@ -3,6 +3,8 @@
 //! Everything is read from the system or the processor; a fact that cannot be read is reported as
 //! absent or by the architecture's name, never guessed.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -54,6 +56,40 @@ fn total_memory() -> u64 {
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
     machine.min(limit)
+}
+
+/// What decides which machine code `-march=native` gives: kind and features of the processor, as far as the
+/// system says.
+pub(crate) fn processor_identity() -> &'static str {
+    static IDENTITY: LazyLock<String> = LazyLock::new(|| {
+        // The first processor is enough, and each one more would cost time.
+        let mut start = Vec::new();
+        let read = File::open("/proc/cpuinfo").and_then(|file| file.take(16 << 10).read_to_end(&mut start));
+        match read {
+            Ok(_) => identity_lines(&String::from_utf8_lossy(&start)),
+            Err(_) => processor_name().unwrap_or_default(),
+        }
+    });
+    &IDENTITY
+}
+
+/// The lines about the first processor that do not change while it runs.
+fn identity_lines(cpuinfo: &str) -> String {
+    const NAMES: [&str; 10] = [
+        "vendor_id",
+        "cpu family",
+        "model",
+        "model name",
+        "stepping",
+        "flags",
+        "Features",
+        "CPU implementer",
+        "CPU part",
+        "CPU variant",
+    ];
+    let first = cpuinfo.lines().take_while(|line| !line.is_empty());
+    let kept = first.filter(|line| NAMES.contains(&line.split(':').next().unwrap_or_default().trim()));
+    kept.collect::<Vec<_>>().join("\n")
 }
 
 #[allow(unsafe_code)] // a C function

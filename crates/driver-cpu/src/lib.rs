@@ -26,6 +26,7 @@ mod device;
 mod encode;
 mod host;
 mod job;
+mod kept;
 mod kernel;
 mod loader;
 mod memory;

@@ -36,6 +36,16 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// Load a shared object from its bytes, by way of a file in a folder that only this user can enter.
+    pub(crate) fn from_bytes(object: &[u8], symbol: &str) -> Result<Self> {
+        let cannot =
+            |error| Error::Environment(format!("cannot write the compiled kernel to a file: {error}"));
+        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir().map_err(cannot)?;
+        let path = folder.path().join("kernel.so");
+        std::fs::write(&path, object).map_err(cannot)?;
+        Self::load(&path, symbol)
+    }
+
     /// Load the shared object at `path`, which the compiler's output was linked to.
     #[allow(unsafe_code)] // loads machine code
     pub(crate) fn load(path: &Path, symbol: &str) -> Result<Self> {

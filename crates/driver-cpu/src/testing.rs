@@ -163,7 +163,7 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
     Box::new(move |_| {
         Ok(Kernel {
             name: name.clone(),
-            code: codegen().build(ir, "elinvar_threadgroups")?,
+            code: codegen().build(ir, "elinvar_threadgroups")?.0,
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,

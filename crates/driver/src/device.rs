@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Caps, Command, Diagnostic, Dim3, PipelineOptions, Result, Signature, Source};
+use crate::{Caps, Command, Diagnostic, Dim3, FunctionConstant, PipelineOptions, Result, Signature, Source};
 
 /// A kind of hardware that this build can talk to.
 pub trait Driver: Send + Sync {
@@ -95,11 +95,17 @@ pub trait Memory: Send + Sync + Any {
 
 /// A compiled source.
 pub trait Library: Send + Sync + Any {
-    /// What each kernel takes, in the order of the source; the names are unique.
+    /// What each kernel takes, in the order of the source; the names are unique. An argument that depends on
+    /// a function constant is in the list; [`Pipeline::signature`] has it only if it is there.
     fn kernels(&self) -> &[Signature];
 
     /// Warnings of the compilation.
     fn warnings(&self) -> &[Diagnostic];
+
+    /// The function constants that the source declares, in its order. None unless the driver says otherwise.
+    fn constants(&self) -> &[FunctionConstant] {
+        &[]
+    }
 
     /// The kernel of that name, specialised, ready to be dispatched once [`Pipeline::prepare`] has passed.
     ///

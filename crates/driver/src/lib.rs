@@ -62,6 +62,6 @@ pub use device::{Device, Done, Driver, Init, Library, Memory, Pipeline, Queue, S
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, Result};
-pub use options::{Constant, ConstantKey, PipelineOptions};
+pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, Piece, Source};

@@ -1,6 +1,6 @@
 //! How a kernel is specialised when its pipeline is made.
 
-use crate::Scalar;
+use crate::{ElementType, Scalar};
 
 /// What a pipeline is made with, beside the kernel's name. The default has no constants and no checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,17 @@ pub struct Constant {
     pub bytes: Vec<u8>,
 }
 
+/// A function constant that a source declares.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionConstant {
+    /// The variable's name, with its namespaces.
+    pub name: String,
+    /// The index of `[[function_constant(n)]]`.
+    pub index: u32,
+    /// Its type: a scalar or a vector.
+    pub ty: ElementType,
+}
+
 /// What identifies a function constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ConstantKey {
@@ -30,4 +41,22 @@ pub enum ConstantKey {
     Index(u32),
     /// The variable's name.
     Name(String),
+}
+
+impl From<u32> for ConstantKey {
+    fn from(index: u32) -> Self {
+        Self::Index(index)
+    }
+}
+
+impl From<&str> for ConstantKey {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<String> for ConstantKey {
+    fn from(name: String) -> Self {
+        Self::Name(name)
+    }
 }

@@ -30,10 +30,7 @@ pub(crate) fn dimensions(attribute: &str) -> Option<u32> {
 
 /// Attributes of Metal that we know and cannot serve.
 pub(crate) fn unsupported(attribute: &str) -> bool {
-    matches!(
-        attribute,
-        "texture" | "sampler" | "stage_in" | "payload" | "function_constant" | "user" | "raster_order_group"
-    )
+    matches!(attribute, "texture" | "sampler" | "stage_in" | "payload" | "user" | "raster_order_group")
 }
 
 #[cfg(test)]

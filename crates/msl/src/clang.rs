@@ -1,13 +1,16 @@
 //! Running clang: one process, its input on stdin, its answer or its complaint.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 use std::process::{Command, ExitStatus, Stdio};
 
 use elinvar_driver::MathMode;
 
+use crate::headers::Headers;
+use crate::process::{self, Failure, Limits};
 use crate::toolchain::Toolchain;
-use crate::{Error, Result};
+use crate::{Error, Result, precompiled};
 
 /// What a run of clang gave.
 pub(crate) struct Output {
@@ -30,72 +33,98 @@ impl Output {
     }
 
     /// Whether clang itself failed, rather than the source.
-    pub(crate) fn crashed(&self) -> bool {
+    fn crashed(&self) -> bool {
         self.status.code().is_none_or(|c| c > 1) || self.stderr.contains("PLEASE submit a bug report")
     }
 }
 
-/// Run clang with `input` on stdin.
-pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: &str) -> Result<Output> {
-    let cannot = |e: std::io::Error| Error::Io(format!("cannot run `{}`: {e}", toolchain.path().display()));
-    let mut child = Command::new(toolchain.path())
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
-    let stdin = child.stdin.take();
-    let output = std::thread::scope(|scope| {
-        // A clang that ends early closes the pipe; what it says about that comes from its stderr.
-        scope.spawn(move || stdin.map(|mut pipe| pipe.write_all(input.as_bytes())));
-        child.wait_with_output()
-    })
-    .map_err(cannot)?;
-    let output = Output {
-        stdout: output.stdout,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        success: output.status.success(),
-        status: output.status,
-        command: command_line(toolchain, args),
+/// Where clang finds its input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    Stdin,
+    /// A file, named after all other arguments. It is in a folder of its own: `#include "x"` looks beside the
+    /// file first, and finds nothing there.
+    File,
+}
+
+/// Run clang on `text`. When clang crashes or breaks a limit, the text and the headers stay where the
+/// error's command finds them.
+pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: &str) -> Result<Output> {
+    let headers = toolchain.headers()?;
+    let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
+    let mut file =
+        tempfile::Builder::new().suffix(".metal").tempfile_in(headers.sources()).map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)?;
+
+    let mut command = Command::new(toolchain.path());
+    command.args(args);
+    match input {
+        Input::Stdin => command.stdin(File::open(file.path()).map_err(cannot)?),
+        Input::File => command.arg(file.path()).stdin(Stdio::null()),
     };
-    if output.crashed() {
-        return Err(keep_input(output.unexplained(), input));
+    let mut shown = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
+    if input == Input::Stdin {
+        shown.push_str(&format!(" < {}", process::quoted([file.path().as_os_str()])));
+    }
+    let failure = match process::run(&mut command, &Limits::from_env().map_err(Error::Io)?) {
+        Ok(finished) => {
+            let output = Output {
+                stdout: finished.stdout,
+                stderr: String::from_utf8_lossy(&finished.stderr).into_owned(),
+                success: finished.status.success(),
+                status: finished.status,
+                command: shown,
+            };
+            if !output.crashed() {
+                return Ok(output);
+            }
+            output.unexplained()
+        }
+        Err(Failure::Start(error)) => {
+            return Err(Error::Io(format!("cannot run `{}`: {error}", toolchain.path().display())));
+        }
+        Err(Failure::Killed(why)) => Error::Clang { command: shown, detail: format!("clang {why}") },
+    };
+    let _kept = file.keep();
+    headers.keep();
+    Err(failure)
+}
+
+/// Compile rewritten text with our declarations, by way of their precompiled header if there is one. What clang
+/// has against the text it says of the declarations as text: with the precompiled header it guesses other
+/// names, and it may be the header that it does not like.
+pub(crate) fn run_declared(
+    toolchain: &Toolchain,
+    flags: &[OsString],
+    math: MathMode,
+    text: &str,
+) -> Result<Output> {
+    let headers = toolchain.headers()?;
+    let compile = |declarations: [OsString; 2]| {
+        let root = ["-isysroot".into(), headers.root().into()];
+        let args = [flags, &root, &declarations, &["-".into()]].concat();
+        run(toolchain, &args, Input::Stdin, text)
+    };
+    let header = precompiled::header(toolchain, math)?;
+    if let Some(header) = &header {
+        let output = compile(["-include-pch".into(), header.into()])?;
+        if output.success {
+            return Ok(output);
+        }
+    }
+    let output = compile(["-include".into(), headers.declarations().into()])?;
+    if output.success
+        && let Some(header) = header
+    {
+        precompiled::give_up(&headers, &header);
     }
     Ok(output)
-}
-
-fn command_line(toolchain: &Toolchain, args: &[OsString]) -> String {
-    let words = std::iter::once(toolchain.path().as_os_str()).chain(args.iter().map(OsString::as_os_str));
-    let quoted = words.map(|w| {
-        let w = w.to_string_lossy();
-        let plain = w.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=+,:".contains(c));
-        if plain && !w.is_empty() { w.into_owned() } else { format!("'{}'", w.replace('\'', "'\\''")) }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-/// Leave the input of a crash in the temporary folder and name it in the command.
-fn keep_input(error: Error, input: &str) -> Error {
-    let kept =
-        tempfile::Builder::new().prefix("elinvar-crash-").suffix(".cpp").tempfile().and_then(|mut file| {
-            file.write_all(input.as_bytes())?;
-            Ok(file.keep()?.1)
-        });
-    match (error, kept) {
-        (Error::Clang { command, detail }, Ok(path)) => {
-            Error::Clang { command: format!("{command} < {}", path.display()), detail }
-        }
-        (error, _) => error,
-    }
 }
 
 /// Flags of both stages: the language, and messages in the form that we read.
 fn common(stage: &mut Vec<OsString>) {
     stage.extend(
         [
-            "-x",
-            "c++",
             "-std=c++17",
             "-nostdinc",
             "-undef",
@@ -112,14 +141,14 @@ fn common(stage: &mut Vec<OsString>) {
 
 /// `clang -E`: macros and includes, and no more than those.
 pub(crate) fn preprocess_flags(
-    toolchain: &Toolchain,
+    headers: &Headers,
     include_dirs: &[std::path::PathBuf],
     defines: &[(String, Option<String>)],
 ) -> Vec<OsString> {
-    let mut args = vec![OsString::from("-E")];
+    let mut args = vec!["-x".into(), "c++".into(), OsString::from("-E")];
     common(&mut args);
     args.extend(["-Wmacro-redefined".into(), "-W#warnings".into(), "-imacros".into()]);
-    args.push(toolchain.headers.predefined().into());
+    args.push(headers.predefined().into());
     for (name, value) in defines {
         let value = value.as_deref().map(|v| format!("={v}")).unwrap_or_default();
         args.push(format!("-D{name}{value}").into());
@@ -129,7 +158,7 @@ pub(crate) fn preprocess_flags(
         args.push(dir.into());
     }
     args.push("-isystem".into());
-    args.push(toolchain.headers.include().into());
+    args.push(headers.include().into());
     args
 }
 
@@ -151,11 +180,13 @@ const WARNINGS: [&str; 14] = [
     "-Werror=undefined-internal",
 ];
 
-fn compile(toolchain: &Toolchain) -> Vec<OsString> {
+/// What the declarations' precompiled header is made with, and the rewritten text is compiled with.
+pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
     let mut args = Vec::new();
     common(&mut args);
     args.extend(
         [
+            "-O2",
             "-fdeclspec",
             "-fsigned-char",
             "-fwrapv",
@@ -170,37 +201,45 @@ fn compile(toolchain: &Toolchain) -> Vec<OsString> {
             "-ffloat16-excess-precision=none",
             "-Xclang",
             "-fbfloat16-excess-precision=none",
-            "-Xclang",
-            "-fno-diagnostics-use-presumed-location",
-            "-S",
-            "-emit-llvm",
-            "-o",
-            "-",
-            "-include",
         ]
         .map(OsString::from),
     );
-    args.push(toolchain.headers.declarations().into());
     if cfg!(target_arch = "x86_64") {
         args.push("-mf16c".into());
     }
+    // Rearranging, but with infinities and NaN as they are: not `-ffast-math`.
+    let math: &[&str] = match math {
+        MathMode::Safe => &["-ffp-contract=on", "-DELINVAR_SAFE_MATH"],
+        MathMode::Relaxed | MathMode::Fast => &["-funsafe-math-optimizations", "-ffp-contract=fast"],
+    };
+    args.extend(math.iter().map(OsString::from));
     args
 }
 
-/// The whole source, for its diagnostics and the tables behind it.
-pub(crate) fn check_flags(toolchain: &Toolchain) -> Vec<OsString> {
-    let mut args = compile(toolchain);
+fn compile(math: MathMode) -> Vec<OsString> {
+    let mut args = vec!["-x".into(), "c++".into()];
+    args.extend(language_flags(math));
+    args.extend(
+        ["-Xclang", "-fno-diagnostics-use-presumed-location", "-S", "-emit-llvm", "-o", "-"]
+            .map(OsString::from),
+    );
+    args
+}
+
+/// The whole source, for its diagnostics and the tables behind it. In the language of [`entry_flags`], so
+/// that one precompiled header is for both.
+pub(crate) fn check_flags(math: MathMode) -> Vec<OsString> {
+    let mut args = compile(math);
     args.extend(WARNINGS.map(OsString::from));
-    args.extend(["-O0".into(), "-".into()]);
+    args.extend(["-Xclang".into(), "-disable-llvm-passes".into()]);
     args
 }
 
 /// One entry, optimised.
-pub(crate) fn entry_flags(toolchain: &Toolchain, math: MathMode) -> Vec<OsString> {
-    let mut args = compile(toolchain);
+pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
+    let mut args = compile(math);
     args.extend(
         [
-            "-O2",
             "-fno-vectorize",
             "-fno-slp-vectorize",
             "-gline-tables-only",
@@ -221,15 +260,8 @@ pub(crate) fn entry_flags(toolchain: &Toolchain, math: MathMode) -> Vec<OsString
     // No columns, which would be those of the rewritten text; no checksums (DWARF 5) of texts that no
     // user sees; and not the folder of our headers, which differs from run to run.
     let mut map = OsString::from("-fdebug-prefix-map=");
-    map.push(toolchain.headers.root());
+    map.push(headers.root());
     map.push("/=");
     args.push(map);
-    // Rearranging, but with infinities and NaN as they are: not `-ffast-math`.
-    let math: &[&str] = match math {
-        MathMode::Safe => &["-ffp-contract=on"],
-        MathMode::Relaxed | MathMode::Fast => &["-funsafe-math-optimizations", "-ffp-contract=fast"],
-    };
-    args.extend(math.iter().map(OsString::from));
-    args.push("-".into());
     args
 }

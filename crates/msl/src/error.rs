@@ -26,6 +26,10 @@ pub enum Error {
         known: Vec<String>,
     },
 
+    /// A function constant is unknown, has another type, or has no value and is needed; the message names it.
+    #[error("{0}")]
+    Constant(String),
+
     /// No usable clang; the message says what was looked at and how to install one.
     #[error("{0}")]
     Toolchain(String),
@@ -53,7 +57,7 @@ impl From<Error> for elinvar_driver::Error {
         match error {
             Error::Compile(diagnostics) => Self::Compile(diagnostics),
             Error::Unsupported(what) => Self::Unsupported(what),
-            Error::NoKernel { .. } => Self::InvalidArgument(error.to_string()),
+            Error::NoKernel { .. } | Error::Constant(_) => Self::InvalidArgument(error.to_string()),
             Error::Toolchain(_) | Error::Clang { .. } | Error::Io(_) => Self::Environment(error.to_string()),
         }
     }

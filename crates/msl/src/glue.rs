@@ -4,12 +4,17 @@
 
 use std::fmt::Write as _;
 
+use crate::attributes::Attribute;
 use crate::builtins;
+use crate::constants::Declared;
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
 
 /// The name of the one function that a kernel's IR defines.
 pub const ENTRY: &str = "__elinvar_entry";
+
+/// The table of which optional parameters are there, in their order: 1 or 0, or 2 when that is not known.
+pub(crate) const PRESENT: &str = "__elinvar_present";
 
 /// Marks what follows as ours, for debug locations and warnings.
 const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
@@ -55,6 +60,27 @@ pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
     }
 }
 
+/// The type and the index of each function constant.
+pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
+    for (k, constant) in constants.iter().enumerate() {
+        let spaces: Vec<&str> = constant.path.split("::").collect();
+        let (name, spaces) = spaces.split_last().unwrap_or((&"", &[]));
+        let open: String = spaces.iter().map(|n| format!("namespace {n} {{ ")).collect();
+        text.replace(
+            &format!(
+                "{OURS}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
+                 constexpr elinvar::description __elinvar_constant_types_{k}[] = {{\n\
+                 elinvar::describe<__remove_cv(decltype({name}))>(), elinvar::describe<int>()}};\n\
+                 extern const long __elinvar_constant_values_{k}[];\n\
+                 constexpr long __elinvar_constant_values_{k}[] = {{1, "
+            ),
+            constant.offset,
+        );
+        expression(text, Some(&constant.attribute), constant.offset);
+        text.replace(&format!("}}; }}\n{}", "}\n".repeat(spaces.len())), constant.offset);
+    }
+}
+
 /// A limit that may depend on the template's parameters: a template of its own with that value. Gives
 /// the list entry that reads it.
 fn limit(text: &mut Mapped, i: usize, kernel: &Kernel) -> Option<String> {
@@ -71,12 +97,12 @@ fn limit(text: &mut Mapped, i: usize, kernel: &Kernel) -> Option<String> {
 }
 
 /// The attribute that carries a parameter's index.
-pub(crate) fn index(param: &Param) -> Option<&crate::attributes::Attribute> {
+pub(crate) fn index(param: &Param) -> Option<&Attribute> {
     param.attributes.iter().find(|a| matches!(a.name.as_str(), "buffer" | "threadgroup"))
 }
 
 /// The value of an attribute's argument, −1 without one.
-fn expression(text: &mut Mapped, attribute: Option<&crate::attributes::Attribute>, offset: usize) {
+fn expression(text: &mut Mapped, attribute: Option<&Attribute>, offset: usize) {
     match attribute.and_then(|a| Some((a.argument.as_deref()?, a.argument_offset))) {
         Some((argument, at)) => {
             text.replace("\n(long)(", at);
@@ -87,22 +113,54 @@ fn expression(text: &mut Mapped, attribute: Option<&crate::attributes::Attribute
     }
 }
 
-/// The entry of a kernel.
+/// The entry of a kernel. A parameter that depends on a function constant takes no room when it is absent;
+/// which are there, [`PRESENT`] says.
 pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel) {
-    let memory: Vec<usize> = (0..kernel.params.len()).filter(|&p| is_memory(&kernel.params[p])).collect();
-    let parameters: Vec<String> = memory.iter().map(|p| format!("void* a{p}")).collect();
+    let offset = kernel.offset;
+    text.replace(&format!("{OURS}{}extern \"C\" {{\n", open(kernel)), offset);
+    let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
+    if !conditions.is_empty() {
+        text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{"), offset);
+        for condition in conditions {
+            text.replace("(long)(", offset);
+            folded(text, condition, "2");
+            text.replace("),\n", offset);
+        }
+        text.replace("};\n", offset);
+    }
+    text.replace(&format!("void {ENTRY}("), offset);
+    let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_memory(param));
+    for (n, (p, param)) in memory.enumerate() {
+        text.replace(if n > 0 { ", " } else { "" }, offset);
+        match param.condition() {
+            Some(condition) => {
+                text.replace("elinvar::optional<(", offset);
+                folded(text, condition, "0");
+                text.replace(&format!(") != 0> a{p}"), offset);
+            }
+            None => text.replace(&format!("void* a{p}"), offset),
+        }
+    }
     let arguments: Vec<String> =
         kernel.params.iter().enumerate().map(|(p, param)| argument(p, param)).collect();
     let glue = format!(
-        "{OURS}{}extern \"C\" void {ENTRY}({}) {{\nusing F [[maybe_unused]] = decltype(&{});\n{}({});\n}}\n{}",
-        open(kernel),
-        parameters.join(", "),
+        ") {{\nusing F [[maybe_unused]] = decltype(&{});\n{}({});\n}} }}\n{}",
         kernel.path(),
         kernel.path(),
         arguments.join(",\n"),
         close(kernel),
     );
-    text.replace(&glue, kernel.offset);
+    text.replace(&glue, offset);
+}
+
+/// Whether a condition holds, as 0 or 1; `otherwise` when that is not known.
+fn folded(text: &mut Mapped, condition: &Attribute, otherwise: &str) {
+    let (argument, at) = (condition.argument.as_deref().unwrap_or("1"), condition.argument_offset);
+    text.replace("__builtin_constant_p((bool)(", at);
+    text.copy(argument, at);
+    text.replace(")) ? (int)(bool)(", at);
+    text.copy(argument, at);
+    text.replace(&format!(") : {otherwise}"), at);
 }
 
 fn argument(p: usize, param: &Param) -> String {

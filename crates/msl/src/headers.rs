@@ -4,10 +4,13 @@
 //! when the rewritten text is compiled. Both names end up in what clang says, so that places inside
 //! our headers can be told from the user's.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
+use elinvar_cache::Key;
 use tempfile::TempDir;
 
 use crate::{Error, Result};
@@ -15,13 +18,16 @@ use crate::{Error, Result};
 /// Part of the path of every file of ours that clang reads.
 pub(crate) const MARK: &str = "elinvar_stdlib";
 
+/// The file that gives all declarations, in the headers' folder.
+pub(crate) const DECLARATIONS: &str = "elinvar_stdlib/all.h";
+
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../headers/", $name)))),*]
     };
 }
 
-const FILES: [(&str, &str); 20] = files![
+const FILES: [(&str, &str); 28] = files![
     "predefined.h",
     "include/elinvar_stdlib_macros.h",
     "include/simd/simd.h",
@@ -34,14 +40,22 @@ const FILES: [(&str, &str); 20] = files![
     "elinvar_stdlib/integer.h",
     "elinvar_stdlib/common.h",
     "elinvar_stdlib/math.h",
+    "elinvar_stdlib/math_core.h",
+    "elinvar_stdlib/math_exp.h",
+    "elinvar_stdlib/math_trigonometric.h",
+    "elinvar_stdlib/math_hyperbolic.h",
+    "elinvar_stdlib/math_exact.h",
     "elinvar_stdlib/relational.h",
     "elinvar_stdlib/geometric.h",
+    "elinvar_stdlib/pack.h",
     "elinvar_stdlib/synchronization.h",
     "elinvar_stdlib/atomics.h",
     "elinvar_stdlib/simdgroup.h",
     "elinvar_stdlib/textures.h",
     "elinvar_stdlib/names.h",
     "elinvar_stdlib/entry.h",
+    "elinvar_stdlib/simdgroup_matrix.h",
+    "elinvar_stdlib/internal.h",
 ];
 
 /// The headers that a source may include besides; each gives the macros.
@@ -85,10 +99,22 @@ const INCLUDES: [&str; 37] = [
     "metal_visible_function_table",
 ];
 
-/// The laid out files. Dropping the last reference removes them.
+/// The laid out files. Dropping the last reference removes them, unless they were needed to tell of a crash.
 #[derive(Debug)]
 pub(crate) struct Headers {
     folder: TempDir,
+    kept: AtomicBool,
+    /// The precompiled headers in the folder; `None` for one that cannot be had.
+    precompiled: Mutex<HashMap<Key, Option<PathBuf>>>,
+}
+
+/// What identifies the declarations.
+pub(crate) fn digest() -> Key {
+    static DIGEST: LazyLock<Key> = LazyLock::new(|| {
+        let written = FILES.map(|(name, text)| format!("{name}\n{}\n{text}", text.len())).concat();
+        Key::of((written + &[2, 3, 4].map(swizzles).concat()).as_bytes())
+    });
+    *DIGEST
 }
 
 static SHARED: Mutex<Weak<Headers>> = Mutex::new(Weak::new());
@@ -122,7 +148,7 @@ impl Headers {
         for needed in 2..=4 {
             std::fs::write(root.join(format!("elinvar_stdlib/swizzles_{needed}.h")), swizzles(needed))?;
         }
-        Ok(Self { folder })
+        Ok(Self { folder, kept: AtomicBool::new(false), precompiled: Mutex::default() })
     }
 
     pub(crate) fn predefined(&self) -> PathBuf {
@@ -134,7 +160,7 @@ impl Headers {
     }
 
     pub(crate) fn declarations(&self) -> PathBuf {
-        self.root().join("elinvar_stdlib/all.h")
+        self.root().join(DECLARATIONS)
     }
 
     /// An otherwise empty folder for the text that is preprocessed.
@@ -144,6 +170,22 @@ impl Headers {
 
     pub(crate) fn root(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The precompiled headers, under the lock that one takes to make them.
+    pub(crate) fn precompiled(&self) -> MutexGuard<'_, HashMap<Key, Option<PathBuf>>> {
+        self.precompiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leave the files where they are for good.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Headers {
+    fn drop(&mut self) {
+        self.folder.disable_cleanup(self.kept.load(Ordering::Relaxed));
     }
 }
 

@@ -149,6 +149,18 @@ impl Kernel {
     }
 }
 
+impl Param {
+    /// The attribute that makes the argument depend on a function constant.
+    pub(crate) fn condition(&self) -> Option<&Attribute> {
+        self.attributes.iter().find(|a| a.name == "function_constant")
+    }
+
+    /// The attributes that say what it is.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().filter(|a| a.name != "function_constant")
+    }
+}
+
 fn params(code: &Code, from: usize, to: usize) -> Vec<Param> {
     let parts = code.split_commas(from, to);
     if let [(a, b)] = parts[..]

@@ -12,8 +12,10 @@
 //! Invariants: every diagnostic has the user's file, line and column, never one of the text that the
 //! rewriter made; the rewriter is linear and total; nothing that the user did not ask for is emitted.
 //!
-//! This crate does not read IR beyond the tables that it wrote itself, knows no device, and caches
-//! nothing but the place of clang and, for the process, its own headers.
+//! [`Checked`] is the same by way of the toolchain's cache ([`Toolchain::find_with`]): what was compiled before
+//! needs no clang.
+//!
+//! This crate does not read IR beyond the tables that it wrote itself, and knows no device.
 //!
 //! [`Signature`]: elinvar_driver::Signature
 #![forbid(unsafe_code)]
@@ -21,28 +23,37 @@
 
 mod attributes;
 mod builtins;
+mod checked;
 mod clang;
 mod code;
+mod constants;
 mod diagnostics;
+mod duplicates;
 mod error;
 mod glue;
 mod headers;
+mod included;
 mod kernels;
 mod literal;
 mod mapped;
 mod origin;
+mod precompiled;
 mod preprocess;
+pub mod process;
 mod program;
+pub mod record;
 mod rewrite;
 mod signature;
+pub mod stage;
 mod tables;
 mod token;
 mod toolchain;
 mod wording;
 
+pub use checked::Checked;
 pub use error::{Error, Result};
 pub use glue::ENTRY;
-pub use program::Program;
+pub use program::{Program, Specialized};
 pub use toolchain::Toolchain;
 
 /// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.

@@ -40,6 +40,19 @@ impl Mapped {
         }
     }
 
+    /// Put text before all else; it stands for the beginning of the input.
+    pub(crate) fn prepend(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.insert_str(0, text);
+        for anchor in &mut self.anchors {
+            anchor.output += text.len();
+        }
+        self.anchors.insert(0, Anchor { output: 0, input: 0, copied: false });
+        self.glue = self.glue.map(|at| at + text.len());
+    }
+
     /// The input position of a byte of the output.
     pub(crate) fn input(&self, output: usize) -> usize {
         let after = self.anchors.partition_point(|a| a.output <= output);
@@ -91,10 +104,12 @@ mod tests {
         assert_eq!(m.input(14), 22);
         assert_eq!(m.offset(2, 3), 7);
         assert_eq!(m.offset(9, 1), m.text().len());
+        m.prepend("#\n");
+        assert_eq!((m.input(0), m.input(8), m.input(16)), (0, 11, 22));
         m.begin_glue();
         m.replace("f(", 3);
         m.copy("arg", 12);
         let end = m.text().len();
-        assert!(!m.is_glue(9) && m.is_glue(end - 5) && !m.is_glue(end - 3));
+        assert!(!m.is_glue(11) && m.is_glue(end - 5) && !m.is_glue(end - 3));
     }
 }

@@ -57,6 +57,11 @@ impl Origin {
         &self.text
     }
 
+    /// The names of all files that the text has parts of.
+    pub(crate) fn files(&self) -> &[String] {
+        &self.files
+    }
+
     /// File and line at the end of the text.
     pub(crate) fn last_line(&self) -> (String, u32) {
         self.lines.last().map(|&(_, file, line)| (self.files[file].clone(), line)).unwrap_or_default()

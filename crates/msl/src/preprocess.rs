@@ -1,24 +1,16 @@
 //! The first stage: `clang -E` over the pieces as one text.
 
-use std::io::Write as _;
-
 use elinvar_driver::{Diagnostic, Severity, Source};
 
+use crate::clang::Input;
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, clang, diagnostics, origin::Origin};
+use crate::{Error, Result, clang, diagnostics, origin::Origin, stage};
 
 /// Preprocess a source. The answer's warnings are those of the preprocessor.
 pub(crate) fn run(toolchain: &Toolchain, source: &Source) -> Result<(Origin, Vec<Diagnostic>)> {
-    let mut args = clang::preprocess_flags(toolchain, &source.include_dirs, &source.defines);
-    // A file in a folder of its own: `#include "x"` looks beside the file first, and finds nothing there.
-    let mut file = tempfile::Builder::new()
-        .suffix(".metal")
-        .tempfile_in(toolchain.headers.sources())
-        .and_then(|mut f| f.write_all(join(source).as_bytes()).map(|()| f))
-        .map_err(|e| Error::Io(format!("cannot write the source to a temporary file: {e}")))?;
-    file.flush().map_err(|e| Error::Io(format!("cannot write the source to a temporary file: {e}")))?;
-    args.push(file.path().into());
-    let output = clang::run(toolchain, &args, "")?;
+    let headers = toolchain.headers()?;
+    let args = clang::preprocess_flags(&headers, &source.include_dirs, &source.defines);
+    let output = stage::timed("preprocess", || clang::run(toolchain, &args, Input::File, &join(source)))?;
     let messages = diagnostics::parse(&output.stderr);
     let text = match String::from_utf8(output.stdout.clone()) {
         Ok(text) => text,

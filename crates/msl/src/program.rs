@@ -1,13 +1,19 @@
 //! A compiled source: its kernels, and the IR of each when asked for.
 
-use elinvar_driver::{Diagnostic, MathMode, Severity, Signature, Source};
+use elinvar_driver::{
+    Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
+};
 
-use crate::kernels::Kernel;
+use crate::constants::{self, Declared};
+use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
 use crate::origin::Origin;
 use crate::signature::{self, Outcome};
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, clang, diagnostics, glue, preprocess, rewrite, tables};
+use crate::{Error, Result, clang, diagnostics, glue, preprocess, rewrite, stage, tables};
+
+/// The largest index of a function constant.
+const LAST_CONSTANT: u32 = 65535;
 
 /// A source that has passed all checks.
 #[derive(Debug)]
@@ -18,6 +24,7 @@ pub struct Program {
     text: Mapped,
     kernels: Vec<Kernel>,
     signatures: Vec<Signature>,
+    constants: Vec<FunctionConstant>,
     /// Kernels that are valid and cannot be compiled here, with the reason.
     unsupported: Vec<(String, Diagnostic)>,
     warnings: Vec<Diagnostic>,
@@ -31,15 +38,19 @@ impl Program {
     /// do its work.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
         let (origin, mut warnings) = preprocess::run(toolchain, source)?;
-        let rewritten = rewrite::rewrite(origin.text());
+        let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text()));
         let problems: Vec<Diagnostic> =
             rewritten.problems.iter().map(|(offset, message)| located(&origin, *offset, message)).collect();
         if !problems.is_empty() {
             return Err(Error::Compile(problems));
         }
         let mut text = rewritten.text.clone();
+        text.prepend(&constants::open_definitions(rewritten.constants.len()));
         glue::tables(&mut text, &rewritten.kernels);
-        let output = clang::run(toolchain, &clang::check_flags(toolchain), text.text())?;
+        glue::constant_tables(&mut text, &rewritten.constants);
+        let flags = clang::check_flags(source.math);
+        let check = || clang::run_declared(toolchain, &flags, source.math, text.text());
+        let output = stage::timed("check", check)?;
         warnings.extend(judge(&output, &origin, &text)?);
 
         let mut program = Self {
@@ -49,10 +60,13 @@ impl Program {
             text: rewritten.text,
             kernels: Vec::new(),
             signatures: Vec::new(),
+            constants: Vec::new(),
             unsupported: Vec::new(),
             warnings,
         };
-        program.read_kernels(rewritten.kernels, &String::from_utf8_lossy(&output.stdout))?;
+        let ir = String::from_utf8_lossy(&output.stdout);
+        program.read_constants(&rewritten.constants, &ir)?;
+        program.read_kernels(rewritten.kernels, &ir)?;
         Ok(program)
     }
 
@@ -82,9 +96,51 @@ impl Program {
         if errors.is_empty() { Ok(()) } else { Err(Error::Compile(errors)) }
     }
 
-    /// What each kernel takes, in the order of the source.
+    fn read_constants(&mut self, declared: &[Declared], ir: &str) -> Result<()> {
+        let mut errors = Vec::new();
+        let mut tables = tables::read_constants(ir);
+        for (k, constant) in declared.iter().enumerate() {
+            let name = constant.path.clone();
+            let missing = || Error::Io(format!("clang's output has no table of function constant `{name}`"));
+            let (description, index) = tables.remove(&k).ok_or_else(missing)?;
+            let ty = description.element;
+            let mut refuse = |why: String| {
+                errors.push(located(
+                    &self.origin,
+                    constant.offset,
+                    &format!("function constant `{name}` {why}"),
+                ));
+            };
+            if !matches!(ty, ElementType::Scalar(_) | ElementType::Vector { packed: false, .. }) {
+                refuse(format!("has type `{ty}`; it must be a scalar or a vector"));
+            }
+            match u32::try_from(index).ok().filter(|index| *index <= LAST_CONSTANT) {
+                Some(index) => {
+                    if let Some(other) = self.constants.iter().find(|other| other.index == index) {
+                        refuse(format!("has index {index}, which `{}` has", other.name));
+                    }
+                    self.constants.push(FunctionConstant { name, index, ty });
+                }
+                None => refuse(format!("has index {index}; it must be 0 to {LAST_CONSTANT}")),
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Error::Compile(errors)) }
+    }
+
+    /// What each kernel takes, in the order of the source; with the arguments that depend on a function
+    /// constant.
     pub fn kernels(&self) -> &[Signature] {
         &self.signatures
+    }
+
+    /// The function constants, in the order of the source.
+    pub fn constants(&self) -> &[FunctionConstant] {
+        &self.constants
+    }
+
+    /// The names of all files that the preprocessed source has parts of.
+    pub(crate) fn files(&self) -> &[String] {
+        self.origin.files()
     }
 
     /// What is worth a look.
@@ -92,26 +148,84 @@ impl Program {
         &self.warnings
     }
 
-    /// LLVM IR text of one kernel: a module that defines [`crate::ENTRY`] with one pointer per entry of
-    /// [`Signature::args`], in that order. One run of clang.
+    /// [`Program::specialize`] without values, and only the text.
     ///
     /// # Errors
-    /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
+    /// As [`Program::specialize`].
     pub fn ir(&self, kernel: &str) -> Result<String> {
-        let Some(found) = self.kernels.iter().find(|k| k.name == kernel) else {
-            if let Some((_, why)) = self.unsupported.iter().find(|(name, _)| name == kernel) {
-                return Err(Error::Unsupported(format!("{}:{}: {}", why.file, why.line, why.message)));
-            }
-            let known = self.signatures.iter().map(|s| s.name.clone()).collect();
-            return Err(Error::NoKernel { name: kernel.to_owned(), known });
-        };
-        let mut text = self.text.clone();
-        glue::entry(&mut text, found);
-        let output =
-            clang::run(&self.toolchain, &clang::entry_flags(&self.toolchain, self.math), text.text())?;
-        judge(&output, &self.origin, &text)?;
-        String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
+        self.specialize(kernel, &[]).map(|specialized| specialized.ir)
     }
+
+    /// The code of one kernel, with values of function constants. One run of clang.
+    ///
+    /// # Errors
+    /// `NoKernel`, `Constant` when one is unknown, has another type or is needed and not given, `Unsupported`
+    /// with the parameter that is the reason, `Clang`, `Io`.
+    pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
+        let (found, signature) = self.find(kernel)?;
+        let values = constants::values(&self.constants, constants)?;
+        let mut text = self.text.clone();
+        text.prepend(&constants::definitions(&values));
+        glue::entry(&mut text, found);
+        let flags = clang::entry_flags(&*self.toolchain.headers()?, self.math);
+        let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
+        let output = stage::timed("entry", compile)?;
+        judge(&output, &self.origin, &text)?;
+        let ir = String::from_utf8(output.stdout)
+            .map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))?;
+        let (present, ir) = tables::take(ir, glue::PRESENT);
+        let mut present = present.into_iter();
+        let mut there = Vec::new();
+        for param in found.params.iter().filter(|param| glue::is_memory(param)) {
+            there.push(match param.condition().map(|_| present.next()) {
+                None | Some(Some(1)) => true,
+                Some(Some(0)) => false,
+                _ => return Err(self.undecided(found, param)),
+            });
+        }
+        if let Some(missing) = constants::missing(&ir).and_then(|k| self.constants.get(k)) {
+            return Err(Error::Constant(format!(
+                "kernel `{kernel}` needs a value for function constant `{}` (index {}, {})",
+                missing.name, missing.index, missing.ty
+            )));
+        }
+        let mut signature = signature.clone();
+        let mut there = there.into_iter();
+        signature.args.retain(|_| there.next().unwrap_or(true));
+        Ok(Specialized { ir, signature })
+    }
+
+    fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
+        if let Some(i) = self.kernels.iter().position(|k| k.name == kernel) {
+            return Ok((&self.kernels[i], &self.signatures[i]));
+        }
+        if let Some((_, why)) = self.unsupported.iter().find(|(name, _)| name == kernel) {
+            return Err(Error::Unsupported(format!("{}:{}: {}", why.file, why.line, why.message)));
+        }
+        let known = self.signatures.iter().map(|s| s.name.clone()).collect();
+        Err(Error::NoKernel { name: kernel.to_owned(), known })
+    }
+
+    /// The error for a parameter of which it is not known whether it is there.
+    fn undecided(&self, kernel: &Kernel, param: &Param) -> Error {
+        let condition = param.condition().and_then(|c| c.argument.as_deref()).unwrap_or_default();
+        Error::Constant(format!(
+            "kernel `{}`: argument `{}` depends on `{condition}`, which has no value; of the function constants, {}",
+            kernel.name,
+            param.name,
+            constants::list(&self.constants)
+        ))
+    }
+}
+
+/// A kernel with the values of its function constants compiled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Specialized {
+    /// LLVM IR text: a module that defines [`crate::ENTRY`] with one pointer per entry of
+    /// [`Signature::args`], in that order.
+    pub ir: String,
+    /// What the kernel takes, without the arguments that are absent.
+    pub signature: Signature,
 }
 
 /// The warnings of a run over rewritten text, or its errors.

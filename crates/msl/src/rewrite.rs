@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 
-use crate::attributes;
+use crate::attributes::{self, Attribute};
 use crate::code::Code;
+use crate::constants::{self, Declared};
+use crate::duplicates::{self, Declarations};
 use crate::kernels::{self, Form, Kernel};
 use crate::literal;
 use crate::mapped::Mapped;
@@ -18,6 +20,10 @@ pub(crate) struct Rewritten {
     pub text: Mapped,
     /// The kernels, in the order of the text.
     pub kernels: Vec<Kernel>,
+    /// The function constants, in the order of the text.
+    pub constants: Vec<Declared>,
+    /// What is worth a look: byte of the input and message.
+    pub warnings: Vec<(usize, String)>,
     /// What it refuses: byte of the input and message.
     pub problems: Vec<(usize, String)>,
 }
@@ -38,8 +44,13 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
         scopes: Vec::new(),
         statement: 0,
         kernels: Vec::new(),
+        constants: Vec::new(),
         declared: None,
         templates: HashMap::new(),
+        declarations: Declarations::default(),
+        parts: HashMap::new(),
+        opened: 0,
+        warnings: Vec::new(),
     };
     walk.run();
     let mut output = Mapped::default();
@@ -53,14 +64,17 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
     output.copy(&text[at..], at);
     output.replace(AFTER, text.len());
     output.begin_glue();
-    Rewritten { text: output, kernels: walk.kernels, problems: walk.problems }
+    Rewritten { text: output, kernels: walk.kernels, constants: walk.constants, warnings: walk.warnings, problems: walk.problems }
 }
 
 enum Scope {
-    Namespace(Vec<String>),
+    /// A namespace's number and names. All parts of one have the same number.
+    Namespace(usize, Vec<String>),
     /// `extern "C" {`
     Linkage,
-    /// A body of a function, a class or an initialiser.
+    /// A class, by its number.
+    Class(usize),
+    /// A body of a function, or an initialiser.
     Body,
 }
 
@@ -73,16 +87,29 @@ struct Walk<'a> {
     /// The first token of the statement.
     statement: usize,
     kernels: Vec<Kernel>,
+    constants: Vec<Declared>,
     /// The statement whose kernel has been read; one is read once.
     declared: Option<usize>,
     /// Parameters of kernel templates, for instantiations that do not repeat them.
     templates: HashMap<String, Kernel>,
+    declarations: Declarations,
+    /// The number of each namespace.
+    parts: HashMap<Vec<String>, usize>,
+    /// Braces opened so far.
+    opened: usize,
+    warnings: Vec<(usize, String)>,
 }
 
 impl Walk<'_> {
     fn run(&mut self) {
         let mut i = 0;
         while i < self.code.len() {
+            if i == self.statement
+                && let Some(behind) = self.repeated(i)
+            {
+                i = behind;
+                continue;
+            }
             i = match self.code.kind(i) {
                 Some(Kind::Directive) => self.directive(i),
                 Some(Kind::Number) => {
@@ -98,6 +125,25 @@ impl Walk<'_> {
         }
     }
 
+    /// Drop the declaration at `i` if it differs from an earlier one by address spaces only.
+    fn repeated(&mut self, i: usize) -> Option<usize> {
+        let (scope, class) = match self.scopes.last() {
+            None | Some(Scope::Linkage) => (0, false),
+            Some(Scope::Class(number)) => (*number, true),
+            Some(Scope::Namespace(number, _)) => (*number, false),
+            Some(Scope::Body) => return None,
+        };
+        let repeated = self.declarations.visit(self.code, i, scope, class)?;
+        if repeated.differs {
+            let message = "this differs from an earlier overload by address spaces only, which are one here; the \
+                           earlier one is called for both";
+            self.warnings.push((self.code.start(i), message.to_owned()));
+        }
+        self.edit(i, repeated.behind, String::new());
+        self.statement = repeated.behind;
+        Some(repeated.behind)
+    }
+
     /// Replace the tokens from `from` to before `to`, keeping the lines.
     fn edit(&mut self, from: usize, to: usize, mut new: String) {
         let (start, end) = (self.code.start(from), self.code.start(from) + self.code.slice(from, to).len());
@@ -111,7 +157,7 @@ impl Walk<'_> {
     }
 
     fn in_body(&self) -> bool {
-        self.scopes.iter().any(|s| matches!(s, Scope::Body))
+        self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(_)))
     }
 
     fn directive(&mut self, i: usize) -> usize {
@@ -134,6 +180,7 @@ impl Walk<'_> {
         match self.code.at(i) {
             "{" => {
                 let scope = self.scope(i);
+                self.opened += 1;
                 self.scopes.push(scope);
                 self.statement = i + 1;
             }
@@ -141,6 +188,7 @@ impl Walk<'_> {
                 self.scopes.pop();
                 self.statement = i + 1;
             }
+            ":" if i == self.statement + 1 && is_access(self.code.at(self.statement)) => self.statement = i + 1,
             ";" => self.statement = i + 1,
             _ => {}
         }
@@ -148,14 +196,22 @@ impl Walk<'_> {
     }
 
     /// What the brace at `i` opens, by the statement before it.
-    fn scope(&self, i: usize) -> Scope {
+    fn scope(&mut self, i: usize) -> Scope {
         let mut head = self.statement;
         while matches!(self.code.at(head), "inline" | "constexpr") {
             head += 1;
         }
         if self.code.at(head) == "namespace" {
             let names = (head + 1..i).filter(|&t| self.code.is_word(t)).map(|t| self.code.at(t).to_owned());
-            return Scope::Namespace(names.collect());
+            return self.namespace(names.collect());
+        }
+        while self.code.at(head) == "template" {
+            head = self.code.behind_angles(head + 1).unwrap_or(head + 1);
+        }
+        if matches!(self.code.at(head), "struct" | "class" | "union")
+            && !(head..i).any(|t| self.code.at(t) == "(" && self.code.at(t - 1) != "alignas")
+        {
+            return Scope::Class(self.opened + 1);
         }
         if self.code.at(head) == "extern" && self.code.kind(head + 1) == Some(Kind::Literal) && i == head + 2
         {
@@ -164,20 +220,75 @@ impl Walk<'_> {
         Scope::Body
     }
 
+    fn namespace(&mut self, names: Vec<String>) -> Scope {
+        let path = [self.namespaces(), names.clone()].concat();
+        let number = *self.parts.entry(path).or_insert(self.opened + 1);
+        Scope::Namespace(number, names)
+    }
+
     fn attributes(&mut self, i: usize, behind: usize) -> usize {
         let list = attributes::parse(self.code, i, behind);
-        for attribute in &list {
-            if attribute.name == "function_constant" {
-                let message = "function constants are not supported yet";
-                self.problems.push((attribute.offset, message.to_owned()));
-            }
-        }
-        if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
+        if let [attribute] = &list[..]
+            && attribute.name == "function_constant"
+            && self.begins_constant()
+        {
+            self.constant(i, behind, attribute);
+        } else if list.iter().any(|a| a.name == "kernel") && !self.in_body() {
             self.kernel(i, behind);
         } else if !attributes::standard(&list) {
             self.edit(i, behind, " ".to_owned());
         }
         behind
+    }
+
+    /// Whether the statement is a variable at program scope, not a function with such a parameter.
+    fn begins_constant(&self) -> bool {
+        let mut at = self.statement;
+        while matches!(self.code.at(at), "static" | "const" | "constexpr") {
+            at += 1;
+        }
+        !self.in_body() && self.code.at(at) == "constant"
+    }
+
+    /// The list of a function constant stands from `i` to before `behind`, and its name before it.
+    fn constant(&mut self, i: usize, behind: usize, attribute: &Attribute) {
+        let name = i.wrapping_sub(1);
+        let statement = self.code.start(self.statement);
+        if !self.code.is_word(name) || self.code.at(behind) != ";" || attribute.argument.is_none() {
+            let message = "a function constant is declared as `constant T name [[function_constant(n)]];`";
+            self.problems.push((attribute.offset, message.to_owned()));
+            return;
+        }
+        // `static` would contradict `extern`.
+        if self.code.at(self.statement) == "static" {
+            let at = self.edits.partition_point(|(start, ..)| *start < statement);
+            self.edits.insert(at, (statement, statement + "static".len(), String::new()));
+        }
+        let path = [&self.namespaces()[..], &[self.code.at(name).to_owned()]].concat().join("::");
+        let replacement = constants::declaration(self.constants.len(), self.code.at(name));
+        self.edit(name, behind, replacement);
+        let offset = self.code.start(name);
+        self.constants.push(Declared { path, attribute: attribute.clone(), offset });
+    }
+
+    /// `is_function_constant_defined(a::b)` becomes a constant beside `a::b`. Gives the token behind it.
+    fn is_defined(&mut self, i: usize) -> Option<usize> {
+        let behind = self.code.behind(i + 1).filter(|_| self.code.at(i + 1) == "(")?;
+        let name = behind - 2;
+        if !self.code.is_word(name) {
+            return None;
+        }
+        let path = self.code.slice(i + 2, name);
+        self.edit(i, behind, format!("{path}{}{}", constants::DEFINED, self.code.at(name)));
+        Some(behind)
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        let names = |s: &Scope| match s {
+            Scope::Namespace(_, names) => names.clone(),
+            _ => Vec::new(),
+        };
+        self.scopes.iter().flat_map(names).collect()
     }
 
     fn word(&mut self, i: usize) -> usize {
@@ -188,7 +299,12 @@ impl Walk<'_> {
             "device" | "thread" | "threadgroup_imageblock" | "object_data" | "ray_data" => {
                 self.edit(i, i + 1, String::new());
             }
-            "constant" => self.edit(i, i + 1, "const".to_owned()),
+            "constant" => {
+                // Behind a constructor's parameters it says what object is made; `const` would be wrong there.
+                let parameters = self.code.at(i.wrapping_sub(1)) == ")";
+                let of_constructor = parameters && duplicates::is_constructor(self.code, self.statement, i);
+                self.edit(i, i + 1, if of_constructor { "" } else { "const" }.to_owned());
+            }
             "coherent" if self.code.at(i + 1) == "(" => {
                 if let Some(behind) = self.code.behind(i + 1) {
                     self.edit(i, behind, String::new());
@@ -199,6 +315,7 @@ impl Walk<'_> {
                 self.edit(i, i + 1, String::new());
             }
             "threadgroup" => return self.threadgroup(i),
+            constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
             "kernel" if !self.in_body() => self.kernel(i, i + 1),
             "vertex" | "fragment" if i == self.statement && self.code.is_word(i + 1) => {
                 self.edit(i, i + 1, String::new());
@@ -284,14 +401,7 @@ impl Walk<'_> {
 
     /// The word or attribute list that makes a kernel stands from `from` to before `to`.
     fn kernel(&mut self, from: usize, to: usize) {
-        let namespaces: Vec<String> = self
-            .scopes
-            .iter()
-            .flat_map(|s| match s {
-                Scope::Namespace(names) => names.clone(),
-                _ => Vec::new(),
-            })
-            .collect();
+        let namespaces = self.namespaces();
         let first = self.declared.replace(self.statement) != Some(self.statement);
         let declaration = first.then(|| kernels::parse(self.code, self.statement, &namespaces)).flatten();
         let Some(declaration) = declaration else {
@@ -338,6 +448,10 @@ impl Walk<'_> {
             kernel.head.clone_from(&template.head);
         }
     }
+}
+
+fn is_access(word: &str) -> bool {
+    matches!(word, "public" | "private" | "protected")
 }
 
 #[cfg(test)]
@@ -411,8 +525,34 @@ mod tests {
     }
 
     #[test]
+    fn function_constants() {
+        let r = rewrite(
+            "namespace a { static constant bool c [[function_constant(2)]]; }\n\
+             constant bool d = is_function_constant_defined(a::c) ? a::c : true;\n\
+             kernel void f(device int* x [[buffer(0), function_constant(d)]]) {}",
+        );
+        assert!(r.problems.is_empty(), "{:?}", r.problems);
+        assert!(r.text.text().contains("{  const bool ELINVAR_CONSTANT_0(c); }"), "{}", r.text.text());
+        assert!(r.text.text().contains("const bool d = a::elinvar_defined_c ? a::c : true;"));
+        assert_eq!(r.constants[0].path, "a::c");
+        assert_eq!(r.kernels[0].params[0].condition().unwrap().argument.as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn one_of_each_overload() {
+        let text = body("int f(device int* a) { return 1; }\nint f(thread int* a)\n{ return 1; }\nint g;");
+        assert_eq!(text, "int f( int* a) { return 1; }\n\n\nint g;");
+        let text = body("struct S { public: S() thread = default; S() constant = default; int a; };");
+        assert_eq!(text, "struct S { public: S()  = default;  int a; };");
+        let text = body("namespace a { void f(device int*) {} } namespace b { void f(thread int*) {} }");
+        assert_eq!(text.matches("void f").count(), 2);
+        let r = rewrite("int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }");
+        assert_eq!((r.warnings.len(), r.warnings[0].0), (1, 35));
+    }
+
+    #[test]
     fn refuses_with_a_place() {
-        let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]];");
+        let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;");
         assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
     }
 

@@ -105,7 +105,13 @@ impl Reader<'_> {
                 return None;
             }
         }
-        match &param.attributes[..] {
+        if let Some(condition) = param.condition()
+            && condition.argument.is_none()
+        {
+            let message = format!("`[[function_constant]]` on parameter {name} needs the name of a constant");
+            self.error(condition.offset, message);
+        }
+        match param.roles().collect::<Vec<_>>()[..] {
             [] => self.plain(&name, param, d),
             [a] => match (a.name.as_str(), builtins::dimensions(&a.name)) {
                 ("buffer" | "threadgroup", _) => self.memory(&name, param, a, d),

@@ -32,8 +32,7 @@ pub(crate) struct Table {
 
 /// The tables in a module, by the kernel's number.
 pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
-    let globals: HashMap<&str, &str> =
-        ir.lines().filter(|l| l.starts_with('@')).filter_map(|l| l.split_once(" = ")).collect();
+    let globals = globals(ir);
     let mut tables: HashMap<usize, Table> = HashMap::new();
     for (name, value) in &globals {
         if let Some(i) = number(name, "@__elinvar_parameters_") {
@@ -44,6 +43,34 @@ pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
         }
     }
     tables
+}
+
+/// The type and the index of each function constant, by its number.
+pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (Description, i64)> {
+    let globals = globals(ir);
+    let mut constants = HashMap::new();
+    for (name, value) in &globals {
+        let Some(k) = number(name, "@__elinvar_constant_types_") else { continue };
+        let described = value.split(" { ").nth(1).and_then(|g| description(g, &globals));
+        let index = globals
+            .get(format!("@__elinvar_constant_values_{k}").as_str())
+            .and_then(|list| integers(list.split(" [").last()?).get(1).copied());
+        constants.extend(described.zip(index).map(|found| (k, found)));
+    }
+    constants
+}
+
+/// The numbers in the table of that name, and the module without it.
+pub(crate) fn take(ir: String, table: &str) -> (Vec<i64>, String) {
+    let head = format!("@{table} = ");
+    let Some(line) = ir.lines().find(|l| l.starts_with(&head)) else { return (Vec::new(), ir) };
+    let values = integers(line.split(" [").last().unwrap_or_default());
+    let without = ir.replacen(&format!("{line}\n"), "", 1);
+    (values, without)
+}
+
+fn globals(ir: &str) -> HashMap<&str, &str> {
+    ir.lines().filter(|l| l.starts_with('@')).filter_map(|l| l.split_once(" = ")).collect()
 }
 
 fn number(name: &str, prefix: &str) -> Option<usize> {

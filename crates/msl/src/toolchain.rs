@@ -1,26 +1,32 @@
 //! Finding clang. It is run as a program, never linked.
 //!
 //! `ELINVAR_CLANG` decides when it is set; else the newest `clang-NN` on `PATH`, else `clang`. The answer
-//! is kept for the process, by the values of those two variables.
+//! is kept for the process, by the values of those two variables; what a program says about itself is kept in
+//! the cache, by its place, size and time, so that a later process need not start it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use elinvar_cache::{Cache, Reader, Writer};
 
 use crate::headers::Headers;
+use crate::process::{self, Failure, Limits};
 use crate::{Error, Result};
 
 /// The oldest clang whose `half` and `bfloat` are what we rely on.
 const OLDEST: u32 = 19;
 
-/// A clang that can be used, and the headers laid out for it.
+/// A clang that can be used, the headers for it, and the cache for what comes out of it.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
     path: PathBuf,
     version: String,
     major: u32,
-    pub(crate) headers: Arc<Headers>,
+    pub(crate) cache: Cache,
+    /// Laid out when they are first needed.
+    headers: Arc<OnceLock<Arc<Headers>>>,
 }
 
 /// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
@@ -35,21 +41,28 @@ struct Found {
 static FOUND: Mutex<Option<Found>> = Mutex::new(None);
 
 impl Toolchain {
-    /// The clang to use.
+    /// The clang to use, without a cache.
     ///
     /// # Errors
     /// `Toolchain` when there is none that can be used: the message says what was looked at and how to
-    /// install one. `Io` when the headers cannot be written to the temporary folder.
+    /// install one.
     pub fn find() -> Result<Self> {
+        Self::find_with(&Cache::off())
+    }
+
+    /// The clang to use, with a cache for what it makes.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::find`].
+    pub fn find_with(cache: &Cache) -> Result<Self> {
         let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
         let searched = std::env::var_os("PATH").unwrap_or_default();
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
-            let headers = Headers::shared()?;
-            return Ok(Self { path: f.path.clone(), version: f.version.clone(), major: f.major, headers });
+            return Ok(Self::new(f.path.clone(), f.version.clone(), f.major, cache));
         }
-        let tool = Self::find_in(chosen.as_deref(), &searched)?;
-        let (path, version, major) = (tool.path.clone(), tool.version.clone(), tool.major);
+        let (path, version, major) = locate(chosen.as_deref(), &searched, cache)?;
+        let tool = Self::new(path.clone(), version.clone(), major, cache);
         *found = Some(Found { chosen, searched, path, version, major });
         Ok(tool)
     }
@@ -59,17 +72,27 @@ impl Toolchain {
     /// # Errors
     /// As for [`Toolchain::find`].
     pub fn find_in(chosen: Option<&OsStr>, path: &OsStr) -> Result<Self> {
-        let (path, version, major) = match chosen {
-            Some(clang) => {
-                let clang = resolve(clang, path);
-                let (version, major) = check(&clang).map_err(|why| {
-                    Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install()))
-                })?;
-                (clang, version, major)
-            }
-            None => search(path)?,
-        };
-        Ok(Self { path, version, major, headers: Headers::shared()? })
+        let cache = Cache::off();
+        let (path, version, major) = locate(chosen, path, &cache)?;
+        Ok(Self::new(path, version, major, &cache))
+    }
+
+    fn new(path: PathBuf, version: String, major: u32, cache: &Cache) -> Self {
+        Self { path, version, major, cache: cache.clone(), headers: Arc::default() }
+    }
+
+    /// The headers, laid out.
+    pub(crate) fn headers(&self) -> Result<Arc<Headers>> {
+        if let Some(headers) = self.headers.get() {
+            return Ok(headers.clone());
+        }
+        let headers = Headers::shared()?;
+        Ok(self.headers.get_or_init(|| headers).clone())
+    }
+
+    /// The cache for what comes out of it.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// The program.
@@ -88,6 +111,15 @@ impl Toolchain {
     }
 }
 
+fn locate(chosen: Option<&OsStr>, path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
+    let Some(clang) = chosen else { return search(path, cache) };
+    let clang = resolve(clang, path);
+    let (version, major) = check(&clang, cache).map_err(|why| {
+        Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install()))
+    })?;
+    Ok((clang, version, major))
+}
+
 /// A name without folder is looked for on `PATH`, as a shell would.
 fn resolve(clang: &OsStr, path: &OsStr) -> PathBuf {
     let plain = Path::new(clang);
@@ -100,7 +132,7 @@ fn resolve(clang: &OsStr, path: &OsStr) -> PathBuf {
         .unwrap_or_else(|| plain.to_owned())
 }
 
-fn search(path: &OsStr) -> Result<(PathBuf, String, u32)> {
+fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
     let mut candidates: Vec<(u32, PathBuf)> = Vec::new();
     for (order, folder) in std::env::split_paths(path).enumerate() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
@@ -123,7 +155,7 @@ fn search(path: &OsStr) -> Result<(PathBuf, String, u32)> {
     candidates.sort_by_key(|(rank, _)| *rank);
     let mut refused = String::new();
     for (_, clang) in candidates {
-        match check(&clang) {
+        match check(&clang, cache) {
             Ok((version, major)) => return Ok((clang, version, major)),
             Err(why) => refused.push_str(&format!("\n  `{}` {why}", clang.display())),
         }
@@ -132,9 +164,34 @@ fn search(path: &OsStr) -> Result<(PathBuf, String, u32)> {
     Err(Error::Toolchain(format!("no clang {OLDEST} or newer on PATH{looked}\n{}", install())))
 }
 
-/// The version line and major version, or why the program is no use.
-fn check(clang: &Path) -> Result<(String, u32), String> {
-    let output = Command::new(clang).arg("--version").output().map_err(|e| format!("cannot be run: {e}"))?;
+/// The version line and major version, or why the program is no use. A program that was of use and has not
+/// changed is not asked again.
+fn check(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
+    let key = cache.key("compiler").program(clang).finish();
+    if let Some(known) = cache.load(&key).as_deref().and_then(known) {
+        return Ok(known);
+    }
+    let (version, major) = ask(clang)?;
+    let mut record = Writer::new();
+    record.text(&version);
+    record.number(u64::from(major));
+    cache.store(&key, &record.finish());
+    Ok((version, major))
+}
+
+fn known(record: &[u8]) -> Option<(String, u32)> {
+    let mut reader = Reader::new(record);
+    let known = (reader.text()?, reader.small()?);
+    reader.end(known)
+}
+
+fn ask(clang: &Path) -> Result<(String, u32), String> {
+    let limits = Limits::from_env()?;
+    let output = process::run(Command::new(clang).arg("--version").stdin(Stdio::null()), &limits);
+    let output = output.map_err(|failure| match failure {
+        Failure::Start(error) => format!("cannot be run: {error}"),
+        Failure::Killed(why) => format!("is no use: asked for its version, it {why}"),
+    })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().unwrap_or_default().trim();
     if !output.status.success() || !line.contains("clang") {

@@ -18,7 +18,9 @@ impl Outcome {
     }
 
     fn unsupported(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().flat_map(|file| file.unsupported.iter().map(|why| (file.name.as_str(), why.as_str())))
+        self.files
+            .iter()
+            .flat_map(|file| file.unsupported.iter().map(|why| (file.name.as_str(), why.as_str())))
     }
 
     fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -90,7 +92,9 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
         );
     }
     section(&mut page, "Files that do not compile", outcomes, |o| Box::new(o.failures()));
-    section(&mut page, "Kernels of the sample that are not supported", outcomes, |o| Box::new(o.unsupported()));
+    section(&mut page, "Kernels of the sample that are not supported", outcomes, |o| {
+        Box::new(o.unsupported())
+    });
     page
 }
 
@@ -102,7 +106,8 @@ fn section(page: &mut String, title: &str, outcomes: &[Outcome], of: fn(&Outcome
     for o in outcomes {
         for (file, why) in of(o) {
             any = true;
-            let _ = writeln!(page, "- {} `{file}`: {}", o.corpus.name, why.lines().next().unwrap_or_default());
+            let _ =
+                writeln!(page, "- {} `{file}`: {}", o.corpus.name, why.lines().next().unwrap_or_default());
         }
     }
     if !any {

@@ -3,6 +3,7 @@
 
 use elinvar::{MathMode, bf16, f16};
 
+use super::numbers::{round_bfloat, round_half};
 use super::sheet::{Sheet, Value, sheets};
 
 sheets!("types": conversions, vector_conversions, reinterpreted_2, reinterpreted_4, reinterpreted_8, reinterpreted_16,
@@ -76,24 +77,6 @@ impl Scalar for bool {
             Number::Float(v) => v != 0.0,
         }
     }
-}
-
-/// To float, where an inexact result has an odd last bit: a second rounding then errs nowhere.
-fn odd(v: f64) -> f32 {
-    let f = v as f32;
-    if f.is_nan() || f64::from(f) == v {
-        return f;
-    }
-    let bits = if f64::from(f).abs() > v.abs() { f.to_bits() - 1 } else { f.to_bits() };
-    f32::from_bits(bits | 1)
-}
-
-fn round_half(v: f64) -> f16 {
-    f16::from_f32(odd(v))
-}
-
-fn round_bfloat(v: f64) -> bf16 {
-    bf16::from_f32(odd(v))
 }
 
 const INTEGERS: [i128; 16] = [
@@ -262,14 +245,19 @@ fn patterns() -> (Vec<u16>, Vec<u16>) {
     (a, b)
 }
 
+/// Nor do the instructions for bfloat take subnormal operands as they are; products are to be normal too.
+fn large_or_zero(bits: u16) -> u16 {
+    if bits & 0x7fff == 0 || bits & 0x6000 != 0 { bits } else { bits | 0x2000 }
+}
+
 /// The operators on values of a 16-bit type, each rounded once.
 fn narrow_arithmetic<T: Value>(
     name: &'static str,
+    (a, b): (Vec<u16>, Vec<u16>),
     from_bits: fn(u16) -> T,
     to: fn(T) -> f64,
     round: fn(f64) -> T,
 ) -> Sheet {
-    let (a, b) = patterns();
     let ty = T::msl();
     let mut sheet = Sheet::new(name)
         .column("ab", &a)
@@ -303,11 +291,13 @@ fn narrow_arithmetic<T: Value>(
 }
 
 fn half_arithmetic() -> Sheet {
-    narrow_arithmetic("half_arithmetic", f16::from_bits, f16::to_f64, round_half)
+    narrow_arithmetic("half_arithmetic", patterns(), f16::from_bits, f16::to_f64, round_half)
 }
 
 fn bfloat_arithmetic() -> Sheet {
-    narrow_arithmetic("bfloat_arithmetic", bf16::from_bits, bf16::to_f64, round_bfloat)
+    let (a, b) = patterns();
+    let normal = |bits: Vec<u16>| bits.into_iter().map(large_or_zero).collect();
+    narrow_arithmetic("bfloat_arithmetic", (normal(a), normal(b)), bf16::from_bits, bf16::to_f64, round_bfloat)
 }
 
 /// All floats that are near a half, on either side of it and of the middle between two.

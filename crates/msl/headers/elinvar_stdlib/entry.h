@@ -77,6 +77,14 @@ template <class A> ELINVAR_INLINE A memory(void* address) {
         return (A)address;
 }
 
+// The parameter of an entry for an argument that depends on a function constant. An absent one has no
+// size and takes no place in the call.
+struct absent {
+    int nothing[0];
+};
+template <bool B> using optional = metal::conditional_t<B, void*, absent>;
+template <class A> ELINVAR_INLINE A memory(absent) { return memory<A>((void*)0); }
+
 // The argument for a parameter with an attribute.
 template <class A, class From> ELINVAR_INLINE A builtin() {
     if constexpr (shape<A>::lanes == 2)

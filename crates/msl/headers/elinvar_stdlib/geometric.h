@@ -25,18 +25,22 @@ template <class A, class B, class V = elinvar::joined_t<A, B>> ELINVAR_PURE enab
     V a = elinvar::widen<V>(p), b = elinvar::widen<V>(q);
     return V(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
-template <class T, int N> ELINVAR_PURE vec<T, N> reflect(vec<T, N> incident, vec<T, N> normal) {
+template <class A, class B, class V = elinvar::joined_t<A, B>> ELINVAR_PURE V reflect(A incident, B normal) {
+    using T = typename V::value_type;
     return incident - normal * T(T(2) * dot(normal, incident));
 }
-template <class T, int N> ELINVAR_PURE vec<T, N> refract(vec<T, N> incident, vec<T, N> normal, T ratio) {
+template <class A, class B, class V = elinvar::joined_t<A, B>>
+ELINVAR_PURE V refract(A incident, B normal, typename V::value_type ratio) {
+    using T = typename V::value_type;
     T cosine = dot(normal, incident);
     T k = T(T(1) - ratio * ratio * (T(1) - cosine * cosine));
-    if (k < T(0)) return vec<T, N>(T(0));
+    if (k < T(0)) return V(T(0));
     return incident * ratio - normal * T(ratio * cosine + sqrt(k));
 }
-template <class T, int N>
-ELINVAR_PURE vec<T, N> faceforward(vec<T, N> normal, vec<T, N> incident, vec<T, N> reference) {
-    return dot(reference, incident) < T(0) ? normal : -normal;
+template <class A, class B, class C, class V = elinvar::joined_t<elinvar::joined_t<A, B>, C>>
+ELINVAR_PURE V faceforward(A normal, B incident, C reference) {
+    V n = elinvar::widen<V>(normal);
+    return dot(reference, incident) < typename V::value_type(0) ? n : -n;
 }
 ELINVAR_BOTH(length)
 ELINVAR_BOTH(normalize)

@@ -49,6 +49,24 @@ template <class T> ELINVAR_PURE T subtract_saturated(T a, T b) {
         return __builtin_elementwise_sub_sat(a, b);
     }
 }
+// a * b + c, kept within the type. For 64 bits the exact result is in two words.
+template <class T> ELINVAR_PURE T multiply_add_saturated(T a, T b, T c) {
+    constexpr T low = numeric_limits<T>::min(), high = numeric_limits<T>::max();
+    if constexpr (sizeof(T) < 8 && is_signed_v<T>) {
+        long sum = long(a) * long(b) + long(c);
+        return T(sum < low ? low : sum > high ? high : sum);
+    } else if constexpr (sizeof(T) < 8) {
+        ulong sum = ulong(a) * ulong(b) + ulong(c);
+        return T(sum > high ? high : sum);
+    } else {
+        ulong bottom = ulong(a) * ulong(b), sum = bottom + ulong(c);
+        T top = T(multiply_high(a, b) + (sum < bottom) + (c < 0 ? -1 : 0));
+        if constexpr (is_signed_v<T>)
+            return top == T(T(sum) >> 63) ? T(sum) : top < 0 ? low : high;
+        else
+            return top == 0 ? T(sum) : high;
+    }
+}
 template <class T> ELINVAR_PURE T rotate_left(T a, T by) {
     using U = make_unsigned_t<T>;
     uint k = uint(by) & uint(bits<T> - 1);
@@ -106,10 +124,7 @@ ELINVAR_INTEGER3(mad24, a * b + c)
 ELINVAR_INTEGER3(madhi, T(elinvar::multiply_high(a, b) + c))
 
 template <class T, class = enable_if_t<is_integral_v<T>>> ELINVAR_PURE T madsat(T a, T b, T c) {
-    T product = 0;
-    if (!__builtin_mul_overflow(a, b, &product)) return elinvar::add_saturated(product, c);
-    bool negative = is_signed_v<T> && ((a < 0) != (b < 0));
-    return negative ? numeric_limits<T>::min() : numeric_limits<T>::max();
+    return elinvar::multiply_add_saturated(a, b, c);
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> madsat(vec<T, N> u, vec<T, N> v, vec<T, N> w) {
     return elinvar::each<T, N>([](T a, T b, T c) { return madsat(a, b, c); }, u, v, w);

@@ -1,117 +1,165 @@
-// <metal_math>: functions of float, half and bfloat, scalar and by component. half and bfloat are
-// computed in float and rounded once. `fast` and `precise` are the same functions here.
+// <metal_math>: functions of float, half and bfloat, scalar and by component.
+//
+// half and bfloat are computed in float and rounded once. `fast` and `precise` differ for sine, cosine,
+// tangent and powers; the source's math mode says which of them a plain name is. Contraction and
+// rearranging are off for this code in every mode.
 #pragma once
 
+#pragma float_control(precise, on, push)
+#pragma clang fp contract(off)
+
+#include "math_core.h"
+#include "math_exp.h"
+#include "math_trigonometric.h"
+#include "math_hyperbolic.h"
+#include "math_exact.h"
+
 namespace elinvar {
-ELINVAR_PURE float fraction(float a) {
-    float f = a - __builtin_floorf(a);
-    return __builtin_fminf(f, 0x1.fffffep-1f);
-}
-inline constexpr float pi = 3.14159265358979323846f;
+// The type of a function of T, and whether its precise form goes through the exact algorithm: every half is
+// within the range of the quick one.
+template <class T> using float_for = conditional_t<is_integral_v<T>, float, T>;
+template <class T> inline constexpr bool exact = !is_same_v<T, half>;
 } // namespace elinvar
 
-// `expression` is over floats a, b, c.
+// `expression` is over floats a, b; T is the type of the function, Exact the form.
 #define ELINVAR_MATH1(name, expression)                                                                        \
-    template <class T, class = enable_if_t<elinvar::scalars<T>>> ELINVAR_PURE auto name(T x) {                \
-        using R = conditional_t<is_integral_v<T>, float, T>;                                                  \
+    template <class A, class = enable_if_t<elinvar::scalars<A>>> ELINVAR_PURE auto name(A x) {                \
+        using T = elinvar::float_for<A>;                                                                      \
         float a = float(x);                                                                                   \
-        return R(expression);                                                                                 \
+        return T(expression);                                                                                 \
     }                                                                                                         \
     template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                      \
         return elinvar::each<T, N>([](T x) { return name(x); }, v);                                           \
-    }                                                                                                         \
-    ELINVAR_BOTH(name)
+    }
 #define ELINVAR_MATH2(name, expression)                                                                        \
     template <class A, class B, class = enable_if_t<elinvar::scalars<A, B>>> ELINVAR_PURE auto name(A x, B y) { \
-        using T = elinvar::common_t<A, B>;                                                                    \
-        using R = conditional_t<is_integral_v<T>, float, T>;                                                  \
+        using T = elinvar::float_for<elinvar::common_t<A, B>>;                                                \
         float a = float(x), b = float(y);                                                                     \
-        return R(expression);                                                                                 \
+        return T(expression);                                                                                 \
     }                                                                                                         \
     template <class A, class B, class V = elinvar::joined_t<A, B>, class = void> ELINVAR_PURE V name(A x, B y) { \
         using T = typename V::value_type;                                                                     \
         return elinvar::each<T, V::size>([](T p, T q) { return name(p, q); }, elinvar::widen<V>(x), elinvar::widen<V>(y)); \
+    }
+#define ELINVAR_SINCOS(form)                                                                                   \
+    template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) { \
+        float c, s = elinvar::real::sincos<form>(float(x), c);                                                \
+        cosine = T(c);                                                                                        \
+        return T(s);                                                                                          \
     }                                                                                                         \
-    ELINVAR_BOTH(name)
+    template <class T, int N> ELINVAR_INLINE vec<T, N> sincos(vec<T, N> v, vec<T, N>& cosine) {               \
+        vec<T, N> sine;                                                                                       \
+        for (int i = 0; i < N; ++i) sine[i] = sincos(v[i], cosine[i]);                                        \
+        return sine;                                                                                          \
+    }
+// The functions that have two forms.
+#define ELINVAR_FORMS(form)                                                                                    \
+    ELINVAR_MATH1(sin, elinvar::real::sin<form>(a))                                                           \
+    ELINVAR_MATH1(cos, elinvar::real::cos<form>(a))                                                           \
+    ELINVAR_MATH1(tan, elinvar::real::tan<form>(a))                                                           \
+    ELINVAR_MATH2(pow, elinvar::real::pow<form>(a, b))                                                        \
+    ELINVAR_MATH2(powr, elinvar::real::powr<form>(a, b))                                                      \
+    ELINVAR_SINCOS(form)
 
 namespace metal {
-ELINVAR_MATH1(acos, __builtin_acosf(a))
-ELINVAR_MATH1(acosh, __builtin_acoshf(a))
-ELINVAR_MATH1(asin, __builtin_asinf(a))
-ELINVAR_MATH1(asinh, __builtin_asinhf(a))
-ELINVAR_MATH1(atan, __builtin_atanf(a))
-ELINVAR_MATH1(atanh, __builtin_atanhf(a))
-ELINVAR_MATH1(ceil, __builtin_ceilf(a))
-ELINVAR_MATH1(cos, __builtin_cosf(a))
-ELINVAR_MATH1(cosh, __builtin_coshf(a))
-ELINVAR_MATH1(cospi, __builtin_cosf(a * elinvar::pi))
-ELINVAR_MATH1(exp, __builtin_expf(a))
-ELINVAR_MATH1(exp2, __builtin_exp2f(a))
-ELINVAR_MATH1(exp10, __builtin_exp10f(a))
-ELINVAR_MATH1(fabs, __builtin_fabsf(a))
-ELINVAR_MATH1(floor, __builtin_floorf(a))
-ELINVAR_MATH1(fract, elinvar::fraction(a))
-ELINVAR_MATH1(log, __builtin_logf(a))
-ELINVAR_MATH1(log2, __builtin_log2f(a))
-ELINVAR_MATH1(log10, __builtin_log10f(a))
-ELINVAR_MATH1(rint, __builtin_rintf(a))
-ELINVAR_MATH1(round, __builtin_roundf(a))
-ELINVAR_MATH1(rsqrt, 1.0f / __builtin_sqrtf(a))
-ELINVAR_MATH1(sin, __builtin_sinf(a))
-ELINVAR_MATH1(sinh, __builtin_sinhf(a))
-ELINVAR_MATH1(sinpi, __builtin_sinf(a * elinvar::pi))
-ELINVAR_MATH1(sqrt, __builtin_sqrtf(a))
-ELINVAR_MATH1(tan, __builtin_tanf(a))
-ELINVAR_MATH1(tanh, __builtin_tanhf(a))
-ELINVAR_MATH1(tanpi, __builtin_tanf(a * elinvar::pi))
-ELINVAR_MATH1(trunc, __builtin_truncf(a))
-ELINVAR_MATH2(atan2, __builtin_atan2f(a, b))
-ELINVAR_MATH2(copysign, __builtin_copysignf(a, b))
-ELINVAR_MATH2(divide, a / b)
-ELINVAR_MATH2(fdim, __builtin_fdimf(a, b))
-ELINVAR_MATH2(fmod, __builtin_fmodf(a, b))
-ELINVAR_MATH2(nextafter, __builtin_nextafterf(a, b))
-ELINVAR_MATH2(pow, __builtin_powf(a, b))
-ELINVAR_MATH2(powr, __builtin_powf(a, b))
+namespace fast {
+ELINVAR_FORMS(false)
+} // namespace fast
+namespace precise {
+ELINVAR_FORMS(elinvar::exact<T>)
+} // namespace precise
+#ifdef ELINVAR_SAFE_MATH
+#define ELINVAR_FORM precise
+#else
+#define ELINVAR_FORM fast
+#endif
+using ELINVAR_FORM::sin;
+using ELINVAR_FORM::cos;
+using ELINVAR_FORM::tan;
+using ELINVAR_FORM::pow;
+using ELINVAR_FORM::powr;
+using ELINVAR_FORM::sincos;
 
-ELINVAR_COMMON3(fma, T(__builtin_fmaf(float(a), float(b), float(c))))
+#define ELINVAR_ONE1(name, expression) ELINVAR_MATH1(name, expression) ELINVAR_BOTH(name)
+#define ELINVAR_ONE2(name, expression) ELINVAR_MATH2(name, expression) ELINVAR_BOTH(name)
+ELINVAR_ONE1(acos, elinvar::real::acos(a))
+ELINVAR_ONE1(acosh, elinvar::real::acosh(a))
+ELINVAR_ONE1(asin, elinvar::real::asin(a))
+ELINVAR_ONE1(asinh, elinvar::real::asinh(a))
+ELINVAR_ONE1(atan, elinvar::real::atan(a))
+ELINVAR_ONE1(atanh, elinvar::real::atanh(a))
+ELINVAR_ONE1(ceil, __builtin_ceilf(a))
+ELINVAR_ONE1(cosh, elinvar::real::cosh(a))
+ELINVAR_ONE1(cospi, elinvar::real::cospi(a))
+ELINVAR_ONE1(exp, elinvar::real::exp(a))
+ELINVAR_ONE1(exp2, elinvar::real::exp2(a))
+ELINVAR_ONE1(exp10, elinvar::real::exp10(a))
+ELINVAR_ONE1(fabs, __builtin_fabsf(a))
+ELINVAR_ONE1(floor, __builtin_floorf(a))
+ELINVAR_ONE1(fract, elinvar::real::fract<T>(a))
+ELINVAR_ONE1(log, elinvar::real::log_to(a, elinvar::real::natural))
+ELINVAR_ONE1(log2, elinvar::real::log_to(a, elinvar::real::binary))
+ELINVAR_ONE1(log10, elinvar::real::log_to(a, elinvar::real::decimal))
+ELINVAR_ONE1(rint, __builtin_rintf(a))
+ELINVAR_ONE1(round, elinvar::real::round(a))
+ELINVAR_ONE1(rsqrt, 1.0f / __builtin_sqrtf(a))
+ELINVAR_ONE1(sinh, elinvar::real::sinh(a))
+ELINVAR_ONE1(sinpi, elinvar::real::sinpi(a))
+ELINVAR_ONE1(sqrt, __builtin_sqrtf(a))
+ELINVAR_ONE1(tanh, elinvar::real::tanh(a))
+ELINVAR_ONE1(tanpi, elinvar::real::tanpi(a))
+ELINVAR_ONE1(trunc, __builtin_truncf(a))
+ELINVAR_ONE2(atan2, elinvar::real::atan2(a, b))
+ELINVAR_ONE2(copysign, __builtin_copysignf(a, b))
+ELINVAR_ONE2(divide, a / b)
+ELINVAR_ONE2(fdim, elinvar::real::fdim(a, b))
+ELINVAR_ONE2(fmod, elinvar::real::fmod(a, b))
+ELINVAR_ONE2(nextafter, elinvar::real::nextafter(T(x), T(y)))
+
+ELINVAR_COMMON3(fma, elinvar::real::fused(a, b, c))
 ELINVAR_BOTH(fma)
 
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE T ldexp(T a, int exponent) {
-    return T(__builtin_ldexpf(float(a), exponent));
+    return T(elinvar::real::ldexp(float(a), exponent));
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> ldexp(vec<T, N> v, vec<int, N> exponents) {
     return elinvar::each<T, N>([](T a, int e) { return ldexp(a, e); }, v, exponents);
 }
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T frexp(T a, int& exponent) {
-    return T(__builtin_frexpf(float(a), &exponent));
-}
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE int ilogb(T a) {
-    return __builtin_ilogbf(float(a));
-}
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T modf(T a, T& whole) {
-    whole = trunc(a);
-    return copysign(__builtin_isinf(float(a)) ? T(0) : T(a - whole), a);
-}
-template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T sincos(T a, T& cosine) {
-    cosine = cos(a);
-    return sin(a);
-}
-template <class T, int N> ELINVAR_INLINE vec<T, N> modf(vec<T, N> v, vec<T, N>& whole) {
-    vec<T, N> rest;
-    for (int i = 0; i < N; ++i) rest[i] = modf(v[i], whole[i]);
-    return rest;
+    return T(elinvar::real::frexp(float(a), exponent));
 }
 template <class T, int N> ELINVAR_INLINE vec<T, N> frexp(vec<T, N> v, vec<int, N>& exponents) {
     vec<T, N> fraction;
     for (int i = 0; i < N; ++i) fraction[i] = frexp(v[i], exponents[i]);
     return fraction;
 }
-template <class T, int N> ELINVAR_INLINE vec<T, N> sincos(vec<T, N> v, vec<T, N>& cosine) {
-    cosine = cos(v);
-    return sin(v);
+template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE int ilogb(T a) {
+    return elinvar::real::ilogb(float(a));
 }
+template <class T, int N> ELINVAR_PURE vec<int, N> ilogb(vec<T, N> v) {
+    return elinvar::each<int, N>([](T a) { return ilogb(a); }, v);
+}
+template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T modf(T a, T& whole) {
+    float x = float(a), integral = __builtin_truncf(x);
+    whole = T(integral);
+    return T(__builtin_copysignf(__builtin_fabsf(x) == __builtin_inff() ? 0.0f : x - integral, x));
+}
+template <class T, int N> ELINVAR_INLINE vec<T, N> modf(vec<T, N> v, vec<T, N>& whole) {
+    vec<T, N> rest;
+    for (int i = 0; i < N; ++i) rest[i] = modf(v[i], whole[i]);
+    return rest;
+}
+ELINVAR_BOTH(ldexp)
+ELINVAR_BOTH(frexp)
+ELINVAR_BOTH(ilogb)
+ELINVAR_BOTH(modf)
 } // namespace metal
 
 #undef ELINVAR_MATH1
 #undef ELINVAR_MATH2
+#undef ELINVAR_SINCOS
+#undef ELINVAR_FORMS
+#undef ELINVAR_FORM
+#undef ELINVAR_ONE1
+#undef ELINVAR_ONE2
+#pragma float_control(pop)

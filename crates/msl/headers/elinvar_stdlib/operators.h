@@ -56,6 +56,17 @@ template <class R, int N, class F, class... V> ELINVAR_PURE vec<R, N> each(F f, 
         V l = elinvar::widen<V>(a), r = elinvar::widen<V>(b);                                                 \
         ELINVAR_COMPONENTS(V, S, op)                                                                          \
     }                                                                                                         \
+    ELINVAR_ASSIGNMENT(op)
+// Only the low bits of a shift count matter, as many as the component's width needs.
+#define ELINVAR_SHIFT(op)                                                                                      \
+    template <class A, class B, class V = elinvar::joined_t<A, B>> ELINVAR_PURE V operator op(A a, B b) {     \
+        using S = typename V::value_type;                                                                     \
+        V l = elinvar::widen<V>(a);                                                                           \
+        V r = elinvar::each<S, V::size>([](S by) { return S(by & S(sizeof(S) * 8 - 1)); }, elinvar::widen<V>(b)); \
+        ELINVAR_COMPONENTS(V, S, op)                                                                          \
+    }                                                                                                         \
+    ELINVAR_ASSIGNMENT(op)
+#define ELINVAR_ASSIGNMENT(op)                                                                                 \
     template <class T, int N, class B, class V = elinvar::joined_t<vec<T, N>, B>>                             \
     ELINVAR_PURE vec<T, N>& operator op##=(vec<T, N>& a, B b) {                                               \
         return a = a op b;                                                                                    \
@@ -88,8 +99,8 @@ ELINVAR_ARITHMETIC(%)
 ELINVAR_ARITHMETIC(&)
 ELINVAR_ARITHMETIC(|)
 ELINVAR_ARITHMETIC(^)
-ELINVAR_ARITHMETIC(<<)
-ELINVAR_ARITHMETIC(>>)
+ELINVAR_SHIFT(<<)
+ELINVAR_SHIFT(>>)
 ELINVAR_COMPARISON(==)
 ELINVAR_COMPARISON(!=)
 ELINVAR_COMPARISON(<)
@@ -119,5 +130,7 @@ template <class T, int N> ELINVAR_PURE vec<T, N> operator--(vec<T, N>& v, int) {
 
 #undef ELINVAR_COMPONENTS
 #undef ELINVAR_ARITHMETIC
+#undef ELINVAR_ASSIGNMENT
+#undef ELINVAR_SHIFT
 #undef ELINVAR_COMPARISON
 #undef ELINVAR_UNARY

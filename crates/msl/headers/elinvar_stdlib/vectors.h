@@ -65,27 +65,30 @@ template <class T> ELINVAR_PURE T listed(std::initializer_list<T> list, unsigned
 
 #define ELINVAR_SWIZZLE1(name, a)                                                                              \
     constexpr ELINVAR_MEMBER T get_##name() const { return a; }                                               \
-    constexpr ELINVAR_MEMBER void put_##name(T from) { a = from; }                                            \
+    constexpr ELINVAR_MEMBER T put_##name(T from) { return a = from; }                                        \
     __declspec(property(get = get_##name, put = put_##name)) T name;
 #define ELINVAR_SWIZZLE2(name, a, b)                                                                           \
-    ELINVAR_GET2(name, a, b) constexpr ELINVAR_MEMBER void put_##name(vec<T, 2> from) {                       \
+    ELINVAR_GET2(name, a, b) constexpr ELINVAR_MEMBER vec<T, 2> put_##name(vec<T, 2> from) {                  \
         a = from.x;                                                                                           \
         b = from.y;                                                                                           \
+        return from;                                                                                          \
     }                                                                                                         \
     __declspec(property(get = get_##name, put = put_##name)) vec<T, 2> name;
 #define ELINVAR_SWIZZLE3(name, a, b, c)                                                                        \
-    ELINVAR_GET3(name, a, b, c) constexpr ELINVAR_MEMBER void put_##name(vec<T, 3> from) {                    \
+    ELINVAR_GET3(name, a, b, c) constexpr ELINVAR_MEMBER vec<T, 3> put_##name(vec<T, 3> from) {               \
         a = from.x;                                                                                           \
         b = from.y;                                                                                           \
         c = from.z;                                                                                           \
+        return from;                                                                                          \
     }                                                                                                         \
     __declspec(property(get = get_##name, put = put_##name)) vec<T, 3> name;
 #define ELINVAR_SWIZZLE4(name, a, b, c, d)                                                                     \
-    ELINVAR_GET4(name, a, b, c, d) constexpr ELINVAR_MEMBER void put_##name(vec<T, 4> from) {                 \
+    ELINVAR_GET4(name, a, b, c, d) constexpr ELINVAR_MEMBER vec<T, 4> put_##name(vec<T, 4> from) {               \
         a = from.x;                                                                                           \
         b = from.y;                                                                                           \
         c = from.z;                                                                                           \
         d = from.w;                                                                                           \
+        return from;                                                                                          \
     }                                                                                                         \
     __declspec(property(get = get_##name, put = put_##name)) vec<T, 4> name;
 

@@ -1,0 +1,136 @@
+//! What of a kernel lies in the cache, as bytes: its signature, and its machine code with what belongs to it.
+//!
+//! Every field of every type is named here: one that is added does not compile until it is kept, too.
+
+use elinvar_cache::{Reader, Writer};
+use elinvar_driver::Signature;
+use elinvar_msl::record;
+use elinvar_spmd::Location;
+use elinvar_spmd::bounds::{Checks, Root, RootKind, Site};
+
+/// A kernel built for one threadgroup size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// The shared object.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) scratch_bytes: u64,
+    /// Message, and `file:line` when known, of each fault code.
+    pub(crate) faults: Vec<(String, Option<String>)>,
+    /// Of a kernel with bounds checks.
+    pub(crate) checks: Option<Checks>,
+}
+
+impl Object {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let Self { bytes, scratch_bytes, faults, checks } = self;
+        let mut w = Writer::new();
+        w.bytes(bytes);
+        w.number(*scratch_bytes);
+        w.list(faults, |w, (message, place)| {
+            w.text(message);
+            w.option(place.as_deref(), Writer::text);
+        });
+        w.option(checks.as_ref(), |w, Checks { sites, roots }| {
+            w.list(sites, write_site);
+            w.list(roots, write_root);
+        });
+        w.finish()
+    }
+
+    pub(crate) fn read(record: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(record);
+        let object = Self {
+            bytes: r.bytes()?.to_vec(),
+            scratch_bytes: r.number()?,
+            faults: r.list(|r| Some((r.text()?, r.option(Reader::text)?)))?,
+            checks: r.option(|r| Some(Checks { sites: r.list(read_site)?, roots: r.list(read_root)? }))?,
+        };
+        r.end(object)
+    }
+}
+
+fn write_site(w: &mut Writer, Site { writes, location }: &Site) {
+    w.flag(*writes);
+    w.option(location.as_ref(), |w, Location { file, line, column }| {
+        w.text(file);
+        w.number(u64::from(*line));
+        w.number(u64::from(*column));
+    });
+}
+
+fn read_site(r: &mut Reader) -> Option<Site> {
+    let location = |r: &mut Reader| Some(Location { file: r.text()?, line: r.small()?, column: r.small()? });
+    Some(Site { writes: r.flag()?, location: r.option(location)? })
+}
+
+fn write_root(w: &mut Writer, Root { kind, bytes }: &Root) {
+    match kind {
+        RootKind::Argument(index) => {
+            w.number(0);
+            w.number(*index as u64);
+        }
+        RootKind::Threadgroup(name) => {
+            w.number(1);
+            w.text(name);
+        }
+        RootKind::Private => w.number(2),
+        RootKind::Constant(name) => {
+            w.number(3);
+            w.text(name);
+        }
+    }
+    w.number(*bytes);
+}
+
+fn read_root(r: &mut Reader) -> Option<Root> {
+    let kind = match r.number()? {
+        0 => RootKind::Argument(r.small()?),
+        1 => RootKind::Threadgroup(r.text()?),
+        2 => RootKind::Private,
+        3 => RootKind::Constant(r.text()?),
+        _ => return None,
+    };
+    Some(Root { kind, bytes: r.number()? })
+}
+
+pub(crate) fn write_signature(signature: &Signature) -> Vec<u8> {
+    let mut w = Writer::new();
+    record::write_signature(&mut w, signature);
+    w.finish()
+}
+
+pub(crate) fn read_signature(bytes: &[u8]) -> Option<Signature> {
+    let mut r = Reader::new(bytes);
+    let signature = record::read_signature(&mut r)?;
+    r.end(signature)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects() {
+        let location = Location { file: "a.metal".into(), line: 3, column: 0 };
+        let kinds = [
+            RootKind::Argument(2),
+            RootKind::Threadgroup("tile".into()),
+            RootKind::Private,
+            RootKind::Constant("table".into()),
+        ];
+        let checks = Checks {
+            sites: vec![
+                Site { writes: true, location: Some(location) },
+                Site { writes: false, location: None },
+            ],
+            roots: kinds.map(|kind| Root { kind, bytes: 77 }).into(),
+        };
+        let plain = Object { bytes: vec![1, 2, 255], scratch_bytes: 64, faults: Vec::new(), checks: None };
+        let faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
+        for object in [Object { faults, checks: Some(checks), ..plain.clone() }, plain] {
+            let record = object.write();
+            assert_eq!(Object::read(&record).as_ref(), Some(&object));
+            assert!((0..record.len()).all(|end| Object::read(&record[..end]).is_none()));
+        }
+    }
+}

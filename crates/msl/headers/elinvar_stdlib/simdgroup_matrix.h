@@ -1,0 +1,91 @@
+// <metal_simdgroup_matrix>: 8x8 matrices whose elements are spread over the threads of a simdgroup.
+//
+// Each thread holds two neighbours of a row, in the layout that Apple's hardware has: the thread with index
+// i holds row (i / 16) * 4 + (i / 2) % 4 and the two columns from (i / 8 % 2) * 4 + (i % 2) * 2 on. Products are the
+// primitive below, in float, so that a compiler sees the whole of them.
+#pragma once
+
+// The element (0 or 1) of this thread in a * b + c, where the threads hold the matrices' elements.
+extern "C" ELINVAR_CONVERGENT __attribute__((nothrow, const)) float __elinvar_simd_matrix_multiply_accumulate_f32(
+    float a0, float a1, float b0, float b1, float c0, float c1, uint element);
+
+namespace metal {
+template <class T, int Cols, int Rows> struct simdgroup_matrix {
+    static_assert(Cols == 8 && Rows == 8, "a simdgroup_matrix has 8 columns and 8 rows");
+    static_assert(is_floating_point_v<T>, "a simdgroup_matrix has elements of a floating-point type");
+    using storage_type = vec<T, 2>;
+    storage_type elements;
+    simdgroup_matrix() = default;
+    ELINVAR_MEMBER explicit simdgroup_matrix(T diagonal);
+    constexpr ELINVAR_MEMBER storage_type& thread_elements() { return elements; }
+    constexpr ELINVAR_MEMBER const storage_type& thread_elements() const { return elements; }
+};
+using simdgroup_half8x8 = simdgroup_matrix<half, 8, 8>;
+using simdgroup_bfloat8x8 = simdgroup_matrix<bfloat, 8, 8>;
+using simdgroup_float8x8 = simdgroup_matrix<float, 8, 8>;
+} // namespace metal
+
+namespace elinvar {
+// Row and first column of the thread's two elements.
+struct matrix_place {
+    ulong row, column;
+    ELINVAR_INLINE matrix_place() {
+        uint i = attribute::thread_index_in_simdgroup::at(0);
+        row = i / 16 * 4 + i / 2 % 4;
+        column = i / 8 % 2 * 4 + i % 2 * 2;
+    }
+    ELINVAR_INLINE ulong index(uint element, ulong stride, vec<ulong, 2> origin, bool transposed) const {
+        ulong c = column + element;
+        return transposed ? (origin.y + c) * stride + origin.x + row : (origin.y + row) * stride + origin.x + c;
+    }
+};
+} // namespace elinvar
+
+namespace metal {
+template <class T, int C, int R> ELINVAR_INLINE simdgroup_matrix<T, C, R>::simdgroup_matrix(T diagonal) {
+    elinvar::matrix_place place;
+    elements = storage_type(place.row == place.column ? diagonal : T(0),
+                            place.row == place.column + 1 ? diagonal : T(0));
+}
+template <class T, int C, int R = C, class S> ELINVAR_INLINE simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(S value) {
+    simdgroup_matrix<T, C, R> m;
+    m.elements = vec<T, 2>(T(value));
+    return m;
+}
+template <class T, int C, int R = C> ELINVAR_INLINE simdgroup_matrix<T, C, R> make_diagonal_simdgroup_matrix(T value) {
+    return simdgroup_matrix<T, C, R>(value);
+}
+template <class T, int C, int R, class P>
+ELINVAR_INLINE ELINVAR_CONVERGENT void simdgroup_load(simdgroup_matrix<T, C, R>& m, const P* from, ulong stride = C,
+                                                      vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool transposed = false) {
+    elinvar::matrix_place place;
+    m.elements = vec<T, 2>(T(from[place.index(0, stride, origin, transposed)]),
+                           T(from[place.index(1, stride, origin, transposed)]));
+}
+template <class T, int C, int R, class P>
+ELINVAR_INLINE ELINVAR_CONVERGENT void simdgroup_store(simdgroup_matrix<T, C, R> m, P* to, ulong stride = C,
+                                                       vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool transposed = false) {
+    elinvar::matrix_place place;
+    to[place.index(0, stride, origin, transposed)] = P(m.elements.x);
+    to[place.index(1, stride, origin, transposed)] = P(m.elements.y);
+}
+template <class D, class A, class B, class E>
+ELINVAR_INLINE ELINVAR_CONVERGENT void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                                                                     simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<E, 8, 8> c) {
+    float a0 = float(a.elements.x), a1 = float(a.elements.y), b0 = float(b.elements.x), b1 = float(b.elements.y);
+    float c0 = float(c.elements.x), c1 = float(c.elements.y);
+    d.elements = vec<D, 2>(D(__elinvar_simd_matrix_multiply_accumulate_f32(a0, a1, b0, b1, c0, c1, 0)),
+                           D(__elinvar_simd_matrix_multiply_accumulate_f32(a0, a1, b0, b1, c0, c1, 1)));
+}
+template <class D, class A, class B>
+ELINVAR_INLINE ELINVAR_CONVERGENT void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                                                          simdgroup_matrix<B, 8, 8> b) {
+    simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8>(0));
+}
+template <class T>
+ELINVAR_INLINE ELINVAR_CONVERGENT simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a, simdgroup_matrix<T, 8, 8> b) {
+    simdgroup_matrix<T, 8, 8> d;
+    simdgroup_multiply(d, a, b);
+    return d;
+}
+} // namespace metal

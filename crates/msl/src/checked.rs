@@ -1,0 +1,214 @@
+//! A source that has passed all checks, in this process or in an earlier one.
+//!
+//! Two steps lead from a source to what the cache has of it. Under the key of the source (its text, defines,
+//! folders, math mode, and the compiler's identity) lies the list of the files that it included last time.
+//! The contents of these files now, with that key, are the source's *identity*; under keys made from it lie
+//! what its kernels take and the code of each.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
+use elinvar_driver::{
+    Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
+};
+
+use crate::included::Included;
+use crate::program::Specialized;
+use crate::{Error, Program, Result, Toolchain, record, stage};
+
+/// What a source has, compiled as far as it is asked for. What the toolchain's cache has is taken from it,
+/// without a run of clang; what it has not is put there.
+#[derive(Debug)]
+pub struct Checked {
+    toolchain: Toolchain,
+    source: Source,
+    facts: Facts,
+    /// `None` when nothing of it can be kept.
+    identity: Option<Key>,
+    /// Made when code is asked for that the cache has not.
+    program: Mutex<Option<Arc<Program>>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    kernels: Vec<Signature>,
+    constants: Vec<FunctionConstant>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Checked {
+    /// Check a source in full, unless that was done before.
+    ///
+    /// # Errors
+    /// As [`Program::compile`].
+    pub fn new(toolchain: &Toolchain, source: &Source) -> Result<Self> {
+        let made = |facts, identity, program| Self {
+            toolchain: toolchain.clone(),
+            source: source.clone(),
+            facts,
+            identity,
+            program: Mutex::new(program),
+        };
+        if let Some((facts, identity)) = stage::timed("find checked source", || find(toolchain, source)) {
+            return Ok(made(facts, Some(identity), None));
+        }
+        let begin = SystemTime::now();
+        let program = Program::compile(toolchain, source)?;
+        let facts = Facts {
+            kernels: program.kernels().to_vec(),
+            constants: program.constants().to_vec(),
+            warnings: program.warnings().to_vec(),
+        };
+        let identity = keep(toolchain, source, &program, begin, Some(&facts));
+        Ok(made(facts, identity, Some(Arc::new(program))))
+    }
+
+    /// [`Program::kernels`].
+    pub fn kernels(&self) -> &[Signature] {
+        &self.facts.kernels
+    }
+
+    /// [`Program::constants`].
+    pub fn constants(&self) -> &[FunctionConstant] {
+        &self.facts.constants
+    }
+
+    /// [`Program::warnings`].
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.facts.warnings
+    }
+
+    /// Begin a key of something that depends on a kernel's code and nothing else of this source. `None` when
+    /// nothing of it can be kept.
+    pub fn key(&self, kind: &str, kernel: &str, constants: &[Constant]) -> Option<KeyBuilder> {
+        let key = self.toolchain.cache.key(kind).key(self.identity.as_ref()?).text(kernel);
+        let key = key.number(constants.len() as u64);
+        Some(constants.iter().fold(key, |key, Constant { key: which, scalar, bytes }| {
+            let key = match which {
+                ConstantKey::Index(index) => key.number(u64::from(*index)),
+                ConstantKey::Name(name) => key.text("name").text(name),
+            };
+            key.text(Scalar::msl_name(*scalar)).bytes(bytes)
+        }))
+    }
+
+    /// [`Program::specialize`], unless that was done before.
+    ///
+    /// # Errors
+    /// As [`Program::specialize`], and `Io` when a file that the source includes has changed meanwhile.
+    pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
+        let key = self.key("ir", kernel, constants).map(KeyBuilder::finish);
+        let found = || read_specialized(&self.toolchain.cache.load(key.as_ref()?)?);
+        if let Some(found) = stage::timed("find entry", found) {
+            return Ok(found);
+        }
+        let made = self.program()?.specialize(kernel, constants)?;
+        if let Some(key) = key {
+            self.toolchain.cache.store(&key, &write_specialized(&made));
+        }
+        Ok(made)
+    }
+
+    fn program(&self) -> Result<Arc<Program>> {
+        let mut program = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = &*program {
+            return Ok(program.clone());
+        }
+        let begin = SystemTime::now();
+        let made = Arc::new(Program::compile(&self.toolchain, &self.source)?);
+        if keep(&self.toolchain, &self.source, &made, begin, None) != self.identity {
+            let what = "a file that the source includes has changed since the source was compiled";
+            return Err(Error::Io(format!("{what}; compile it again")));
+        }
+        Ok(program.insert(made).clone())
+    }
+}
+
+/// What the cache has of a source, and the source's identity.
+fn find(toolchain: &Toolchain, source: &Source) -> Option<(Facts, Key)> {
+    if !toolchain.cache.is_on() {
+        return None;
+    }
+    let key = source_key(toolchain, source);
+    let list = toolchain.cache.load(&key.clone().finish())?;
+    let mut r = Reader::new(&list);
+    let included = Included::read(&mut r)?;
+    let identity = r.end(included)?.now()?.identity(key);
+    let facts = toolchain.cache.load(&identity)?;
+    Some((read_facts(&facts)?, identity))
+}
+
+/// Keep what a source has included and, when given, what there is in it. The source's identity, if that can be.
+fn keep(
+    toolchain: &Toolchain,
+    source: &Source,
+    program: &Program,
+    begin: SystemTime,
+    facts: Option<&Facts>,
+) -> Option<Key> {
+    if !toolchain.cache.is_on() {
+        return None;
+    }
+    let included = Included::of(source, program.files(), begin)?;
+    let key = source_key(toolchain, source);
+    let identity = included.identity(key.clone());
+    if let Some(facts) = facts {
+        toolchain.cache.store(&identity, &write_facts(facts));
+        let mut w = Writer::new();
+        included.write(&mut w);
+        toolchain.cache.store(&key.finish(), &w.finish());
+    }
+    Some(identity)
+}
+
+/// All that a source says itself, and the compiler.
+fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
+    let Source { pieces, include_dirs, defines, math } = source;
+    let key = toolchain.cache.key("source").program(toolchain.path()).number(pieces.len() as u64);
+    let key = pieces.iter().fold(key, |key, piece| key.text(&piece.name).text(&piece.text));
+    let key = defines.iter().fold(key.number(defines.len() as u64), |key, (name, value)| match value {
+        Some(value) => key.text(name).text("=").text(value),
+        None => key.text(name).text(""),
+    });
+    let key = include_dirs.iter().fold(key, |key, folder| key.path(folder));
+    let relative = include_dirs.iter().any(|folder| folder.is_relative());
+    let here = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
+    key.path(&here).text(match math {
+        MathMode::Safe => "safe",
+        MathMode::Relaxed => "relaxed",
+        MathMode::Fast => "fast",
+    })
+}
+
+fn write_facts(Facts { kernels, constants, warnings }: &Facts) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.list(kernels, record::write_signature);
+    w.list(constants, record::write_constant);
+    w.list(warnings, record::write_diagnostic);
+    w.finish()
+}
+
+fn read_facts(bytes: &[u8]) -> Option<Facts> {
+    let mut r = Reader::new(bytes);
+    let facts = Facts {
+        kernels: r.list(record::read_signature)?,
+        constants: r.list(record::read_constant)?,
+        warnings: r.list(record::read_diagnostic)?,
+    };
+    r.end(facts)
+}
+
+fn write_specialized(Specialized { ir, signature }: &Specialized) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.text(ir);
+    record::write_signature(&mut w, signature);
+    w.finish()
+}
+
+fn read_specialized(bytes: &[u8]) -> Option<Specialized> {
+    let mut r = Reader::new(bytes);
+    let specialized = Specialized { ir: r.text()?, signature: record::read_signature(&mut r)? };
+    r.end(specialized)
+}

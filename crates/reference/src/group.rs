@@ -1,0 +1,146 @@
+//! Runs the threads of a group: one after the other up to where they must meet.
+//!
+//! A thread runs until it returns, reaches a barrier of the threadgroup, or a call that its simdgroup
+//! makes together. Once all threads of a simdgroup have stopped, those that are at the first such
+//! call in program order make it. Once all threads of the group have stopped otherwise, they pass
+//! the barrier if it is the same for all that have not returned.
+
+use crate::exchange::{self, LANES};
+use crate::fault::{Fault, Problem, Result};
+use crate::machine::Machine;
+use crate::thread::{State, Thread};
+use crate::value::Value;
+
+impl<'m> Machine<'m> {
+    /// Run one group from start to end.
+    pub(crate) fn run_group(&mut self, entry: usize, args: &[Value]) -> std::result::Result<(), Fault> {
+        let mut threads = self.start(entry, args).map_err(|p| self.fault(p, None))?;
+        loop {
+            for simdgroup in threads.chunks_mut(LANES) {
+                self.run_simdgroup(simdgroup)?;
+            }
+            if !self.pass_barrier(&mut threads)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn start(&mut self, entry: usize, args: &[Value]) -> Result<Vec<Thread<'m>>> {
+        let [x, y, z] = self.sizes.group_size;
+        let mut threads = Vec::new();
+        for index in 0..x * y * z {
+            let position = [index % x, index / x % y, index / x / y];
+            let frame = self.enter(entry, &[], args.to_vec(), None)?;
+            threads.push(Thread { position, frames: vec![frame], state: State::Ready });
+        }
+        Ok(threads)
+    }
+
+    fn run_simdgroup(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<(), Fault> {
+        loop {
+            for thread in &mut *threads {
+                while matches!(thread.state, State::Ready) {
+                    self.step(thread).map_err(|p| self.fault(p, Some(thread)))?;
+                }
+            }
+            if !self.meet(threads)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Make the first call that threads wait at; false when none does.
+    fn meet(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
+        let mut first: Option<Vec<(u32, u32)>> = None;
+        let mut together = Vec::new();
+        for (lane, thread) in threads.iter().enumerate() {
+            if !matches!(thread.state, State::AtExchange(_)) {
+                continue;
+            }
+            let key = self.key(thread).map_err(|p| self.fault(p, Some(thread)))?;
+            let order = first.as_ref().map(|f| key.cmp(f));
+            if order != Some(std::cmp::Ordering::Equal) && order != Some(std::cmp::Ordering::Greater) {
+                first = Some(key);
+                together.clear();
+                together.push(lane);
+            } else if order == Some(std::cmp::Ordering::Equal) {
+                together.push(lane);
+            }
+        }
+        let Some(lane) = together.first().copied() else { return Ok(false) };
+        let results = results(threads, &together).map_err(|p| self.fault(p, threads.get(lane)))?;
+        for (lane, value) in together.into_iter().zip(results) {
+            let thread = &mut threads[lane];
+            thread.state = State::Ready;
+            if let Err(problem) = self.return_from_call(thread, value) {
+                return Err(self.fault(problem, Some(thread)));
+            }
+        }
+        Ok(true)
+    }
+
+    /// What orders a thread among those of its simdgroup.
+    fn key(&self, thread: &Thread<'m>) -> Result<Vec<(u32, u32)>> {
+        let mut key = Vec::new();
+        for frame in &thread.frames {
+            self.order(frame.function)?.key(&frame.rounds, frame.block, frame.inst, &mut key);
+        }
+        Ok(key)
+    }
+
+    /// Put the result of the call that a thread stands at, and go on behind it.
+    fn return_from_call(&self, thread: &mut Thread<'m>, value: Option<Value>) -> Result<()> {
+        let frame = thread.frame_mut()?;
+        let block = self.function(frame.function).block(frame.block);
+        if let (Some(value), Some(inst)) = (value, block.insts.get(frame.inst)) {
+            frame.set(inst.result, value);
+        }
+        frame.inst += 1;
+        Ok(())
+    }
+
+    /// Let all threads pass the barrier at which they wait; false when all have returned.
+    fn pass_barrier(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
+        let mut site = None;
+        let mut location = None;
+        for thread in threads.iter().filter(|t| matches!(t.state, State::AtBarrier)) {
+            let here = thread.site();
+            match &site {
+                None => {
+                    location = thread.frames.iter().rev().find_map(|f| self.location(f));
+                    site = Some(here);
+                }
+                Some(first) if *first != here => {
+                    return Err(self.fault(Problem::DivergentBarrier { other: location }, Some(thread)));
+                }
+                Some(_) => {}
+            }
+        }
+        for thread in &mut *threads {
+            if matches!(thread.state, State::AtBarrier) {
+                thread.state = State::Ready;
+                if let Err(problem) = self.return_from_call(thread, None) {
+                    return Err(self.fault(problem, Some(thread)));
+                }
+            }
+        }
+        Ok(site.is_some())
+    }
+}
+
+/// The results of the call that these lanes make.
+fn results(threads: &[Thread<'_>], together: &[usize]) -> Result<Vec<Option<Value>>> {
+    let mut calls: [exchange::Call<'_>; LANES] = [None; LANES];
+    let mut name = "";
+    for lane in together {
+        if let State::AtExchange(exchange) = &threads[*lane].state {
+            calls[*lane] = Some(&exchange.args);
+            name = exchange.name;
+        }
+    }
+    if name == elinvar_spmd::primitive::SIMDGROUP_BARRIER {
+        return Ok(vec![None; together.len()]);
+    }
+    let mut results = exchange::exchange(name, &calls)?;
+    Ok(together.iter().map(|lane| results[*lane].take()).collect())
+}

@@ -1,0 +1,122 @@
+//! A launch: sizes and arguments in, the arguments' memory out.
+
+use elinvar_ir::Module;
+use elinvar_spmd::ENTRY;
+
+use crate::fault::{Fault, Problem, Result};
+use crate::machine::{Machine, Sizes};
+use crate::memory::{Allocation, Place};
+use crate::transfer::Uninitialised;
+use crate::value::Value;
+
+/// The alignment of an argument's memory.
+const ALIGN: u64 = 256;
+
+/// An argument of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Memory with this content, that the kernel may write.
+    Bytes(Vec<u8>),
+    /// Memory of each threadgroup, this many bytes.
+    Threadgroup(u64),
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Threads of the grid along x, y, z.
+    pub threads: [u32; 3],
+    /// Threads of a full threadgroup. Groups at the grid's far edges may have fewer.
+    pub group: [u32; 3],
+    /// One for each parameter of the entry.
+    pub arguments: Vec<Argument>,
+}
+
+/// How to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What memory that was never written holds.
+    pub uninitialised: Uninitialised,
+    /// Instructions after which the launch is given up, of all threads together.
+    pub steps: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { uninitialised: Uninitialised::Zero, steps: u64::MAX }
+    }
+}
+
+/// Run a launch of the module's entry. Gives the memory of each argument as the kernel left it, empty for
+/// threadgroup memory.
+///
+/// # Errors
+/// The first fault.
+pub fn run(module: &Module, launch: &Launch) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    run_with(module, launch, &Options::default())
+}
+
+/// [`run`] with other options than the default.
+///
+/// # Errors
+/// The first fault.
+pub fn run_with(
+    module: &Module,
+    launch: &Launch,
+    options: &Options,
+) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    let sizes = Sizes::new(launch.threads, launch.group);
+    let (mut machine, entry, mut addresses) = prepare(module, launch, options, sizes)
+        .map_err(|problem| Fault::outside(problem, format!("the launch of `{ENTRY}`")))?;
+    for index in 0..u64::from(u32::MAX) {
+        if !machine.sizes.go_to_group(index) {
+            break;
+        }
+        begin_group(&mut machine, launch, &mut addresses).map_err(|p| machine.fault(p, None))?;
+        let args: Vec<Value> = addresses.iter().map(|a| Value::Bits(u128::from(*a))).collect();
+        machine.run_group(entry, &args)?;
+    }
+    let kept = launch.arguments.iter().zip(addresses).map(|(argument, address)| match argument {
+        Argument::Bytes(_) => machine.memory.release(address).map_or_else(Vec::new, |a| a.bytes),
+        Argument::Threadgroup(_) => Vec::new(),
+    });
+    Ok(kept.collect())
+}
+
+fn prepare<'m>(
+    module: &'m Module,
+    launch: &Launch,
+    options: &'m Options,
+    sizes: Option<Sizes>,
+) -> Result<(Machine<'m>, usize, Vec<u64>)> {
+    let no_threads = || Problem::Malformed(format!("groups of {:?} threads", launch.group));
+    let mut machine = Machine::new(module, options, sizes.ok_or_else(no_threads)?)?;
+    let entry = machine.defined(ENTRY);
+    let entry = entry.ok_or_else(|| Problem::Malformed(format!("the module does not define `{ENTRY}`")))?;
+    let (takes, given) = (machine.function(entry).params.len(), launch.arguments.len());
+    if takes != given {
+        return Err(Problem::Malformed(format!("the entry takes {takes} arguments and gets {given}")));
+    }
+    let mut addresses = Vec::new();
+    for (index, argument) in launch.arguments.iter().enumerate() {
+        addresses.push(match argument {
+            Argument::Bytes(bytes) => {
+                machine.memory.allocate(Allocation::filled(Place::Argument(index), bytes.clone(), ALIGN))?
+            }
+            Argument::Threadgroup(_) => 0,
+        });
+    }
+    Ok((machine, entry, addresses))
+}
+
+/// Give a group its own threadgroup memory.
+fn begin_group(machine: &mut Machine<'_>, launch: &Launch, addresses: &mut [u64]) -> Result<()> {
+    machine.place_threadgroup_variables()?;
+    for (index, argument) in launch.arguments.iter().enumerate() {
+        let Argument::Threadgroup(len) = argument else { continue };
+        machine.memory.release(addresses[index]);
+        let len = crate::value::length(*len)?;
+        addresses[index] = machine.memory.allocate(Allocation::fresh(Place::Argument(index), len, ALIGN))?;
+    }
+    Ok(())
+}

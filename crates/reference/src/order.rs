@@ -1,0 +1,123 @@
+//! The order in which threads that wait apart go on.
+//!
+//! Where threads of a simdgroup wait at different calls, those go on that are first in program order; so
+//! threads that took different ways meet again where their ways join. A place is compared as a list:
+//! for each loop around it, outermost first, the loop's place and how often it was gone round; then the
+//! block's place and the instruction. Blocks are placed in reverse postorder.
+
+use elinvar_ir::{BlockId, Dominators, Function, predecessors};
+
+/// What is fixed of a function.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// A block's index in reverse postorder.
+    place: Vec<u32>,
+    /// For each block the headers of the loops around it, outermost first.
+    loops: Vec<Vec<BlockId>>,
+}
+
+impl Order {
+    pub(crate) fn new(function: &Function) -> Order {
+        let place = places(function);
+        let dominators = Dominators::compute(function);
+        let before = predecessors(function);
+        let mut loops = vec![Vec::new(); function.blocks.len()];
+        let mut headers: Vec<BlockId> = function.block_ids().collect();
+        headers.sort_by_key(|h| place[h.0 as usize]);
+        for header in headers {
+            let latches = before[header.0 as usize]
+                .iter()
+                .filter(|from| dominators.is_reachable(**from) && dominators.dominates(header, **from));
+            let mut todo: Vec<BlockId> = latches.copied().collect();
+            if todo.is_empty() {
+                continue;
+            }
+            let mut body = vec![false; function.blocks.len()];
+            body[header.0 as usize] = true;
+            while let Some(block) = todo.pop() {
+                if !std::mem::replace(&mut body[block.0 as usize], true) {
+                    todo.extend(before[block.0 as usize].iter().filter(|b| dominators.is_reachable(**b)));
+                }
+            }
+            for (block, _) in body.iter().enumerate().filter(|(_, inside)| **inside) {
+                loops[block].push(header);
+            }
+        }
+        Order { place, loops }
+    }
+
+    /// Note that a thread goes from one block to another.
+    pub(crate) fn count(&self, rounds: &mut [u32], from: BlockId, to: BlockId) {
+        if self.loops[to.0 as usize].last() == Some(&to) {
+            let again = self.loops[from.0 as usize].contains(&to);
+            let count = &mut rounds[to.0 as usize];
+            *count = if again { *count + 1 } else { 0 };
+        }
+    }
+
+    /// Append what compares the place of an instruction.
+    pub(crate) fn key(&self, rounds: &[u32], block: BlockId, inst: usize, out: &mut Vec<(u32, u32)>) {
+        let place = |b: &BlockId| self.place[b.0 as usize];
+        out.extend(self.loops[block.0 as usize].iter().map(|h| (place(h), rounds[h.0 as usize])));
+        out.push((place(&block), inst as u32));
+    }
+}
+
+fn places(function: &Function) -> Vec<u32> {
+    let count = function.blocks.len();
+    let mut seen = vec![false; count];
+    let mut place = vec![u32::MAX; count];
+    let mut next = count as u32;
+    let mut stack = vec![(BlockId(0), function.blocks[0].term.successors(), 0)];
+    seen[0] = true;
+    while let Some((block, successors, at)) = stack.last_mut() {
+        if let Some(to) = successors.get(*at).copied() {
+            *at += 1;
+            if !std::mem::replace(&mut seen[to.0 as usize], true) {
+                stack.push((to, function.block(to).term.successors(), 0));
+            }
+        } else {
+            next -= 1;
+            place[block.0 as usize] = next;
+            stack.pop();
+        }
+    }
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_ir::Module;
+
+    const LOOP: &str = "define void @f(i1 %c) {
+entry:
+  br label %head
+head:
+  br i1 %c, label %body, label %exit
+body:
+  br label %head
+exit:
+  ret void
+}
+";
+
+    #[test]
+    fn a_loop_goes_before_what_follows_it_and_its_rounds_in_order() {
+        let module = Module::parse(LOOP).unwrap();
+        let order = Order::new(&module.functions[0]);
+        let key = |path: &[u32]| {
+            let mut rounds = vec![0; 4];
+            for step in path.windows(2) {
+                order.count(&mut rounds, BlockId(step[0]), BlockId(step[1]));
+            }
+            let mut key = Vec::new();
+            order.key(&rounds, BlockId(*path.last().unwrap()), 0, &mut key);
+            key
+        };
+        assert!(key(&[0, 1, 2]) < key(&[0, 1, 2, 1, 2]));
+        assert!(key(&[0, 1, 2, 1, 2]) < key(&[0, 1, 3]));
+        assert!(key(&[0]) < key(&[0, 1]));
+        assert_eq!(key(&[0, 1, 2, 1, 3]), key(&[0, 1, 3]));
+    }
+}

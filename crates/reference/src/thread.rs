@@ -1,0 +1,94 @@
+//! The state of a thread: its calls, and what it waits for.
+
+use elinvar_ir::{BlockId, Function, ValueId};
+
+use crate::fault::{Problem, Result};
+use crate::value::Value;
+
+/// What a thread does next.
+#[derive(Debug)]
+pub(crate) enum State<'m> {
+    Ready,
+    /// Waits at a barrier of the threadgroup.
+    AtBarrier,
+    /// Waits at a call that the threads of its simdgroup make together.
+    AtExchange(Exchange<'m>),
+    Done,
+}
+
+/// A call that the active threads of a simdgroup make together.
+#[derive(Debug)]
+pub(crate) struct Exchange<'m> {
+    pub name: &'m str,
+    pub args: Vec<Value>,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(crate) struct Thread<'m> {
+    pub position: [u32; 3],
+    /// Outermost first.
+    pub frames: Vec<Frame>,
+    pub state: State<'m>,
+}
+
+/// A call in progress.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// Index in the module.
+    pub function: usize,
+    pub block: BlockId,
+    /// The next instruction of the block.
+    pub inst: usize,
+    pub values: Vec<Option<Value>>,
+    /// Addresses of the variables that end with the call.
+    pub variables: Vec<u64>,
+    /// Where the caller wants what is returned.
+    pub result: Option<ValueId>,
+    /// How often each block, as the header of a loop, was entered again.
+    pub rounds: Vec<u32>,
+}
+
+impl Frame {
+    pub(crate) fn new(index: usize, function: &Function, args: Vec<Value>, result: Option<ValueId>) -> Frame {
+        let mut values = vec![None; function.values.len()];
+        for (param, arg) in function.params.iter().zip(args) {
+            values[param.value.0 as usize] = Some(arg);
+        }
+        Frame {
+            function: index,
+            block: BlockId(0),
+            inst: 0,
+            values,
+            variables: Vec::new(),
+            result,
+            rounds: vec![0; function.blocks.len()],
+        }
+    }
+
+    pub(crate) fn set(&mut self, result: Option<ValueId>, value: Value) {
+        if let Some(result) = result {
+            self.values[result.0 as usize] = Some(value);
+        }
+    }
+}
+
+impl Thread<'_> {
+    /// The innermost call.
+    pub(crate) fn frame(&self) -> Result<&Frame> {
+        self.frames.last().ok_or_else(ended)
+    }
+
+    pub(crate) fn frame_mut(&mut self) -> Result<&mut Frame> {
+        self.frames.last_mut().ok_or_else(ended)
+    }
+
+    /// Where the thread stands: function, block and instruction of each call.
+    pub(crate) fn site(&self) -> Vec<(usize, BlockId, usize)> {
+        self.frames.iter().map(|f| (f.function, f.block, f.inst)).collect()
+    }
+}
+
+fn ended() -> Problem {
+    Problem::Malformed("a thread goes on behind its end".into())
+}

@@ -21,10 +21,11 @@ use crate::select::{Selection, absent};
 #[derive(Args)]
 #[command(after_help = "\
 Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000, compile_vector_add_cold),
-cpu (vector_add, matmul_naive).
+cpu (vector_add, matmul_naive), checks (vector_add_checked, matmul_naive_checked).
 
 The baseline `native` is the same work in plain safe Rust, written by hand, compiled for the
-vector registers of this processor and run on as many threads. ratio = ours / baseline: below 1
+vector registers of this processor and run on as many threads; `unchecked` is the kernel without
+bounds checks. ratio = ours / baseline: below 1
 is faster.
 
 Examples:\n  elinvar bench\n  elinvar bench runtime\n  elinvar bench matmul_naive --threads 1 --json")]
@@ -50,12 +51,14 @@ struct Case {
     run: fn(&Context) -> Result<Measured>,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 7] = [
     Case { suite: "runtime", name: "empty_dispatch_round_trip", run: runtime::empty_dispatch },
     Case { suite: "runtime", name: "submit_batch_of_1000", run: runtime::batch_of_1000 },
     Case { suite: "runtime", name: "compile_vector_add_cold", run: runtime::compile_cold },
     Case { suite: "cpu", name: "vector_add", run: cpu::vector_add },
     Case { suite: "cpu", name: "matmul_naive", run: cpu::matmul_naive },
+    Case { suite: "checks", name: "vector_add_checked", run: cpu::vector_add_checked },
+    Case { suite: "checks", name: "matmul_naive_checked", run: cpu::matmul_naive_checked },
 ];
 
 /// Where it is measured.
@@ -100,7 +103,7 @@ impl Bench {
                 let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime and cpu, the names {names}"
+                    "`{name}` is no benchmark; the suites are runtime, cpu and checks, the names {names}"
                 )));
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
 
 use crate::constants::mentions;
+use crate::names::source_name;
 use crate::prepare::callee_name;
 use crate::primitive::{PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
 use crate::{ENTRY, Error, primitive};
@@ -129,7 +130,7 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
         Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
         _ if EXTERNAL.binary_search(&name).is_ok() => Ok(CallKind::Ordinary),
         _ => Err(Error::unsupported(
-            format!("a call of `{name}`, which is declared but not defined"),
+            format!("a call of `{}`, which is declared but not defined", source_name(name)),
             location,
         )),
     }
@@ -170,7 +171,7 @@ fn check_per_thread(
     location: Option<Location>,
 ) -> Result<(), Error> {
     let refuse = |what: &str| {
-        let name = &function.name;
+        let name = source_name(&function.name);
         Err(Error::unsupported(
             format!("{what} in the function `{name}`, which was not inlined"),
             location.clone(),

@@ -38,7 +38,7 @@ impl Error {
 }
 
 fn place(location: &Option<Location>) -> String {
-    location.as_ref().map_or_else(String::new, |l| format!("{}:{}:{}: ", l.file, l.line, l.column))
+    location.as_ref().map_or_else(String::new, |l| format!("{l}: "))
 }
 
 fn branch_text(branch: &Option<Location>) -> String {

@@ -33,6 +33,7 @@ mod error;
 mod facts;
 mod guard;
 mod live;
+mod names;
 mod output;
 mod prepare;
 pub mod primitive;

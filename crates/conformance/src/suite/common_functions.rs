@@ -27,8 +27,12 @@ fn median(a: f64, b: f64, c: f64) -> f64 {
     all[1]
 }
 
-const UNARY: [Unary; 4] =
-    [("abs", f64::abs), ("fabs", f64::abs), ("sign", sign), ("saturate", |v| if v > 0.0 { v.min(1.0) } else { 0.0 })];
+const UNARY: [Unary; 4] = [
+    ("abs", f64::abs),
+    ("fabs", f64::abs),
+    ("sign", sign),
+    ("saturate", |v| if v > 0.0 { v.min(1.0) } else { 0.0 }),
+];
 
 /// f64's `min` and `max` give the other argument for NaN, as MSL's do.
 const BINARY: [Binary; 5] = [
@@ -50,19 +54,8 @@ const TERNARY: [Ternary; 7] = [
 ];
 
 /// No zero beside a zero of the other sign: which of them is the smaller is not specified.
-const EDGES: [f64; 11] = [
-    0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -2.25,
-    1e-6,
-    300.0,
-    -60000.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-];
+const EDGES: [f64; 11] =
+    [0.0, 1.0, -1.0, 0.5, -2.25, 1e-6, 300.0, -60000.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
 fn family<T: Float>(name: &'static str) -> Sheet {
     let edges: Vec<T> = EDGES.iter().map(|v| T::from_f64(*v)).collect();
@@ -87,7 +80,9 @@ fn family<T: Float>(name: &'static str) -> Sheet {
         let (r1, r2) = (row.clone(), row.clone());
         sheet = sheet
             .line(&format!("{f}(a)"), move |i| T::from_f64(reference(r1(i).0)))
-            .line(&format!("{f}({ty}2(b, a))"), move |i| [r2(i).1, r2(i).0].map(|v| T::from_f64(reference(v))));
+            .line(&format!("{f}({ty}2(b, a))"), move |i| {
+                [r2(i).1, r2(i).0].map(|v| T::from_f64(reference(v)))
+            });
     }
     for (f, reference) in BINARY {
         let (r1, r2) = (row.clone(), row.clone());
@@ -112,7 +107,8 @@ fn family<T: Float>(name: &'static str) -> Sheet {
             })
             .line(&format!("{f}({ty}4({safe}, b, c, b), {ty}4(b), {ty}4(c, b, c, c))"), move |i| {
                 let (a, b, c) = pick(r2(i));
-                [reference(a, b, c), reference(b, b, b), reference(c, b, c), reference(b, b, c)].map(T::from_f64)
+                [reference(a, b, c), reference(b, b, b), reference(c, b, c), reference(b, b, c)]
+                    .map(T::from_f64)
             });
     }
     sheet.line(&format!("sign({ty}(-0.0))"), |_| T::from_f64(-0.0))
@@ -149,9 +145,7 @@ fn interpolation() -> Sheet {
         .line("mix(float2(a, b), float2(b, a), float2(t, 0.25))", move |i| {
             [wide(mix(a[i], b[i], t[i])), near(mix(b[i], a[i], 0.25))]
         })
-        .line("float(mix(half(t), half(3), half(0.5)))", move |i| {
-            half_mix(t[i])
-        })
+        .line("float(mix(half(t), half(3), half(0.5)))", move |i| half_mix(t[i]))
         .line("smoothstep(a, b, t)", move |i| wide(smooth(a[i], b[i], t[i])))
         .line("smoothstep(a, b, a)", |_| 0.0_f32)
         .line("smoothstep(a, b, b)", |_| 1.0_f32)
@@ -161,7 +155,9 @@ fn interpolation() -> Sheet {
         .line("smoothstep(0, 1, float3(t, -1, 2))", move |i| {
             [wide(smooth(0.0, 1.0, t[i])), Near(0.0, 0.0), Near(1.0, 0.0)]
         })
-        .line("fast::clamp(t, 0.25f, 0.75f) + precise::max(a, b)", move |i| t[i].clamp(0.25, 0.75) + a[i].max(b[i]))
+        .line("fast::clamp(t, 0.25f, 0.75f) + precise::max(a, b)", move |i| {
+            t[i].clamp(0.25, 0.75) + a[i].max(b[i])
+        })
 }
 
 fn of_integers() -> Sheet {
@@ -197,7 +193,6 @@ fn of_mixed_arguments() -> Sheet {
         .line("metal::max(bfloat(f), bfloat(1))", |_| bf16::ONE)
         .block("scalar types", "auto r = min(char(3), short(f));", "r", move |i| 3.min(f[i] as i32))
 }
-
 
 /// `mix(v, 3, 0.5)` in half, each operation rounded.
 fn half_mix(v: f32) -> f32 {

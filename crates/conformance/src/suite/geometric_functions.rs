@@ -102,9 +102,7 @@ fn on_other_types() -> Sheet {
         .line("dot(int3(n), int3(1, 10, 100))", |i| [111_i32, -222, 333][i])
         .line("length_squared(half2(n))", |i| f16::from_f32([2.0, 8.0, 18.0][i]))
         .line("length(half2(3, 4) * half(n))", |i| f16::from_f32([5.0, 10.0, 15.0][i]))
-        .line("cross(half3(n, 0, 0), half3(0, 1, 0))", |i| {
-            [0.0, 0.0, [1.0, -2.0, 3.0][i]].map(f16::from_f32)
-        })
+        .line("cross(half3(n, 0, 0), half3(0, 1, 0))", |i| [0.0, 0.0, [1.0, -2.0, 3.0][i]].map(f16::from_f32))
         .line("distance(half2(n, 1), half2(n, 4))", |_| f16::from_f32(3.0))
         .line("normalize(half2(n, 0))", |i| [if i == 1 { -1.0 } else { 1.0 }, 0.0].map(f16::from_f32))
         .line("faceforward(half2(1, 2), half2(n), half2(1))", |i| {
@@ -127,7 +125,9 @@ fn bending() -> Sheet {
         .column("y", &y)
         .line("refract(float2(x, y), float2(0, 1), 0.75f)", move |i| looser(refract(angles[i], 0.75)))
         .line("refract(float2(x, y), float2(0, 1), 1.5)", move |i| looser(refract(angles[i], 1.5)))
-        .line("refract(float3(x, y, 0), packed_float3(0, 1, 0), 1).xy", move |i| looser(refract(angles[i], 1.0)))
+        .line("refract(float3(x, y, 0), packed_float3(0, 1, 0), 1).xy", move |i| {
+            looser(refract(angles[i], 1.0))
+        })
 }
 
 fn unorm(v: f32, bits: u32) -> u32 {
@@ -193,7 +193,9 @@ fn unpacking() -> Sheet {
         move |i: usize| word[i]
     };
     let (w1, w2, w3, w4, w5, w6, w7) = (row(), row(), row(), row(), row(), row(), row());
-    let u = |w: u32, at: u32, bits: u32| close(f64::from(w >> at & ((1 << bits) - 1)) / f64::from((1 << bits) - 1));
+    let u = |w: u32, at: u32, bits: u32| {
+        close(f64::from(w >> at & ((1 << bits) - 1)) / f64::from((1 << bits) - 1))
+    };
     let s = |w: u32, at: u32, bits: u32| {
         let v = ((w << (32 - bits - at)) as i32) >> (32 - bits);
         close((f64::from(v) / f64::from((1 << (bits - 1)) - 1)).max(-1.0))
@@ -211,7 +213,9 @@ fn unpacking() -> Sheet {
         .line("unpack_unorm10a2_to_float(w)", move |i| {
             [u(w5(i), 0, 10), u(w5(i), 10, 10), u(w5(i), 20, 10), u(w5(i), 30, 2)]
         })
-        .line("unpack_unorm565_to_float(ushort(w))", move |i| [u(w6(i), 11, 5), u(w6(i), 5, 6), u(w6(i), 0, 5)])
+        .line("unpack_unorm565_to_float(ushort(w))", move |i| {
+            [u(w6(i), 11, 5), u(w6(i), 5, 6), u(w6(i), 0, 5)]
+        })
         .line("unpack_srgb_unorm4x8_to_float(w)", move |i| {
             let [r, g, b, a] = [0, 8, 16, 24].map(|at| u(w7(i), at, 8));
             [linear(r), linear(g), linear(b), a]

@@ -27,7 +27,8 @@ trait Integer: Value + bytemuck::Pod + std::fmt::Debug {
         Self::wrap(v.clamp(Self::least(), Self::most()))
     }
     fn edges() -> Vec<Self> {
-        let mut all: Vec<i128> = vec![0, 1, 2, 7, Self::most(), Self::most() - 1, Self::least(), Self::least() + 1];
+        let mut all: Vec<i128> =
+            vec![0, 1, 2, 7, Self::most(), Self::most() - 1, Self::least(), Self::least() + 1];
         all.extend([Self::most() / 2 + 1, Self::most() / 3, 0x5a % (Self::most() + 1)]);
         if Self::SIGNED {
             all.extend([-1, -2, Self::least() / 2]);
@@ -106,9 +107,7 @@ fn ternary<T: Integer>() -> Vec<Ternary<T>> {
             T::wrap(all[1])
         }),
         // Where the bounds are in order; MSL leaves the rest undefined.
-        ("ordered_clamp", |a, b, c| {
-            T::wrap(a.wide().clamp(b.wide().min(c.wide()), b.wide().max(c.wide())))
-        }),
+        ("ordered_clamp", |a, b, c| T::wrap(a.wide().clamp(b.wide().min(c.wide()), b.wide().max(c.wide())))),
     ]
 }
 
@@ -150,10 +149,11 @@ fn family<T: Integer, U: Value>(name: &'static str, unsigned: fn(i128) -> U) -> 
         let row = rows.clone();
         sheet = sheet.line(&format!("{f}(a, b, c)"), move |i| reference(row[i].0, row[i].1, row[i].2));
         let row = rows.clone();
-        sheet = sheet.line(&format!("{f}({ty}4(a, b, c, a), {ty}4(b, c, a, a), {ty}4(c, a, b, b))"), move |i| {
-            let (a, b, c) = row[i];
-            [reference(a, b, c), reference(b, c, a), reference(c, a, b), reference(a, a, b)]
-        });
+        sheet =
+            sheet.line(&format!("{f}({ty}4(a, b, c, a), {ty}4(b, c, a, a), {ty}4(c, a, b, b))"), move |i| {
+                let (a, b, c) = row[i];
+                [reference(a, b, c), reference(b, c, a), reference(c, a, b), reference(a, a, b)]
+            });
     }
     let row = rows.clone();
     sheet = sheet.line("absdiff(a, b)", move |i| unsigned((row[i].0.wide() - row[i].1.wide()).abs()));
@@ -216,7 +216,8 @@ fn bit_fields() -> Sheet {
     }
     let offsets: Vec<u32> = rows.iter().map(|r| r.0).collect();
     let counts: Vec<u32> = rows.iter().map(|r| r.1).collect();
-    let values: Vec<u32> = (0..rows.len() as u32).map(|i| i.wrapping_mul(0x9e37_79b9) ^ 0x8000_0001).collect();
+    let values: Vec<u32> =
+        (0..rows.len() as u32).map(|i| i.wrapping_mul(0x9e37_79b9) ^ 0x8000_0001).collect();
     let sheet = Sheet::new("bits").column("at", &offsets).column("n", &counts).column("v", &values);
     let field = |v: u64, at: u32, n: u32| (u128::from(v) >> at) & ((1 << n) - 1);
     let signed = move |v: u64, at: u32, n: u32| {

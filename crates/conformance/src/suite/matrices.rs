@@ -41,7 +41,9 @@ where
     let ty = format!("float{C}x{R}");
     let (m, n) = (text(C, R, 0), text(C, R, 2));
     let columns: Vec<String> = (0..C)
-        .map(|c| format!("float{R}({})", (0..R).map(|r| element_text(c, r, 0)).collect::<Vec<_>>().join(", ")))
+        .map(|c| {
+            format!("float{R}({})", (0..R).map(|r| element_text(c, r, 0)).collect::<Vec<_>>().join(", "))
+        })
         .collect();
     let each = |f: fn(f32, f32) -> f32| {
         move |i: usize| -> Columns<f32, C, R> {
@@ -53,11 +55,16 @@ where
     sheet
         .line(&m, |i| matrix::<C, R>(i, 0))
         .line(&format!("{ty}({})", columns.join(", ")), |i| matrix::<C, R>(i, 0))
-        .block(&format!("{ty} of a list of columns"), &format!("{ty} m = {{{}}};", columns.join(", ")), "m", |i| {
-            matrix::<C, R>(i, 0)
-        })
+        .block(
+            &format!("{ty} of a list of columns"),
+            &format!("{ty} m = {{{}}};", columns.join(", ")),
+            "m",
+            |i| matrix::<C, R>(i, 0),
+        )
         .line(&format!("{ty}(x)"), |i| {
-            Columns::<f32, C, R>(std::array::from_fn(|c| std::array::from_fn(|r| if c == r { X[i] } else { 0.0 })))
+            Columns::<f32, C, R>(std::array::from_fn(|c| {
+                std::array::from_fn(|r| if c == r { X[i] } else { 0.0 })
+            }))
         })
         .line(&format!("{ty}(half{C}x{R}({m}))"), |i| matrix::<C, R>(i, 0))
         .line(&format!("{m}[1]"), |i| matrix::<C, R>(i, 0).0[1])
@@ -73,16 +80,26 @@ where
         .line(&format!("transpose({m})"), |i| {
             Columns::<f32, R, C>(std::array::from_fn(|r| std::array::from_fn(|c| element(i, c, r, 0))))
         })
-        .block(&format!("{ty} * vector"), &format!("float{C} v = x; v.y = y;"), &format!("{m} * v"), |i| -> [f32; R] {
-            std::array::from_fn(|r| {
-                (0..C).map(|c| element(i, c, r, 0) * if c == 1 { Y[i] } else { X[i] }).sum()
-            })
-        })
-        .block(&format!("vector * {ty}"), &format!("float{R} v = y; v.x = x;"), &format!("v * {m}"), |i| -> [f32; C] {
-            std::array::from_fn(|c| {
-                (0..R).map(|r| element(i, c, r, 0) * if r == 0 { X[i] } else { Y[i] }).sum()
-            })
-        })
+        .block(
+            &format!("{ty} * vector"),
+            &format!("float{C} v = x; v.y = y;"),
+            &format!("{m} * v"),
+            |i| -> [f32; R] {
+                std::array::from_fn(|r| {
+                    (0..C).map(|c| element(i, c, r, 0) * if c == 1 { Y[i] } else { X[i] }).sum()
+                })
+            },
+        )
+        .block(
+            &format!("vector * {ty}"),
+            &format!("float{R} v = y; v.x = x;"),
+            &format!("v * {m}"),
+            |i| -> [f32; C] {
+                std::array::from_fn(|c| {
+                    (0..R).map(|r| element(i, c, r, 0) * if r == 0 { X[i] } else { Y[i] }).sum()
+                })
+            },
+        )
 }
 
 fn shapes_of_two() -> Sheet {
@@ -145,7 +162,9 @@ fn determinants() -> Sheet {
     }
     fn text(n: usize) -> String {
         let all: Vec<String> = (0..n * n)
-            .map(|k| format!("{}{}", ((k / n) * 5 + (k % n) * 3) % 7, if k / n == k % n { " + x" } else { "" }))
+            .map(|k| {
+                format!("{}{}", ((k / n) * 5 + (k % n) * 3) % 7, if k / n == k % n { " + x" } else { "" })
+            })
             .collect();
         format!("float{n}x{n}({})", all.join(", "))
     }
@@ -177,15 +196,21 @@ fn of_half() -> Sheet {
 
 fn writing() -> Sheet {
     sheet("writing")
-        .declare("METAL_FUNC void scale(thread float3x3& m, float by) { m[1] *= by; m[2][0] = by; }")
-        .block("a column", "float2x3 m(0); m[1] = float3(x, y, 1);", "m", |i| Columns([[0.0; 3], [X[i], Y[i], 1.0]]))
-        .block("an element", "float2x2 m(1); m[0][1] = x; m[1].x = y;", "m", |i| Columns([[1.0, X[i]], [Y[i], 1.0]]))
+        .declare("METAL_FUNC void change(thread float3x3& m, float by) { m[1] += by; m[2][0] = by; }")
+        .block("a column", "float2x3 m(0); m[1] = float3(x, y, 1);", "m", |i| {
+            Columns([[0.0; 3], [X[i], Y[i], 1.0]])
+        })
+        .block("an element", "float2x2 m(1); m[0][1] = x; m[1].x = y;", "m", |i| {
+            Columns([[1.0, X[i]], [Y[i], 1.0]])
+        })
         .block("by index", "float3x3 m(0); for (int k = 0; k < 3; ++k) m[k][2 - k] = x + k;", "m", |i| {
             Columns([[0.0, 0.0, X[i]], [0.0, X[i] + 1.0, 0.0], [X[i] + 2.0, 0.0, 0.0]])
         })
-        .block("by reference", "float3x3 m(1); scale(m, y);", "m", |i| {
-            Columns([[1.0, 0.0, 0.0], [0.0, Y[i], 0.0], [Y[i], 0.0, 1.0]])
+        .block("by reference", "float3x3 m(1); change(m, y);", "m", |i| {
+            Columns([[1.0, 0.0, 0.0], [Y[i], 1.0 + Y[i], Y[i]], [Y[i], 0.0, 1.0]])
         })
-        .block("columns", "float4x4 m(2); m.columns[3].xyz = float3(x, y, 0);", "m[3]", |i| [X[i], Y[i], 0.0, 2.0])
+        .block("columns", "float4x4 m(2); m.columns[3].xyz = float3(x, y, 0);", "m[3]", |i| {
+            [X[i], Y[i], 0.0, 2.0]
+        })
         .block("identity", "constexpr float2x2 m = float2x2(1);", "m * float2(x, y)", |i| [X[i], Y[i]])
 }

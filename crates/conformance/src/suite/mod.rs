@@ -8,18 +8,32 @@
 macro_rules! cases {
     ($chapter:literal: $($name:ident),* $(,)?) => {
         pub(super) const CASES: &[super::Case] =
-            &[$(super::Case { name: concat!($chapter, "::", stringify!($name)), run: $name }),*];
+            &[$(super::Case { name: concat!($chapter, "::", stringify!($name)), run: $name, parts: Vec::new }),*];
     };
 }
 mod arguments;
+mod atomics;
+mod attributes;
 mod barriers;
 mod basics;
 mod checks;
+mod common_functions;
 mod errors;
+mod geometric_functions;
 mod grids;
+mod integer_functions;
+mod layout;
+mod matrices;
+mod numbers;
 mod order;
+mod program_scope;
+mod relational_functions;
+mod sheet;
 mod streams;
+mod templates;
+mod types;
 mod values;
+mod vectors;
 
 use elinvar::{Args, Completion, Device, Grid, Kernel, Source, Stream};
 
@@ -33,6 +47,8 @@ pub struct Case {
     pub name: &'static str,
     /// Runs it.
     pub run: fn(&Device) -> CaseResult,
+    /// What it checks in one run, by name; empty for a case that is one check.
+    pub parts: fn() -> Vec<String>,
 }
 
 /// All cases.
@@ -46,6 +62,18 @@ pub fn cases() -> Vec<Case> {
         order::CASES,
         streams::CASES,
         errors::CASES,
+        program_scope::CASES,
+        layout::CASES,
+        templates::CASES,
+        attributes::CASES,
+        atomics::CASES,
+        geometric_functions::CASES,
+        relational_functions::CASES,
+        common_functions::CASES,
+        integer_functions::CASES,
+        matrices::CASES,
+        vectors::CASES,
+        types::CASES,
         checks::CASES,
     ]
     .concat()
@@ -81,5 +109,26 @@ fn run(device: &Device, kernel: &Kernel, grid: impl Into<Grid>, args: impl Args)
 fn expect_all<T: PartialEq + std::fmt::Debug>(got: &[T], expected: impl Fn(usize) -> T) {
     for (i, value) in got.iter().enumerate() {
         assert_eq!(*value, expected(i), "element {i} of {}", got.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own() {
+        let mut names = HashSet::new();
+        for case in cases() {
+            assert!(names.insert(case.name.to_owned()), "{} is there twice", case.name);
+            for part in (case.parts)() {
+                let name = format!("{}: {part}", case.name);
+                assert!(!names.contains(&name), "{name} is there twice");
+                names.insert(name);
+            }
+        }
+        assert!(names.len() >= 2000, "{} checks", names.len());
     }
 }

@@ -52,7 +52,12 @@ fn floats() -> Vec<f32> {
 }
 
 fn float_class(v: f32) -> Class {
-    Class { nan: v.is_nan(), infinite: v.is_infinite(), normal: v.is_normal(), negative: v.is_sign_negative() }
+    Class {
+        nan: v.is_nan(),
+        infinite: v.is_infinite(),
+        normal: v.is_normal(),
+        negative: v.is_sign_negative(),
+    }
 }
 
 fn on_float() -> Sheet {
@@ -71,7 +76,12 @@ fn on_half() -> Sheet {
         normal: v.is_normal(),
         negative: v.is_sign_negative(),
     };
-    family("on_half", (0..=u16::MAX).step_by(31).chain([1, 0x3ff, 0x400]).map(f16::from_bits).collect(), class, MathMode::Safe)
+    family(
+        "on_half",
+        (0..=u16::MAX).step_by(31).chain([1, 0x3ff, 0x400]).map(f16::from_bits).collect(),
+        class,
+        MathMode::Safe,
+    )
 }
 
 fn on_bfloat() -> Sheet {
@@ -81,14 +91,20 @@ fn on_bfloat() -> Sheet {
         normal: v.is_normal(),
         negative: v.is_sign_negative(),
     };
-    family("on_bfloat", (0..=u16::MAX).step_by(31).chain([1, 0x7f, 0x80]).map(bf16::from_bits).collect(), class, MathMode::Safe)
+    family(
+        "on_bfloat",
+        (0..=u16::MAX).step_by(31).chain([1, 0x7f, 0x80]).map(bf16::from_bits).collect(),
+        class,
+        MathMode::Safe,
+    )
 }
 
 fn all_and_any() -> Sheet {
     let n: Vec<u32> = (0..16).collect();
     let bit = |i: usize, k: usize| i >> k & 1 == 1;
     let of = move |i: usize, length: usize| (0..length).map(move |k| bit(i, k));
-    let mut sheet = Sheet::new("all_and_any").column("n", &n).declare("#define B bool4(n & 1u, n & 2u, n & 4u, n & 8u)");
+    let mut sheet =
+        Sheet::new("all_and_any").column("n", &n).declare("#define B bool4(n & 1u, n & 2u, n & 4u, n & 8u)");
     for (length, letters) in [(2, "xy"), (3, "xyz"), (4, "xyzw")] {
         sheet = sheet
             .line(&format!("all(B.{letters})"), move |i| of(i, length).all(|b| b))

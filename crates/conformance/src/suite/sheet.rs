@@ -37,8 +37,12 @@ impl Word {
     fn admits(self, got: u64) -> bool {
         match self {
             Self::Integer(v) => got == v,
-            Self::Float(v) => got == u64::from(v.to_bits()) || v.is_nan() && f32::from_bits(got as u32).is_nan(),
-            Self::Half(v) => got == u64::from(v.to_bits()) || v.is_nan() && f16::from_bits(got as u16).is_nan(),
+            Self::Float(v) => {
+                got == u64::from(v.to_bits()) || v.is_nan() && f32::from_bits(got as u32).is_nan()
+            }
+            Self::Half(v) => {
+                got == u64::from(v.to_bits()) || v.is_nan() && f16::from_bits(got as u16).is_nan()
+            }
             // Instructions for bfloat may flush subnormal results.
             Self::Bfloat(v) => {
                 let other = bf16::from_bits(got as u16);
@@ -262,7 +266,8 @@ impl Sheet {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{PRELUDE}{}kernel void sheet(device ulong* out [[buffer(0)]]", self.declarations);
+        let mut text =
+            format!("{PRELUDE}{}kernel void sheet(device ulong* out [[buffer(0)]]", self.declarations);
         for column in &self.columns {
             text += &format!(", {}", column.declaration);
         }
@@ -299,7 +304,8 @@ impl Sheet {
             if let Some((i, expected, got)) = differs {
                 let got: Vec<_> = got.iter().zip(&expected).map(|(g, e)| e.show(*g)).collect();
                 let row: Vec<_> = self.columns.iter().map(|c| (c.show)(i)).collect();
-                wrong += &format!("\n{}: {got:?} instead of {expected:x?} with {}", part.name, row.join(", "));
+                wrong +=
+                    &format!("\n{}: {got:?} instead of {expected:x?} with {}", part.name, row.join(", "));
             }
             at += part.slots;
         }

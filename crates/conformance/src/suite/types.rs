@@ -80,12 +80,40 @@ impl Scalar for bool {
 }
 
 const INTEGERS: [i128; 16] = [
-    0, 1, -1, 2, 127, -128, 255, 256, 32767, -32769, 65535, 16_777_217, i32::MIN as i128, i32::MAX as i128,
-    i64::MAX as i128, u64::MAX as i128,
+    0,
+    1,
+    -1,
+    2,
+    127,
+    -128,
+    255,
+    256,
+    32767,
+    -32769,
+    65535,
+    16_777_217,
+    i32::MIN as i128,
+    i32::MAX as i128,
+    i64::MAX as i128,
+    u64::MAX as i128,
 ];
 const FLOATS: [f64; 16] = [
-    0.0, -0.0, 0.5, -0.999, 1.0, -1.5, 127.5, -128.9, 300.25, 65504.0, 70000.0, -2.2e9, 5e9, f64::INFINITY,
-    f64::NEG_INFINITY, f64::NAN,
+    0.0,
+    -0.0,
+    0.5,
+    -0.999,
+    1.0,
+    -1.5,
+    127.5,
+    -128.9,
+    300.25,
+    65504.0,
+    70000.0,
+    -2.2e9,
+    5e9,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
 ];
 
 fn integers<T: Scalar>() -> Vec<T> {
@@ -208,12 +236,20 @@ fn reinterpreted_2() -> Sheet {
 
 fn reinterpreted_4() -> Sheet {
     let types = ["int", "uint", "float", "short2", "ushort2", "half2", "bfloat2", "char4", "uchar4"];
-    reinterpreted("reinterpreted_4", &types, vec![0_u32, 1, 0x7f80_0001, 0xffff_ffff, 0x8000_0000, 0x1234_5678])
+    reinterpreted(
+        "reinterpreted_4",
+        &types,
+        vec![0_u32, 1, 0x7f80_0001, 0xffff_ffff, 0x8000_0000, 0x1234_5678],
+    )
 }
 
 fn reinterpreted_8() -> Sheet {
     let types = ["long", "ulong", "int2", "uint2", "float2", "short4", "ushort4", "half4", "bfloat4"];
-    reinterpreted("reinterpreted_8", &types, vec![0_u64, 1, 0x7f80_0001_ff80_0001, u64::MAX, 0x0123_4567_89ab_cdef])
+    reinterpreted(
+        "reinterpreted_8",
+        &types,
+        vec![0_u64, 1, 0x7f80_0001_ff80_0001, u64::MAX, 0x0123_4567_89ab_cdef],
+    )
 }
 
 fn reinterpreted_16() -> Sheet {
@@ -268,9 +304,8 @@ fn narrow_arithmetic<T: Value>(
         [("+", |a, b| a + b), ("-", |a, b| a - b), ("*", |a, b| a * b), ("/", |a, b| a / b)];
     for (operator, f) in operators {
         let (a, b) = (a.clone(), b.clone());
-        sheet = sheet.line(&format!("A {operator} B"), move |i| {
-            round(f(to(from_bits(a[i])), to(from_bits(b[i]))))
-        });
+        sheet = sheet
+            .line(&format!("A {operator} B"), move |i| round(f(to(from_bits(a[i])), to(from_bits(b[i])))));
     }
     let at = move |i: usize| (to(from_bits(a[i])), to(from_bits(b[i])));
     let [c1, c2, c3, c4, c5, c6] = std::array::from_fn(|_| at.clone());
@@ -297,7 +332,13 @@ fn half_arithmetic() -> Sheet {
 fn bfloat_arithmetic() -> Sheet {
     let (a, b) = patterns();
     let normal = |bits: Vec<u16>| bits.into_iter().map(large_or_zero).collect();
-    narrow_arithmetic("bfloat_arithmetic", (normal(a), normal(b)), bf16::from_bits, bf16::to_f64, round_bfloat)
+    narrow_arithmetic(
+        "bfloat_arithmetic",
+        (normal(a), normal(b)),
+        bf16::from_bits,
+        bf16::to_f64,
+        round_bfloat,
+    )
 }
 
 /// All floats that are near a half, on either side of it and of the middle between two.
@@ -305,7 +346,9 @@ fn half_bits() -> Sheet {
     let near: Vec<f32> = (0..=u16::MAX)
         .map(|bits| {
             let (v, offset) = (f16::from_bits(bits).to_f32(), (bits % 5) as i32 - 2);
-            f32::from_bits((v.to_bits() as i32).wrapping_add(offset + i32::from(bits % 3 == 0) * 0x1000) as u32)
+            f32::from_bits(
+                (v.to_bits() as i32).wrapping_add(offset + i32::from(bits % 3 == 0) * 0x1000) as u32
+            )
         })
         .collect();
     let (n1, n2) = (near.clone(), near.clone());

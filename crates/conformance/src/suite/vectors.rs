@@ -54,7 +54,8 @@ where
     for arguments in splits(N) {
         sheet = sheet.line(&format!("float{N}({arguments})"), row);
         sheet = sheet.line(&format!("vec<float, {N}>({arguments})"), row);
-        sheet = sheet.block(&format!("= {{{arguments}}}"), &format!("float{N} r = {{{arguments}}};"), "r", row);
+        sheet =
+            sheet.block(&format!("= {{{arguments}}}"), &format!("float{N} r = {{{arguments}}};"), "r", row);
     }
     sheet
         .line(&format!("float{N}(a)"), |i| [A[i]; N])
@@ -85,10 +86,15 @@ fn braces() -> Sheet {
         .line("float3{a, b, c}", |i| [A[i], B[i], C[i]])
         .line("int4{1, 2}", |_| [1, 2, 0, 0])
         .block("a vector", "float4 r = {v};", "r", |i| V[i])
-        .block("in a struct", "Pair p = {{a, b}, {1, 2, 3}, 4};", "float3(p.first, float(p.second.z) + p.n)", |i| {
-            [A[i], B[i], 7.0]
+        .block(
+            "in a struct",
+            "Pair p = {{a, b}, {1, 2, 3}, 4};",
+            "float3(p.first, float(p.second.z) + p.n)",
+            |i| [A[i], B[i], 7.0],
+        )
+        .block("in an array", "float2 r[2] = {{a, b}, {c}};", "float4(r[0], r[1])", |i| {
+            [A[i], B[i], C[i], 0.0]
         })
-        .block("in an array", "float2 r[2] = {{a, b}, {c}};", "float4(r[0], r[1])", |i| [A[i], B[i], C[i], 0.0])
         .block("returned", "auto f = [](float x) -> float2 { return {x, 1}; };", "f(c)", |i| [C[i], 1.0])
 }
 
@@ -146,7 +152,9 @@ fn assigned_swizzles() -> Sheet {
         .block("+= of two", "float4 r = v; r.zx += float2(a, b);", "r", |i| {
             [V[i][0] + B[i], V[i][1], V[i][2] + A[i], V[i][3]]
         })
-        .block("*= of a scalar", "float3 r = v.xyz; r.xy *= 2;", "r", |i| [V[i][0] * 2.0, V[i][1] * 2.0, V[i][2]])
+        .block("*= of a scalar", "float3 r = v.xyz; r.xy *= 2;", "r", |i| {
+            [V[i][0] * 2.0, V[i][1] * 2.0, V[i][2]]
+        })
         .block("= a scalar", "float3 r = v.xyz; r.yz = a;", "r", |i| [V[i][0], A[i], A[i]])
         .block("exchange", "float2 r = v.xy; r.xy = r.yx;", "r", |i| [V[i][1], V[i][0]])
         .block("a component", "float4 r = v; r.g = a; r.w -= 1; r.z++;", "r", |i| {
@@ -168,19 +176,30 @@ fn indexing() -> Sheet {
             v[n[i] as usize % 3] = 5;
             v
         })
-        .block("in a loop", "half4 v; for (int k = 0; k < 4; k++) v[k] = half(k) * half(n);", "float4(v)", move |i| {
-            std::array::from_fn::<f32, 4, _>(|k| k as f32 * n[i] as f32)
-        })
+        .block(
+            "in a loop",
+            "half4 v; for (int k = 0; k < 4; k++) v[k] = half(k) * half(n);",
+            "float4(v)",
+            move |i| std::array::from_fn::<f32, 4, _>(|k| k as f32 * n[i] as f32),
+        )
         .block("+= by index", "uint2 v = {1, 2}; v[n & 1] += n;", "v", move |i| {
             let mut v = [1, 2];
             v[n[i] as usize & 1] += n[i];
             v
         })
         .block("a reference", "float3 v = 0; set(v.y, 4); set(v[2], 5);", "v", |_| [0.0_f32, 4.0, 5.0])
-        .block("an array of vectors", "float3 v[5]; for (uint k = 0; k < 5u; ++k) v[k] = float3(k, n, 1); ",
-            "v[n % 5u]", move |i| [(n[i] % 5) as f32, n[i] as f32, 1.0])
-        .block("pointer to components", "float4 v = {1, 2, 3, 4}; thread float* p = (thread float*)&v;", "p[n & 3u]",
-            move |i| (n[i] & 3) as f32 + 1.0)
+        .block(
+            "an array of vectors",
+            "float3 v[5]; for (uint k = 0; k < 5u; ++k) v[k] = float3(k, n, 1); ",
+            "v[n % 5u]",
+            move |i| [(n[i] % 5) as f32, n[i] as f32, 1.0],
+        )
+        .block(
+            "pointer to components",
+            "float4 v = {1, 2, 3, 4}; thread float* p = (thread float*)&v;",
+            "p[n & 3u]",
+            move |i| (n[i] & 3) as f32 + 1.0,
+        )
 }
 
 fn float_operators() -> Sheet {
@@ -193,25 +212,34 @@ fn float_operators() -> Sheet {
         .line("1 / v.xy", |i| [1.0 / V[i][0], 1.0 / V[i][1]])
         .line("-v", |i| V[i].map(|v| -v))
         .line("+v", |i| V[i])
-        .line("half2(v.xy) * 2.0h", |i| [half::f16::from_f32(V[i][0] * 2.0), half::f16::from_f32(V[i][1] * 2.0)])
+        .line("half2(v.xy) * 2.0h", |i| {
+            [half::f16::from_f32(V[i][0] * 2.0), half::f16::from_f32(V[i][1] * 2.0)]
+        })
         .line("bfloat2(v.xy) + bfloat(1)", |i| {
             [half::bf16::from_f32(V[i][0] + 1.0), half::bf16::from_f32(V[i][1] + 1.0)]
         });
     sheet
         .block("+=", "float4 r = v; r += a;", "r", |i| V[i].map(|v| v + A[i]))
-        .block("-=", "float4 r = v; r -= r.wzyx;", "r", |i| std::array::from_fn::<f32, 4, _>(|k| V[i][k] - V[i][3 - k]))
+        .block("-=", "float4 r = v; r -= r.wzyx;", "r", |i| {
+            std::array::from_fn::<f32, 4, _>(|k| V[i][k] - V[i][3 - k])
+        })
         .block("*=", "float4 r = v; r *= 0.5f;", "r", |i| V[i].map(|v| v * 0.5))
         .block("/=", "float4 r = v; r /= float4(2);", "r", |i| V[i].map(|v| v / 2.0))
         .block("++", "float4 w = v; float4 r = w++; ++w;", "w - r", |i| V[i].map(|v| v + 1.0 + 1.0 - v))
         .block("--", "float4 w = v; w.xy--; float2 r = --w.xy;", "r", |i| [V[i][0] - 2.0, V[i][1] - 2.0])
-        .block("chained", "float2 p, q; p = q = v.xy + 1;", "p + q", |i| [2.0 * (V[i][0] + 1.0), 2.0 * (V[i][1] + 1.0)])
+        .block("chained", "float2 p, q; p = q = v.xy + 1;", "p + q", |i| {
+            [2.0 * (V[i][0] + 1.0), 2.0 * (V[i][1] + 1.0)]
+        })
 }
 
 const X: [i32; 8] = [2, 1, -1, 5, -7, i32::MIN, i32::MAX, 123_456];
 const Y: [i32; 8] = [1, 4, 3, -5, 33, -1, 2, 1000];
 
 fn integer_operators() -> Sheet {
-    let sheet = Sheet::new("integer_operators").column("x", &X).column("y", &Y).declare("#define P int3(x, y, 9)\n#define Q int3(y, x, 4)");
+    let sheet = Sheet::new("integer_operators")
+        .column("x", &X)
+        .column("y", &Y)
+        .declare("#define P int3(x, y, 9)\n#define Q int3(y, x, 4)");
     type Operator = (&'static str, fn(i32, i32) -> i32);
     let operators: [Operator; 10] = [
         ("+", i32::wrapping_add),
@@ -307,19 +335,40 @@ fn packed() -> Sheet {
         })
         .block("from a scalar", "packed_float2 p = a;", "float2(p)", |i| [A[i]; 2])
         .block("braces", "packed_float3 p = {a, b, c};", "float3(p)", |i| [A[i], B[i], C[i]])
-        .block("arithmetic", "packed_float3 p = v.xyz; packed_float3 q = p * 2 + p; q -= v.yzx;", "float3(q)", |i| {
-            std::array::from_fn::<f32, 3, _>(|k| V[i][k] * 2.0 + V[i][k] - V[i][[1, 2, 0][k]])
+        .block(
+            "arithmetic",
+            "packed_float3 p = v.xyz; packed_float3 q = p * 2 + p; q -= v.yzx;",
+            "float3(q)",
+            |i| std::array::from_fn::<f32, 3, _>(|k| V[i][k] * 2.0 + V[i][k] - V[i][[1, 2, 0][k]]),
+        )
+        .block("swizzle", "packed_float3 p = v.xyz; p.xy = p.yx; p.z = a;", "p.zyx", |i| {
+            [A[i], V[i][0], V[i][1]]
         })
-        .block("swizzle", "packed_float3 p = v.xyz; p.xy = p.yx; p.z = a;", "p.zyx", |i| [A[i], V[i][0], V[i][1]])
-        .block("index", "packed_half4 p = packed_half4(half4(1, 2, 3, 4)); p[2] = 7; int k = int(i) & 1;",
-            "float3(p[1], p[2], p[k])", |i| [2.0_f32, 7.0, 1.0 + i as f32])
+        .block(
+            "index",
+            "packed_half4 p = packed_half4(half4(1, 2, 3, 4)); p[2] = 7; int k = int(i) & 1;",
+            "float3(p[1], p[2], p[k])",
+            |i| [2.0_f32, 7.0, 1.0 + i as f32],
+        )
         .block("with a vector", "packed_float2 p = {a, b};", "v.xy + p", |i| [V[i][0] + A[i], V[i][1] + B[i]])
-        .block("functions", "packed_float3 p = {a, b, c};", "dot(p, p) + length_squared(p) - 2 * dot(float3(p), p)", |_| 0.0_f32)
-        .block("in a struct", "Odd t = {1, {a, b, c}};", "t.v.yz + float2(sizeof(Odd), t.c)", |i| [B[i] + 16.0, C[i] + 1.0])
+        .block(
+            "functions",
+            "packed_float3 p = {a, b, c};",
+            "dot(p, p) + length_squared(p) - 2 * dot(float3(p), p)",
+            |_| 0.0_f32,
+        )
+        .block("in a struct", "Odd t = {1, {a, b, c}};", "t.v.yz + float2(sizeof(Odd), t.c)", |i| {
+            [B[i] + 16.0, C[i] + 1.0]
+        })
         .block("comparison", "packed_float2 p = {a, b};", "p < v.xy", |i| [A[i] < V[i][0], B[i] < V[i][1]])
         .block("unary", "packed_float2 p = {a, b};", "-p", |i| [-A[i], -B[i]])
         .block("to another type", "packed_float2 p = {a, b};", "int2(p)", |i| [A[i] as i32, B[i] as i32])
-        .block("from another type", "packed_uchar4 p = packed_uchar4(uint4(1, 2, 3, 260));", "uint4(p)", |_| [1_u32, 2, 3, 4])
+        .block(
+            "from another type",
+            "packed_uchar4 p = packed_uchar4(uint4(1, 2, 3, 260));",
+            "uint4(p)",
+            |_| [1_u32, 2, 3, 4],
+        )
 }
 
 /// Every packed type is as large as its scalars together.
@@ -353,9 +402,13 @@ fn packed_types() -> Sheet {
 fn element_types() -> Sheet {
     let mut sheet = Sheet::new("element_types").column("n", &[5_u32, 0, 100]);
     let n = |i: usize| [5_u64, 0, 100][i];
-    for name in ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"] {
+    for name in
+        ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"]
+    {
         let statements = format!("{name}4 v = {name}4({name}(n), 1, 2, 3); v.zw += v.xy; {name}3 r = v.wzx;");
         sheet = sheet.block(&format!("{name}4"), &statements, "ulong3(r)", move |i| [4, n(i) + 2, n(i)]);
     }
-    sheet.block("bool4", "bool4 v = {n > 3u, true}; v.zw = v.xy;", "v", move |i| [n(i) > 3, true, n(i) > 3, true])
+    sheet.block("bool4", "bool4 v = {n > 3u, true}; v.zw = v.xy;", "v", move |i| {
+        [n(i) > 3, true, n(i) > 3, true]
+    })
 }

@@ -6,6 +6,7 @@ use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, ValueId};
 
 use super::roots::Roots;
 use crate::Error;
+use crate::names::source_name;
 use crate::prepare::callee_name;
 
 /// A range of bytes that an instruction touches.
@@ -60,7 +61,7 @@ fn check_call(
     }
     let defined = module.function(name).is_some_and(|f| !f.is_declaration());
     if takes_pointer || (defined && touches_memory(module, name)) {
-        let what = format!("bounds checks in the function `{name}`, which was not inlined");
+        let what = format!("bounds checks in the function `{}`, which was not inlined", source_name(name));
         return Err(Error::unsupported(what, location));
     }
     Ok(())

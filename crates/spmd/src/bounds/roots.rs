@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Callee, Const, Function, Location, Module, Op, Operand, ValueId};
 
+use crate::names::source_name;
+
 /// A piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -157,31 +159,5 @@ impl Source {
             (Source::One(a), Source::One(b)) if a == b => Source::One(a),
             _ => Source::Mixed,
         }
-    }
-}
-
-/// The last name of a mangled one: `shared` for `_ZZL7partialPjRKjjjE6shared`.
-fn source_name(mangled: &str) -> String {
-    let mut name = mangled;
-    for (start, _) in mangled.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
-        let digits = mangled[start..].bytes().take_while(u8::is_ascii_digit).count();
-        let length: usize = mangled[start..start + digits].parse().unwrap_or(0);
-        let text = &mangled[start + digits..];
-        if length > 0 && (text.len() == length || text.get(length..).is_some_and(|r| r.starts_with('_'))) {
-            name = text.get(..length).unwrap_or(name);
-        }
-    }
-    name.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_local_variables() {
-        assert_eq!(source_name("_ZZL7partialPjRKjjjE6shared"), "shared");
-        assert_eq!(source_name("_ZZL7partialPjRKjjjE6shared_0"), "shared");
-        assert_eq!(source_name("tile"), "tile");
     }
 }

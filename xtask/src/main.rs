@@ -2,6 +2,7 @@
 
 mod corpus;
 mod manifest;
+mod numerics;
 mod text;
 mod tidy;
 
@@ -11,9 +12,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | corpus [NAME...] [--json]
+usage: cargo xtask tidy | corpus [NAME...] [--json] | numerics [FUNCTION...] [--json] [--samples N]
   tidy     check the rules of the house
-  corpus   compile published Metal sources and write docs/compatibility.md";
+  corpus   compile published Metal sources and write docs/compatibility.md
+  numerics measure the float functions on the CPU and write docs/numerics.md";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +33,7 @@ fn run(words: &[&str]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     match words {
         ["tidy"] => tidy::run(root),
+        ["numerics", rest @ ..] => numerics::run(root, rest),
         ["corpus", rest @ ..] => corpus::run(root, rest),
         _ => bail!("{USAGE}"),
     }

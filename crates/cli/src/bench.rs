@@ -3,9 +3,12 @@
 //! A kernel's time is per iteration over many dispatches in one submission, by the device's clock, and the
 //! median over several submissions. Every result of a kernel is compared with its baseline's first.
 
+mod compile;
 mod cpu;
 mod native;
 mod runtime;
+
+use std::collections::BTreeMap;
 
 use clap::Args;
 use elinvar::{Device, DeviceKind, Error};
@@ -20,7 +23,9 @@ use crate::select::{Selection, absent};
 /// Measure the runtime and the kernels of the suites
 #[derive(Args)]
 #[command(after_help = "\
-Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000, compile_vector_add_cold),
+Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000),
+compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
+_cached with all in it; on the CPU, with the time of each stage),
 cpu (vector_add, matmul_naive), checks (vector_add_checked, matmul_naive_checked).
 
 The baseline `native` is the same work in plain safe Rust, written by hand, compiled for the
@@ -51,10 +56,12 @@ struct Case {
     run: fn(&Context) -> Result<Measured>,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 9] = [
     Case { suite: "runtime", name: "empty_dispatch_round_trip", run: runtime::empty_dispatch },
     Case { suite: "runtime", name: "submit_batch_of_1000", run: runtime::batch_of_1000 },
-    Case { suite: "runtime", name: "compile_vector_add_cold", run: runtime::compile_cold },
+    Case { suite: "compile", name: "compile_vector_add_first", run: compile::first },
+    Case { suite: "compile", name: "compile_vector_add_cold", run: compile::cold },
+    Case { suite: "compile", name: "compile_vector_add_cached", run: compile::cached },
     Case { suite: "cpu", name: "vector_add", run: cpu::vector_add },
     Case { suite: "cpu", name: "matmul_naive", run: cpu::matmul_naive },
     Case { suite: "checks", name: "vector_add_checked", run: cpu::vector_add_checked },
@@ -68,6 +75,7 @@ struct Context {
 }
 
 /// What came of it.
+#[derive(Default)]
 struct Measured {
     /// The fixed size, for people.
     size: String,
@@ -77,6 +85,8 @@ struct Measured {
     flops: Option<u64>,
     /// Median times of the same work done otherwise.
     baselines: Vec<(&'static str, u64)>,
+    /// Median times of its parts.
+    stages: Vec<(String, u64)>,
 }
 
 impl Bench {
@@ -103,7 +113,7 @@ impl Bench {
                 let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime, cpu and checks, the names {names}"
+                    "`{name}` is no benchmark; the suites are runtime, compile, cpu and checks, the names {names}"
                 )));
             }
         }
@@ -159,6 +169,7 @@ fn results_json(context: &Context, results: &[(&Case, Measured)]) -> Vec<Value> 
             "bytes": measured.bytes,
             "flops": measured.flops,
             "baselines": baselines,
+            "stages": measured.stages.iter().cloned().collect::<BTreeMap<_, _>>(),
         })
     };
     results.iter().map(result).collect()
@@ -190,7 +201,33 @@ fn print(context: &Context, results: &[(&Case, Measured)]) -> Result<()> {
             vec![case.name.into(), measured.size.clone(), time, rate, baselines.join("; ")]
         })
         .collect();
-    print_table(&["name", "size", "median", "rate", "baseline (ratio below 1: faster than it)"], &rows)
+    print_table(&["name", "size", "median", "rate", "baseline (ratio below 1: faster than it)"], &rows)?;
+    print_stages(results)
+}
+
+/// The stages of what has any, one column for each result. A stage may contain one that is listed before it.
+fn print_stages(results: &[(&Case, Measured)]) -> Result<()> {
+    let with: Vec<_> = results.iter().filter(|(_, measured)| !measured.stages.is_empty()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in with.iter().flat_map(|(_, measured)| &measured.stages) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    let time = |measured: &Measured, name: &str| {
+        let stage = measured.stages.iter().find(|(known, _)| known == name);
+        stage.map_or_else(String::new, |(_, ns)| time_text(*ns))
+    };
+    let row = |name: &&str| {
+        std::iter::once((*name).to_owned()).chain(with.iter().map(|(_, m)| time(m, name))).collect()
+    };
+    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
+    let columns: Vec<&str> = std::iter::once("stage").chain(with.iter().map(|(case, _)| case.name)).collect();
+    say("")?;
+    print_table(&columns, &rows)
 }
 
 /// Fails unless the two agree on every element, exactly.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use elinvar::{
-    CheckedKernel, Completion, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature, Stream,
+    CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature,
+    Stream,
 };
 use serde::Serialize;
 
@@ -66,6 +67,9 @@ pub struct Run {
     /// Run the kernel so often, on the same arrays, and report the median of the device's times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
+    constants: Vec<(String, String)>,
     #[command(flatten)]
     options: SourceOptions,
     /// How far floating-point arithmetic may be rearranged
@@ -100,13 +104,14 @@ type Output = (usize, String, Option<PathBuf>);
 impl Run {
     pub fn run(self) -> Result<()> {
         let given = self.values()?;
+        let constants = self.constants()?;
         let device = Selection::device(self.device)?;
         let source = self.options.load(&self.file, self.math.into())?;
         let library = device.compile(&source)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
         }
-        let kernel = Runnable::of(&library, &self.kernel, self.checked)?;
+        let kernel = Runnable::of(&library, &self.kernel, &constants, self.checked)?;
         let bound = Bound::new(&device, kernel.signature(), given)?;
         let outputs = self.outputs(&kernel, &bound)?;
         let times = self.dispatch(&device, &kernel, &bound)?;
@@ -130,6 +135,21 @@ impl Run {
             return print_json(&report);
         }
         self.print(&report, &outputs)
+    }
+
+    fn constants(&self) -> Result<Constants> {
+        self.constants.iter().try_fold(Constants::new(), |constants, (key, text)| {
+            let value =
+                Value::parse(text).map_err(|failure| failure.at(&format!("--constant {key}={text}")))?;
+            let Value::Number { scalar, bytes, .. } = value else {
+                let what = "a function constant is a number or the components of a vector, as in `7u32`";
+                return Err(Failure::usage(format!("--constant {key}={text}: {what}")));
+            };
+            Ok(match key.parse::<u32>() {
+                Ok(index) => constants.set_bytes(index, scalar, bytes),
+                Err(_) => constants.set_bytes(key.as_str(), scalar, bytes),
+            })
+        })
     }
 
     fn values(&self) -> Result<Vec<Given>> {
@@ -202,10 +222,10 @@ enum Runnable {
 }
 
 impl Runnable {
-    fn of(library: &Library, name: &str, checked: bool) -> Result<Self> {
+    fn of(library: &Library, name: &str, constants: &Constants, checked: bool) -> Result<Self> {
         Ok(match checked {
-            true => Self::Checked(library.checked_kernel(name)?),
-            false => Self::Plain(library.kernel(name)?),
+            true => Self::Checked(library.checked_kernel_with(name, constants)?),
+            false => Self::Plain(library.kernel_with(name, constants)?),
         })
     }
 

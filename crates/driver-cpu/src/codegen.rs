@@ -184,6 +184,15 @@ mod tests {
     }
 
     #[test]
+    fn another_processor_or_linker_is_another_key() {
+        let key = |codegen: &Codegen| codegen.identify(elinvar_cache::Cache::off().key("object")).finish();
+        let usual = key(&testing::codegen());
+        assert_eq!(key(&testing::codegen()), usual);
+        assert_ne!(key(&Codegen { processor: "-march=other", ..testing::codegen() }), usual);
+        assert_ne!(key(&Codegen { linker: None, ..testing::codegen() }), usual);
+    }
+
+    #[test]
     fn clang_links_where_no_linker_is_found() {
         let codegen = Codegen { linker: None, ..testing::codegen() };
         codegen.build(testing::COUNT, "elinvar_threadgroups").unwrap();

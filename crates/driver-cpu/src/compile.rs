@@ -21,18 +21,19 @@ use parking_lot::Mutex;
 
 use crate::bounds::Bounds;
 use crate::codegen::Codegen;
+use crate::device::CpuDriver;
 use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Code;
 
-/// Compile a source with the clang that is found, by way of the user's cache.
-pub(crate) fn library(source: &Source) -> Result<Arc<dyn Library>> {
-    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(env!("ELINVAR_COMPILER")));
-    library_with(&CACHE, source)
+/// The user's cache, opened when it is first asked for.
+pub(crate) fn user_cache() -> &'static Cache {
+    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(CpuDriver::CACHE_VERSION));
+    &CACHE
 }
 
-/// [`library`] with another cache.
-pub(crate) fn library_with(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
+/// Compile a source with the clang that is found, by way of a cache.
+pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
     let toolchain = Toolchain::find_with(cache)?;
     let program = Checked::new(&toolchain, source)?;
     let codegen = Codegen::new(toolchain.path());

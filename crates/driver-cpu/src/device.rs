@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use elinvar_cache::Cache;
 use elinvar_driver::{Caps, Device, Driver, Error, Init, Library, Memory, Queue, Result, Source, Storage};
 use parking_lot::Mutex;
 
@@ -24,14 +25,23 @@ pub fn driver() -> CpuDriver {
 #[derive(Clone)]
 pub struct CpuDriver {
     threads: usize,
+    cache: Cache,
     device: Arc<Mutex<Option<Arc<CpuDevice>>>>,
 }
 
 impl CpuDriver {
     /// A driver whose device is its own and has `threads` worker threads, at least one.
     pub fn with_threads(threads: usize) -> Self {
-        Self { threads: threads.max(1), device: Arc::default() }
+        Self::with_cache(threads, compile::user_cache())
     }
+
+    /// A driver with a cache other than the user's.
+    pub fn with_cache(threads: usize, cache: &Cache) -> Self {
+        Self { threads: threads.max(1), cache: cache.clone(), device: Arc::default() }
+    }
+
+    /// The version that a cache for compiled kernels is opened with: that of this build of the compiler.
+    pub const CACHE_VERSION: &str = env!("ELINVAR_COMPILER");
 }
 
 impl Driver for CpuDriver {
@@ -45,7 +55,7 @@ impl Driver for CpuDriver {
         if let Some(device) = &*slot {
             return Ok(vec![device.clone()]);
         }
-        let device = Arc::new(CpuDevice::new(self.threads)?);
+        let device = Arc::new(CpuDevice::new(self.threads, &self.cache)?);
         *slot = Some(device.clone());
         Ok(vec![device])
     }
@@ -54,15 +64,16 @@ impl Driver for CpuDriver {
 /// The processor, as a pool of worker threads.
 pub(crate) struct CpuDevice {
     caps: Caps,
+    cache: Cache,
     account: Arc<Account>,
     pool: Arc<Pool>,
 }
 
 impl CpuDevice {
-    pub(crate) fn new(threads: usize) -> Result<Self> {
+    pub(crate) fn new(threads: usize, cache: &Cache) -> Result<Self> {
         let caps = host::caps(threads);
         let account = Arc::new(Account::new(caps.total_memory));
-        Ok(Self { caps, account, pool: Arc::new(Pool::new(threads)?) })
+        Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?) })
     }
 }
 
@@ -81,7 +92,7 @@ impl Device for CpuDevice {
     }
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
-        compile::library(source)
+        compile::library(&self.cache, source)
     }
 
     fn queue(&self) -> Result<Arc<dyn Queue>> {

@@ -160,6 +160,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_processors_identity_is_what_does_not_change() {
+        let text = "processor : 0\nmodel name\t: A\ncpu MHz\t: 1.5\nflags\t: x y\n\nmodel name\t: B\n";
+        assert_eq!(identity_lines(text), "model name\t: A\nflags\t: x y");
+        assert_ne!(identity_lines(&text.replace("x y", "x y z")), identity_lines(text));
+        assert!(!processor_identity().is_empty());
+    }
+
+    #[test]
     fn facts_are_read_and_fit_together() {
         let caps = caps(3);
         assert_eq!(caps.compute_units, 3);

@@ -180,7 +180,7 @@ pub(crate) fn pipeline(ir: &'static str) -> Arc<dyn Pipeline> {
 }
 
 pub(crate) fn device(threads: usize) -> CpuDevice {
-    CpuDevice::new(threads).unwrap()
+    CpuDevice::new(threads, &elinvar_cache::Cache::off()).unwrap()
 }
 
 pub(crate) fn memory(device: &CpuDevice, bytes: usize) -> Arc<dyn Memory> {

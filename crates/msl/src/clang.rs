@@ -193,6 +193,8 @@ pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
             "-fno-strict-aliasing",
             "-fno-delete-null-pointer-checks",
             "-fno-math-errno",
+            // A float that an integer type cannot hold becomes its nearest value, NaN becomes 0.
+            "-fno-strict-float-cast-overflow",
             "-fno-exceptions",
             "-fno-rtti",
             "-fno-threadsafe-statics",
@@ -263,5 +265,12 @@ pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
     map.push(headers.root());
     map.push("/=");
     args.push(map);
+    args
+}
+
+/// One entry, as clang writes it before any pass.
+pub(crate) fn unoptimized_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
+    let mut args = entry_flags(headers, math);
+    args.extend(["-Xclang".into(), "-disable-llvm-passes".into()]);
     args
 }

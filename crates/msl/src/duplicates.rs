@@ -65,7 +65,8 @@ pub(crate) fn is_space(word: &str) -> bool {
 
 /// Whether the function whose declaration runs from `i` to before `end` has no result type.
 pub(crate) fn is_constructor(code: &Code, i: usize, end: usize) -> bool {
-    let Some(open) = (i..end).find(|&t| code.at(t) == "(" && code.at(t.wrapping_sub(1)) != "__attribute__") else {
+    let Some(open) = (i..end).find(|&t| code.at(t) == "(" && code.at(t.wrapping_sub(1)) != "__attribute__")
+    else {
         return false;
     };
     let specifier = |t: usize| {
@@ -170,21 +171,52 @@ mod tests {
 
     #[test]
     fn functions() {
-        assert_eq!(second("int f(device int* a) { return *a; } int f(threadgroup int* a) { return *a; }", false), Some(false));
-        assert_eq!(second("int f(device int* a) { return 1; } int f(thread int* a) { return 2; }", false), Some(true));
-        assert_eq!(second("int f(constant int* a) { return 1; } int f(device const int* a) { return 1; }", false), Some(false));
-        assert_eq!(second("int f(const device int* a) { return 1; } int f(device int* a) { return 1; }", false), None);
-        assert_eq!(second("int f(int a) { return 1; } int f(int a) { return 1; }", false), None, "clang's to tell");
+        assert_eq!(
+            second("int f(device int* a) { return *a; } int f(threadgroup int* a) { return *a; }", false),
+            Some(false)
+        );
+        assert_eq!(
+            second("int f(device int* a) { return 1; } int f(thread int* a) { return 2; }", false),
+            Some(true)
+        );
+        assert_eq!(
+            second("int f(constant int* a) { return 1; } int f(device const int* a) { return 1; }", false),
+            Some(false)
+        );
+        assert_eq!(
+            second("int f(const device int* a) { return 1; } int f(device int* a) { return 1; }", false),
+            None
+        );
+        assert_eq!(
+            second("int f(int a) { return 1; } int f(int a) { return 1; }", false),
+            None,
+            "clang's to tell"
+        );
         assert_eq!(second("int f(device int* a); int f(thread int* a) { return 1; }", false), None);
     }
 
     #[test]
     fn members_and_classes() {
         assert_eq!(second("S() thread = default; S() constant = default;", true), Some(false));
-        assert_eq!(second("constexpr S<T>() = default; constexpr S<T>() threadgroup = default;", true), Some(false));
-        assert_eq!(second("operator T() const thread { return x; } operator T() const constant { return x; }", true), Some(false));
-        assert_eq!(second("T operator()(T a) device { return a; } T operator()(T a) const thread { return a; }", true), None);
-        assert_eq!(second("struct P<thread T*> { int x; } struct P<device T*> { int x; }", false), Some(false));
+        assert_eq!(
+            second("constexpr S<T>() = default; constexpr S<T>() threadgroup = default;", true),
+            Some(false)
+        );
+        assert_eq!(
+            second("operator T() const thread { return x; } operator T() const constant { return x; }", true),
+            Some(false)
+        );
+        assert_eq!(
+            second(
+                "T operator()(T a) device { return a; } T operator()(T a) const thread { return a; }",
+                true
+            ),
+            None
+        );
+        assert_eq!(
+            second("struct P<thread T*> { int x; } struct P<device T*> { int x; }", false),
+            Some(false)
+        );
         assert_eq!(second("struct P<device T*> { int x; } struct P<constant T*> { int x; }", false), None);
     }
 }

@@ -23,6 +23,7 @@
 
 mod attributes;
 mod builtins;
+mod casts;
 mod checked;
 mod clang;
 mod code;

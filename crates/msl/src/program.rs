@@ -44,6 +44,10 @@ impl Program {
         if !problems.is_empty() {
             return Err(Error::Compile(problems));
         }
+        warnings.extend(rewritten.warnings.iter().map(|(offset, message)| Diagnostic {
+            severity: Severity::Warning,
+            ..located(&origin, *offset, message)
+        }));
         let mut text = rewritten.text.clone();
         text.prepend(&constants::open_definitions(rewritten.constants.len()));
         glue::tables(&mut text, &rewritten.kernels);
@@ -193,6 +197,21 @@ impl Program {
         let mut there = there.into_iter();
         signature.args.retain(|_| there.next().unwrap_or(true));
         Ok(Specialized { ir, signature })
+    }
+
+    /// The code of one kernel before any optimisation, to check compilers against: no call is inlined, and
+    /// variables are in memory. For kernels that need no function constant. One run of clang.
+    ///
+    /// # Errors
+    /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
+    pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
+        let (found, _) = self.find(kernel)?;
+        let mut text = self.text.clone();
+        glue::entry(&mut text, found);
+        let flags = clang::unoptimized_flags(&*self.toolchain.headers()?, self.math);
+        let output = clang::run_declared(&self.toolchain, &flags, self.math, text.text())?;
+        judge(&output, &self.origin, &text)?;
+        String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::attributes::{self, Attribute};
+use crate::casts::Casts;
 use crate::code::Code;
 use crate::constants::{self, Declared};
 use crate::duplicates::{self, Declarations};
@@ -48,6 +49,7 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
         declared: None,
         templates: HashMap::new(),
         declarations: Declarations::default(),
+        casts: Casts::new(&code),
         parts: HashMap::new(),
         opened: 0,
         warnings: Vec::new(),
@@ -64,7 +66,13 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
     output.copy(&text[at..], at);
     output.replace(AFTER, text.len());
     output.begin_glue();
-    Rewritten { text: output, kernels: walk.kernels, constants: walk.constants, warnings: walk.warnings, problems: walk.problems }
+    Rewritten {
+        text: output,
+        kernels: walk.kernels,
+        constants: walk.constants,
+        warnings: walk.warnings,
+        problems: walk.problems,
+    }
 }
 
 enum Scope {
@@ -93,6 +101,7 @@ struct Walk<'a> {
     /// Parameters of kernel templates, for instantiations that do not repeat them.
     templates: HashMap<String, Kernel>,
     declarations: Declarations,
+    casts: Casts<'a>,
     /// The number of each namespace.
     parts: HashMap<Vec<String>, usize>,
     /// Braces opened so far.
@@ -188,8 +197,16 @@ impl Walk<'_> {
                 self.scopes.pop();
                 self.statement = i + 1;
             }
-            ":" if i == self.statement + 1 && is_access(self.code.at(self.statement)) => self.statement = i + 1,
+            ":" if i == self.statement + 1 && is_access(self.code.at(self.statement)) => {
+                self.statement = i + 1
+            }
             ";" => self.statement = i + 1,
+            "(" => {
+                if let Some(new) = self.casts.c_style(self.code, i) {
+                    self.edit(i, i + 3, new);
+                    return i + 3;
+                }
+            }
             _ => {}
         }
         i + 1
@@ -320,9 +337,13 @@ impl Walk<'_> {
             "vertex" | "fragment" if i == self.statement && self.code.is_word(i + 1) => {
                 self.edit(i, i + 1, String::new());
             }
-            "static_cast" if self.code.text.contains("bfloat") => self.cast(i),
+            "static_cast" if self.casts.any() => self.cast(i),
             "double" => self.problem(i, "MSL has no type `double`; use `float`"),
-            _ => {}
+            _ => {
+                if let Some(new) = self.casts.functional(self.code, i) {
+                    self.edit(i, i + 1, new);
+                }
+            }
         }
         i + 1
     }

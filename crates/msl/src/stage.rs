@@ -1,7 +1,7 @@
 //! How long the stages of a compilation take.
 //!
 //! Each stage that has ended is a `tracing` event of the target [`TARGET`] with the fields `stage` (its
-//! name) and `ns`. What came from the cache has the stages that it took to get it from there.
+//! name) and `ns`; one that is part of another comes before it. What came from the cache has the stages that it took to get it from there.
 
 use std::time::Instant;
 

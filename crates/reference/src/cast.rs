@@ -44,10 +44,11 @@ fn bitcast(to: &Type, value: &Value, from_width: u32) -> Result<Value> {
     if stream.len() != lanes * to_width {
         return Err(Problem::Malformed(format!("a bitcast of {} bits to {to:?}", stream.len())));
     }
-    let scalar = |bits: &[Option<u128>]| match bits.iter().rev().try_fold(0, |all, bit| Some(all << 1 | (*bit)?)) {
-        Some(bits) => Value::Bits(bits),
-        None => Value::Poison,
-    };
+    let scalar =
+        |bits: &[Option<u128>]| match bits.iter().rev().try_fold(0, |all, bit| Some(all << 1 | (*bit)?)) {
+            Some(bits) => Value::Bits(bits),
+            None => Value::Poison,
+        };
     let mut scalars: Vec<Value> = stream.chunks(to_width).map(scalar).collect();
     match (to.lanes(), scalars.len()) {
         (None, 1) => Ok(scalars.remove(0)),

@@ -24,9 +24,7 @@ pub(crate) fn value(ty: &Type, constant: &Const, module: &Module, globals: &dyn 
         Const::Float(text) => Ok(Value::Bits(encoding(ty, text)?)),
         Const::Null | Const::Zero | Const::Undef => Value::filled(ty, module, &Value::Bits(0)),
         Const::Poison => Value::filled(ty, module, &Value::Poison),
-        Const::String(bytes) => {
-            Ok(Value::List(bytes.iter().map(|b| Value::Bits(u128::from(*b))).collect()))
-        }
+        Const::String(bytes) => Ok(Value::List(bytes.iter().map(|b| Value::Bits(u128::from(*b))).collect())),
         Const::Array(items) | Const::Vector(items) | Const::Struct { fields: items, .. } => each(items),
         Const::Splat(item) => match resolve(ty, module)? {
             Type::Vector(lanes, _) => {

@@ -20,7 +20,8 @@ pub(crate) type Call<'a> = Option<&'a [Value]>;
 /// The results of the active lanes of one simdgroup, `None` for the others.
 pub(crate) fn exchange(name: &str, calls: &[Call<'_>; LANES]) -> Result<[Option<Value>; LANES]> {
     let unknown = || Problem::Unsupported(format!("the primitive `{name}`"));
-    let (width, function) = match (name.strip_prefix("__elinvar_simd_"), name.strip_prefix("__elinvar_quad_")) {
+    let (width, function) = match (name.strip_prefix("__elinvar_simd_"), name.strip_prefix("__elinvar_quad_"))
+    {
         (Some(function), _) => (LANES, function),
         (_, Some(function)) => (4, function),
         _ => return Err(unknown()),

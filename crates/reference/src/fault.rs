@@ -79,7 +79,7 @@ pub enum Problem {
 #[error("{}{problem}{}", place(.location), thread_text(.function, .group, .thread))]
 pub struct Fault {
     /// What happened.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
     /// Where in the user's source.
     pub location: Option<Location>,
     /// The function that was running; empty before the first.
@@ -93,7 +93,7 @@ pub struct Fault {
 impl Fault {
     /// A problem before any thread runs.
     pub(crate) fn outside(problem: Problem, function: String) -> Fault {
-        Fault { problem, location: None, function, group: [0; 3], thread: None }
+        Fault { problem: Box::new(problem), location: None, function, group: [0; 3], thread: None }
     }
 }
 

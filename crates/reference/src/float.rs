@@ -28,12 +28,23 @@ pub(crate) fn decode(ty: &Type, bits: u128) -> Result<f64> {
 /// The encoding of a value, rounded to nearest even.
 pub(crate) fn encode(ty: &Type, value: f64) -> Result<u128> {
     Ok(match ty {
-        Type::Half => u128::from(f16::from_f64(value).to_bits()),
-        Type::BFloat => u128::from(bf16::from_f64(value).to_bits()),
+        Type::Half => u128::from(f16::from_f32(to_odd(value)).to_bits()),
+        Type::BFloat => u128::from(bf16::from_f32(to_odd(value)).to_bits()),
         Type::Float => u128::from((value as f32).to_bits()),
         Type::Double => u128::from(value.to_bits()),
         other => return Err(Problem::Malformed(format!("{other:?} as a float"))),
     })
+}
+
+/// Towards zero, with the last bit set when that is not exact, so that a second rounding is right.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let wide = f64::from(nearest);
+    if wide == value || value.is_nan() {
+        return nearest;
+    }
+    let toward_zero = if wide.abs() > value.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f32::from_bits(toward_zero | 1)
 }
 
 /// Apply a function of float, or of double where the type is.
@@ -136,10 +147,7 @@ mod tests {
         assert_eq!(binary(BinaryOp::FAdd, &Type::Half, half(2048.0), half(1.0)), Ok(half(2048.0)));
         assert_eq!(binary(BinaryOp::FMul, &Type::Half, half(1000.0), half(1000.0)), Ok(half(f32::INFINITY)));
         let one = u128::from(1.0f32.to_bits());
-        assert_eq!(
-            binary(BinaryOp::FAdd, &Type::Float, one, u128::from(1e-8f32.to_bits())),
-            Ok(one)
-        );
+        assert_eq!(binary(BinaryOp::FAdd, &Type::Float, one, u128::from(1e-8f32.to_bits())), Ok(one));
         assert_eq!(negated(&Type::Float, 0), Ok(0x8000_0000));
     }
 

@@ -85,7 +85,9 @@ impl<'m> Machine<'m> {
 
     fn place_constants(&mut self) -> Result<()> {
         let module = self.module;
-        let constants = || module.globals.iter().filter(|g| !is_threadgroup(g) && g.init.is_some());
+        // `llvm.used` and its kin are lists for linkers.
+        let stored = |g: &&Global| !is_threadgroup(g) && g.init.is_some() && !g.name.starts_with("llvm.");
+        let constants = || module.globals.iter().filter(stored);
         for global in constants() {
             let what = Place::Constant(global.name.clone());
             self.place_global(global, what)?;
@@ -171,7 +173,7 @@ impl<'m> Machine<'m> {
         let frames = thread.map_or(&[][..], |t| &t.frames);
         let function = frames.last().map_or_else(String::new, |f| self.function(f.function).name.clone());
         Fault {
-            problem,
+            problem: Box::new(problem),
             location: frames.iter().rev().find_map(|f| self.location(f)),
             function,
             group: self.sizes.group,

@@ -55,12 +55,18 @@ fn binary(name: &str) -> Option<Binary> {
     Some(match name {
         "minnum" | "fmin" => (f32::min, f64::min),
         "maxnum" | "fmax" => (f32::max, f64::max),
-        "minimum" => (|a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { a.min(b) }, |a, b| {
-            if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
-        }),
-        "maximum" => (|a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) }, |a, b| {
-            if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
-        }),
+        "minimum" => (
+            |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { a.min(b) },
+            |a, b| {
+                if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
+            },
+        ),
+        "maximum" => (
+            |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { a.max(b) },
+            |a, b| {
+                if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+            },
+        ),
         "copysign" => (f32::copysign, f64::copysign),
         "pow" => (libm::powf, libm::pow),
         "atan2" => (libm::atan2f, libm::atan2),
@@ -93,9 +99,7 @@ pub(crate) fn named(name: &str, ty: &Type, args: &[Value]) -> Result<Option<Valu
         }
         [_, _] => {
             let Some((single, double)) = binary(name) else { return Ok(None) };
-            lanes(&operands, &mut |v| {
-                apply(ty, [v[0], v[1]], |[a, b]| single(a, b), |[a, b]| double(a, b))
-            })?
+            lanes(&operands, &mut |v| apply(ty, [v[0], v[1]], |[a, b]| single(a, b), |[a, b]| double(a, b)))?
         }
         [_, _, _] if matches!(name, "fma" | "fmuladd") => lanes(&operands, &mut |v| match ty {
             Type::Float | Type::Double => {
@@ -122,10 +126,34 @@ pub(crate) fn class(ty: &Type, bits: u128) -> Result<u128> {
     Ok(match value.classify() {
         FpCategory::Nan if bits >> (mantissa - 1) & 1 == 0 => 1,
         FpCategory::Nan => 2,
-        FpCategory::Infinite => if positive { 1 << 9 } else { 1 << 2 },
-        FpCategory::Zero => if positive { 1 << 6 } else { 1 << 5 },
-        _ if subnormal => if positive { 1 << 7 } else { 1 << 4 },
-        _ => if positive { 1 << 8 } else { 1 << 3 },
+        FpCategory::Infinite => {
+            if positive {
+                1 << 9
+            } else {
+                1 << 2
+            }
+        }
+        FpCategory::Zero => {
+            if positive {
+                1 << 6
+            } else {
+                1 << 5
+            }
+        }
+        _ if subnormal => {
+            if positive {
+                1 << 7
+            } else {
+                1 << 4
+            }
+        }
+        _ => {
+            if positive {
+                1 << 8
+            } else {
+                1 << 3
+            }
+        }
     })
 }
 

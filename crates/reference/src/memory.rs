@@ -29,6 +29,7 @@ impl std::fmt::Display for Place {
         match self {
             Place::Argument(index) => write!(f, "argument {index}"),
             Place::Threadgroup(name) => write!(f, "the threadgroup variable `{name}`"),
+            Place::Private(name) if name.is_empty() => f.write_str("a private variable"),
             Place::Private(name) => write!(f, "the private variable `{name}`"),
             Place::Constant(name) => write!(f, "the constant `{name}`"),
             Place::Function(_) => write!(f, "a function"),
@@ -127,7 +128,7 @@ impl Memory {
         if offset < 0 || offset as u64 > size || size - (offset as u64) < len {
             return Err(Problem::OutOfBounds { what: allocation.place.to_string(), offset, len, size });
         }
-        if offset as u64 % align.max(1) != 0 || align > allocation.align {
+        if !(offset as u64).is_multiple_of(align.max(1)) || align > allocation.align {
             return Err(Problem::Misaligned { what: allocation.place.to_string(), offset, align });
         }
         Ok((index, offset as usize..offset as usize + len as usize))

@@ -268,11 +268,11 @@ fn alignment(given: Option<u64>, ty: &Type, module: &Module) -> u64 {
     given.unwrap_or_else(|| ty.size_align(module).1)
 }
 
-/// The name of the variable that an `alloca` makes.
+/// The name of the variable that an `alloca` makes; empty when clang kept none.
 fn variable_name(function: &elinvar_ir::Function, inst: &Inst) -> String {
-    let id = inst.result.map_or(0, |r| r.0);
-    let name = function.values.get(id as usize).and_then(|v| v.name.clone());
-    name.map_or_else(|| id.to_string(), |n| n.trim_end_matches(".addr").to_owned())
+    let value = inst.result.and_then(|r| function.values.get(r.0 as usize));
+    let name = value.and_then(|v| v.name.as_deref()).unwrap_or_default();
+    name.trim_end_matches(".addr").to_owned()
 }
 
 fn select(cond: &Value, a: Value, b: Value) -> Result<Value> {

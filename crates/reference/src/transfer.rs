@@ -42,7 +42,7 @@ pub(crate) fn load(
         Type::Vector(lanes, element) => {
             let lanes = *lanes as usize;
             let bits = width(element)? as usize;
-            if bits % 8 != 0 {
+            if !bits.is_multiple_of(8) {
                 let lane = |i: usize| Value::Bits(bit_field(bytes, i * bits, bits));
                 return Ok(Value::List((0..lanes).map(lane).collect()));
             }
@@ -78,7 +78,7 @@ pub(crate) fn store(
     match ty {
         Type::Vector(_, element) => {
             let bits = width(element)?;
-            if bits % 8 != 0 {
+            if !bits.is_multiple_of(8) {
                 let mut all = 0u128;
                 for (i, lane) in value.list()?.iter().enumerate() {
                     all |= lane.bits()?.unwrap_or(0) << (i as u32 * bits);

@@ -96,11 +96,7 @@ impl Value {
     }
 
     /// Apply `f` to two scalars, or lane by lane; poison where either is.
-    pub(crate) fn zip(
-        &self,
-        other: &Value,
-        f: &mut dyn FnMut(u128, u128) -> Result<u128>,
-    ) -> Result<Value> {
+    pub(crate) fn zip(&self, other: &Value, f: &mut dyn FnMut(u128, u128) -> Result<u128>) -> Result<Value> {
         Ok(match (self, other) {
             (Value::Bits(a), Value::Bits(b)) => Value::Bits(f(*a, *b)?),
             (Value::List(a), Value::List(b)) if a.len() == b.len() => {

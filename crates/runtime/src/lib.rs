@@ -48,6 +48,7 @@ mod args;
 mod bind;
 mod buffer;
 mod completion;
+mod constants;
 mod device;
 mod drivers;
 mod grid;
@@ -62,6 +63,7 @@ mod usage;
 pub use args::{Arg, Args, Threadgroup};
 pub use buffer::Buffer;
 pub use completion::Completion;
+pub use constants::{ConstantValue, Constants};
 pub use device::Device;
 pub use grid::{Extent, Grid, Side};
 pub use kernel::{CheckedKernel, Kernel};
@@ -74,6 +76,6 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    MathMode, Piece, Result, Scalar, Severity, Signature, Source, Storage, Timing,
+    FunctionConstant, MathMode, Piece, Result, Scalar, Severity, Signature, Source, Storage, Timing,
 };
 pub use half::{bf16, f16};

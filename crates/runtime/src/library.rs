@@ -5,9 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Diagnostic, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{Diagnostic, FunctionConstant, PipelineOptions, Result, Signature, Source};
 
-use crate::{CheckedKernel, Device, Kernel};
+use crate::{CheckedKernel, Constants, Device, Kernel};
 
 /// A compiled source. Cloning gives another handle.
 #[derive(Clone)]
@@ -23,10 +23,16 @@ impl Library {
         Self { device, driver, source_name: names.join(", ").into() }
     }
 
-    /// What each kernel takes, in the order of the source. [`Signature::code`] may be unknown here; it is known
+    /// What each kernel takes, in the order of the source, with the arguments that depend on a function
+    /// constant. [`Signature::code`] may be unknown here; it is known
     /// from [`Kernel::signature`].
     pub fn kernels(&self) -> &[Signature] {
         self.driver.kernels()
+    }
+
+    /// The function constants, in the order of the source.
+    pub fn constants(&self) -> &[FunctionConstant] {
+        self.driver.constants()
     }
 
     /// Warnings of the compilation.
@@ -50,7 +56,18 @@ impl Library {
     /// `InvalidArgument` when there is no such kernel, with the names there are; `Compile` and
     /// `Unsupported` when the device's own compiler refuses it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        Ok(Kernel::new(self.device.clone(), self.driver.pipeline(name, &PipelineOptions::default())?))
+        self.kernel_with(name, &Constants::new())
+    }
+
+    /// The kernel of that name, compiled for these values of function constants. Its signature is without the
+    /// arguments that the values make absent.
+    ///
+    /// # Errors
+    /// As [`Library::kernel`]; `InvalidArgument` also when a constant is unknown, has another type, or is
+    /// needed and not given. The message names it and lists those there are.
+    pub fn kernel_with(&self, name: &str, constants: &Constants) -> Result<Kernel> {
+        let pipeline = self.driver.pipeline(name, &options(constants, false))?;
+        Ok(Kernel::new(self.device.clone(), pipeline))
     }
 }
 
@@ -62,10 +79,21 @@ impl Library {
     /// pointers do not allow checks: a pointer that the kernel reads from memory has no bounds that
     /// could be known.
     pub fn checked_kernel(&self, name: &str) -> Result<CheckedKernel> {
-        let options = PipelineOptions { checked: true, ..PipelineOptions::default() };
-        let pipeline = self.driver.pipeline(name, &options)?;
+        self.checked_kernel_with(name, &Constants::new())
+    }
+
+    /// [`Library::checked_kernel`], compiled for these values of function constants.
+    ///
+    /// # Errors
+    /// As [`Library::checked_kernel`] and [`Library::kernel_with`].
+    pub fn checked_kernel_with(&self, name: &str, constants: &Constants) -> Result<CheckedKernel> {
+        let pipeline = self.driver.pipeline(name, &options(constants, true))?;
         Ok(CheckedKernel { kernel: Kernel::new(self.device.clone(), pipeline) })
     }
+}
+
+fn options(constants: &Constants, checked: bool) -> PipelineOptions {
+    PipelineOptions { constants: constants.list.clone(), checked }
 }
 
 impl fmt::Debug for Library {

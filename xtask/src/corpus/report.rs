@@ -92,6 +92,10 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
         );
     }
     section(&mut page, "Files that do not compile", outcomes, |o| Box::new(o.failures()));
+    page.push_str("\n## Files that are parts of others\n\nTheir host includes them and does not compile them alone.\n\n");
+    for o in outcomes.iter().filter(|o| !o.corpus.fragments.is_empty()) {
+        let _ = writeln!(page, "- {} `{}`", o.corpus.name, o.corpus.fragments.join("`, `"));
+    }
     section(&mut page, "Kernels of the sample that are not supported", outcomes, |o| {
         Box::new(o.unsupported())
     });

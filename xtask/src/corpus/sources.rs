@@ -16,6 +16,8 @@ pub(super) struct Corpus {
     pub include_dirs: &'static [&'static str],
     /// Macros that its host defines.
     pub defines: &'static [(&'static str, &'static str)],
+    /// Files that its host does not compile but includes in others, where their names come from.
+    pub fragments: &'static [&'static str],
 }
 
 pub(super) const CORPORA: &[Corpus] = &[
@@ -25,6 +27,7 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "src/metal_src",
         include_dirs: &["src/metal_src"],
         defines: &[],
+        fragments: &[],
     },
     Corpus {
         name: "llama-cpp-sys-2",
@@ -36,6 +39,7 @@ pub(super) const CORPORA: &[Corpus] = &[
             "llama.cpp/ggml/src",
         ],
         defines: &[("GGML_METAL_HAS_BF16", "1")],
+        fragments: &["fa_common.metal", "fa_vec_common.metal"],
     },
     Corpus {
         name: "whisper-rs-sys",
@@ -43,6 +47,7 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "whisper.cpp/ggml/src/ggml-metal",
         include_dirs: &["whisper.cpp/ggml/src/ggml-metal", "whisper.cpp/ggml/src"],
         defines: &[("GGML_METAL_HAS_BF16", "1")],
+        fragments: &[],
     },
     Corpus {
         name: "mistralrs-quant",
@@ -50,6 +55,7 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "src/metal_kernels",
         include_dirs: &["src/metal_kernels"],
         defines: &[],
+        fragments: &[],
     },
     Corpus {
         name: "mistralrs-paged-attn",
@@ -57,17 +63,18 @@ pub(super) const CORPORA: &[Corpus] = &[
         folder: "src/metal/kernels",
         include_dirs: &["src/metal/kernels"],
         defines: &[],
+        fragments: &[],
     },
 ];
 
 impl Corpus {
-    /// The names of its `.metal` files, in order.
+    /// The names of its `.metal` files that are compiled, in order.
     pub(super) fn files(&self, fetched: &Path) -> Result<Vec<String>> {
         let folder = fetched.join(self.folder);
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".metal") {
+            if name.ends_with(".metal") && !self.fragments.contains(&name.as_str()) {
                 names.push(name);
             }
         }

@@ -86,6 +86,7 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
         bytes: Some(12 * n as u64),
         flops: Some(n as u64),
         baselines: vec![("native", native)],
+        ..Measured::default()
     })
 }
 
@@ -109,6 +110,7 @@ pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
         bytes: Some(12 * (n * n) as u64),
         flops: Some(2 * (n * n * n) as u64),
         baselines: vec![("native", native)],
+        ..Measured::default()
     })
 }
 
@@ -161,5 +163,5 @@ fn against_unchecked(
     let unchecked = time_kernel(&library.kernel(name)?, &stream, grid, &list, dispatches)?;
     compare(name, &with.to_vec()?, &without.to_vec()?)?;
     let baselines = vec![("unchecked", unchecked)];
-    Ok(Measured { size: String::new(), median_ns: ours, bytes: None, flops: None, baselines })
+    Ok(Measured { size: String::new(), median_ns: ours, baselines, ..Measured::default() })
 }

@@ -1,4 +1,4 @@
-//! The `runtime` suite: what a launch, a long submission and a cold compilation cost.
+//! The `runtime` suite: what a launch and a long submission cost.
 
 use std::time::Instant;
 
@@ -12,7 +12,6 @@ const EMPTY: &str = "#include <metal_stdlib>\nkernel void empty() {}\n";
 const ROUND_TRIPS: usize = 2000;
 const BATCHES: usize = 50;
 const BATCH: usize = 1000;
-const COMPILATIONS: u32 = 5;
 
 fn empty(device: &Device) -> Result<(Kernel, Stream)> {
     let library = device.compile(Source::named("empty.metal", EMPTY))?;
@@ -31,7 +30,7 @@ fn timed(count: usize, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
 }
 
 fn measured(size: String, median_ns: u64) -> Measured {
-    Measured { size, median_ns, bytes: None, flops: None, baselines: Vec::new() }
+    Measured { size, median_ns, bytes: None, flops: None, ..Measured::default() }
 }
 
 /// Launch of an empty kernel and the wait for it, by the host's clock.
@@ -60,27 +59,4 @@ pub(super) fn batch_of_1000(context: &Context) -> Result<Measured> {
         Ok(())
     })?;
     Ok(measured(format!("{BATCH} launches, {BATCHES} times"), median))
-}
-
-/// From MSL text to the end of the first dispatch. A macro makes every source a new one, so that nothing
-/// compiled before can be used again.
-#[allow(unsafe_code)] // launches
-pub(super) fn compile_cold(context: &Context) -> Result<Measured> {
-    let device = &context.device;
-    let a = device.buffer_from(&[1.0f32; 64])?;
-    let mut out = device.buffer::<f32>(64)?;
-    let mut times = Vec::new();
-    for run in 0..COMPILATIONS {
-        let unique = format!("{}.{run}", std::process::id());
-        let source =
-            Source::named("vector_add.metal", super::cpu::VECTOR_ADD).define("ELINVAR_RUN", Some(&unique));
-        let start = Instant::now();
-        let kernel = device.compile(source)?.kernel("vector_add")?;
-        let stream = device.stream()?;
-        // SAFETY: the kernel stays below n, and each buffer has n elements.
-        unsafe { kernel.launch(&stream, Grid::threads(64).group(64), (&a, &a, &mut out, 64u32)) }?.wait()?;
-        times.push(start.elapsed().as_nanos() as u64);
-    }
-    super::compare("compile_vector_add_cold", &out.to_vec()?, &[2.0; 64])?;
-    Ok(measured(format!("{COMPILATIONS} times"), median(times)))
 }

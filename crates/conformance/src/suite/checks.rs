@@ -290,7 +290,7 @@ fn barriers_and_early_return(device: &Device) -> CaseResult {
         let (mut mine, mut first) = (i as u32, i as u32 / 32 * 32);
         for k in 0..5 {
             mine += first + k;
-            first += first + k;
+            first = 2 * first + k;
         }
         mine
     });

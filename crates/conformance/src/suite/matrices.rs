@@ -146,10 +146,11 @@ fn determinant<const N: usize>(mut m: [[f64; N]; N]) -> f64 {
             result = -result;
         }
         result *= m[k][k];
-        for row in k + 1..N {
-            let by = m[row][k] / m[k][k];
-            for column in k..N {
-                m[row][column] -= by * m[k][column];
+        let pivot = m[k];
+        for row in &mut m[k + 1..] {
+            let by = row[k] / pivot[k];
+            for (value, of_pivot) in row.iter_mut().zip(pivot) {
+                *value -= by * of_pivot;
             }
         }
     }

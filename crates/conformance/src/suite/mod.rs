@@ -18,11 +18,14 @@ mod barriers;
 mod basics;
 mod checks;
 mod common_functions;
+mod constants;
 mod errors;
 mod geometric_functions;
 mod grids;
 mod integer_functions;
 mod layout;
+mod math_functions;
+mod math_references;
 mod matrices;
 mod numbers;
 mod order;
@@ -62,19 +65,21 @@ pub fn cases() -> Vec<Case> {
         order::CASES,
         streams::CASES,
         errors::CASES,
-        program_scope::CASES,
-        layout::CASES,
-        templates::CASES,
-        attributes::CASES,
-        atomics::CASES,
-        geometric_functions::CASES,
-        relational_functions::CASES,
-        common_functions::CASES,
-        integer_functions::CASES,
-        matrices::CASES,
-        vectors::CASES,
-        types::CASES,
         checks::CASES,
+        types::CASES,
+        vectors::CASES,
+        matrices::CASES,
+        integer_functions::CASES,
+        common_functions::CASES,
+        math_functions::CASES,
+        relational_functions::CASES,
+        geometric_functions::CASES,
+        atomics::CASES,
+        attributes::CASES,
+        templates::CASES,
+        layout::CASES,
+        program_scope::CASES,
+        constants::CASES,
     ]
     .concat()
 }

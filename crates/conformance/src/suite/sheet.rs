@@ -143,10 +143,13 @@ impl<T: Value, const C: usize, const R: usize> Value for Columns<T, C, R> {
     }
 }
 
+/// Makes the argument of a column.
+type MakeArg = Box<dyn Fn(&Device) -> elinvar::Result<Arg>>;
+
 struct Column {
     declaration: String,
     local: String,
-    arg: Box<dyn Fn(&Device) -> elinvar::Result<Arg>>,
+    arg: MakeArg,
     show: Box<dyn Fn(usize) -> String>,
 }
 

@@ -280,7 +280,7 @@ fn pointers() -> Sheet {
 fn type_traits() -> Sheet {
     let mut sheet = Sheet::new("type_traits")
         .declare("enum class E { a }; struct S { int x; }; union U { int x; }; struct D : S {};");
-    let facts: [(&str, bool); 36] = [
+    let facts: [(&str, bool); 40] = [
         ("is_same_v<float, float>", true),
         ("is_same_v<uint, int>", false),
         ("is_same<half, bfloat>::value", false),
@@ -315,6 +315,10 @@ fn type_traits() -> Sheet {
         ("is_same_v<conditional<false, int, float>::type, float>", true),
         ("is_same_v<make_unsigned_t<short>, ushort>", true),
         ("is_same_v<remove_cv_t<const volatile int>, int>", true),
+        ("is_same_v<remove_all_extents_t<int[2][3]>, int>", true),
+        ("is_same_v<add_cv_t<int>, const volatile int>", true),
+        ("is_lvalue_reference_v<thread int&> && is_rvalue_reference_v<int&&>", true),
+        ("is_function_v<int(int)> && !is_function_v<int>", true),
         ("is_same_v<remove_reference_t<thread int&>, int>", true),
         ("integral_constant<int, 3>::value == 3 && true_type::value && !false_type()", true),
     ];

@@ -42,6 +42,14 @@ ELINVAR_INLINE bool atomic_compare_exchange_weak_explicit(volatile _atomic<T>* o
     T value = T(desired);
     return __atomic_compare_exchange(const_cast<T*>(&object->value), expected, &value, true, success, failure);
 }
+// Metal documents the weak form; the strong one is here for sources that were written against others.
+template <class T, class U>
+ELINVAR_INLINE bool atomic_compare_exchange_strong_explicit(volatile _atomic<T>* object, T* expected, U desired,
+                                                            memory_order success, memory_order failure,
+                                                            thread_scope = thread_scope_device) {
+    T value = T(desired);
+    return __atomic_compare_exchange(const_cast<T*>(&object->value), expected, &value, false, success, failure);
+}
 
 #define ELINVAR_FETCH(name)                                                                                    \
     template <class T, class U>                                                                               \

@@ -73,9 +73,6 @@ template <class T> ELINVAR_INLINE T __metal_frexp(T a, int* exponent) { return m
     template <class... A> ELINVAR_INLINE ELINVAR_CONVERGENT auto __metal_simd_##name(A... a) {                \
         return metal::simd_##name(a...);                                                                      \
     }
-ELINVAR_ALIAS(and)
-ELINVAR_ALIAS(or)
-ELINVAR_ALIAS(xor)
 ELINVAR_ALIAS(broadcast)
 ELINVAR_ALIAS(broadcast_first)
 ELINVAR_ALIAS(max)
@@ -94,6 +91,18 @@ ELINVAR_ALIAS(shuffle_up)
 ELINVAR_ALIAS(shuffle_rotate_down)
 ELINVAR_ALIAS(shuffle_rotate_up)
 ELINVAR_ALIAS(shuffle_xor)
+#undef ELINVAR_ALIAS
+// Those on bits take floats as well, by their bits.
+#define ELINVAR_ALIAS(name)                                                                                    \
+    template <class T> ELINVAR_INLINE ELINVAR_CONVERGENT T __metal_simd_##name(T a) {                         \
+        if constexpr (__is_same(T, float))                                                                    \
+            return as_type<float>(metal::simd_##name(as_type<uint>(a)));                                      \
+        else                                                                                                  \
+            return metal::simd_##name(a);                                                                     \
+    }
+ELINVAR_ALIAS(and)
+ELINVAR_ALIAS(or)
+ELINVAR_ALIAS(xor)
 #undef ELINVAR_ALIAS
 template <class T> constexpr T __metal_get_simdgroup_size(T) { return 32; }
 template <class T> ELINVAR_INLINE T __metal_get_thread_index_in_simdgroup(T) {

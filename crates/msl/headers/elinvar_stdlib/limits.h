@@ -13,7 +13,7 @@ template <class T> struct numeric_limits : _numeric_limits_impl<__remove_cv(T)> 
         static constexpr bool is_specialized = true, is_integer = true, is_exact = true;                      \
         static constexpr bool is_signed = T(-1) < T(0), has_infinity = false, has_quiet_NaN = false;          \
         static constexpr int digits = __is_same(T, bool) ? 1 : int(sizeof(T)) * 8 - is_signed;                \
-        static constexpr int digits10 = digits * 30103 / 100000, radix = 2;                                   \
+        static constexpr int digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2;                 \
         static constexpr T max() {                                                                            \
             return is_signed ? T((1ul << (sizeof(T) * 8 - 1)) - 1) : T(~0ul);                                 \
         }                                                                                                     \
@@ -42,6 +42,7 @@ ELINVAR_INTEGER(unsigned long long)
         static constexpr bool is_specialized = true, is_integer = false, is_exact = false;                    \
         static constexpr bool is_signed = true, has_infinity = true, has_quiet_NaN = true;                    \
         static constexpr int digits = bits, digits10 = decimal, radix = 2;                                    \
+        static constexpr int max_digits10 = 2 + bits * 30103 / 100000;                                        \
         static constexpr int min_exponent = low, max_exponent = high;                                         \
         static constexpr T max() { return T(largest); }                                                       \
         static constexpr T lowest() { return T(-largest); }                                                   \

@@ -23,42 +23,42 @@ template <class T> inline constexpr bool exact = !is_same_v<T, half>;
 
 // `expression` is over floats a, b; T is the type of the function, Exact the form.
 #define ELINVAR_MATH1(name, expression)                                                                        \
-    template <class A, class = enable_if_t<elinvar::scalars<A>>> ELINVAR_PURE auto name(A x) {                \
-        using T = elinvar::float_for<A>;                                                                      \
-        float a = float(x);                                                                                   \
-        return T(expression);                                                                                 \
-    }                                                                                                         \
-    template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                      \
-        return elinvar::each<T, N>([](T x) { return name(x); }, v);                                           \
+    template <class A, class = enable_if_t<elinvar::scalars<A>>> ELINVAR_PURE auto name(A x) {                 \
+        using T = elinvar::float_for<A>;                                                                       \
+        float a = elinvar::real::wide(x);                                                                      \
+        return elinvar::real::narrow<T>(expression);                                                           \
+    }                                                                                                          \
+    template <class T, int N> ELINVAR_PURE vec<T, N> name(vec<T, N> v) {                                       \
+        return elinvar::each<T, N>([](T x) { return name(x); }, v);                                            \
     }
 #define ELINVAR_MATH2(name, expression)                                                                        \
     template <class A, class B, class = enable_if_t<elinvar::scalars<A, B>>> ELINVAR_PURE auto name(A x, B y) { \
-        using T = elinvar::float_for<elinvar::common_t<A, B>>;                                                \
-        float a = float(x), b = float(y);                                                                     \
-        return T(expression);                                                                                 \
-    }                                                                                                         \
+        using T = elinvar::float_for<elinvar::common_t<A, B>>;                                                 \
+        float a = elinvar::real::wide(x), b = elinvar::real::wide(y);                                          \
+        return elinvar::real::narrow<T>(expression);                                                           \
+    }                                                                                                          \
     template <class A, class B, class V = elinvar::joined_t<A, B>, class = void> ELINVAR_PURE V name(A x, B y) { \
-        using T = typename V::value_type;                                                                     \
+        using T = typename V::value_type;                                                                      \
         return elinvar::each<T, V::size>([](T p, T q) { return name(p, q); }, elinvar::widen<V>(x), elinvar::widen<V>(y)); \
     }
 #define ELINVAR_SINCOS(form)                                                                                   \
-    template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) { \
-        float c, s = elinvar::real::sincos<form>(float(x), c);                                                \
-        cosine = T(c);                                                                                        \
-        return T(s);                                                                                          \
-    }                                                                                                         \
-    template <class T, int N> ELINVAR_INLINE vec<T, N> sincos(vec<T, N> v, vec<T, N>& cosine) {               \
-        vec<T, N> sine;                                                                                       \
-        for (int i = 0; i < N; ++i) sine[i] = sincos(v[i], cosine[i]);                                        \
-        return sine;                                                                                          \
+    template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T sincos(T x, T& cosine) {  \
+        float c, s = elinvar::real::sincos<form>(elinvar::real::wide(x), c);                                   \
+        cosine = elinvar::real::narrow<T>(c);                                                                  \
+        return elinvar::real::narrow<T>(s);                                                                    \
+    }                                                                                                          \
+    template <class T, int N> ELINVAR_INLINE vec<T, N> sincos(vec<T, N> v, vec<T, N>& cosine) {                \
+        vec<T, N> sine;                                                                                        \
+        for (int i = 0; i < N; ++i) sine[i] = sincos(v[i], cosine[i]);                                         \
+        return sine;                                                                                           \
     }
 // The functions that have two forms.
 #define ELINVAR_FORMS(form)                                                                                    \
-    ELINVAR_MATH1(sin, elinvar::real::sin<form>(a))                                                           \
-    ELINVAR_MATH1(cos, elinvar::real::cos<form>(a))                                                           \
-    ELINVAR_MATH1(tan, elinvar::real::tan<form>(a))                                                           \
-    ELINVAR_MATH2(pow, elinvar::real::pow<form>(a, b))                                                        \
-    ELINVAR_MATH2(powr, elinvar::real::powr<form>(a, b))                                                      \
+    ELINVAR_MATH1(sin, elinvar::real::sin<form>(a))                                                            \
+    ELINVAR_MATH1(cos, elinvar::real::cos<form>(a))                                                            \
+    ELINVAR_MATH1(tan, elinvar::real::tan<form>(a))                                                            \
+    ELINVAR_MATH2(pow, elinvar::real::pow<form>(a, b))                                                         \
+    ELINVAR_MATH2(powr, elinvar::real::powr<form>(a, b))                                                       \
     ELINVAR_SINCOS(form)
 
 namespace metal {
@@ -114,19 +114,19 @@ ELINVAR_ONE2(copysign, __builtin_copysignf(a, b))
 ELINVAR_ONE2(divide, a / b)
 ELINVAR_ONE2(fdim, elinvar::real::fdim(a, b))
 ELINVAR_ONE2(fmod, elinvar::real::fmod(a, b))
-ELINVAR_ONE2(nextafter, elinvar::real::nextafter(T(x), T(y)))
+ELINVAR_ONE2(nextafter, elinvar::real::wide(elinvar::real::nextafter(T(x), T(y))))
 
 ELINVAR_COMMON3(fma, elinvar::real::fused(a, b, c))
 ELINVAR_BOTH(fma)
 
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE T ldexp(T a, int exponent) {
-    return T(elinvar::real::ldexp(float(a), exponent));
+    return elinvar::real::narrow<T>(elinvar::real::ldexp(elinvar::real::wide(a), exponent));
 }
 template <class T, int N> ELINVAR_PURE vec<T, N> ldexp(vec<T, N> v, vec<int, N> exponents) {
     return elinvar::each<T, N>([](T a, int e) { return ldexp(a, e); }, v, exponents);
 }
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T frexp(T a, int& exponent) {
-    return T(elinvar::real::frexp(float(a), exponent));
+    return elinvar::real::narrow<T>(elinvar::real::frexp(elinvar::real::wide(a), exponent));
 }
 template <class T, int N> ELINVAR_INLINE vec<T, N> frexp(vec<T, N> v, vec<int, N>& exponents) {
     vec<T, N> fraction;
@@ -134,15 +134,16 @@ template <class T, int N> ELINVAR_INLINE vec<T, N> frexp(vec<T, N> v, vec<int, N
     return fraction;
 }
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_PURE int ilogb(T a) {
-    return elinvar::real::ilogb(float(a));
+    return elinvar::real::ilogb(elinvar::real::wide(a));
 }
 template <class T, int N> ELINVAR_PURE vec<int, N> ilogb(vec<T, N> v) {
     return elinvar::each<int, N>([](T a) { return ilogb(a); }, v);
 }
 template <class T, class = enable_if_t<is_floating_point_v<T>>> ELINVAR_INLINE T modf(T a, T& whole) {
-    float x = float(a), integral = __builtin_truncf(x);
-    whole = T(integral);
-    return T(__builtin_copysignf(__builtin_fabsf(x) == __builtin_inff() ? 0.0f : x - integral, x));
+    float x = elinvar::real::wide(a), integral = __builtin_truncf(x);
+    whole = elinvar::real::narrow<T>(integral);
+    float rest = __builtin_fabsf(x) == __builtin_inff() ? 0.0f : x - integral;
+    return elinvar::real::narrow<T>(__builtin_copysignf(rest, x));
 }
 template <class T, int N> ELINVAR_INLINE vec<T, N> modf(vec<T, N> v, vec<T, N>& whole) {
     vec<T, N> rest;

@@ -17,6 +17,23 @@ ELINVAR_PURE float magnitude(float a) { return __builtin_fabsf(a); }
 ELINVAR_PURE float with_sign(float a, float sign) { return __builtin_copysignf(a, sign); }
 ELINVAR_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
+// A scalar as a float, and a float rounded to a type. For bfloat in integers: instructions for it, where a
+// processor has them, take subnormal numbers for zero.
+template <class T> ELINVAR_PURE float wide(T a) {
+    if constexpr (is_same_v<T, bfloat>)
+        return from_bits(unsigned(__builtin_bit_cast(unsigned short, a)) << 16);
+    else
+        return float(a);
+}
+template <class T> ELINVAR_PURE T narrow(float a) {
+    if constexpr (is_same_v<T, bfloat>) {
+        unsigned b = bits(a), rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+        return __builtin_bit_cast(bfloat, (unsigned short)(a == a ? rounded : (b >> 16) | 0x40u));
+    } else {
+        return T(a);
+    }
+}
+
 // A polynomial by Horner's rule, from the highest coefficient to the constant one.
 template <class... C> ELINVAR_INLINE float polynomial(float x, float highest, C... lower) {
     float sum = highest;

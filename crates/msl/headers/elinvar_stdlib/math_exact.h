@@ -52,18 +52,18 @@ ELINVAR_INLINE int ilogb(float x) {
     int exponent;
     frexp(x, exponent);
     int special = x == 0.0f ? -2147483647 - 1 : 2147483647;
-    return (x == 0.0f) | !(magnitude(x) < infinity) ? special : exponent - 1;
+    return ((x == 0.0f) | !(magnitude(x) < infinity)) ? special : exponent - 1;
 }
 
 // The neighbour of x in its own format, in the direction of y.
 template <class T, class I> ELINVAR_INLINE T neighbour(T x, T y) {
     I b = __builtin_bit_cast(I, x);
-    float from = float(x), to = float(y);
+    float from = wide(x), to = wide(y);
     I next = I((from < to) == (from > 0.0f) ? b + 1 : b - 1);
     I least = I(to < 0.0f ? I(I(1) << (sizeof(I) * 8 - 1)) | I(1) : I(1));
     T value = __builtin_bit_cast(T, from == 0.0f ? least : next);
     value = from == to ? y : value;
-    return (from != from) | (to != to) ? T(from + to) : value;
+    return ((from != from) | (to != to)) ? narrow<T>(from + to) : value;
 }
 template <class T> ELINVAR_INLINE T nextafter(T x, T y) {
     if constexpr (sizeof(T) == 2)
@@ -80,20 +80,20 @@ template <class T, class I> ELINVAR_INLINE T odd_sum(T a, T b) {
     I bits = __builtin_bit_cast(I, sum);
     bool inexact = (rest < T(0)) | (rest > T(0));
     I odd = (rest > T(0)) == (sum > T(0)) ? bits + 1 : bits - 1;
-    return inexact & ((bits & 1) == 0) ? __builtin_bit_cast(T, odd) : sum;
+    return (inexact & ((bits & 1) == 0)) ? __builtin_bit_cast(T, odd) : sum;
 }
 ELINVAR_INLINE float odd_float(double a) {
     float near = float(a);
     unsigned b = bits(near);
     bool inexact = (double(near) < a) | (double(near) > a);
     unsigned odd = (double(near) < a) == (a > 0.0) ? b + 1 : b - 1;
-    return inexact & ((b & 1u) == 0u) ? from_bits(odd) : near;
+    return (inexact & ((b & 1u) == 0u)) ? from_bits(odd) : near;
 }
 template <class T> ELINVAR_INLINE T fused(T a, T b, T c) {
     if constexpr (is_same_v<T, half>)
         return T(odd_sum<float, unsigned>(float(a) * float(b), float(c)));
     else if constexpr (is_same_v<T, bfloat>)
-        return T(odd_float(odd_sum<double, unsigned long>(double(float(a)) * double(float(b)), double(float(c)))));
+        return narrow<T>(odd_float(odd_sum<double, unsigned long>(double(wide(a)) * double(wide(b)), wide(c))));
     else if constexpr (is_same_v<T, float>)
         return fma(a, b, c);
     else

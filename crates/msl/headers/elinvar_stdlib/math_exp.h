@@ -131,7 +131,7 @@ template <bool Exact> ELINVAR_INLINE float pow(float x, float y) {
     bool whole = __builtin_truncf(y) == y;
     bool odd = whole & (__builtin_truncf(y * 0.5f) * 2.0f != y);
     value = odd ? with_sign(value, x) : value;
-    value = (x < 0.0f) & (x > -infinity) & !whole & (y == y) ? nan : value;
+    value = ((x < 0.0f) & (x > -infinity) & !whole & (y == y)) ? nan : value;
     bool one = (x == 1.0f) | (y == 0.0f) | ((x == -1.0f) & (magnitude(y) == infinity));
     return one ? 1.0f : value;
 }

@@ -137,7 +137,7 @@ ELINVAR_INLINE float atan2(float y, float x) {
     p = steep != behind ? -p : p;
     float from = steep ? 1.0f : behind ? 2.0f : 0.0f;
     float value = fma(from, half_pi, fma(from, half_pi_rest, p));
-    return (x != x) | (y != y) ? x + y : with_sign(value, y);
+    return ((x != x) | (y != y)) ? x + y : with_sign(value, y);
 }
 
 // asin(x), for x from 0 to 0.5 of which z is the square.

@@ -1,6 +1,7 @@
 // <metal_simdgroup> and <metal_quadgroup>: exchange between the threads of a simdgroup.
 //
-// Every function on scalars is the primitive `__elinvar_<function>_<type>`; vectors go by component.
+// Every function on scalars is the primitive `__elinvar_<function>_<type>`; vectors go by component. The names in
+// `metal` are templates, so that overloads of the user's for one type are preferred.
 #pragma once
 
 #define ELINVAR_PRIMITIVE(T, name, suffix, ...)                                                                \
@@ -10,7 +11,7 @@
 // A value alone.
 #define ELINVAR_REDUCE(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T)
 // Two values, a distance and the number of lanes that take part.
-#define ELINVAR_FILL(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, T, ushort, ushort = 32)
+#define ELINVAR_FILL(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, T, ushort, ushort)
 
 #define ELINVAR_EXCHANGE(group, T, suffix)                                                                     \
     ELINVAR_SHUFFLE(group##_broadcast, T, suffix)                                                             \
@@ -43,30 +44,51 @@
 #define ELINVAR_TYPE_INTEGER(T, suffix)                                                                        \
     ELINVAR_TYPE_NUMBER(T, suffix) ELINVAR_BITWISE(simd, T, suffix) ELINVAR_BITWISE(quad, T, suffix)
 
-// A function of a vector: the scalar's, by component; the other arguments are the same for all.
+// The function on scalars, and of a vector by component; the other arguments are the same for all.
+#define ELINVAR_GENERAL(name, types, parameters, arguments)                                                           \
+    template <class T, class = enable_if_t<elinvar::types<T>>>                                         \
+    ELINVAR_INLINE ELINVAR_CONVERGENT T name parameters {                                                     \
+        using E [[maybe_unused]] = elinvar::exchanged_t<T>;                                                   \
+        return T(elinvar::primitive::name arguments);                                                         \
+    }
 #define ELINVAR_BY_COMPONENT(name)                                                                             \
     template <class T, int N, class... A>                                                                     \
     ELINVAR_INLINE ELINVAR_CONVERGENT vec<T, N> name(vec<T, N> v, A... rest) {                                \
         return elinvar::each<T, N>([=](T a) ELINVAR_CONVERGENT { return name(a, ushort(rest)...); }, v);      \
     }
-#define ELINVAR_GROUP_BY_COMPONENT(group)                                                                      \
-    ELINVAR_BY_COMPONENT(group##_broadcast)                                                                   \
-    ELINVAR_BY_COMPONENT(group##_broadcast_first)                                                             \
-    ELINVAR_BY_COMPONENT(group##_shuffle)                                                                     \
-    ELINVAR_BY_COMPONENT(group##_shuffle_up)                                                                  \
-    ELINVAR_BY_COMPONENT(group##_shuffle_down)                                                                \
-    ELINVAR_BY_COMPONENT(group##_shuffle_xor)                                                                 \
-    ELINVAR_BY_COMPONENT(group##_sum)                                                                         \
-    ELINVAR_BY_COMPONENT(group##_product)                                                                     \
-    ELINVAR_BY_COMPONENT(group##_min)                                                                         \
-    ELINVAR_BY_COMPONENT(group##_max)                                                                         \
-    ELINVAR_BY_COMPONENT(group##_and)                                                                         \
-    ELINVAR_BY_COMPONENT(group##_or)                                                                          \
-    ELINVAR_BY_COMPONENT(group##_xor)                                                                         \
-    ELINVAR_BY_COMPONENT(group##_prefix_inclusive_sum)                                                        \
-    ELINVAR_BY_COMPONENT(group##_prefix_exclusive_sum)                                                        \
-    ELINVAR_BY_COMPONENT(group##_prefix_inclusive_product)                                                    \
-    ELINVAR_BY_COMPONENT(group##_prefix_exclusive_product)
+#define ELINVAR_BOTH_SHUFFLE(name)                                                                             \
+    ELINVAR_GENERAL(name, exchangeable, (T value, ushort by), (E(value), by)) ELINVAR_BY_COMPONENT(name)
+#define ELINVAR_BOTH_REDUCE(name, types)                                                                       \
+    ELINVAR_GENERAL(name, types, (T value), (E(value))) ELINVAR_BY_COMPONENT(name)
+#define ELINVAR_BOTH_FILL(name)                                                                                \
+    ELINVAR_GENERAL(name, exchangeable, (T value, elinvar::same_t<T> fill, ushort by, ushort modulo = 32),                  \
+                    (E(value), E(fill), by, modulo))                                                          \
+    template <class T, int N>                                                                                 \
+    ELINVAR_INLINE ELINVAR_CONVERGENT vec<T, N> name(vec<T, N> v, vec<T, N> fill, ushort by, ushort modulo = 32) { \
+        return elinvar::each<T, N>([=](T a, T b) ELINVAR_CONVERGENT { return name(a, b, by, modulo); }, v, fill); \
+    }
+#define ELINVAR_GROUP(group)                                                                                   \
+    ELINVAR_BOTH_SHUFFLE(group##_broadcast)                                                                   \
+    ELINVAR_BOTH_REDUCE(group##_broadcast_first, exchangeable)                                                              \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle)                                                                     \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle_up)                                                                  \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle_down)                                                                \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle_xor)                                                                 \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle_rotate_up)                                                           \
+    ELINVAR_BOTH_SHUFFLE(group##_shuffle_rotate_down)                                                         \
+    ELINVAR_BOTH_FILL(group##_shuffle_and_fill_up)                                                            \
+    ELINVAR_BOTH_FILL(group##_shuffle_and_fill_down)                                                          \
+    ELINVAR_BOTH_REDUCE(group##_sum, number)                                                                          \
+    ELINVAR_BOTH_REDUCE(group##_product, number)                                                                      \
+    ELINVAR_BOTH_REDUCE(group##_min, number)                                                                          \
+    ELINVAR_BOTH_REDUCE(group##_max, number)                                                                          \
+    ELINVAR_BOTH_REDUCE(group##_and, integer)                                                                          \
+    ELINVAR_BOTH_REDUCE(group##_or, integer)                                                                           \
+    ELINVAR_BOTH_REDUCE(group##_xor, integer)                                                                          \
+    ELINVAR_BOTH_REDUCE(group##_prefix_inclusive_sum, number)                                                         \
+    ELINVAR_BOTH_REDUCE(group##_prefix_exclusive_sum, number)                                                         \
+    ELINVAR_BOTH_REDUCE(group##_prefix_inclusive_product, number)                                                     \
+    ELINVAR_BOTH_REDUCE(group##_prefix_exclusive_product, number)
 
 extern "C" {
 ELINVAR_CONVERGENT __attribute__((nothrow)) ulong __elinvar_simd_ballot(bool);
@@ -75,7 +97,8 @@ ELINVAR_CONVERGENT __attribute__((nothrow)) bool __elinvar_simd_is_first();
 ELINVAR_CONVERGENT __attribute__((nothrow)) bool __elinvar_quad_is_first();
 }
 
-namespace metal {
+namespace elinvar {
+namespace primitive {
 ELINVAR_TYPE_EXCHANGE(bool, b8)
 ELINVAR_TYPE_INTEGER(signed char, i8)
 ELINVAR_TYPE_INTEGER(uchar, u8)
@@ -88,8 +111,25 @@ ELINVAR_TYPE_INTEGER(ulong, u64)
 ELINVAR_TYPE_NUMBER(half, f16)
 ELINVAR_TYPE_NUMBER(bfloat, bf16)
 ELINVAR_TYPE_NUMBER(float, f32)
-ELINVAR_GROUP_BY_COMPONENT(simd)
-ELINVAR_GROUP_BY_COMPONENT(quad)
+} // namespace primitive
+
+template <class T> inline constexpr bool exchangeable = metal::is_arithmetic_v<T>;
+template <class T> inline constexpr bool number = metal::is_arithmetic_v<T> && !__is_same(T, bool);
+template <class T> inline constexpr bool integer = metal::is_integral_v<T> && !__is_same(T, bool);
+// C++ has several types of one width; each width has one primitive.
+template <class T> struct exchanged { using type = T; };
+template <> struct exchanged<char> { using type = signed char; };
+template <> struct exchanged<long long> { using type = long; };
+template <> struct exchanged<unsigned long long> { using type = ulong; };
+template <class T> using exchanged_t = typename exchanged<T>::type;
+// A parameter that takes no part in the deduction of T.
+template <class T> struct same { using type = T; };
+template <class T> using same_t = typename same<T>::type;
+} // namespace elinvar
+
+namespace metal {
+ELINVAR_GROUP(simd)
+ELINVAR_GROUP(quad)
 
 // The set of threads for which a condition holds.
 struct simd_vote {
@@ -130,5 +170,9 @@ ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_is_first() { return __elinvar_quad_i
 #undef ELINVAR_TYPE_EXCHANGE
 #undef ELINVAR_TYPE_NUMBER
 #undef ELINVAR_TYPE_INTEGER
+#undef ELINVAR_GENERAL
 #undef ELINVAR_BY_COMPONENT
-#undef ELINVAR_GROUP_BY_COMPONENT
+#undef ELINVAR_BOTH_SHUFFLE
+#undef ELINVAR_BOTH_REDUCE
+#undef ELINVAR_BOTH_FILL
+#undef ELINVAR_GROUP

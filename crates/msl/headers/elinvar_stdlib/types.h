@@ -83,7 +83,13 @@ ELINVAR_TRANSFORM(remove_cvref, __remove_cvref(T))
 ELINVAR_TRANSFORM(remove_pointer, __remove_pointer(T))
 ELINVAR_TRANSFORM(remove_extent, __remove_extent(T))
 ELINVAR_TRANSFORM(remove_addrspace, T)
+ELINVAR_TRANSFORM(remove_all_extents, __remove_all_extents(T))
 ELINVAR_TRANSFORM(add_const, const T)
+ELINVAR_TRANSFORM(add_cv, const volatile T)
+ELINVAR_TRANSFORM(add_lvalue_reference, __add_lvalue_reference(T))
+ELINVAR_TRANSFORM(add_pointer, __add_pointer(T))
+ELINVAR_TRANSFORM(add_rvalue_reference, __add_rvalue_reference(T))
+ELINVAR_TRANSFORM(add_volatile, volatile T)
 ELINVAR_TRANSFORM(decay, __decay(T))
 ELINVAR_TRANSFORM(make_signed, __make_signed(T))
 ELINVAR_TRANSFORM(make_unsigned, __make_unsigned(T))
@@ -97,9 +103,12 @@ ELINVAR_PROPERTY(is_array, __is_array(T))
 ELINVAR_PROPERTY(is_class, __is_class(T))
 ELINVAR_PROPERTY(is_const, __is_const(T))
 ELINVAR_PROPERTY(is_enum, __is_enum(T))
+ELINVAR_PROPERTY(is_function, __is_function(T))
 ELINVAR_PROPERTY(is_integral, __is_integral(T))
+ELINVAR_PROPERTY(is_lvalue_reference, __is_lvalue_reference(T))
 ELINVAR_PROPERTY(is_pointer, __is_pointer(T))
 ELINVAR_PROPERTY(is_reference, __is_reference(T))
+ELINVAR_PROPERTY(is_rvalue_reference, __is_rvalue_reference(T))
 ELINVAR_PROPERTY(is_signed, __is_signed(T) || __is_same(__remove_cv(T), half) || __is_same(__remove_cv(T), bfloat))
 ELINVAR_PROPERTY(is_trivial, __is_trivial(T))
 ELINVAR_PROPERTY(is_trivially_copyable, __is_trivially_copyable(T))
@@ -145,6 +154,7 @@ template <class T, size_t N> struct array {
     constexpr T& operator[](size_t i) { return elements[i]; }
     constexpr const T& operator[](size_t i) const { return elements[i]; }
     static constexpr size_t size() { return N; }
+    static constexpr bool empty() { return N == 0; }
     constexpr T* data() { return elements; }
     constexpr const T* data() const { return elements; }
 };

@@ -28,7 +28,16 @@ template <class T, class U> ELINVAR_PURE T cast(U&& value) {
     if constexpr ((__is_same(R, half) && __is_same(V, bfloat)) || (__is_same(R, bfloat) && __is_same(V, half)))
         return R(float(value));
     else
-        return static_cast<T>(static_cast<U&&>(value));
+        return (T)static_cast<U&&>(value);
+}
+// What `(T) x` becomes there: `cast_to<T>{} ->* x`, which binds as tightly as an operator of two operands can.
+template <class T> struct cast_to {};
+template <class T, class U> ELINVAR_PURE T operator->*(cast_to<T>, U&& value) { return cast<T>(static_cast<U&&>(value)); }
+// `(T) (U) x`: the inner cast comes first.
+template <class T, class U> struct casts_to {};
+template <class T, class U> ELINVAR_PURE casts_to<T, U> operator->*(cast_to<T>, cast_to<U>) { return {}; }
+template <class T, class U, class V> ELINVAR_PURE T operator->*(casts_to<T, U>, V&& value) {
+    return cast<T>(cast<U>(static_cast<V&&>(value)));
 }
 
 // The components of a list that may be shorter than the vector: the rest is zero.

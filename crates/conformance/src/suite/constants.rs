@@ -1,0 +1,236 @@
+//! Function constants: code specialised for values, optional ones, arguments that depend on one.
+
+use elinvar::{Constants, Device, ElementType, Error, Grid, Library, Scalar, Source};
+
+use super::{CaseResult, expect_all, run};
+
+cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, arrays_by_value,
+    one_source_many_kernels, listed, refused);
+
+const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+
+fn library(device: &Device, body: &str) -> elinvar::Result<Library> {
+    device.compile(Source::named("constants.metal", format!("{HEAD}{body}")))
+}
+
+const SCALARS: &str = "
+    constant bool flag [[function_constant(0)]];
+    constant char c [[function_constant(1)]];
+    constant ushort s [[function_constant(2)]];
+    constant int i [[function_constant(3)]];
+    constant ulong l [[function_constant(4)]];
+    constant half h [[function_constant(5)]];
+    constant float f [[function_constant(6)]];
+    constant float4 v [[function_constant(7)]];
+    constant uchar2 u [[function_constant(8)]];
+    kernel void read(device float* out) {
+        out[0] = flag; out[1] = c; out[2] = s; out[3] = i; out[4] = l; out[5] = h; out[6] = f;
+        for (int k = 0; k < 4; ++k) out[7 + k] = v[k];
+        out[11] = u.x; out[12] = u.y;
+    }";
+
+fn scalars_and_vectors(device: &Device) -> CaseResult {
+    let constants = Constants::new()
+        .set("flag", true)
+        .set("c", -100_i8)
+        .set("s", 65535_u16)
+        .set("i", -123_456_i32)
+        .set("l", 1_u64 << 40)
+        .set("h", elinvar::f16::from_f32(-0.375))
+        .set("f", f32::MIN_POSITIVE)
+        .set("v", [1.5_f32, f32::NEG_INFINITY, -0.0, 3.0e38])
+        .set("u", [7_u8, 255]);
+    let kernel = library(device, SCALARS)?.kernel_with("read", &constants)?;
+    let mut out = device.buffer::<f32>(13)?;
+    run(device, &kernel, Grid::threads(1), (&mut out,))?;
+    let expected = [
+        1.0,
+        -100.0,
+        65535.0,
+        -123_456.0,
+        (1_u64 << 40) as f32,
+        -0.375,
+        f32::MIN_POSITIVE,
+        1.5,
+        f32::NEG_INFINITY,
+        -0.0,
+        3.0e38,
+        7.0,
+        255.0,
+    ];
+    expect_all(&out.to_vec()?.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), |e| expected[e].to_bits());
+    Ok(())
+}
+
+fn by_index_and_derived(device: &Device) -> CaseResult {
+    let text = "
+        namespace settings { constant int width [[function_constant(10)]]; constant uint mode [[function_constant(1)]]; }
+        int area(int a, int b) { return a * b; }
+        constant int pixels = area(settings::width, settings::width + 1);
+        constant float3 scale = float3(settings::mode) * 0.5;
+        kernel void f(device float* out, uint i [[thread_position_in_grid]]) {
+            switch (settings::mode) {
+                case 2: out[i] = pixels + scale.y; break;
+                default: out[i] = -float(settings::width); break;
+            }
+        }";
+    let library = library(device, text)?;
+    for (width, mode) in [(3_i32, 2_u32), (-5, 2), (7, 0)] {
+        let constants = Constants::new().set(10, width).set("settings::mode", mode);
+        let kernel = library.kernel_with("f", &constants)?;
+        let mut out = device.buffer::<f32>(5)?;
+        run(device, &kernel, Grid::threads(5), (&mut out,))?;
+        let expected = if mode == 2 { (width * (width + 1)) as f32 + 1.0 } else { -width as f32 };
+        expect_all(&out.to_vec()?, |_| expected);
+    }
+    Ok(())
+}
+
+fn optional(device: &Device) -> CaseResult {
+    let text = "
+        constant int limit [[function_constant(4)]];
+        constant int chosen = is_function_constant_defined(limit) ? limit : 100;
+        constant bool given = is_function_constant_defined(limit);
+        kernel void f(device int* out) { out[0] = chosen; out[1] = given; if (given) out[2] = limit + 1; }";
+    let library = library(device, text)?;
+    for (constants, expected) in
+        [(Constants::new(), [100, 0, -1]), (Constants::new().set("limit", 9_i32), [9, 1, 10])]
+    {
+        let kernel = library.kernel_with("f", &constants)?;
+        let mut out = device.buffer_from(&[-1_i32; 3])?;
+        run(device, &kernel, Grid::threads(1), (&mut out,))?;
+        expect_all(&out.to_vec()?, |e| expected[e]);
+    }
+    Ok(())
+}
+
+const CONDITIONAL: &str = "
+    constant bool has_bias [[function_constant(0)]];
+    constant bool has_mask [[function_constant(1)]];
+    constant bool has_both = has_bias && has_mask;
+    kernel void f(device const float* in [[buffer(0)]],
+                  device const float* bias [[buffer(1), function_constant(has_bias)]],
+                  constant float& mask [[function_constant(has_mask)]],
+                  device float* out [[buffer(5)]],
+                  threadgroup float* part [[threadgroup(0), function_constant(has_both)]],
+                  uint i [[thread_position_in_grid]]) {
+        float x = in[i];
+        if (has_bias) x += bias[i];
+        if (has_mask) x *= mask;
+        if (has_both) { part[i] = x; x = part[i] + 0.5; }
+        out[i] = x;
+    }";
+
+fn conditional_arguments(device: &Device) -> CaseResult {
+    let library = library(device, CONDITIONAL)?;
+    assert_eq!(library.kernels()[0].args.len(), 5);
+    let input = device.buffer_from(&[1.0_f32, 2.0, 3.0, 4.0])?;
+    let bias = device.buffer_from(&[10.0_f32, 20.0, 30.0, 40.0])?;
+    let kernel = |bias: bool, mask: bool| {
+        library.kernel_with("f", &Constants::new().set("has_bias", bias).set("has_mask", mask))
+    };
+    let names = |kernel: &elinvar::Kernel| {
+        kernel.signature().args.iter().map(|arg| (arg.name.clone(), arg.index)).collect::<Vec<_>>()
+    };
+
+    let plain = kernel(false, false)?;
+    assert_eq!(names(&plain), [("in".into(), 0), ("out".into(), 5)]);
+    let mut out = device.buffer::<f32>(4)?;
+    run(device, &plain, Grid::threads(4), (&input, &mut out))?;
+    expect_all(&out.to_vec()?, |i| (i + 1) as f32);
+
+    let masked = kernel(false, true)?;
+    run(device, &masked, Grid::threads(4), (&input, 3.0_f32, &mut out))?;
+    expect_all(&out.to_vec()?, |i| (i + 1) as f32 * 3.0);
+
+    let both = kernel(true, true)?;
+    assert_eq!(names(&both)[4].0, "part");
+    let part = elinvar::Threadgroup::of::<f32>(4);
+    run(device, &both, Grid::threads(4).group(4), (&input, &bias, 2.0_f32, &mut out, part))?;
+    expect_all(&out.to_vec()?, |i| (i + 1) as f32 * 22.0 + 0.5);
+    Ok(())
+}
+
+fn arrays_by_value(device: &Device) -> CaseResult {
+    let text = "
+        constant uint rounds [[function_constant(0)]];
+        kernel void f(device uint* out, uint i [[thread_position_in_grid]]) {
+            uint seen[8] = {};
+            for (uint k = 0; k < rounds; ++k) seen[k & 7] += k + i;
+            uint sum = 0;
+            for (uint k = 0; k < 8; ++k) sum += seen[k] * (k + 1);
+            out[i] = sum;
+        }";
+    let library = library(device, text)?;
+    for rounds in [0_u32, 1, 8, 29] {
+        let kernel = library.kernel_with("f", &Constants::new().set(0, rounds))?;
+        let mut out = device.buffer::<u32>(33)?;
+        run(device, &kernel, Grid::threads(33), (&mut out,))?;
+        expect_all(&out.to_vec()?, |i| (0..rounds).map(|k| (k + i as u32) * (k % 8 + 1)).sum());
+    }
+    Ok(())
+}
+
+fn one_source_many_kernels(device: &Device) -> CaseResult {
+    let text = "
+        constant int k [[function_constant(0)]];
+        kernel void plain(device int* out) { out[0] = 5; }
+        template <typename T> kernel void scaled(device T* out) { out[0] = T(k) * 2; }
+        template [[host_name(\"scaled_int\")]] kernel void scaled<int>(device int*);
+        template [[host_name(\"scaled_float\")]] kernel void scaled<float>(device float*);";
+    let library = library(device, text)?;
+    let mut out = device.buffer::<i32>(1)?;
+    run(device, &library.kernel("plain")?, Grid::threads(1), (&mut out,))?;
+    assert_eq!(out.to_vec()?, [5]);
+    for k in [3, 4] {
+        let constants = Constants::new().set("k", k);
+        run(device, &library.kernel_with("scaled_int", &constants)?, Grid::threads(1), (&mut out,))?;
+        assert_eq!(out.to_vec()?, [k * 2]);
+        let mut floats = device.buffer::<f32>(1)?;
+        run(device, &library.kernel_with("scaled_float", &constants)?, Grid::threads(1), (&mut floats,))?;
+        assert_eq!(floats.to_vec()?, [(k * 2) as f32]);
+    }
+    Ok(())
+}
+
+fn listed(device: &Device) -> CaseResult {
+    let library = library(device, SCALARS)?;
+    let all: Vec<_> =
+        library.constants().iter().map(|c| (c.name.as_str(), c.index, c.ty.to_string())).collect();
+    assert_eq!(all.len(), 9);
+    assert_eq!(all[1], ("c", 1, "char".to_owned()));
+    assert_eq!(all[7], ("v", 7, "float4".to_owned()));
+    assert_eq!(library.constants()[0].ty, ElementType::Scalar(Scalar::Bool));
+    Ok(())
+}
+
+fn refused(device: &Device) -> CaseResult {
+    let library = library(device, CONDITIONAL)?;
+    let refused = |constants: Constants| match library.kernel_with("f", &constants) {
+        Err(Error::InvalidArgument(why)) => why,
+        Err(other) => panic!("another kind of error: {other}"),
+        Ok(_) => panic!("made"),
+    };
+    let list = "it has `has_bias` (index 0, bool), `has_mask` (index 1, bool)";
+    assert_eq!(
+        refused(Constants::new().set("bias", true)),
+        format!("no function constant `bias` in the source; {list}")
+    );
+    assert_eq!(
+        refused(Constants::new().set(7, true)),
+        format!("no function constant with index 7 in the source; {list}")
+    );
+    let wrong = refused(Constants::new().set("has_bias", 1_u32));
+    assert_eq!(wrong, "function constant `has_bias` has type `bool`, not `uint`");
+    let missing = refused(Constants::new().set("has_bias", true));
+    assert!(missing.contains("`mask` depends on `has_mask`, which has no value"), "{missing}");
+    let scalars = self::library(device, SCALARS)?;
+    match scalars.kernel("read") {
+        Err(Error::InvalidArgument(why)) => {
+            assert!(why.starts_with("kernel `read` needs a value for function constant `"), "{why}")
+        }
+        Err(other) => panic!("another kind of error: {other}"),
+        Ok(_) => panic!("made"),
+    }
+    Ok(())
+}

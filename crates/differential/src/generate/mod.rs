@@ -1,0 +1,146 @@
+//! Random kernels as trees of statements.
+//!
+//! All kernels take the same arguments: `out`, of which each thread owns [`WORDS`] elements; `in` with
+//! [`INPUTS`] random numbers; a number `n`; and `acc`, [`ACCUMULATORS`] atomics, each for one operation
+//! whose result does not depend on the order. All variables are declared and set before the first statement,
+//! so any statement can be taken out.
+
+mod expression;
+mod statement;
+
+use crate::random::Random;
+
+/// Elements of `out` per thread.
+pub(crate) const WORDS: usize = 4;
+/// Elements of `in`; a power of two.
+pub(crate) const INPUTS: usize = 256;
+/// Elements of `acc`.
+pub(crate) const ACCUMULATORS: usize = 6;
+/// Threads of a group at most.
+pub(crate) const MOST_THREADS: usize = 128;
+
+/// The sizes of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Threads of the grid.
+    pub threads: [u32; 3],
+    /// Threads of a full group.
+    pub group: [u32; 3],
+}
+
+/// A statement: parts that each open with a line and hold statements, and a last line.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub parts: Vec<(String, Vec<Statement>)>,
+    pub end: String,
+}
+
+impl Statement {
+    pub(crate) fn line(text: impl Into<String>) -> Statement {
+        Statement { parts: Vec::new(), end: text.into() }
+    }
+
+    fn write(&self, indent: usize, out: &mut String) {
+        let line = |indent: usize, text: &str, out: &mut String| {
+            if !text.is_empty() {
+                out.push_str(&format!("{:1$}{text}\n", "", indent * 4));
+            }
+        };
+        for (head, body) in &self.parts {
+            line(indent, head, out);
+            for statement in body {
+                statement.write(indent + 1, out);
+            }
+        }
+        line(indent, &self.end, out);
+    }
+}
+
+/// A random kernel with its launch.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// What it was made from; also the seed of its input.
+    pub seed: u64,
+    /// Its launch.
+    pub shape: Shape,
+    /// The value of `n`.
+    pub n: u32,
+    pub(crate) helpers: Vec<(String, Vec<Statement>)>,
+    pub(crate) body: Vec<Statement>,
+}
+
+impl Kernel {
+    /// The kernel of a seed.
+    pub fn random(seed: u64) -> Kernel {
+        let mut random = Random::new(seed);
+        let shape = shape(&mut random);
+        let n = random.next() as u32 & 0xff;
+        let (helpers, body) = statement::kernel(&mut random, seed);
+        Kernel { seed, shape, n, helpers, body }
+    }
+
+    /// Its name in the text.
+    pub fn name(&self) -> String {
+        format!("k{}", self.seed)
+    }
+
+    /// Its text, without the lines that all kernels of a source share.
+    pub fn text(&self) -> String {
+        let name = self.name();
+        let mut out =
+            format!("struct S{name} {{ int a; ushort b; uchar4 c; long d; float e; char f; uint2 g; }};\n");
+        for (head, body) in &self.helpers {
+            Statement { parts: vec![(head.clone(), body.clone())], end: "}".into() }.write(0, &mut out);
+        }
+        out.push_str(&format!(
+            "kernel void {name}(device uint* out [[buffer(0)]], device const uint* in [[buffer(1)]],\n    \
+             constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]],\n    \
+             uint3 gid [[thread_position_in_grid]], uint3 grid [[threads_per_grid]],\n    \
+             uint3 tgid [[threadgroup_position_in_grid]], uint3 size [[threads_per_threadgroup]],\n    \
+             uint lid [[thread_index_in_threadgroup]]) {{\n    \
+             const uint me = gid.x + grid.x * (gid.y + grid.y * gid.z);\n    \
+             const uint count = size.x * size.y * size.z;\n    \
+             threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n"
+        ));
+        out.push_str(&statement::declarations(&name));
+        out.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");
+        for statement in &self.body {
+            statement.write(1, &mut out);
+        }
+        out.push_str(statement::LAST);
+        out.push_str("}\n");
+        out
+    }
+
+    /// A whole source with this kernel alone, behind a comment that says how to launch it.
+    pub fn source(&self) -> String {
+        let Shape { threads, group } = self.shape;
+        format!(
+            "// seed {} threads {threads:?} group {group:?} n {}\n{HEADER}{}",
+            self.seed,
+            self.n,
+            self.text()
+        )
+    }
+}
+
+/// The first lines of a source.
+pub(crate) const HEADER: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+
+fn shape(random: &mut Random) -> Shape {
+    let group = match random.below(6) {
+        0 => [32, 1, 1],
+        1 => [random.below(MOST_THREADS) as u32 + 1, 1, 1],
+        2 => [random.pick(&[8, 16]), random.pick(&[2, 4, 8]), 1],
+        3 => [random.below(9) as u32 + 1, random.below(9) as u32 + 1, 1],
+        4 => [random.below(5) as u32 + 1, random.below(5) as u32 + 1, random.below(5) as u32 + 1],
+        _ => [1, random.below(7) as u32 + 1, random.below(4) as u32 + 1],
+    };
+    let mut threads = [1; 3];
+    for d in 0..3 {
+        let groups = if group.iter().take(d).any(|g| *g > 1) { 2 } else { 3 };
+        let whole = group[d] * (random.below(groups) as u32 + 1);
+        threads[d] = if random.percent(50) { whole } else { whole - random.below(group[d] as usize) as u32 };
+    }
+    Shape { threads, group }
+}

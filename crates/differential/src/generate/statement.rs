@@ -1,0 +1,222 @@
+//! Random statements.
+
+use super::Statement;
+use super::expression::{INTEGERS, Scope, condition, float, integer, uniform_condition, vector};
+use crate::random::Random;
+
+/// The kernel's own variables and their first values.
+pub(crate) fn declarations(name: &str) -> String {
+    format!(
+        "    char c = char(me); uchar uc = uchar(in[me & 255u]); short s = short(in[(me + 1u) & 255u]);\n    \
+         ushort us = ushort(lid); int i = int(in[(me * 3u) & 255u]); uint u = me ^ n;\n    \
+         long l = long(in[lid & 255u]) << 16; ulong ul = ulong(me) * 0x100000001ul; float f = float(me & 15u);\n    \
+         int4 v = int4(int(me), i, int(n), 7); ushort4 w = ushort4(us, ushort(s), 3, ushort(i));\n    \
+         int arr[8] = {{1, i, 3, int(u), 5, 6, 7, int(lid)}};\n    \
+         S{name} st; st.a = i; st.b = us; st.c = uchar4(1, uc, 3, 4); st.d = l; st.e = f; st.f = c; st.g = uint2(u, n);\n"
+    )
+}
+
+/// What a helper begins with.
+const HELPER_DECLARATIONS: &str = "char c = char(x); uchar uc = uchar(y); short s = short(x >> 3); ushort us = 9; int i = x; uint u = uint(y); \
+     long l = x; ulong ul = ulong(y); float f = float(x & 15); int4 v = int4(x, int(y), 3, 4); ushort4 w = ushort4(us);";
+
+/// The last statement: all variables into the thread's elements.
+pub(crate) const LAST: &str = "    out[me * 4u] += uint(c) * 3u + uint(uc) * 5u + uint(s) * 7u + uint(us) * 11u;
+    out[me * 4u + 1u] ^= uint(i) * 13u + u * 17u + uint(l) + uint(l >> 32) * 19u + uint(ul) * 23u + uint(ul >> 32);
+    out[me * 4u + 2u] += uint(int(f)) + uint(v.x + v.y * 3 + v.z * 5 + v.w * 7) + uint(w.x + w.y + w.z * 3 + w.w);
+    for (int k = 0; k < 8; ++k) out[me * 4u + 3u] = out[me * 4u + 3u] * 31u + uint(arr[k]);
+    out[me * 4u + 3u] += uint(st.a) + uint(st.b) + uint(st.c.x + st.c.y * 3 + st.c.w) + uint(st.d) + uint(int(st.e)) + uint(st.f) + st.g.x * 3u + st.g.y;
+";
+
+type Helpers = Vec<(String, Vec<Statement>)>;
+
+/// Helpers and body of the kernel of a seed.
+pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
+    let mut writer = Writer { r, loops: 0, scope: Scope { kernel: false, seed }, budget: 0 };
+    let helpers = (0..2).map(|index| writer.helper(index)).collect();
+    writer.scope.kernel = true;
+    writer.budget = 24;
+    let count = 3 + writer.r.below(6);
+    let mut body = Vec::new();
+    for _ in 0..count {
+        body.push(writer.top(2));
+    }
+    (helpers, body)
+}
+
+struct Writer<'a> {
+    r: &'a mut Random,
+    /// Loops so far, for the names of their counters.
+    loops: usize,
+    scope: Scope,
+    /// Statements that may still be made.
+    budget: usize,
+}
+
+impl Writer<'_> {
+    fn helper(&mut self, index: usize) -> (String, Vec<Statement>) {
+        let seed = self.scope.seed;
+        let head = format!(
+            "static int h{index}k{seed}(thread int* arr, Sk{seed} st, int x, long y) {{ {HELPER_DECLARATIONS}"
+        );
+        self.budget = 6;
+        let mut body: Vec<Statement> = (0..2 + self.r.below(3)).map(|_| self.inner(2, false)).collect();
+        if self.r.percent(50) {
+            let condition = condition(self.r, self.scope, 1);
+            body.push(Statement::line(format!("if ({condition}) return i;")));
+            body.push(self.inner(1, false));
+        }
+        body.push(Statement::line("return i + int(u) + int(l) + int(c) + v.y + int(w.z) + int(f) + int(s) * int(uc) + int(us) + int(ul);"));
+        (head, body)
+    }
+
+    fn expression(&mut self, depth: usize) -> String {
+        integer(self.r, self.scope, depth)
+    }
+
+    fn condition(&mut self) -> String {
+        condition(self.r, self.scope, 1)
+    }
+
+    fn counter(&mut self) -> String {
+        self.loops += 1;
+        format!("q{}", self.loops)
+    }
+
+    /// A statement that all threads of the group reach together, or have returned.
+    fn top(&mut self, depth: usize) -> Statement {
+        match self.r.below(if depth == 0 { 4 } else { 10 }) {
+            0 | 1 => self.exchange(),
+            2 | 3 => self.inner(2, false),
+            4 => {
+                let head = format!("if ({}) {{", uniform_condition(self.r));
+                let mut parts = vec![(head, self.tops(depth - 1))];
+                if self.r.percent(40) {
+                    parts.push(("} else {".into(), self.tops(depth - 1)));
+                }
+                Statement { parts, end: "}".into() }
+            }
+            5 | 6 => {
+                let q = self.counter();
+                let bound = self.r.pick(&["(n & 3u) + 1u", "3u", "(in[n & 255u] & 3u)"]);
+                let mut body = self.tops(depth - 1);
+                if self.r.percent(30) {
+                    body.push(Statement::line(format!("if ({}) break;", uniform_condition(self.r))));
+                    body.extend(self.tops(0));
+                }
+                let head = format!("for (uint {q} = 0; {q} < {bound}; ++{q}) {{");
+                Statement { parts: vec![(head, body)], end: "}".into() }
+            }
+            7 if self.r.percent(40) => {
+                let condition = self.condition();
+                Statement::line(format!("if ({condition}) {{ out[me * 4u] += 77u; return; }}"))
+            }
+            _ => self.inner(3, false),
+        }
+    }
+
+    fn tops(&mut self, depth: usize) -> Vec<Statement> {
+        (0..1 + self.r.below(2)).map(|_| self.top(depth)).collect()
+    }
+
+    /// Values through threadgroup memory: written, a barrier, read, a barrier.
+    fn exchange(&mut self) -> Statement {
+        let (value, index) = (self.expression(1), self.expression(1));
+        let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+        let write = match self.r.percent(70) {
+            true => format!("sh[lid] = uint({value});"),
+            false => format!("if ({}) sh[lid] = uint({value});", self.condition()),
+        };
+        Statement::line(format!("{{ {write} {barrier} u += sh[uint({index}) % count]; {barrier} }}"))
+    }
+
+    /// A statement that any threads may reach.
+    fn inner(&mut self, depth: usize, in_loop: bool) -> Statement {
+        if depth == 0 || self.budget == 0 {
+            return self.simple(in_loop);
+        }
+        self.budget -= 1;
+        match self.r.below(9) {
+            0 | 1 => {
+                let head = format!("if ({}) {{", self.condition());
+                let mut parts = vec![(head, self.inners(depth - 1, in_loop))];
+                if self.r.percent(50) {
+                    parts.push(("} else {".into(), self.inners(depth - 1, in_loop)));
+                }
+                Statement { parts, end: "}".into() }
+            }
+            2 | 3 => {
+                let (q, bound) = (self.counter(), self.expression(1));
+                let head = format!("for (uint {q} = 0; {q} < (uint({bound}) & 7u); ++{q}) {{");
+                Statement { parts: vec![(head, self.inners(depth - 1, true))], end: "}".into() }
+            }
+            4 => {
+                let (q, condition) = (self.counter(), self.condition());
+                let head = format!("{{ int {q} = 0; do {{ ++{q};");
+                let end = format!("}} while ({q} < 5 && ({condition})); }}");
+                Statement { parts: vec![(head, self.inners(depth - 1, true))], end }
+            }
+            5 => {
+                let head = format!("switch (uint({}) & 3u) {{", self.expression(1));
+                let mut parts = vec![(head, Vec::new())];
+                for case in 0..2 + self.r.below(2) {
+                    parts.push((format!("case {case}: {{"), self.inners(depth - 1, false)));
+                    let leave = if self.r.percent(70) { "} break;" } else { "}" };
+                    parts.push((leave.into(), Vec::new()));
+                }
+                if self.r.percent(50) {
+                    parts.push(("default: {".into(), self.inners(depth - 1, false)));
+                    parts.push(("}".into(), Vec::new()));
+                }
+                Statement { parts, end: "}".into() }
+            }
+            _ => self.simple(in_loop),
+        }
+    }
+
+    fn inners(&mut self, depth: usize, in_loop: bool) -> Vec<Statement> {
+        (0..1 + self.r.below(3)).map(|_| self.inner(depth, in_loop)).collect()
+    }
+
+    fn simple(&mut self, in_loop: bool) -> Statement {
+        let kernel = self.scope.kernel;
+        let e = self.expression(2);
+        Statement::line(match self.r.below(if kernel { 14 } else { 9 }) {
+            0 | 1 => {
+                let at = self.r.below(INTEGERS.len());
+                let name = ["c", "uc", "s", "us", "i", "u", "l", "ul"][at];
+                format!("{name} {} {}({e});", self.r.pick(&["=", "+=", "^="]), INTEGERS[at].0)
+            }
+            2 => format!("arr[uint({}) & 7u] = int({e});", self.expression(1)),
+            3 => match self.r.below(3) {
+                0 => format!("v = {};", vector(self.r, self.scope, 2)),
+                1 => format!("v.zx = int2(int({e}), v.w);"),
+                _ => format!("w.yw = ushort2(ushort({e}), w.x);"),
+            },
+            4 => match self.r.below(4) {
+                0 => format!("st.a = int({e});"),
+                1 => format!("st.c.zy = uchar2(uchar({e}), st.c.x);"),
+                2 => format!("st.d = long({e});"),
+                _ => format!("st.g = uint2(uint({e}), st.g.x);"),
+            },
+            5 => {
+                let value = float(self.r, self.scope, 2);
+                format!("f = float(int({value}) & 15);")
+            }
+            6 if in_loop => {
+                let condition = self.condition();
+                format!("if ({condition}) {};", self.r.pick(&["break", "continue"]))
+            }
+            7 => format!("if ({}) i = int({e});", self.condition()),
+            9 | 10 => {
+                let (slot, call) =
+                    [(0, "add"), (1, "xor"), (2, "or"), (3, "and"), (4, "max"), (5, "min")][self.r.below(6)];
+                format!("atomic_fetch_{call}_explicit(&acc[{slot}], uint({e}), memory_order_relaxed);")
+            }
+            11 => format!("out[me * 4u + (uint({e}) & 3u)] += {}u;", self.r.below(1000)),
+            12 => format!("u ^= out[me * 4u + (uint({e}) & 3u)];"),
+            13 => format!("{{ auto copy = st; copy.a += int({e}); st = copy; }}"),
+            _ => format!("i += int({e});"),
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The cache and the limits of tools, seen from outside: processes that compile with their own cache folder,
+//! with tools that write down each call. The test program is its own child.
+
+use std::fs::{File, read_to_string, write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
+
+use elinvar_driver::{
+    Binding, Command, Dim3, Dispatch, Driver, Init, MemorySlice, PipelineOptions, Result, Source, Storage,
+};
+use elinvar_driver_cpu::CpuDriver;
+use elinvar_msl::Toolchain;
+
+const FOLDER: &str = "ELINVAR_TEST_FOLDER";
+const DEFINE: &str = "ELINVAR_TEST_DEFINE";
+const GROUP: &str = "ELINVAR_TEST_GROUP";
+
+const SOURCE: &str = "\
+#include <metal_stdlib>
+#include \"value.h\"
+#ifndef ADDED
+#define ADDED 0
+#endif
+kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + ADDED + i; }
+";
+
+/// What a child does: compile, run and print. Nothing when this is no child.
+#[test]
+fn child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    match result(Path::new(&folder)) {
+        Ok(words) => println!("\nresult {words:?}"),
+        Err(error) => println!("\nerror {error}"),
+    }
+}
+
+#[allow(unsafe_code)] // memory at rest
+fn result(folder: &Path) -> Result<Vec<u32>> {
+    let device = CpuDriver::with_threads(1).devices()?.remove(0);
+    // A second folder that is looked at first.
+    let [first, second] = ["first", "second"].map(|name| folder.join(name));
+    let mut source = Source::named("fill.metal", SOURCE).include_dir(first).include_dir(second);
+    if let Ok(value) = std::env::var(DEFINE) {
+        source = source.define("ADDED", Some(&value));
+    }
+    let group = std::env::var(GROUP).map_or(4, |group| group.parse().unwrap());
+    let library = device.compile(&source)?;
+    let pipeline = library.pipeline("fill", &PipelineOptions::default())?;
+    assert!(pipeline.signature().code.is_some());
+    pipeline.prepare(Dim3::from(group))?;
+    let memory = device.allocate(16, Storage::Shared, Init::Zeroed)?;
+    let bindings = vec![Binding::Memory(MemorySlice { memory: memory.clone(), offset: 0, len: 16 })];
+    let (sender, outcome) = channel();
+    let dispatch = Dispatch { pipeline, bindings, threads: Dim3::from(4), group: Dim3::from(group) };
+    let done = Box::new(move |result| sender.send(result).unwrap());
+    device.queue()?.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
+    outcome.recv().unwrap()?;
+    let mut bytes = [0; 16];
+    // SAFETY: the one submission has ended.
+    unsafe { memory.read(0, &mut bytes) }?;
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect())
+}
+
+/// A folder with sources, tools and a cache.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        ["first", "second", "tmp"]
+            .into_iter()
+            .for_each(|name| std::fs::create_dir(place.path(name)).unwrap());
+        place.header("second", "#define VALUE 10");
+        let clang = Toolchain::find().unwrap().path().display().to_string();
+        place.tool("clang", &format!("exec {clang} \"$@\""));
+        place.tool("ld", "exec $(command -v ld.lld-19 ld.lld ld | head -n 1) \"$@\"");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A header as if it had been there for long.
+    fn header(&self, folder: &str, text: &str) {
+        let path = self.path(folder).join("value.h");
+        write(&path, format!("{text}\n")).unwrap();
+        age(&path, 100);
+    }
+
+    /// A tool that writes down that it was called.
+    fn tool(&self, name: &str, script: &str) {
+        let log = self.path("calls").display().to_string();
+        write(self.path(name), format!("#!/bin/sh\necho {name} \"$@\" >> {log}\n{script}\n")).unwrap();
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn process(&self) -> Process {
+        let mut process = Process::new(std::env::current_exe().unwrap());
+        process.args(["child", "--exact", "--nocapture"]).env(FOLDER, self.0.path());
+        process.env("ELINVAR_CACHE", self.path("cache")).env("TMPDIR", self.path("tmp"));
+        process.env("ELINVAR_CLANG", self.path("clang")).env("ELINVAR_LD", self.path("ld"));
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
+        process
+    }
+
+    /// What the child prints, and how many processes it has started.
+    fn run(&self, variables: &[(&str, &str)]) -> (String, usize) {
+        let _none_yet = std::fs::remove_file(self.path("calls"));
+        let said = said(self.process().envs(variables.iter().copied()).spawn().unwrap());
+        (said, read_to_string(self.path("calls")).unwrap_or_default().lines().count())
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path("cache/1")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// Makes a file look this many seconds old.
+fn age(path: &Path, seconds: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+}
+
+fn said(child: std::process::Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = text.split_once("\nresult ").or_else(|| text.split_once("\nerror "));
+    let (_, said) = said.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+    said.split("\ntest ").next().unwrap_or_default().to_owned()
+}
+
+fn is(said: &str, first: u32) -> bool {
+    said.starts_with(&format!("{:?}", [first, first + 1, first + 2, first + 3]))
+}
+
+#[test]
+fn what_was_compiled_before_starts_no_process() {
+    let place = Place::new();
+    let (cold, calls) = place.run(&[]);
+    assert!(is(&cold, 10) && calls >= 5, "{calls} calls: {cold}");
+    let (warm, calls) = place.run(&[]);
+    assert!(is(&warm, 10) && calls == 0, "{calls} calls: {warm}");
+
+    let (defined, calls) = place.run(&[(DEFINE, "5")]);
+    assert!(is(&defined, 15) && calls > 0, "a macro is part of the key: {defined}");
+    let (other_group, calls) = place.run(&[(GROUP, "2")]);
+    assert!(is(&other_group, 10) && calls == 2, "machine code and link only, not {calls}: {other_group}");
+
+    // Another compiler: the same script at another time.
+    age(&place.path("clang"), 500);
+    let (again, calls) = place.run(&[]);
+    assert!(is(&again, 10) && calls >= 5, "{calls} calls: {again}");
+}
+
+#[test]
+fn included_files_are_part_of_what_is_compiled() {
+    let place = Place::new();
+    place.run(&[]);
+    place.header("second", "#define VALUE 30");
+    let (changed, calls) = place.run(&[]);
+    assert!(is(&changed, 30) && calls > 0, "{changed}");
+    place.header("second", "#define VALUE 10");
+    let (back, calls) = place.run(&[]);
+    assert!(is(&back, 10) && calls == 0, "{calls} calls: {back}");
+    place.header("first", "#define VALUE 50");
+    let (shadowed, calls) = place.run(&[]);
+    assert!(is(&shadowed, 50) && calls > 0, "a file that is found before the one that was: {shadowed}");
+    std::fs::remove_file(place.path("first/value.h")).unwrap();
+    let (gone, _) = place.run(&[]);
+    assert!(is(&gone, 10), "{gone}");
+}
+
+#[test]
+fn processes_that_compile_the_same_at_once_are_all_right() {
+    let place = Place::new();
+    let children: Vec<_> = (0..3).map(|_| place.process().spawn().unwrap()).collect();
+    assert!(children.into_iter().all(|child| is(&said(child), 10)));
+    let (warm, calls) = place.run(&[]);
+    assert!(is(&warm, 10) && calls == 0, "{calls} calls: {warm}");
+}
+
+#[test]
+fn damaged_entries_are_built_again() {
+    let place = Place::new();
+    place.run(&[]);
+    let count = place.entries().len();
+    for damage in [
+        |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2),
+        |bytes: &mut Vec<u8>| {
+            let middle = bytes.len() * 3 / 4;
+            bytes[middle] ^= 0x10;
+        },
+    ] {
+        for entry in place.entries() {
+            let mut bytes = std::fs::read(&entry).unwrap();
+            damage(&mut bytes);
+            write(&entry, bytes).unwrap();
+        }
+        let (again, calls) = place.run(&[]);
+        assert!(is(&again, 10) && calls >= 5, "{calls} calls: {again}");
+        assert_eq!(place.entries().len(), count);
+        assert_eq!(place.run(&[]).1, 0);
+    }
+}
+
+#[test]
+fn without_a_cache_all_is_compiled_each_time() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let (said, calls) = place.run(&[("ELINVAR_CACHE", "off")]);
+        assert!(is(&said, 10) && calls >= 5, "{calls} calls: {said}");
+    }
+    assert!(!place.path("cache").exists() && !place.path("off").exists());
+    write(place.path("file"), "").unwrap();
+    let file = place.path("file").display().to_string();
+    let (said, _) = place.run(&[("ELINVAR_CACHE", &file)]);
+    assert!(is(&said, 10), "a cache that cannot be: {said}");
+}
+
+/// The path in an error that begins with the place's folder for temporary files.
+fn kept_file(place: &Place, error: &str, suffix: &str) -> PathBuf {
+    let tmp = place.path("tmp").display().to_string();
+    let words = error.split(|c: char| c.is_whitespace() || c == '\'' || c == '`');
+    words
+        .filter(|word| word.starts_with(&tmp) && word.ends_with(suffix))
+        .map(PathBuf::from)
+        .next_back()
+        .unwrap()
+}
+
+/// `clang` as a script that does something else when it is given a flag.
+fn with_trap(flag: &str, script: &str) -> Place {
+    let place = Place::new();
+    let clang = Toolchain::find().unwrap().path().display().to_string();
+    let body = format!("case \" $* \" in *\" {flag} \"*) {script};; esac\nexec {clang} \"$@\"");
+    place.tool("clang", &body);
+    place
+}
+
+#[test]
+fn a_compiler_that_hangs_is_killed_and_can_be_called_again() {
+    for (flag, script, input) in [
+        ("-E", "sleep 1000", ".metal"),
+        ("-disable-llvm-passes", "sleep 1000 & wait", ".metal"),
+        ("-gdwarf-4", "sleep 1000 & exit 0", ".metal"),
+        ("-c", "exec sleep 1000", "kernel.ll"),
+    ] {
+        let place = with_trap(flag, script);
+        // Not the time limit of the test: what comes before the trap has to fit into it on a busy machine.
+        let (error, _) = place.run(&[("ELINVAR_COMPILE_TIMEOUT", "4"), ("ELINVAR_CACHE", "off")]);
+        let limit = "was killed after 4 seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets";
+        assert!(error.contains(limit), "{flag}: {error}");
+        assert!(error.contains(flag) && kept_file(&place, &error, input).is_file(), "{flag}: {error}");
+    }
+}
+
+#[test]
+fn a_compiler_that_crashes_or_floods_is_reported() {
+    for (script, said) in [
+        ("kill -SEGV $$", "signal: 11"),
+        ("yes >&2", "was killed: it wrote more than 4194304 bytes to standard error"),
+    ] {
+        let place = with_trap("-disable-llvm-passes", script);
+        let (error, _) = place.run(&[]);
+        assert!(error.contains(said) && error.contains("to reproduce: "), "{error}");
+        let source = read_to_string(kept_file(&place, &error, ".metal")).unwrap();
+        assert!(source.contains("fill"), "{source}");
+        assert!(place.run(&[]).0.contains(said), "a failure is not kept");
+    }
+    let (error, _) = Place::new().run(&[("ELINVAR_COMPILE_TIMEOUT", "soon")]);
+    assert!(error.contains("ELINVAR_COMPILE_TIMEOUT=`soon`"), "{error}");
+}
+
+/// The precompiled header is optional: a compiler that makes none, or refuses it, gives the same result.
+#[test]
+fn a_precompiled_header_that_cannot_be_used_is_done_without() {
+    for (flag, script) in [("c++-header", "exit 1"), ("-include-pch", "echo 'error: no such file'; exit 1")] {
+        let place = with_trap(flag, script);
+        let (said, calls) = place.run(&[]);
+        assert!(is(&said, 10) && calls >= 5, "{flag}: {calls} calls: {said}");
+        assert_eq!(place.run(&[]).1, 0, "{flag}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Kernels in the interpreter, from their source to the memory they leave, and the faults of wrong ones.
+
+use elinvar::Source;
+use elinvar_ir::Module;
+use elinvar_msl::{Program, Toolchain};
+use elinvar_reference::{Argument, Fault, Launch, Options, Problem, Uninitialised, run, run_with};
+
+fn module(body: &str) -> Module {
+    let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
+    let toolchain = Toolchain::find().expect("clang");
+    let program = Program::compile(&toolchain, &Source::named("k.metal", text)).expect("compiles");
+    Module::parse(&program.ir_unoptimized("k").expect("IR")).expect("parses")
+}
+
+fn launch(threads: u32, group: u32, arguments: Vec<Argument>) -> Launch {
+    Launch { threads: [threads, 1, 1], group: [group, 1, 1], arguments }
+}
+
+fn words(values: impl IntoIterator<Item = u32>) -> Argument {
+    Argument::Bytes(values.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+fn read(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes"))).collect()
+}
+
+/// The fault of a kernel, in one group of `threads`.
+fn fault(body: &str, threads: u32) -> Fault {
+    let options = Options { uninitialised: Uninitialised::Tracked, ..Options::default() };
+    let launch = launch(threads, threads, vec![words([1, 2, 3, 4])]);
+    run_with(&module(body), &launch, &options).expect_err("a fault")
+}
+
+#[test]
+fn threadgroup_memory_and_edge_groups() {
+    let module = module(
+        "kernel void k(device uint* out [[buffer(0)]], threadgroup uint* tg [[threadgroup(0)]],
+                       uint id [[thread_position_in_grid]], uint lid [[thread_index_in_threadgroup]],
+                       uint size [[threads_per_threadgroup]]) {
+             threadgroup uint sh[8];
+             sh[lid] = id;
+             tg[lid] = id * 10u;
+             threadgroup_barrier(mem_flags::mem_threadgroup);
+             uint other = size - 1u - lid;
+             out[id] = sh[other] + tg[other];
+         }",
+    );
+    let memory =
+        run(&module, &launch(11, 4, vec![words([0; 11]), Argument::Threadgroup(16)])).expect("no fault");
+    assert_eq!(read(&memory[0]), [33, 22, 11, 0, 77, 66, 55, 44, 110, 99, 88]);
+    assert!(memory[1].is_empty());
+}
+
+#[test]
+fn simdgroups_meet_where_their_ways_join() {
+    // Lanes leave the loop after different rounds; each round sums those that are still in it.
+    let module = module(
+        "kernel void k(device uint* out [[buffer(0)]], uint lid [[thread_index_in_threadgroup]]) {
+             uint total = 0;
+             for (uint i = 0; i < lid % 3u; ++i) {
+                 if (lid == 4u && i == 0u) continue;
+                 total += simd_sum(1u);
+             }
+             uint all = simd_sum(1u);
+             uint part = lid < 2u ? simd_max(lid) : simd_min(lid);
+             out[lid] = total * 10000u + all * 100u + part;
+         }",
+    );
+    let memory = run(&module, &launch(6, 6, vec![words([0; 6])])).expect("no fault");
+    // Round 0: lanes 1, 2 and 5 (4 skips it). Round 1: lanes 2 and 5.
+    assert_eq!(read(&memory[0]), [601, 30601, 50602, 602, 602, 50602]);
+}
+
+#[test]
+fn what_is_outside_is_named() {
+    let out_of_bounds = fault(
+        "kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n    out[i] = 1;\n}",
+        6,
+    );
+    assert_eq!(out_of_bounds.thread, Some([4, 0, 0]));
+    assert_eq!(out_of_bounds.location.as_ref().map(|l| l.line), Some(4));
+    let text = out_of_bounds.to_string();
+    assert!(text.contains("4 bytes at offset 16 of argument 0, which has 16 bytes"), "{text}");
+    let private =
+        fault("kernel void k(device int* out [[buffer(0)]]) { int a[4] = {}; out[0] = a[out[3]]; }", 1);
+    assert!(private.to_string().contains("offset 16 of a private variable, which has 16 bytes"), "{private}");
+}
+
+#[test]
+fn barriers_that_some_threads_miss_are_faults() {
+    let missed = fault(
+        "kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+             if (i < 2) threadgroup_barrier(mem_flags::mem_none);
+             else threadgroup_barrier(mem_flags::mem_none);
+             out[i] = i;
+         }",
+        4,
+    );
+    assert!(matches!(&*missed.problem, Problem::DivergentBarrier { other: Some(_) }), "{missed}");
+    let returned = module(
+        "kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+             if (i == 1) return;
+             threadgroup_barrier(mem_flags::mem_none);
+             out[i] = 5;
+         }",
+    );
+    let memory = run(&returned, &launch(3, 3, vec![words([0; 3])])).expect("who returned has arrived");
+    assert_eq!(read(&memory[0]), [5, 0, 5]);
+}
+
+#[test]
+fn decisions_on_memory_never_written_are_faults() {
+    let branch =
+        fault("kernel void k(device uint* out [[buffer(0)]]) { uint a[2]; if (a[1] > 3u) out[0] = 1; }", 1);
+    assert!(matches!(*branch.problem, Problem::Uninitialised { .. }), "{branch}");
+    let zero = module("kernel void k(device uint* out [[buffer(0)]]) { uint a[2]; out[0] = a[1]; }");
+    let memory = run(&zero, &launch(1, 1, vec![words([9])])).expect("no fault");
+    assert_eq!(read(&memory[0]), [0]);
+}
+
+#[test]
+fn endless_kernels_end_at_the_limit() {
+    let module = module(
+        "kernel void k(device uint* out [[buffer(0)]]) { volatile uint i = 0; while (i == 0u) { out[0] = 1; } }",
+    );
+    let options = Options { steps: 10_000, ..Options::default() };
+    let fault = run_with(&module, &launch(1, 1, vec![words([0])]), &options).expect_err("a fault");
+    assert_eq!(*fault.problem, Problem::Steps(10_000));
+}
+
+#[test]
+fn malformed_launches_are_named() {
+    let module = module("kernel void k(device uint* out [[buffer(0)]]) { out[0] = 1; }");
+    let missing = run(&module, &launch(1, 1, Vec::new())).expect_err("no argument");
+    assert!(missing.to_string().contains("takes 1 arguments and gets 0"), "{missing}");
+    let empty = run(&module, &launch(1, 0, vec![words([0])])).expect_err("no threads");
+    assert!(matches!(*empty.problem, Problem::Malformed(_)), "{empty}");
+    let nothing = run(&module, &launch(0, 1, vec![words([7])])).expect("nothing to run");
+    assert_eq!(read(&nothing[0]), [7]);
+}

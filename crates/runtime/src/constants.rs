@@ -1,0 +1,118 @@
+//! [`Constants`]: the values of function constants with which a kernel is specialised.
+//!
+//! A list and nothing else: that the constants exist and have these types is checked against the source when
+//! the kernel is made.
+
+use elinvar_driver::{Constant, ConstantKey, Scalar};
+use half::{bf16, f16};
+
+/// Values of function constants, by name or by index.
+///
+/// ```
+/// # use elinvar::Constants;
+/// let constants = Constants::new().set("use_bias", true).set(3, 7u32).set("scale", [1.0f32, 2.0]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Constants {
+    pub(crate) list: Vec<Constant>,
+}
+
+impl Constants {
+    /// No values.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Add a value. The key is the constant's name, or the index of its `[[function_constant(n)]]`; the value's type
+    /// must be the constant's.
+    #[must_use]
+    pub fn set(self, key: impl Into<ConstantKey>, value: impl ConstantValue) -> Self {
+        let mut bytes = Vec::new();
+        let scalar = value.write(&mut bytes);
+        self.set_bytes(key, scalar, bytes)
+    }
+
+    /// [`Constants::set`] for a type that is known at run time only: the value's bytes, one scalar for each
+    /// component.
+    #[must_use]
+    pub fn set_bytes(
+        mut self,
+        key: impl Into<ConstantKey>,
+        scalar: Scalar,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.list.push(Constant { key: key.into(), scalar, bytes: bytes.into() });
+        self
+    }
+}
+
+/// A type that a function constant can have: MSL's scalars, and arrays of 2 to 4 of them for vectors.
+pub trait ConstantValue: sealed::Sealed {
+    /// Append the value's bytes. Gives the type of a component.
+    #[doc(hidden)]
+    fn write(&self, bytes: &mut Vec<u8>) -> Scalar;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! scalars {
+    ($($host:ty => $scalar:ident),*) => {$(
+        impl sealed::Sealed for $host {}
+        impl ConstantValue for $host {
+            fn write(&self, bytes: &mut Vec<u8>) -> Scalar {
+                bytes.extend(self.to_le_bytes());
+                Scalar::$scalar
+            }
+        }
+    )*};
+}
+scalars!(i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32 => I32, u32 => U32, i64 => I64, u64 => U64);
+scalars!(f16 => F16, bf16 => BF16, f32 => F32);
+
+impl sealed::Sealed for bool {}
+impl ConstantValue for bool {
+    fn write(&self, bytes: &mut Vec<u8>) -> Scalar {
+        bytes.push(u8::from(*self));
+        Scalar::Bool
+    }
+}
+
+macro_rules! vectors {
+    ($($lanes:literal),*) => {$(
+        impl<T: ConstantValue> sealed::Sealed for [T; $lanes] {}
+        impl<T: ConstantValue> ConstantValue for [T; $lanes] {
+            fn write(&self, bytes: &mut Vec<u8>) -> Scalar {
+                let [first, rest @ ..] = self;
+                let scalar = first.write(bytes);
+                for value in rest {
+                    value.write(bytes);
+                }
+                scalar
+            }
+        }
+    )*};
+}
+vectors!(2, 3, 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_bytes() {
+        let constants = Constants::new().set(3, 7u32).set("b", true).set(String::from("v"), [1.0f32, -2.0]);
+        let got: Vec<_> =
+            constants.list.iter().map(|c| (c.key.clone(), c.scalar, c.bytes.as_slice())).collect();
+        let vector = [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0];
+        assert_eq!(
+            got,
+            [
+                (ConstantKey::Index(3), Scalar::U32, &[7, 0, 0, 0][..]),
+                (ConstantKey::Name("b".into()), Scalar::Bool, &[1]),
+                (ConstantKey::Name("v".into()), Scalar::F32, &vector),
+            ]
+        );
+    }
+}

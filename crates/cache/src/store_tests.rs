@@ -1,3 +1,5 @@
+//! Tests of the store: what is torn, foreign or stale is never handed out.
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use crate::generate::{ACCUMULATORS, HEADER, INPUTS, Kernel, Shape, WORDS};
 use crate::random::Random;
 
 /// Instructions that a kernel may run in the interpreter.
-const STEPS: u64 = 4_000_000;
+const STEPS: u64 = 2_000_000;
 
 /// What running a kernel both ways showed.
 #[derive(Clone, Debug, PartialEq, Eq)]

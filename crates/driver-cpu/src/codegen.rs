@@ -29,14 +29,19 @@ pub(crate) struct Codegen {
     clang: PathBuf,
     /// `None`: clang links.
     linker: Option<PathBuf>,
-    /// The option that names the processor to compile for.
+    /// The options that name the processor to compile for, separated by blanks.
     processor: &'static str,
 }
 
 impl Codegen {
     /// Compile for this machine's processor with `clang`.
     pub(crate) fn new(clang: impl Into<PathBuf>) -> Self {
-        let processor = if cfg!(target_arch = "aarch64") { "-mcpu=native" } else { "-march=native" };
+        // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
+        // results are the same everywhere.
+        let processor = match cfg!(target_arch = "aarch64") {
+            true => "-mcpu=native",
+            false => "-march=native -mno-avx512bf16",
+        };
         Self { clang: clang.into(), linker: find_linker(), processor }
     }
 
@@ -69,7 +74,8 @@ impl Codegen {
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
 
         let mut compile = Command::new(&self.clang);
-        compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module", self.processor]);
+        compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
+        compile.args(self.processor.split(' '));
         compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
         stage::timed("machine code", || run(compile))?;
 

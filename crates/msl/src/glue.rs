@@ -13,7 +13,7 @@ use crate::mapped::Mapped;
 /// The name of the one function that a kernel's IR defines.
 pub const ENTRY: &str = "__elinvar_entry";
 
-/// The table of which optional parameters are there, in their order: 1 or 0, or 2 when that is not known.
+/// The table of which optional parameters are there: 1, and in their order 1 or 0, or 2 when that is not known.
 pub(crate) const PRESENT: &str = "__elinvar_present";
 
 /// Marks what follows as ours, for debug locations and warnings.
@@ -64,13 +64,14 @@ pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
 pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
     for (k, constant) in constants.iter().enumerate() {
         let spaces: Vec<&str> = constant.path.split("::").collect();
-        let (name, spaces) = spaces.split_last().unwrap_or((&"", &[]));
+        let spaces = &spaces[..spaces.len() - 1];
+        let path = &constant.path;
         let open: String = spaces.iter().map(|n| format!("namespace {n} {{ ")).collect();
         text.replace(
             &format!(
                 "{OURS}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
                  constexpr elinvar::description __elinvar_constant_types_{k}[] = {{\n\
-                 elinvar::describe<__remove_cv(decltype({name}))>(), elinvar::describe<int>()}};\n\
+                 elinvar::describe<__remove_cv(decltype(::{path}))>(), elinvar::describe<int>()}};\n\
                  extern const long __elinvar_constant_values_{k}[];\n\
                  constexpr long __elinvar_constant_values_{k}[] = {{1, "
             ),
@@ -120,7 +121,7 @@ pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel) {
     text.replace(&format!("{OURS}{}extern \"C\" {{\n", open(kernel)), offset);
     let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
     if !conditions.is_empty() {
-        text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{"), offset);
+        text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{1,\n"), offset);
         for condition in conditions {
             text.replace("(long)(", offset);
             folded(text, condition, "2");

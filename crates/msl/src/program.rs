@@ -178,7 +178,7 @@ impl Program {
         let ir = String::from_utf8(output.stdout)
             .map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))?;
         let (present, ir) = tables::take(ir, glue::PRESENT);
-        let mut present = present.into_iter();
+        let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
         for param in found.params.iter().filter(|param| glue::is_memory(param)) {
             there.push(match param.condition().map(|_| present.next()) {

@@ -154,8 +154,35 @@ fn missing_include_error_directive_and_defines() {
 fn what_msl_does_not_have() {
     let found = places(&msl("kernel void f(device float* a) {\n    double x = a[0];\n}"));
     assert_eq!(found, ["kernel.metal:4:5: MSL has no type `double`; use `float`"]);
-    let found = places(&msl("constant bool fast [[function_constant(0)]];"));
-    assert_eq!(found, ["kernel.metal:3:22: function constants are not supported yet"]);
+}
+
+#[test]
+fn rules_of_function_constants() {
+    assert!(compile(&msl("constant bool fast [[function_constant(0)]];")).is_ok());
+    let text = "constant bool a [[function_constant(0)]];\nconstant int b [[function_constant(1 - 1)]];\n\
+                constant float2x2 c [[function_constant(1)]];\nconstant uint d [[function_constant(-1)]];";
+    assert_eq!(
+        places(&msl(text)),
+        [
+            "kernel.metal:4:14: function constant `b` has index 0, which `a` has",
+            "kernel.metal:5:19: function constant `c` has type `float2x2`; it must be a scalar or a vector",
+            "kernel.metal:6:15: function constant `d` has index -1; it must be 0 to 65535",
+        ]
+    );
+    assert_eq!(
+        places(&msl("constant bool a [[function_constant(0)]], b;")),
+        ["kernel.metal:3:19: a function constant is declared as `constant T name [[function_constant(n)]];`"]
+    );
+}
+
+#[test]
+fn overloads_that_differ_by_address_space_only() {
+    let same = "int f(device int* a) { return *a; }\nint f(threadgroup int* a) { return *a; }\n";
+    assert!(compile(&msl(same)).unwrap().warnings().is_empty());
+    let other = "int f(device int* a) { return 1; }\nint f(threadgroup int* a) { return 2; }\n";
+    let program = compile(&msl(other)).unwrap();
+    let warning = &program.warnings()[0];
+    assert_eq!((warning.severity, warning.line, warning.column), (Severity::Warning, 4, 1));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn unary<T: Float>(name: &'static str, math: MathMode) -> Sheet {
             let a = edges[i].to_f64();
             let a = if argument != "a" && a.is_finite() && a.abs() > 1e5 { 1.0 } else { a };
             let value = reference(a);
-            close::<T>(if f == "fract" { value.min(last).max(value * 0.0) } else { value }, units)
+            close::<T>(if f == "fract" { if value > last { last } else { value } } else { value }, units)
         });
     }
     sheet
@@ -127,7 +127,7 @@ fn binary<T: Float>(name: &'static str, math: MathMode) -> Sheet {
     let ty = T::msl();
     let mut sheet = Sheet::new(name).math(math).declare(TYPED).column("a", &a).column("b", &b);
     let rows = Rc::new((a, b));
-    let powers = if math == MathMode::Safe { 16.0 } else { 150.0 };
+    let powers = if math == MathMode::Safe { 16.0 } else { 40.0 };
     let all = BINARY.into_iter().map(|f| (f, if f.0 == "atan2" { 6.0 } else { 0.5 }));
     for ((f, reference), units) in all.chain(POWERS.into_iter().map(|f| (f, powers))) {
         let units = if ty == "float" { units } else { 0.502 + if f.starts_with("pow") { 0.02 } else { 0.0 } };

@@ -17,7 +17,7 @@ pub(crate) const INPUTS: usize = 256;
 /// Elements of `acc`.
 pub(crate) const ACCUMULATORS: usize = 6;
 /// Threads of a group at most.
-pub(crate) const MOST_THREADS: usize = 128;
+pub(crate) const MOST_THREADS: usize = 64;
 
 /// The sizes of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +131,9 @@ fn shape(random: &mut Random) -> Shape {
     let group = match random.below(6) {
         0 => [32, 1, 1],
         1 => [random.below(MOST_THREADS) as u32 + 1, 1, 1],
-        2 => [random.pick(&[8, 16]), random.pick(&[2, 4, 8]), 1],
-        3 => [random.below(9) as u32 + 1, random.below(9) as u32 + 1, 1],
-        4 => [random.below(5) as u32 + 1, random.below(5) as u32 + 1, random.below(5) as u32 + 1],
+        2 => [random.pick(&[8, 16]), random.pick(&[2, 4]), 1],
+        3 => [random.below(9) as u32 + 1, random.below(7) as u32 + 1, 1],
+        4 => [random.below(5) as u32 + 1, random.below(4) as u32 + 1, random.below(3) as u32 + 1],
         _ => [1, random.below(7) as u32 + 1, random.below(4) as u32 + 1],
     };
     let mut threads = [1; 3];

@@ -147,13 +147,14 @@ impl Writer<'_> {
             }
             2 | 3 => {
                 let (q, bound) = (self.counter(), self.expression(1));
-                let head = format!("for (uint {q} = 0; {q} < (uint({bound}) & 7u); ++{q}) {{");
+                let most = if depth > 2 { 7 } else { 3 };
+                let head = format!("for (uint {q} = 0; {q} < (uint({bound}) & {most}u); ++{q}) {{");
                 Statement { parts: vec![(head, self.inners(depth - 1, true))], end: "}".into() }
             }
             4 => {
                 let (q, condition) = (self.counter(), self.condition());
                 let head = format!("{{ int {q} = 0; do {{ ++{q};");
-                let end = format!("}} while ({q} < 5 && ({condition})); }}");
+                let end = format!("}} while ({q} < 3 && ({condition})); }}");
                 Statement { parts: vec![(head, self.inners(depth - 1, true))], end }
             }
             5 => {

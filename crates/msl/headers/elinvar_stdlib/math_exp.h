@@ -61,11 +61,15 @@ inline constexpr Base natural = {1.0f, 0.0f, 0x1.62e43p-1f, -0x1.05c61p-29f};
 inline constexpr Base binary = {0x1.715476p+0f, 0x1.4ae0cp-26f, 1.0f, 0.0f};
 inline constexpr Base decimal = {0x1.bcb7b2p-2f, -0x1.5b235ep-27f, 0x1.344136p-2f, -0x1.ec10cp-27f};
 
-ELINVAR_INLINE float log_of_parts(float f, int exponent, Base base) {
+// log(1 + f) - f.
+ELINVAR_INLINE float log_beyond(float f) {
     float p = polynomial(f, -0x1.39201p-4f, 0x1.08b2f8p-3f, -0x1.0f3dcep-3f, 0x1.226276p-3f, -0x1.5424dcp-3f,
                          0x1.99a498p-3f, -0x1.000436p-2f, 0x1.55555p-2f, -0x1.fffff8p-2f);
+    return f * f * p;
+}
+ELINVAR_INLINE float log_of_parts(float f, int exponent, Base base) {
     float n = float(exponent);
-    float low = fma(f, base.e_rest, f * f * p * base.e);
+    float low = fma(f, base.e_rest, log_beyond(f) * base.e);
     return fma(n, base.two, fma(n, base.two_rest, fma(f, base.e, low)));
 }
 
@@ -107,8 +111,22 @@ ELINVAR_INLINE double log2_long(float x) {
     return x == 0.0f ? -double(infinity) : value;
 }
 
+// The same to about 27 bits behind the point, as a sum.
+struct Sum {
+    float value, rest;
+};
+ELINVAR_INLINE Sum log2_quick(float x) {
+    Parts p = parts(x);
+    float f = p.fraction, n = float(p.exponent);
+    float product = f * binary.e, lost = fma(f, binary.e, -product);
+    float high = n + product;
+    float low = (product - (high - n)) + (lost + fma(f, binary.e_rest, log_beyond(f) * binary.e));
+    float value = high + low, rest = low - (value - high);
+    return {log_or_special(x, value), rest};
+}
+
 // x^y for x without sign, from exp2(y * log2(x)): NaN for 0^0, infinity^0 and 1^infinity. The error of
-// the quick form grows with the exponent of the result.
+// the quick form grows with y.
 template <bool Exact> ELINVAR_INLINE float power(float x, float y) {
     if constexpr (Exact) {
         double t = double(y) * log2_long(x);
@@ -117,7 +135,10 @@ template <bool Exact> ELINVAR_INLINE float power(float x, float y) {
         float near = float(t);
         return exp2_of_sum(near, float(t - double(near)));
     } else {
-        return exp2(y * log_to(x, binary));
+        Sum l = log2_quick(x);
+        float t = y * l.value;
+        float rest = fma(y, l.value, -t) + y * l.rest;
+        return exp2_of_sum(t, magnitude(t) < 1000.0f ? rest : 0.0f);
     }
 }
 

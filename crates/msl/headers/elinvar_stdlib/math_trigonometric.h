@@ -73,7 +73,8 @@ ELINVAR_INLINE Wave wave_near_zero(float r) {
     float z = r * r;
     float s = polynomial(z, 0x1.79c52ap-19f, -0x1.a0516p-13f, 0x1.11116ep-7f, -0x1.555556p-3f);
     float c = polynomial(z, 0x1.998868p-16f, -0x1.6c0ae2p-10f, 0x1.555548p-5f);
-    return {fma(r * z, s, r), fma(z, fma(z, c, -0.5f), 1.0f)};
+    // A zero keeps its sign.
+    return {z == 0.0f ? r : fma(r * z, s, r), fma(z, fma(z, c, -0.5f), 1.0f)};
 }
 
 ELINVAR_INLINE float sine_of(Angle a) {
@@ -103,8 +104,9 @@ ELINVAR_INLINE float sinpi(float x) {
     return value == 0.0f ? with_sign(0.0f, x) : value;
 }
 ELINVAR_INLINE float cospi(float x) {
-    float value = cosine_of(reduced_multiple(x));
-    return value == 0.0f ? 0.0f : value;
+    // In integers: where a source's own math does not care for the sign of zero, choices do not either.
+    unsigned value = bits(cosine_of(reduced_multiple(x)));
+    return from_bits(value == 0x80000000u ? 0u : value);
 }
 ELINVAR_INLINE float tanpi(float x) {
     Angle a = reduced_multiple(x);

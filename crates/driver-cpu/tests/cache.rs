@@ -17,6 +17,7 @@ use elinvar_msl::Toolchain;
 
 const FOLDER: &str = "ELINVAR_TEST_FOLDER";
 const DEFINE: &str = "ELINVAR_TEST_DEFINE";
+const KERNEL: &str = "ELINVAR_TEST_KERNEL";
 const GROUP: &str = "ELINVAR_TEST_GROUP";
 
 const SOURCE: &str = "\
@@ -26,6 +27,7 @@ const SOURCE: &str = "\
 #define ADDED 0
 #endif
 kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + ADDED + i; }
+kernel void fill_more(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + 100 + i; }
 ";
 
 /// What a child does: compile, run and print. Nothing when this is no child.
@@ -48,8 +50,9 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
         source = source.define("ADDED", Some(&value));
     }
     let group = std::env::var(GROUP).map_or(4, |group| group.parse().unwrap());
+    let kernel = std::env::var(KERNEL).unwrap_or_else(|_| "fill".into());
     let library = device.compile(&source)?;
-    let pipeline = library.pipeline("fill", &PipelineOptions::default())?;
+    let pipeline = library.pipeline(&kernel, &PipelineOptions::default())?;
     assert!(pipeline.signature().code.is_some());
     pipeline.prepare(Dim3::from(group))?;
     let memory = device.allocate(16, Storage::Shared, Init::Zeroed)?;
@@ -151,6 +154,11 @@ fn what_was_compiled_before_starts_no_process() {
     assert!(is(&defined, 15) && calls > 0, "a macro is part of the key: {defined}");
     let (other_group, calls) = place.run(&[(GROUP, "2")]);
     assert!(is(&other_group, 10) && calls == 2, "machine code and link only, not {calls}: {other_group}");
+
+    let (other, calls) = place.run(&[(KERNEL, "fill_more")]);
+    assert!(is(&other, 110) && calls > 2, "{calls} calls: {other}");
+    let called = read_to_string(place.path("calls")).unwrap();
+    assert!(!called.contains("-Wuninitialized"), "the source is not checked again: {called}");
 
     // Another compiler: the same script at another time.
     age(&place.path("clang"), 500);

@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
+use elinvar_cache::{Reader, Writer};
 use elinvar_driver::MathMode;
 
 use crate::headers::Headers;
 use crate::process::{self, Failure, Limits};
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, precompiled};
+use crate::{Error, Result, headers, precompiled};
 
 /// What a run of clang gave.
 pub(crate) struct Output {
@@ -88,6 +90,38 @@ pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: 
     let _kept = file.keep();
     headers.keep();
     Err(failure)
+}
+
+/// The run that checks a source. What the text is, with our declarations and flags, decides what comes out: a
+/// run that went well is kept in the cache, for sources that differ in comments only and for further kernels.
+pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
+    let flags = check_flags(math);
+    let key = toolchain.cache.key("check").program(toolchain.path()).key(&headers::digest());
+    let key = key.text(&lasting(text));
+    let key = flags.iter().fold(key, |key, flag| key.path(Path::new(flag))).finish();
+    let found = || {
+        let record = toolchain.cache.load(&key)?;
+        let mut r = Reader::new(&record);
+        let (stdout, stderr) = (r.bytes()?.to_vec(), r.text()?);
+        r.end(Output { stdout, stderr, success: true, status: ExitStatus::default(), command: String::new() })
+    };
+    if let Some(found) = found() {
+        return Ok(found);
+    }
+    let output = run_declared(toolchain, &flags, math, text)?;
+    if output.success {
+        let mut w = Writer::new();
+        w.bytes(&output.stdout);
+        w.text(&output.stderr);
+        toolchain.cache.store(&key, &w.finish());
+    }
+    Ok(output)
+}
+
+/// The text without the names of our own files, which differ from process to process.
+fn lasting(text: &str) -> String {
+    let ours = |line: &str| line.starts_with('#') && line.contains(headers::MARK);
+    text.split('\n').map(|line| if ours(line) { "#\n".into() } else { format!("{line}\n") }).collect()
 }
 
 /// Compile rewritten text with our declarations, by way of their precompiled header if there is one. What clang
@@ -230,24 +264,26 @@ fn compile(math: MathMode) -> Vec<OsString> {
 
 /// The whole source, for its diagnostics and the tables behind it. In the language of [`entry_flags`], so
 /// that one precompiled header is for both.
-pub(crate) fn check_flags(math: MathMode) -> Vec<OsString> {
+fn check_flags(math: MathMode) -> Vec<OsString> {
     let mut args = compile(math);
     args.extend(WARNINGS.map(OsString::from));
     args.extend(["-Xclang".into(), "-disable-llvm-passes".into()]);
     args
 }
 
-/// One entry, optimised.
-pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
-    let mut args = compile(math);
+/// IR text to optimised IR text.
+pub(crate) fn optimize_flags() -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["-x".into(), "ir".into()];
     args.extend(
         [
+            "-O2",
             "-fno-vectorize",
             "-fno-slp-vectorize",
-            "-gline-tables-only",
-            "-gno-column-info",
-            "-gdwarf-4",
-            "-fdebug-compilation-dir=elinvar",
+            "-Wno-override-module",
+            "-S",
+            "-emit-llvm",
+            "-o",
+            "-",
             "-mllvm",
             "-inline-threshold=10000",
             // The compiler behind us unrolls for its target; here it would only multiply the code.
@@ -256,6 +292,24 @@ pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
             // No vector arithmetic from the halves of small structs.
             "-mllvm",
             "-disable-vector-combine",
+            "-",
+        ]
+        .map(OsString::from),
+    );
+    args
+}
+
+/// One entry, as clang writes it before any pass.
+pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
+    let mut args = compile(math);
+    args.extend(
+        [
+            "-gline-tables-only",
+            "-gno-column-info",
+            "-gdwarf-4",
+            "-fdebug-compilation-dir=elinvar",
+            "-Xclang",
+            "-disable-llvm-passes",
         ]
         .map(OsString::from),
     );
@@ -265,12 +319,5 @@ pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
     map.push(headers.root());
     map.push("/=");
     args.push(map);
-    args
-}
-
-/// One entry, as clang writes it before any pass.
-pub(crate) fn unoptimized_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
-    let mut args = entry_flags(headers, math);
-    args.extend(["-Xclang".into(), "-disable-llvm-passes".into()]);
     args
 }

@@ -19,6 +19,16 @@ pub(crate) const PRESENT: &str = "__elinvar_present";
 /// Marks what follows as ours, for debug locations and warnings.
 const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
+/// Stands for the `template` of a kernel's explicit instantiation. What it means is said before the text:
+/// [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
+pub(crate) const INSTANTIATE: &str = "ELINVAR_INSTANTIATE";
+
+/// Every instantiation is compiled: for its diagnostics.
+pub(crate) const ALL_KERNELS: &str = "#define ELINVAR_INSTANTIATE template\n";
+
+/// An instantiation is compiled if it is called; kernels are inline, so that it is compiled here.
+pub(crate) const KERNELS_IN_USE: &str = "#define ELINVAR_INSTANTIATE extern template\n";
+
 /// The words of [`tables`]' value list before the first parameter's index.
 pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
 

@@ -113,7 +113,7 @@ pub(crate) fn parse(code: &Code, head: usize, namespaces: &[String]) -> Option<D
         _ => Form::Prototype,
     };
     let host_name = found.iter().find(|a| a.name == "host_name").and_then(|a| a.argument.clone());
-    let name = host_name.map_or_else(|| code.at(name_at).to_owned(), |n| n.trim_matches('"').to_owned());
+    let name = host_name.map_or_else(|| code.at(name_at).to_owned(), |n| literal(&n));
     let mut first = name_at;
     while first >= 2 && code.at(first - 1) == "::" && code.is_word(first - 2) {
         first -= 2;
@@ -147,6 +147,11 @@ impl Kernel {
         let plain = self.callee.split('<').next().unwrap_or_default().trim();
         plain.rsplit("::").next().unwrap_or_default().trim()
     }
+}
+
+/// The text of string literals that stand behind one another.
+fn literal(quoted: &str) -> String {
+    quoted.split('"').skip(1).step_by(2).collect()
 }
 
 impl Param {
@@ -262,6 +267,8 @@ mod tests {
         let i = read("template [[host_name(\"f_1\")]] [[kernel]] void ns::f<float, 1>(device float*);");
         assert_eq!((i.form, i.kernel.name.as_str()), (Form::Instantiation, "f_1"));
         assert_eq!((i.kernel.callee.as_str(), i.kernel.base()), ("ns::f<float, 1>", "f"));
+        let joined = read("template [[host_name(\"b\" \"_\" \"f32\")]] kernel void f<int>();");
+        assert_eq!(joined.kernel.name, "b_f32");
         let j = read("template [[host_name(\"f_2\")]] kernel f_t f<float>;");
         assert_eq!((j.form, j.kernel.callee.as_str()), (Form::Instantiation, "f<float>"));
         assert!(j.kernel.params.is_empty());

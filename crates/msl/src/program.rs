@@ -4,13 +4,16 @@ use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
 };
 
+use crate::clang::Input;
 use crate::constants::{self, Declared};
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
 use crate::origin::Origin;
 use crate::signature::{self, Outcome};
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, clang, diagnostics, glue, preprocess, rewrite, stage, tables};
+use crate::{
+    Error, Result, clang, defined, diagnostics, glue, preprocess, recursion, rewrite, stage, tables,
+};
 
 /// The largest index of a function constant.
 const LAST_CONSTANT: u32 = 65535;
@@ -50,10 +53,10 @@ impl Program {
         }));
         let mut text = rewritten.text.clone();
         text.prepend(&constants::open_definitions(rewritten.constants.len()));
+        text.prepend(glue::ALL_KERNELS);
         glue::tables(&mut text, &rewritten.kernels);
         glue::constant_tables(&mut text, &rewritten.constants);
-        let flags = clang::check_flags(source.math);
-        let check = || clang::run_declared(toolchain, &flags, source.math, text.text());
+        let check = || clang::check(toolchain, source.math, text.text());
         let output = stage::timed("check", check)?;
         warnings.extend(judge(&output, &origin, &text)?);
 
@@ -160,7 +163,7 @@ impl Program {
         self.specialize(kernel, &[]).map(|specialized| specialized.ir)
     }
 
-    /// The code of one kernel, with values of function constants. One run of clang.
+    /// The code of one kernel, with values of function constants. Two runs of clang.
     ///
     /// # Errors
     /// `NoKernel`, `Constant` when one is unknown, has another type or is needed and not given, `Unsupported`
@@ -168,15 +171,21 @@ impl Program {
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = constants::values(&self.constants, constants)?;
-        let mut text = self.text.clone();
-        text.prepend(&constants::definitions(&values));
-        glue::entry(&mut text, found);
-        let flags = clang::entry_flags(&*self.toolchain.headers()?, self.math);
-        let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
-        let output = stage::timed("entry", compile)?;
-        judge(&output, &self.origin, &text)?;
-        let ir = String::from_utf8(output.stdout)
-            .map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))?;
+        let written = self.written(found, &values)?;
+        if let Some(recursion) = recursion::find(&written) {
+            let recursion::Recursion { name, file, line } = recursion;
+            let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
+            let source_line = self.origin.source_line(&file, line);
+            let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
+            return Err(Error::Compile(vec![error]));
+        }
+        let defined = stage::timed("define", || defined::define(&written));
+        let optimize = || clang::run(&self.toolchain, &clang::optimize_flags(), Input::Stdin, &defined);
+        let output = stage::timed("optimize", optimize)?;
+        if !output.success {
+            return Err(output.unexplained());
+        }
+        let ir = text_of(output)?;
         let (present, ir) = tables::take(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -193,6 +202,12 @@ impl Program {
                 missing.name, missing.index, missing.ty
             )));
         }
+        let (constructors, ir) = tables::take_line(ir, "llvm.global_ctors");
+        if constructors.is_some_and(|line| !line.contains(" [0 x ")) {
+            return Err(Error::Unsupported(format!(
+                "kernel `{kernel}` uses a constant at program scope whose initialiser is not constant"
+            )));
+        }
         let mut signature = signature.clone();
         let mut there = there.into_iter();
         signature.args.retain(|_| there.next().unwrap_or(true));
@@ -206,12 +221,21 @@ impl Program {
     /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
     pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
         let (found, _) = self.find(kernel)?;
+        let ir = self.written(found, &vec![None; self.constants.len()])?;
+        Ok(tables::take(ir, glue::PRESENT).1)
+    }
+
+    /// The code of a kernel as clang writes it before any pass.
+    fn written(&self, kernel: &Kernel, values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
-        glue::entry(&mut text, found);
-        let flags = clang::unoptimized_flags(&*self.toolchain.headers()?, self.math);
-        let output = clang::run_declared(&self.toolchain, &flags, self.math, text.text())?;
+        text.prepend(&constants::definitions(values));
+        text.prepend(glue::KERNELS_IN_USE);
+        glue::entry(&mut text, kernel);
+        let flags = clang::entry_flags(&*self.toolchain.headers()?, self.math);
+        let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
+        let output = stage::timed("entry", compile)?;
         judge(&output, &self.origin, &text)?;
-        String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
+        text_of(output)
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
@@ -245,6 +269,10 @@ pub struct Specialized {
     pub ir: String,
     /// What the kernel takes, without the arguments that are absent.
     pub signature: Signature,
+}
+
+fn text_of(output: clang::Output) -> Result<String> {
+    String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
 }
 
 /// The warnings of a run over rewritten text, or its errors.

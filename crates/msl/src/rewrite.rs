@@ -10,6 +10,7 @@ use crate::casts::Casts;
 use crate::code::Code;
 use crate::constants::{self, Declared};
 use crate::duplicates::{self, Declarations};
+use crate::glue;
 use crate::kernels::{self, Form, Kernel};
 use crate::literal;
 use crate::mapped::Mapped;
@@ -446,6 +447,11 @@ impl Walk<'_> {
                 }
                 self.complete(&mut kernel);
                 self.kernels.push(kernel);
+                if let Some(at) = (self.statement..from).find(|&at| self.code.at(at) == "template") {
+                    let start = self.code.start(at);
+                    let place = self.edits.partition_point(|(before, ..)| *before < start);
+                    self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
+                }
             }
         }
     }
@@ -542,7 +548,7 @@ mod tests {
         assert_eq!(r.kernels[0].name, "g");
         assert_eq!(r.kernels[0].params[0].name, "x");
         assert_eq!(r.kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
-        assert!(r.text.text().contains("template     void f<int>( int*);"), "{}", r.text.text());
+        assert!(r.text.text().contains("ELINVAR_INSTANTIATE     void f<int>( int*);"), "{}", r.text.text());
     }
 
     #[test]

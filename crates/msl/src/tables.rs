@@ -62,11 +62,16 @@ pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (Description, i64)> {
 
 /// The numbers in the table of that name, and the module without it.
 pub(crate) fn take(ir: String, table: &str) -> (Vec<i64>, String) {
-    let head = format!("@{table} = ");
-    let Some(line) = ir.lines().find(|l| l.starts_with(&head)) else { return (Vec::new(), ir) };
-    let values = integers(line.split(" [").last().unwrap_or_default());
+    let (line, without) = take_line(ir, table);
+    (line.map(|line| integers(line.split(" [").last().unwrap_or_default())).unwrap_or_default(), without)
+}
+
+/// The definition of a global, and the module without it.
+pub(crate) fn take_line(ir: String, global: &str) -> (Option<String>, String) {
+    let head = format!("@{global} = ");
+    let Some(line) = ir.lines().find(|l| l.starts_with(&head)).map(str::to_owned) else { return (None, ir) };
     let without = ir.replacen(&format!("{line}\n"), "", 1);
-    (values, without)
+    (Some(line), without)
 }
 
 fn globals(ir: &str) -> HashMap<&str, &str> {

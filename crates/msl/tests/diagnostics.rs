@@ -157,6 +157,23 @@ fn what_msl_does_not_have() {
 }
 
 #[test]
+fn recursion_is_refused_with_its_line() {
+    let text = "int odd(int n);\nint even(int n) { return n == 0 ? 1 : odd(n - 1); }\n\
+                int odd(int n) { return n == 0 ? 0 : even(n - 1); }\n\
+                template <int N> int sum() { return N + sum<N - 1>(); }\ntemplate <> int sum<0>() { return 0; }\n\
+                kernel void f(device int* a) { a[0] = even(a[1]); }\n\
+                kernel void g(device int* a) { a[0] = sum<5>(); }";
+    let program = compile(&msl(text)).unwrap();
+    assert!(program.ir("g").is_ok());
+    let Err(Error::Compile(found)) = program.ir("f") else { panic!("compiled") };
+    assert_eq!(
+        (found[0].line, found[0].message.as_str()),
+        (4, "function `even` calls itself; MSL has no recursion (kernel `f`)")
+    );
+    assert!(found[0].source_line.as_deref().unwrap().starts_with("int even"));
+}
+
+#[test]
 fn rules_of_function_constants() {
     assert!(compile(&msl("constant bool fast [[function_constant(0)]];")).is_ok());
     let text = "constant bool a [[function_constant(0)]];\nconstant int b [[function_constant(1 - 1)]];\n\

@@ -23,6 +23,7 @@ mod errors;
 mod geometric_functions;
 mod grids;
 mod integer_functions;
+mod integers;
 mod layout;
 mod math_functions;
 mod math_references;
@@ -80,6 +81,7 @@ pub fn cases() -> Vec<Case> {
         layout::CASES,
         program_scope::CASES,
         constants::CASES,
+        integers::CASES,
     ]
     .concat()
 }

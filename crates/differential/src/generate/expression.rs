@@ -1,4 +1,5 @@
-//! Random expressions. Every one is defined for all values of its variables.
+//! Random expressions. Every one is defined for all values of its variables, by MSL or by our rules for division
+//! and shifts.
 
 use crate::random::Random;
 
@@ -38,10 +39,9 @@ pub(crate) fn integer(r: &mut Random, scope: Scope, depth: usize) -> String {
         0..=2 => format!("{ty}({a} + {b})"),
         3 | 4 => format!("{ty}({a} - {b})"),
         5 => format!("{ty}({a} * {b})"),
-        // Divisors are odd and, when signed, positive: neither 0 nor -1.
-        6 => format!("{ty}({a} {} {})", r.pick(&["/", "%"]), divisor(ty, width, signed, &b)),
-        7 => format!("{ty}({a} << ({b} & {}))", width - 1),
-        8 => format!("{ty}({a} >> ({b} & {}))", width - 1),
+        6 => format!("{ty}({a} {} {})", r.pick(&["/", "%"]), divisor(r, (ty, width, signed), &b)),
+        7 => format!("{ty}({a} << {})", amount(r, ty, width, &b)),
+        8 => format!("{ty}({a} >> {})", amount(r, ty, width, &b)),
         9 => format!("{ty}({a} {} {b})", r.pick(&["&", "|", "^"])),
         10 => format!("{ty}(~{a})"),
         11 => format!("{ty}({} ? {a} : {b})", condition(r, scope, depth - 1)),
@@ -59,11 +59,23 @@ pub(crate) fn integer(r: &mut Random, scope: Scope, depth: usize) -> String {
     }
 }
 
-fn divisor(ty: &str, width: u32, signed: bool, b: &str) -> String {
-    match signed {
-        true => format!("(({b} & {ty}({})) | {ty}(1))", (1u64 << (width - 1)) - 1),
-        false => format!("({b} | {ty}(1))"),
+/// Mostly odd and, when signed, positive; else any number, since a division by 0 or -1 is defined too.
+fn divisor(r: &mut Random, (ty, width, signed): (&str, u32, bool), b: &str) -> String {
+    match (r.percent(25), signed) {
+        (true, _) => unknown(r, ty, b),
+        (false, true) => format!("(({b} & {ty}({})) | {ty}(1))", (1u64 << (width - 1)) - 1),
+        (false, false) => format!("({b} | {ty}(1))"),
     }
+}
+
+/// Mostly below the width; else any number, which counts modulo the width.
+fn amount(r: &mut Random, ty: &str, width: u32, b: &str) -> String {
+    if r.percent(25) { unknown(r, ty, b) } else { format!("({b} & {})", width - 1) }
+}
+
+/// Any number, but no constant: of two constants clang itself makes a value that is anything.
+fn unknown(r: &mut Random, ty: &str, b: &str) -> String {
+    format!("{ty}({b} ^ {ty}({}))", r.pick(&VARIABLES))
 }
 
 fn leaf(r: &mut Random, scope: Scope) -> String {

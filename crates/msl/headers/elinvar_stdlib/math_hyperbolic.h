@@ -25,13 +25,13 @@ ELINVAR_INLINE float tanh(float x) {
 ELINVAR_INLINE float asinh(float x) {
     float a = magnitude(x), z = a * a;
     bool large = a >= 0x1p+13f;
-    float sum = a + z / (1.0f + __builtin_sqrtf(z + 1.0f));
+    float sum = a + z / (1.0f + __builtin_elementwise_sqrt(z + 1.0f));
     return with_sign(log1p(large ? a : sum, large), x);
 }
 ELINVAR_INLINE float acosh(float x) {
     float t = x - 1.0f;
     bool large = x >= 0x1p+13f;
-    float value = log1p(large ? x : t + __builtin_sqrtf(fma(t, t, t + t)), large);
+    float value = log1p(large ? x : t + __builtin_elementwise_sqrt(fma(t, t, t + t)), large);
     return x < 1.0f ? nan : value;
 }
 ELINVAR_INLINE float atanh(float x) {

@@ -152,14 +152,14 @@ ELINVAR_INLINE float asin(float x) {
     float a = magnitude(x);
     bool large = a > 0.5f;
     float z = large ? (1.0f - a) * 0.5f : a * a;
-    float p = asin_near_zero(large ? __builtin_sqrtf(z) : a, z);
+    float p = asin_near_zero(large ? __builtin_elementwise_sqrt(z) : a, z);
     return with_sign(large ? half_pi - (2.0f * p - half_pi_rest) : p, x);
 }
 ELINVAR_INLINE float acos(float x) {
     float a = magnitude(x);
     bool large = a > 0.5f;
     float z = large ? (1.0f - a) * 0.5f : a * a;
-    float p = asin_near_zero(large ? __builtin_sqrtf(z) : x, z);
+    float p = asin_near_zero(large ? __builtin_elementwise_sqrt(z) : x, z);
     float from = large ? (x < 0.0f ? 2.0f : 0.0f) : 1.0f;
     p = large ? (x < 0.0f ? -2.0f * p : 2.0f * p) : -p;
     return fma(from, half_pi, fma(from, half_pi_rest, p));

@@ -1,0 +1,149 @@
+//! Integer arithmetic that is defined for every operand, before any optimisation.
+//!
+//! LLVM takes a division as proof that the divisor is not zero, and an over-wide shift as no value at all, and
+//! drops what the source does about them later. So each division and shift of the code that clang first
+//! writes becomes a call of a small function, which LLVM inlines: division by zero gives 0 (quotient and
+//! remainder), `MIN / -1` gives `MIN` with remainder 0, and a shift counts its amount modulo the width.
+//! Constants that are harmless stay as they are.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// LLVM IR text, not optimised, with such calls.
+pub(crate) fn define(ir: &str) -> String {
+    let mut out = String::with_capacity(ir.len() + ir.len() / 16);
+    let mut used = BTreeSet::new();
+    for line in ir.split_inclusive('\n') {
+        match call(line, &mut used) {
+            Some(new) => out.push_str(&new),
+            None => out.push_str(line),
+        }
+    }
+    for (op, width) in used {
+        out.push_str(&function(op, width));
+    }
+    out
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Op {
+    UDiv,
+    SDiv,
+    URem,
+    SRem,
+    Shl,
+    LShr,
+    AShr,
+}
+
+impl Op {
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "udiv" => Self::UDiv,
+            "sdiv" => Self::SDiv,
+            "urem" => Self::URem,
+            "srem" => Self::SRem,
+            "shl" => Self::Shl,
+            "lshr" => Self::LShr,
+            "ashr" => Self::AShr,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::UDiv => "udiv",
+            Self::SDiv => "sdiv",
+            Self::URem => "urem",
+            Self::SRem => "srem",
+            Self::Shl => "shl",
+            Self::LShr => "lshr",
+            Self::AShr => "ashr",
+        }
+    }
+
+    /// Whether a constant right operand is one for which LLVM defines the result.
+    fn is_harmless(self, width: u32, operand: i128) -> bool {
+        match self {
+            Self::UDiv | Self::URem => operand != 0,
+            Self::SDiv | Self::SRem => operand != 0 && operand != -1,
+            Self::Shl | Self::LShr | Self::AShr => (0..i128::from(width)).contains(&operand),
+        }
+    }
+}
+
+/// `  %r = op flags iN a, b, …` as a call; `None` for any other line and for harmless ones.
+fn call(line: &str, used: &mut BTreeSet<(Op, u32)>) -> Option<String> {
+    let (result, instruction) = line.strip_prefix("  %")?.split_once(" = ")?;
+    let mut words = instruction.splitn(2, ' ');
+    let op = Op::parse(words.next()?)?;
+    let mut rest = words.next()?;
+    while let Some(behind) = ["exact ", "nuw ", "nsw "].iter().find_map(|flag| rest.strip_prefix(flag)) {
+        rest = behind;
+    }
+    let (ty, rest) = rest.split_once(' ')?;
+    let width: u32 = ty.strip_prefix('i')?.parse().ok()?;
+    let (a, rest) = rest.split_once(", ")?;
+    let end = rest.find([',', '\n']).unwrap_or(rest.len());
+    let (b, tail) = rest.split_at(end);
+    if b.trim().parse().is_ok_and(|operand| op.is_harmless(width, operand)) || !width.is_power_of_two() {
+        return None;
+    }
+    used.insert((op, width));
+    Some(format!("  %{result} = call {ty} @elinvar.{}.{ty}({ty} {a}, {ty} {}){tail}", op.name(), b.trim()))
+}
+
+/// The definition of what the calls call.
+fn function(op: Op, width: u32) -> String {
+    let (name, ty) = (op.name(), format!("i{width}"));
+    let mut text = format!(
+        "\ndefine internal {ty} @elinvar.{name}.{ty}({ty} %a, {ty} %b) alwaysinline nounwind willreturn memory(none) {{\n"
+    );
+    let _ = match op {
+        Op::Shl | Op::LShr | Op::AShr => {
+            write!(text, "  %n = and {ty} %b, {}\n  %r = {name} {ty} %a, %n\n", width - 1)
+        }
+        Op::UDiv | Op::URem => write!(
+            text,
+            "  %zero = icmp eq {ty} %b, 0\n  %d = select i1 %zero, {ty} 1, {ty} %b\n  %q = {name} {ty} %a, %d\n  \
+             %r = select i1 %zero, {ty} 0, {ty} %q\n"
+        ),
+        Op::SDiv | Op::SRem => {
+            let by_minus_one = if op == Op::SDiv { "%negated" } else { "0" };
+            write!(
+                text,
+                "  %zero = icmp eq {ty} %b, 0\n  %one = icmp eq {ty} %b, -1\n  %risk = or i1 %zero, %one\n  \
+                 %d = select i1 %risk, {ty} 1, {ty} %b\n  %q = {name} {ty} %a, %d\n  \
+                 %negated = sub {ty} 0, %a\n  %s = select i1 %one, {ty} {by_minus_one}, {ty} %q\n  \
+                 %r = select i1 %zero, {ty} 0, {ty} %s\n"
+            )
+        }
+    };
+    text + &format!("  ret {ty} %r\n}}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisions_and_shifts_become_calls() {
+        let text = "  %3 = sdiv exact i32 %1, %2, !dbg !7\n  %4 = shl nuw nsw i64 1, %3\n  %5 = udiv i32 %1, 4\n  \
+                    %6 = ashr i32 %1, 40\n  %7 = fdiv float %a, %b\n  %8 = lshr i64 %1, 63\n";
+        let out = define(text);
+        let lines: Vec<&str> = out.lines().take(6).collect();
+        assert_eq!(
+            lines,
+            [
+                "  %3 = call i32 @elinvar.sdiv.i32(i32 %1, i32 %2), !dbg !7",
+                "  %4 = call i64 @elinvar.shl.i64(i64 1, i64 %3)",
+                "  %5 = udiv i32 %1, 4",
+                "  %6 = call i32 @elinvar.ashr.i32(i32 %1, i32 40)",
+                "  %7 = fdiv float %a, %b",
+                "  %8 = lshr i64 %1, 63",
+            ]
+        );
+        assert_eq!(out.matches("\ndefine internal").count(), 3, "{out}");
+        assert!(out.contains("  %n = and i64 %b, 63\n"), "{out}");
+    }
+}

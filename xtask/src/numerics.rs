@@ -19,7 +19,7 @@ use elinvar::{Device, MathMode, bf16, f16};
 use functions::{FUNCTIONS, Function};
 use measure::Row;
 
-const SAMPLES: usize = 200_000;
+const SAMPLES: usize = 1_000_000;
 
 /// Measures the functions that `words` names, all if it names none. The page is written for all only.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {

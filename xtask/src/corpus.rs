@@ -1,22 +1,28 @@
-//! `cargo xtask corpus`: published Metal sources, compiled as their hosts compile them.
+//! `cargo xtask corpus`: published Metal sources, compiled as their hosts compile them, and kernels of them run.
 //!
-//! Each corpus is a crate of a pinned version that carries `.metal` files; `sources` has the list.
-//! Every file is checked in full ([`Program::compile`]), and for a sample of its kernels the IR is made
-//! ([`Program::specialize`]). The result is printed and written to `docs/compatibility.md`. No kernel runs
-//! here: `ran` and `right` count only what has been run, so they are zero.
+//! Each corpus is a crate of a pinned version that carries `.metal` files; `sources` has the list, `fetch` gets
+//! them. Every file is checked in full ([`Program::compile`]), and for a sample of its kernels the IR is made
+//! ([`Program::specialize`]). The kernels of the reference table (`kernels`) run on the CPU device through the
+//! public API, and every element that they leave behind is compared. `report` prints the result and writes
+//! `docs/compatibility.md`. A file that does not compile and a kernel that is wrong make the command fail.
 
 mod fetch;
+mod kernels;
 mod report;
+mod run;
 mod sources;
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use elinvar_driver::{Constant, ConstantKey, Source};
+use elinvar::Device;
+use elinvar_driver::{Constant, ConstantKey};
 use elinvar_msl::{Error, Program, Toolchain};
 
+use kernels::Case;
+use run::Fate;
 use sources::Corpus;
 
 /// Kernels of a file whose IR is made.
@@ -26,6 +32,8 @@ const SAMPLE: usize = 4;
 struct Outcome {
     corpus: &'static Corpus,
     files: Vec<FileOutcome>,
+    /// The kernels of the reference table, and what became of each.
+    runs: Vec<(Case, Fate)>,
 }
 
 /// What became of one file.
@@ -40,57 +48,93 @@ struct FileOutcome {
     failure: Option<String>,
 }
 
-/// Compile the corpora of these names, or all of them. The page is written when all have been compiled.
-pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    let json = words.contains(&"--json");
-    let names: Vec<&str> = words.iter().copied().filter(|word| !word.starts_with("--")).collect();
-    if let Some(unknown) = words.iter().find(|word| word.starts_with("--") && **word != "--json") {
-        bail!("unknown option {unknown}");
-    }
-    for name in &names {
-        if !sources::CORPORA.iter().any(|corpus| corpus.name == *name) {
-            let known: Vec<&str> = sources::CORPORA.iter().map(|corpus| corpus.name).collect();
-            bail!("no corpus `{name}`; there are {}", known.join(", "));
+/// What the command line asks for.
+struct Request<'a> {
+    json: bool,
+    /// Run the kernels of the table and compile nothing else.
+    run_only: bool,
+    /// The corpora; all if empty.
+    names: Vec<&'a str>,
+}
+
+fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
+    let mut request = Request { json: false, run_only: false, names: Vec::new() };
+    for word in words {
+        match *word {
+            "--json" => request.json = true,
+            "--run" => request.run_only = true,
+            name if sources::CORPORA.iter().any(|corpus| corpus.name == name) => request.names.push(name),
+            option if option.starts_with("--") => bail!("unknown option {option}"),
+            name => {
+                let known: Vec<&str> = sources::CORPORA.iter().map(|corpus| corpus.name).collect();
+                bail!("no corpus `{name}`; there are {}", known.join(", "));
+            }
         }
     }
-    let toolchain = Toolchain::find()?;
+    Ok(request)
+}
+
+/// Compile and run the corpora that are asked for. The page is written when that is everything.
+pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
+    let request = request(words)?;
+    let (toolchain, device) = (Toolchain::find()?, Device::cpu()?);
+    let mut table = kernels::all();
     let mut outcomes = Vec::new();
     for corpus in sources::CORPORA {
-        if names.is_empty() || names.contains(&corpus.name) {
+        if request.names.is_empty() || request.names.contains(&corpus.name) {
             let folder = fetch::fetch(&root.join("corpora"), corpus)?;
-            outcomes.push(compile(&toolchain, corpus, &folder)?);
+            let files = if request.run_only { Vec::new() } else { compile(&toolchain, corpus, &folder)? };
+            let cases = table.extract_if(.., |case| case.corpus == corpus.name).collect();
+            outcomes.push(Outcome { corpus, files, runs: launch(&device, corpus, &folder, cases) });
         }
     }
-    print!("{}", if json { report::json(&outcomes) } else { report::text(&outcomes) });
-    if names.is_empty() {
+    print!("{}", if request.json { report::json(&outcomes) } else { report::text(&outcomes) });
+    if request.names.is_empty() && !request.run_only {
         let page = root.join("docs/compatibility.md");
         std::fs::create_dir_all(root.join("docs"))?;
         std::fs::write(&page, report::page(&outcomes)).with_context(|| format!("{}", page.display()))?;
     }
-    if outcomes.iter().flat_map(|outcome| &outcome.files).any(|file| file.failure.is_some()) {
-        bail!("not every file compiles");
+    match outcomes.iter().all(Outcome::is_good) {
+        true => Ok(()),
+        false => bail!("not every file compiles, or a kernel is wrong"),
     }
-    Ok(())
 }
 
-/// All files of a corpus, on as many threads as there are processors.
-fn compile(toolchain: &Toolchain, corpus: &'static Corpus, folder: &Path) -> Result<Outcome> {
-    let names = corpus.files(folder)?;
+/// Each item's result, in the order of the items, computed on as many threads as there are processors.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(names.len());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = compile_file(toolchain, corpus, folder, name);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(outcome);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(number) else { break };
+                    let result = work(item);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
                 }
             });
         }
     });
-    let mut files = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Outcome { corpus, files })
+    let mut results = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// All files of a corpus.
+fn compile(toolchain: &Toolchain, corpus: &Corpus, folder: &Path) -> Result<Vec<FileOutcome>> {
+    let names = corpus.files(folder)?;
+    Ok(in_parallel(&names, |name| compile_file(toolchain, corpus, folder, name)))
+}
+
+/// All cases of a corpus, those of one file with one compilation of it.
+fn launch(device: &Device, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
+    let files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
+    let fates = in_parallel(&files, |cases| match run::source(corpus, folder, cases[0].file) {
+        Ok(source) => run::file(device, source, cases),
+        Err(why) => cases.iter().map(|_| Fate::Wrong(why.clone())).collect(),
+    });
+    cases.into_iter().zip(fates.into_iter().flatten()).collect()
 }
 
 fn compile_file(toolchain: &Toolchain, corpus: &Corpus, folder: &Path, name: &str) -> FileOutcome {
@@ -108,15 +152,7 @@ fn attempt(
     folder: &Path,
     outcome: &mut FileOutcome,
 ) -> Result<(), String> {
-    let path = folder.join(corpus.folder).join(&outcome.name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut source = Source::named(outcome.name.as_str(), text);
-    for dir in corpus.include_dirs {
-        source = source.include_dir(folder.join(dir));
-    }
-    for (macro_name, value) in corpus.defines {
-        source = source.define(*macro_name, Some(value));
-    }
+    let source = run::source(corpus, folder, &outcome.name)?;
     let program = Program::compile(toolchain, &source).map_err(|error| error.to_string())?;
     outcome.kernels = program.kernels().len();
     let constants = ones(&program);

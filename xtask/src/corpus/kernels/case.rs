@@ -1,0 +1,257 @@
+//! One kernel with the arguments of a launch and what it must leave behind.
+//!
+//! A [`Case`] is plain data made by its family's file; [`crate::corpus::run`] launches it. The reference is
+//! written from the kernel's definition, in f64 or in integers, and never by running the kernel's text. An
+//! output lies in a buffer that is larger by [`GUARD`] elements and filled with [`UNTOUCHED`] before the launch:
+//! what lies behind it, and what the reference leaves out, must still be there.
+
+use elinvar::{Constants, Extent, Grid, Scalar};
+
+use super::element::Element;
+
+/// Elements behind every output that no kernel may write.
+pub const GUARD: usize = 8;
+
+/// Each byte of an output before the launch.
+pub const UNTOUCHED: u8 = 0x5a;
+
+/// A launch of one kernel, and its reference.
+pub struct Case {
+    /// The name of the corpus.
+    pub corpus: &'static str,
+    /// The file in its folder.
+    pub file: &'static str,
+    /// The kernel's name, `host_name` where it has one.
+    pub kernel: String,
+    /// In the order of the kernel's parameters.
+    pub arguments: Vec<Argument>,
+    pub constants: Constants,
+    pub grid: Grid,
+    /// How far a result may be off, and why.
+    pub tolerance: &'static str,
+}
+
+/// What a parameter is given.
+pub enum Argument {
+    /// Bytes for a value or a few that the kernel only reads.
+    Bytes(Vec<u8>),
+    /// A buffer. Without a type it is bytes, which the kernel casts.
+    Buffer { scalar: Option<Scalar>, before: Vec<u8>, after: Option<Check> },
+    /// Bytes of threadgroup memory.
+    Threadgroup(usize),
+}
+
+/// Compares what a buffer holds after the launch.
+pub struct Check {
+    /// How many elements are compared, those of the guard not counted.
+    pub elements: usize,
+    /// Says which element is wrong first, and how many are.
+    pub compare: Compare,
+}
+
+type Compare = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+/// A value and how far the result may be from it. Zero demands the nearest value of the result's type.
+pub type Near = (f64, f64);
+
+pub const EXACT: &str = "exact";
+
+impl Case {
+    pub fn new(corpus: &'static str, file: &'static str, kernel: impl Into<String>) -> Self {
+        Self {
+            corpus,
+            file,
+            kernel: kernel.into(),
+            arguments: Vec::new(),
+            constants: Constants::new(),
+            grid: Grid::threads(0),
+            tolerance: EXACT,
+        }
+    }
+
+    /// The same kernel in another corpus.
+    pub fn of(mut self, corpus: &'static str, file: &'static str) -> Self {
+        (self.corpus, self.file) = (corpus, file);
+        self
+    }
+
+    /// A value, or a few in a row, for a parameter that is only read.
+    pub fn value<T: Element>(mut self, values: impl AsRef<[T]>) -> Self {
+        self.arguments.push(Argument::Bytes(bytemuck::cast_slice(values.as_ref()).to_vec()));
+        self
+    }
+
+    /// A struct, laid out by [`super::element::packed`].
+    pub fn bytes(mut self, bytes: Vec<u8>) -> Self {
+        self.arguments.push(Argument::Bytes(bytes));
+        self
+    }
+
+    /// A buffer that the kernel only reads.
+    pub fn input<T: Element>(self, elements: &[T]) -> Self {
+        self.buffer(elements, None)
+    }
+
+    /// A buffer that must hold exactly `want`; an element of `None` must not have been written.
+    pub fn output<T: Element>(self, want: &[Option<T>]) -> Self {
+        let before: Vec<T> = vec![T::untouched(); want.len() + GUARD];
+        self.updated(&before, want)
+    }
+
+    /// [`Case::output`] for a kernel that writes every element.
+    pub fn full_output<T: Element>(self, want: impl IntoIterator<Item = T>) -> Self {
+        let want: Vec<Option<T>> = want.into_iter().map(Some).collect();
+        self.output(&want)
+    }
+
+    /// A buffer that holds `before`, and afterwards exactly `want` where that says something.
+    pub fn updated<T: Element>(self, before: &[T], want: &[Option<T>]) -> Self {
+        let elements = want.len();
+        let expected: Vec<T> = before
+            .iter()
+            .enumerate()
+            .map(|(i, old)| want.get(i).copied().flatten().unwrap_or(*old))
+            .collect();
+        let compare = move |bytes: &[u8]| {
+            report(
+                T::read(bytes)
+                    .iter()
+                    .zip(&expected)
+                    .map(|(got, want)| (!got.same(*want)).then(|| format!("{got:?} instead of {want:?}"))),
+            )
+        };
+        self.buffer(before, Some(Check { elements, compare: Box::new(compare) }))
+    }
+
+    /// A buffer of floats that must be near to these.
+    pub fn near<T: Element>(self, want: Vec<Near>, tolerance: &'static str) -> Self {
+        let before: Vec<T> = vec![T::untouched(); want.len() + GUARD];
+        self.updated_near(&before, want, tolerance)
+    }
+
+    /// A buffer that holds `before`, and afterwards floats near to these.
+    pub fn updated_near<T: Element>(
+        mut self,
+        before: &[T],
+        want: Vec<Near>,
+        tolerance: &'static str,
+    ) -> Self {
+        self.tolerance = tolerance;
+        let (elements, rest) = (want.len(), before[want.len()..].to_vec());
+        let compare = move |bytes: &[u8]| {
+            let got = T::read(bytes);
+            let near = got.iter().zip(&want).map(|(got, (value, error))| {
+                let value_is_met = got.same(T::of(*value)) || (got.value() - value).abs() <= *error;
+                (!value_is_met).then(|| format!("{got:?}, more than {error:e} from {value:e}"))
+            });
+            let behind = got[want.len()..]
+                .iter()
+                .zip(&rest)
+                .map(|(got, old)| (!got.same(*old)).then(|| format!("{old:?} overwritten with {got:?}")));
+            report(near.chain(behind))
+        };
+        self.buffer(before, Some(Check { elements, compare: Box::new(compare) }))
+    }
+
+    /// The last buffer is cast by the kernel from the type that it declares.
+    pub fn cast(mut self) -> Self {
+        if let Some(Argument::Buffer { scalar, .. }) = self.arguments.last_mut() {
+            *scalar = None;
+        }
+        self
+    }
+
+    /// Threadgroup memory.
+    pub fn threadgroup(mut self, bytes: usize) -> Self {
+        self.arguments.push(Argument::Threadgroup(bytes));
+        self
+    }
+
+    /// Function constants.
+    pub fn constants(mut self, constants: Constants) -> Self {
+        self.constants = constants;
+        self
+    }
+
+    /// The grid in threads, and the threads of a group.
+    pub fn threads(mut self, count: impl Extent, group: impl Extent) -> Self {
+        self.grid = Grid::threads(count).group(group);
+        self
+    }
+
+    /// The grid in threadgroups, and the threads of a group.
+    pub fn groups(mut self, count: impl Extent, group: impl Extent) -> Self {
+        self.grid = Grid::groups(count).group(group);
+        self
+    }
+
+    /// Elements that are compared.
+    pub fn elements(&self) -> usize {
+        self.arguments
+            .iter()
+            .map(|argument| match argument {
+                Argument::Buffer { after: Some(check), .. } => check.elements,
+                _ => 0,
+            })
+            .sum()
+    }
+
+    fn buffer<T: Element>(mut self, elements: &[T], after: Option<Check>) -> Self {
+        let before = bytemuck::cast_slice(elements).to_vec();
+        self.arguments.push(Argument::Buffer { scalar: Some(T::SCALAR), before, after });
+        self
+    }
+}
+
+/// The first of the elements that are wrong, and their number.
+fn report(elements: impl Iterator<Item = Option<String>>) -> Result<(), String> {
+    let mut wrong = elements.enumerate().filter_map(|(i, what)| Some((i, what?)));
+    match wrong.next() {
+        None => Ok(()),
+        Some((i, what)) => Err(format!("element {i} is {what}; {} more are wrong", wrong.count())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(case: &Case, bytes: &[u8]) -> Result<(), String> {
+        let Some(Argument::Buffer { after: Some(check), .. }) = case.arguments.last() else {
+            panic!("no output");
+        };
+        (check.compare)(bytes)
+    }
+
+    fn bytes_of<T: Element>(start: &[T]) -> Vec<u8> {
+        let mut all = start.to_vec();
+        all.extend([T::untouched(); GUARD]);
+        bytemuck::cast_slice(&all).to_vec()
+    }
+
+    #[test]
+    fn exact_outputs() {
+        let case = Case::new("c", "f", "k").output(&[Some(1_u32), None, Some(3)]);
+        assert_eq!(case.elements(), 3);
+        let untouched = u32::untouched();
+        assert_eq!(compare(&case, &bytes_of(&[1, untouched, 3])), Ok(()));
+        let wrong = compare(&case, &bytes_of(&[1, 2, 4]));
+        assert_eq!(wrong.unwrap_err(), format!("element 1 is 2 instead of {untouched}; 1 more are wrong"));
+        let mut behind = bytes_of(&[1, untouched, 3]);
+        behind[3 * 4 + 1] = 0;
+        assert!(compare(&case, &behind).unwrap_err().starts_with("element 3 "));
+    }
+
+    #[test]
+    fn near_outputs() {
+        let case = Case::new("c", "f", "k").near::<f32>(vec![(1.0, 0.25), (0.1, 0.0)], "a quarter");
+        assert_eq!((case.elements(), case.tolerance), (2, "a quarter"));
+        assert_eq!(compare(&case, &bytes_of(&[1.25_f32, 0.1])), Ok(()));
+        assert!(compare(&case, &bytes_of(&[1.26_f32, 0.1])).is_err());
+        assert!(compare(&case, &bytes_of(&[1.0, 0.1_f32.next_up()])).is_err());
+        assert!(compare(&case, &bytes_of(&[f32::NAN, 0.1])).is_err());
+        let mut behind = bytes_of(&[1.0_f32, 0.1]);
+        behind[8] = 0;
+        assert!(compare(&case, &behind).unwrap_err().contains("overwritten"));
+    }
+}

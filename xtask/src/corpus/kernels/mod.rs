@@ -1,0 +1,93 @@
+//! The reference table: kernels of the corpora that are run, with arguments and what they must compute.
+//!
+//! One file per family. To add a kernel, add a [`Case`] to its family's list: the arguments in the order of the
+//! kernel's parameters, the grid, and the reference. A kernel that the driver does not support yet may be in the
+//! table: it is counted as unsupported, and as ran from the day on which it runs.
+
+mod candle_binary;
+mod candle_conv;
+mod candle_index;
+mod candle_unary;
+mod case;
+mod element;
+mod ggml_layers;
+mod ggml_maps;
+mod ggml_moves;
+mod ggml_quants;
+mod mistral_bits;
+mod mistral_quant;
+mod paged;
+mod tensor;
+mod whisper;
+
+pub(super) use case::{Argument, Case};
+
+/// All cases. Those of one file follow one another.
+pub(super) fn all() -> Vec<Case> {
+    let mut cases: Vec<Case> = [
+        candle_unary::cases(),
+        candle_binary::cases(),
+        candle_index::cases(),
+        candle_conv::cases(),
+        ggml_layers::cases(),
+        ggml_maps::cases(),
+        ggml_moves::cases(),
+        ggml_quants::cases(),
+        mistral_bits::cases(),
+        mistral_quant::cases(),
+        paged::cases(),
+        whisper::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    cases.sort_by_key(|case| (case.corpus, case.file));
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::corpus::sources::CORPORA;
+
+    #[test]
+    fn every_case_compares_something_of_a_corpus_that_there_is() {
+        for case in all() {
+            let name = format!("{} `{}`", case.file, case.kernel);
+            assert!(CORPORA.iter().any(|corpus| corpus.name == case.corpus), "{name}: {}", case.corpus);
+            assert!(case.file.ends_with(".metal"), "{name}");
+            assert!(case.elements() > 0, "{name} compares nothing");
+            assert!(!case.tolerance.is_empty(), "{name} says nothing of its tolerance");
+        }
+    }
+
+    #[test]
+    fn no_kernel_counts_twice() {
+        let cases = all();
+        let names: BTreeSet<_> = cases.iter().map(|case| (case.corpus, case.file, &case.kernel)).collect();
+        assert_eq!(names.len(), cases.len());
+    }
+
+    #[test]
+    fn every_corpus_has_kernels_and_every_output_can_be_wrong() {
+        let cases = all();
+        for corpus in CORPORA {
+            assert!(cases.iter().any(|case| case.corpus == corpus.name), "{}", corpus.name);
+        }
+        for case in &cases {
+            let outputs = case.arguments.iter().filter_map(|argument| match argument {
+                Argument::Buffer { before, after: Some(check), .. } => Some((before, check)),
+                _ => None,
+            });
+            // An output that the kernel leaves as it was is never all that a case asks for.
+            assert!(
+                outputs.into_iter().any(|(before, check)| (check.compare)(before).is_err()),
+                "{} `{}` is right before it has run",
+                case.file,
+                case.kernel
+            );
+        }
+    }
+}

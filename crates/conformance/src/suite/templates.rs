@@ -9,6 +9,7 @@ use super::{Case, CaseResult, expect_all, kernel, run};
 pub(super) const CASES: &[Case] = &[
     Case { name: "templates::host_names", run: host_names, parts: Vec::new },
     Case { name: "templates::struct_of_arguments", run: struct_of_arguments, parts: Vec::new },
+    Case { name: "templates::own_overloads", run: own_overloads, parts: Vec::new },
     Case { name: "templates::generic", run: |d| generic().run(d), parts: || generic().names() },
     Case {
         name: "templates::control_flow",
@@ -77,6 +78,51 @@ fn struct_of_arguments(device: &Device) -> CaseResult {
         let at = |k: f32| (k + i as f32) * k * 10.0;
         if i < 3 { [at(1.0), at(2.0), at(3.0), [0.5, -2.0][i & 1]] } else { [9.0; 4] }
     });
+    Ok(())
+}
+
+/// Overloads that a source adds to the functions of the library for a type of its choice. They are called for
+/// that type, the library's for all others, also from within them and where both are of a simdgroup.
+fn own_overloads(device: &Device) -> CaseResult {
+    let library = device.compile(Source::named(
+        "own_overloads.metal",
+        "#include <metal_stdlib>
+        using namespace metal;
+        #define OWN(type) \\
+            METAL_FUNC type max(type a, type b) { return a < b ? a : b; } \\
+            METAL_FUNC type abs(type a) { return type(__metal_fabs(float(a), false)) + type(1); } \\
+            METAL_FUNC type simd_max(type a) { return static_cast<type>(__metal_simd_max(float(a))); } \\
+            METAL_FUNC type simd_xor(type a) { return static_cast<type>(__metal_simd_xor(float(a))); } \\
+            METAL_FUNC type simd_product(type a) { return a * type(3); } \\
+            METAL_FUNC type simd_shuffle_xor(type a, ushort mask) { return a + type(mask); }
+        namespace metal { OWN(bfloat) }
+        kernel void own(device const bfloat* a, device bfloat* out, uint i [[thread_position_in_grid]]) {
+            out[4 * i] = max(a[i], bfloat(2));
+            out[4 * i + 1] = metal::abs(a[i]);
+            out[4 * i + 2] = simd_product(a[i]);
+            out[4 * i + 3] = simd_shuffle_xor(a[i], 4);
+        }
+        kernel void library(device const float* a, device float* out, uint i [[thread_position_in_grid]]) {
+            out[2 * i] = max(a[i], 2.0f);
+            out[2 * i + 1] = metal::abs(a[i]);
+        }
+        kernel void exchanged(device uint* a, device float* b, uint i [[thread_position_in_grid]]) {
+            a[i] = simd_xor(a[i]) + simd_max(a[i]) + simd_product(a[i]) + simd_shuffle_xor(a[i], 1);
+            b[i] = simd_max(b[i]) + simd_product(b[i]) + simd_shuffle_xor(b[i], 1);
+        }",
+    ))?;
+    let values = [-3.0_f32, 1.0, 5.0];
+    let a = device.buffer_from(&values.map(bf16::from_f32))?;
+    let mut out = device.buffer::<bf16>(12)?;
+    run(device, &library.kernel("own")?, Grid::threads(3), (&a, &mut out))?;
+    expect_all(&out.to_vec()?, |i| {
+        let v = values[i / 4];
+        bf16::from_f32([v.min(2.0), v.abs() + 1.0, v * 3.0, v + 4.0][i % 4])
+    });
+    let a = device.buffer_from(&values)?;
+    let mut out = device.buffer::<f32>(6)?;
+    run(device, &library.kernel("library")?, Grid::threads(3), (&a, &mut out))?;
+    expect_all(&out.to_vec()?, |i| [values[i / 2].max(2.0), values[i / 2].abs()][i % 2]);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use elinvar_driver::{Constant, ConstantKey};
 use elinvar_msl::{Error, Program, Toolchain};
 
 use kernels::Case;
-use run::Fate;
+use run::{Fate, Runner};
 use sources::Corpus;
 
 /// Kernels of a file whose IR is made.
@@ -53,16 +53,19 @@ struct Request<'a> {
     json: bool,
     /// Run the kernels of the table and compile nothing else.
     run_only: bool,
+    /// Run them with bounds checks compiled in.
+    checked: bool,
     /// The corpora; all if empty.
     names: Vec<&'a str>,
 }
 
 fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
-    let mut request = Request { json: false, run_only: false, names: Vec::new() };
+    let mut request = Request { json: false, run_only: false, checked: false, names: Vec::new() };
     for word in words {
         match *word {
             "--json" => request.json = true,
             "--run" => request.run_only = true,
+            "--checked" => (request.run_only, request.checked) = (true, true),
             name if sources::CORPORA.iter().any(|corpus| corpus.name == name) => request.names.push(name),
             option if option.starts_with("--") => bail!("unknown option {option}"),
             name => {
@@ -77,15 +80,16 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
 /// Compile and run the corpora that are asked for. The page is written when that is everything.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let request = request(words)?;
-    let (toolchain, device) = (Toolchain::find()?, Device::cpu()?);
+    let runner = Runner { device: Device::cpu()?, toolchain: Toolchain::find()?, checked: request.checked };
     let mut table = kernels::all();
     let mut outcomes = Vec::new();
     for corpus in sources::CORPORA {
         if request.names.is_empty() || request.names.contains(&corpus.name) {
             let folder = fetch::fetch(&root.join("corpora"), corpus)?;
-            let files = if request.run_only { Vec::new() } else { compile(&toolchain, corpus, &folder)? };
+            let files =
+                if request.run_only { Vec::new() } else { compile(&runner.toolchain, corpus, &folder)? };
             let cases = table.extract_if(.., |case| case.corpus == corpus.name).collect();
-            outcomes.push(Outcome { corpus, files, runs: launch(&device, corpus, &folder, cases) });
+            outcomes.push(Outcome { corpus, files, runs: launch(&runner, corpus, &folder, cases) });
         }
     }
     print!("{}", if request.json { report::json(&outcomes) } else { report::text(&outcomes) });
@@ -128,10 +132,10 @@ fn compile(toolchain: &Toolchain, corpus: &Corpus, folder: &Path) -> Result<Vec<
 }
 
 /// All cases of a corpus, those of one file with one compilation of it.
-fn launch(device: &Device, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
+fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
     let files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
     let fates = in_parallel(&files, |cases| match run::source(corpus, folder, cases[0].file) {
-        Ok(source) => run::file(device, source, cases),
+        Ok(source) => runner.file(&source, cases),
         Err(why) => cases.iter().map(|_| Fate::Wrong(why.clone())).collect(),
     });
     cases.into_iter().zip(fates.into_iter().flatten()).collect()

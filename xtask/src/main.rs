@@ -12,9 +12,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | corpus [NAME...] [--json] | numerics [FUNCTION...] [--json] [--samples N]
+usage: cargo xtask tidy | corpus [NAME...] [--json] [--run | --checked] | numerics [FUNCTION...] [--json] [--samples N]
   tidy     check the rules of the house
-  corpus   compile published Metal sources and write docs/compatibility.md
+  corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
+           --run runs the kernels only, --checked likewise with bounds checks compiled in
   numerics measure the float functions on the CPU and write docs/numerics.md";
 
 fn main() -> ExitCode {

@@ -32,6 +32,11 @@ impl Constants {
         self.set_bytes(key, scalar, bytes)
     }
 
+    /// The values, in the order in which they were added.
+    pub fn values(&self) -> &[Constant] {
+        &self.list
+    }
+
     /// [`Constants::set`] for a type that is known at run time only: the value's bytes, one scalar for each
     /// component.
     #[must_use]
@@ -104,7 +109,7 @@ mod tests {
     fn keys_and_bytes() {
         let constants = Constants::new().set(3, 7u32).set("b", true).set(String::from("v"), [1.0f32, -2.0]);
         let got: Vec<_> =
-            constants.list.iter().map(|c| (c.key.clone(), c.scalar, c.bytes.as_slice())).collect();
+            constants.values().iter().map(|c| (c.key.clone(), c.scalar, c.bytes.as_slice())).collect();
         let vector = [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0];
         assert_eq!(
             got,

@@ -113,14 +113,16 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
          - *IR made*: kernels that code was made for, out of a sample of up to {SAMPLE} of each file, with every \
          function constant set to one.\n\
          - *ran*: kernels that ran on the CPU, with the arguments below. *right*: those of them that left \
-         exactly what a reference says that they leave, every element compared.\n\n\
-         | corpus | version | files | compiled | kernels | IR made | ran | right |\n\
-         |---|---|---|---|---|---|---|---|\n"
+         exactly what a reference says that they leave, every element compared.\n\
+         - *unsupported*: kernels that the CPU driver does not run yet, with the same check passed in the \
+         reference interpreter.\n\n\
+         | corpus | version | files | compiled | kernels | IR made | ran | right | unsupported |\n\
+         |---|---|---|---|---|---|---|---|---|\n"
     );
     for o in outcomes {
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} of {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} of {} | {} | {} | {} |",
             o.corpus.name,
             o.corpus.version,
             o.files.len(),
@@ -130,12 +132,13 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
             o.made() + o.unsupported().count(),
             o.ran(),
             o.right(),
+            o.runs.len() - o.ran(),
         );
     }
     let total = |count: fn(&Outcome) -> usize| outcomes.iter().map(count).sum::<usize>();
     let _ = writeln!(
         page,
-        "| all | | {} | {} | {} | {} of {} | {} | {} |",
+        "| all | | {} | {} | {} | {} of {} | {} | {} | {} |",
         total(|o| o.files.len()),
         total(Outcome::compiled),
         total(Outcome::kernels),
@@ -143,6 +146,7 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
         total(|o| o.made() + o.unsupported().count()),
         total(Outcome::ran),
         total(Outcome::right),
+        total(|o| o.runs.len() - o.ran()),
     );
     section(&mut page, "Files that do not compile", outcomes, |o| Box::new(o.failures()));
     page.push_str("\n## Files that are parts of others\n\nTheir host includes them and does not compile them alone.\n\n");
@@ -241,7 +245,7 @@ mod tests {
             "{\"corpora\":[{\"name\":\"candle-metal-kernels\",\"files\":2,\"compiled\":1,\"kernels\":3,\"ran\":2,\"right\":1}]}\n"
         );
         let page = page(&outcomes);
-        assert!(page.contains("| 2 | 1 | 3 | 2 of 2 | 2 | 1 |"), "{page}");
+        assert!(page.contains("| 2 | 1 | 3 | 2 of 2 | 2 | 1 | 1 |"), "{page}");
         assert!(page.contains("- candle-metal-kernels `b.metal`: b.metal:1:1: error: x\n"), "{page}");
         assert!(page.contains("| `a.metal` | `k1` | 3 | \\|x\\| ulp | right |\n"), "{page}");
         assert!(page.contains("| **wrong**: element 1 is 7 |\n"), "{page}");

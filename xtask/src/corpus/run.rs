@@ -1,8 +1,17 @@
 //! Running a corpus's kernels: one launch for each case, every output compared.
+//!
+//! A kernel that the device does not support is run by the reference interpreter, so that its reference is
+//! known to be right on the day on which the device supports it.
 
 use std::path::Path;
 
-use elinvar::{Access, Arg, Device, ElementType, Error, Kernel, Library, Scalar, Source};
+use elinvar::{
+    Access, Arg, CheckedKernel, Completion, Device, ElementType, Error, Grid, Kernel, Library, Scalar,
+    Source, Stream, driver,
+};
+use elinvar_ir::Module;
+use elinvar_msl::{Program, Toolchain};
+use elinvar_reference::{Argument as Memory, Launch, run as interpret};
 
 use super::kernels::{Argument, Case};
 
@@ -12,65 +21,134 @@ pub(super) enum Fate {
     Right,
     /// It ran and left something wrong, or did not run though it should have.
     Wrong(String),
-    /// The kernel is valid and beyond the driver, with its reason.
+    /// The kernel is beyond the driver, with its reason, and right in the interpreter.
     Unsupported(String),
 }
 
-/// Run the cases of one file. A file that does not compile makes all its cases wrong.
-pub(super) fn file(device: &Device, source: Source, cases: &[Case]) -> Vec<Fate> {
-    match device.compile(source) {
-        Ok(library) => cases.iter().map(|case| fate(device, &library, case)).collect(),
-        Err(error) => cases.iter().map(|_| Fate::Wrong(error.to_string())).collect(),
-    }
+/// What the cases of a file are run with.
+pub(super) struct Runner {
+    pub device: Device,
+    pub toolchain: Toolchain,
+    /// Whether the kernels have bounds checks compiled in; an access outside is then wrong.
+    pub checked: bool,
 }
 
-fn fate(device: &Device, library: &Library, case: &Case) -> Fate {
-    match launch(device, library, case) {
-        Ok(Ok(())) => Fate::Right,
-        Ok(Err(wrong)) => Fate::Wrong(wrong),
-        Err(Error::Unsupported(why)) => Fate::Unsupported(why),
-        Err(error) => Fate::Wrong(error.to_string()),
-    }
+/// A kernel in one of its two forms.
+enum Ready {
+    Plain(Kernel),
+    Checked(CheckedKernel),
 }
 
-/// The outer error is the device's, the inner one says what is wrong.
-fn launch(device: &Device, library: &Library, case: &Case) -> elinvar::Result<Result<(), String>> {
-    let kernel = library.kernel_with(&case.kernel, &case.constants)?;
-    let count = kernel.signature().args.len();
-    if count != case.arguments.len() {
-        return Ok(Err(format!("the kernel has {count} parameters, the case {}", case.arguments.len())));
+impl Ready {
+    fn arg(&self, index: usize) -> &driver::Arg {
+        let signature = match self {
+            Self::Plain(kernel) => kernel.signature(),
+            Self::Checked(kernel) => kernel.signature(),
+        };
+        &signature.args[index]
     }
-    let (mut args, mut outputs) = (Vec::new(), Vec::new());
-    for (index, argument) in case.arguments.iter().enumerate() {
-        args.push(match argument {
-            Argument::Bytes(bytes) => Arg::bytes(bytes.clone()),
-            Argument::Threadgroup(bytes) => elinvar::Threadgroup::bytes(*bytes).into(),
-            Argument::Buffer { scalar, before, after } => {
-                let mut buffer = device.buffer_from(before)?;
-                let writes = after.is_some() || kernel.signature().args[index].access == Access::ReadWrite;
-                let arg = if writes { Arg::from(&mut buffer) } else { Arg::from(&buffer) };
-                outputs.extend(after.as_ref().map(|check| (index, buffer, check)));
-                typed(arg, &kernel, index, *scalar)
-            }
-        });
-    }
-    let stream = device.stream()?;
-    // SAFETY: the case's buffers are as large as the kernel's definition asks for with these arguments.
-    #[allow(unsafe_code)]
-    let done = unsafe { kernel.launch(&stream, case.grid, args) }?;
-    done.wait()?;
-    for (index, buffer, check) in outputs {
-        if let Err(wrong) = (check.compare)(&buffer.to_vec()?) {
-            let name = &kernel.signature().args[index].name;
-            return Ok(Err(format!("argument {index} `{name}`: {wrong}")));
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Plain(kernel) => kernel.signature().args.len(),
+            Self::Checked(kernel) => kernel.signature().args.len(),
         }
     }
-    Ok(Ok(()))
+
+    fn launch(&self, stream: &Stream, grid: Grid, args: Vec<Arg>) -> elinvar::Result<Completion> {
+        match self {
+            // SAFETY: a case's buffers are as large as the kernel's definition asks for with its arguments.
+            #[allow(unsafe_code)]
+            Self::Plain(kernel) => unsafe { kernel.launch(stream, grid, args) },
+            Self::Checked(kernel) => kernel.launch(stream, grid, args),
+        }
+    }
+}
+
+impl Runner {
+    /// Run the cases of one file. A file that does not compile makes all its cases wrong.
+    pub(super) fn file(&self, source: &Source, cases: &[Case]) -> Vec<Fate> {
+        match self.device.compile(source.clone()) {
+            Ok(library) => cases.iter().map(|case| self.fate(&library, source, case)).collect(),
+            Err(error) => cases.iter().map(|_| Fate::Wrong(error.to_string())).collect(),
+        }
+    }
+
+    fn fate(&self, library: &Library, source: &Source, case: &Case) -> Fate {
+        match self.launch(library, case) {
+            Ok(Ok(())) => Fate::Right,
+            Ok(Err(wrong)) => Fate::Wrong(wrong),
+            Err(Error::Unsupported(why)) => match self.interpreted(source, case) {
+                Ok(()) => Fate::Unsupported(why),
+                Err(wrong) => Fate::Wrong(format!("in the reference interpreter: {wrong}")),
+            },
+            Err(error) => Fate::Wrong(error.to_string()),
+        }
+    }
+
+    /// The outer error is the device's, the inner one says what is wrong.
+    fn launch(&self, library: &Library, case: &Case) -> elinvar::Result<Result<(), String>> {
+        let device = &self.device;
+        let kernel = if self.checked {
+            Ready::Checked(library.checked_kernel_with(&case.kernel, &case.constants)?)
+        } else {
+            Ready::Plain(library.kernel_with(&case.kernel, &case.constants)?)
+        };
+        let count = kernel.count();
+        if count != case.arguments.len() {
+            return Ok(Err(format!("the kernel has {count} parameters, the case {}", case.arguments.len())));
+        }
+        let (mut args, mut outputs) = (Vec::new(), Vec::new());
+        for (index, argument) in case.arguments.iter().enumerate() {
+            args.push(match argument {
+                Argument::Bytes(bytes) => Arg::bytes(bytes.clone()),
+                Argument::Threadgroup(bytes) => elinvar::Threadgroup::bytes(*bytes).into(),
+                Argument::Buffer { scalar, before, after } => {
+                    let mut buffer = device.buffer_from(before)?;
+                    let writes = after.is_some() || kernel.arg(index).access == Access::ReadWrite;
+                    let arg = if writes { Arg::from(&mut buffer) } else { Arg::from(&buffer) };
+                    outputs.extend(after.as_ref().map(|check| (index, buffer, check)));
+                    typed(arg, &kernel.arg(index).element, *scalar)
+                }
+            });
+        }
+        let stream = device.stream()?;
+        let ([x, y, z], [w, h, d]) = (case.threads, case.group);
+        let grid = Grid::threads((x, y, z)).group((w, h, d));
+        kernel.launch(&stream, grid, args)?.wait()?;
+        for (index, buffer, check) in outputs {
+            if let Err(wrong) = (check.compare)(&buffer.to_vec()?) {
+                let name = &kernel.arg(index).name;
+                return Ok(Err(format!("argument {index} `{name}`: {wrong}")));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The case in the interpreter.
+    fn interpreted(&self, source: &Source, case: &Case) -> Result<(), String> {
+        let program = Program::compile(&self.toolchain, source).map_err(|error| error.to_string())?;
+        let code =
+            program.specialize(&case.kernel, case.constants.values()).map_err(|error| error.to_string())?;
+        let module = Module::parse(&code.ir).map_err(|error| error.to_string())?;
+        let arguments = case.arguments.iter().map(|argument| match argument {
+            Argument::Bytes(bytes) | Argument::Buffer { before: bytes, .. } => Memory::Bytes(bytes.clone()),
+            Argument::Threadgroup(bytes) => Memory::Threadgroup(*bytes as u64),
+        });
+        let launch = Launch { threads: case.threads, group: case.group, arguments: arguments.collect() };
+        let left = interpret(&module, &launch).map_err(|fault| fault.to_string())?;
+        for (index, (argument, bytes)) in case.arguments.iter().zip(&left).enumerate() {
+            if let Argument::Buffer { after: Some(check), .. } = argument {
+                (check.compare)(bytes).map_err(|wrong| format!("argument {index}: {wrong}"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The argument with its type. A parameter of `char*` or `void*` takes any, since the kernel casts it.
-fn typed(arg: Arg, kernel: &Kernel, index: usize, scalar: Option<Scalar>) -> Arg {
-    match (&kernel.signature().args[index].element, scalar) {
+fn typed(arg: Arg, element: &ElementType, scalar: Option<Scalar>) -> Arg {
+    match (element, scalar) {
         (ElementType::Scalar(declared), None) => arg.of(*declared),
         (ElementType::Scalar(Scalar::I8), _) => arg.of(Scalar::I8),
         (ElementType::Other(_), _) | (_, None) => arg,

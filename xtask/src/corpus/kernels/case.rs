@@ -5,7 +5,7 @@
 //! output lies in a buffer that is larger by [`GUARD`] elements and filled with [`UNTOUCHED`] before the launch:
 //! what lies behind it, and what the reference leaves out, must still be there.
 
-use elinvar::{Constants, Extent, Grid, Scalar};
+use elinvar::{Constants, Extent, Scalar};
 
 use super::element::Element;
 
@@ -26,7 +26,9 @@ pub struct Case {
     /// In the order of the kernel's parameters.
     pub arguments: Vec<Argument>,
     pub constants: Constants,
-    pub grid: Grid,
+    /// Threads of the grid and of a group.
+    pub threads: [u32; 3],
+    pub group: [u32; 3],
     /// How far a result may be off, and why.
     pub tolerance: &'static str,
 }
@@ -64,7 +66,8 @@ impl Case {
             kernel: kernel.into(),
             arguments: Vec::new(),
             constants: Constants::new(),
-            grid: Grid::threads(0),
+            threads: [0; 3],
+            group: [1; 3],
             tolerance: EXACT,
         }
     }
@@ -175,14 +178,17 @@ impl Case {
 
     /// The grid in threads, and the threads of a group.
     pub fn threads(mut self, count: impl Extent, group: impl Extent) -> Self {
-        self.grid = Grid::threads(count).group(group);
+        (self.threads, self.group) = (count.sizes().map(|n| n as u32), group.sizes().map(|n| n as u32));
         self
     }
 
     /// The grid in threadgroups, and the threads of a group.
-    pub fn groups(mut self, count: impl Extent, group: impl Extent) -> Self {
-        self.grid = Grid::groups(count).group(group);
-        self
+    pub fn groups(self, count: impl Extent, group: impl Extent) -> Self {
+        let mut case = self.threads(count, group);
+        for (threads, group) in case.threads.iter_mut().zip(case.group) {
+            *threads *= group;
+        }
+        case
     }
 
     /// Elements that are compared.

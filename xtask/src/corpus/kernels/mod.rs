@@ -2,7 +2,7 @@
 //!
 //! One file per family. To add a kernel, add a [`Case`] to its family's list: the arguments in the order of the
 //! kernel's parameters, the grid, and the reference. A kernel that the driver does not support yet may be in the
-//! table: it is counted as unsupported, and as ran from the day on which it runs.
+//! table: the reference interpreter runs it and it is counted as unsupported, until the driver runs it.
 
 mod candle_binary;
 mod candle_conv;
@@ -17,6 +17,7 @@ mod ggml_quants;
 mod mistral_bits;
 mod mistral_quant;
 mod paged;
+mod simdgroups;
 mod tensor;
 mod whisper;
 
@@ -37,6 +38,7 @@ pub(super) fn all() -> Vec<Case> {
         mistral_quant::cases(),
         paged::cases(),
         whisper::cases(),
+        simdgroups::cases(),
     ]
     .into_iter()
     .flatten()

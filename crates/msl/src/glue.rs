@@ -9,6 +9,7 @@ use crate::builtins;
 use crate::constants::Declared;
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
+use crate::members::Attributed;
 
 /// The name of the one function that a kernel's IR defines.
 pub const ENTRY: &str = "__elinvar_entry";
@@ -34,7 +35,7 @@ pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
 
 /// Whether kernel number `i` takes a parameter from a launch argument.
 pub(crate) fn is_memory(param: &Param) -> bool {
-    !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
+    !param.has_members && !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
 }
 
 /// For each kernel: its parameters' descriptions, and the values of the expressions in its attributes.
@@ -67,6 +68,25 @@ pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
             expression(text, index(param), param.offset);
         }
         text.replace(&format!("}}; }}\n{}", close(kernel)), offset);
+    }
+}
+
+/// The types of the members of each struct that has attributes.
+pub(crate) fn member_tables(text: &mut Mapped, structs: &[Attributed]) {
+    for (k, Attributed { path, members }) in structs.iter().enumerate() {
+        for member in members {
+            let of = format!("decltype(::{path}::{})", member.name);
+            let head = if std::ptr::eq(member, &members[0]) {
+                format!(
+                    "{OURS}extern \"C\" {{ extern const elinvar::description __elinvar_members_{k}[];\n\
+                     constexpr elinvar::description __elinvar_members_{k}[] = {{\n"
+                )
+            } else {
+                String::new()
+            };
+            text.replace(&format!("{head}elinvar::describe<{of}>(),\n"), member.offset);
+        }
+        text.replace("}; }\n", members[0].offset);
     }
 }
 
@@ -180,6 +200,7 @@ fn argument(p: usize, param: &Param) -> String {
         Some(a) => {
             format!("elinvar::builtin<elinvar::parameter_t<{p}, F>, elinvar::attribute::{}>()", a.name)
         }
+        None if param.has_members => format!("elinvar::parameter_t<{p}, F>{{}}"),
         None => format!("elinvar::memory<elinvar::parameter_t<{p}, F>>(a{p})"),
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Param {
     pub attributes: Vec<Attribute>,
     /// The address space of what the parameter points to.
     pub space: Option<Space>,
+    /// Whether it is a struct whose members have attributes; known once its type is.
+    pub has_members: bool,
     /// Where it begins.
     pub offset: usize,
 }
@@ -222,7 +224,7 @@ fn param(code: &Code, from: usize, to: usize) -> Param {
         }
         _ => String::new(),
     };
-    Param { name, attributes, space: space.or(since_pointer), offset: code.start(from) }
+    Param { name, attributes, space: space.or(since_pointer), has_members: false, offset: code.start(from) }
 }
 
 fn is_type_word(word: &str) -> bool {

@@ -38,6 +38,7 @@ mod included;
 mod kernels;
 mod literal;
 mod mapped;
+mod members;
 mod origin;
 mod precompiled;
 mod preprocess;

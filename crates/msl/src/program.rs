@@ -8,8 +8,10 @@ use crate::clang::Input;
 use crate::constants::{self, Declared};
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
+use crate::members::Attributed;
 use crate::origin::Origin;
 use crate::signature::{self, Outcome};
+use crate::tables::Passed;
 use crate::toolchain::Toolchain;
 use crate::{
     Error, Result, clang, defined, diagnostics, glue, preprocess, recursion, rewrite, stage, tables,
@@ -56,6 +58,7 @@ impl Program {
         text.prepend(glue::ALL_KERNELS);
         glue::tables(&mut text, &rewritten.kernels);
         glue::constant_tables(&mut text, &rewritten.constants);
+        glue::member_tables(&mut text, &rewritten.structs);
         let check = || clang::check(toolchain, source.math, text.text());
         let output = stage::timed("check", check)?;
         warnings.extend(judge(&output, &origin, &text)?);
@@ -73,15 +76,17 @@ impl Program {
         };
         let ir = String::from_utf8_lossy(&output.stdout);
         program.read_constants(&rewritten.constants, &ir)?;
-        program.read_kernels(rewritten.kernels, &ir)?;
+        program.read_kernels(rewritten.kernels, &rewritten.structs, &ir)?;
         Ok(program)
     }
 
-    fn read_kernels(&mut self, kernels: Vec<Kernel>, ir: &str) -> Result<()> {
+    fn read_kernels(&mut self, kernels: Vec<Kernel>, structs: &[Attributed], ir: &str) -> Result<()> {
         let mut errors = Vec::new();
         let tables = tables::read(ir);
+        let types = tables::read_members(ir);
+        let structs = signature::Structs { structs, types: &types };
         let mut names = std::collections::HashSet::new();
-        for (i, kernel) in kernels.into_iter().enumerate() {
+        for (i, mut kernel) in kernels.into_iter().enumerate() {
             let missing = || Error::Io(format!("clang's output has no table of kernel `{}`", kernel.name));
             let table = tables.get(&i).ok_or_else(missing)?;
             if !names.insert(kernel.name.clone()) {
@@ -89,7 +94,11 @@ impl Program {
                 errors.push(located(&self.origin, kernel.offset, &message));
                 continue;
             }
-            match signature::build(&kernel, table, &self.origin) {
+            for (param, d) in kernel.params.iter_mut().zip(&table.parameters) {
+                param.has_members =
+                    param.attributes.is_empty() && d.passed == Passed::Value && d.members.is_some();
+            }
+            match signature::build(&kernel, table, &structs, &self.origin) {
                 Outcome::Usable(signature) => {
                     self.signatures.push(signature);
                     self.kernels.push(kernel);

@@ -14,6 +14,7 @@ use crate::glue;
 use crate::kernels::{self, Form, Kernel};
 use crate::literal;
 use crate::mapped::Mapped;
+use crate::members::{self, Attributed};
 use crate::token::Kind;
 
 /// What the rewriter made of a text.
@@ -24,6 +25,8 @@ pub(crate) struct Rewritten {
     pub kernels: Vec<Kernel>,
     /// The function constants, in the order of the text.
     pub constants: Vec<Declared>,
+    /// The structs whose members have attributes that stand for a position or a size.
+    pub structs: Vec<Attributed>,
     /// What is worth a look: byte of the input and message.
     pub warnings: Vec<(usize, String)>,
     /// What it refuses: byte of the input and message.
@@ -47,6 +50,8 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
         statement: 0,
         kernels: Vec::new(),
         constants: Vec::new(),
+        structs: Vec::new(),
+        initializers: HashMap::new(),
         declared: None,
         templates: HashMap::new(),
         declarations: Declarations::default(),
@@ -71,6 +76,7 @@ pub(crate) fn rewrite(text: &str) -> Rewritten {
         text: output,
         kernels: walk.kernels,
         constants: walk.constants,
+        structs: walk.structs,
         warnings: walk.warnings,
         problems: walk.problems,
     }
@@ -81,8 +87,8 @@ enum Scope {
     Namespace(usize, Vec<String>),
     /// `extern "C" {`
     Linkage,
-    /// A class, by its number.
-    Class(usize),
+    /// A class, by its number; its name, when one can name it from outside.
+    Class(usize, Option<String>),
     /// A body of a function, or an initialiser.
     Body,
 }
@@ -97,6 +103,9 @@ struct Walk<'a> {
     statement: usize,
     kernels: Vec<Kernel>,
     constants: Vec<Declared>,
+    structs: Vec<Attributed>,
+    /// What stands for a member's name, by its token.
+    initializers: HashMap<usize, String>,
     /// The statement whose kernel has been read; one is read once.
     declared: Option<usize>,
     /// Parameters of kernel templates, for instantiations that do not repeat them.
@@ -139,7 +148,7 @@ impl Walk<'_> {
     fn repeated(&mut self, i: usize) -> Option<usize> {
         let (scope, class) = match self.scopes.last() {
             None | Some(Scope::Linkage) => (0, false),
-            Some(Scope::Class(number)) => (*number, true),
+            Some(Scope::Class(number, _)) => (*number, true),
             Some(Scope::Namespace(number, _)) => (*number, false),
             Some(Scope::Body) => return None,
         };
@@ -167,7 +176,7 @@ impl Walk<'_> {
     }
 
     fn in_body(&self) -> bool {
-        self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(_)))
+        self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(..)))
     }
 
     fn directive(&mut self, i: usize) -> usize {
@@ -192,6 +201,7 @@ impl Walk<'_> {
                 let scope = self.scope(i);
                 self.opened += 1;
                 self.scopes.push(scope);
+                self.members(i);
                 self.statement = i + 1;
             }
             "}" => {
@@ -216,7 +226,7 @@ impl Walk<'_> {
     /// What the brace at `i` opens, by the statement before it.
     fn scope(&mut self, i: usize) -> Scope {
         let mut head = self.statement;
-        while matches!(self.code.at(head), "inline" | "constexpr") {
+        while matches!(self.code.at(head), "inline" | "constexpr" | "typedef") {
             head += 1;
         }
         if self.code.at(head) == "namespace" {
@@ -229,13 +239,51 @@ impl Walk<'_> {
         if matches!(self.code.at(head), "struct" | "class" | "union")
             && !(head..i).any(|t| self.code.at(t) == "(" && self.code.at(t - 1) != "alignas")
         {
-            return Scope::Class(self.opened + 1);
+            return Scope::Class(self.opened + 1, self.class_name(head, i));
         }
         if self.code.at(head) == "extern" && self.code.kind(head + 1) == Some(Kind::Literal) && i == head + 2
         {
             return Scope::Linkage;
         }
         Scope::Body
+    }
+
+    /// The name of the class whose keyword is at `head` and whose brace at `open`; none for a template.
+    fn class_name(&self, head: usize, open: usize) -> Option<String> {
+        let typedef = self.code.at(self.statement) == "typedef";
+        let outside = !self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(_, None)));
+        let name = match (head + 1..open).find(|&t| self.code.is_word(t) && self.code.at(t + 1) != "(") {
+            Some(name) => name,
+            None if typedef => self.code.behind(open)?,
+            None => return None,
+        };
+        let plain = self.code.is_word(name) && self.code.at(name + 1) != "<";
+        let template = self.code.at(self.statement) == "template";
+        (plain && outside && !template).then(|| self.code.at(name).to_owned())
+    }
+
+    /// The class that has just been opened by the brace at `i`: its members with attributes.
+    fn members(&mut self, i: usize) {
+        let Some(Scope::Class(_, Some(_))) = self.scopes.last() else { return };
+        let Some(members) = members::members(self.code, i) else { return };
+        let names = |s: &Scope| match s {
+            Scope::Namespace(_, names) => names.clone(),
+            Scope::Class(_, name) => name.iter().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let path = self.scopes.iter().flat_map(names).collect::<Vec<_>>().join("::");
+        for member in &members {
+            if let Some(attribute) = &member.attribute {
+                self.initializers.insert(member.token, member.initialized(attribute));
+            }
+        }
+        self.structs.push(Attributed { path, members });
+        let behind = self.code.start(i) + 1;
+        self.edits.push((
+            behind,
+            behind,
+            format!(" enum {{ elinvar_attributed = {} }};", self.structs.len()),
+        ));
     }
 
     fn namespace(&mut self, names: Vec<String>) -> Scope {
@@ -311,6 +359,10 @@ impl Walk<'_> {
 
     fn word(&mut self, i: usize) -> usize {
         if matches!(self.code.at(i.wrapping_sub(1)), "." | "->" | "::") {
+            return i + 1;
+        }
+        if let Some(new) = self.initializers.remove(&i) {
+            self.edit(i, i + 1, new);
             return i + 1;
         }
         match self.code.at(i) {

@@ -1,11 +1,14 @@
 //! From a kernel's tokens and its tables to a [`Signature`], with the rules that clang does not know.
 
+use std::collections::HashMap;
+
 use elinvar_driver::{Access, Arg, ArgKind, Builtin, Diagnostic, ElementType, Scalar, Severity, Signature};
 
 use crate::attributes::Attribute;
 use crate::builtins;
 use crate::glue::VALUES_BEFORE_INDICES;
 use crate::kernels::{Kernel, Param, Space};
+use crate::members::Attributed;
 use crate::origin::Origin;
 use crate::tables::{Description, Passed, Table};
 
@@ -20,8 +23,14 @@ pub(crate) enum Outcome {
     Wrong(Vec<Diagnostic>),
 }
 
+/// The structs whose members have attributes, and the types of these members.
+pub(crate) struct Structs<'a> {
+    pub structs: &'a [Attributed],
+    pub types: &'a HashMap<usize, Vec<Description>>,
+}
+
 /// Judge one kernel.
-pub(crate) fn build(kernel: &Kernel, table: &Table, origin: &Origin) -> Outcome {
+pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &Origin) -> Outcome {
     let mut reader = Reader { kernel, origin, errors: Vec::new(), unsupported: None };
     let (file, line) = origin.line(kernel.offset);
     let mut signature = Signature {
@@ -48,6 +57,10 @@ pub(crate) fn build(kernel: &Kernel, table: &Table, origin: &Origin) -> Outcome 
     }
     let mut given = Vec::new();
     for (i, (param, d)) in kernel.params.iter().zip(&table.parameters).enumerate() {
+        if param.has_members {
+            signature.builtins.extend(reader.members(d, structs));
+            continue;
+        }
         let index = table.values.get(VALUES_BEFORE_INDICES + i).copied().unwrap_or(-1);
         match reader.param(i, param, d) {
             Some(Part::Builtin(b)) => signature.builtins.push(b),
@@ -115,7 +128,7 @@ impl Reader<'_> {
             [] => self.plain(&name, param, d),
             [a] => match (a.name.as_str(), builtins::dimensions(&a.name)) {
                 ("buffer" | "threadgroup", _) => self.memory(&name, param, a, d),
-                (_, Some(most)) => self.builtin(&name, a, most, d),
+                (_, Some(most)) => self.builtin(&format!("parameter {name}"), a, most, d),
                 _ => {
                     self.error(a.offset, format!("unknown attribute `{}` on parameter {name}", a.name));
                     None
@@ -126,6 +139,33 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// A struct that is passed by value: each of its members is a position or a size.
+    fn members(&mut self, d: &Description, structs: &Structs) -> Vec<Builtin> {
+        let Some((of, types)) =
+            d.members.and_then(|k| Some((structs.structs.get(k)?, structs.types.get(&k)?)))
+        else {
+            return Vec::new();
+        };
+        let mut builtins = Vec::new();
+        for (member, d) in of.members.iter().zip(types) {
+            let name = format!("`{}::{}`", of.path, member.name);
+            let Some(a) = &member.attribute else {
+                let message = format!(
+                    "member {name} of a parameter that is passed by value has no attribute such as \
+                             [[thread_position_in_grid]]"
+                );
+                self.error(member.offset, message);
+                continue;
+            };
+            if let Some(most) = builtins::dimensions(&a.name)
+                && let Some(Part::Builtin(b)) = self.builtin(&name, a, most, d)
+            {
+                builtins.push(b);
+            }
+        }
+        builtins
     }
 
     /// A parameter without attribute: a pointer or reference takes the next index.
@@ -195,10 +235,8 @@ impl Reader<'_> {
                 } else {
                     "uint or ushort, or a vector of 2 or 3 of them"
                 };
-                let message = format!(
-                    "parameter {name} with `[[{}]]` has type `{}`; it must be {types}",
-                    a.name, d.element
-                );
+                let message =
+                    format!("{name} with `[[{}]]` has type `{}`; it must be {types}", a.name, d.element);
                 self.error(a.offset, message);
                 None
             }

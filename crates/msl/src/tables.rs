@@ -13,6 +13,8 @@ pub(crate) struct Description {
     pub size: u64,
     pub align: u64,
     pub constant: bool,
+    /// The number of the struct, when its members have attributes.
+    pub members: Option<usize>,
     pub element: ElementType,
 }
 
@@ -43,6 +45,17 @@ pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
         }
     }
     tables
+}
+
+/// The members of each struct that has attributes, by its number.
+pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<Description>> {
+    let globals = globals(ir);
+    let described =
+        |value: &str| value.split(" { ").skip(1).filter_map(|g| description(g, &globals)).collect();
+    let members = globals
+        .iter()
+        .filter_map(|(name, value)| Some((number(name, "@__elinvar_members_")?, described(value))));
+    members.collect()
 }
 
 /// The type and the index of each function constant, by its number.
@@ -89,7 +102,9 @@ fn integers(list: &str) -> Vec<i64> {
 }
 
 fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<Description> {
-    let [passed, size, align, constant, scalar, lanes, form] = integers(group)[..] else { return None };
+    let [passed, size, align, constant, scalar, lanes, form, members] = integers(group)[..] else {
+        return None;
+    };
     let symbol = group.split("ptr ").nth(1)?.split([' ', '}', ',']).next()?;
     let name = globals.get(symbol).and_then(|text| type_name(text))?;
     let element = match (scalar_of(scalar), lanes, form) {
@@ -111,6 +126,7 @@ fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<Description
         size: unsigned(size)?,
         align: unsigned(align)?,
         constant: constant == 1,
+        members: usize::try_from(members).ok()?.checked_sub(1),
         element,
     })
 }
@@ -137,7 +153,7 @@ mod tests {
         let ir = r#"
 @.str = private unnamed_addr constant [45 x i8] c"const char *elinvar::type_name() [T = float]\00", align 1
 @.str.1 = private unnamed_addr constant [60 x i8] c"const char *elinvar::type_name() [T = ns::P<4>]\00", align 1
-@__elinvar_parameters_0 = constant [2 x %"struct.d"] [%"struct.d" { i64 1, i64 4, i64 4, i64 1, i64 12, i64 0, i64 0, ptr @.str }, %"struct.d" { i64 2, i64 24, i64 8, i64 0, i64 0, i64 0, i64 0, ptr @.str.1 }], align 16
+@__elinvar_parameters_0 = constant [2 x %"struct.d"] [%"struct.d" { i64 1, i64 4, i64 4, i64 1, i64 12, i64 0, i64 0, i64 0, ptr @.str }, %"struct.d" { i64 2, i64 24, i64 8, i64 0, i64 0, i64 0, i64 0, i64 3, ptr @.str.1 }], align 16
 @__elinvar_values_0 = constant [3 x i64] [i64 1, i64 1, i64 -1], align 16
 "#;
         let table = &read(ir)[&0];
@@ -145,6 +161,7 @@ mod tests {
         assert_eq!(table.parameters[0].element, ElementType::Scalar(Scalar::F32));
         assert!(table.parameters[0].constant && table.parameters[0].passed == Passed::Pointer);
         assert_eq!(table.parameters[1].element, ElementType::Other("ns::P<4>".into()));
+        assert_eq!((table.parameters[0].members, table.parameters[1].members), (None, Some(2)));
         assert_eq!((table.parameters[1].size, table.parameters[1].align), (24, 8));
     }
 }

@@ -6,7 +6,8 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, kernel, run};
 
 cases!("attributes": as_uint, as_uint2, as_uint3, as_ushort, as_ushort2, as_ushort3, indices_as_uint, indices_as_ushort,
-    on_line, max_total_threads, without_names);
+    on_line, max_total_threads, without_names,
+    in_a_struct_as_uint, in_a_struct_as_ushort, struct_forms, struct_beside_buffers, wrong_structs);
 
 /// The grid and its groups: neither divides the other.
 const GRID: [u32; 3] = [13, 7, 5];
@@ -202,5 +203,127 @@ fn without_names(device: &Device) -> CaseResult {
     let mut out = device.buffer::<u32>(50)?;
     run(device, &kernel, Grid::threads(50), (&mut out, 3_u32))?;
     super::expect_all(&out.to_vec()?, |i| i as u32);
+    Ok(())
+}
+
+/// All attributes in all widths as members of one struct.
+fn in_a_struct(device: &Device, ty: &str) -> CaseResult {
+    let (mut members, mut body, mut slots) = (String::new(), String::new(), Vec::new());
+    let widths = [("", 1), ("2", 2), ("3", 3)];
+    for (width, lanes) in widths {
+        let names = POSITIONS.iter().chain(INDICES.iter().filter(|_| lanes == 1));
+        for (k, name) in names.enumerate() {
+            members += &format!("{ty}{width} a{lanes}_{k} [[{name}]];\n");
+            for d in 0..lanes {
+                let component = if lanes == 1 { String::new() } else { format!("[{d}]") };
+                body += &format!("o[{}] = all.a{lanes}_{k}{component};\n", slots.len());
+                slots.push((*name, d));
+            }
+        }
+    }
+    let count = slots.len();
+    let text = format!(
+        "struct All {{ {members} }};
+        kernel void all_of(All all, device uint* out [[buffer(0)]]) {{
+            uint t = (all.a3_0.z * 7u + all.a3_0.y) * 13u + all.a3_0.x;
+            device uint* o = out + {count}u * t;\n{body}
+        }}"
+    );
+    let kernel = kernel(device, "all_of", &text)?;
+    assert_eq!(kernel.signature().builtins.len(), 3 * POSITIONS.len() + INDICES.len());
+    assert_eq!(kernel.signature().dimensions(), 3);
+    let threads = GRID.iter().product::<u32>() as usize;
+    let mut out = device.buffer_from(&vec![0xdead_u32; count * threads])?;
+    run(device, &kernel, Grid::threads((13, 7, 5)).group((4, 3, 2)), (&mut out,))?;
+    for (e, value) in out.to_vec()?.iter().enumerate() {
+        let (at, (name, d)) = (thread(e / count), slots[e % count]);
+        let expected = if POSITIONS.contains(&name) { position(name, at, d) } else { index(name, at) };
+        assert_eq!(*value, expected, "{name} [{d}] of {at:?}");
+    }
+    Ok(())
+}
+
+fn in_a_struct_as_uint(device: &Device) -> CaseResult {
+    in_a_struct(device, "uint")
+}
+fn in_a_struct_as_ushort(device: &Device) -> CaseResult {
+    in_a_struct(device, "ushort")
+}
+
+/// In namespaces and other structs, by a typedef or an alias, several members in one declaration, with functions,
+/// as an ordinary variable, and handed on.
+fn struct_forms(device: &Device) -> CaseResult {
+    let text = "
+        namespace n { struct Outer { struct Inner {
+            uint x [[thread_position_in_grid]], l [[thread_index_in_threadgroup]];
+            uint sum() const { return x + l; } }; }; }
+        typedef struct { [[threadgroup_position_in_grid]] ushort group; } Group;
+        struct Const { const uint size [[threads_per_threadgroup]]; static constant constexpr uint K = 5; };
+        using Alias = n::Outer::Inner;
+        struct Plain { uint a = 7; };
+        static uint of(Alias ids, Group g) { return ids.sum() * 1000 + g.group; }
+        template <typename I> kernel void forms(device uint4* out, const I ids, Group g, Const c) {
+            Plain p;
+            n::Outer::Inner copy = ids, other = {1, 2};
+            out[ids.x] = uint4(of(copy, g), c.size + Const::K, other.x + other.l, p.a);
+        }
+        template [[host_name(\"forms\")]] kernel void forms<Alias>(device uint4*, const Alias, Group, Const);";
+    let kernel = kernel(device, "forms", text)?;
+    let names: Vec<&str> = kernel.signature().builtins.iter().map(|b| b.attribute.as_str()).collect();
+    let expected = [
+        "thread_position_in_grid",
+        "thread_index_in_threadgroup",
+        "threadgroup_position_in_grid",
+        "threads_per_threadgroup",
+    ];
+    assert_eq!(names, expected);
+    let mut out = device.buffer::<[u32; 4]>(100)?;
+    run(device, &kernel, Grid::threads(100).group(32), (&mut out,))?;
+    super::expect_all(&out.to_vec()?, |i| {
+        let (x, group) = (i as u32, i as u32 / 32);
+        [(x + x % 32) * 1000 + group, if group == 3 { 9 } else { 37 }, 3, 7]
+    });
+    Ok(())
+}
+
+/// Buffers are numbered and bound as if the struct were not there; plain attributes stand beside it.
+fn struct_beside_buffers(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "beside",
+        "struct Ids { uint2 g [[thread_position_in_grid]]; ushort lane [[thread_index_in_simdgroup]]; };
+        kernel void beside(device const float* a, Ids ids, constant uint& width, threadgroup float* part,
+                uint2 size [[threads_per_grid]], Ids again, device float* out, uint l [[thread_index_in_threadgroup]]) {
+            part[l] = a[ids.g.y * width + ids.g.x];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            out[again.g.y * size.x + again.g.x] = part[l ^ 1u] + float(ids.lane);
+        }",
+    )?;
+    let indices: Vec<u32> = kernel.signature().args.iter().map(|a| a.index).collect();
+    assert_eq!(indices, [0, 1, 0, 2]);
+    let values: Vec<f32> = (0..128).map(|i| i as f32 * 0.5).collect();
+    let (a, mut out) = (device.buffer_from(&values)?, device.buffer::<f32>(128)?);
+    let part = elinvar::Threadgroup::of::<f32>(64);
+    run(device, &kernel, Grid::threads((16, 8)).group((16, 4)), (&a, 16_u32, part, &mut out))?;
+    super::expect_all(&out.to_vec()?, |i| values[i ^ 1] + (i % 32) as f32);
+    Ok(())
+}
+
+fn wrong_structs(device: &Device) -> CaseResult {
+    for (members, expected) in [
+        (
+            "uint x [[thread_position_in_grid]]; float y;",
+            "member `Ids::y` of a parameter that is passed by value has no",
+        ),
+        ("int x [[thread_position_in_grid]];", "`Ids::x` with `[[thread_position_in_grid]]` has type `int`"),
+        ("uint2 x [[thread_index_in_simdgroup]];", "has type `uint2`; it must be uint or ushort"),
+        ("uint x;", "parameter `ids` of type `Ids` is passed by value without an attribute"),
+    ] {
+        let text = format!(
+            "struct Ids {{ {members} }};\nkernel void wrong(device uint* out, Ids ids) {{ out[0] = 1; }}"
+        );
+        let error = kernel(device, "wrong", &text).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains(expected) && error.contains("wrong.metal:"), "{members}: {error}");
+    }
     Ok(())
 }

@@ -96,6 +96,12 @@ template <class A, class From> ELINVAR_INLINE A builtin() {
         return A(From::at(0));
 }
 
+// The number of a struct whose members have attributes, from 1; 0 for any other type.
+template <class T, class = void> struct attributed { static constexpr ulong number = 0; };
+template <class T> struct attributed<T, decltype((void)T::elinvar_attributed)> {
+    static constexpr ulong number = T::elinvar_attributed;
+};
+
 // What the compiler driver reads back about a parameter.
 struct description {
     ulong passed;   // 1 pointer, 2 reference, 3 value
@@ -105,6 +111,7 @@ struct description {
     ulong scalar;   // see scalar_code
     ulong lanes;    // 0 for no vector
     ulong form;     // 0 plain, 1 packed, 2 atomic
+    ulong members;  // see attributed
     const char* name;
 };
 
@@ -145,12 +152,12 @@ template <class A> constexpr description describe() {
     constexpr ulong passed = pointer ? 1 : reference ? 2 : 3;
     constexpr ulong constant = __is_const(Target);
     if constexpr (__is_void(T)) {
-        return {passed, 0, 1, constant, 0, 0, 0, type_name<T>()};
+        return {passed, 0, 1, constant, 0, 0, 0, 0, type_name<T>()};
     } else {
         using Form = element_form<T>;
         constexpr ulong lanes = shape<T>::lanes > 0 ? shape<T>::lanes : 0;
         return {passed, sizeof(T), alignof(T), constant, scalar_code<typename Form::scalar>(),
-                lanes,  Form::form, type_name<T>()};
+                lanes,  Form::form, attributed<T>::number, type_name<T>()};
     }
 }
 } // namespace elinvar

@@ -104,6 +104,9 @@ unsafe impl Sync for Running {}
 
 impl Running {
     fn new(dispatch: &Dispatch, kernel: Arc<Kernel>) -> Result<Self> {
+        for used in &dispatch.uses {
+            address(&used.slice)?;
+        }
         let values = values(&dispatch.bindings);
         let mut value = values.as_ptr();
         let mut dynamic = 0_u64;

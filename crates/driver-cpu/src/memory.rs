@@ -113,6 +113,10 @@ impl Memory for HostMemory {
         (self.storage != Storage::Private).then_some(self.address)
     }
 
+    fn gpu_address(&self) -> Option<u64> {
+        Some(self.address.as_ptr().expose_provenance() as u64)
+    }
+
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         let source = self.at(offset, target.len() as u64)?;
         // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
@@ -187,6 +191,14 @@ mod tests {
             let address = memory(4, storage).host_ptr().unwrap();
             assert_eq!(address.as_ptr() as u64 % host::page_size(), 0);
         }
+    }
+
+    #[test]
+    fn kernels_see_every_memory_at_an_address() {
+        let shared = memory(4, Storage::Shared);
+        let host = shared.host_ptr().map(|address| address.as_ptr() as u64);
+        assert!(host.is_some() && shared.gpu_address() == host);
+        assert!(memory(4, Storage::Private).gpu_address().is_some_and(|address| address != 0));
     }
 
     #[test]

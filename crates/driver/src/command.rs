@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Dim3, Memory, Pipeline};
+use crate::{Access, Dim3, Memory, Pipeline};
 
 /// One step of a queue.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Dispatch {
     pub pipeline: Arc<dyn Pipeline>,
     /// One binding per entry of [`crate::Signature::args`], in that order.
     pub bindings: Vec<Binding>,
+    /// Memory that the kernel reaches through addresses in its arguments' memory (`useResource` in Metal).
+    pub uses: Vec<Use>,
     /// Threads of the whole grid, `threads_per_grid` in MSL. If a size is zero nothing runs.
     pub threads: Dim3,
     /// Threads of a full threadgroup; groups at the far edges are smaller when it does not divide
@@ -61,6 +63,15 @@ pub enum Binding {
     Bytes(Vec<u8>),
     /// A pointer to this many bytes of threadgroup memory, aligned to 16.
     Threadgroup(u64),
+}
+
+/// Memory that a dispatch uses without having it as an argument.
+#[derive(Clone, Debug)]
+pub struct Use {
+    /// The bytes.
+    pub slice: MemorySlice,
+    /// What the kernel may do with them.
+    pub access: Access,
 }
 
 /// A range of bytes of a memory.

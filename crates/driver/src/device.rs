@@ -80,6 +80,12 @@ pub trait Memory: Send + Sync + Any {
     /// The address at which the host sees the memory, when it does. Valid as long as `self`.
     fn host_ptr(&self) -> Option<NonNull<u8>>;
 
+    /// The address at which kernels see the memory, for pointers in the memory of arguments. Valid as long as
+    /// `self`. None unless the driver says otherwise.
+    fn gpu_address(&self) -> Option<u64> {
+        None
+    }
+
     /// Copy bytes from `offset` to the host.
     ///
     /// # Safety

@@ -18,6 +18,8 @@
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
+//! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
+//! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!
@@ -27,7 +29,8 @@
 //!
 //! 1. **Buffers.** A submission keeps the memory and pipelines it names alive until the device is
 //!    done with them. New memory is zeroed unless [`Init::Uninitialized`] is asked for. Two
-//!    arguments may alias.
+//!    arguments may alias. An address in memory ([`Memory::gpu_address`]) keeps nothing alive: a dispatch
+//!    names what it reaches through addresses in [`Dispatch::uses`].
 //! 2. **Order.** Commands of one queue take effect in the order of submission, as if each began after
 //!    the one before it had ended; different queues are unordered. Inside a dispatch, threadgroups
 //!    are unordered; what one writes to device memory another sees through atomics and fences only.
@@ -57,7 +60,7 @@ mod signature;
 mod source;
 
 pub use caps::{Caps, DeviceKind};
-pub use command::{Binding, Command, Dispatch, MemorySlice};
+pub use command::{Binding, Command, Dispatch, MemorySlice, Use};
 pub use device::{Device, Done, Driver, Init, Library, Memory, Pipeline, Queue, Storage, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;

@@ -21,10 +21,19 @@ pub struct Arg {
 
 #[derive(Clone)]
 pub(crate) enum Value {
-    Memory { span: Span, element: Element, writable: bool },
-    Bytes { bytes: Vec<u8>, element: Element },
+    Memory {
+        span: Span,
+        element: Element,
+        writable: bool,
+    },
+    Bytes {
+        bytes: Vec<u8>,
+        element: Element,
+    },
     Threadgroup(u64),
     Size(Dim3),
+    /// No argument: what the kernel reaches through an address. `None` for what is no memory.
+    Use(Option<(Span, bool)>),
 }
 
 /// The host's element type, as far as it can be compared with MSL's.
@@ -92,9 +101,46 @@ impl Arg {
         let declared = Element::Scalars { scalar, lanes: 1, name: scalar.msl_name() };
         match &mut self.value {
             Value::Memory { element, .. } | Value::Bytes { element, .. } => *element = declared,
-            Value::Threadgroup(_) | Value::Size(_) => {}
+            Value::Threadgroup(_) | Value::Size(_) | Value::Use(_) => {}
         }
         self
+    }
+
+    /// A buffer or slice that the kernel reaches through an address in the memory of its arguments
+    /// ([`Buffer::gpu_address`]): `&buffer` if it only reads it, `&mut buffer` if it may write it. Metal calls this
+    /// `useResource(_:usage:)`. It stands anywhere in the list and is no argument of the kernel.
+    ///
+    /// The launch keeps the buffer alive and waits, fails and refuses as it does for an argument; a buffer
+    /// that is reached and not named here is not known to it.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Arg, Device, Grid, Source};
+    /// # let device = Device::best()?;
+    /// # let stream = device.stream()?;
+    /// # let (a, mut b) = (device.buffer::<f32>(4)?, device.buffer::<f32>(4)?);
+    /// // struct Args { device const float* a; device float* b; };
+    /// // kernel void copy(constant Args& args [[buffer(0)]], uint i [[thread_position_in_grid]])
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("copy")?;
+    /// let args = [a.gpu_address()?, b.gpu_address()?];
+    /// // SAFETY: the kernel reads four elements of `a` and writes four of `b`.
+    /// unsafe {
+    ///     kernel.launch(
+    ///         &stream,
+    ///         Grid::threads(4),
+    ///         (Arg::value(&args), Arg::use_resource(&a), Arg::use_resource(&mut b)),
+    ///     )
+    /// }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn use_resource(buffer: impl Into<Self>) -> Self {
+        let used = match buffer.into().value {
+            Value::Memory { span, writable, .. } => Some((span, writable)),
+            Value::Use(used) => used,
+            Value::Bytes { .. } | Value::Threadgroup(_) | Value::Size(_) => None,
+        };
+        Self { value: Value::Use(used) }
     }
 
     fn memory<T: Pod>(span: &Span, writable: bool) -> Self {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use elinvar_driver as driver;
-use elinvar_driver::{ArgKind, Binding, Dim3, ElementType, Error, Pipeline, Result, Scalar, Signature};
+use elinvar_driver::{ArgKind, Binding, Dim3, ElementType, Error, Pipeline, Result, Scalar, Signature, Use};
 
 use crate::Device;
 use crate::args::{Arg, Element, Value};
@@ -17,14 +17,21 @@ use crate::usage::{Access, Usage, Who};
 /// What a launch binds, and the memory it uses.
 pub(crate) struct Bound {
     pub(crate) bindings: Vec<Binding>,
+    pub(crate) uses: Vec<Use>,
     pub(crate) usages: Vec<Usage>,
 }
 
 /// Checks `args` against the signature of `pipeline`, which belongs to `device`.
 pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>) -> Result<Bound> {
     let signature = pipeline.signature();
+    let (used, args): (Vec<Arg>, Vec<Arg>) =
+        args.into_iter().partition(|arg| matches!(arg.value, Value::Use(_)));
     let given = args.len();
-    let mut bound = Bound { bindings: Vec::with_capacity(signature.args.len()), usages: Vec::new() };
+    let mut bound =
+        Bound { bindings: Vec::with_capacity(signature.args.len()), uses: Vec::new(), usages: Vec::new() };
+    for (number, arg) in used.into_iter().enumerate() {
+        bind_use(device, pipeline, number, arg, &mut bound)?;
+    }
     for arg in args {
         let index = bound.bindings.len();
         let Some(expected) = signature.args.get(index) else {
@@ -42,6 +49,7 @@ pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>
                 bound.bindings.push(Binding::Memory(span.memory_slice()));
                 bound.usages.push(slot.usage(pipeline, &span));
             }
+            Value::Use(_) => {}
         }
     }
     if bound.bindings.len() < signature.args.len() {
@@ -49,6 +57,44 @@ pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>
     }
     check_threadgroup_memory(device, signature, &bound.bindings)?;
     Ok(bound)
+}
+
+/// What the kernel reaches through an address; `number` counts those of the launch.
+fn bind_use(
+    device: &Device,
+    pipeline: &Arc<dyn Pipeline>,
+    number: usize,
+    arg: Arg,
+    bound: &mut Bound,
+) -> Result<()> {
+    let place = || used_place(pipeline.signature(), number);
+    let Value::Use(Some((span, writable))) = arg.value else {
+        return Err(Error::invalid(format!("{}: it is no buffer", place())));
+    };
+    device.expect_same(&span.storage.device, || format!("{}: the buffer is", place()))?;
+    let slice = span.memory_slice();
+    if slice.memory.gpu_address().is_none() {
+        return Err(no_address(device));
+    }
+    let (access, usage) = match writable {
+        true => (driver::Access::ReadWrite, Access::Write),
+        false => (driver::Access::Read, Access::Read),
+    };
+    let who = Who::Use(pipeline.clone(), number);
+    bound.uses.push(Use { slice, access });
+    // Which of its bytes are written is not known.
+    bound.usages.push(Usage { storage: span.storage, who, access: usage, covers: false });
+    Ok(())
+}
+
+/// A resource of a launch as error messages name it.
+pub(crate) fn used_place(signature: &Signature, number: usize) -> String {
+    format!("kernel `{}`, resource {number} (used through its address)", signature.name)
+}
+
+/// The refusal of a device whose memory kernels can only have as arguments.
+pub(crate) fn no_address(device: &Device) -> Error {
+    Error::unsupported(format!("the memory of device `{}` has no address for kernels", device.name()))
 }
 
 /// An argument as error messages name it: kernel, position, name and declaration.

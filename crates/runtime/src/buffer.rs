@@ -11,6 +11,8 @@ use std::ops::Range;
 use bytemuck::Pod;
 use elinvar_driver::Result;
 
+#[cfg(doc)]
+use crate::Arg;
 use crate::span::Span;
 use crate::{BufferSlice, BufferSliceMut, Device, Map, MapMut};
 
@@ -39,6 +41,15 @@ impl<T: Pod> Buffer<T> {
     /// Size in bytes.
     pub fn byte_len(&self) -> u64 {
         self.span.len
+    }
+
+    /// The address at which kernels see the first element, for a pointer in an argument buffer. It stays the same
+    /// as long as the buffer lives; a launch that uses it names the buffer with [`Arg::use_resource`].
+    ///
+    /// # Errors
+    /// `Unsupported` on a device whose memory has no such address.
+    pub fn gpu_address(&self) -> Result<u64> {
+        self.span.gpu_address()
     }
 
     /// The device it belongs to.

@@ -41,6 +41,14 @@ impl<T: Pod> BufferSlice<'_, T> {
         self.len() == 0
     }
 
+    /// The address at which kernels see the first element; see [`Buffer::gpu_address`].
+    ///
+    /// # Errors
+    /// As [`Buffer::gpu_address`].
+    pub fn gpu_address(&self) -> Result<u64> {
+        self.span.gpu_address()
+    }
+
     /// Copy the elements to `target`, which has the same length.
     ///
     /// # Errors
@@ -73,6 +81,14 @@ impl<T: Pod> BufferSliceMut<'_, T> {
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The address at which kernels see the first element; see [`Buffer::gpu_address`].
+    ///
+    /// # Errors
+    /// As [`Buffer::gpu_address`].
+    pub fn gpu_address(&self) -> Result<u64> {
+        self.span.gpu_address()
     }
 
     /// Set the elements from `source`, which has the same length.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use elinvar_driver::{Error, Memory, MemorySlice, Result};
 
 use crate::Device;
+use crate::bind::no_address;
 use crate::usage::{Access, Storage};
 
 /// Bytes of the pattern that a fill writes at a time.
@@ -47,6 +48,12 @@ impl Span {
 
     pub(crate) fn memory_slice(&self) -> MemorySlice {
         MemorySlice { memory: self.storage.memory.clone(), offset: self.offset, len: self.len }
+    }
+
+    /// The address at which kernels see the first byte.
+    pub(crate) fn gpu_address(&self) -> Result<u64> {
+        let base = self.storage.memory.gpu_address();
+        base.map(|base| base + self.offset).ok_or_else(|| no_address(&self.storage.device))
     }
 
     /// Copies the bytes to the host.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use elinvar_driver::{Command, Dispatch, Error, Queue, Result, Timing};
 
-use crate::bind::bind;
+use crate::bind::{Bound, bind};
 use crate::completion::{Outcome, Promise};
 use crate::span::Span;
 use crate::usage::{Access, Usage, Who, commit};
@@ -166,9 +166,10 @@ impl Batch {
             return Ok(());
         };
         pipeline.prepare(group)?;
-        let dispatch = Dispatch { pipeline: pipeline.clone(), bindings: bound.bindings, threads, group };
+        let Bound { bindings, uses, usages } = bound;
+        let dispatch = Dispatch { pipeline: pipeline.clone(), bindings, uses, threads, group };
         self.commands.push(Command::Dispatch(dispatch));
-        self.usages.extend(bound.usages);
+        self.usages.extend(usages);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use elinvar_driver::{Error, Memory, Pipeline, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Device;
-use crate::bind::place;
+use crate::bind::{place, used_place};
 use crate::completion::Outcome;
 
 /// What is done to bytes.
@@ -154,6 +154,7 @@ impl Account {
 #[derive(Clone)]
 pub(crate) enum Who {
     Argument(Arc<dyn Pipeline>, usize),
+    Use(Arc<dyn Pipeline>, usize),
     Operation(&'static str),
 }
 
@@ -161,6 +162,7 @@ impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(pipeline, index) => f.write_str(&place(pipeline.signature(), *index)),
+            Self::Use(pipeline, number) => f.write_str(&used_place(pipeline.signature(), *number)),
             Self::Operation(name) => f.write_str(name),
         }
     }

@@ -19,11 +19,12 @@ pub(super) struct SimMemory {
     layout: Layout,
     len: u64,
     storage: Storage,
+    addressed: bool,
 }
 
 #[allow(unsafe_code)] // owns raw memory that host and device threads share
 impl SimMemory {
-    pub(super) fn new(len: u64, storage: Storage, init: Init) -> Result<Self> {
+    pub(super) fn new(len: u64, storage: Storage, init: Init, addressed: bool) -> Result<Self> {
         let none = || Error::OutOfMemory { requested: len, available: 0 };
         let size = usize::try_from(len).map_err(|_| none())?.max(1);
         let layout = Layout::from_size_align(size, ALIGN).map_err(|_| none())?;
@@ -32,7 +33,7 @@ impl SimMemory {
         let content = if init == Init::Zeroed { 0 } else { JUNK };
         // SAFETY: `base` is the start of `size` bytes that nobody else knows of yet.
         unsafe { base.write_bytes(content, size) };
-        Ok(Self { base, layout, len, storage })
+        Ok(Self { base, layout, len, storage, addressed })
     }
 
     /// The address of `offset`, for the device.
@@ -70,6 +71,10 @@ impl Memory for SimMemory {
 
     fn host_ptr(&self) -> Option<NonNull<u8>> {
         (self.storage == Storage::Shared).then_some(self.base)
+    }
+
+    fn gpu_address(&self) -> Option<u64> {
+        self.addressed.then(|| self.base.as_ptr().expose_provenance() as u64)
     }
 
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {

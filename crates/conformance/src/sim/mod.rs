@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
-    Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error, Init,
-    Library, Memory, Pipeline, PipelineOptions, Queue, Result, Signature, Source, Storage,
+    Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
+    Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Queue, Result, Signature, Source, Storage,
+    Use,
 };
 use parking_lot::Mutex;
 
@@ -51,6 +52,7 @@ struct Shared {
     commands: Mutex<Vec<Command>>,
     failures: Mutex<Vec<(Op, Error)>>,
     held: AtomicBool,
+    addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
     clock: AtomicU64,
 }
@@ -81,6 +83,7 @@ impl Sim {
             commands: Mutex::default(),
             failures: Mutex::default(),
             held: AtomicBool::new(false),
+            addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
             clock: AtomicU64::new(0),
         };
@@ -109,6 +112,11 @@ impl Sim {
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.shared.failures.lock().push((op, error));
+    }
+
+    /// From now on new memory has no address for kernels.
+    pub fn without_addresses(&self) {
+        self.shared.addressless.store(true, Ordering::SeqCst);
     }
 
     /// From now on no submission begins; those that have begun run on.
@@ -167,7 +175,8 @@ impl Device for Sim {
         if storage == Storage::Managed {
             return Err(Error::unsupported("managed storage on the simulated device"));
         }
-        Ok(Arc::new(SimMemory::new(bytes, storage, init)?))
+        let addressed = !self.shared.addressless.load(Ordering::SeqCst);
+        Ok(Arc::new(SimMemory::new(bytes, storage, init, addressed)?))
     }
 
     fn compile(&self, _source: &Source) -> Result<Arc<dyn Library>> {
@@ -268,6 +277,40 @@ impl Launch<'_> {
             Some(Binding::Threadgroup(len)) => Ok(vec![0; *len as usize]),
             None => Err(Error::invalid(format!("the launch has no argument {index}"))),
         }
+    }
+
+    /// The first bytes of what the launch uses at an address.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the launch names no memory that has these bytes; what the memory answers.
+    pub fn bytes_at(&self, address: u64, len: usize) -> Result<Vec<u8>> {
+        let (slice, offset) = self.used(address, len, Access::Read)?;
+        let mut bytes = vec![0; len];
+        // SAFETY: as for `bytes`; the range is within the slice.
+        unsafe { slice.memory.read(offset, &mut bytes) }?;
+        Ok(bytes)
+    }
+
+    /// Set bytes of what the launch uses at an address and may write.
+    ///
+    /// # Errors
+    /// As [`Launch::bytes_at`].
+    pub fn write_at(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let (slice, offset) = self.used(address, bytes.len(), Access::ReadWrite)?;
+        // SAFETY: as for `bytes`; the range is within the slice.
+        unsafe { slice.memory.write(offset, bytes) }
+    }
+
+    /// The memory of a range of addresses, and the range's offset in it.
+    fn used(&self, address: u64, len: usize, access: Access) -> Result<(&MemorySlice, u64)> {
+        let range = |used: &'_ Use| {
+            let offset = address.checked_sub(used.slice.memory.gpu_address()?)?;
+            let within =
+                offset >= used.slice.offset && offset + len as u64 <= used.slice.offset + used.slice.len;
+            (within && (access == Access::Read || used.access == access)).then_some(offset)
+        };
+        let found = self.dispatch.uses.iter().find_map(|used| Some((&used.slice, range(used)?)));
+        found.ok_or_else(|| Error::invalid(format!("the launch uses no {len} bytes at {address:#x}")))
     }
 
     /// Set the first bytes of a buffer argument.

@@ -11,6 +11,7 @@ macro_rules! cases {
             &[$(super::Case { name: concat!($chapter, "::", stringify!($name)), run: $name, parts: Vec::new }),*];
     };
 }
+mod argument_buffers;
 mod arguments;
 mod atomics;
 mod attributes;
@@ -61,6 +62,7 @@ pub fn cases() -> Vec<Case> {
         basics::CASES,
         grids::CASES,
         arguments::CASES,
+        argument_buffers::CASES,
         values::CASES,
         barriers::CASES,
         order::CASES,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use elinvar::{DeviceKind, Diagnostic, Dim3, Error, MathMode, Severity, Signature};
+use elinvar::{DeviceKind, Diagnostic, Dim3, Error, MathMode, Severity, Signature, Source};
 use elinvar_driver::{Driver, PipelineOptions};
 use serde_json::{Value, json};
 
@@ -82,6 +82,7 @@ impl Check {
         let compiled = self
             .options
             .load(file, MathMode::default())
+            .map(Source::check_spaces)
             .and_then(|source| device.compile(&source).map_err(Failure::from));
         let library = match compiled {
             Ok(library) => library,

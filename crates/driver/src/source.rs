@@ -34,6 +34,9 @@ pub struct Source {
     pub defines: Vec<(String, Option<String>)>,
     /// The math mode.
     pub math: MathMode,
+    /// Whether to look for misuse of address spaces as well: what Metal refuses and a driver to which all memory
+    /// is one takes all the same becomes a warning. It takes about as long as the other checks.
+    pub check_spaces: bool,
 }
 
 impl Source {
@@ -59,6 +62,13 @@ impl Source {
     #[must_use]
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(dir.into());
+        self
+    }
+
+    /// Look for misuse of address spaces as well; see [`Source::check_spaces`].
+    #[must_use]
+    pub fn check_spaces(mut self) -> Self {
+        self.check_spaces = true;
         self
     }
 

@@ -165,7 +165,7 @@ fn keep(
 
 /// All that a source says itself, and the compiler.
 fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
-    let Source { pieces, include_dirs, defines, math } = source;
+    let Source { pieces, include_dirs, defines, math, check_spaces } = source;
     let key = toolchain.cache.key("source").program(toolchain.path()).number(pieces.len() as u64);
     let key = pieces.iter().fold(key, |key, piece| key.text(&piece.name).text(&piece.text));
     let key = defines.iter().fold(key.number(defines.len() as u64), |key, (name, value)| match value {
@@ -175,11 +175,12 @@ fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
     let key = include_dirs.iter().fold(key, |key, folder| key.path(folder));
     let relative = include_dirs.iter().any(|folder| folder.is_relative());
     let here = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
-    key.path(&here).text(match math {
+    let key = key.path(&here).text(match math {
         MathMode::Safe => "safe",
         MathMode::Relaxed => "relaxed",
         MathMode::Fast => "fast",
-    })
+    });
+    key.number(u64::from(*check_spaces))
 }
 
 fn write_facts(Facts { kernels, constants, warnings }: &Facts) -> Vec<u8> {

@@ -118,6 +118,25 @@ pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result
     Ok(output)
 }
 
+/// The run that looks at address spaces. It makes no code, and what it says is not about a right or wrong source.
+pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
+    let headers = toolchain.headers()?;
+    let mut args: Vec<OsString> = vec!["-x".into(), "c++".into()];
+    args.extend(language_flags(math));
+    args.extend(
+        ["-fsyntax-only", "-ferror-limit=0", "-Xclang", "-fno-diagnostics-use-presumed-location"]
+            .map(OsString::from),
+    );
+    args.push("-isysroot".into());
+    args.push(headers.root().into());
+    match precompiled::header(toolchain, math)? {
+        Some(header) => args.extend(["-include-pch".into(), header.into()]),
+        None => args.extend(["-include".into(), headers.declarations().into()]),
+    }
+    args.push("-".into());
+    run(toolchain, &args, Input::Stdin, text)
+}
+
 /// The text without the names of our own files, which differ from process to process.
 fn lasting(text: &str) -> String {
     let ours = |line: &str| line.starts_with('#') && line.contains(headers::MARK);
@@ -237,6 +256,9 @@ pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
             "-ffloat16-excess-precision=none",
             "-Xclang",
             "-fbfloat16-excess-precision=none",
+            // What a wrong expression would have been is not guessed: nothing follows from a guess.
+            "-Xclang",
+            "-fno-recovery-ast-type",
         ]
         .map(OsString::from),
     );

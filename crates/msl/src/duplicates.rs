@@ -63,6 +63,17 @@ pub(crate) fn is_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
+/// Whether the declaration at `i` of a namespace is a variable that is not in the constant address space.
+pub(crate) fn is_variable(code: &Code, i: usize) -> bool {
+    let Some((end, false)) = head_end(code, i) else { return false };
+    let words = (i..end).filter(|&t| code.is_word(t)).count();
+    let other = |t: usize| {
+        let class = matches!(code.at(t), "struct" | "class" | "union") && code.at(end) != "=";
+        class || matches!(code.at(t), "constant" | "template" | "operator" | "static_assert" | "::")
+    };
+    code.is_word(i) && words > 1 && code.at(end) != "{" && !(i..end).any(other)
+}
+
 /// Whether the function whose declaration runs from `i` to before `end` has no result type.
 pub(crate) fn is_constructor(code: &Code, i: usize, end: usize) -> bool {
     let Some(open) = (i..end).find(|&t| code.at(t) == "(" && code.at(t.wrapping_sub(1)) != "__attribute__")

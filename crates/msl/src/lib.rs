@@ -48,6 +48,7 @@ pub mod record;
 mod recursion;
 mod rewrite;
 mod signature;
+mod spaces;
 pub mod stage;
 mod tables;
 mod token;
@@ -63,5 +64,5 @@ pub use toolchain::Toolchain;
 /// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.
 #[doc(hidden)]
 pub fn rewritten_for_fuzzing(text: &str) -> String {
-    rewrite::rewrite(text).text.text().to_owned()
+    rewrite::rewrite(text, rewrite::Spaces::One).text.text().to_owned()
 }

@@ -10,11 +10,12 @@ use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
 use crate::members::Attributed;
 use crate::origin::Origin;
+use crate::rewrite::Spaces;
 use crate::signature::{self, Outcome};
 use crate::tables::Passed;
 use crate::toolchain::Toolchain;
 use crate::{
-    Error, Result, clang, defined, diagnostics, glue, preprocess, recursion, rewrite, stage, tables,
+    Error, Result, clang, defined, diagnostics, glue, preprocess, recursion, rewrite, spaces, stage, tables,
 };
 
 /// The largest index of a function constant.
@@ -43,16 +44,14 @@ impl Program {
     /// do its work.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
         let (origin, mut warnings) = preprocess::run(toolchain, source)?;
-        let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text()));
+        let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text(), Spaces::One));
         let problems: Vec<Diagnostic> =
             rewritten.problems.iter().map(|(offset, message)| located(&origin, *offset, message)).collect();
         if !problems.is_empty() {
             return Err(Error::Compile(problems));
         }
-        warnings.extend(rewritten.warnings.iter().map(|(offset, message)| Diagnostic {
-            severity: Severity::Warning,
-            ..located(&origin, *offset, message)
-        }));
+        warnings
+            .extend(rewritten.warnings.iter().map(|(offset, message)| warning(&origin, *offset, message)));
         let mut text = rewritten.text.clone();
         text.prepend(&constants::open_definitions(rewritten.constants.len()));
         text.prepend(glue::ALL_KERNELS);
@@ -62,6 +61,12 @@ impl Program {
         let check = || clang::check(toolchain, source.math, text.text());
         let output = stage::timed("check", check)?;
         warnings.extend(judge(&output, &origin, &text)?);
+
+        if source.check_spaces {
+            warnings.extend(
+                check_spaces(toolchain, source.math, &origin).or_else(|error| unchecked(source, error))?,
+            );
+        }
 
         let mut program = Self {
             toolchain: toolchain.clone(),
@@ -280,6 +285,35 @@ pub struct Specialized {
     pub signature: Signature,
 }
 
+/// Warnings about address spaces, for a source that is right without them.
+fn check_spaces(toolchain: &Toolchain, math: MathMode, origin: &Origin) -> Result<Vec<Diagnostic>> {
+    let rewritten = rewrite::rewrite(origin.text(), Spaces::Told);
+    let mut text = rewritten.text;
+    text.prepend(&constants::open_definitions(rewritten.constants.len()));
+    text.prepend(glue::ALL_KERNELS);
+    text.prepend(spaces::SPACES);
+    let output = stage::timed("check spaces", || clang::check_spaces(toolchain, math, text.text()))?;
+    let own = |m: &diagnostics::Message| m.file == "<stdin>";
+    let messages = diagnostics::parse(&output.stderr);
+    if !output.success && messages.is_empty() {
+        return Err(output.unexplained());
+    }
+    let messages = spaces::misuse(messages, own);
+    let mut found: Vec<Diagnostic> =
+        rewritten.warnings.iter().map(|(offset, message)| warning(origin, *offset, message)).collect();
+    found.extend(diagnostics::resolve(messages, &|m| diagnostics::as_rewritten(origin, &text, m)));
+    found.sort_by_key(|d| (d.file.clone(), d.line, d.column));
+    Ok(found)
+}
+
+/// A clang that fails where it makes no code is no reason to refuse a source that is right.
+fn unchecked(source: &Source, error: Error) -> Result<Vec<Diagnostic>> {
+    let Error::Clang { .. } = error else { return Err(error) };
+    let file = source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+    let message = format!("address spaces are not checked: {error}");
+    Ok(vec![Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, 0, 0, message) }])
+}
+
 fn text_of(output: clang::Output) -> Result<String> {
     String::from_utf8(output.stdout).map_err(|_| Error::Io("clang's IR text is not UTF-8".to_owned()))
 }
@@ -295,6 +329,10 @@ fn judge(output: &clang::Output, origin: &Origin, text: &Mapped) -> Result<Vec<D
         return Err(output.unexplained());
     }
     Ok(found)
+}
+
+fn warning(origin: &Origin, offset: usize, message: &str) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, ..located(origin, offset, message) }
 }
 
 fn located(origin: &Origin, offset: usize, message: &str) -> Diagnostic {

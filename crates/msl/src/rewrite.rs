@@ -39,11 +39,21 @@ const KERNEL: &str = "inline __attribute__((always_inline))";
 const BEFORE: &str = "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n";
 const AFTER: &str = "\n#pragma clang attribute pop\n";
 
+/// What becomes of address spaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spaces {
+    /// They go: all memory is one. Overloads that differ by nothing else are one, too.
+    One,
+    /// They stay as attributes of clang's; see [`crate::spaces`].
+    Told,
+}
+
 /// Rewrite preprocessed text.
-pub(crate) fn rewrite(text: &str) -> Rewritten {
+pub(crate) fn rewrite(text: &str, spaces: Spaces) -> Rewritten {
     let code = Code::new(text);
     let mut walk = Walk {
         code: &code,
+        spaces,
         edits: Vec::new(),
         problems: Vec::new(),
         scopes: Vec::new(),
@@ -89,12 +99,13 @@ enum Scope {
     Linkage,
     /// A class, by its number; its name, when one can name it from outside.
     Class(usize, Option<String>),
-    /// A body of a function, or an initialiser.
-    Body,
+    /// A body of a function, or an initialiser; whether it is a kernel's.
+    Body { kernel: bool },
 }
 
 struct Walk<'a> {
     code: &'a Code<'a>,
+    spaces: Spaces,
     /// Byte ranges of the input and what replaces them, ascending and disjoint.
     edits: Vec<(usize, usize, String)>,
     problems: Vec<(usize, String)>,
@@ -146,11 +157,19 @@ impl Walk<'_> {
 
     /// Drop the declaration at `i` if it differs from an earlier one by address spaces only.
     fn repeated(&mut self, i: usize) -> Option<usize> {
+        if self.spaces == Spaces::Told {
+            let outside = !self.in_body();
+            if outside && duplicates::is_variable(self.code, i) {
+                let message = "a variable at program scope is in no address space; Metal takes those in `constant` only";
+                self.warnings.push((self.code.start(i), message.to_owned()));
+            }
+            return None;
+        }
         let (scope, class) = match self.scopes.last() {
             None | Some(Scope::Linkage) => (0, false),
             Some(Scope::Class(number, _)) => (*number, true),
             Some(Scope::Namespace(number, _)) => (*number, false),
-            Some(Scope::Body) => return None,
+            Some(Scope::Body { .. }) => return None,
         };
         let repeated = self.declarations.visit(self.code, i, scope, class)?;
         if repeated.differs {
@@ -176,7 +195,7 @@ impl Walk<'_> {
     }
 
     fn in_body(&self) -> bool {
-        self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(..)))
+        self.scopes.iter().any(|s| matches!(s, Scope::Body { .. } | Scope::Class(..)))
     }
 
     fn directive(&mut self, i: usize) -> usize {
@@ -245,13 +264,14 @@ impl Walk<'_> {
         {
             return Scope::Linkage;
         }
-        Scope::Body
+        let inner = matches!(self.scopes.last(), Some(Scope::Body { kernel: true }));
+        Scope::Body { kernel: inner || self.declared == Some(self.statement) }
     }
 
     /// The name of the class whose keyword is at `head` and whose brace at `open`; none for a template.
     fn class_name(&self, head: usize, open: usize) -> Option<String> {
         let typedef = self.code.at(self.statement) == "typedef";
-        let outside = !self.scopes.iter().any(|s| matches!(s, Scope::Body | Scope::Class(_, None)));
+        let outside = !self.scopes.iter().any(|s| matches!(s, Scope::Body { .. } | Scope::Class(_, None)));
         let name = match (head + 1..open).find(|&t| self.code.is_word(t) && self.code.at(t + 1) != "(") {
             Some(name) => name,
             None if typedef => self.code.behind(open)?,
@@ -367,13 +387,14 @@ impl Walk<'_> {
         }
         match self.code.at(i) {
             "device" | "thread" | "threadgroup_imageblock" | "object_data" | "ray_data" => {
-                self.edit(i, i + 1, String::new());
+                self.edit(i, i + 1, self.told(i).to_owned());
             }
             "constant" => {
                 // Behind a constructor's parameters it says what object is made; `const` would be wrong there.
                 let parameters = self.code.at(i.wrapping_sub(1)) == ")";
                 let of_constructor = parameters && duplicates::is_constructor(self.code, self.statement, i);
-                self.edit(i, i + 1, if of_constructor { "" } else { "const" }.to_owned());
+                let new = if of_constructor { "" } else { "const" };
+                self.edit(i, i + 1, format!("{new} {}", self.told(i)).trim().to_owned());
             }
             "coherent" if self.code.at(i + 1) == "(" => {
                 if let Some(behind) = self.code.behind(i + 1) {
@@ -401,6 +422,25 @@ impl Walk<'_> {
         i + 1
     }
 
+    /// What stands for the address space at `i`: of an object a function belongs to nothing, else its attribute
+    /// if spaces are told.
+    fn told(&self, i: usize) -> &'static str {
+        let mut behind = i + 1;
+        while matches!(self.code.at(behind), "const" | "volatile" | "noexcept")
+            || duplicates::is_space(self.code.at(behind))
+        {
+            behind += 1;
+        }
+        let of_function = matches!(self.code.at(behind), "{" | ";" | "=" | "->" | ":" | "");
+        match self.code.at(i) {
+            _ if self.spaces == Spaces::One || of_function => "",
+            "device" => "ELINVAR_device",
+            "constant" => "ELINVAR_constant",
+            "threadgroup" => "ELINVAR_threadgroup",
+            _ => "",
+        }
+    }
+
     /// clang refuses half to bfloat; casts to a pointer or reference stay.
     fn cast(&mut self, i: usize) {
         let Some(behind) = self.code.behind_angles(i + 1) else { return };
@@ -423,9 +463,19 @@ impl Walk<'_> {
                 after = behind;
             }
             let keep = if place == i { "" } else { ") " };
-            self.edit(place, place + 1, format!("{keep}{THREADGROUP}"));
+            if self.spaces == Spaces::Told
+                && !matches!(self.scopes.last(), Some(Scope::Body { kernel: true }))
+            {
+                let message = "a threadgroup variable outside of a kernel; Metal takes those in kernels only";
+                self.warnings.push((self.code.start(i), message.to_owned()));
+            }
+            let variable = match self.spaces {
+                Spaces::One => THREADGROUP,
+                Spaces::Told => "static ELINVAR_threadgroup",
+            };
+            self.edit(place, place + 1, format!("{keep}{variable}"));
         } else {
-            self.edit(i, i + 1, String::new());
+            self.edit(i, i + 1, self.told(i).to_owned());
         }
         after
     }
@@ -538,7 +588,7 @@ mod tests {
     use super::*;
 
     fn body(text: &str) -> String {
-        let r = rewrite(text);
+        let r = rewrite(text, Spaces::One);
         assert!(r.problems.is_empty(), "{:?}", r.problems);
         r.text.text().strip_prefix(BEFORE).unwrap().strip_suffix(AFTER).unwrap().to_owned()
     }
@@ -587,8 +637,10 @@ mod tests {
 
     #[test]
     fn kernels_and_attributes() {
-        let r =
-            rewrite("namespace a { kernel void f(device int* x [[buffer(0)]],\n uint i [[\nid(1)\n]]) {} }");
+        let r = rewrite(
+            "namespace a { kernel void f(device int* x [[buffer(0)]],\n uint i [[\nid(1)\n]]) {} }",
+            Spaces::One,
+        );
         assert!(r.text.text().contains(
             "namespace a { inline __attribute__((always_inline)) void f( int* x  ,\n uint i  \n\n)"
         ));
@@ -596,6 +648,7 @@ mod tests {
         assert_eq!(r.kernels[0].namespaces, ["a"]);
         let r = rewrite(
             "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
+            Spaces::One,
         );
         assert_eq!(r.kernels[0].name, "g");
         assert_eq!(r.kernels[0].params[0].name, "x");
@@ -609,6 +662,7 @@ mod tests {
             "namespace a { static constant bool c [[function_constant(2)]]; }\n\
              constant bool d = is_function_constant_defined(a::c) ? a::c : true;\n\
              kernel void f(device int* x [[buffer(0), function_constant(d)]]) {}",
+            Spaces::One,
         );
         assert!(r.problems.is_empty(), "{:?}", r.problems);
         assert!(r.text.text().contains("{  const bool ELINVAR_CONSTANT_0(c); }"), "{}", r.text.text());
@@ -625,13 +679,14 @@ mod tests {
         assert_eq!(text, "struct S { public: S()  = default;  int a; };");
         let text = body("namespace a { void f(device int*) {} } namespace b { void f(thread int*) {} }");
         assert_eq!(text.matches("void f").count(), 2);
-        let r = rewrite("int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }");
+        let r =
+            rewrite("int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }", Spaces::One);
         assert_eq!((r.warnings.len(), r.warnings[0].0), (1, 35));
     }
 
     #[test]
     fn refuses_with_a_place() {
-        let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;");
+        let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;", Spaces::One);
         assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
     }
 
@@ -639,7 +694,7 @@ mod tests {
     fn every_beginning_of_a_source_is_rewritten() {
         let text = include_str!("../tests/metal/signatures.metal");
         for end in (0..text.len()).step_by(13) {
-            assert!(rewrite(&text[..end]).text.text().starts_with(BEFORE));
+            assert!(rewrite(&text[..end], Spaces::One).text.text().starts_with(BEFORE));
         }
     }
 
@@ -649,7 +704,7 @@ mod tests {
             ["kernel ", "kernel a<", "threadgroup ", "const ", "[[", "{", "(", "template<", "[[kernel]] "]
         {
             let text = piece.repeat(40_000);
-            assert!(rewrite(&text).text.text().len() > 40_000);
+            assert!(rewrite(&text, Spaces::One).text.text().len() > 40_000);
         }
     }
 
@@ -665,7 +720,7 @@ mod tests {
             "[[kernel]]",
             "é \"\n 1.0.0h",
         ] {
-            let r = rewrite(text);
+            let r = rewrite(text, Spaces::One);
             let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
             assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");
         }

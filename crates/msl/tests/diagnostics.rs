@@ -273,3 +273,118 @@ fn empty_and_odd_sources() {
     assert!(compile(&Source::msl("\u{feff}int a;\r\nkernel void f(device int* b) {}\r\n")).is_ok());
     assert!(!places(&Source::msl("int \u{1F600}\u{2028} = \"x")).is_empty());
 }
+
+/// The warnings about address spaces as `line:column: message`.
+fn spaces(text: &str) -> Vec<String> {
+    let program = compile(&msl(text).check_spaces()).unwrap();
+    let found = program.warnings().iter().inspect(|d| {
+        assert_eq!((d.severity, d.file.as_str()), (Severity::Warning, "kernel.metal"));
+        assert!(d.source_line.is_some(), "{d}");
+    });
+    found.map(|d| format!("{}:{}: {}", d.line, d.column, d.message)).collect()
+}
+
+const DIFFER: &str = "the address spaces differ, which Metal refuses";
+
+#[test]
+fn pointers_into_the_wrong_space() {
+    let text = "device float* returned(threadgroup float* t) {\n    return t; }\n\
+        float take(device float* p) { return *p; }\n\
+        template <typename T> T take_any(device T* p) { return *p; }\n\
+        struct S { device float* p; };\n\
+        kernel void k(device float* a, device S* s, constant float& c, uint i [[thread_position_in_grid]]) {\n\
+        \x20   threadgroup float tile[64]; float local[4] = {1};\n\
+        \x20   device float* p = &tile[i];\n\
+        \x20   p = tile;\n\
+        \x20   take(tile);\n\
+        \x20   take_any(tile);\n\
+        \x20   s->p = tile;\n\
+        \x20   thread float* q = a;\n\
+        \x20   device const float* d = &c;\n\
+        \x20   device float& r = tile[0];\n\
+        \x20   device float* e = local;\n\
+        \x20   float* f = reinterpret_cast<threadgroup float*>(a);\n\
+        \x20   a[i] = p[0] + q[0] + d[0] + r + e[0] + f[0]; }";
+    let found = spaces(text);
+    let expected = [
+        "4:12: cannot initialize return object of type 'device float *' with an lvalue of type 'threadgroup float *'",
+        "10:19: cannot initialize a variable of type 'device float *' with an rvalue of type 'threadgroup float *'",
+        "11:9: assigning to 'device float *' from incompatible type 'threadgroup float[64]'",
+        "12:5: no matching function for call to 'take': no known conversion from 'threadgroup float[64]' to 'device \
+         float *' for 1st argument",
+        "13:5: no matching function for call to 'take_any': deduced type 'device float *' of 1st parameter does not \
+         match adjusted type 'threadgroup float *' of argument [with T = float]",
+        "14:12: assigning to 'device float *' from incompatible type 'threadgroup float[64]'",
+        "15:19: cannot initialize a variable of type 'float *' with an lvalue of type 'device float *'",
+        "16:25: cannot initialize a variable of type 'device float const *' with an rvalue of type 'constant float \
+         const *'",
+        "17:19: binding reference of type 'device float' to value of type 'threadgroup float' changes address space",
+        "18:19: cannot initialize a variable of type 'device float *' with an lvalue of type 'float[4]'",
+        "19:16: reinterpret_cast from 'device float *' to 'threadgroup float *' is not allowed",
+    ];
+    assert_eq!(found, expected.map(|e| format!("{e}; {DIFFER}")));
+    // They are warnings of this check only.
+    assert!(compile(&msl(text)).unwrap().warnings().is_empty());
+}
+
+#[test]
+fn spaces_in_templates_name_the_instantiation() {
+    let text = "template <typename T> void inner(threadgroup T* t, device T* d) {\n    device T* x = t;\n    d[0] = x[0]; }\n\
+                kernel void k(device float* a) { threadgroup float t[4]; inner(t, a); }";
+    let program = compile(&msl(text).check_spaces()).unwrap();
+    let [warning] = program.warnings() else { panic!("{:?}", program.warnings()) };
+    assert_eq!((warning.line, warning.column), (4, 15));
+    assert!(
+        warning.notes[0].message.contains("instantiation of function template specialization 'inner<float>'")
+    );
+    assert_eq!((warning.notes[0].line, warning.notes[0].column), (6, 58));
+}
+
+#[test]
+fn variables_where_metal_has_none() {
+    let text = "float plain = 1;\nconstant float right = 2;\nnamespace n { const int also[2] = {1, 2}; }\n\
+                static int* pointer;\nconstexpr constant int C = 3;\ntypedef struct { float x; } X;\n\
+                template <typename T> constexpr constant T zero = T(0);\nfloat outside() {\n    threadgroup float t[4];\n    return t[0]; }\n\
+                kernel void k(device float* a) { threadgroup float t[C]; { threadgroup X u; u.x = t[1]; }\n\
+                auto f = [&](float y) { return y + n::also[1]; };\na[0] = f(right) + plain + outside() + zero<float>; }";
+    let scope = "a variable at program scope is in no address space; Metal takes those in `constant` only";
+    let expected = [
+        format!("3:1: {scope}"),
+        format!("5:15: {scope}"),
+        format!("6:1: {scope}"),
+        "11:5: a threadgroup variable outside of a kernel; Metal takes those in kernels only".to_owned(),
+    ];
+    assert_eq!(spaces(text), expected);
+}
+
+/// What Metal takes gives no warning: every way in which pointers, references, vectors, structs with functions and
+/// templates meet the address spaces.
+#[test]
+fn right_use_of_spaces_is_silent() {
+    let text = "struct P { int n; float d[4]; float at(int i) const device { return d[i]; } };\n\
+        struct V { device float* p; device float& operator[](uint i) const { return p[i]; } };\n\
+        float sum(device const float* p) { return *p; }\nfloat sum(threadgroup const float* p) { return *p; }\n\
+        float sum(thread const float* p) { return *p; }\nfloat sum(constant float* p) { return *p; }\n\
+        template <typename T> T any(T p) { return p; }\n\
+        template <typename T> void copy(threadgroup T* t, const device T* d) { t[0] = d[0]; }\n\
+        constant float table[4] = {1, 2, 3, 4};\n\
+        typedef device float* buffer_t;\n\
+        device float* pass(device float* p, bool b) { return b ? p : nullptr; }\n\
+        kernel void k(device float* a, device float4* v, constant P& p, device P* s, device atomic_uint* n,\n\
+                threadgroup half* h [[threadgroup(0)]], device float* device* list, uint i [[thread_position_in_grid]]) {\n\
+            threadgroup float t[64]; threadgroup float4 t4[8]; threadgroup atomic_uint m; float l[4] = {1};\n\
+            threadgroup array<float, 4> arr;\n\
+            copy(t, a); copy(t4, v);\n\
+            t4[1] = v[0] + t4[2] * 2.0f; v[i].xy = t4[0].yx; t4[0][1] = 3;\n\
+            device float* x = &v[0].x; device float* y = any(a); buffer_t z = pass(a, true); const device float* w = z;\n\
+            threadgroup float* q = (threadgroup float*)t4; threadgroup uint* u = reinterpret_cast<threadgroup uint*>(t);\n\
+            constant float* c = table; constant int* pn = &p.n; thread float* lp = &l[1]; float* lq = lp;\n\
+            threadgroup float& r = t[1]; const float copied = a[0]; device P& ps = s[1]; V view = {a};\n\
+            P own = p; own.n = s->n; arr[0] = 2; list[0] = a; list[0][1] = 2;\n\
+            atomic_fetch_add_explicit(n, 1u, memory_order_relaxed); atomic_store_explicit(&m, 1u, memory_order_relaxed);\n\
+            simdgroup_float8x8 mat; simdgroup_load(mat, t, 8); simdgroup_store(mat, a, 8);\n\
+            auto f = [&](device float* k, threadgroup float* g) { return k[0] + g[0]; };\n\
+            view[0] = f(a, t) + sum(a) + sum(t) + sum(l) + sum(table) + ps.at(1) + x[0] + y[0] + w[0] + q[0] + u[0] + c[0]\n\
+                + *pn + *lq + r + copied + h[0] + max(a[0], t[0]) + dot(v[0], t4[0]); }";
+    assert_eq!(spaces(text), [""; 0]);
+}

@@ -47,7 +47,7 @@ fn struct_in_a_buffer(device: &Device) -> CaseResult {
     let a = ramp(device, 50)?;
     let mut outs = Vec::new();
     for k in 0..5 {
-        outs.push(device.buffer_from(&vec![k as f32; 50])?);
+        outs.push(device.buffer_from(&[k as f32; 50])?);
     }
     let address = |b: &Buffer<f32>| b.gpu_address();
     let list = outs.iter().zip(10..).map(|(b, n)| Ok(Args { a: address(&a)?, b: address(b)?, n, pad: 0 }));

@@ -1,0 +1,162 @@
+//! Misuse of address spaces: what Metal refuses and Elinvar, to which all memory is one, has no need to.
+//!
+//! The text is rewritten once more, now with the spaces as attributes that clang knows, and clang looks at it
+//! without making code. Our declarations know no spaces, so clang has much to say that means nothing;
+//! what counts is what it says of the user's text about two pointers whose spaces differ. What it could not
+//! make sense of it leaves alone: misuse may go unseen, but what is reported is one.
+
+use crate::diagnostics::Message;
+use elinvar_driver::Severity;
+
+/// Before the text of such a run: the spaces, as clang then names them in its messages.
+pub(crate) const SPACES: &str = "\
+#define ELINVAR_device __attribute__((address_space(1)))
+#define ELINVAR_constant __attribute__((address_space(2)))
+#define ELINVAR_threadgroup __attribute__((address_space(3)))
+";
+
+const NAMES: [&str; 3] = ["ELINVAR_device", "ELINVAR_constant", "ELINVAR_threadgroup"];
+
+/// How the messages begin that name two types between which nothing converts.
+const CONVERSIONS: [&str; 12] = [
+    "cannot initialize a variable of type",
+    "cannot initialize a parameter of type",
+    "cannot initialize a member subobject of type",
+    "cannot initialize an array element of type",
+    "cannot initialize return object of type",
+    "assigning to",
+    "binding reference of type",
+    "static_cast from",
+    "reinterpret_cast from",
+    "C-style cast from",
+    "comparison of distinct pointer types",
+    "incompatible operand types",
+];
+
+/// The messages about misuse among those of a run, as warnings. `own` says which are about the user's text.
+pub(crate) fn misuse(messages: Vec<Message>, own: impl Fn(&Message) -> bool) -> Vec<Message> {
+    let mut found = Vec::new();
+    let mut rest = messages.into_iter().peekable();
+    while let Some(message) = rest.next() {
+        let mut notes = Vec::new();
+        while let Some(note) = rest.next_if(|m| m.severity == Severity::Note) {
+            notes.push(note);
+        }
+        if message.severity != Severity::Error || !own(&message) {
+            continue;
+        }
+        let what = if CONVERSIONS.iter().any(|begin| message.text.starts_with(begin)) {
+            differ(&message.text).then(|| message.text.clone())
+        } else if message.text.starts_with("no matching function for call to") {
+            call(&notes, &own).map(|why| format!("{}: {why}", message.text))
+        } else {
+            None
+        };
+        let Some(what) = what else { continue };
+        let text =
+            format!("{}; the address spaces differ, which Metal refuses", what.replace("ELINVAR_", ""));
+        found.push(Message { severity: Severity::Warning, text, ..message });
+        // Which instantiation it is about.
+        found.extend(notes.into_iter().filter(|note| note.text.starts_with("in instantiation of")));
+    }
+    found
+}
+
+/// Why none of the functions fits a call, if that is the address space of an argument for each of them that has
+/// the right number of parameters.
+fn call(notes: &[Message], own: &impl Fn(&Message) -> bool) -> Option<String> {
+    let mut why = None;
+    let candidates = notes.iter().filter(|note| note.text.starts_with("candidate"));
+    for note in candidates {
+        let reason = note.text.split_once(": ").map_or("", |(_, reason)| reason);
+        if reason.starts_with("requires ") {
+            continue;
+        }
+        let conversion = reason.starts_with("no known conversion from") || reason.starts_with("deduced type");
+        if !own(note) || !conversion || !differ(reason) {
+            return None;
+        }
+        why.get_or_insert_with(|| reason.to_owned());
+    }
+    why
+}
+
+/// Whether the first two types of a message point into different spaces.
+fn differ(text: &str) -> bool {
+    let types = types(text);
+    let [a, b, ..] = &types[..] else { return false };
+    match (levels(a), levels(b)) {
+        (Some(a), Some(b)) => a.len() == b.len() && a != b,
+        // A reference that only reads may bind to a copy.
+        (None, None) => {
+            text.starts_with("binding reference") && space(a) != space(b) && !a.starts_with("const ")
+        }
+        _ => false,
+    }
+}
+
+/// The quoted types of a message, with what names stand for.
+fn types(text: &str) -> Vec<String> {
+    let mut types = Vec::new();
+    let mut rest = text;
+    while let Some((_, from)) = rest.split_once('\'') {
+        let Some((mut ty, behind)) = from.split_once('\'') else { break };
+        rest = behind;
+        if let Some((aka, behind)) = rest.strip_prefix(" (aka '").and_then(|from| from.split_once("')")) {
+            (ty, rest) = (aka, behind);
+        }
+        let mut ty = ty.to_owned();
+        for (i, name) in NAMES.iter().enumerate() {
+            ty = ty.replace(&format!("__attribute__((address_space({})))", i + 1), name);
+        }
+        types.push(ty);
+    }
+    types
+}
+
+/// For a pointer or an array the space of what it points to, innermost first; `None` for what is neither.
+fn levels(ty: &str) -> Option<Vec<Option<&'static str>>> {
+    if ty.contains("(*") || ty.contains("lambda") {
+        return None;
+    }
+    let (pointee, array) = ty.split_once('[').map_or((ty, false), |(pointee, _)| (pointee, true));
+    let mut levels: Vec<_> = pointee.split('*').map(space).collect();
+    if !array {
+        levels.pop();
+    }
+    (!levels.is_empty()).then_some(levels)
+}
+
+fn space(segment: &str) -> Option<&'static str> {
+    NAMES.into_iter().find(|name| segment.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_of_types() {
+        let device = Some("ELINVAR_device");
+        assert_eq!(levels("ELINVAR_device float *"), Some(vec![device]));
+        assert_eq!(levels("float *const ELINVAR_device *"), Some(vec![None, device]));
+        assert_eq!(levels("const ELINVAR_device float[4]"), Some(vec![device]));
+        assert_eq!((levels("float"), levels("void (*)(float *)")), (None, None));
+        let aka = "'buffer_t' (aka '__attribute__((address_space(1))) float *') and 'float *'";
+        assert_eq!(types(aka), ["ELINVAR_device float *", "float *"]);
+    }
+
+    #[test]
+    fn what_counts() {
+        let yes = [
+            "cannot initialize a variable of type 'ELINVAR_device float *' with an lvalue of type 'ELINVAR_threadgroup float[64]'",
+            "binding reference of type 'ELINVAR_device float' to value of type 'ELINVAR_threadgroup float' changes address space",
+        ];
+        let no = [
+            "cannot initialize a variable of type 'float' with an lvalue of type 'ELINVAR_device S'",
+            "binding reference of type 'const float' to value of type 'ELINVAR_device float' changes address space",
+            "cannot initialize a variable of type 'int *' with an lvalue of type 'float *'",
+        ];
+        assert_eq!((yes.map(differ), no.map(differ)), ([true; 2], [false; 3]));
+    }
+}

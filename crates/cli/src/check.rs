@@ -8,20 +8,27 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use elinvar::{DeviceKind, Diagnostic, Dim3, Error, MathMode, Severity, Signature, Source};
-use elinvar_driver::{Driver, PipelineOptions};
+use elinvar_driver::{Constant, ConstantKey, Driver, FunctionConstant, PipelineOptions};
 use serde_json::{Value, json};
 
+use crate::annotation;
+use crate::constant;
 use crate::failure::{Failure, Result, exit_code};
 use crate::report::{print_json, say};
 use crate::select::absent;
 use crate::signature;
 use crate::source::SourceOptions;
+use crate::value::split_pair;
 
 /// Compile Metal files, each on its own, and print what their kernels take
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar check examples/matmul.metal\n  \
     elinvar check -I include -D TILE=16 kernels/*.metal\n  \
-    elinvar check examples/reduce.metal --kernel reduce --json\n\n\
+    elinvar check examples/reduce.metal --kernel reduce --json\n  \
+    elinvar check gemm.metal --constant use_bias=true --constant 3=0.5f32\n  \
+    elinvar check --github kernels/*.metal\n\n\
+    Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
+    space. A kernel that needs the value of a function constant is built when it is given.\n\
     Exit code 1 when a file or a kernel has errors.")]
 pub struct Check {
     /// Metal source files
@@ -35,9 +42,15 @@ pub struct Check {
     /// Look at this kernel only
     #[arg(long, value_name = "K")]
     kernel: Option<String>,
+    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
+    constants: Vec<(String, String)>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print what is wrong as annotations for GitHub Actions, and nothing else
+    #[arg(long, conflicts_with = "json")]
+    github: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -53,16 +66,22 @@ struct Checked {
     diagnostics: Vec<Diagnostic>,
     /// Refusals that have no place in the source.
     failures: Vec<Failure>,
+    /// The function constants that it declares.
+    constants: Vec<FunctionConstant>,
 }
 
 impl Check {
     pub fn run(self) -> Result<()> {
         let device = target_device(self.target)?;
+        let constants = constant::parse(&self.constants)?;
         let checked: Vec<Checked> =
-            self.files.iter().map(|file| self.check(&*device, file)).collect::<Result<_>>()?;
+            self.files.iter().map(|file| self.check(&*device, file, &constants)).collect::<Result<_>>()?;
+        expect_declared(&constants, &checked)?;
         if self.json {
             let files: Vec<Value> = checked.iter().map(Checked::to_json).collect();
             print_json(&json!({ "files": files }))?;
+        } else if self.github {
+            checked.iter().try_for_each(Checked::annotate)?;
         } else {
             checked.iter().try_for_each(Checked::print)?;
         }
@@ -72,12 +91,18 @@ impl Check {
         }
     }
 
-    fn check(&self, device: &dyn elinvar_driver::Device, file: &Path) -> Result<Checked> {
+    fn check(
+        &self,
+        device: &dyn elinvar_driver::Device,
+        file: &Path,
+        constants: &[Constant],
+    ) -> Result<Checked> {
         let mut checked = Checked {
             file: file.display().to_string(),
             kernels: Vec::new(),
             diagnostics: Vec::new(),
             failures: Vec::new(),
+            constants: Vec::new(),
         };
         let compiled = self
             .options
@@ -92,16 +117,43 @@ impl Check {
             }
         };
         checked.diagnostics.extend(library.warnings().iter().cloned());
+        checked.constants = library.constants().to_vec();
+        let own = constants.iter().filter(|c| checked.constants.iter().any(|known| is(known, c)));
+        let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
         let names: Vec<&str> = match &self.kernel {
             Some(name) => vec![name],
             None => library.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
         };
         for name in names {
-            if let Err(error) = checked.build(&*library, name) {
+            if let Err(error) = checked.build(&*library, name, &options) {
                 checked.add(error.into());
             }
         }
         Ok(checked)
+    }
+}
+
+/// Whether a value is meant for this constant.
+fn is(known: &FunctionConstant, given: &Constant) -> bool {
+    match &given.key {
+        ConstantKey::Index(index) => known.index == *index,
+        ConstantKey::Name(name) => known.name == *name,
+    }
+}
+
+/// A constant that no file declares is a mistake; one that another file declares is none.
+fn expect_declared(constants: &[Constant], files: &[Checked]) -> Result<()> {
+    let compiled = files.iter().all(|file| !file.has_errors());
+    let unknown =
+        constants.iter().find(|given| !files.iter().flat_map(|f| &f.constants).any(|c| is(c, given)));
+    match unknown.filter(|_| compiled) {
+        Some(Constant { key: ConstantKey::Name(name), .. }) => {
+            Err(Failure::input(format!("--constant {name}: no file declares a function constant `{name}`")))
+        }
+        Some(Constant { key: ConstantKey::Index(index), .. }) => Err(Failure::input(format!(
+            "--constant {index}: no file declares a function constant with index {index}"
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -117,12 +169,30 @@ fn target_device(target: Target) -> Result<Arc<dyn elinvar_driver::Device>> {
 
 impl Checked {
     /// Builds one kernel; its signature is listed even if it is refused.
-    fn build(&mut self, library: &dyn elinvar_driver::Library, name: &str) -> Result<(), Error> {
-        let pipeline = match library.pipeline(name, &PipelineOptions::default()) {
+    fn build(
+        &mut self,
+        library: &dyn elinvar_driver::Library,
+        name: &str,
+        options: &PipelineOptions,
+    ) -> Result<(), Error> {
+        let pipeline = match library.pipeline(name, options) {
             Ok(pipeline) => pipeline,
             Err(error) => {
-                self.kernels.extend(library.kernels().iter().find(|k| k.name == name).cloned());
-                return Err(error);
+                let Some(kernel) = library.kernels().iter().find(|k| k.name == name) else {
+                    return Err(error);
+                };
+                self.kernels.push(kernel.clone());
+                let fits =
+                    |c: &Constant| self.constants.iter().any(|k| is(k, c) && k.ty.scalar() == Some(c.scalar));
+                let missing = self.constants.len() > options.constants.len();
+                let missing = missing && options.constants.iter().all(fits);
+                return match error {
+                    Error::InvalidArgument(why) if missing => {
+                        self.diagnostics.push(not_built(kernel, &why));
+                        Ok(())
+                    }
+                    error => Err(error),
+                };
             }
         };
         self.kernels.push(pipeline.signature().clone());
@@ -136,9 +206,12 @@ impl Checked {
         }
     }
 
+    fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+    }
+
     fn exit_code(&self) -> Option<u8> {
-        let wrong = self.diagnostics.iter().any(|d| d.severity == Severity::Error);
-        let compile = wrong.then(|| exit_code(&Error::Compile(Vec::new())));
+        let compile = self.has_errors().then(|| exit_code(&Error::Compile(Vec::new())));
         self.failures.iter().map(Failure::exit_code).chain(compile).max()
     }
 
@@ -160,11 +233,25 @@ impl Checked {
         Ok(())
     }
 
+    fn annotate(&self) -> Result<()> {
+        self.diagnostics.iter().try_for_each(|d| say(annotation::of(d)))?;
+        self.failures.iter().try_for_each(|f| say(annotation::error(&self.file, &f.to_string())))
+    }
+
     fn to_json(&self) -> Value {
         let kernels: Vec<Value> = self.kernels.iter().map(signature::to_json).collect();
         let diagnostics: Vec<Value> = self.diagnostics.iter().map(diagnostic_json).collect();
         let errors: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         json!({ "file": self.file, "kernels": kernels, "diagnostics": diagnostics, "errors": errors })
+    }
+}
+
+/// A kernel that is right as far as it can be told without values of function constants.
+fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
+    let message = format!("{why}; it is not built, give values with --constant");
+    Diagnostic {
+        severity: Severity::Warning,
+        ..Diagnostic::error(kernel.file.clone(), kernel.line, 0, message)
     }
 }
 

@@ -3,10 +3,12 @@
 //! Results go to stdout, errors to stderr. Exit codes: 0 done, 1 the kernel or its arguments are wrong,
 //! 2 usage, 3 the device failed.
 
+mod annotation;
 mod array;
 mod bench;
 mod binding;
 mod check;
+mod constant;
 mod devices;
 mod failure;
 mod npy;

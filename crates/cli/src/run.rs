@@ -11,6 +11,7 @@ use elinvar::{
 use serde::Serialize;
 
 use crate::binding::{Bound, Given};
+use crate::constant;
 use crate::failure::{Failure, Result};
 use crate::npy;
 use crate::report::{median, print_json, say, time_text};
@@ -37,6 +38,7 @@ Examples:
       --arg a=f32:1024:ramp --arg b=f32:1024:ones --arg out=f32:1024:zeros --arg n=1024u32 --out out
   elinvar run examples/matmul.metal --kernel matmul --grid 67,61 --arg a=@a.npy --arg b=@b.npy \\
       --arg c=f32:61x67:zeros --arg m=61u32 --arg n=67u32 --arg k=59u32 --out c=c.npy
+  elinvar run k.metal --kernel k --grid 64 --arg out=f32:64:zeros --constant use_bias=true --constant 3=0.5f32
   elinvar run examples/reduce.metal --kernel reduce --grid 4096 --group 256 --arg in=f32:4096:ones \\
       --arg total=f32:1:zeros --arg n=4096u32 --arg part=threadgroup:1024 --out total --json";
 
@@ -92,7 +94,7 @@ struct Report<'a> {
     kernel: &'a str,
     device: String,
     grid: [u32; 3],
-    /// `None` when the runtime chose it.
+    /// Given or chosen; `None` when the grid is empty.
     group: Option<[u32; 3]>,
     median_ns: u64,
     outputs: Vec<Summary>,
@@ -127,7 +129,7 @@ impl Run {
             kernel: &self.kernel,
             device: device_name(&device),
             grid: self.grid.to_array(),
-            group: self.group.map(Dim3::to_array),
+            group: kernel.group(self.grid())?.map(Dim3::to_array),
             median_ns: median(times),
             outputs: summaries,
         };
@@ -138,18 +140,13 @@ impl Run {
     }
 
     fn constants(&self) -> Result<Constants> {
-        self.constants.iter().try_fold(Constants::new(), |constants, (key, text)| {
-            let value =
-                Value::parse(text).map_err(|failure| failure.at(&format!("--constant {key}={text}")))?;
-            let Value::Number { scalar, bytes, .. } = value else {
-                let what = "a function constant is a number or the components of a vector, as in `7u32`";
-                return Err(Failure::usage(format!("--constant {key}={text}: {what}")));
-            };
-            Ok(match key.parse::<u32>() {
-                Ok(index) => constants.set_bytes(index, scalar, bytes),
-                Err(_) => constants.set_bytes(key.as_str(), scalar, bytes),
-            })
-        })
+        let list = constant::parse(&self.constants)?;
+        Ok(list.into_iter().fold(Constants::new(), |all, one| all.set_bytes(one.key, one.scalar, one.bytes)))
+    }
+
+    fn grid(&self) -> Grid {
+        let grid = Grid::threads(self.grid);
+        self.group.map_or(grid, |group| grid.group(group))
     }
 
     fn values(&self) -> Result<Vec<Given>> {
@@ -177,10 +174,7 @@ impl Run {
     /// Runs the kernel and returns the device's time of each run.
     fn dispatch(&self, device: &Device, kernel: &Runnable, bound: &Bound) -> Result<Vec<u64>> {
         let stream = device.stream()?;
-        let mut grid = Grid::threads(self.grid);
-        if let Some(group) = self.group {
-            grid = grid.group(group);
-        }
+        let grid = self.grid();
         let mut times = Vec::new();
         for _ in 0..self.repeat {
             let done = kernel.launch(&stream, grid, bound)?;
@@ -201,7 +195,11 @@ impl Run {
     }
 
     fn print(&self, report: &Report, outputs: &[Output]) -> Result<()> {
-        let group = self.group.map_or("chosen".into(), |group| group.to_string());
+        let group = match report.group {
+            Some(group) if self.group.is_none() => format!("{} (chosen)", Dim3::from(group)),
+            Some(group) => Dim3::from(group).to_string(),
+            None => "none, there are no threads".to_owned(),
+        };
         say(format_args!("{} on {}: grid {}, group {group}", report.kernel, report.device, self.grid))?;
         let runs = if self.repeat > 1 { format!(", median of {}", self.repeat) } else { String::new() };
         say(format_args!("{}{runs}", time_text(report.median_ns)))?;
@@ -234,6 +232,13 @@ impl Runnable {
             Self::Plain(kernel) => kernel.signature(),
             Self::Checked(kernel) => kernel.signature(),
         }
+    }
+
+    fn group(&self, grid: Grid) -> Result<Option<Dim3>> {
+        Ok(match self {
+            Self::Plain(kernel) => kernel.threadgroup_size(grid)?,
+            Self::Checked(kernel) => kernel.threadgroup_size(grid)?,
+        })
     }
 
     #[allow(unsafe_code)] // runs what the user asks for

@@ -357,3 +357,107 @@ fn a_checked_run_names_what_is_outside() {
     ended.expect(0, &[]);
     assert!(ended.stdout.contains("out: f32:8 = 1 2 3 4 5 6 7 8"), "{}", ended.stdout);
 }
+
+const CONSTANTS: &str = "#include <metal_stdlib>
+using namespace metal;
+constant uint stride [[function_constant(3)]];
+constant bool twice [[function_constant(4)]];
+constant uint factor = is_function_constant_defined(twice) && twice ? 2 : 1;
+kernel void count(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = i * stride * factor; }
+kernel void plain(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = i; }
+";
+
+#[test]
+fn constants_reach_the_kernel() {
+    let folder = Folder::new();
+    let file = folder.write("constants.metal", CONSTANTS);
+    let run = |constants: &[&str]| {
+        let mut words = vec!["run", &file, "--kernel", "count", "--grid", "50", "--arg", "out=u32:50:zeros"];
+        constants.iter().for_each(|c| words.extend(["--constant", c]));
+        words.extend(["--out", "out", "--json"]);
+        elinvar(&words)
+    };
+    for (constants, step) in
+        [(&["stride=3u32"][..], 3), (&["3=5u32", "twice=true"], 10), (&["stride=7u32", "4=false"], 7)]
+    {
+        let json = run(constants).json();
+        assert_eq!(json["outputs"][0]["max"], (49 * step) as f64, "{json}");
+    }
+    run(&[]).expect(1, &["kernel `count` needs a value for function constant `stride` (index 3, uint)"]);
+    run(&["stride=3i32"]).expect(1, &["`stride`"]);
+    run(&["other=3u32"]).expect(1, &["no function constant `other`"]);
+    run(&["stride"]).expect(2, &["NAME=VALUE"]);
+    run(&["stride=u32:4:ones"]).expect(2, &["--constant stride=u32:4:ones: a function constant is a number"]);
+}
+
+#[test]
+fn check_builds_with_constants_and_says_what_it_did_not_build() {
+    let folder = Folder::new();
+    let file = folder.write("constants.metal", CONSTANTS);
+    let code = |words: &[&str]| {
+        let json = elinvar(&[&["check", &file, "--json"], words].concat()).json();
+        let kernels = json["files"][0]["kernels"].as_array().expect("kernels").clone();
+        let diagnostics = json["files"][0]["diagnostics"].as_array().expect("diagnostics").len();
+        (kernels.iter().map(|k| !k["code"].is_null()).collect::<Vec<_>>(), diagnostics)
+    };
+    assert_eq!(code(&[]), (vec![false, true], 1));
+    assert_eq!(code(&["--constant", "stride=3u32"]), (vec![true, true], 0));
+    elinvar(&["check", &file])
+        .expect(0, &["constants.metal:6: warning: kernel `count` needs a value", "--constant"]);
+    elinvar(&["check", &file, "--constant", "3=1.5f32"]).expect(1, &["`stride`"]);
+    // A value is for the files that declare the constant; one that none declares is a mistake.
+    elinvar(&["check", &file, &example("scale"), "--constant", "3=7u32"]).expect(0, &[]);
+    elinvar(&["check", &file, "--constant", "5=7u32"]).expect(1, &["--constant 5: no file declares"]);
+}
+
+#[test]
+fn run_says_which_group_it_used() {
+    let group = |more: &[&str]| add(&[A, B, OUT, N], &[more, &["--json"]].concat()).json()["group"].clone();
+    assert_eq!(group(&["--group", "16"]), serde_json::json!([16, 1, 1]));
+    let chosen = group(&[]);
+    assert!(chosen[0].as_u64().is_some_and(|x| (1..=1024).contains(&x)), "{chosen}");
+    let again = add(&[A, B, OUT, N], &[]);
+    let text = format!("group {}×1×1 (chosen)", chosen[0]);
+    assert!(again.stdout.contains(&text), "{}", again.stdout);
+}
+
+#[test]
+fn check_warns_of_what_metal_refuses() {
+    let folder = Folder::new();
+    let text = "#include <metal_stdlib>\nkernel void k(device float* a) {\n  threadgroup float t[4];\n  \
+                device float* p = t;\n  a[0] = p[0];\n}\n";
+    let file = folder.write("spaces.metal", text);
+    elinvar(&["check", &file]).expect(
+        0,
+        &[
+            "spaces.metal:4:17: warning: cannot initialize",
+            "'threadgroup float[4]'",
+            "    4 |   device float* p = t;\n      |                 ^",
+        ],
+    );
+}
+
+#[test]
+fn check_annotates_for_github() {
+    let folder = Folder::new();
+    let text = "#include <metal_stdlib>\nkernel void k(device float* a) {\n  threadgroup float t[4];\n  \
+                device float* p = t;\n  a[0] = p[0];\n}\n";
+    let (spaces, wrong) = (
+        folder.write("spaces.metal", text),
+        folder.write("wrong.metal", "kernel void k(device float* a) { a[0] = y; }"),
+    );
+    let ended = elinvar(&["check", &spaces, &wrong, &example("scale"), "--github"]);
+    ended.expect(1, &[]);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ended.stdout);
+    assert!(
+        lines[0].starts_with(&format!("::warning file={spaces},line=4,col=17::cannot initialize a variable")),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(lines[1], format!("::error file={wrong},line=1,col=41::use of undeclared identifier 'y'"));
+    let none = elinvar(&["check", &spaces, "--kernel", "none", "--github"]);
+    none.expect(1, &[]);
+    assert!(none.stdout.contains(&format!("::error file={spaces}::no kernel `none`")), "{}", none.stdout);
+    elinvar(&["check", &spaces, "--github", "--json"]).expect(2, &["--json"]);
+}

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Pipeline, Signature};
+use elinvar_driver::{Dim3, Pipeline, Result, Signature};
 
-use crate::Device;
+use crate::{Device, Grid};
 
 /// A kernel of a [`crate::Library`]. Cloning gives another handle.
 #[derive(Clone)]
@@ -30,6 +30,15 @@ impl Kernel {
     /// Threads of the largest threadgroup that this kernel can have on its device.
     pub fn max_threads_per_threadgroup(&self) -> u32 {
         self.pipeline.max_threads_per_threadgroup()
+    }
+
+    /// Threads of a threadgroup in a launch over this grid, given or chosen; `None` when nothing would run.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the grid or its group is out of range.
+    pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
+        let (name, most) = (&self.signature().name, self.max_threads_per_threadgroup());
+        Ok(grid.resolve(name, most, self.device.caps())?.map(|(_, group)| group))
     }
 
     /// The device it was compiled for.
@@ -61,6 +70,14 @@ impl CheckedKernel {
     /// Threads of the largest threadgroup that this kernel can have on its device.
     pub fn max_threads_per_threadgroup(&self) -> u32 {
         self.kernel.max_threads_per_threadgroup()
+    }
+
+    /// As [`Kernel::threadgroup_size`].
+    ///
+    /// # Errors
+    /// As [`Kernel::threadgroup_size`].
+    pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
+        self.kernel.threadgroup_size(grid)
     }
 
     /// The device it was compiled for.

@@ -3,7 +3,6 @@
 #define __METAL_VERSION__ 320
 #define __METAL_MACOS__ 1
 #define __METAL_FAST_MATH__ 1
-#define __METAL_MAYBE_FAST_MATH__ 0
 #define __METAL_FAST_MATH_ONLY__ 1
 #define __METAL_PRECISE_MATH__ 0
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 4

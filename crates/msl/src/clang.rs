@@ -197,11 +197,19 @@ pub(crate) fn preprocess_flags(
     headers: &Headers,
     include_dirs: &[std::path::PathBuf],
     defines: &[(String, Option<String>)],
+    math: MathMode,
 ) -> Vec<OsString> {
     let mut args = vec!["-x".into(), "c++".into(), OsString::from("-E")];
     common(&mut args);
     args.extend(["-Wmacro-redefined".into(), "-W#warnings".into(), "-imacros".into()]);
     args.push(headers.predefined().into());
+    // As Metal's compiler, which says which functions a name without `fast::` or `precise::` means.
+    args.extend(match math {
+        MathMode::Fast => ["-D__METAL_MAYBE_FAST_MATH__=1", "-D__FAST_MATH__=1"].map(OsString::from),
+        MathMode::Safe | MathMode::Relaxed => {
+            ["-D__METAL_MAYBE_FAST_MATH__=0", "-U__FAST_MATH__"].map(OsString::from)
+        }
+    });
     for (name, value) in defines {
         let value = value.as_deref().map(|v| format!("={v}")).unwrap_or_default();
         args.push(format!("-D{name}{value}").into());

@@ -2,6 +2,7 @@
 
 use crate::attributes::{self, Attribute};
 use crate::code::Code;
+use crate::token::Kind;
 
 /// A kernel that can be asked for.
 #[derive(Clone, Debug)]
@@ -90,7 +91,7 @@ pub(crate) fn parse(code: &Code, head: usize, namespaces: &[String]) -> Option<D
             break Some(at);
         } else if code.at(at) == ";" && instantiation {
             break None;
-        } else if matches!(code.at(at), "::" | "*" | "&") {
+        } else if matches!(code.at(at), "::" | "*" | "&") || code.kind(at) == Some(Kind::Literal) {
             at += 1;
         } else {
             return None;

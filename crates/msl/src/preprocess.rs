@@ -9,7 +9,7 @@ use crate::{Error, Result, clang, diagnostics, origin::Origin, stage};
 /// Preprocess a source. The answer's warnings are those of the preprocessor.
 pub(crate) fn run(toolchain: &Toolchain, source: &Source) -> Result<(Origin, Vec<Diagnostic>)> {
     let headers = toolchain.headers()?;
-    let args = clang::preprocess_flags(&headers, &source.include_dirs, &source.defines);
+    let args = clang::preprocess_flags(&headers, &source.include_dirs, &source.defines, source.math);
     let output = stage::timed("preprocess", || clang::run(toolchain, &args, Input::File, &join(source)))?;
     let messages = diagnostics::parse(&output.stderr);
     let text = match String::from_utf8(output.stdout.clone()) {

@@ -6,7 +6,7 @@ use elinvar::f16;
 use super::sheet::{Columns, Sheet, Value, sheets};
 
 sheets!("matrices": shapes_of_two, shapes_of_three, shapes_of_four, products_into_two, products_into_three,
-    products_into_four, determinants, of_half, writing);
+    products_into_four, determinants, of_half, writing, braces);
 
 const X: [f32; 3] = [2.0, -1.0, 5.0];
 const Y: [f32; 3] = [3.0, 4.0, -7.0];
@@ -214,4 +214,39 @@ fn writing() -> Sheet {
             [X[i], Y[i], 0.0, 2.0]
         })
         .block("identity", "constexpr float2x2 m = float2x2(1);", "m * float2(x, y)", |i| [X[i], Y[i]])
+}
+
+/// Columns in braces, as values, as packed vectors, and mixed.
+fn braces() -> Sheet {
+    sheet("braces")
+        .block("two columns", "float2x2 m = {{x, y}, {1, 2}};", "m", |i| Columns([[X[i], Y[i]], [1.0, 2.0]]))
+        .block("short columns", "float2x3 m = {{x}, {y, 1}};", "m", |i| {
+            Columns([[X[i], 0.0, 0.0], [Y[i], 1.0, 0.0]])
+        })
+        .block("three columns", "float3x2 m{{x, y}, float2(1), {2, 3}};", "m", |i| {
+            Columns([[X[i], Y[i]], [1.0, 1.0], [2.0, 3.0]])
+        })
+        .block("four columns", "float4x2 m = float4x2({x, 1}, {y, 2}, {3, 4}, {5, 6});", "m", |i| {
+            Columns([[X[i], 1.0], [Y[i], 2.0], [3.0, 4.0], [5.0, 6.0]])
+        })
+        .block("packed columns", "packed_float2 p(x, y); float2x2 m(p, packed_float2(1, 2));", "m", |i| {
+            Columns([[X[i], Y[i]], [1.0, 2.0]])
+        })
+        .block(
+            "mixed columns",
+            "packed_float3 p(x, y, 1); float3x3 m = float3x3(p, {1, 2, 3}, float3(y));",
+            "m",
+            |i| Columns([[X[i], Y[i], 1.0], [1.0, 2.0, 3.0], [Y[i]; 3]]),
+        )
+        .block("scalars", "float2x2 m = {x, y, 1, 2};", "m", |i| Columns([[X[i], Y[i]], [1.0, 2.0]]))
+        .block("nothing", "float2x2 m = {}; float2x2 n{};", "m + n", |_| Columns([[0.0_f32; 2]; 2]))
+        .block("in an array", "float2x2 m[2] = {{{x, y}, {1, 2}}, float2x2(3)};", "m[0] + m[1]", |i| {
+            Columns([[X[i] + 3.0, Y[i]], [1.0, 5.0]])
+        })
+        .block(
+            "in a struct",
+            "struct S { float2x2 m; float s; } s = {{{x, y}, {1, 2}}, 3};",
+            "s.m * float2(1, s.s)",
+            |i| [X[i] + 3.0, Y[i] + 6.0],
+        )
 }

@@ -34,6 +34,7 @@ mod order;
 mod program_scope;
 mod relational_functions;
 mod sheet;
+mod sources;
 mod streams;
 mod templates;
 mod types;
@@ -67,6 +68,7 @@ pub fn cases() -> Vec<Case> {
         barriers::CASES,
         order::CASES,
         streams::CASES,
+        sources::CASES,
         errors::CASES,
         checks::CASES,
         types::CASES,

@@ -3,7 +3,8 @@
 use super::sheet::{Sheet, Value, sheets};
 
 sheets!("vectors": construction_2, construction_3, construction_4, braces, swizzles_xyzw, swizzles_rgba, assigned_swizzles,
-    indexing, float_operators, integer_operators, narrow_integers, comparisons, packed, packed_types, element_types);
+    indexing, float_operators, integer_operators, narrow_integers, comparisons, packed,
+    packed_construction, packed_types, element_types);
 
 fn letters() -> Sheet {
     Sheet::new("letters")
@@ -369,6 +370,50 @@ fn packed() -> Sheet {
             "uint4(p)",
             |_| [1_u32, 2, 3, 4],
         )
+}
+
+/// Packed vectors from every sequence of scalars, vectors and packed vectors.
+fn packed_construction() -> Sheet {
+    let mut sheet = letters();
+    let letter = |k: usize, i: usize| [A[i], B[i], C[i], D[i]][k];
+    for (size, parts) in [
+        (2, &[&[1, 1][..], &[2]][..]),
+        (3, &[&[1, 1, 1], &[2, 1], &[1, 2], &[3]]),
+        (4, &[&[1, 1, 1, 1], &[2, 1, 1], &[1, 2, 1], &[1, 1, 2], &[2, 2], &[3, 1], &[1, 3], &[4]]),
+    ] {
+        for split in parts {
+            for part in ["", "packed_"] {
+                let mut next = 0;
+                let mut arguments = Vec::new();
+                for n in *split {
+                    let names = &["a", "b", "c", "d"][next..next + n];
+                    next += n;
+                    let list = names.join(", ");
+                    arguments.push(if *n == 1 { list } else { format!("{part}float{n}({list})") });
+                }
+                let (list, name) = (arguments.join(", "), format!("{size} of {part}{split:?}"));
+                let statement = format!("packed_float{size} p({list}); packed_float{size} q = {{{list}}};");
+                let result = format!("float4(float{size}(p).xy, q[{}], p[{}])", size - 2, size - 1);
+                sheet = sheet.block(&name, &statement, &result, move |i| {
+                    [A[i], B[i], letter(size - 2, i), letter(size - 1, i)]
+                });
+            }
+        }
+    }
+    sheet
+        .block("one in braces", "packed_float4 p = {a};", "float4(p)", |i| [A[i], 0.0, 0.0, 0.0])
+        .block("empty braces", "packed_float3 p = {}; packed_float2 q{};", "float4(p.xz, q)", |_| {
+            [0.0_f32; 4]
+        })
+        .block("of another packed type", "packed_float3 p(1.5f, 2.5f, a);", "int3(packed_int3(p))", |i| {
+            [1, 2, A[i] as i32]
+        })
+        .block("between half and bfloat", "packed_half2 p(1.5h, 2);", "float2(packed_bfloat2(p))", |_| {
+            [1.5_f32, 2.0]
+        })
+        .block("narrowing in braces", "int k = int(i) + 3; packed_float2 p = {k, 2u};", "float2(p)", |i| {
+            [i as f32 + 3.0, 2.0]
+        })
 }
 
 /// Every packed type is as large as its scalars together.

@@ -1,9 +1,17 @@
 // matrix<T, C, R>: C columns of R components.
 #pragma once
 
+namespace elinvar {
+// A parameter that no argument fits.
+template <int N> class unfit {
+    unfit(unfit*, unfit*, unfit*, unfit*, unfit*);
+};
+} // namespace elinvar
+
 namespace metal {
 template <class T, int C, int R> struct matrix {
     using column_type = vec<T, R>;
+    template <int N> using column_of = conditional_t<C == N, column_type, elinvar::unfit<N>>;
     column_type columns[C];
 
     matrix() = default;
@@ -11,6 +19,11 @@ template <class T, int C, int R> struct matrix {
     constexpr ELINVAR_MEMBER explicit matrix(T s) : columns{} {
         for (int i = 0; i < (C < R ? C : R); ++i) columns[i][i] = s;
     }
+    // Columns may be braced lists.
+    constexpr ELINVAR_MEMBER matrix(column_of<2> a, column_of<2> b) : columns{a, b} {}
+    constexpr ELINVAR_MEMBER matrix(column_of<3> a, column_of<3> b, column_of<3> c) : columns{a, b, c} {}
+    constexpr ELINVAR_MEMBER matrix(column_of<4> a, column_of<4> b, column_of<4> c, column_of<4> d)
+        : columns{a, b, c, d} {}
     template <class... V, class = enable_if_t<sizeof...(V) == C && (sizeof...(V) > 1) && (is_convertible_v<V, column_type> && ...) && !(is_arithmetic_v<V> && ...)>>
     constexpr ELINVAR_MEMBER matrix(V... v) : columns{column_type(v)...} {}
     template <class... S, class = enable_if_t<sizeof...(S) == C * R && (is_arithmetic_v<S> && ...)>, class = void>

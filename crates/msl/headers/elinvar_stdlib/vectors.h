@@ -183,8 +183,10 @@ template <class T> struct packed_vec<T, 2> {
     packed_vec() = default;
     constexpr ELINVAR_MEMBER packed_vec(T s) : x(s), y(s) {}
     constexpr ELINVAR_MEMBER packed_vec(T x, T y) : x(x), y(y) {}
+    constexpr ELINVAR_MEMBER packed_vec(std::initializer_list<T> l) : packed_vec(vec<T, 2>(l)) {}
     constexpr ELINVAR_MEMBER packed_vec(vec<T, 2> v) : x(v.x), y(v.y) {}
     template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(vec<U, 2> v) : packed_vec(vec<T, 2>(v)) {}
+    template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(packed_vec<U, 2> v) : packed_vec(vec<T, 2>(v)) {}
     constexpr ELINVAR_MEMBER operator vec<T, 2>() const { return vec<T, 2>(x, y); }
 
     ELINVAR_INDEX(i == 0 ? x : y)
@@ -202,8 +204,10 @@ template <class T> struct packed_vec<T, 3> {
     constexpr ELINVAR_MEMBER packed_vec(T x, T y, T z) : x(x), y(y), z(z) {}
     constexpr ELINVAR_MEMBER packed_vec(vec<T, 2> v, T z) : x(v.x), y(v.y), z(z) {}
     constexpr ELINVAR_MEMBER packed_vec(T x, vec<T, 2> v) : x(x), y(v.x), z(v.y) {}
+    constexpr ELINVAR_MEMBER packed_vec(std::initializer_list<T> l) : packed_vec(vec<T, 3>(l)) {}
     constexpr ELINVAR_MEMBER packed_vec(vec<T, 3> v) : x(v.x), y(v.y), z(v.z) {}
     template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(vec<U, 3> v) : packed_vec(vec<T, 3>(v)) {}
+    template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(packed_vec<U, 3> v) : packed_vec(vec<T, 3>(v)) {}
     constexpr ELINVAR_MEMBER operator vec<T, 3>() const { return vec<T, 3>(x, y, z); }
 
     ELINVAR_INDEX(i == 0 ? x : i == 1 ? y : z)
@@ -220,8 +224,16 @@ template <class T> struct packed_vec<T, 4> {
     packed_vec() = default;
     constexpr ELINVAR_MEMBER packed_vec(T s) : x(s), y(s), z(s), w(s) {}
     constexpr ELINVAR_MEMBER packed_vec(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}
+    constexpr ELINVAR_MEMBER packed_vec(vec<T, 2> v, T z, T w) : x(v.x), y(v.y), z(z), w(w) {}
+    constexpr ELINVAR_MEMBER packed_vec(T x, vec<T, 2> v, T w) : x(x), y(v.x), z(v.y), w(w) {}
+    constexpr ELINVAR_MEMBER packed_vec(T x, T y, vec<T, 2> v) : x(x), y(y), z(v.x), w(v.y) {}
+    constexpr ELINVAR_MEMBER packed_vec(vec<T, 2> a, vec<T, 2> b) : x(a.x), y(a.y), z(b.x), w(b.y) {}
+    constexpr ELINVAR_MEMBER packed_vec(vec<T, 3> v, T w) : x(v.x), y(v.y), z(v.z), w(w) {}
+    constexpr ELINVAR_MEMBER packed_vec(T x, vec<T, 3> v) : x(x), y(v.x), z(v.y), w(v.z) {}
+    constexpr ELINVAR_MEMBER packed_vec(std::initializer_list<T> l) : packed_vec(vec<T, 4>(l)) {}
     constexpr ELINVAR_MEMBER packed_vec(vec<T, 4> v) : x(v.x), y(v.y), z(v.z), w(v.w) {}
     template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(vec<U, 4> v) : packed_vec(vec<T, 4>(v)) {}
+    template <class U> constexpr ELINVAR_MEMBER explicit packed_vec(packed_vec<U, 4> v) : packed_vec(vec<T, 4>(v)) {}
     constexpr ELINVAR_MEMBER operator vec<T, 4>() const { return vec<T, 4>(x, y, z, w); }
 
     ELINVAR_INDEX(i == 0 ? x : i == 1 ? y : i == 2 ? z : w)

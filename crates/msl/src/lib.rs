@@ -35,6 +35,7 @@ mod error;
 mod glue;
 mod headers;
 mod included;
+mod initializers;
 mod kernels;
 mod literal;
 mod mapped;

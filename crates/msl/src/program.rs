@@ -15,7 +15,8 @@ use crate::signature::{self, Outcome};
 use crate::tables::Passed;
 use crate::toolchain::Toolchain;
 use crate::{
-    Error, Result, clang, defined, diagnostics, glue, preprocess, recursion, rewrite, spaces, stage, tables,
+    Error, Result, clang, defined, diagnostics, glue, initializers, preprocess, recursion, rewrite, spaces,
+    stage, tables,
 };
 
 /// The largest index of a function constant.
@@ -216,15 +217,17 @@ impl Program {
                 missing.name, missing.index, missing.ty
             )));
         }
-        let (constructors, ir) = tables::take_line(ir, "llvm.global_ctors");
-        if constructors.is_some_and(|line| !line.contains(" [0 x ")) {
-            return Err(Error::Unsupported(format!(
-                "kernel `{kernel}` uses a constant at program scope whose initialiser is not constant"
-            )));
-        }
+        self.expect_constant_initializers(&ir)?;
+        let (_, ir) = tables::take_line(ir, "llvm.global_ctors");
         let mut signature = signature.clone();
         let mut there = there.into_iter();
         signature.args.retain(|_| there.next().unwrap_or(true));
+        if let Some((first, second)) = signature::clash(&signature.args) {
+            return Err(Error::Constant(format!(
+                "kernel `{kernel}`: arguments `{first}` and `{second}` have the same index, and with these function \
+                 constants both are there"
+            )));
+        }
         Ok(Specialized { ir, signature })
     }
 
@@ -261,6 +264,16 @@ impl Program {
         }
         let known = self.signatures.iter().map(|s| s.name.clone()).collect();
         Err(Error::NoKernel { name: kernel.to_owned(), known })
+    }
+
+    fn expect_constant_initializers(&self, ir: &str) -> Result<()> {
+        if !ir.lines().any(|line| line.starts_with("@llvm.global_ctors") && !line.contains(" [0 x ")) {
+            return Ok(());
+        }
+        let (file, line) = initializers::find(ir).unwrap_or_default();
+        let message = "the initialiser of this variable at program scope is no constant expression";
+        let source_line = self.origin.source_line(&file, line);
+        Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
     }
 
     /// The error for a parameter of which it is not known whether it is there.

@@ -84,16 +84,19 @@ fn cycle<'a>(calls: &[(&'a str, Vec<&'a str>)]) -> Option<&'a str> {
     None
 }
 
-fn metadata<'a>(ir: &'a str, number: &str) -> Option<&'a str> {
+/// A metadata node's text, by its number.
+pub(crate) fn metadata<'a>(ir: &'a str, number: &str) -> Option<&'a str> {
     let head = format!("!{number} = ");
     ir.lines().find_map(|line| line.strip_prefix(&head))
 }
 
-fn field<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
+/// What follows a name in a line, up to the end of the field.
+pub(crate) fn field<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
     metadata.split_once(name)?.1.split([',', ')']).next()
 }
 
-fn quoted<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
+/// A field's string.
+pub(crate) fn quoted<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
     metadata.split_once(name)?.1.strip_prefix('"')?.split('"').next()
 }
 

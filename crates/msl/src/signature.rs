@@ -65,7 +65,7 @@ pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &
         match reader.param(i, param, d) {
             Some(Part::Builtin(b)) => signature.builtins.push(b),
             Some(Part::Arg(kind)) => {
-                given.push(reader.index(param, index));
+                given.push((reader.index(param, index), param.condition().is_some()));
                 signature.args.push(arg(param, d, kind));
             }
             None => {}
@@ -261,14 +261,17 @@ impl Reader<'_> {
     }
 
     /// Give each argument its index: the one it states, else the lowest that is free in its table.
-    fn number(&mut self, args: &mut [Arg], given: &[Option<u32>]) {
+    ///
+    /// Arguments that depend on function constants may share an index: which of them are there is known later.
+    fn number(&mut self, args: &mut [Arg], given: &[(Option<u32>, bool)]) {
         for shared in [false, true] {
             let mine: Vec<usize> =
                 (0..args.len()).filter(|&i| (args[i].kind == ArgKind::Threadgroup) == shared).collect();
             let mut taken: Vec<u32> = Vec::new();
+            let mut always: Vec<u32> = Vec::new();
             for &i in &mine {
-                let Some(index) = given[i] else { continue };
-                if taken.contains(&index) {
+                let (Some(index), optional) = given[i] else { continue };
+                if !optional && always.contains(&index) {
                     let table = if shared { "threadgroup" } else { "buffer" };
                     let offset =
                         self.kernel.params.iter().find(|p| p.name == args[i].name).map_or(0, |p| p.offset);
@@ -278,9 +281,10 @@ impl Reader<'_> {
                     );
                 }
                 taken.push(index);
+                always.extend((!optional).then_some(index));
             }
             for i in mine {
-                args[i].index = given[i].unwrap_or_else(|| {
+                args[i].index = given[i].0.unwrap_or_else(|| {
                     let free = (0..).find(|n| !taken.contains(n)).unwrap_or(0);
                     taken.push(free);
                     free
@@ -288,6 +292,15 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Two arguments of the same index.
+pub(crate) fn clash(args: &[Arg]) -> Option<(&str, &str)> {
+    let table = |arg: &Arg| (arg.index, arg.kind == ArgKind::Threadgroup);
+    args.iter().enumerate().find_map(|(i, second)| {
+        let first = args[..i].iter().find(|first| table(first) == table(second))?;
+        Some((first.name.as_str(), second.name.as_str()))
+    })
 }
 
 fn arg(param: &Param, d: &Description, kind: ArgKind) -> Arg {

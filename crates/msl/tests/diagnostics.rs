@@ -388,3 +388,21 @@ fn right_use_of_spaces_is_silent() {
                 + *pn + *lq + r + copied + h[0] + max(a[0], t[0]) + dot(v[0], t4[0]); }";
     assert_eq!(spaces(text), [""; 0]);
 }
+
+#[test]
+fn initialisers_that_would_have_to_run() {
+    let text = "static float twice(float x) { return x * 2; }\nconstant float FINE = 3 * 2;\n\
+                float other(float x) { return x + float(ulong(&twice)); }\nconstant float4 LATE = float4(other(1.5f));\n\
+                kernel void f(device float* out) { out[0] = FINE; }\nkernel void g(device float* out) { out[0] = LATE.x; }";
+    let program = compile(&msl(text)).unwrap();
+    for kernel in ["f", "g"] {
+        match program.ir(kernel) {
+            Err(Error::Compile(found)) => {
+                assert_eq!((found[0].file.as_str(), found[0].line), ("kernel.metal", 6), "{}", found[0]);
+                assert!(found[0].message.contains("no constant expression"), "{}", found[0]);
+                assert!(found[0].source_line.as_deref().is_some_and(|l| l.contains("LATE")), "{}", found[0]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -4,7 +4,8 @@ use elinvar::{Constants, Device, ElementType, Error, Grid, Library, Scalar, Sour
 
 use super::{CaseResult, expect_all, run};
 
-cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, arrays_by_value,
+cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, shared_indices,
+    arrays_by_value,
     one_source_many_kernels, listed, refused);
 
 const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
@@ -148,6 +149,54 @@ fn conditional_arguments(device: &Device) -> CaseResult {
     let part = elinvar::Threadgroup::of::<f32>(4);
     run(device, &both, Grid::threads(4).group(4), (&input, &bias, 2.0_f32, &mut out, part))?;
     expect_all(&out.to_vec()?, |i| (i + 1) as f32 * 22.0 + 0.5);
+    Ok(())
+}
+
+/// Arguments of which only one is there may have one index; the conditions are made of vectors and of one another.
+fn shared_indices(device: &Device) -> CaseResult {
+    let text = "
+        constant int which [[function_constant(1)]];
+        constant bool2 both [[function_constant(2)]];
+        constant bool one = which == 1;
+        constant bool two = which == 2 && !both.y;
+        constant bool scaled = both.x && both.y;
+        kernel void f(device const float* x [[buffer(1), function_constant(one)]],
+                device const half* y [[function_constant(two), buffer(1)]],
+                constant float4& z [[buffer(2)]] [[function_constant(scaled)]],
+                device float* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+            out[i] = i;
+            if (one) out[i] += x[i];
+            if (two) out[i] += y[i];
+            if (scaled) out[i] *= z.y;
+        }
+        constant bool second [[function_constant(3)]];
+        constant bool first = is_function_constant_defined(second) ? !second : true;
+        kernel void g(device float* a [[buffer(0), function_constant(first)]],
+                device float* b [[buffer(0), function_constant(one)]]) { if (one) b[0] = 1; else a[0] = 2; }";
+    let library = library(device, text)?;
+    let f = |which: i32, both: [bool; 2]| {
+        library.kernel_with("f", &Constants::new().set("which", which).set("both", both))
+    };
+    let x = device.buffer_from(&[10.0_f32, 20.0, 30.0])?;
+    let y = device.buffer_from(&[0.5_f32, 1.5, 2.5].map(elinvar::f16::from_f32))?;
+    let mut out = device.buffer::<f32>(3)?;
+    let z = elinvar::Arg::value(&[0.0_f32, 2.0, 0.0, 0.0]);
+    run(device, &f(1, [true, true])?, Grid::threads(3), (&x, z, &mut out))?;
+    expect_all(&out.to_vec()?, |i| (i as f32 * 11.0 + 10.0) * 2.0);
+    run(device, &f(2, [true, false])?, Grid::threads(3), (&y, &mut out))?;
+    expect_all(&out.to_vec()?, |i| i as f32 * 2.0 + 0.5);
+    run(device, &f(3, [false, true])?, Grid::threads(3), (&mut out,))?;
+    expect_all(&out.to_vec()?, |i| i as f32);
+
+    let g = |which: i32, second: bool| {
+        library.kernel_with("g", &Constants::new().set("which", which).set("second", second))
+    };
+    run(device, &g(1, true)?, Grid::threads(1), (&mut out,))?;
+    assert_eq!(out.to_vec()?[0], 1.0);
+    run(device, &g(0, false)?, Grid::threads(1), (&mut out,))?;
+    assert_eq!(out.to_vec()?[0], 2.0);
+    let clash = g(1, false).map(drop).unwrap_err().to_string();
+    assert!(clash.contains("kernel `g`: arguments `a` and `b` have the same index"), "{clash}");
     Ok(())
 }
 

@@ -216,10 +216,10 @@ fn unpacking() -> Sheet {
         .line("unpack_unorm565_to_float(ushort(w))", move |i| {
             [u(w6(i), 11, 5), u(w6(i), 5, 6), u(w6(i), 0, 5)]
         })
-        .line("unpack_srgb_unorm4x8_to_float(w)", move |i| {
+        .line("unpack_unorm4x8_srgb_to_float(w)", move |i| {
             let [r, g, b, a] = [0, 8, 16, 24].map(|at| u(w7(i), at, 8));
             [linear(r), linear(g), linear(b), a]
         })
-        .line("pack_float_to_srgb_unorm4x8(unpack_srgb_unorm4x8_to_float(w)) ^ w", |_| 0_u32)
+        .line("pack_float_to_srgb_unorm4x8(unpack_unorm4x8_srgb_to_float(w)) ^ w", |_| 0_u32)
         .line("pack_half_to_unorm565(unpack_unorm565_to_half(ushort(w))) ^ ushort(w)", |_| 0_i32)
 }

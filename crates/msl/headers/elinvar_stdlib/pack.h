@@ -31,16 +31,17 @@ ELINVAR_PURE float from_srgb(float v) {
 }
 } // namespace elinvar
 
-// The pair of functions for a format, for float and half.
-#define ELINVAR_PACK(format, N, Word, packed, unpacked)                                                        \
+// The pair of functions for a format, for float and half; `from` is its name in the second.
+#define ELINVAR_PACK(format, N, Word, packed, unpacked) ELINVAR_PACK_AS(format, format, N, Word, packed, unpacked)
+#define ELINVAR_PACK_AS(format, from, N, Word, packed, unpacked)                                                     \
     ELINVAR_PURE Word pack_float_to_##format(vec<float, N> v) { return Word(packed); }                        \
     ELINVAR_PURE Word pack_half_to_##format(vec<half, N> h) {                                                 \
         vec<float, N> v(h);                                                                                   \
         return Word(packed);                                                                                  \
     }                                                                                                         \
-    ELINVAR_PURE vec<float, N> unpack_##format##_to_float(Word w) { return vec<float, N> unpacked; }          \
-    ELINVAR_PURE vec<half, N> unpack_##format##_to_half(Word w) {                                             \
-        return vec<half, N>(unpack_##format##_to_float(w));                                                   \
+    ELINVAR_PURE vec<float, N> unpack_##from##_to_float(Word w) { return vec<float, N> unpacked; }          \
+    ELINVAR_PURE vec<half, N> unpack_##from##_to_half(Word w) {                                             \
+        return vec<half, N>(unpack_##from##_to_float(w));                                                   \
     }
 
 namespace metal {
@@ -67,7 +68,7 @@ ELINVAR_PACK(unorm565, 3, ushort,
              elinvar::to_unorm<5>(v.z) | elinvar::to_unorm<6>(v.y) << 5 | elinvar::to_unorm<5>(v.x) << 11,
              (elinvar::from_unorm<5>(w, 11), elinvar::from_unorm<6>(w, 5), elinvar::from_unorm<5>(w, 0)))
 // The alpha component is not in sRGB.
-ELINVAR_PACK(srgb_unorm4x8, 4, uint,
+ELINVAR_PACK_AS(srgb_unorm4x8, unorm4x8_srgb, 4, uint,
              elinvar::to_unorm<8>(elinvar::to_srgb(v.x)) | elinvar::to_unorm<8>(elinvar::to_srgb(v.y)) << 8 |
                  elinvar::to_unorm<8>(elinvar::to_srgb(v.z)) << 16 | elinvar::to_unorm<8>(v.w) << 24,
              (elinvar::from_srgb(elinvar::from_unorm<8>(w, 0)), elinvar::from_srgb(elinvar::from_unorm<8>(w, 8)),
@@ -75,3 +76,4 @@ ELINVAR_PACK(srgb_unorm4x8, 4, uint,
 } // namespace metal
 
 #undef ELINVAR_PACK
+#undef ELINVAR_PACK_AS

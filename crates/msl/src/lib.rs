@@ -65,5 +65,6 @@ pub use toolchain::Toolchain;
 /// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.
 #[doc(hidden)]
 pub fn rewritten_for_fuzzing(text: &str) -> String {
-    rewrite::rewrite(text, rewrite::Spaces::One).text.text().to_owned()
+    let written = |spaces| rewrite::rewrite(text, spaces).text.text().to_owned();
+    written(rewrite::Spaces::One) + &written(rewrite::Spaces::Told)
 }

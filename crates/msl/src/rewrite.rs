@@ -158,8 +158,7 @@ impl Walk<'_> {
     /// Drop the declaration at `i` if it differs from an earlier one by address spaces only.
     fn repeated(&mut self, i: usize) -> Option<usize> {
         if self.spaces == Spaces::Told {
-            let outside = !self.in_body();
-            if outside && duplicates::is_variable(self.code, i) {
+            if duplicates::is_variable(self.code, i) && !self.in_body() {
                 let message = "a variable at program scope is in no address space; Metal takes those in `constant` only";
                 self.warnings.push((self.code.start(i), message.to_owned()));
             }
@@ -271,7 +270,8 @@ impl Walk<'_> {
     /// The name of the class whose keyword is at `head` and whose brace at `open`; none for a template.
     fn class_name(&self, head: usize, open: usize) -> Option<String> {
         let typedef = self.code.at(self.statement) == "typedef";
-        let outside = !self.scopes.iter().any(|s| matches!(s, Scope::Body { .. } | Scope::Class(_, None)));
+        // What is in a class without such a name has none itself.
+        let outside = !matches!(self.scopes.last(), Some(Scope::Body { .. } | Scope::Class(_, None)));
         let name = match (head + 1..open).find(|&t| self.code.is_word(t) && self.code.at(t + 1) != "(") {
             Some(name) => name,
             None if typedef => self.code.behind(open)?,
@@ -425,20 +425,26 @@ impl Walk<'_> {
     /// What stands for the address space at `i`: of an object a function belongs to nothing, else its attribute
     /// if spaces are told.
     fn told(&self, i: usize) -> &'static str {
-        let mut behind = i + 1;
-        while matches!(self.code.at(behind), "const" | "volatile" | "noexcept")
-            || duplicates::is_space(self.code.at(behind))
-        {
-            behind += 1;
+        if self.spaces == Spaces::One {
+            return "";
         }
-        let of_function = matches!(self.code.at(behind), "{" | ";" | "=" | "->" | ":" | "");
+        let qualifies =
+            |t: &usize| matches!(self.code.at(*t), "const" | "volatile" | "noexcept") || self.is_space(*t);
+        // No declaration has more of them.
+        let behind = (i + 1..i + 8).find(|t| !qualifies(t)).unwrap_or(i + 8);
+        if matches!(self.code.at(behind), "{" | ";" | "=" | "->" | ":" | "") {
+            return "";
+        }
         match self.code.at(i) {
-            _ if self.spaces == Spaces::One || of_function => "",
             "device" => "ELINVAR_device",
             "constant" => "ELINVAR_constant",
             "threadgroup" => "ELINVAR_threadgroup",
             _ => "",
         }
+    }
+
+    fn is_space(&self, i: usize) -> bool {
+        duplicates::is_space(self.code.at(i))
     }
 
     /// clang refuses half to bfloat; casts to a pointer or reference stay.

@@ -110,17 +110,33 @@ fn refuses_with_a_place() {
 fn every_beginning_of_a_source_is_rewritten() {
     let text = include_str!("../tests/metal/signatures.metal");
     for end in (0..text.len()).step_by(13) {
-        assert!(rewrite(&text[..end], Spaces::One).text.text().starts_with(BEFORE));
+        for spaces in [Spaces::One, Spaces::Told] {
+            assert!(rewrite(&text[..end], spaces).text.text().starts_with(BEFORE));
+        }
     }
 }
 
 #[test]
 fn hostile_text_takes_linear_time() {
-    for piece in
-        ["kernel ", "kernel a<", "threadgroup ", "const ", "[[", "{", "(", "template<", "[[kernel]] "]
-    {
+    for piece in [
+        "kernel ",
+        "kernel a<",
+        "threadgroup ",
+        "device ",
+        "const ",
+        "[[",
+        "{",
+        "(",
+        "template<",
+        "[[kernel]] ",
+        "struct a { uint b [[grid_size]]; ",
+        "struct a { uint b [[grid_size]]; } ",
+        "; a ",
+    ] {
         let text = piece.repeat(40_000);
-        assert!(rewrite(&text, Spaces::One).text.text().len() > 40_000);
+        for spaces in [Spaces::One, Spaces::Told] {
+            assert!(rewrite(&text, spaces).text.text().len() > 40_000);
+        }
     }
 }
 
@@ -136,8 +152,10 @@ fn any_text_is_rewritten_and_keeps_its_lines() {
         "[[kernel]]",
         "é \"\n 1.0.0h",
     ] {
-        let r = rewrite(text, Spaces::One);
-        let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
-        assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");
+        for spaces in [Spaces::One, Spaces::Told] {
+            let r = rewrite(text, spaces);
+            let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
+            assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");
+        }
     }
 }

@@ -30,24 +30,56 @@ pub(crate) struct Codegen {
     /// `None`: clang links.
     linker: Option<PathBuf>,
     /// The options that name the processor to compile for, separated by blanks.
-    processor: &'static str,
+    processor: String,
+    /// Threads of a vector.
+    lanes: u32,
 }
+
+/// Bytes of text from which on clang's instruction schedulers, whose time grows with the square of a block's
+/// memory accesses, are left out.
+const LONG_TEXT: usize = 500_000;
+const FOR_LONG_TEXT: [&str; 4] = ["-mllvm", "-enable-misched=false", "-mllvm", "-disable-post-ra"];
+/// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
+const LANES: &str = "ELINVAR_CPU_LANES";
+/// Sets the processor to compile for, as clang's `-march` (on 64-bit Arm `-mcpu`) names it.
+const PROCESSOR: &str = "ELINVAR_CPU_TARGET";
+/// Bits of a lane of most kernels.
+const LANE_BITS: u32 = 32;
 
 impl Codegen {
     /// Compile for this machine's processor with `clang`.
     pub(crate) fn new(clang: impl Into<PathBuf>) -> Self {
         // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
         // results are the same everywhere.
+        let named = std::env::var(PROCESSOR).ok().filter(|name| !name.is_empty());
+        let name = named.as_deref().unwrap_or("native");
         let processor = match cfg!(target_arch = "aarch64") {
-            true => "-mcpu=native",
-            false => "-march=native -mno-avx512bf16",
+            true => format!("-mcpu={name}"),
+            false => format!("-march={name} -mno-avx512bf16"),
         };
-        Self { clang: clang.into(), linker: find_linker(), processor }
+        let bits = match named.as_deref() {
+            Some("x86-64" | "x86-64-v2") => 128,
+            Some("x86-64-v3") => 256,
+            _ => host::vector_bits().unwrap_or(128),
+        };
+        let given = std::env::var(LANES).ok().and_then(|text| text.parse().ok());
+        let given = given.filter(|n: &u32| n.is_power_of_two() && *n <= 32);
+        let lanes = given.unwrap_or((bits / LANE_BITS).clamp(1, 32));
+        Self { clang: clang.into(), linker: find_linker(), processor, lanes }
+    }
+
+    /// Threads of a vector.
+    pub(crate) fn lanes(&self) -> u32 {
+        self.lanes
     }
 
     /// Add what decides, beside the text, how an object is built: tools, options and processor.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
-        let key = key.program(&self.clang).text(self.processor).text(host::processor_identity());
+        let key = key
+            .program(&self.clang)
+            .text(&self.processor)
+            .number(self.lanes.into())
+            .text(host::processor_identity());
         match &self.linker {
             Some(linker) => key.program(linker),
             None => key.text("clang links"),
@@ -76,6 +108,9 @@ impl Codegen {
         let mut compile = Command::new(&self.clang);
         compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
         compile.args(self.processor.split(' '));
+        if ir.len() > LONG_TEXT {
+            compile.args(FOR_LONG_TEXT);
+        }
         compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
         stage::timed("machine code", || run(compile))?;
 
@@ -194,7 +229,7 @@ mod tests {
         let key = |codegen: &Codegen| codegen.identify(elinvar_cache::Cache::off().key("object")).finish();
         let usual = key(&testing::codegen());
         assert_eq!(key(&testing::codegen()), usual);
-        assert_ne!(key(&Codegen { processor: "-march=other", ..testing::codegen() }), usual);
+        assert_ne!(key(&Codegen { processor: "-march=other".into(), ..testing::codegen() }), usual);
         assert_ne!(key(&Codegen { linker: None, ..testing::codegen() }), usual);
     }
 
@@ -234,7 +269,7 @@ mod tests {
                   ret i32 0
                 }}"
             );
-            let codegen = Codegen { processor: "-march=x86-64", ..testing::codegen() };
+            let codegen = Codegen { processor: "-march=x86-64".into(), ..testing::codegen() };
             let (code, _) = codegen.build(&ir, "elinvar_threadgroups").unwrap();
             let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
             let (sizes, record) = (std::ptr::null(), std::ptr::null_mut());

@@ -164,7 +164,7 @@ impl Compiler {
         let args = &origin.signature.args;
         let options = elinvar_spmd::Options {
             group: group.to_array(),
-            lanes: 1,
+            lanes: self.codegen.lanes(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };

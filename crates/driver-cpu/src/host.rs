@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use elinvar_driver::{Caps, DeviceKind, Dim3};
 
-/// Largest buffer: elements of four bytes have indices below 2^31, on which the compiler relies.
-const MAX_BUFFER_BYTES: u64 = 8 << 30;
+/// Largest buffer: indices of elements of any size are below 2^31, on which the compiler relies.
+const MAX_BUFFER_BYTES: u64 = 2 << 30;
 /// Metal's limit, which the compiler's work-group functions share.
 pub(crate) const MAX_THREADS_PER_THREADGROUP: u32 = 1024;
 /// Threadgroup memory is ordinary memory here; this much stays in the second-level cache of any
@@ -134,7 +134,7 @@ fn processor_name() -> Option<String> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn vector_bits() -> Option<u32> {
+pub(crate) fn vector_bits() -> Option<u32> {
     let bits = if std::arch::is_x86_feature_detected!("avx512f") {
         512
     } else if std::arch::is_x86_feature_detected!("avx") {
@@ -146,12 +146,12 @@ fn vector_bits() -> Option<u32> {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn vector_bits() -> Option<u32> {
+pub(crate) fn vector_bits() -> Option<u32> {
     Some(128)
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn vector_bits() -> Option<u32> {
+pub(crate) fn vector_bits() -> Option<u32> {
     None
 }
 

@@ -29,8 +29,12 @@ pub struct Dominators {
 
 impl Dominators {
     pub fn compute(function: &Function) -> Dominators {
-        let successors = successors(function);
-        Dominators { tree: Tree::compute(&successors, 0) }
+        Dominators::of(&successors(function), BlockId(0))
+    }
+
+    /// Of any graph over block ids: the successors of each, and where every path begins.
+    pub fn of(successors: &[Vec<usize>], root: BlockId) -> Dominators {
+        Dominators { tree: Tree::compute(successors, root.0 as usize) }
     }
 
     /// Whether every path from the entry to `b` passes `a`; a block dominates itself. A block that cannot
@@ -59,13 +63,18 @@ pub struct PostDominators {
 
 impl PostDominators {
     pub fn compute(function: &Function) -> PostDominators {
-        let exit = function.blocks.len();
+        PostDominators::of(&successors(function))
+    }
+
+    /// Of any graph over block ids: the successors of each.
+    pub fn of(successors: &[Vec<usize>]) -> PostDominators {
+        let exit = successors.len();
         let mut backwards = vec![Vec::new(); exit + 1];
-        for (from, list) in successors(function).into_iter().enumerate() {
+        for (from, list) in successors.iter().enumerate() {
             if list.is_empty() {
                 backwards[exit].push(from);
             }
-            list.into_iter().for_each(|to| backwards[to].push(from));
+            list.iter().for_each(|to| backwards[*to].push(from));
         }
         PostDominators { tree: Tree::compute(&backwards, exit), exit }
     }

@@ -1,7 +1,8 @@
 //! Appends instructions to a block of a function.
 
 use elinvar_ir::{
-    BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, Typed, ValueId,
+    BinaryOp, BlockId, Call, CallArg, Callee, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type,
+    Typed, ValueId,
 };
 
 /// A place in a function to append to.
@@ -59,6 +60,23 @@ impl<'f> Builder<'f> {
         self.effect(Op::Store { value, ptr, align: None, volatile: false, atomic: None });
     }
 
+    pub fn load_aligned(&mut self, ty: Type, ptr: impl Into<Operand>, align: u64) -> ValueId {
+        let ptr = Typed::new(Type::PTR, ptr);
+        let op = Op::Load { ty: ty.clone(), ptr, align: Some(align), volatile: false, atomic: None };
+        self.value(ty, None, op)
+    }
+
+    pub fn store_aligned(
+        &mut self,
+        ty: Type,
+        value: impl Into<Operand>,
+        ptr: impl Into<Operand>,
+        align: u64,
+    ) {
+        let (value, ptr) = (Typed::new(ty, value), Typed::new(Type::PTR, ptr));
+        self.effect(Op::Store { value, ptr, align: Some(align), volatile: false, atomic: None });
+    }
+
     /// `base` plus `index` elements of `element`; the index is an i64.
     pub fn gep(&mut self, element: Type, base: impl Into<Operand>, index: impl Into<Operand>) -> ValueId {
         let op = Op::Gep {
@@ -109,6 +127,12 @@ impl<'f> Builder<'f> {
         self.value(ty.clone(), None, op)
     }
 
+    /// Call a function by name.
+    pub fn call(&mut self, ret: Type, name: &str, args: &[(Type, Operand)]) -> ValueId {
+        let op = call(ret.clone(), name, args);
+        self.value(ret, None, op)
+    }
+
     pub fn cast(
         &mut self,
         op: elinvar_ir::CastOp,
@@ -119,6 +143,22 @@ impl<'f> Builder<'f> {
         let op = Op::Cast { op, flags: String::new(), from: Typed::new(from, value), to: to.clone() };
         self.value(to, None, op)
     }
+}
+
+/// A call of a function by name.
+pub(crate) fn call(ret: Type, name: &str, args: &[(Type, Operand)]) -> Op {
+    let args = args.iter().map(|(ty, op)| CallArg { ty: ty.clone(), attrs: String::new(), op: op.clone() });
+    Op::Call(Call {
+        tail: String::new(),
+        flags: String::new(),
+        ret_attrs: String::new(),
+        ret,
+        variadic: None,
+        callee: Callee::Function(name.to_owned()),
+        args: args.collect(),
+        attrs: String::new(),
+        bundles: Vec::new(),
+    })
 }
 
 /// A 32-bit constant.

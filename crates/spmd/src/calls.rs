@@ -20,6 +20,10 @@ pub(crate) enum CallKind {
     Position(Position, usize),
     /// A threadgroup barrier.
     Barrier,
+    /// A barrier of a simdgroup.
+    SimdgroupBarrier,
+    /// Exchanges values with other threads of the simdgroup.
+    Exchange,
 }
 
 /// Intrinsics without effect on what a kernel computes.
@@ -112,11 +116,11 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     }
     match name {
         THREADGROUP_BARRIER => return Ok(CallKind::Barrier),
-        SIMDGROUP_BARRIER => return Err(Error::unsupported("simdgroup_barrier on the CPU", location)),
+        SIMDGROUP_BARRIER => return Ok(CallKind::SimdgroupBarrier),
         _ => {}
     }
-    if let Some(function) = primitive::exchange(name) {
-        return Err(Error::unsupported(format!("simdgroup function `{function}` on the CPU"), location));
+    if primitive::exchange(name).is_some() {
+        return Ok(CallKind::Exchange);
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
         return Err(Error::unsupported(format!("`{name}` on the CPU"), location));
@@ -180,6 +184,8 @@ fn check_per_thread(
     if let Op::Call(call) = op {
         match classify(module, call, location.clone())? {
             CallKind::Barrier => return refuse("a barrier"),
+            CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
+            CallKind::Exchange => return refuse("a simdgroup function"),
             CallKind::Position(..) => return refuse("a thread position"),
             CallKind::Dropped | CallKind::Ordinary => {}
         }

@@ -1,57 +1,187 @@
-//! Where the threads of a group keep what they carry across barriers: the layout of the scratch memory.
+//! What the steps of a group keep across barriers, and where: the layout of the scratch memory.
 //!
-//! Each value has an array with one element per thread of a full group; so has each private array of a
-//! kernel with barriers, and, where threads can return while others go on, the mark that they have.
+//! Each value has an array with an element per step, of the forms that it has; so has each private array of a
+//! kernel with barriers, with an element per thread; and, where threads can return while others go on, the
+//! lanes that have.
 
 use std::collections::HashMap;
 
-use elinvar_ir::{Module, Type, ValueId};
+use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
 
+use crate::builder::i64_const;
+use crate::emit::{Emit, Forms, Source};
 use crate::live::Live;
-use crate::prepare::Kernel;
 use crate::region::Region;
+use crate::shape::Shape;
 
-/// Arrays start at multiples of this.
+/// Arrays start at multiples of this, and so do their elements that are vectors.
 const ALIGN: u64 = 64;
+
+/// Private arrays of up to this many bytes in all are on the stack, if no barrier is to be crossed.
+const STACK_BYTES: u64 = 16 << 10;
+
+/// An array with an element per step.
+#[derive(Clone, Debug)]
+struct Array {
+    offset: u64,
+    /// Bytes per step.
+    stride: u64,
+    scalars: usize,
+    vectors: usize,
+    /// Bytes of a scalar and of a vector.
+    sizes: [u64; 2],
+}
 
 /// The layout.
 pub(crate) struct Context {
-    offsets: HashMap<ValueId, u64>,
-    /// Offset of the marks of returned threads, one byte each.
+    values: HashMap<ValueId, Array>,
+    /// Of values used outside a loop that lanes leave in different iterations.
+    left: HashMap<ValueId, Array>,
+    privates: HashMap<ValueId, u64>,
+    /// Offset of the returned lanes, a u32 per vector.
     pub returned: Option<u64>,
     /// Size of the whole, a multiple of 64.
     pub bytes: u64,
 }
 
 impl Context {
-    pub fn new(module: &Module, kernel: &Kernel, regions: &[Region], live: &Live, threads: u64) -> Self {
-        let mut context = Self { offsets: HashMap::new(), returned: None, bytes: 0 };
-        if kernel.barriers.is_empty() {
-            return context;
-        }
+    pub fn new(source: &Source<'_>, regions: &[Region], live: &Live) -> Self {
+        let mut context = Self {
+            values: HashMap::new(),
+            left: HashMap::new(),
+            privates: HashMap::new(),
+            returned: None,
+            bytes: 0,
+        };
+        let (kernel, layout) = (source.kernel, source.layout);
+        let steps = u64::from(layout.steps());
         for value in &live.all {
-            let offset = context.array(module, kernel.function.ty(*value), threads);
-            context.offsets.insert(*value, offset);
+            let ty = kernel.function.ty(*value);
+            let (scalars, vectors) = match &source.uniform.of(*value).shape {
+                Shape::Lanes(p) => (source.parts(p.same), if p.loose { source.parts(false) } else { 0 }),
+                _ => (0, source.parts(false)),
+            };
+            let array = context.array(source, ty, steps, scalars, vectors);
+            context.values.insert(*value, array);
+            if source.leaving.contains(value) {
+                let array = context.array(source, ty, steps, 0, source.parts(false));
+                context.left.insert(*value, array);
+            }
         }
+        let threads = u64::from(layout.vectors().next_multiple_of(layout.parts) * layout.lanes);
+        let step = u64::from(layout.parts * layout.lanes);
         for private in &kernel.privates {
-            let offset = context.array(module, &private.ty, threads);
-            context.offsets.insert(private.value, offset);
+            let each = private_size(source.module, &private.ty);
+            let count = if kernel.barriers.is_empty() { step } else { threads };
+            if !kernel.barriers.is_empty() || each * step > STACK_BYTES {
+                let offset = context.reserve(each * count);
+                context.privates.insert(private.value, offset);
+            }
         }
         if regions.iter().any(|r| r.returns && !r.barriers.is_empty()) {
-            context.returned = Some(context.array(module, &Type::I8, threads));
+            context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.parts) * 4));
         }
         context
     }
 
-    fn array(&mut self, module: &Module, element: &Type, threads: u64) -> u64 {
+    fn reserve(&mut self, bytes: u64) -> u64 {
         let offset = self.bytes;
-        let (size, align) = element.size_align(module);
-        self.bytes += (size.next_multiple_of(align) * threads).next_multiple_of(ALIGN);
+        self.bytes += bytes.next_multiple_of(ALIGN);
         offset
     }
 
-    /// Offset of the array of a value or private array.
-    pub fn offset(&self, value: ValueId) -> Option<u64> {
-        self.offsets.get(&value).copied()
+    fn array(&mut self, source: &Source<'_>, ty: &Type, steps: u64, scalars: usize, vectors: usize) -> Array {
+        let scalar = private_size(source.module, ty);
+        let vector = (scalar.max(1) * u64::from(source.layout.lanes)).next_multiple_of(ALIGN);
+        let align = if vectors > 0 { ALIGN } else { 1 };
+        let stride = vector * vectors as u64 + (scalar * scalars as u64).next_multiple_of(align);
+        let offset = self.reserve(stride * steps);
+        Array { offset, stride, scalars, vectors, sizes: [scalar, vector] }
+    }
+
+    /// The offset of a private array's memory, if it is in the scratch memory.
+    pub fn private(&self, value: ValueId) -> Option<u64> {
+        self.privates.get(&value).copied()
+    }
+
+    /// Put what is live behind a barrier, and is defined in the blocks of a region, into the scratch memory.
+    pub fn save(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+        self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
+            let forms = emit.load(slots, ty);
+            let addresses = place.forms(emit, array);
+            let wide = emit.wide(ty);
+            for (value, at) in forms.scalars.iter().zip(addresses.scalars) {
+                emit.b.store(ty.clone(), value.clone(), at);
+            }
+            for (value, at) in forms.vectors.iter().zip(addresses.vectors) {
+                emit.b.store_aligned(wide.clone(), value.clone(), at, ALIGN);
+            }
+        });
+    }
+
+    /// Put it back into the slots.
+    pub fn restore(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+        self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
+            let addresses = place.forms(emit, array);
+            let wide = emit.wide(ty);
+            for (slot, at) in slots.scalars.iter().zip(addresses.scalars) {
+                let loaded = emit.b.load(ty.clone(), at, None);
+                emit.b.store(ty.clone(), loaded, slot.clone());
+            }
+            for (slot, at) in slots.vectors.iter().zip(addresses.vectors) {
+                let loaded = emit.b.load_aligned(wide.clone(), at, ALIGN);
+                emit.b.store(wide.clone(), loaded, slot.clone());
+            }
+        });
+    }
+
+    fn each_form(
+        &self,
+        emit: &mut Emit<'_, '_>,
+        value: ValueId,
+        cont: BlockId,
+        act: &mut dyn FnMut(&mut Emit<'_, '_>, &Array, &Forms, &Type),
+    ) {
+        let ty = emit.source.kernel.function.ty(value).clone();
+        let has_left = emit.source.uniform.has_left(value, cont);
+        if let Some(array) = self.values.get(&value).filter(|_| !has_left) {
+            let slots = emit.value_slots(value);
+            act(emit, array, &slots, &ty);
+        }
+        if let Some(array) = self.left.get(&value) {
+            let slots = Forms { scalars: Vec::new(), vectors: emit.left_slots(value, &ty) };
+            act(emit, array, &slots, &ty);
+        }
+    }
+}
+
+/// Bytes from one element of a type to the next.
+pub(crate) fn private_size(module: &Module, ty: &Type) -> u64 {
+    let (size, align) = ty.size_align(module);
+    size.next_multiple_of(align)
+}
+
+/// A step's place in the scratch memory.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub scratch: Operand,
+    /// The step's number, an i64.
+    pub step: Operand,
+}
+
+impl Place {
+    fn forms(&self, emit: &mut Emit<'_, '_>, array: &Array) -> Forms {
+        let first = emit.b.gep(Type::I8, self.scratch.clone(), i64_const(array.offset));
+        let element = emit.b.gep(Type::array(array.stride, Type::I8), first, self.step.clone());
+        let mut at = 0;
+        let mut take = |emit: &mut Emit<'_, '_>, size: u64| -> Operand {
+            let address = emit.b.gep(Type::I8, element, i64_const(at));
+            at += size;
+            address.into()
+        };
+        let [scalar, vector] = array.sizes;
+        let vectors = (0..array.vectors).map(|_| take(emit, vector)).collect();
+        let scalars = (0..array.scalars).map(|_| take(emit, scalar)).collect();
+        Forms { scalars, vectors }
     }
 }

@@ -27,18 +27,27 @@ mod builder;
 mod calls;
 mod constants;
 mod context;
-mod copy;
+mod copies;
 mod divergence;
+mod elementwise;
+mod emit;
 mod error;
 mod facts;
+mod flow;
+mod frame;
 mod guard;
+mod layout;
 mod live;
+mod masks;
 mod names;
 mod output;
+mod plan;
 mod prepare;
 pub mod primitive;
 mod region;
-mod threads;
+mod shape;
+mod steps;
+mod uniform;
 mod workgroup;
 
 pub use elinvar_ir::Location;
@@ -103,11 +112,8 @@ pub struct FaultSite {
 
 /// Compile the entry of `module` to a function over threadgroups.
 pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
-    if options.lanes != 1 {
-        return Err(Error::unsupported(
-            format!("{} lanes per vector; the only width is 1", options.lanes),
-            None,
-        ));
+    if !(1..=32).contains(&options.lanes) || !options.lanes.is_power_of_two() {
+        return Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)));
     }
     let checked = options.checks.as_deref().map(|least| bounds::check(module, least)).transpose()?;
     let (module, checks) = match &checked {
@@ -126,5 +132,32 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
     let live = live::across_barriers(&kernel);
-    Ok(Compiled { checks, ..workgroup::build(module, &kernel, &regions, &live, options)? })
+    // What cannot be a vector runs thread by thread, unless threads exchange values.
+    let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
+    let lanes = match (whole(), &kernel.exchanges) {
+        (Ok(()), _) => options.lanes,
+        (Err(_), None) => 1,
+        (Err(why), Some(_)) => return Err(why),
+    };
+    let layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
+    let uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+    let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
+    let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
+    let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, options };
+    Ok(Compiled { checks, ..workgroup::build(&parts)? })
+}
+
+/// Whether the flow of each region, and of all, has loops with one entry only.
+fn reducible(kernel: &prepare::Kernel, regions: &[region::Region]) -> Result<(), Error> {
+    let function = &kernel.function;
+    flow::Flow::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
+    for region in regions.iter().filter(|r| !r.blocks.is_empty()) {
+        flow::Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())
+            .map_err(irreducible)?;
+    }
+    Ok(())
+}
+
+fn irreducible(_: flow::Irreducible) -> Error {
+    Error::unsupported("a loop with two entries in vector code", None)
 }

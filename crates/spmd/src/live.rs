@@ -34,6 +34,21 @@ pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
     Live { across, all: all.into_iter().collect() }
 }
 
+impl Live {
+    /// With each value also what `parts` says it is made of, and what that is made of.
+    pub fn with_parts(mut self, parts: impl Fn(ValueId) -> Vec<ValueId>) -> Self {
+        for values in &mut self.across {
+            let mut todo: Vec<ValueId> = values.iter().copied().collect();
+            while let Some(value) = todo.pop() {
+                todo.extend(parts(value).into_iter().filter(|v| values.insert(*v)));
+            }
+        }
+        let all: BTreeSet<ValueId> = self.across.iter().flatten().copied().collect();
+        self.all = all.into_iter().collect();
+        self
+    }
+}
+
 struct Walk {
     defined_in: Vec<Option<BlockId>>,
     predecessors: Vec<Vec<BlockId>>,

@@ -2,7 +2,7 @@
 //! uses. Attributes and metadata of the input stay behind: they hold for one thread's code on the front
 //! end's target, not for this function on this machine.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use elinvar_ir::{Const, Function, Module, Op, Operand};
 
@@ -49,16 +49,55 @@ fn strip(function: &mut Function) {
 }
 
 fn add_declarations(input: &Module, output: &mut Module) {
-    let mut called: BTreeSet<String> = BTreeSet::new();
+    let mut called: BTreeMap<String, &elinvar_ir::Call> = BTreeMap::new();
     for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
-        if let Op::Call(call) = &inst.op {
-            called.extend(callee_name(call).map(str::to_owned));
+        if let Op::Call(call) = &inst.op
+            && let Some(name) = callee_name(call)
+        {
+            called.insert(name.to_owned(), call);
         }
     }
-    for name in called {
-        if let Some(declaration) = input.function(&name).filter(|f| f.is_declaration()) {
-            output.functions.push(elinvar_ir::Function { metadata: Vec::new(), ..declaration.clone() });
+    let mut declarations = Vec::new();
+    for (name, call) in called {
+        match input.function(&name) {
+            Some(f) if f.is_declaration() => {
+                declarations.push(Function { metadata: Vec::new(), ..f.clone() });
+            }
+            Some(_) => {}
+            None if name.starts_with("llvm.") => declarations.push(declaration(&name, call)),
+            None => {}
         }
+    }
+    output.functions.extend(declarations);
+}
+
+/// The declaration of an intrinsic that the passes have called.
+fn declaration(name: &str, call: &elinvar_ir::Call) -> Function {
+    let mut function = Function::new(name, call.ret.clone());
+    for (i, arg) in call.args.iter().enumerate() {
+        let attrs = if is_immediate(name, i) { "immarg" } else { "" };
+        function.add_param(arg.ty.clone(), attrs, None);
+    }
+    function
+}
+
+/// Whether a parameter of an intrinsic must be a constant: the alignment of masked accesses, flags.
+fn is_immediate(name: &str, parameter: usize) -> bool {
+    match parameter {
+        0 => false,
+        1 => {
+            let flagged = [
+                "llvm.abs.",
+                "llvm.ctlz.",
+                "llvm.cttz.",
+                "llvm.is.fpclass.",
+                "llvm.masked.load.",
+                "llvm.masked.gather.",
+            ];
+            flagged.iter().any(|f| name.starts_with(f))
+        }
+        2 => name.starts_with("llvm.masked.store.") || name.starts_with("llvm.masked.scatter."),
+        _ => false,
     }
 }
 

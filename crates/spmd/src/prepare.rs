@@ -26,6 +26,10 @@ pub(crate) struct Kernel {
     pub threadgroup: Vec<String>,
     /// Functions of the module that the entry calls, directly or not.
     pub callees: Vec<String>,
+    /// Where threads of a simdgroup first exchange values or wait for one another, if they do.
+    pub exchanges: Option<Option<Location>>,
+    /// Why the function cannot be written for vectors, if it cannot.
+    pub scalar_only: Option<Error>,
     /// Where each branch of the function is in the user's source, by block.
     pub branch_locations: HashMap<BlockId, Location>,
 }
@@ -74,12 +78,35 @@ pub(crate) fn prepare(module: &Module) -> Result<Kernel, Error> {
         privates: Vec::new(),
         threadgroup,
         callees,
+        exchanges: None,
+        scalar_only: None,
         branch_locations: HashMap::new(),
     };
     for index in 0..kernel.function.blocks.len() {
         prepare_block(module, &mut kernel, BlockId(index as u32))?;
     }
+    kernel.scalar_only = scalar_only(module, &kernel.function);
     Ok(kernel)
+}
+
+/// Why a function cannot be written for vectors: it has vectors of its own, or numbers of more than 64 bits.
+fn scalar_only(module: &Module, function: &Function) -> Option<Error> {
+    let reason = |ty: &Type| match ty {
+        Type::Vector(..) => Some("a vector value"),
+        Type::Int(width) if *width > 64 => Some("an integer of more than 64 bits"),
+        Type::Array(..) | Type::Named(_) => Some("an array value"),
+        _ => None,
+    };
+    let insts = function.blocks.iter().flat_map(|b| &b.insts);
+    insts.into_iter().find_map(|inst| {
+        let ty = match (&inst.op, inst.result) {
+            (Op::Store { value, .. }, _) => &value.ty,
+            (_, Some(result)) => function.ty(result),
+            _ => return None,
+        };
+        reason(ty)
+            .map(|what| Error::unsupported(format!("{what} in vector code"), module.location(&inst.metadata)))
+    })
 }
 
 fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(), Error> {
@@ -105,6 +132,14 @@ fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result
                     let value =
                         inst.result.ok_or_else(|| Error::Malformed("position without a result".into()))?;
                     kernel.positions.insert(value, (position, dim));
+                }
+                CallKind::Exchange => {
+                    kernel.exchanges.get_or_insert(location);
+                    kernel.function.block_mut(at).insts.push(inst);
+                }
+                // A vector is a simdgroup then, and does one thing after the other.
+                CallKind::SimdgroupBarrier => {
+                    kernel.exchanges.get_or_insert(location);
                 }
                 CallKind::Barrier => {
                     let cont = kernel.function.new_block(None);

@@ -68,6 +68,9 @@ pub fn exchange(name: &str) -> Option<&str> {
     })
 }
 
+/// Threads of a simdgroup.
+pub const SIMDGROUP: u32 = 32;
+
 /// What every primitive's name begins with.
 pub const PREFIX: &str = "__elinvar_";
 

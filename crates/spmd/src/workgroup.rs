@@ -2,203 +2,81 @@
 //! in which the threads of a group arrive at them.
 //!
 //! ```text
-//! entry → group ⟲ → region 0 ⟲ threads → region k ⟲ threads → … → next group
+//! entry → group ⟲ → region 0 ⟲ steps → region k ⟲ steps → … → next group
 //! ```
-//! All threads of a group run a region before any runs the next. Each thread that arrives at a barrier
-//! notes its number; if two threads of a group note different ones the function returns a fault.
+//! All threads of a group run a region before any runs the next. Each step that arrives at a barrier notes its
+//! number; if two of a group note different ones the function returns a fault.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed,
-    ValueId,
+    BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type,
+    Typed, ValueId,
 };
 
 use crate::builder::{Builder, i32_const, i64_const};
-use crate::constants::Threadgroup;
-use crate::context::Context;
-use crate::copy::{self, Scope};
+use crate::context::{self, Context, Place};
+use crate::copies::{self, Exits};
+use crate::emit::{Emit, Forms, Slots, Source};
+use crate::frame::Frame;
+use crate::layout::Layout;
 use crate::live::Live;
 use crate::prepare::Kernel;
 use crate::primitive::Position;
 use crate::region::Region;
-use crate::threads::{ThreadLoop, thread_loop};
+use crate::steps::{self, Marks, Positions, Steps};
+use crate::uniform::Uniformity;
 use crate::{Compiled, Error, FaultSite, Options, SYMBOL, output};
 
-/// Byte offsets in `Launch`: three u32 each.
-const LAUNCH_THREADS: u64 = 8;
-const LAUNCH_GROUPS: u64 = 20;
-/// Byte offsets in `Launch`: an address each.
-const LAUNCH_SIZES: u64 = 32;
-const LAUNCH_RECORD: u64 = 40;
+/// What is built from.
+pub(crate) struct Parts<'a> {
+    pub module: &'a Module,
+    pub kernel: &'a Kernel,
+    pub regions: &'a [Region],
+    pub live: &'a Live,
+    pub layout: &'a Layout,
+    pub uniform: &'a Uniformity,
+    pub options: &'a Options,
+}
 
-/// Build the function and print it with what it needs of `module`.
-pub(crate) fn build(
-    module: &Module,
-    kernel: &Kernel,
-    regions: &[Region],
-    live: &Live,
-    options: &Options,
-) -> Result<Compiled, Error> {
-    let threads = options.group.iter().map(|g| u64::from(*g)).product();
-    let context = Context::new(module, kernel, regions, live, threads);
+/// Build the function and print it with what it needs of the module.
+pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
+    let Parts { module, kernel, regions, live, layout, uniform, options } = *parts;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
-    let frame = Frame::write(module, kernel, live, options, &context, &mut function)?;
-    let mut group =
-        GroupLoop { kernel, regions, live, options, context: &context, frame, faults: Vec::new() };
-    group.write(&mut function);
+    let nothing = crate::constants::Threadgroup::default();
+    // What crosses barriers decides where the dynamic threadgroup memory begins.
+    let context = Context::new(&Source::new(module, kernel, uniform, layout, &nothing), regions, live);
+    let frame = Frame::write(module, kernel, options, context.bytes, &mut function)?;
+    let source = Source::new(module, kernel, uniform, layout, &frame.threadgroup);
+    let mut group = GroupLoop {
+        source: &source,
+        regions,
+        live,
+        options,
+        context: &context,
+        frame: &frame,
+        slots: Slots::default(),
+        privates: HashMap::new(),
+        faults: Vec::new(),
+    };
+    group.place_privates(&mut function);
+    group.write(&mut function)?;
     let faults = group.faults;
     let ir = output::module_text(module, kernel, function)?;
     Ok(Compiled { ir, scratch_bytes: context.bytes, faults, checks: None })
 }
 
-/// What the entry block sets up once per call.
-struct Frame {
-    scratch: Operand,
-    begin: Operand,
-    end: Operand,
-    /// Parameters and, without barriers, private arrays of the per-thread function.
-    known: HashMap<ValueId, Operand>,
-    slots: HashMap<ValueId, Operand>,
-    threadgroup: Threadgroup,
-    /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
-    grid: [Operand; 3],
-    groups: [Operand; 3],
-    /// Bytes of each argument's memory and address of the fault record, with bounds checks.
-    sizes: Vec<Operand>,
-    record: Operand,
-    /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
-    arrived: Operand,
-    last: BlockId,
-}
-
-impl Frame {
-    fn write(
-        module: &Module,
-        kernel: &Kernel,
-        live: &Live,
-        options: &Options,
-        context: &Context,
-        f: &mut Function,
-    ) -> Result<Frame, Error> {
-        let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
-        let scratch = f.add_param(Type::PTR, "noundef align 64", Some("scratch"));
-        let begin = f.add_param(Type::I64, "noundef", Some("begin"));
-        let end = f.add_param(Type::I64, "noundef", Some("end"));
-        let entry = f.new_block(Some("entry"));
-        let mut b = Builder::new(f, entry);
-        let mut threadgroup = Threadgroup::default();
-        for name in &kernel.threadgroup {
-            let Some(global) = module.global(name) else { continue };
-            let variable = b.alloca(global.ty.clone(), global.align.unwrap_or(1).max(64), "threadgroup");
-            threadgroup.insert(name.clone(), variable.into());
-        }
-        for operand in constants(&kernel.function) {
-            threadgroup.materialize(operand, &mut b)?;
-        }
-        let mut known = HashMap::new();
-        if kernel.barriers.is_empty() {
-            for private in &kernel.privates {
-                let array = b.alloca(private.ty.clone(), private.align, "private");
-                known.insert(private.value, array.into());
-            }
-        }
-        let mut slots = HashMap::new();
-        for value in &live.all {
-            let ty = kernel.function.ty(*value).clone();
-            let align = ty.size_align(module).1;
-            slots.insert(*value, b.alloca(ty, align, "slot").into());
-        }
-        let arrived = b.alloca(Type::I32, 4, "arrived").into();
-        arguments(&mut b, kernel, options, context.bytes, launch, scratch, &mut known);
-        let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
-        let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
-        let (sizes, record) = match options.checks {
-            Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
-            None => (Vec::new(), elinvar_ir::Const::Null.into()),
-        };
-        let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        let last = entry;
-        Ok(Frame {
-            scratch,
-            begin,
-            end,
-            known,
-            slots,
-            threadgroup,
-            grid,
-            groups,
-            sizes,
-            record,
-            arrived,
-            last,
-        })
-    }
-}
-
-/// Every constant operand of a function.
-fn constants(function: &Function) -> impl Iterator<Item = &elinvar_ir::Const> {
-    let operands = function.blocks.iter().flat_map(|block| {
-        block.insts.iter().flat_map(|i| i.op.operands()).chain(block.term.operands()).collect::<Vec<_>>()
-    });
-    operands.filter_map(|o| match o {
-        Operand::Const(c) => Some(c),
-        Operand::Value(_) => None,
-    })
-}
-
-/// Load the arguments' addresses.
-fn arguments(
-    b: &mut Builder<'_>,
-    kernel: &Kernel,
-    options: &Options,
-    context_bytes: u64,
-    launch: ValueId,
-    scratch: ValueId,
-    known: &mut HashMap<ValueId, Operand>,
-) {
-    let args = b.load(Type::PTR, launch, Some("args"));
-    for (index, param) in kernel.function.params.iter().enumerate() {
-        let place = b.gep(Type::PTR, args, i64_const(index as u64));
-        let address = if options.threadgroup_args[index] {
-            let offset = b.load(Type::I64, place, None);
-            let dynamic = b.gep(Type::I8, scratch, i64_const(context_bytes));
-            b.gep(Type::I8, dynamic, offset)
-        } else {
-            b.load(Type::PTR, place, None)
-        };
-        known.insert(param.value, address.into());
-    }
-}
-
-/// Load the arguments' sizes and the address of the fault record.
-fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<Operand>, Operand) {
-    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_SIZES));
-    let sizes = b.load(Type::PTR, place, Some("sizes"));
-    let sizes = (0..arguments as u64).map(|index| {
-        let place = b.gep(Type::I64, sizes, i64_const(index));
-        b.load(Type::I64, place, None).into()
-    });
-    let sizes = sizes.collect();
-    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_RECORD));
-    (sizes, b.load(Type::PTR, place, Some("record")).into())
-}
-
-fn load_dims(b: &mut Builder<'_>, launch: ValueId, offset: u64, name: &str) -> [Operand; 3] {
-    [0, 1, 2].map(|dim| {
-        let place = b.gep(Type::I8, launch, i64_const(offset + 4 * dim));
-        b.load(Type::I32, place, Some(name)).into()
-    })
-}
-
 struct GroupLoop<'a> {
-    kernel: &'a Kernel,
+    source: &'a Source<'a>,
     regions: &'a [Region],
     live: &'a Live,
     options: &'a Options,
     context: &'a Context,
-    frame: Frame,
+    frame: &'a Frame,
+    slots: Slots,
+    /// Where private arrays begin: of a step's first thread, or with barriers of the group's.
+    privates: HashMap<ValueId, Operand>,
     faults: Vec<FaultSite>,
 }
 
@@ -206,95 +84,256 @@ struct GroupLoop<'a> {
 struct Group {
     position: [Operand; 3],
     size: [Operand; 3],
+    /// Whether it is as large as a full one.
+    complete: Operand,
     /// Where the loop goes for the next group.
     latch: BlockId,
 }
 
-impl GroupLoop<'_> {
-    fn write(&mut self, f: &mut Function) {
+/// The loop over groups: index and position, and what they are next.
+struct Counter {
+    index: ValueId,
+    position: [ValueId; 3],
+}
+
+impl<'a> GroupLoop<'a> {
+    fn place_privates(&mut self, f: &mut Function) {
+        let mut b = Builder::new(f, self.frame.entry);
+        let layout = self.source.layout;
+        for private in &self.source.kernel.privates {
+            let place = match self.context.private(private.value) {
+                Some(offset) => b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset)),
+                None => {
+                    let ty = Type::array(u64::from(layout.lanes * layout.parts), private.ty.clone());
+                    b.alloca(ty, private.align.max(64), "private")
+                }
+            };
+            self.privates.insert(private.value, place.into());
+        }
+    }
+
+    fn write(&mut self, f: &mut Function) -> Result<(), Error> {
         let (head, body, latch, exit) =
             (f.new_block(Some("group")), f.new_block(None), f.new_block(None), f.new_block(Some("exit")));
-        let mut b = Builder::new(f, self.frame.last);
-        b.br(head);
-        b.at = head;
-        let next = b.f.new_value(Type::I64, None);
-        let incoming = vec![(self.frame.begin.clone(), self.frame.last), (next.into(), latch)];
-        let phi = Op::Phi { flags: String::new(), ty: Type::I64, incoming };
-        let index = b.value(Type::I64, Some("group.index"), phi);
-        let more = b.icmp(IntPredicate::Ult, &Type::I64, index, self.frame.end.clone());
+        let counter = self.counter(f, head, latch);
+        let mut b = Builder::new(f, head);
+        let more = b.icmp(IntPredicate::Ult, &Type::I64, counter.index, self.frame.end.clone());
         b.cond_br(more, body, exit);
         b.at = exit;
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
-        b.at = latch;
-        let flags = "nuw".to_owned();
-        let add =
-            Op::Binary { op: BinaryOp::Add, flags, ty: Type::I64, a: index.into(), b: i64_const(1).into() };
-        b.push(elinvar_ir::Inst { result: Some(next), op: add, metadata: Vec::new() });
-        b.br(head);
         b.at = body;
-        let group = self.group(&mut b, index, latch);
+        let group = self.group(&mut b, &counter, latch);
         let starts: Vec<BlockId> = self.regions.iter().map(|_| b.f.new_block(None)).collect();
         b.br(starts[0]);
         for number in 0..self.regions.len() {
             if !self.regions[number].blocks.is_empty() {
-                self.region(b.f, number, &starts, &group);
+                self.region(f, number, &starts, &group)?;
             }
         }
+        Ok(())
     }
 
-    /// Position and actual size of the group with this index.
-    fn group(&self, b: &mut Builder<'_>, index: ValueId, latch: BlockId) -> Group {
-        let wide = [0, 1].map(|d| b.cast(CastOp::ZExt, Type::I32, self.frame.groups[d].clone(), Type::I64));
-        let x = b.binary(BinaryOp::URem, "", &Type::I64, index, wide[0]);
-        let rest = b.binary(BinaryOp::UDiv, "", &Type::I64, index, wide[0]);
+    /// The group's index and position: found by division once, counted on from there.
+    fn counter(&self, f: &mut Function, head: BlockId, latch: BlockId) -> Counter {
+        let groups = &self.frame.groups;
+        let begin = self.frame.begin.clone();
+        let mut b = Builder::new(f, self.frame.entry);
+        let wide = [0, 1].map(|d| b.cast(CastOp::ZExt, Type::I32, groups[d].clone(), Type::I64));
+        let x = b.binary(BinaryOp::URem, "", &Type::I64, begin.clone(), wide[0]);
+        let rest = b.binary(BinaryOp::UDiv, "", &Type::I64, begin.clone(), wide[0]);
         let y = b.binary(BinaryOp::URem, "", &Type::I64, rest, wide[1]);
         let z = b.binary(BinaryOp::UDiv, "", &Type::I64, rest, wide[1]);
-        let position = [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)));
-        let size = [0, 1, 2].map(|d| {
-            let full = i32_const(self.options.group[d]);
-            let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, position[d].clone(), full.clone());
-            let left = b.binary(BinaryOp::Sub, "nuw", &Type::I32, self.frame.grid[d].clone(), first);
-            let short = b.icmp(IntPredicate::Ult, &Type::I32, left, full.clone());
-            Operand::from(b.select(&Type::I32, short, left, full))
-        });
-        Group { position, size, latch }
+        let first = [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)));
+        b.br(head);
+        let index = b.f.new_value(Type::I64, Some("group.index"));
+        let position = ["group.x", "group.y", "group.z"].map(|name| b.f.new_value(Type::I32, Some(name)));
+        b.at = latch;
+        let next = b.binary(BinaryOp::Add, "nuw", &Type::I64, index, i64_const(1));
+        let one = i32_const(1);
+        let x = b.binary(BinaryOp::Add, "", &Type::I32, position[0], one.clone());
+        let x_ends = b.icmp(IntPredicate::Eq, &Type::I32, x, groups[0].clone());
+        let y = b.binary(BinaryOp::Add, "", &Type::I32, position[1], one.clone());
+        let y = b.select(&Type::I32, x_ends, y, position[1]);
+        let y_ends = b.icmp(IntPredicate::Eq, &Type::I32, y, groups[1].clone());
+        let z = b.binary(BinaryOp::Add, "", &Type::I32, position[2], one);
+        let z = b.select(&Type::I32, y_ends, z, position[2]);
+        let x = b.select(&Type::I32, x_ends, i32_const(0), x);
+        let y = b.select(&Type::I32, y_ends, i32_const(0), y);
+        b.br(head);
+        b.at = head;
+        let mut phi = |result: ValueId, ty: Type, first: Operand, again: ValueId| {
+            let incoming = vec![(first, self.frame.entry), (again.into(), latch)];
+            let op = Op::Phi { flags: String::new(), ty, incoming };
+            b.push(elinvar_ir::Inst { result: Some(result), op, metadata: Vec::new() });
+        };
+        phi(index, Type::I64, begin, next);
+        for ((result, first), again) in position.into_iter().zip(first).zip([x, y, z]) {
+            phi(result, Type::I32, first, again);
+        }
+        Counter { index, position }
     }
 
-    fn region(&mut self, f: &mut Function, number: usize, starts: &[BlockId], group: &Group) {
-        let region = &self.regions[number];
+    /// Position and actual size of the group.
+    fn group(&self, b: &mut Builder<'_>, counter: &Counter, latch: BlockId) -> Group {
+        let position = counter.position.map(Operand::from);
+        let mut complete: Operand = Const::int(1, -1).into();
+        let size = [0, 1, 2].map(|d| {
+            let full = self.options.group[d];
+            if full == 1 {
+                return i32_const(1).into();
+            }
+            let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, position[d].clone(), i32_const(full));
+            let left = b.binary(BinaryOp::Sub, "nuw", &Type::I32, self.frame.grid[d].clone(), first);
+            let whole = b.icmp(IntPredicate::Uge, &Type::I32, left, i32_const(full));
+            complete = b.binary(BinaryOp::And, "", &Type::I1, complete.clone(), whole).into();
+            Operand::from(b.select(&Type::I32, whole, i32_const(full), left))
+        });
+        Group { position, size, complete, latch }
+    }
+
+    fn region(
+        &mut self,
+        f: &mut Function,
+        number: usize,
+        starts: &[BlockId],
+        group: &Group,
+    ) -> Result<(), Error> {
+        let (region, source) = (&self.regions[number], self.source);
         let mut b = Builder::new(f, starts[number]);
-        if number > 0 && self.kernel.barriers[number - 1].device {
+        if number > 0 && source.kernel.barriers[number - 1].device {
             b.effect(Op::Fence(elinvar_ir::Atomic { ordering: Ordering::AcqRel, scope: None }));
         }
         if !region.barriers.is_empty() {
             b.store(Type::I32, i32_const(0), self.frame.arrived.clone());
         }
-        let threads = thread_loop(&mut b, self.options.group, &group.size);
-        let returned = self.on_return(&mut b, &threads);
-        let arrive = region
-            .barriers
-            .iter()
-            .map(|barrier| (*barrier, self.on_arrival(&mut b, *barrier, number, &threads)));
-        let arrive: HashMap<usize, BlockId> = arrive.collect();
-        b.at = threads.body;
-        if number == 0 {
-            self.mark(&mut b, &threads, 0);
-        } else {
-            self.skip_returned(&mut b, &threads);
-            self.restore(&mut b, number - 1, &threads);
+        let marks = self
+            .context
+            .returned
+            .map(|offset| Marks { base: b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset)) });
+        let steps = steps::steps(&mut b, source.layout);
+        let place = Place { scratch: self.frame.scratch.clone(), step: steps.wide.clone() };
+        let mut slots = std::mem::take(&mut self.slots);
+        let mut emit = Emit::new(source, f, self.frame.entry, &mut slots, HashMap::new());
+        emit.begin(region.start, steps.body, None);
+        let positions = steps::positions(&mut emit, &steps.step);
+        emit.given = self.given(&mut emit, group, &positions, &steps);
+        if number > 0 {
+            for value in &self.live.across[number - 1] {
+                self.context.restore(&mut emit, &place, *value, region.start);
+            }
         }
-        let known = self.known(&mut b, group, &threads);
-        let last = b.at;
-        let (threadgroup, slots) = (&self.frame.threadgroup, &self.frame.slots);
-        let scope = Scope { kernel: self.kernel, region, threadgroup, known, slots, arrive, returned };
-        let first = copy::copy(&scope, Builder::new(b.f, last));
-        b.at = last;
-        b.br(first);
-        b.at = threads.done;
+        let (decide, given) = (emit.b.at, emit.given.clone());
+        let mut leave = Leave {
+            source,
+            live: self.live,
+            context: self.context,
+            frame: self.frame,
+            region,
+            place,
+            next: steps.next,
+            step: steps.step.clone(),
+            marks: marks.as_ref(),
+            faults: &mut self.faults,
+        };
+        let copy = Emit::new(source, f, self.frame.entry, &mut slots, given.clone());
+        let made = copies::write(copy, region, decide, &mut leave).map_err(crate::irreducible)?;
+        let mut emit = Emit::new(source, f, self.frame.entry, &mut slots, given);
+        emit.begin(region.start, decide, None);
+        self.decide(&mut emit, number, &made, group, (&positions, &steps, marks.as_ref()));
+        self.slots = slots;
+        let mut b = Builder::new(f, steps.done);
         self.go_on(&mut b, region, starts, group.latch);
+        Ok(())
     }
 
-    /// After all threads: to the region of the barrier they arrived at, or to the next group.
+    /// At the start of a step: which of the copies to run, for which lanes.
+    fn decide(
+        &self,
+        emit: &mut Emit<'_, '_>,
+        number: usize,
+        made: &copies::Starts,
+        group: &Group,
+        (positions, steps, marks): (&Positions, &Steps, Option<&Marks>),
+    ) {
+        if let (Some(marks), 0) = (marks, number) {
+            (0..emit.parts()).for_each(|part| marks.clear(emit, &steps.step, part));
+        }
+        let marks = marks.filter(|_| number > 0);
+        let exact = self.source.layout.is_exact() && marks.is_none();
+        if exact {
+            let some = emit.b.f.new_block(None);
+            emit.b.cond_br(group.complete.clone(), made.all, some);
+            emit.b.at = some;
+        }
+        let mut lanes = steps::existing(emit, positions, &group.size);
+        if let Some(marks) = marks {
+            for (part, lanes) in lanes.iter_mut().enumerate() {
+                let gone = marks.load(emit, &steps.step, part);
+                let (ty, ones) = (emit.mask_type(), emit.mask_of(true));
+                let left = emit.b.binary(BinaryOp::Xor, "", &ty, gone, ones);
+                *lanes = emit.b.binary(BinaryOp::And, "", &ty, lanes.clone(), left).into();
+            }
+        }
+        if !exact || made.masked.is_none() {
+            let partly = emit.b.f.new_block(None);
+            let all = emit.all(&lanes);
+            let otherwise = if made.masked.is_some() { partly } else { steps.next };
+            emit.b.cond_br(all, made.all, otherwise);
+            emit.b.at = partly;
+        }
+        let Some((masked, slots)) = &made.masked else {
+            return emit.b.end(Term::Unreachable);
+        };
+        let ty = emit.mask_type();
+        for (slot, lanes) in slots.iter().zip(&lanes) {
+            emit.b.store(ty.clone(), lanes.clone(), slot.clone());
+        }
+        let any = emit.any(&lanes);
+        emit.b.cond_br(any, *masked, steps.next);
+    }
+
+    /// What stands for parameters, positions and private arrays in the body of a step.
+    fn given(
+        &self,
+        emit: &mut Emit<'_, '_>,
+        group: &Group,
+        positions: &Positions,
+        steps: &Steps,
+    ) -> HashMap<ValueId, Forms> {
+        let one = |value: Operand| Forms { scalars: vec![value], vectors: Vec::new() };
+        let mut given: HashMap<ValueId, Forms> =
+            self.frame.arguments.iter().map(|(v, address)| (*v, one(address.clone()))).collect();
+        for (value, (position, dim)) in &self.source.kernel.positions {
+            let forms = match position {
+                Position::Thread => positions.thread[*dim].clone(),
+                Position::Group => one(group.position[*dim].clone()),
+                Position::GroupSize => one(group.size[*dim].clone()),
+                Position::FullGroupSize => one(i32_const(self.options.group[*dim]).into()),
+                Position::Grid => one(self.frame.grid[*dim].clone()),
+                Position::Groups => one(self.frame.groups[*dim].clone()),
+                Position::ArgumentBytes => one(self.frame.sizes[*dim].clone()),
+                Position::FaultRecord => one(self.frame.record.clone()),
+            };
+            given.insert(*value, forms);
+        }
+        let layout = self.source.layout;
+        for private in &self.source.kernel.privates {
+            let size = context::private_size(self.source.module, &private.ty) * u64::from(layout.lanes);
+            let mut first = self.privates[&private.value].clone();
+            if !self.source.kernel.barriers.is_empty() {
+                let ty = Type::array(size * u64::from(layout.parts), Type::I8);
+                first = emit.b.gep(ty, first, steps.wide.clone()).into();
+            }
+            let part = |part: u32| -> Operand {
+                emit.b.gep(Type::I8, first.clone(), i64_const(size * u64::from(part))).into()
+            };
+            let scalars = (0..layout.parts).map(part).collect();
+            given.insert(private.value, Forms { scalars, vectors: Vec::new() });
+        }
+        given
+    }
+
+    /// After all steps: to the region of the barrier they arrived at, or to the next group.
     fn go_on(&self, b: &mut Builder<'_>, region: &Region, starts: &[BlockId], latch: BlockId) {
         if region.barriers.is_empty() {
             b.br(latch);
@@ -304,83 +343,30 @@ impl GroupLoop<'_> {
         let cases = region.barriers.iter().map(|k| (i32_const(*k as u32 + 1), starts[k + 1])).collect();
         b.end(Term::Switch { value: Typed::new(Type::I32, arrived), default: latch, cases });
     }
+}
 
-    /// The place of a value's element for the thread.
-    fn element(
-        &self,
-        b: &mut Builder<'_>,
-        value: ValueId,
-        ty: &Type,
-        threads: &ThreadLoop,
-    ) -> Option<ValueId> {
-        let offset = self.context.offset(value)?;
-        let array = b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset));
-        Some(b.gep(ty.clone(), array, threads.index.clone()))
-    }
+/// The values that a region's own blocks define.
+fn defined(kernel: &Kernel, region: &Region) -> BTreeSet<ValueId> {
+    let insts = region.blocks.iter().flat_map(|b| &kernel.function.block(*b).insts);
+    insts.filter_map(|i| i.result).collect()
+}
 
-    /// What stands for parameters, positions and private arrays in the body of a thread loop.
-    fn known(&self, b: &mut Builder<'_>, group: &Group, threads: &ThreadLoop) -> HashMap<ValueId, Operand> {
-        let mut known = self.frame.known.clone();
-        for (value, (position, dim)) in &self.kernel.positions {
-            let operand = match position {
-                Position::Thread => threads.position[*dim].clone(),
-                Position::Group => group.position[*dim].clone(),
-                Position::GroupSize => group.size[*dim].clone(),
-                Position::FullGroupSize => i32_const(self.options.group[*dim]).into(),
-                Position::Grid => self.frame.grid[*dim].clone(),
-                Position::Groups => self.frame.groups[*dim].clone(),
-                Position::ArgumentBytes => self.frame.sizes[*dim].clone(),
-                Position::FaultRecord => self.frame.record.clone(),
-            };
-            known.insert(*value, operand);
-        }
-        for private in &self.kernel.privates {
-            if let Some(place) = self.element(b, private.value, &private.ty, threads) {
-                known.insert(private.value, place.into());
-            }
-        }
-        known
-    }
+/// What happens where lanes leave a region.
+struct Leave<'a> {
+    source: &'a Source<'a>,
+    live: &'a Live,
+    context: &'a Context,
+    frame: &'a Frame,
+    region: &'a Region,
+    place: Place,
+    next: BlockId,
+    step: Operand,
+    marks: Option<&'a Marks>,
+    faults: &'a mut Vec<FaultSite>,
+}
 
-    /// Load what is live behind `barrier` into its slots.
-    fn restore(&self, b: &mut Builder<'_>, barrier: usize, threads: &ThreadLoop) {
-        for value in &self.live.across[barrier] {
-            let ty = self.kernel.function.ty(*value).clone();
-            let Some(place) = self.element(b, *value, &ty, threads) else { continue };
-            let loaded = b.load(ty.clone(), place, None);
-            b.store(ty, loaded, self.frame.slots[value].clone());
-        }
-    }
-
-    /// The block of a thread that arrives at `barrier` in region `number`: it keeps what it carries and
-    /// notes the barrier.
-    fn on_arrival(
-        &mut self,
-        b: &mut Builder<'_>,
-        barrier: usize,
-        number: usize,
-        threads: &ThreadLoop,
-    ) -> BlockId {
-        let block = b.f.new_block(None);
-        b.at = block;
-        let region = &self.regions[number];
-        let defined = copy::defined(self.kernel, region);
-        for value in self.live.across[barrier].intersection(&defined) {
-            let ty = self.kernel.function.ty(*value).clone();
-            let Some(place) = self.element(b, *value, &ty, threads) else { continue };
-            let held = b.load(ty.clone(), self.frame.slots[value].clone(), None);
-            b.store(ty, held, place);
-        }
-        let mark = i32_const(barrier as u32 + 1);
-        if region.barriers.len() > 1 {
-            self.check_same_barrier(b, barrier);
-        }
-        b.store(Type::I32, mark, self.frame.arrived.clone());
-        b.br(threads.next);
-        block
-    }
-
-    /// Return a fault if a thread has arrived at another barrier than this one.
+impl Leave<'_> {
+    /// Return a fault if a step has arrived at another barrier than this one.
     fn check_same_barrier(&mut self, b: &mut Builder<'_>, barrier: usize) {
         let (fault, fine) = (b.f.new_block(None), b.f.new_block(None));
         let other = b.load(Type::I32, self.frame.arrived.clone(), None);
@@ -389,44 +375,41 @@ impl GroupLoop<'_> {
         let good = b.binary(BinaryOp::Or, "", &Type::I1, none, same);
         b.cond_br(good, fine, fault);
         let message = "threads of one threadgroup arrived at different barriers".to_owned();
-        self.faults.push(FaultSite { message, location: self.kernel.barriers[barrier].location.clone() });
+        let location = self.source.kernel.barriers[barrier].location.clone();
+        self.faults.push(FaultSite { message, location });
         b.at = fault;
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(self.faults.len() as u32)))));
         b.at = fine;
     }
+}
 
-    /// The block of a thread that returns.
-    fn on_return(&self, b: &mut Builder<'_>, threads: &ThreadLoop) -> BlockId {
-        if self.context.returned.is_none() {
-            return threads.next;
+impl Exits for Leave<'_> {
+    fn next(&self) -> BlockId {
+        self.next
+    }
+
+    fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize) {
+        let kernel = self.source.kernel;
+        let cont = kernel.barriers[barrier].cont;
+        let defined = defined(kernel, self.region);
+        for value in self.live.across[barrier].intersection(&defined) {
+            self.context.save(emit, &self.place, *value, cont);
         }
-        let block = b.f.new_block(None);
-        b.at = block;
-        self.mark(b, threads, 1);
-        b.br(threads.next);
-        block
+        if self.region.barriers.len() > 1 {
+            self.check_same_barrier(&mut emit.b, barrier);
+        }
+        emit.b.store(Type::I32, i32_const(barrier as u32 + 1), self.frame.arrived.clone());
     }
 
-    /// At the start of a body: go to the next thread if this one has returned.
-    fn skip_returned(&self, b: &mut Builder<'_>, threads: &ThreadLoop) {
-        let Some(mark) = self.mark_place(b, threads) else { return };
-        let live = b.f.new_block(None);
-        let mark = b.load(Type::I8, mark, None);
-        let running = b.icmp(IntPredicate::Eq, &Type::I8, mark, elinvar_ir::Const::int(8, 0));
-        b.cond_br(running, live, threads.next);
-        b.at = live;
-    }
-
-    /// Note whether the thread has returned, where that is of interest.
-    fn mark(&self, b: &mut Builder<'_>, threads: &ThreadLoop, returned: i128) {
-        if let Some(mark) = self.mark_place(b, threads) {
-            b.store(Type::I8, elinvar_ir::Const::int(8, returned), mark);
+    fn returned(&mut self, emit: &mut Emit<'_, '_>, masks: &[Operand]) {
+        if let Some(marks) = self.marks {
+            for (part, mask) in masks.iter().enumerate() {
+                marks.add(emit, &self.step, part, mask.clone());
+            }
         }
     }
 
-    fn mark_place(&self, b: &mut Builder<'_>, threads: &ThreadLoop) -> Option<ValueId> {
-        let offset = self.context.returned?;
-        let marks = b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset));
-        Some(b.gep(Type::I8, marks, threads.index.clone()))
+    fn notes_returns(&self) -> bool {
+        self.marks.is_some()
     }
 }

@@ -6,8 +6,7 @@ use super::{CaseResult, expect_all, kernel, launch, run};
 
 cases!("errors": syntax_error, undefined_name, missing_entry_point, argument_count, element_type,
     read_only_to_writer, buffer_too_small_for_reference, threadgroup_over_the_limit, too_much_threadgroup_memory,
-    launch_while_mapped, double_in_source, double_as_argument, simdgroup_function_is_unsupported,
-    texture_is_unsupported, the_device_works_after_errors);
+    launch_while_mapped, double_in_source, double_as_argument, texture_is_unsupported, the_device_works_after_errors);
 
 const COPY: &str =
     "kernel void copy_some(device const float* in [[buffer(0)]], device float* out [[buffer(1)]],
@@ -178,22 +177,6 @@ fn kernel_with_float(device: &Device) -> elinvar::Result<Kernel> {
 }
 
 /// Refused with the function's name and line on drivers that have none.
-fn simdgroup_function_is_unsupported(device: &Device) -> CaseResult {
-    let body = "kernel void sums(device float* a [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-            a[i] = simd_sum(a[i]);
-        }";
-    match kernel(device, "sums", body).and_then(|k| {
-        let mut a = device.buffer::<f32>(32)?;
-        run(device, &k, Grid::threads(32).group(32), (&mut a,))
-    }) {
-        Err(Error::Unsupported(message)) => {
-            assert!(message.contains("simd_sum") && message.contains("sums.metal:4"), "{message}");
-        }
-        other => panic!("expected `Unsupported`, got {other:?}"),
-    }
-    Ok(())
-}
-
 fn texture_is_unsupported(device: &Device) -> CaseResult {
     let body = "kernel void reads(texture2d<float> image [[texture(0)]], device float4* a [[buffer(0)]],
             uint2 p [[thread_position_in_grid]]) { a[p.x] = image.read(p); }";

@@ -1,0 +1,559 @@
+//! What is known of each value of a kernel across lanes, and which branches lanes take apart.
+//!
+//! The analysis assumes the best and goes over the function until nothing changes: shapes follow from
+//! operands, a phi where lanes come together from different edges chooses per lane, and a branch on a value
+//! that differs between lanes parts them. A value that leaves a loop which lanes leave in different iterations
+//! differs between them from there on, whatever it is inside.
+
+use elinvar_ir::{BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
+
+use crate::elementwise::Elementwise;
+use crate::flow::{Flow, Irreducible};
+use crate::layout::Layout;
+use crate::masks::Masks;
+use crate::prepare::{Kernel, callee_name};
+use crate::primitive::{self, Position};
+use crate::shape::{Known, Pattern, Rules, Shape, largest};
+
+/// A value's largest number is given up after it has grown so often.
+const GROWTH: u8 = 3;
+
+/// The result of the analysis.
+pub(crate) struct Uniformity {
+    known: Vec<Known>,
+    /// Of each block, whether lanes may leave it by different edges.
+    pub divergent: Vec<bool>,
+    /// The block that defines each value.
+    pub home: Vec<Option<BlockId>>,
+    /// The flow of the whole function; with one lane there is no need for it.
+    flow: Option<(Flow, Masks)>,
+}
+
+impl Uniformity {
+    pub fn new(module: &Module, kernel: &Kernel, layout: &Layout) -> Result<Self, Irreducible> {
+        let function = &kernel.function;
+        let mut home = vec![None; function.values.len()];
+        for block in function.block_ids() {
+            for inst in &function.block(block).insts {
+                if let Some(result) = inst.result {
+                    home[result.0 as usize] = Some(block);
+                }
+            }
+        }
+        let divergent = vec![false; function.blocks.len()];
+        if layout.lanes * layout.parts == 1 {
+            let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
+            return Ok(Self { known, divergent, home, flow: None });
+        }
+        let flow = Flow::new(function, BlockId(0), |_| false)?;
+        let masks = Masks::new(&flow, &divergent);
+        let known = vec![Known::UNKNOWN; function.values.len()];
+        let result = Self { known, divergent, home, flow: None };
+        let growth = vec![0; function.values.len()];
+        let mut analysis = Analysis { module, kernel, layout, flow, masks, result, growth };
+        analysis.begin();
+        analysis.run();
+        let Analysis { flow, masks, mut result, .. } = analysis;
+        result.flow = Some((flow, masks));
+        Ok(result)
+    }
+
+    /// What is known of a value where it is defined.
+    pub fn of(&self, value: ValueId) -> &Known {
+        &self.known[value.0 as usize]
+    }
+
+    /// What is known of an operand used in a block.
+    pub fn at(&self, operand: &Operand, ty: &Type, block: BlockId) -> Known {
+        let flow = self.flow.as_ref();
+        match operand {
+            Operand::Const(c) => constant(c, ty),
+            Operand::Value(v) if self.left(flow.map(|(f, m)| (f, m)), *v, block) => {
+                Known { max: self.of(*v).max, ..Known::varying(64) }
+            }
+            Operand::Value(v) => self.of(*v).clone(),
+        }
+    }
+
+    /// Whether `block` is outside of a loop that lanes leave in different iterations and that the value comes from.
+    pub fn has_left(&self, value: ValueId, block: BlockId) -> bool {
+        self.left(self.flow.as_ref().map(|(f, m)| (f, m)), value, block)
+    }
+
+    /// Whether `block` is in the innermost loop that the value is defined in, so that what the value was computed
+    /// from still is what it was.
+    pub fn stays(&self, value: ValueId, block: BlockId) -> bool {
+        let (Some((flow, _)), Some(home)) = (&self.flow, self.home[value.0 as usize]) else { return true };
+        flow.loop_of(home).is_none_or(|l| flow.contains(l, block))
+    }
+
+    /// What a value is computed from, if it may be computed anew for an address: see [`crate::emit`].
+    pub fn address_parts(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
+        let Some(home) = self.home[value.0 as usize] else { return Vec::new() };
+        let insts = &kernel.function.block(home).insts;
+        let Some(inst) = insts.iter().find(|i| i.result == Some(value)) else { return Vec::new() };
+        let loose = self.of(value).pattern().is_some_and(|p| p.loose);
+        let widened = matches!(&inst.op, Op::Cast { op: CastOp::ZExt, from, .. } if from.ty == Type::I32);
+        if !loose && !widened {
+            return Vec::new();
+        }
+        let parts = inst.op.operands().into_iter().filter_map(Operand::value);
+        parts.filter(|v| self.home[v.0 as usize].is_some()).collect()
+    }
+
+    fn left(&self, flow: Option<(&Flow, &Masks)>, value: ValueId, block: BlockId) -> bool {
+        match (flow, self.home[value.0 as usize]) {
+            (Some((flow, masks)), Some(home)) => masks.leaves_divergent_loop(flow, home, block),
+            _ => false,
+        }
+    }
+}
+
+/// The width of a type as a number; anything else counts as 64 bits.
+pub(crate) fn width(ty: &Type) -> u32 {
+    match ty {
+        Type::Int(width) => *width,
+        _ => 64,
+    }
+}
+
+/// What is known of a constant.
+pub(crate) fn constant(c: &Const, ty: &Type) -> Known {
+    match (c, ty) {
+        (Const::Int(_) | Const::Zero, Type::Int(width)) if *width <= 64 => {
+            c.as_unsigned(*width).map_or(Known::uniform(true, *width), |v| Known::constant(v as u64))
+        }
+        (Const::Null, _) => Known::constant(0),
+        _ => Known::uniform(true, width(ty)),
+    }
+}
+
+struct Analysis<'a> {
+    module: &'a Module,
+    kernel: &'a Kernel,
+    layout: &'a Layout,
+    flow: Flow,
+    masks: Masks,
+    result: Uniformity,
+    /// How often each value's largest number has grown.
+    growth: Vec<u8>,
+}
+
+impl Analysis<'_> {
+    /// Parameters, positions and private arrays.
+    fn begin(&mut self) {
+        let single = self.layout.parts == 1;
+        for param in &self.kernel.function.params {
+            self.result.known[param.value.0 as usize] = Known::uniform(true, 64);
+        }
+        for (value, (position, dim)) in &self.kernel.positions {
+            let size = self.layout.group[*dim % 3];
+            self.result.known[value.0 as usize] = match position {
+                Position::Thread => self.layout.thread(*dim),
+                Position::FullGroupSize => Known::constant(u64::from(size)),
+                Position::GroupSize => Known { max: u64::from(size), ..Known::uniform(true, 32) },
+                Position::Group | Position::Grid | Position::Groups => Known::uniform(true, 32),
+                Position::ArgumentBytes | Position::FaultRecord => Known::uniform(true, 64),
+            };
+        }
+        for private in &self.kernel.privates {
+            let (size, align) = private.ty.size_align(self.module);
+            let step = self.layout.step(size.next_multiple_of(align) as i64);
+            let pattern = Pattern { offsets: step, loose: false, unwrapped: true, same: single, align: 0 };
+            self.result.known[private.value.0 as usize] =
+                Known { shape: Shape::Lanes(pattern), max: u64::MAX, constant: None };
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            while self.pass() {}
+            let function = &self.kernel.function;
+            let parted = |b: &BlockId| match &function.block(*b).term {
+                Term::CondBr { cond, .. } => !self.result_at(cond, &Type::I1, *b).is_same(),
+                Term::Switch { value, .. } => !self.result_at(&value.op, &value.ty, *b).is_same(),
+                Term::Br(_) | Term::Ret(_) | Term::Unreachable => false,
+            };
+            let found: Vec<BlockId> = self.flow.order.iter().filter(|b| parted(b)).copied().collect();
+            let before = self.result.divergent.iter().filter(|d| **d).count();
+            found.iter().for_each(|b| self.result.divergent[b.0 as usize] = true);
+            if found.len() == before {
+                return;
+            }
+            self.masks = Masks::new(&self.flow, &self.result.divergent);
+        }
+    }
+
+    /// Go over all values once; whether anything has changed.
+    fn pass(&mut self) -> bool {
+        let mut changed = false;
+        for block in self.flow.order.clone() {
+            let function = &self.kernel.function;
+            for inst in &function.block(block).insts {
+                let Some(result) = inst.result else { continue };
+                let new = self.inst(block, inst, function.ty(result));
+                changed |= self.update(result, &new);
+            }
+        }
+        changed
+    }
+
+    fn update(&mut self, value: ValueId, new: &Known) -> bool {
+        let old = &self.result.known[value.0 as usize];
+        let mut merged = old.either(new);
+        if old.is_unknown() {
+            merged = new.clone();
+        } else if merged.max > old.max {
+            let growth = &mut self.growth[value.0 as usize];
+            *growth += 1;
+            if *growth > GROWTH {
+                merged.max = largest(width(self.kernel.function.ty(value)));
+                // Whether it fits was judged by a smaller number.
+                if let Shape::Lanes(p) = &mut merged.shape {
+                    p.unwrapped &= p.is_uniform();
+                }
+            }
+        }
+        let changed = merged != *old;
+        self.result.known[value.0 as usize] = merged;
+        changed
+    }
+
+    fn result_at(&self, operand: &Operand, ty: &Type, block: BlockId) -> Known {
+        match operand {
+            Operand::Const(c) => constant(c, ty),
+            Operand::Value(v) if self.result.left(Some((&self.flow, &self.masks)), *v, block) => {
+                Known { max: self.result.of(*v).max, ..Known::varying(64) }
+            }
+            Operand::Value(v) => self.result.of(*v).clone(),
+        }
+    }
+
+    fn typed(&self, typed: &Typed, block: BlockId) -> Known {
+        self.result_at(&typed.op, &typed.ty, block)
+    }
+
+    fn inst(&self, block: BlockId, inst: &Inst, ty: &Type) -> Known {
+        let rules = Rules { lanes: self.layout.lanes };
+        let is_number = |ty: &Type| ty.is_int() || ty.is_ptr();
+        let known = match &inst.op {
+            Op::Binary { op, ty: Type::Int(width), a, b, .. } if *width <= 64 => {
+                let int = Type::Int(*width);
+                let global = self.global_position(a, b);
+                let sum = rules.binary(
+                    *op,
+                    *width,
+                    &self.result_at(a, &int, block),
+                    &self.result_at(b, &int, block),
+                );
+                if global { unwrapped(sum) } else { sum }
+            }
+            Op::Cast { op, from, to, .. } if is_number(&from.ty) && is_number(to) => {
+                rules.cast(*op, width(&from.ty), width(to), &self.typed(from, block))
+            }
+            Op::Select { cond, a, b, .. } => {
+                let (a, b) = (self.typed(a, block), self.typed(b, block));
+                let cond = self.typed(cond, block);
+                match cond.is_uniform() {
+                    true => a.either(&b).side_by_side(cond.is_same()),
+                    false if cond.is_unknown() => Known::UNKNOWN,
+                    false => Known { max: a.max.max(b.max), ..Known::varying(width(ty)) },
+                }
+            }
+            Op::Phi { incoming, .. } => self.phi(block, incoming, ty),
+            Op::Freeze(value) => self.typed(value, block),
+            Op::Gep { source, base, indices, .. } if base.ty.is_ptr() => {
+                self.gep(rules, block, source, base, indices)
+            }
+            Op::Load { ptr, .. } => {
+                let address = self.typed(ptr, block);
+                let max = largest(width(ty));
+                match address.pattern() {
+                    Some(p) if p.is_uniform() => Known { max, ..Known::uniform(p.same, 64) },
+                    _ if address.is_unknown() => Known::UNKNOWN,
+                    _ => Known::varying(width(ty)),
+                }
+            }
+            Op::Call(call) => self.call(block, &inst.op, call, ty),
+            Op::AtomicRmw { .. } | Op::CmpXchg { .. } => Known::varying(width(ty)),
+            op => self.all_uniform(block, op, ty),
+        };
+        if self.layout.lanes == 1 && known.shape == Shape::Varying {
+            return Known { max: known.max, ..Known::uniform(false, 64) };
+        }
+        known
+    }
+
+    /// Uniform if all operands are.
+    fn all_uniform(&self, block: BlockId, op: &Op, ty: &Type) -> Known {
+        let function = &self.kernel.function;
+        let operands = op.operands();
+        let mut same = true;
+        for operand in operands {
+            let known = match operand {
+                Operand::Const(_) => continue,
+                Operand::Value(v) => self.result_at(operand, function.ty(*v), block),
+            };
+            match known.shape {
+                Shape::Unknown => return Known::UNKNOWN,
+                Shape::Lanes(p) if p.is_uniform() => same &= p.same,
+                _ => return Known::varying(width(ty)),
+            }
+        }
+        Known::uniform(same, width(ty))
+    }
+
+    fn phi(&self, block: BlockId, incoming: &[(Operand, BlockId)], ty: &Type) -> Known {
+        let from = incoming.iter().filter(|(_, from)| self.flow.reaches(*from));
+        let known = from.map(|(operand, _)| self.result_at(operand, ty, block));
+        let merged = known.reduce(|a, b| a.either(&b)).unwrap_or(Known::UNKNOWN);
+        if self.masks.mixes(&self.flow, &self.result.divergent, block) {
+            return Known { max: merged.max, ..Known::varying(width(ty)) };
+        }
+        merged
+    }
+
+    fn gep(&self, rules: Rules, block: BlockId, source: &Type, base: &Typed, indices: &[Typed]) -> Known {
+        let mut address = self.typed(base, block);
+        for (level, step) in steps(self.module, source, indices).into_iter().enumerate() {
+            let index = match step {
+                Some(Step::Field(offset)) => {
+                    address = rules.address(&address, &Known::constant(offset), 1);
+                    continue;
+                }
+                Some(Step::Elements(size)) => (self.wide(rules, &indices[level], block), size),
+                None => return Known::varying(64),
+            };
+            address = rules.address(&address, &index.0, index.1);
+        }
+        address
+    }
+
+    /// An index as the 64-bit number that LLVM makes of it.
+    fn wide(&self, rules: Rules, index: &Typed, block: BlockId) -> Known {
+        let known = self.typed(index, block);
+        match &index.ty {
+            Type::Int(width) if *width < 64 => rules.cast(CastOp::SExt, *width, 64, &known),
+            _ => known,
+        }
+    }
+
+    fn call(&self, block: BlockId, op: &Op, call: &elinvar_ir::Call, ty: &Type) -> Known {
+        let Some(name) = callee_name(call) else { return Known::varying(width(ty)) };
+        if let Some(function) = primitive::exchange(name) {
+            let uniform = match function {
+                "simd_shuffle" | "simd_broadcast" => {
+                    let lane = call.args.get(1);
+                    lane.is_some_and(|a| self.result_at(&a.op, &a.ty, block).is_uniform())
+                }
+                "simd_broadcast_first"
+                | "simd_ballot"
+                | "simd_sum"
+                | "simd_product"
+                | "simd_min"
+                | "simd_max"
+                | "simd_and"
+                | "simd_or"
+                | "simd_xor" => true,
+                _ => false,
+            };
+            return if uniform { Known::uniform(true, width(ty)) } else { Known::varying(width(ty)) };
+        }
+        match Elementwise::of(call) {
+            Some(_) => self.all_uniform(block, op, ty),
+            None => Known::varying(width(ty)),
+        }
+    }
+
+    /// Whether a sum is that of a thread's position in the grid: the group's first plus the thread's in the group.
+    fn global_position(&self, a: &Operand, b: &Operand) -> bool {
+        let position = |o: &Operand| o.value().and_then(|v| self.kernel.positions.get(&v).copied());
+        let first = |o: &Operand, dim: usize| {
+            let size = self.layout.group[dim];
+            let Operand::Value(v) = o else { return false };
+            let Some(home) = self.result.home[v.0 as usize] else {
+                return size == 1 && position(o) == Some((Position::Group, dim));
+            };
+            let insts = &self.kernel.function.block(home).insts;
+            let defining = insts.iter().find(|i| i.result == Some(*v)).map(|i| &i.op);
+            let Some(Op::Binary { op: elinvar_ir::BinaryOp::Mul, a, b, .. }) = defining else { return false };
+            [(a, b), (b, a)].into_iter().any(|(group, full)| {
+                position(group) == Some((Position::Group, dim))
+                    && position(full) == Some((Position::FullGroupSize, dim))
+            })
+        };
+        [(a, b), (b, a)].into_iter().any(|(thread, start)| match position(thread) {
+            Some((Position::Thread, dim)) => first(start, dim),
+            _ => false,
+        })
+    }
+}
+
+/// A position in the grid: sizes of grids are 32-bit numbers, so no thread's has wrapped around.
+fn unwrapped(known: Known) -> Known {
+    let shape = match known.shape {
+        Shape::Lanes(p) => Shape::Lanes(Pattern { unwrapped: true, ..p }),
+        other => other,
+    };
+    Known { shape, ..known }
+}
+
+impl Known {
+    /// The same, but vectors side by side have it in common only if they had and `same` holds.
+    fn side_by_side(self, same: bool) -> Known {
+        let shape = match self.shape {
+            Shape::Lanes(p) => Shape::Lanes(Pattern { same: p.same && same, ..p }),
+            other => other,
+        };
+        let constant = self.constant.filter(|_| same);
+        Known { shape, constant, ..self }
+    }
+}
+
+/// What an index of an address computation adds.
+pub(crate) enum Step {
+    /// These bytes: a struct's field.
+    Field(u64),
+    /// The index times these bytes.
+    Elements(u64),
+}
+
+/// What each index adds; `None` for what cannot be told.
+pub(crate) fn steps(module: &Module, source: &Type, indices: &[Typed]) -> Vec<Option<Step>> {
+    let stride = |ty: &Type| {
+        let (size, align) = ty.size_align(module);
+        Some(Step::Elements(size.next_multiple_of(align)))
+    };
+    let mut at = source.clone();
+    let mut all = Vec::new();
+    for (level, index) in indices.iter().enumerate() {
+        if level == 0 {
+            all.push(stride(source));
+            continue;
+        }
+        let resolved = at.resolve(module).cloned();
+        let (step, next) = match resolved {
+            Some(Type::Array(_, element)) | Some(Type::Vector(_, element)) => (stride(&element), *element),
+            Some(ty @ Type::Struct { .. }) => {
+                let field = match &index.op {
+                    Operand::Const(c) => c.as_unsigned(32).map(|f| f as usize),
+                    Operand::Value(_) => None,
+                };
+                let offset = field.and_then(|f| ty.field_offset(f, module)).map(Step::Field);
+                let inner = field.and_then(|f| ty.element(f as u64, module).cloned());
+                (offset, inner.unwrap_or(Type::I8))
+            }
+            _ => (None, Type::I8),
+        };
+        all.push(step);
+        at = next;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Offsets;
+
+    const HEAD: &str = "
+        declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+        declare i32 @__elinvar_threadgroup_position_in_grid(i32)
+        declare i32 @__elinvar_dispatch_threads_per_threadgroup(i32)
+        define void @__elinvar_entry(ptr %a, ptr %b) {
+        entry:
+          %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+          %g = call i32 @__elinvar_threadgroup_position_in_grid(i32 0)
+          %s = call i32 @__elinvar_dispatch_threads_per_threadgroup(i32 0)
+          %first = mul i32 %g, %s
+          %i = add i32 %first, %t
+          %w = zext i32 %i to i64
+          %p = getelementptr float, ptr %a, i64 %w
+          %n = load i32, ptr %b\n";
+
+    /// The shapes of the named values: `u` uniform, a stride, `~` before loose ones, `v` varying.
+    fn shapes(body: &str, names: &[&str]) -> Vec<String> {
+        let module = Module::parse(&format!("{HEAD}{body}\n}}\n")).unwrap();
+        let kernel = crate::prepare::prepare(&module).unwrap();
+        let layout = Layout::new([64, 1, 1], 8, false);
+        let result = Uniformity::new(&module, &kernel, &layout).unwrap();
+        let find = |name: &&str| {
+            let values: &Vec<_> = &kernel.function.values;
+            let id = values.iter().position(|v| v.name.as_deref() == Some(*name)).unwrap();
+            match &result.known[id].shape {
+                Shape::Lanes(p) if p.is_uniform() => "u".to_owned(),
+                Shape::Lanes(Pattern { offsets: Offsets::Linear(s), loose, .. }) => {
+                    format!("{}{s}", if *loose { "~" } else { "" })
+                }
+                Shape::Lanes(_) => "table".to_owned(),
+                Shape::Varying => "v".to_owned(),
+                Shape::Unknown => "?".to_owned(),
+            }
+        };
+        names.iter().map(find).collect()
+    }
+
+    #[test]
+    fn positions_and_addresses() {
+        let body = "
+            %j = add i32 %i, %n
+            %x = zext i32 %j to i64
+            %q = getelementptr float, ptr %a, i64 %x
+            %v = load float, ptr %q
+            %c = icmp ult i32 %i, %n
+            ret void";
+        let found = shapes(body, &["t", "i", "w", "p", "n", "x", "q", "v", "c"]);
+        assert_eq!(found, ["1", "1", "1", "4", "u", "~1", "~4", "v", "v"]);
+    }
+
+    #[test]
+    fn loops_of_equal_length() {
+        let body = "
+              br label %loop
+            loop:
+              %k = phi i32 [ 0, %entry ], [ %next, %loop ]
+              %at = phi i32 [ %i, %entry ], [ %step, %loop ]
+              %step = add i32 %at, %n
+              %next = add i32 %k, 1
+              %more = icmp ult i32 %next, %n
+              br i1 %more, label %loop, label %end
+            end:
+              %after = add i32 %next, 1
+              ret void";
+        assert_eq!(shapes(body, &["k", "at", "step", "more", "after"]), ["u", "1", "1", "u", "u"]);
+    }
+
+    #[test]
+    fn loops_that_lanes_leave_apart() {
+        let body = "
+              br label %loop
+            loop:
+              %k = phi i32 [ 0, %entry ], [ %next, %loop ]
+              %next = add i32 %k, 1
+              %more = icmp ult i32 %next, %i
+              br i1 %more, label %loop, label %end
+            end:
+              %after = add i32 %next, 1
+              ret void";
+        assert_eq!(shapes(body, &["k", "next", "more", "after"]), ["u", "u", "v", "v"]);
+    }
+
+    #[test]
+    fn joins_choose_per_lane() {
+        let body = "
+              %c = icmp ult i32 %i, 10
+              br i1 %c, label %then, label %join
+            then:
+              br label %join
+            join:
+              %x = phi i32 [ 1, %then ], [ 2, %entry ]
+              %u = icmp ult i32 %n, 10
+              br i1 %u, label %left, label %end
+            left:
+              br label %end
+            end:
+              %y = phi i32 [ 1, %left ], [ 2, %join ]
+              ret void";
+        assert_eq!(shapes(body, &["x", "y"]), ["v", "u"]);
+    }
+}

@@ -3,6 +3,7 @@
 //! `!dbg` leads to a `!DILocation`, whose scope leads to a `!DIFile`. Code that was inlined from the
 //! compiler's own headers is located at the call in the user's file.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::lexer::{self, Kind, Token};
@@ -10,9 +11,6 @@ use crate::model::{Attachments, MetadataId, Module};
 
 /// A file whose name contains this is one of the compiler's own headers.
 const INTERNAL_FILE: &str = "elinvar_stdlib";
-
-/// Chains of scopes and inlined calls longer than this are malformed.
-const MAX_CHAIN: usize = 10_000;
 
 /// A place in a source file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,12 +38,13 @@ impl Module {
     pub fn location(&self, attachments: &Attachments) -> Option<Location> {
         let (_, first) = attachments.iter().find(|(kind, _)| kind == "dbg")?;
         let mut id = *first;
-        for _ in 0..MAX_CHAIN {
+        let (mut seen, mut scopes) = (HashSet::new(), HashSet::new());
+        while seen.insert(id) {
             let node = self.fields(id)?;
             let line = node.number("line").unwrap_or(0);
             let scope = if node.kind == "DILocation" { node.node("scope") } else { Some(id) };
-            if let Some(file) = scope.and_then(|scope| self.file_of(scope))
-                && line > 0
+            if line > 0
+                && let Some(file) = scope.and_then(|scope| self.file_of(scope, &mut scopes))
                 && !file.contains(INTERNAL_FILE)
             {
                 return Some(Location { file, line, column: node.number("column").unwrap_or(0) });
@@ -64,10 +63,11 @@ impl Module {
         Some(&node.text)
     }
 
-    /// The name of the file that a scope lies in: its own or that of the nearest scope around it.
-    fn file_of(&self, scope: MetadataId) -> Option<String> {
+    /// The name of the file that a scope lies in: its own or that of the nearest scope around it. `None` from
+    /// a scope that was `seen` before: what it led to was of no use.
+    fn file_of(&self, scope: MetadataId, seen: &mut HashSet<MetadataId>) -> Option<String> {
         let mut id = scope;
-        for _ in 0..MAX_CHAIN {
+        while seen.insert(id) {
             let node = self.fields(id)?;
             if let Some(file) = node.node("file") {
                 return self.fields(file)?.string("filename");
@@ -138,6 +138,9 @@ mod tests {
 !11 = !DILocation(line: 1, scope: !4, inlinedAt: !11)
 !12 = !DILexicalBlock(scope: !12)
 !13 = !DILocation(line: 1, scope: !12)
+!14 = !DILocation(line: 8, scope: !4, inlinedAt: !15)
+!15 = !DILocation(line: 0, scope: !5, inlinedAt: !16)
+!16 = !DILocation(line: 9, scope: !5)
 "#;
 
     fn location(id: u32) -> Option<String> {
@@ -150,7 +153,26 @@ mod tests {
         assert_eq!(location(6).as_deref(), Some("kernel.metal:7:12"));
         assert_eq!(location(7).as_deref(), Some("kernel.metal:7:12"), "out of the internal header");
         assert_eq!(location(10).as_deref(), Some("kernel.metal:7:12"), "line 0 is no line");
+        assert_eq!(location(14).as_deref(), Some("kernel.metal:9"), "line 0 of the same scope before it");
         assert_eq!(location(3).as_deref(), Some("kernel.metal:4"), "a function");
+    }
+
+    /// Each step of one circle leads into the other: what a walk costs is their sum, not their product.
+    #[test]
+    fn circles_within_circles_end() {
+        const LENGTH: usize = 2000;
+        let mut text = String::new();
+        for i in 0..LENGTH {
+            let next = (i + 1) % LENGTH;
+            text += &format!("!{i} = !DILocation(line: 1, scope: !{}, inlinedAt: !{next})\n", LENGTH + i);
+        }
+        for i in 0..LENGTH {
+            text += &format!("!{} = !DILexicalBlock(scope: !{})\n", LENGTH + i, LENGTH + (i + 1) % LENGTH);
+        }
+        let module = Module::parse(&text).expect("parses");
+        for id in 0..100 {
+            assert_eq!(module.location(&vec![("dbg".to_owned(), MetadataId(id))]), None);
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Damaged text is refused or accepted, never a panic; and what is accepted can be verified and printed.
+//! Damaged text is refused or accepted, never a panic; and what is accepted can be verified, and prints to
+//! text that parses to the same.
 
 mod data;
 
@@ -7,7 +8,11 @@ use elinvar_ir::{Module, verify};
 fn survive(text: &str) {
     if let Ok(module) = Module::parse(text) {
         let _ = verify(&module);
-        let _ = module.to_string();
+        let printed = module.to_string();
+        match Module::parse(&printed) {
+            Ok(again) => assert_eq!(again.to_string(), printed, "{text}"),
+            Err(error) => panic!("what was printed does not parse: {error}\n{printed}"),
+        }
         for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
             let _ = module.location(&inst.metadata);
         }
@@ -37,5 +42,16 @@ fn mutated_files() {
                 survive(&format!("{}{piece}{}", &text[..at], &text[end..]));
             }
         }
+    }
+}
+
+/// Fuzzing has found these.
+#[test]
+fn found_by_fuzzing() {
+    for text in [
+        "define void @f(double nofpclass(; \n%t = type {} nan) %1) {\n  ret void\n}\n",
+        "@a = global i32 0\n!1 = !DILocation(scope: !1,\n%t = type {}\n)\n",
+    ] {
+        survive(text);
     }
 }

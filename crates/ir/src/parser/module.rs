@@ -57,12 +57,19 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Read all `%name = type …` ahead of the rest, which may use a type before its definition.
+    /// Read all `%name = type …` ahead of the rest, which may use a type before its definition. Inside of
+    /// brackets there is none.
     fn named_types(&mut self) -> Result<()> {
         let mut seen = HashSet::new();
+        let mut depth = 0_usize;
         for at in 0..self.tokens.len() {
             self.at = at;
-            if !self.at_named_type() {
+            match self.peek().kind {
+                Kind::Punct(b'(' | b'{' | b'[') => depth += 1,
+                Kind::Punct(b')' | b'}' | b']') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > 0 || !self.at_named_type() {
                 continue;
             }
             let line = self.line();

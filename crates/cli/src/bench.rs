@@ -205,7 +205,7 @@ fn print(context: &Context, results: &[(&Case, Measured)]) -> Result<()> {
     print_stages(results)
 }
 
-/// The stages of what has any, one column for each result. A stage may contain one that is listed before it.
+/// The stages of what has any, one column for each result.
 fn print_stages(results: &[(&Case, Measured)]) -> Result<()> {
     let with: Vec<_> = results.iter().filter(|(_, measured)| !measured.stages.is_empty()).collect();
     let mut names: Vec<&str> = Vec::new();

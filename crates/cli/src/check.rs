@@ -18,6 +18,7 @@ use crate::report::{print_json, say};
 use crate::select::absent;
 use crate::signature;
 use crate::source::SourceOptions;
+use crate::stages::Times;
 use crate::value::split_pair;
 
 /// Compile Metal files, each on its own, and print what their kernels take
@@ -26,9 +27,13 @@ use crate::value::split_pair;
     elinvar check -I include -D TILE=16 kernels/*.metal\n  \
     elinvar check examples/reduce.metal --kernel reduce --json\n  \
     elinvar check gemm.metal --constant use_bias=true --constant 3=0.5f32\n  \
-    elinvar check --github kernels/*.metal\n\n\
+    elinvar check --github kernels/*.metal\n  \
+    elinvar check --times examples/matmul.metal\n\n\
     Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
-    space. A kernel that needs the value of a function constant is built when it is given.\n\
+    space. A kernel that needs the value of a function constant is built when it is given.\n\n\
+    Stages: cache (looking for what was made before), preprocess, header (our declarations are read or\n\
+    made, beside preprocess), rewrite, check; then for each kernel entry, define, optimize, parse, passes,\n\
+    codegen, link, load.\n\n\
     Exit code 1 when a file or a kernel has errors.")]
 pub struct Check {
     /// Metal source files
@@ -45,6 +50,9 @@ pub struct Check {
     /// The value of a function constant, by name or index, such as `7u32` or `true`
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
+    /// Say how long each stage of the compilation took, for the source and for each kernel
+    #[arg(long)]
+    times: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -68,6 +76,7 @@ struct Checked {
     failures: Vec<Failure>,
     /// The function constants that it declares.
     constants: Vec<FunctionConstant>,
+    times: Vec<Times>,
 }
 
 impl Check {
@@ -78,12 +87,12 @@ impl Check {
             self.files.iter().map(|file| self.check(&*device, file, &constants)).collect::<Result<_>>()?;
         expect_declared(&constants, &checked)?;
         if self.json {
-            let files: Vec<Value> = checked.iter().map(Checked::to_json).collect();
+            let files: Vec<Value> = checked.iter().map(|checked| checked.to_json(self.times)).collect();
             print_json(&json!({ "files": files }))?;
         } else if self.github {
             checked.iter().try_for_each(Checked::annotate)?;
         } else {
-            checked.iter().try_for_each(Checked::print)?;
+            checked.iter().try_for_each(|checked| checked.print(self.times))?;
         }
         match checked.iter().filter_map(Checked::exit_code).max() {
             Some(code) => Err(Failure::Reported(code)),
@@ -103,12 +112,15 @@ impl Check {
             diagnostics: Vec::new(),
             failures: Vec::new(),
             constants: Vec::new(),
+            times: Vec::new(),
         };
-        let compiled = self
-            .options
-            .load(file, MathMode::default())
-            .map(Source::check_spaces)
-            .and_then(|source| device.compile(&source).map_err(Failure::from));
+        let (compiled, times) = Times::of(None, || {
+            self.options
+                .load(file, MathMode::default())
+                .map(Source::check_spaces)
+                .and_then(|source| device.compile(&source).map_err(Failure::from))
+        });
+        checked.times.push(times);
         let library = match compiled {
             Ok(library) => library,
             Err(failure) => {
@@ -125,7 +137,9 @@ impl Check {
             None => library.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
         };
         for name in names {
-            if let Err(error) = checked.build(&*library, name, &options) {
+            let (built, times) = Times::of(Some(name), || checked.build(&*library, name, &options));
+            checked.times.push(times);
+            if let Err(error) = built {
                 checked.add(error.into());
             }
         }
@@ -215,9 +229,12 @@ impl Checked {
         self.failures.iter().map(Failure::exit_code).chain(compile).max()
     }
 
-    fn print(&self) -> Result<()> {
+    fn print(&self, times: bool) -> Result<()> {
         for kernel in &self.kernels {
             say(format_args!("{}\n", signature::text(kernel)))?;
+        }
+        if times {
+            Times::print(&self.times)?;
         }
         for diagnostic in &self.diagnostics {
             eprintln!("{diagnostic}");
@@ -238,11 +255,16 @@ impl Checked {
         self.failures.iter().try_for_each(|f| say(annotation::error(&self.file, &f.to_string())))
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(&self, times: bool) -> Value {
         let kernels: Vec<Value> = self.kernels.iter().map(signature::to_json).collect();
         let diagnostics: Vec<Value> = self.diagnostics.iter().map(diagnostic_json).collect();
         let errors: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
-        json!({ "file": self.file, "kernels": kernels, "diagnostics": diagnostics, "errors": errors })
+        let mut file =
+            json!({ "file": self.file, "kernels": kernels, "diagnostics": diagnostics, "errors": errors });
+        if times {
+            file["times"] = self.times.iter().map(Times::to_json).collect();
+        }
+        file
     }
 }
 

@@ -17,6 +17,7 @@ mod run;
 mod select;
 mod signature;
 mod source;
+mod stages;
 mod summary;
 mod value;
 

@@ -89,6 +89,33 @@ fn check_prints_signatures() {
 }
 
 #[test]
+fn check_says_how_long_the_stages_took() {
+    let folder = Folder::new();
+    let cache = folder.file("cache").display().to_string();
+    let file = example("reduce");
+    let check = |more: &[&str]| {
+        let args = [&["check", &file, "--times"], more].concat();
+        elinvar_with(&args, &[("ELINVAR_CACHE", &cache)])
+    };
+    let text = check(&[]);
+    text.expect(0, &[]);
+    let header = text.stdout.lines().find(|line| line.starts_with("kernel  ")).unwrap();
+    let columns: Vec<&str> = header.split_whitespace().collect();
+    let all = "kernel cache preprocess header rewrite check entry define optimize parse passes codegen link load total";
+    assert_eq!(columns.join(" "), all);
+    assert!(text.stdout.contains("\n(source)  ") && text.stdout.contains("\nreduce    "), "{}", text.stdout);
+
+    let json = check(&["--json"]).json();
+    let times = json["files"][0]["times"].as_array().unwrap();
+    assert_eq!((&times[0]["kernel"], &times[1]["kernel"]), (&().into(), &"reduce".into()));
+    for part in times {
+        let stages: Vec<&String> = part["stages_ns"].as_object().unwrap().keys().collect();
+        assert_eq!(stages, ["cache"], "from the cache");
+        assert!(part["total_ns"].as_u64() > part["stages_ns"]["cache"].as_u64(), "{part}");
+    }
+}
+
+#[test]
 fn check_reports_errors_with_their_place() {
     let folder = Folder::new();
     let wrong = folder

@@ -112,7 +112,7 @@ impl Codegen {
             compile.args(FOR_LONG_TEXT);
         }
         compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
-        stage::timed("machine code", || run(compile))?;
+        stage::timed("codegen", || run(compile))?;
 
         let mut link = Command::new(self.linker.as_ref().unwrap_or(&self.clang));
         if cfg!(target_vendor = "apple") {

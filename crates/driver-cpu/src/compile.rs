@@ -133,7 +133,7 @@ impl Compiler {
             let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL);
             Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, object))
         };
-        let (code, object) = match stage::timed("find machine code", found) {
+        let (code, object) = match stage::timed("cache", found) {
             Some(found) => found,
             None => self.build(origin, thread, group, key)?,
         };
@@ -168,7 +168,7 @@ impl Compiler {
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };
-        let compiled = stage::timed("threadgroup", || elinvar_spmd::compile(&module, &options));
+        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
         let compiled = compiled.map_err(|error| origin.error(error))?;
         let (code, bytes) = self.codegen.build(&compiled.ir, elinvar_spmd::SYMBOL)?;
         let place = |location: Location| format!("{}:{}", location.file, location.line);
@@ -207,7 +207,7 @@ struct Origin {
 
 impl Origin {
     fn parse(&self, ir: &str) -> Result<Module> {
-        stage::timed("read entry", || Module::parse(ir)).map_err(|error| {
+        stage::timed("parse", || Module::parse(ir)).map_err(|error| {
             let name = &self.signature.name;
             Error::unsupported(format!("kernel `{name}`: cannot read clang's output: {error}"))
         })

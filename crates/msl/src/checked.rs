@@ -51,7 +51,7 @@ impl Checked {
             identity,
             program: Mutex::new(program),
         };
-        if let Some((facts, identity)) = stage::timed("find checked source", || find(toolchain, source)) {
+        if let Some((facts, identity)) = stage::timed("cache", || find(toolchain, source)) {
             return Ok(made(facts, Some(identity), None));
         }
         let begin = SystemTime::now();
@@ -101,7 +101,7 @@ impl Checked {
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
         let key = self.key("ir", kernel, constants).map(KeyBuilder::finish);
         let found = || read_specialized(&self.toolchain.cache.load(key.as_ref()?)?);
-        if let Some(found) = stage::timed("find entry", found) {
+        if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
         let made = self.program()?.specialize(kernel, constants)?;

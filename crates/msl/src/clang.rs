@@ -12,7 +12,7 @@ use elinvar_driver::MathMode;
 use crate::headers::Headers;
 use crate::process::{self, Failure, Limits};
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, headers, precompiled};
+use crate::{Error, Result, headers, parts, precompiled};
 
 /// What a run of clang gave.
 pub(crate) struct Output {
@@ -108,7 +108,7 @@ pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result
     if let Some(found) = found() {
         return Ok(found);
     }
-    let output = run_declared(toolchain, &flags, math, text)?;
+    let output = parts::check(toolchain, &flags, math, text)?;
     if output.success {
         let mut w = Writer::new();
         w.bytes(&output.stdout);

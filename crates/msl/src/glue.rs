@@ -18,7 +18,7 @@ pub const ENTRY: &str = "__elinvar_entry";
 pub(crate) const PRESENT: &str = "__elinvar_present";
 
 /// Marks what follows as ours, for debug locations and warnings.
-const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
+pub(crate) const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
 /// Stands for the `template` of a kernel's explicit instantiation. What it means is said before the text:
 /// [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
@@ -51,11 +51,11 @@ pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
              constexpr elinvar::description __elinvar_parameters_{i}[] = {{\n"
         );
         for p in 0..count {
-            let _ = writeln!(table, "elinvar::describe<elinvar::parameter_t<{p}, elinvar_kernel_{i}>>(),");
+            let _ = writeln!(table, "elinvar::described<elinvar::parameter_t<{p}, elinvar_kernel_{i}>>,");
         }
         let _ = write!(
             table,
-            "elinvar::describe<int>()}};\nextern const long __elinvar_values_{i}[];\n\
+            "elinvar::described<int>}};\nextern const long __elinvar_values_{i}[];\n\
              constexpr long __elinvar_values_{i}[] = {{1, \
              __is_void(typename elinvar::function<elinvar_kernel_{i}>::result),"
         );
@@ -101,7 +101,7 @@ pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
             &format!(
                 "{OURS}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
                  constexpr elinvar::description __elinvar_constant_types_{k}[] = {{\n\
-                 elinvar::describe<__remove_cv(decltype(::{path}))>(), elinvar::describe<int>()}};\n\
+                 elinvar::described<__remove_cv(decltype(::{path}))>, elinvar::described<int>}};\n\
                  extern const long __elinvar_constant_values_{k}[];\n\
                  constexpr long __elinvar_constant_values_{k}[] = {{1, "
             ),

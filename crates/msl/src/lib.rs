@@ -41,6 +41,7 @@ mod literal;
 mod mapped;
 mod members;
 mod origin;
+mod parts;
 mod precompiled;
 mod preprocess;
 pub mod process;

@@ -32,13 +32,13 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
         return Ok(found.clone());
     }
     let file = headers.root().join(format!("{key}.pch"));
-    let kept = stage::timed("read precompiled header", || {
+    let kept = stage::timed("header", || {
         let bytes = toolchain.cache.load(&key)?;
         std::fs::write(&file, bytes).ok()
     });
     let made = match kept {
         Some(()) => Some(file),
-        None => stage::timed("make precompiled header", || make(toolchain, headers.root(), &flags, &file))?
+        None => stage::timed("header", || make(toolchain, headers.root(), &flags, &file))?
             .inspect(|bytes| toolchain.cache.store(&key, bytes))
             .map(|_| file),
     };

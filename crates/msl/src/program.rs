@@ -15,8 +15,8 @@ use crate::signature::{self, Outcome};
 use crate::tables::Passed;
 use crate::toolchain::Toolchain;
 use crate::{
-    Error, Result, clang, defined, diagnostics, glue, initializers, preprocess, recursion, rewrite, spaces,
-    stage, tables,
+    Error, Result, clang, defined, diagnostics, glue, initializers, precompiled, preprocess, recursion,
+    rewrite, spaces, stage, tables,
 };
 
 /// The largest index of a function constant.
@@ -44,7 +44,10 @@ impl Program {
     /// `Compile` with the diagnostics when the source is wrong; `Clang` or `Io` when clang could not
     /// do its work.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
-        let (origin, mut warnings) = preprocess::run(toolchain, source)?;
+        let header = || precompiled::header(toolchain, source.math);
+        let (preprocessed, header) = stage::beside(|| preprocess::run(toolchain, source), header);
+        let (origin, mut warnings) = preprocessed?;
+        header?;
         let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text(), Spaces::One));
         let problems: Vec<Diagnostic> =
             rewritten.problems.iter().map(|(offset, message)| located(&origin, *offset, message)).collect();

@@ -406,3 +406,37 @@ fn initialisers_that_would_have_to_run() {
         }
     }
 }
+
+/// As many instantiations as are checked in several processes: what is wrong with any is found, and what is worth
+/// a warning is said once.
+#[test]
+fn among_many_instantiations() {
+    let instances = |count: usize| -> String {
+        let one = |i: usize| {
+            format!("template [[host_name(\"k{i}\")]] kernel void f<{i}>(device int* out [[buffer(0)]]);\n")
+        };
+        (0..count).map(one).collect()
+    };
+    let text = |wrong: usize| {
+        format!(
+            "template <int N> struct S {{ int x; }};\ntemplate <> struct S<{wrong}> {{ int y; }};\n\
+             template <int N> kernel void f(device int* out [[buffer(0)]]) {{\n    S<N> s; s.x = N;\n    \
+             if (N == 170) out[1] == 3;\n    out[0] = s.x;\n}}\n{}",
+            instances(200)
+        )
+    };
+    for wrong in [0, 3, 99, 198, 199] {
+        let found = places(&msl(&text(wrong)));
+        assert_eq!(
+            found,
+            [
+                format!("kernel.metal:6:15: no member named 'x' in 'S<{wrong}>'"),
+                format!("kernel.metal:8:16: no member named 'x' in 'S<{wrong}>'")
+            ]
+        );
+    }
+    let right = compile(&msl(&text(1000))).unwrap();
+    assert_eq!(right.kernels().len(), 200);
+    let warnings: Vec<(u32, &str)> = right.warnings().iter().map(|d| (d.line, d.message.as_str())).collect();
+    assert_eq!(warnings, [(7, "equality comparison result unused")]);
+}

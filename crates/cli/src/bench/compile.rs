@@ -4,20 +4,17 @@
 //! worker threads run. The stages that it took are told by the compiler itself (`elinvar_msl::stage`).
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use elinvar::{Device, Source};
 use elinvar_cache::Cache;
 use elinvar_driver::Driver;
 use elinvar_driver_cpu::CpuDriver;
-use elinvar_msl::stage;
-use tracing::field::{Field, Visit};
-use tracing::span;
 
 use super::{Context, Measured};
 use crate::failure::{Failure, Result};
 use crate::report::median;
+use crate::stages::Stages;
 
 const RUNS: u32 = 5;
 const LIMIT: u64 = 1 << 30;
@@ -75,7 +72,7 @@ fn folder() -> Result<tempfile::TempDir> {
     tempfile::tempdir().map_err(cannot)
 }
 
-/// Compile and run `vector_add` with a cache folder and a macro that makes the source its own.
+/// Compile and run `vector_add` with a cache folder and a declaration that makes the source its own.
 #[allow(unsafe_code)] // launches
 fn compile(folder: &Path, unique: &str) -> Result<Times> {
     let cache = Cache::at(folder, LIMIT, CpuDriver::CACHE_VERSION);
@@ -84,10 +81,10 @@ fn compile(folder: &Path, unique: &str) -> Result<Times> {
     let device = device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?;
     let (a, mut out) = (device.buffer_from(&[1.0f32; 64])?, device.buffer::<f32>(64)?);
     let stream = device.stream()?;
-    let source =
-        Source::named("vector_add.metal", super::cpu::VECTOR_ADD).define("ELINVAR_RUN", Some(unique));
+    let text = format!("{}\nconstant int run_{unique} = 0;\n", super::cpu::VECTOR_ADD);
+    let source = Source::named("vector_add.metal", text);
     let stages = Stages::default();
-    let total = tracing::subscriber::with_default(stages.clone(), || -> Result<u64> {
+    let total = stages.collect(|| -> Result<u64> {
         let start = Instant::now();
         let kernel = device.compile(source)?.kernel("vector_add")?;
         let grid = elinvar::Grid::threads(64).group(64);
@@ -96,56 +93,5 @@ fn compile(folder: &Path, unique: &str) -> Result<Times> {
         Ok(start.elapsed().as_nanos() as u64)
     })?;
     super::compare("vector_add", &out.to_vec()?, &[2.0; 64])?;
-    let mut stages = stages.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((total, std::mem::take(&mut *stages)))
-}
-
-/// Collects the stages of the compilations of a thread, in the order of their ends.
-#[derive(Clone, Default)]
-struct Stages(Arc<Mutex<Vec<(String, u64)>>>);
-
-impl tracing::Subscriber for Stages {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == stage::TARGET
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut stage = Stage::default();
-        event.record(&mut stage);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((stage.name, stage.ns));
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Stage {
-    name: String,
-    ns: u64,
-}
-
-impl Visit for Stage {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "stage" {
-            self.name = value.to_owned();
-        }
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "ns" {
-            self.ns = value;
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+    Ok((total, stages.take()))
 }

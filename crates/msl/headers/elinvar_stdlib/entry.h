@@ -64,9 +64,9 @@ template <class R, class... A> struct function<R (*)(A...)> {
     static constexpr unsigned long count = sizeof...(A);
 };
 template <unsigned long I, class F> struct parameter;
-template <class R, class First, class... Rest> struct parameter<0, R (*)(First, Rest...)> { using type = First; };
-template <unsigned long I, class R, class First, class... Rest>
-struct parameter<I, R (*)(First, Rest...)> : parameter<I - 1, R (*)(Rest...)> {};
+template <unsigned long I, class R, class... A> struct parameter<I, R (*)(A...)> {
+    using type = __type_pack_element<I, A...>;
+};
 template <unsigned long I, class F> using parameter_t = typename parameter<I, F>::type;
 
 // The argument for a pointer or reference parameter.
@@ -160,4 +160,6 @@ template <class A> constexpr description describe() {
                 lanes,  Form::form, attributed<T>::number, type_name<T>()};
     }
 }
+// Worked out once for each type.
+template <class A> inline constexpr description described = describe<A>();
 } // namespace elinvar

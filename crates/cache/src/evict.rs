@@ -1,6 +1,8 @@
 //! Keeping the folder within its limit: what was not used for longest goes first.
 
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -10,6 +12,9 @@ use crate::store::TEMPORARY;
 /// A file under a temporary name this old belongs to a writer that is no more.
 const ABANDONED: Duration = Duration::from_secs(600);
 
+/// A folder that was last used so long ago belongs to versions that are no more.
+const OUTDATED: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Entries take whole blocks of this many bytes.
 const BLOCK: u64 = 4096;
 
@@ -17,11 +22,12 @@ struct File {
     name: std::ffi::CString,
     used: Duration,
     bytes: u64,
+    is_folder: bool,
 }
 
-/// Remove what a killed writer left. If the entries take more than `limit` bytes, remove those used longest
+/// Remove what a killed writer left, and folders that nobody uses. If the entries take more than `limit` bytes, remove those used longest
 /// ago until they take at most nine tenths of it. Returns the bytes that remain.
-pub(crate) fn sweep(folder: impl AsFd, limit: u64, now: SystemTime) -> rustix::io::Result<u64> {
+pub(crate) fn sweep(folder: impl AsFd, path: &Path, limit: u64, now: SystemTime) -> rustix::io::Result<u64> {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut files = list(&folder)?;
     files.retain(|file| {
@@ -29,7 +35,10 @@ pub(crate) fn sweep(folder: impl AsFd, limit: u64, now: SystemTime) -> rustix::i
         if temporary && now.saturating_sub(file.used) > ABANDONED {
             let _gone = rustix::fs::unlinkat(&folder, &file.name, AtFlags::empty());
         }
-        !temporary
+        if file.is_folder && now.saturating_sub(file.used) > OUTDATED {
+            let _gone = std::fs::remove_dir_all(path.join(std::ffi::OsStr::from_bytes(file.name.to_bytes())));
+        }
+        !temporary && !file.is_folder
     });
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     if total > limit {
@@ -54,11 +63,12 @@ fn list(folder: impl AsFd) -> rustix::io::Result<Vec<File>> {
         let name = entry?.file_name().to_owned();
         // Another process may have removed it meanwhile.
         let Ok(found) = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        if ![b".", b"..".as_slice()].contains(&name.to_bytes()) {
+            let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
             let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
             let used = Duration::new(seconds, u32::try_from(found.st_mtime_nsec).unwrap_or(0));
             let bytes = u64::try_from(found.st_size).unwrap_or(0).next_multiple_of(BLOCK);
-            files.push(File { name, used, bytes });
+            files.push(File { name, used, bytes, is_folder });
         }
     }
     Ok(files)

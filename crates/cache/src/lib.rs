@@ -13,6 +13,8 @@
 //! - An entry appears whole or not at all, also with several processes at once: it is written under another
 //!   name and renamed. Two processes may build the same entry; the last one stays.
 //! - Nothing here fails a caller. A folder that cannot be used is a cache that has nothing and keeps nothing.
+//! - Files that other programs read by their path have folders of their own ([`Cache::folder`]), which are
+//!   checked like an entry but not sealed: who uses them verifies what is in them.
 //! - The folder stays about within its limit (`$ELINVAR_CACHE_LIMIT`, 1 GiB if not set): what was not used
 //!   for longest goes first. See [`Cache::store`].
 //!

@@ -23,6 +23,9 @@ pub(crate) const TEMPORARY: &str = "tmp-";
 /// No entry is larger; a larger file is none.
 const LARGEST: u64 = 256 << 20;
 
+/// With a smaller limit there are no folders.
+const LEAST_FOR_FOLDERS: u64 = 64 << 20;
+
 /// Entries that outlive the process. Clones are the same cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -107,6 +110,15 @@ impl Cache {
             Err(why) => tracing::debug!("cannot keep {key} in {}: {why}", folder.path.display()),
         }
     }
+
+    /// A folder of that name for files that programs have to find under a path; it is made if need be. Only
+    /// this user can enter it. What is in it is not sealed and does not count towards the limit; a folder that
+    /// was not asked for in 30 days is removed when entries are.
+    pub fn folder(&self, name: &str) -> Option<PathBuf> {
+        let folder = self.folder.as_ref().filter(|folder| folder.limit >= LEAST_FOR_FOLDERS)?;
+        let made = folder.sub(name);
+        made.inspect_err(|why| tracing::debug!("no folder {name} in {}: {why}", folder.path.display())).ok()
+    }
 }
 
 /// At most one warning in a process; all else is for those who debug.
@@ -121,7 +133,7 @@ fn warn(message: &str) {
 
 impl Folder {
     fn open(folder: &Path, owner: u32, limit: u64) -> std::io::Result<Self> {
-        let path = folder.join(FORM);
+        let path = std::path::absolute(folder.join(FORM))?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = rustix::fs::open(&path, flags, Mode::empty())?;
@@ -150,11 +162,7 @@ impl Folder {
         let mut bytes = Vec::with_capacity(size as usize + 1);
         file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         let content = entry::open(key, bytes).ok_or("damaged")?;
-        // The time of the last use, by which old entries are found. A file system that is only read keeps none.
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        let times = Timestamps { last_access: keep, last_modification: now };
-        let _kept = rustix::fs::futimens(&file, &times);
+        mark_used(&file);
         Ok(Some(content))
     }
 
@@ -173,14 +181,42 @@ impl Folder {
         written
     }
 
+    fn sub(&self, name: &str) -> Result<PathBuf, String> {
+        let text = |error: Errno| error.to_string();
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(&self.open, name, flags, Mode::empty());
+        let opened = match open() {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(&self.open, name, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(text(error)),
+                }
+                open()
+            }
+            other => other,
+        };
+        let opened = opened.map_err(text)?;
+        refuse(&rustix::fs::fstat(&opened).map_err(text)?, FileType::Directory, self.owner)?;
+        mark_used(&opened);
+        Ok(self.path.join(name))
+    }
+
     fn look_after(&self, stored: u64) {
         let before = self.unswept.load(Ordering::Relaxed);
         let due = before == u64::MAX || before.saturating_add(stored) > self.limit / 16;
         self.unswept.store(if due { 0 } else { before + stored }, Ordering::Relaxed);
-        if due && let Err(why) = evict::sweep(&self.open, self.limit, SystemTime::now()) {
+        if due && let Err(why) = evict::sweep(&self.open, &self.path, self.limit, SystemTime::now()) {
             tracing::debug!("cannot look through {}: {why}", self.path.display());
         }
     }
+}
+
+/// Keep the time of the last use, by which what is old is found. A file system that is only read keeps none.
+fn mark_used(open: impl std::os::fd::AsFd) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps { last_access: keep, last_modification: now };
+    let _kept = rustix::fs::futimens(open, &times);
 }
 
 /// Why an open file is not to be used: it is not the kind it should be, not the owner's, or others may

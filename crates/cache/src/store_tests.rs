@@ -103,6 +103,19 @@ fn what_is_no_file_of_ours_is_removed() {
     assert_eq!(place.names().len(), 1, "no unfinished file stays");
 }
 
+/// Only root can give a file to somebody; for others the next test has to do.
+#[test]
+fn a_file_that_was_given_to_another_user_is_not_read() {
+    if rustix::process::geteuid().is_root() {
+        let (place, key, file) = Place::with_entry();
+        std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+        assert_eq!(place.cache.load(&key), None);
+        assert!(!file.exists());
+        std::os::unix::fs::chown(place.entries(), Some(65534), None).unwrap();
+        assert!(!Cache::at(place.folder.path(), 1 << 20, "v").is_on(), "the folder is another user's");
+    }
+}
+
 /// The owner that is expected is another one: for the file this is the same as a file of another user.
 #[test]
 fn entries_of_another_user_are_not_read() {
@@ -153,6 +166,34 @@ fn a_folder_that_has_gone_is_no_trouble() {
     assert_eq!(place.cache.load(&key), None);
     place.cache.store(&key, KEPT);
     assert_eq!(place.cache.load(&key), None);
+}
+
+#[test]
+fn folders_for_files_of_other_programs() {
+    let place = Place::new();
+    assert_eq!(place.cache.folder("files"), None, "the limit is too small");
+    let cache = Cache::at(place.folder.path(), LEAST_FOR_FOLDERS, "v");
+    let folder = cache.folder("files").unwrap();
+    assert!(folder.is_absolute() && mode(&folder) == 0o700);
+    std::fs::write(folder.join("file"), "x").unwrap();
+    assert_eq!(cache.folder("files").as_ref(), Some(&folder));
+    set_mode(&folder, 0o777);
+    assert_eq!(cache.folder("files"), None, "others may write to it");
+    set_mode(&folder, 0o700);
+    symlink(&folder, place.entries().join("link")).unwrap();
+    assert_eq!(cache.folder("link"), None, "a link");
+    std::fs::write(place.entries().join("plain"), "x").unwrap();
+    assert_eq!(cache.folder("plain"), None, "no folder");
+
+    let days = |count: u64| SystemTime::now() - Duration::from_secs(count * 24 * 3600);
+    let sweep = |used| {
+        File::open(&folder).unwrap().set_modified(used).unwrap();
+        let open = &cache.folder.as_ref().unwrap().open;
+        evict::sweep(open, &place.entries(), LEAST_FOR_FOLDERS, SystemTime::now()).unwrap();
+        folder.join("file").exists()
+    };
+    assert!(sweep(days(29)));
+    assert!(!sweep(days(31)) && !folder.exists());
 }
 
 /// Sets when a file was used, in seconds before now.

@@ -33,6 +33,8 @@ pub(crate) struct Codegen {
     processor: String,
     /// Threads of a vector.
     lanes: u32,
+    /// Which processor this machine has.
+    machine: &'static str,
 }
 
 /// Bytes of text from which on clang's instruction schedulers, whose time grows with the square of a block's
@@ -65,7 +67,8 @@ impl Codegen {
         let given = std::env::var(LANES).ok().and_then(|text| text.parse().ok());
         let given = given.filter(|n: &u32| n.is_power_of_two() && *n <= 32);
         let lanes = given.unwrap_or((bits / LANE_BITS).clamp(1, 32));
-        Self { clang: clang.into(), linker: find_linker(), processor, lanes }
+        let machine = host::processor_identity();
+        Self { clang: clang.into(), linker: find_linker(), processor, lanes, machine }
     }
 
     /// Threads of a vector.
@@ -75,11 +78,7 @@ impl Codegen {
 
     /// Add what decides, beside the text, how an object is built: tools, options and processor.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
-        let key = key
-            .program(&self.clang)
-            .text(&self.processor)
-            .number(self.lanes.into())
-            .text(host::processor_identity());
+        let key = key.program(&self.clang).text(&self.processor).number(self.lanes.into()).text(self.machine);
         match &self.linker {
             Some(linker) => key.program(linker),
             None => key.text("clang links"),
@@ -230,6 +229,7 @@ mod tests {
         let usual = key(&testing::codegen());
         assert_eq!(key(&testing::codegen()), usual);
         assert_ne!(key(&Codegen { processor: "-march=other".into(), ..testing::codegen() }), usual);
+        assert_ne!(key(&Codegen { machine: "model name\t: other", ..testing::codegen() }), usual);
         assert_ne!(key(&Codegen { linker: None, ..testing::codegen() }), usual);
     }
 

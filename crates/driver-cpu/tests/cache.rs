@@ -5,12 +5,13 @@ use std::fs::{File, read_to_string, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use elinvar_driver::{
-    Binding, Command, Dim3, Dispatch, Driver, Init, MemorySlice, PipelineOptions, Result, Source, Storage,
+    Binding, Command, Constant, ConstantKey, Device, Dim3, Dispatch, Driver, Init, MathMode, MemorySlice,
+    PipelineOptions, Result, Scalar, Source, Storage,
 };
 use elinvar_driver_cpu::CpuDriver;
 use elinvar_msl::Toolchain;
@@ -19,6 +20,9 @@ const FOLDER: &str = "ELINVAR_TEST_FOLDER";
 const DEFINE: &str = "ELINVAR_TEST_DEFINE";
 const KERNEL: &str = "ELINVAR_TEST_KERNEL";
 const GROUP: &str = "ELINVAR_TEST_GROUP";
+const CONSTANT: &str = "ELINVAR_TEST_CONSTANT";
+const MATH: &str = "ELINVAR_TEST_MATH";
+const CHECKED: &str = "ELINVAR_TEST_CHECKED";
 
 const SOURCE: &str = "\
 #include <metal_stdlib>
@@ -26,7 +30,9 @@ const SOURCE: &str = "\
 #ifndef ADDED
 #define ADDED 0
 #endif
-kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + ADDED + i; }
+constant uint extra [[function_constant(0)]];
+constant uint more = is_function_constant_defined(extra) ? extra : 0;
+kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + ADDED + more + i; }
 kernel void fill_more(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + 100 + i; }
 ";
 
@@ -42,17 +48,27 @@ fn child() {
 
 #[allow(unsafe_code)] // memory at rest
 fn result(folder: &Path) -> Result<Vec<u32>> {
-    let device = CpuDriver::with_threads(1).devices()?.remove(0);
+    // Never dropped.
+    static DEVICE: OnceLock<Arc<dyn Device>> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| CpuDriver::with_threads(1).devices().unwrap().remove(0));
     // A second folder that is looked at first.
     let [first, second] = ["first", "second"].map(|name| folder.join(name));
     let mut source = Source::named("fill.metal", SOURCE).include_dir(first).include_dir(second);
     if let Ok(value) = std::env::var(DEFINE) {
         source = source.define("ADDED", Some(&value));
     }
+    if std::env::var_os(MATH).is_some() {
+        source = source.math(MathMode::Safe);
+    }
+    let mut options = PipelineOptions { checked: std::env::var_os(CHECKED).is_some(), ..Default::default() };
+    if let Ok(value) = std::env::var(CONSTANT) {
+        let bytes = value.parse::<u32>().unwrap().to_ne_bytes().to_vec();
+        options.constants.push(Constant { key: ConstantKey::Index(0), scalar: Scalar::U32, bytes });
+    }
     let group = std::env::var(GROUP).map_or(4, |group| group.parse().unwrap());
     let kernel = std::env::var(KERNEL).unwrap_or_else(|_| "fill".into());
     let library = device.compile(&source)?;
-    let pipeline = library.pipeline(&kernel, &PipelineOptions::default())?;
+    let pipeline = library.pipeline(&kernel, &options)?;
     assert!(pipeline.signature().code.is_some());
     pipeline.prepare(Dim3::from(group))?;
     let memory = device.allocate(16, Storage::Shared, Init::Zeroed)?;
@@ -121,7 +137,7 @@ impl Place {
 
     fn entries(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path("cache/1")).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
     }
 }
 
@@ -160,6 +176,21 @@ fn what_was_compiled_before_starts_no_process() {
     assert!(is(&other, 110) && calls > 2, "{calls} calls: {other}");
     let called = read_to_string(place.path("calls")).unwrap();
     assert!(!called.contains("-Wuninitialized"), "the source is not checked again: {called}");
+
+    let (math, calls) = place.run(&[(MATH, "safe")]);
+    assert!(is(&math, 10) && calls >= 5, "the math mode is part of the key: {calls} calls: {math}");
+    let (constant, calls) = place.run(&[(CONSTANT, "7")]);
+    assert!(is(&constant, 17) && calls > 2, "{calls} calls: {constant}");
+    let (constant, calls) = place.run(&[(CONSTANT, "8")]);
+    assert!(is(&constant, 18) && calls > 2, "the value is part of the key: {calls} calls: {constant}");
+    let (checked, calls) = place.run(&[(CHECKED, "1")]);
+    assert!(is(&checked, 10) && calls == 2, "machine code and link only, not {calls}: {checked}");
+    age(&place.path("ld"), 500);
+    let (linked, calls) = place.run(&[]);
+    assert!(
+        is(&linked, 10) && calls == 2,
+        "another linker: machine code and link only, not {calls}: {linked}"
+    );
 
     // Another compiler: the same script at another time.
     age(&place.path("clang"), 500);
@@ -230,6 +261,48 @@ fn without_a_cache_all_is_compiled_each_time() {
     let file = place.path("file").display().to_string();
     let (said, _) = place.run(&[("ELINVAR_CACHE", &file)]);
     assert!(is(&said, 10), "a cache that cannot be: {said}");
+}
+
+/// The child's device is static, so that nothing of it is dropped.
+#[test]
+fn nothing_is_left_in_the_folder_for_temporary_files() {
+    let place = Place::new();
+    let left = || std::fs::read_dir(place.path("tmp")).unwrap().count();
+    for (variables, first) in
+        [(&[][..], 10), (&[], 10), (&[(DEFINE, "1")], 11), (&[("ELINVAR_CACHE", "off")], 10)]
+    {
+        let (said, _) = place.run(variables);
+        assert!(is(&said, first), "{said}");
+        assert_eq!(left(), 0, "{variables:?}");
+    }
+}
+
+/// The headers and their precompiled form are no entries; they are verified all the same.
+#[test]
+fn damaged_headers_are_written_again() {
+    let place = Place::new();
+    place.run(&[]);
+    let mut entries = std::fs::read_dir(place.path("cache/1")).unwrap().map(|entry| entry.unwrap().path());
+    let folder = entries.find(|path| path.is_dir()).unwrap();
+    let precompiled = || {
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|e| e == "pch")).collect::<Vec<_>>()
+    };
+    let [pch] = &precompiled()[..] else { panic!("{:?}", precompiled()) };
+    let right = std::fs::read(pch).unwrap();
+    let header = folder.join("elinvar_stdlib/types.h");
+    let text = read_to_string(&header).unwrap();
+    let mut flipped = right.clone();
+    flipped[right.len() / 2] ^= 1;
+    for (i, damaged) in [&flipped[..], &right[..1000]].into_iter().enumerate() {
+        write(pch, damaged).unwrap();
+        write(&header, &text[..text.len() / 2]).unwrap();
+        let (said, calls) = place.run(&[(DEFINE, ["3", "4"][i])]);
+        assert!(is(&said, 13 + i as u32) && calls >= 5, "{calls} calls: {said}");
+        assert_eq!(read_to_string(&header).unwrap(), text);
+        let [again] = &precompiled()[..] else { panic!("{:?}", precompiled()) };
+        assert!(again == pch && std::fs::read(again).unwrap() == right);
+    }
 }
 
 /// The path in an error that begins with the place's folder for temporary files.

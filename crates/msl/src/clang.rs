@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -50,23 +49,22 @@ pub(crate) enum Input {
 }
 
 /// Run clang on `text`. When clang crashes or breaks a limit, the text and the headers stay where the
-/// error's command finds them.
+/// error's command finds them, and the error says so.
 pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: &str) -> Result<Output> {
-    let headers = toolchain.headers()?;
     let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
-    let mut file =
-        tempfile::Builder::new().suffix(".metal").tempfile_in(headers.sources()).map_err(cannot)?;
-    file.write_all(text.as_bytes()).map_err(cannot)?;
+    let folder = tempfile::Builder::new().prefix(&format!("{}-", headers::MARK)).tempdir().map_err(cannot)?;
+    let file = folder.path().join("source.metal");
+    std::fs::write(&file, text).map_err(cannot)?;
 
     let mut command = Command::new(toolchain.path());
     command.args(args);
     match input {
-        Input::Stdin => command.stdin(File::open(file.path()).map_err(cannot)?),
-        Input::File => command.arg(file.path()).stdin(Stdio::null()),
+        Input::Stdin => command.stdin(File::open(&file).map_err(cannot)?),
+        Input::File => command.arg(&file).stdin(Stdio::null()),
     };
     let mut shown = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
     if input == Input::Stdin {
-        shown.push_str(&format!(" < {}", process::quoted([file.path().as_os_str()])));
+        shown.push_str(&format!(" < {}", process::quoted([file.as_os_str()])));
     }
     let failure = match process::run(&mut command, &Limits::from_env().map_err(Error::Io)?) {
         Ok(finished) => {
@@ -87,9 +85,14 @@ pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: 
         }
         Err(Failure::Killed(why)) => Error::Clang { command: shown, detail: format!("clang {why}") },
     };
-    let _kept = file.keep();
-    headers.keep();
-    Err(failure)
+    Headers::keep();
+    let kept = folder.keep();
+    Err(match failure {
+        Error::Clang { command, detail } => {
+            Error::Clang { command, detail: format!("{detail}\nits input is kept in {}", kept.display()) }
+        }
+        other => other,
+    })
 }
 
 /// The run that checks a source. What the text is, with our declarations and flags, decides what comes out: a

@@ -1,4 +1,8 @@
-//! Our Metal headers: carried in the binary, laid out in a temporary folder while anyone uses them.
+//! Our Metal headers: carried in the binary, laid out in a folder for clang.
+//!
+//! The folder is one of the cache, named by the headers' digest, and stays for later processes; each process
+//! compares every file before it uses the folder, and writes those anew that differ. Without a cache it is a
+//! temporary one, which goes with its last user.
 //!
 //! `include/` is all that preprocessing sees: macros. `elinvar_stdlib/` holds the declarations, given
 //! when the rewritten text is compiled. Both names end up in what clang says, so that places inside
@@ -6,11 +10,11 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
-use elinvar_cache::Key;
+use elinvar_cache::{Cache, Key};
 use tempfile::TempDir;
 
 use crate::{Error, Result};
@@ -99,56 +103,104 @@ const INCLUDES: [&str; 37] = [
     "metal_visible_function_table",
 ];
 
-/// The laid out files. Dropping the last reference removes them, unless they were needed to tell of a crash.
+/// The laid out files.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    folder: TempDir,
-    kept: AtomicBool,
+    root: PathBuf,
+    /// The folder goes with this, unless its files were needed to tell of a crash. `None` in the cache.
+    temporary: Mutex<Option<TempDir>>,
     /// The precompiled headers in the folder; `None` for one that cannot be had.
     precompiled: Mutex<HashMap<Key, Option<PathBuf>>>,
 }
 
-/// What identifies the declarations.
+/// What they have in them.
+const INCLUDE: &str = "#include <elinvar_stdlib_macros.h>\n";
+
+/// What identifies the headers.
 pub(crate) fn digest() -> Key {
     static DIGEST: LazyLock<Key> = LazyLock::new(|| {
         let written = FILES.map(|(name, text)| format!("{name}\n{}\n{text}", text.len())).concat();
-        Key::of((written + &[2, 3, 4].map(swizzles).concat()).as_bytes())
+        let generated = [2, 3, 4].map(swizzles).concat() + INCLUDE + &INCLUDES.join("\n");
+        Key::of((written + &generated).as_bytes())
     });
     *DIGEST
 }
 
-static SHARED: Mutex<Weak<Headers>> = Mutex::new(Weak::new());
+/// What this process has laid out.
+#[derive(Default)]
+struct Shared {
+    /// In folders of caches; they stay, so that it may be held for ever.
+    lasting: Vec<Arc<Headers>>,
+    temporary: Weak<Headers>,
+}
+
+static SHARED: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
 
 impl Headers {
-    /// The process's copy, laid out if nobody holds one.
-    pub(crate) fn shared() -> Result<Arc<Self>> {
+    /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
+    pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(headers) = shared.upgrade() {
+        if let Some(root) = cache.folder(&format!("{MARK}-{:.16}", digest().to_string())) {
+            shared.lasting.retain(|headers| headers.declarations().is_file());
+            if let Some(known) = shared.lasting.iter().find(|headers| headers.root == root) {
+                return Ok(known.clone());
+            }
+            match Self::lay_out(&root, None) {
+                Ok(headers) => {
+                    let headers = Arc::new(headers);
+                    shared.lasting.push(headers.clone());
+                    return Ok(headers);
+                }
+                Err(why) => tracing::debug!("no headers in {}: {why}", root.display()),
+            }
+        }
+        if let Some(headers) = shared.temporary.upgrade() {
             return Ok(headers);
         }
-        let headers = Arc::new(Self::lay_out().map_err(|e| {
+        let headers = Arc::new(Self::temporary().map_err(|e| {
             Error::Io(format!("cannot write the Metal headers to `{}`: {e}", std::env::temp_dir().display()))
         })?);
-        *shared = Arc::downgrade(&headers);
+        shared.temporary = Arc::downgrade(&headers);
         Ok(headers)
     }
 
-    fn lay_out() -> std::io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("elinvar_stdlib-").tempdir()?;
-        let root = folder.path();
-        for sub in ["elinvar_stdlib", "include/simd", "sources"] {
+    fn temporary() -> std::io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix(&format!("{MARK}-")).tempdir()?;
+        let root = folder.path().to_owned();
+        Self::lay_out(&root, Some(folder))
+    }
+
+    fn lay_out(root: &Path, temporary: Option<TempDir>) -> std::io::Result<Self> {
+        for sub in ["elinvar_stdlib", "include/simd"] {
             std::fs::create_dir_all(root.join(sub))?;
         }
         for (name, text) in FILES {
-            std::fs::write(root.join(name), text)?;
+            ensure(root, name, text.as_bytes())?;
         }
         for name in INCLUDES {
-            std::fs::write(root.join("include").join(name), "#include <elinvar_stdlib_macros.h>\n")?;
+            ensure(root, &format!("include/{name}"), INCLUDE.as_bytes())?;
         }
         for needed in 2..=4 {
-            std::fs::write(root.join(format!("elinvar_stdlib/swizzles_{needed}.h")), swizzles(needed))?;
+            ensure(root, &format!("elinvar_stdlib/swizzles_{needed}.h"), swizzles(needed).as_bytes())?;
         }
-        Ok(Self { folder, kept: AtomicBool::new(false), precompiled: Mutex::default() })
+        let (temporary, precompiled) = (Mutex::new(temporary), Mutex::default());
+        Ok(Self { root: root.to_owned(), temporary, precompiled })
+    }
+
+    /// Leave the files in use where they are for good. Those in a cache stay anyway.
+    pub(crate) fn keep() {
+        let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(headers) = shared.temporary.upgrade() {
+            let mut temporary = headers.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(folder) = &mut *temporary {
+                folder.disable_cleanup(true);
+            }
+        }
+    }
+
+    /// Whether later processes find what is in the folder.
+    pub(crate) fn stay(&self) -> bool {
+        self.temporary.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     pub(crate) fn predefined(&self) -> PathBuf {
@@ -163,30 +215,26 @@ impl Headers {
         self.root().join(DECLARATIONS)
     }
 
-    /// An otherwise empty folder for the text that is preprocessed.
-    pub(crate) fn sources(&self) -> PathBuf {
-        self.root().join("sources")
-    }
-
     pub(crate) fn root(&self) -> &Path {
-        self.folder.path()
+        &self.root
     }
 
     /// The precompiled headers, under the lock that one takes to make them.
     pub(crate) fn precompiled(&self) -> MutexGuard<'_, HashMap<Key, Option<PathBuf>>> {
         self.precompiled.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Leave the files where they are for good.
-    pub(crate) fn keep(&self) {
-        self.kept.store(true, Ordering::Relaxed);
-    }
 }
 
-impl Drop for Headers {
-    fn drop(&mut self) {
-        self.folder.disable_cleanup(self.kept.load(Ordering::Relaxed));
+/// Make a file in the folder hold these bytes. Others see it with the old ones or the new ones.
+pub(crate) fn ensure(root: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let path = root.join(name);
+    if std::fs::read(&path).is_ok_and(|there| there == bytes) {
+        return Ok(());
     }
+    let mut file = tempfile::NamedTempFile::new_in(root)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// The swizzles of 2 to 4 letters whose farthest component is number `needed` (2: the first two).
@@ -226,13 +274,32 @@ mod tests {
     }
 
     #[test]
-    fn one_copy_that_goes_with_its_last_user() {
-        let first = Headers::lay_out().unwrap();
-        let root = first.root().to_owned();
-        assert!(root.join("include/simd/simd.h").is_file() && first.declarations().is_file());
-        drop(first);
+    fn a_temporary_copy_goes_with_its_last_user() {
+        let off = Cache::off();
+        let (a, b) = (Headers::shared(&off).unwrap(), Headers::shared(&off).unwrap());
+        assert!(Arc::ptr_eq(&a, &b) && !a.stay());
+        let other = Headers::temporary().unwrap();
+        let root = other.root().to_owned();
+        assert!(root.join("include/simd/simd.h").is_file() && other.declarations().is_file());
+        drop(other);
         assert!(!root.exists());
-        let (a, b) = (Headers::shared().unwrap(), Headers::shared().unwrap());
-        assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn a_copy_in_the_cache_is_repaired() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path(), 1 << 30, "v");
+        let headers = Headers::shared(&cache).unwrap();
+        assert!(headers.stay() && headers.root().starts_with(folder.path()));
+        let file = headers.root().join("elinvar_stdlib/math.h");
+        let text = std::fs::read(&file).unwrap();
+        for damage in [&text[..100], b""] {
+            std::fs::write(&file, damage).unwrap();
+            Headers::lay_out(headers.root(), None).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), text);
+        }
+        std::fs::remove_dir_all(headers.root()).unwrap();
+        Headers::shared(&cache).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), text);
     }
 }

@@ -1,14 +1,15 @@
 //! The declarations, parsed once: clang's precompiled header, one per clang and math mode.
 //!
-//! It is taken from the cache, or made and put there, and lies with the headers while these are in use. It
-//! names the headers relative to their folder (clang's relocatable form), which differs from process to
-//! process, and their sizes but not their times. Without a cache, where none can be made, and where clang
+//! It lies with the headers, in the cache's folder for them, under the hash of its content, which the cache knows
+//! by what it was made of; the content is compared with that hash before it is used. It names the headers
+//! relative to their folder (clang's relocatable form), with their sizes but not their times. Without a cache, where none can be made, and where clang
 //! refuses it, the declarations are read as text: the result is the same.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use elinvar_cache::Key;
 use elinvar_driver::MathMode;
 
 use crate::headers::Headers;
@@ -18,10 +19,10 @@ use crate::{Error, Result, clang, headers, stage};
 
 /// The header for a math mode, if there can be one.
 pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<PathBuf>> {
-    if !toolchain.cache.is_on() {
+    let headers = toolchain.headers()?;
+    if !headers.stay() {
         return Ok(None);
     }
-    let headers = toolchain.headers()?;
     let flags = clang::language_flags(math);
     let key =
         flags.iter().fold(toolchain.cache.key("precompiled header"), |key, flag| key.path(Path::new(flag)));
@@ -31,29 +32,36 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
     if let Some(found) = known.get(&key) {
         return Ok(found.clone());
     }
-    let file = headers.root().join(format!("{key}.pch"));
+    let name = |content: &Key| format!("{content}.pch");
     let kept = stage::timed("header", || {
-        let bytes = toolchain.cache.load(&key)?;
-        std::fs::write(&file, bytes).ok()
+        let content = Key::from_bytes(&toolchain.cache.load(&key)?)?;
+        let file = headers.root().join(name(&content));
+        (Key::of(&std::fs::read(&file).ok()?) == content).then_some(file)
     });
     let made = match kept {
-        Some(()) => Some(file),
-        None => stage::timed("header", || make(toolchain, headers.root(), &flags, &file))?
-            .inspect(|bytes| toolchain.cache.store(&key, bytes))
-            .map(|_| file),
+        Some(file) => Some(file),
+        None => stage::timed("header", || make(toolchain, headers.root(), &flags))?.and_then(|bytes| {
+            let content = Key::of(&bytes);
+            let written = headers::ensure(headers.root(), &name(&content), &bytes);
+            written.inspect_err(|error| tracing::debug!("no precompiled header: {error}")).ok()?;
+            toolchain.cache.store(&key, content.as_bytes());
+            Some(headers.root().join(name(&content)))
+        }),
     };
     known.insert(key, made.clone());
     Ok(made)
 }
 
 /// Have it made; its bytes. `None` when clang does not do that.
-fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString], file: &Path) -> Result<Option<Vec<u8>>> {
+fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option<Vec<u8>>> {
+    let Ok(folder) = tempfile::tempdir() else { return Ok(None) };
+    let file = folder.path().join("all.pch");
     let mut command = Command::new(toolchain.path());
     command.args(["-x", "c++-header", "-relocatable-pch", "-Xclang", "-fno-pch-timestamp", "-isysroot"]);
-    command.arg(root).args(flags).arg("-o").arg(file).arg(root.join(headers::DECLARATIONS));
+    command.arg(root).args(flags).arg("-o").arg(&file).arg(root.join(headers::DECLARATIONS));
     let limits = Limits::from_env().map_err(Error::Io)?;
     let why = match process::run(command.stdin(Stdio::null()), &limits) {
-        Ok(finished) if finished.status.success() => match std::fs::read(file) {
+        Ok(finished) if finished.status.success() => match std::fs::read(&file) {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(error) => error.to_string(),
         },

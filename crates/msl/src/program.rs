@@ -44,6 +44,7 @@ impl Program {
     /// `Compile` with the diagnostics when the source is wrong; `Clang` or `Io` when clang could not
     /// do its work.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
+        let _for_all_runs = toolchain.headers()?;
         let header = || precompiled::header(toolchain, source.math);
         let (preprocessed, header) = stage::beside(|| preprocess::run(toolchain, source), header);
         let (origin, mut warnings) = preprocessed?;
@@ -251,7 +252,8 @@ impl Program {
         text.prepend(&constants::definitions(values));
         text.prepend(glue::KERNELS_IN_USE);
         glue::entry(&mut text, kernel);
-        let flags = clang::entry_flags(&*self.toolchain.headers()?, self.math);
+        let headers = self.toolchain.headers()?;
+        let flags = clang::entry_flags(&headers, self.math);
         let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
         judge(&output, &self.origin, &text)?;

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use elinvar_cache::{Cache, Reader, Writer};
 
@@ -25,8 +25,6 @@ pub struct Toolchain {
     version: String,
     major: u32,
     pub(crate) cache: Cache,
-    /// Laid out when they are first needed.
-    headers: Arc<OnceLock<Arc<Headers>>>,
 }
 
 /// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
@@ -78,16 +76,12 @@ impl Toolchain {
     }
 
     fn new(path: PathBuf, version: String, major: u32, cache: &Cache) -> Self {
-        Self { path, version, major, cache: cache.clone(), headers: Arc::default() }
+        Self { path, version, major, cache: cache.clone() }
     }
 
     /// The headers, laid out.
     pub(crate) fn headers(&self) -> Result<Arc<Headers>> {
-        if let Some(headers) = self.headers.get() {
-            return Ok(headers.clone());
-        }
-        let headers = Headers::shared()?;
-        Ok(self.headers.get_or_init(|| headers).clone())
+        Headers::shared(&self.cache)
     }
 
     /// The cache for what comes out of it.

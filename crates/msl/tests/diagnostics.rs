@@ -425,7 +425,7 @@ fn among_many_instantiations() {
             instances(200)
         )
     };
-    for wrong in [0, 3, 99, 198, 199] {
+    for wrong in [0, 99, 198] {
         let found = places(&msl(&text(wrong)));
         assert_eq!(
             found,

@@ -32,7 +32,7 @@ use crate::value::split_pair;
     Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
     space. A kernel that needs the value of a function constant is built when it is given.\n\n\
     Stages: cache (looking for what was made before), preprocess, header (our declarations are read or\n\
-    made, beside preprocess), rewrite, check; then for each kernel entry, define, optimize, parse, passes,\n\
+    made, beside preprocess), rewrite, check, spaces; then for each kernel entry, define, optimize, parse, passes,\n\
     codegen, link, load.\n\n\
     Exit code 1 when a file or a kernel has errors.")]
 pub struct Check {

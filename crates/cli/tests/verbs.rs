@@ -101,7 +101,7 @@ fn check_says_how_long_the_stages_took() {
     text.expect(0, &[]);
     let header = text.stdout.lines().find(|line| line.starts_with("kernel  ")).unwrap();
     let columns: Vec<&str> = header.split_whitespace().collect();
-    let all = "kernel cache preprocess header rewrite check entry define optimize parse passes codegen link load total";
+    let all = "kernel cache preprocess header rewrite check spaces entry define optimize parse passes codegen link load total";
     assert_eq!(columns.join(" "), all);
     assert!(text.stdout.contains("\n(source)  ") && text.stdout.contains("\nreduce    "), "{}", text.stdout);
 

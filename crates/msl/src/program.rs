@@ -310,7 +310,7 @@ fn check_spaces(toolchain: &Toolchain, math: MathMode, origin: &Origin) -> Resul
     text.prepend(&constants::open_definitions(rewritten.constants.len()));
     text.prepend(glue::ALL_KERNELS);
     text.prepend(spaces::SPACES);
-    let output = stage::timed("check spaces", || clang::check_spaces(toolchain, math, text.text()))?;
+    let output = stage::timed("spaces", || clang::check_spaces(toolchain, math, text.text()))?;
     let own = |m: &diagnostics::Message| m.file == "<stdin>";
     let messages = diagnostics::parse(&output.stderr);
     if !output.success && messages.is_empty() {

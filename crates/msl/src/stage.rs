@@ -11,12 +11,13 @@ pub const TARGET: &str = "elinvar::compile";
 
 /// All stages, in the order of a compilation. `header` (the precompiled header is read or made) runs beside
 /// `preprocess`; all others follow each other.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "cache",
     "preprocess",
     "header",
     "rewrite",
     "check",
+    "spaces",
     "entry",
     "define",
     "optimize",

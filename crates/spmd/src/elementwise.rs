@@ -76,7 +76,7 @@ impl<'a> Elementwise<'a> {
         let rest = callee_name(call)?.strip_prefix("llvm.")?;
         let name = ELEMENTWISE.iter().find(|n| rest.strip_prefix(**n).is_some_and(|r| r.starts_with('.')))?;
         // `llvm.fma` must not be taken for a longer name that begins alike: the types follow at once.
-        let types = rest[name.len() + 1..].split('.').all(|t| is_scalar_type(t));
+        let types = rest[name.len() + 1..].split('.').all(is_scalar_type);
         types.then_some(Self { name })
     }
 

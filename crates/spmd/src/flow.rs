@@ -179,10 +179,8 @@ impl Flow {
 
     /// Fill the order: of the blocks whose predecessors are placed the latest, within the loop begun last.
     fn sort(&mut self, entry: BlockId) {
-        let mut waits: Vec<usize> = vec![0; self.successors.len()];
-        for block in 0..self.successors.len() {
-            waits[block] = self.entries(BlockId(block as u32)).count();
-        }
+        let all = (0..self.successors.len() as u32).map(BlockId);
+        let mut waits: Vec<usize> = all.map(|block| self.entries(block).count()).collect();
         // The last list is that of blocks outside all loops.
         let outside = self.loops.len();
         let mut ready: Vec<Vec<BlockId>> = vec![Vec::new(); outside + 1];

@@ -96,7 +96,7 @@ impl Plan {
                 _ => None,
             };
             let onward = match node {
-                Node::Block(block) => plan.from_block(shape, block, &mut go),
+                Node::Block(block) => plan.after_block(shape, block, &mut go),
                 Node::LoopEnd(_) | Node::Return | Node::Barrier(_) => Onward::To(None, go(&[])),
                 Node::End => Onward::To(None, end),
             };
@@ -106,7 +106,7 @@ impl Plan {
         plan
     }
 
-    fn from_block(
+    fn after_block(
         &self,
         shape: &Shape<'_>,
         block: BlockId,

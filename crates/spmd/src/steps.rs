@@ -142,7 +142,7 @@ pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[O
     let mut masks = Vec::new();
     for part in 0..emit.parts() {
         let mut mask = emit.mask_of(true);
-        for dim in 0..3 {
+        for (dim, limit) in size.iter().enumerate() {
             let known = layout.thread(dim);
             if known.constant.is_some() {
                 continue;
@@ -154,7 +154,7 @@ pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[O
                 }
                 None => positions.thread[dim].vectors[part].clone(),
             };
-            let limit = emit.splat(size[dim].clone(), &Type::I32);
+            let limit = emit.splat(limit.clone(), &Type::I32);
             let op = Op::ICmp {
                 flags: String::new(),
                 pred: IntPredicate::Ult,

@@ -9,7 +9,7 @@
 //! when its first block is run, and one for the lanes *active* in it. All pending masks are empty unless lanes
 //! have parted, so the first copy leaves them alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Inst, IntPredicate, Op, Operand, Term, Type, Typed};
 
@@ -21,6 +21,8 @@ use crate::region::Region;
 
 /// Instructions from which on a class is worth a branch around it.
 const WORTH_SKIPPING: usize = 12;
+/// Plans that are tried before every block is given a mask.
+const ATTEMPTS: usize = 8;
 
 /// What happens where lanes leave a region.
 pub(crate) trait Exits {
@@ -104,17 +106,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         let divergent = &source.uniform.divergent;
         let ends = |b: BlockId| kernel.barrier_after(b).is_some();
         let flow = Flow::new(&kernel.function, self.region.start, ends)?;
-        let masks = Masks::new(&flow, divergent);
-        let skippable = self.skippable(&flow, &masks);
-        let plan = Plan::new(&Shape {
-            function: &kernel.function,
-            flow: &flow,
-            masks: &masks,
-            divergent,
-            barrier_after: &|b| kernel.barrier_after(b),
-            returns: self.exits.notes_returns() && self.region.returns,
-            skippable: &|b| skippable.contains(&b),
-        });
+        let (masks, plan) = self.plan(&flow);
         let emit = &mut self.emit;
         let nodes: Vec<BlockId> = plan.nodes.iter().map(|_| emit.b.f.new_block(None)).collect();
         let (mut bodies, mut ends) = (HashMap::new(), HashMap::new());
@@ -150,8 +142,38 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         Ok(Masked { flow, masks, plan, nodes, bodies, ends, pending, active })
     }
 
+    /// Masks and a plan that fit each other.
+    fn plan(&self, flow: &Flow) -> (Masks, Plan) {
+        let kernel = self.emit.source.kernel;
+        let divergent = &self.emit.source.uniform.divergent;
+        let mut alone = HashSet::new();
+        for attempt in 0.. {
+            let masks = Masks::with(flow, divergent, &alone);
+            let skippable = self.skippable(flow, &masks);
+            let shape = Shape {
+                function: &kernel.function,
+                flow,
+                masks: &masks,
+                divergent,
+                barrier_after: &|b| kernel.barrier_after(b),
+                returns: self.exits.notes_returns() && self.region.returns,
+                skippable: &|b| alone.contains(&b) || skippable.contains(&b),
+            };
+            let plan = Plan::new(&shape);
+            let lacking = plan.lacking_masks(&shape);
+            if lacking.is_empty() {
+                return (masks, plan);
+            }
+            match attempt < ATTEMPTS {
+                true => alone.extend(lacking),
+                false => alone.extend(flow.order.iter().skip(1)),
+            }
+        }
+        unreachable!("where every block has a mask none is lacking")
+    }
+
     /// The first blocks of classes that must not run without an active lane, or that are worth a branch.
-    fn skippable(&self, flow: &Flow, masks: &Masks) -> std::collections::HashSet<BlockId> {
+    fn skippable(&self, flow: &Flow, masks: &Masks) -> HashSet<BlockId> {
         let mut size: HashMap<BlockId, usize> = HashMap::new();
         let function = &self.emit.source.kernel.function;
         for block in &flow.order {

@@ -5,6 +5,8 @@
 //! of another if lanes can part neither on the way between them nor elsewhere: no branch that lanes take
 //! differently decides between the two.
 
+use std::collections::HashSet;
+
 use elinvar_ir::BlockId;
 
 use crate::flow::Flow;
@@ -19,12 +21,18 @@ pub(crate) struct Masks {
 impl Masks {
     /// `divergent` says of each block whether lanes may leave it by different edges.
     pub fn new(flow: &Flow, divergent: &[bool]) -> Self {
+        Self::with(flow, divergent, &HashSet::new())
+    }
+
+    /// The same, but the blocks of `alone` begin a class of their own.
+    pub fn with(flow: &Flow, divergent: &[bool], alone: &HashSet<BlockId>) -> Self {
         let mut masks =
             Self { class: vec![None; divergent.len()], divergent_loops: vec![false; flow.loops.len()] };
         for block in &flow.order {
             // A loop's own class may turn out to be that of the code around it once its end is known.
             let class = match flow.header_of(*block) {
                 Some(_) => *block,
+                None if alone.contains(block) => *block,
                 None => masks.find(flow, divergent, *block),
             };
             masks.class[block.0 as usize] = Some(class);
@@ -32,7 +40,7 @@ impl Masks {
                 flow.loops_around(*block).filter(|l| flow.loops[*l].last == *block).collect();
             ended.dedup();
             for l in ended {
-                masks.end_loop(flow, divergent, l);
+                masks.end_loop(flow, divergent, l, alone);
             }
         }
         masks
@@ -95,7 +103,7 @@ impl Masks {
     }
 
     /// Decide, all its blocks known, how lanes leave a loop, and with that the class of its header.
-    fn end_loop(&mut self, flow: &Flow, divergent: &[bool], l: usize) {
+    fn end_loop(&mut self, flow: &Flow, divergent: &[bool], l: usize, alone: &HashSet<BlockId>) {
         let header = flow.loops[l].header;
         let (first, last) = (flow.position(header), flow.position(flow.loops[l].last));
         let apart = |b: BlockId| divergent[b.0 as usize] || self.of(b) != header;
@@ -103,7 +111,7 @@ impl Masks {
         let mut decisive = flow.order[first..=last].iter().filter(|b| exits(b)).copied();
         let latches = &flow.loops[l].latches;
         self.divergent_loops[l] = decisive.any(apart) || latches.len() > 1;
-        if !self.divergent_loops[l] {
+        if !self.divergent_loops[l] && !alone.contains(&header) {
             let around = self.find(flow, divergent, header);
             self.class[header.0 as usize] = Some(around);
         }

@@ -8,7 +8,7 @@
 //! A loop that lanes leave in different iterations has a node at its end, which goes round while a lane is left
 //! inside. What leaves the region stands at the end: returns, arrivals at barriers, the end itself.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{BlockId, Function, Term};
 
@@ -106,6 +106,59 @@ impl Plan {
         plan
     }
 
+    /// The blocks that must have a mask of their own for this plan to be right.
+    ///
+    /// A block may stand in the way of lanes that do not go there: what is pending on one way to a node is so on
+    /// all of them. So a block to which a branch leads that all lanes take together, if other nodes come before
+    /// it; and a block of a class whose first block may not have been run on the way.
+    pub fn lacking_masks(&self, shape: &Shape<'_>) -> HashSet<BlockId> {
+        let mut lacking = HashSet::new();
+        let mut add = |block: BlockId| {
+            if !shape.masks.is_own(block) {
+                lacking.insert(block);
+            }
+        };
+        let mut known: Vec<Option<Run>> = vec![None; self.nodes.len()];
+        known[0] = Some(Run::new(self.nodes.len()));
+        for at in 0..self.nodes.len() {
+            let Some(mut run) = known[at].take() else { continue };
+            if let Node::Block(block) = self.nodes[at] {
+                if shape.masks.is_own(block) {
+                    run.add(at);
+                } else if !run.has(self.number[&Node::Block(shape.masks.of(block))]) {
+                    add(block);
+                }
+            }
+            if let Some(skip) = self.skip[at] {
+                meet(&mut known[skip], &run);
+            }
+            if let Node::Block(block) = self.nodes[at]
+                && shape.divergent[block.0 as usize]
+            {
+                // The copy for all lanes comes in here, with the masks of what dominates the block set.
+                let mut set = Run::new(self.nodes.len());
+                let above = std::iter::successors(Some(block), |b| shape.flow.idom(*b));
+                above.filter(|b| shape.masks.is_own(*b)).for_each(|b| set.add(self.number[&Node::Block(b)]));
+                run.meet(&set);
+            }
+            match &self.onward[at] {
+                Onward::Together(edges) => {
+                    for (to, target, next) in edges {
+                        if let Target::Node(node) = target {
+                            if node != next && matches!(self.nodes[*node], Node::Block(_)) {
+                                add(*to);
+                            }
+                            meet(&mut known[*next], &run);
+                        }
+                    }
+                }
+                Onward::Apart(_, next) | Onward::To(_, next) if *next > at => meet(&mut known[*next], &run),
+                Onward::Apart(..) | Onward::To(..) => {}
+            }
+        }
+        lacking
+    }
+
     fn after_block(
         &self,
         shape: &Shape<'_>,
@@ -147,6 +200,35 @@ impl Plan {
             (to, target, next)
         });
         Onward::Together(together.collect())
+    }
+}
+
+/// Nodes that have been run on every way.
+#[derive(Clone)]
+struct Run(Vec<u64>);
+
+impl Run {
+    fn new(nodes: usize) -> Self {
+        Self(vec![0; nodes.div_ceil(64)])
+    }
+
+    fn add(&mut self, node: NodeId) {
+        self.0[node / 64] |= 1 << (node % 64);
+    }
+
+    fn has(&self, node: NodeId) -> bool {
+        self.0[node / 64] >> (node % 64) & 1 == 1
+    }
+
+    fn meet(&mut self, other: &Run) {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
+    }
+}
+
+fn meet(at: &mut Option<Run>, run: &Run) {
+    match at {
+        Some(known) => known.meet(run),
+        None => *at = Some(run.clone()),
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Codegen {
     processor: String,
     /// Threads of a vector.
     lanes: u32,
+    /// Bits of the processor's vectors.
+    bits: u32,
     /// Which processor this machine has.
     machine: &'static str,
 }
@@ -68,12 +70,18 @@ impl Codegen {
         let given = given.filter(|n: &u32| n.is_power_of_two() && *n <= 32);
         let lanes = given.unwrap_or((bits / LANE_BITS).clamp(1, 32));
         let machine = host::processor_identity();
-        Self { clang: clang.into(), linker: find_linker(), processor, lanes, machine }
+        Self { clang: clang.into(), linker: find_linker(), processor, lanes, bits, machine }
     }
 
     /// Threads of a vector.
     pub(crate) fn lanes(&self) -> u32 {
         self.lanes
+    }
+
+    /// Vectors of that many threads that the processor's registers hold.
+    pub(crate) fn registers(&self) -> u32 {
+        let all = if self.bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 };
+        (all * self.bits / (self.lanes * LANE_BITS)).min(all)
     }
 
     /// Add what decides, beside the text, how an object is built: tools, options and processor.

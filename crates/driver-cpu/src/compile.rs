@@ -165,6 +165,7 @@ impl Compiler {
         let options = elinvar_spmd::Options {
             group: group.to_array(),
             lanes: self.codegen.lanes(),
+            registers: self.codegen.registers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };

@@ -60,7 +60,10 @@ impl Layout {
         // The parts of a step are neighbours along x first, then along y.
         let rows_of_step = (self.parts / per_row).max(1);
         let (offsets, align, same, max) = match dim {
-            0 => (self.step(1), self.lanes.trailing_zeros(), self.parts == 1, per_row * self.lanes - 1),
+            0 => {
+                let same = self.parts == 1 || per_row == 1;
+                (self.step(1), self.lanes.trailing_zeros(), same, per_row * self.lanes - 1)
+            }
             1 => (Offsets::NONE, 0, rows_of_step == 1 && per_row.is_multiple_of(self.parts), y - 1),
             _ => (Offsets::NONE, 0, self.parts == 1 || per_row.is_multiple_of(self.parts), z - 1),
         };

@@ -36,6 +36,7 @@ mod facts;
 mod flow;
 mod frame;
 mod guard;
+mod jam;
 mod layout;
 mod live;
 mod masks;
@@ -79,8 +80,10 @@ pub const SYMBOL: &str = "elinvar_threadgroups";
 pub struct Options {
     /// Threads of a full threadgroup along x, y, z. The output is specialised for it.
     pub group: [u32; 3],
-    /// Threads that one vector covers; 1 is the only width so far.
+    /// Threads that one vector covers: a power of two up to 32. A simdgroup where threads exchange values.
     pub lanes: u32,
+    /// Vectors of 32-bit elements that the processor's registers hold.
+    pub registers: u32,
     /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
     pub threadgroup_args: Vec<bool>,
     /// To check every access against the bounds of its memory: for each parameter of the entry the least
@@ -139,8 +142,12 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         (Err(_), None) => 1,
         (Err(why), Some(_)) => return Err(why),
     };
-    let layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
-    let uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+    let mut layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
+    let mut uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+    layout.parts = jam::parts(&kernel, &uniform, &layout, options.registers);
+    if layout.parts > 1 {
+        uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+    }
     let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
     let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
     let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, options };

@@ -58,6 +58,11 @@ impl Uniformity {
         Ok(result)
     }
 
+    /// The flow of the whole function and its masks; none with one lane.
+    pub fn flow(&self) -> Option<&(Flow, Masks)> {
+        self.flow.as_ref()
+    }
+
     /// What is known of a value where it is defined.
     pub fn of(&self, value: ValueId) -> &Known {
         &self.known[value.0 as usize]

@@ -3,7 +3,7 @@
 //! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and
 //! barriers are calls of named primitives ([`primitive`]), threadgroup variables are globals in a
 //! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
-//! a loop over its threads:
+//! a loop over vectors of its threads:
 //!
 //! 0. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
@@ -13,13 +13,18 @@
 //!    from the entry, or from one barrier, up to the next barriers or its return.
 //! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
 //! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
-//! 6. [`workgroup`](mod@workgroup) writes the function: a loop over groups, and per region a loop over the
-//!    threads around a copy of the region's blocks. Which region runs next is decided once per group.
+//! 6. [`layout`](mod@layout) says which threads make a vector, [`uniform`](mod@uniform) what is known of each value
+//!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`jam`](mod@jam) how many vectors go
+//!    side by side.
+//! 7. [`workgroup`](mod@workgroup) writes the function: a loop over groups, and per region a loop over
+//!    [`steps`](mod@steps) around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
+//!    in the order of a [`plan`](mod@plan). [`emit`](mod@emit) writes each instruction. Which region runs next is
+//!    decided once per group.
 //!
-//! The number of lanes that one step of the thread loop covers is a parameter of the whole
-//! ([`Options::lanes`]); one lane is what is built so far.
+//! With one lane ([`Options::lanes`]) all branches are branches and there is no masked copy: so runs what
+//! cannot be a vector. Kernels whose threads exchange values have vectors of a whole simdgroup.
 //!
-//! The pass does no optimisation that clang does afterwards: no folding, no promotion to registers.
+//! The passes do no optimisation that clang does afterwards: no folding, no promotion to registers.
 #![forbid(unsafe_code)]
 
 pub mod bounds;

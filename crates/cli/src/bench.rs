@@ -1,12 +1,14 @@
 //! `elinvar bench`: the suites, what is measured of them, and how it is shown.
 //!
 //! A kernel's time is per iteration over many dispatches in one submission, by the device's clock, and the
-//! median over several submissions. Every result of a kernel is compared with its baseline's first.
+//! median over several submissions. Every result of a kernel is compared with its baseline's first. The `cpu`
+//! suite is measured with one thread and with all; the others once.
 
+mod checks;
 mod compile;
 mod cpu;
-mod native;
 mod runtime;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use elinvar_msl::Toolchain;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
-use crate::report::{print_json, print_table, say, time_text};
+use crate::report::print_json;
 use crate::select::{Selection, absent};
 
 /// Measure the runtime and the kernels of the suites
@@ -26,14 +28,17 @@ use crate::select::{Selection, absent};
 Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
 _cached with all in it; on the CPU, with the time of each stage),
-cpu (vector_add, matmul_naive), checks (vector_add_checked, matmul_naive_checked).
+cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
+matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
+histogram_threadgroup, gather, softmax, stencil3d, nbody),
+checks (vector_add_checked, matmul_naive_checked).
 
-The baseline `native` is the same work in plain safe Rust, written by hand, compiled for the
-vector registers of this processor and run on as many threads; `unchecked` is the kernel without
-bounds checks. ratio = ours / baseline: below 1
-is faster.
+Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
+for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
+`openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
+kernel without bounds checks. ratio = ours / baseline: below 1 is faster.
 
-Examples:\n  elinvar bench\n  elinvar bench runtime\n  elinvar bench matmul_naive --threads 1 --json")]
+Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
 pub struct Bench {
     /// Suites or single names; everything when left out
     #[arg(value_name = "NAME")]
@@ -41,7 +46,8 @@ pub struct Bench {
     /// cpu, cuda[:N] or metal; the best one there is when left out
     #[arg(long)]
     device: Option<Selection>,
-    /// Worker threads of the CPU device, and threads of the baselines
+    /// Worker threads of the CPU device, and threads of the baselines; all when left out, and for the cpu suite
+    /// one as well
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print JSON
@@ -49,29 +55,52 @@ pub struct Bench {
     json: bool,
 }
 
+type Run = fn(&Context) -> Result<Measured>;
+
+/// The suites but for `cpu`: suite, name, what to run.
+const CASES: [(&str, &str, Run); 7] = [
+    ("runtime", "empty_dispatch_round_trip", runtime::empty_dispatch),
+    ("runtime", "submit_batch_of_1000", runtime::batch_of_1000),
+    ("compile", "compile_vector_add_first", compile::first),
+    ("compile", "compile_vector_add_cold", compile::cold),
+    ("compile", "compile_vector_add_cached", compile::cached),
+    ("checks", "vector_add_checked", checks::vector_add),
+    ("checks", "matmul_naive_checked", checks::matmul_naive),
+];
+
 /// One thing to measure.
 struct Case {
     suite: &'static str,
     name: &'static str,
-    run: fn(&Context) -> Result<Measured>,
+    work: Work,
 }
 
-const CASES: [Case; 9] = [
-    Case { suite: "runtime", name: "empty_dispatch_round_trip", run: runtime::empty_dispatch },
-    Case { suite: "runtime", name: "submit_batch_of_1000", run: runtime::batch_of_1000 },
-    Case { suite: "compile", name: "compile_vector_add_first", run: compile::first },
-    Case { suite: "compile", name: "compile_vector_add_cold", run: compile::cold },
-    Case { suite: "compile", name: "compile_vector_add_cached", run: compile::cached },
-    Case { suite: "cpu", name: "vector_add", run: cpu::vector_add },
-    Case { suite: "cpu", name: "matmul_naive", run: cpu::matmul_naive },
-    Case { suite: "checks", name: "vector_add_checked", run: cpu::vector_add_checked },
-    Case { suite: "checks", name: "matmul_naive_checked", run: cpu::matmul_naive_checked },
-];
+enum Work {
+    /// Measured once.
+    Once(Run),
+    /// A kernel of the `cpu` suite, measured in every context.
+    Kernel(fn() -> cpu::Problem),
+}
+
+/// All of them, in the order in which they are measured.
+fn cases() -> impl Iterator<Item = Case> {
+    let once = CASES.map(|(suite, name, run)| Case { suite, name, work: Work::Once(run) });
+    let kernel = |(name, problem)| Case { suite: "cpu", name, work: Work::Kernel(problem) };
+    once.into_iter().chain(cpu::PROBLEMS.map(kernel))
+}
 
 /// Where it is measured.
 struct Context {
     device: Device,
     threads: usize,
+}
+
+/// One measurement: of what, on how many threads, what came of it.
+struct Outcome {
+    suite: &'static str,
+    name: &'static str,
+    threads: usize,
+    measured: Measured,
 }
 
 /// What came of it.
@@ -92,52 +121,65 @@ struct Measured {
 impl Bench {
     pub fn run(self) -> Result<()> {
         let cases = self.cases()?;
-        let device = self.device()?;
-        let threads = device.caps().compute_units as usize;
-        let context = Context { device, threads };
-        let mut results = Vec::new();
-        for case in cases {
-            results.push((case, (case.run)(&context)?));
+        let contexts = self.contexts()?;
+        let mut outcomes = Vec::new();
+        for Case { suite, name, work } in cases {
+            // The last context is the one with all threads.
+            let start = if matches!(work, Work::Once(_)) { contexts.len() - 1 } else { 0 };
+            for context in &contexts[start..] {
+                let measured = match work {
+                    Work::Once(run) => run(context)?,
+                    Work::Kernel(problem) => cpu::measure(context, problem)?,
+                };
+                outcomes.push(Outcome { suite, name, threads: context.threads, measured });
+            }
         }
+        let device = &contexts[contexts.len() - 1].device;
         match self.json {
-            true => print_json(
-                &json!({ "machine": machine(&context), "results": results_json(&context, &results) }),
-            ),
-            false => print(&context, &results),
+            true => print_json(&json!({ "machine": machine(device), "results": results(device, &outcomes) })),
+            false => table::print(device, &outcomes),
         }
     }
 
-    fn cases(&self) -> Result<Vec<&'static Case>> {
+    fn cases(&self) -> Result<Vec<Case>> {
         for name in &self.names {
-            if !CASES.iter().any(|case| case.name == name || case.suite == name) {
-                let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+            if !cases().any(|case| case.name == name || case.suite == name) {
+                let names: Vec<&str> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
                     "`{name}` is no benchmark; the suites are runtime, compile, cpu and checks, the names {names}"
                 )));
             }
         }
-        let wanted = |case: &&Case| {
+        let wanted = |case: &Case| {
             self.names.is_empty() || self.names.iter().any(|n| case.name == n || case.suite == n)
         };
-        Ok(CASES.iter().filter(wanted).collect())
+        Ok(cases().filter(wanted).collect())
     }
 
-    fn device(&self) -> Result<Device> {
-        let Some(threads) = self.threads else {
-            return Selection::device(self.device);
-        };
-        if self.device.is_some_and(|selection| selection.kind() != DeviceKind::Cpu) {
+    /// The CPU device with one thread and with all, or as it was asked for; another device as it is.
+    fn contexts(&self) -> Result<Vec<Context>> {
+        if self.threads.is_some() && self.device.is_some_and(|device| device.kind() != DeviceKind::Cpu) {
             return Err(Failure::usage("--threads is for the CPU device"));
         }
-        let devices = elinvar_driver_cpu::CpuDriver::with_threads(usize::from(threads)).devices()?;
-        let first = devices.into_iter().next();
-        Ok(first.map(Device::new).ok_or_else(|| absent(DeviceKind::Cpu, 0))?)
+        if let Some(threads) = self.threads {
+            return Ok(vec![on_cpu(usize::from(threads))?]);
+        }
+        let device = Selection::device(self.device)?;
+        let threads = device.caps().compute_units as usize;
+        let alone = (device.kind() == DeviceKind::Cpu && threads > 1).then(|| on_cpu(1)).transpose()?;
+        Ok(alone.into_iter().chain([Context { device, threads }]).collect())
     }
 }
 
-fn machine(context: &Context) -> Value {
-    let caps = context.device.caps();
+fn on_cpu(threads: usize) -> Result<Context> {
+    let devices = elinvar_driver_cpu::CpuDriver::with_threads(threads).devices()?;
+    let device = devices.into_iter().next().map(Device::new).ok_or_else(|| absent(DeviceKind::Cpu, 0))?;
+    Ok(Context { device, threads })
+}
+
+fn machine(device: &Device) -> Value {
+    let caps = device.caps();
     json!({
         "name": caps.name,
         "os": std::env::consts::OS,
@@ -147,11 +189,12 @@ fn machine(context: &Context) -> Value {
         "vector_bits": caps.vector_bits,
         "compiler": Toolchain::find().ok().map(|found| found.version().to_owned()),
         "elinvar": env!("CARGO_PKG_VERSION"),
+        "absent": cpu::absences().into_iter().collect::<BTreeMap<_, _>>(),
     })
 }
 
-fn results_json(context: &Context, results: &[(&Case, Measured)]) -> Vec<Value> {
-    let result = |(case, measured): &(&Case, Measured)| {
+fn results(device: &Device, outcomes: &[Outcome]) -> Vec<Value> {
+    let result = |Outcome { suite, name, threads, measured }: &Outcome| {
         let baselines: serde_json::Map<String, Value> = measured
             .baselines
             .iter()
@@ -160,11 +203,11 @@ fn results_json(context: &Context, results: &[(&Case, Measured)]) -> Vec<Value> 
             })
             .collect();
         json!({
-            "suite": case.suite,
-            "name": case.name,
+            "suite": suite,
+            "name": name,
             "size": measured.size,
-            "device": context.device.kind().name(),
-            "threads": context.threads,
+            "device": device.kind().name(),
+            "threads": threads,
             "median_ns": measured.median_ns,
             "bytes": measured.bytes,
             "flops": measured.flops,
@@ -172,62 +215,11 @@ fn results_json(context: &Context, results: &[(&Case, Measured)]) -> Vec<Value> 
             "stages": measured.stages.iter().cloned().collect::<BTreeMap<_, _>>(),
         })
     };
-    results.iter().map(result).collect()
+    outcomes.iter().map(result).collect()
 }
 
 fn ratio(ours: u64, baseline: u64) -> f64 {
     ours as f64 / baseline.max(1) as f64
-}
-
-fn print(context: &Context, results: &[(&Case, Measured)]) -> Result<()> {
-    let (kind, threads) = (context.device.kind().name(), context.threads);
-    say(format_args!("{kind}: {}, {threads} threads\n", context.device.name()))?;
-    let rows: Vec<Vec<String>> = results
-        .iter()
-        .map(|(case, measured)| {
-            let ns = measured.median_ns.max(1) as f64;
-            let rate = match (measured.flops, measured.bytes) {
-                (Some(flops), _) if flops > measured.bytes.unwrap_or(0) => {
-                    format!("{:.2} GFLOP/s", flops as f64 / ns)
-                }
-                (_, Some(bytes)) => format!("{:.2} GB/s", bytes as f64 / ns),
-                _ => String::new(),
-            };
-            let baseline = |(name, ns): &(&str, u64)| {
-                format!("{name} {}, ratio {:.2}", time_text(*ns), ratio(measured.median_ns, *ns))
-            };
-            let baselines: Vec<String> = measured.baselines.iter().map(baseline).collect();
-            let time = time_text(measured.median_ns);
-            vec![case.name.into(), measured.size.clone(), time, rate, baselines.join("; ")]
-        })
-        .collect();
-    print_table(&["name", "size", "median", "rate", "baseline (ratio below 1: faster than it)"], &rows)?;
-    print_stages(results)
-}
-
-/// The stages of what has any, one column for each result.
-fn print_stages(results: &[(&Case, Measured)]) -> Result<()> {
-    let with: Vec<_> = results.iter().filter(|(_, measured)| !measured.stages.is_empty()).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in with.iter().flat_map(|(_, measured)| &measured.stages) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    if names.is_empty() {
-        return Ok(());
-    }
-    let time = |measured: &Measured, name: &str| {
-        let stage = measured.stages.iter().find(|(known, _)| known == name);
-        stage.map_or_else(String::new, |(_, ns)| time_text(*ns))
-    };
-    let row = |name: &&str| {
-        std::iter::once((*name).to_owned()).chain(with.iter().map(|(_, m)| time(m, name))).collect()
-    };
-    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
-    let columns: Vec<&str> = std::iter::once("stage").chain(with.iter().map(|(case, _)| case.name)).collect();
-    say("")?;
-    print_table(&columns, &rows)
 }
 
 /// Fails unless the two agree on every element, exactly.

@@ -81,7 +81,7 @@ fn compile(folder: &Path, unique: &str) -> Result<Times> {
     let device = device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?;
     let (a, mut out) = (device.buffer_from(&[1.0f32; 64])?, device.buffer::<f32>(64)?);
     let stream = device.stream()?;
-    let text = format!("{}\nconstant int run_{unique} = 0;\n", super::cpu::VECTOR_ADD);
+    let text = format!("{}\nconstant int run_{unique} = 0;\n", super::checks::VECTOR_ADD);
     let source = Source::named("vector_add.metal", text);
     let stages = Stages::default();
     let total = stages.collect(|| -> Result<u64> {

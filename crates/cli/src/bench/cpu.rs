@@ -1,167 +1,171 @@
-//! The `cpu` suite: whole kernels against hand-written Rust.
+//! The `cpu` suite: whole kernels on the CPU device against the same work done otherwise.
+//!
+//! Every contestant (the device, `native`, the libraries, an OpenCL driver) gets its own copy of a problem's
+//! data and the same number of threads. Each result is compared with `native`'s before anything is timed. Then
+//! they take turns, a round each, so that what disturbs the machine disturbs all of them alike.
 
-use elinvar::{Arg, Batch, Buffer, Grid, Kernel, Source, Stream};
+mod blas;
+mod device;
+mod histogram;
+mod linear;
+mod mandelbrot;
+mod matmul;
+mod nbody;
+mod problem;
+mod reduce;
+mod softmax;
+mod stencil;
+mod team;
 
-use super::{Context, Measured, compare, native};
+use std::time::Instant;
+
+use elinvar::Error;
+
+use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
+use device::OnDevice;
+use problem::{Argument, Native};
+use team::Team;
 
-pub(super) const VECTOR_ADD: &str = "\
-#include <metal_stdlib>
-using namespace metal;
-kernel void vector_add(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
-                       device float* out [[buffer(2)]], constant uint& n [[buffer(3)]],
-                       uint id [[thread_position_in_grid]])
-{
-    if (id < n) {
-        out[id] = a[id] + b[id];
-    }
-}
-";
+pub use problem::Problem;
 
-const MATMUL: &str = "\
-#include <metal_stdlib>
-using namespace metal;
-kernel void matmul_naive(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]],
-                         device float* c [[buffer(2)]], constant uint& n [[buffer(3)]],
-                         uint2 position [[thread_position_in_grid]])
-{
-    if (position.x >= n || position.y >= n) {
-        return;
-    }
-    float sum = 0.0f;
-    for (uint i = 0; i < n; ++i) {
-        sum += a[position.y * n + i] * b[i * n + position.x];
-    }
-    c[position.y * n + position.x] = sum;
-}
-";
+/// Rounds whose median counts.
+const ROUNDS: usize = 9;
+/// A round is so many iterations that it takes about this long, within the limits.
+const ROUND_NS: u64 = 15_000_000;
+const MOST_ITERATIONS: u64 = 2000;
 
-/// Submissions whose median counts.
-const ROUNDS: usize = 7;
+/// The problems by name.
+pub const PROBLEMS: [(&str, fn() -> Problem); 14] = [
+    ("saxpy_dram", linear::saxpy_dram),
+    ("saxpy_l2", linear::saxpy_l2),
+    ("matmul_naive", matmul::naive),
+    ("matmul_naive_16x16", matmul::naive_16x16),
+    ("matmul_tiled", matmul::tiled),
+    ("reduce_tree", reduce::tree),
+    ("reduce_simd", reduce::simd),
+    ("mandelbrot", mandelbrot::mandelbrot),
+    ("histogram_device", histogram::device),
+    ("histogram_threadgroup", histogram::threadgroup),
+    ("gather", linear::gather),
+    ("softmax", softmax::softmax),
+    ("stencil3d", stencil::stencil3d),
+    ("nbody", nbody::nbody),
+];
 
-/// The device's time of one dispatch, of so many in a submission.
-#[allow(unsafe_code)] // launches
-fn time_kernel(kernel: &Kernel, stream: &Stream, grid: Grid, args: &[Arg], dispatches: usize) -> Result<u64> {
-    // SAFETY: both kernels stay below the `n` that they are given with buffers of that size.
-    time_launches(stream, dispatches, |batch| unsafe { batch.launch(kernel, grid, args) })
+/// The baselines that this machine has not, with the reason.
+pub fn absences() -> Vec<(&'static str, String)> {
+    let absent = [("openblas", blas::openblas().err().map(str::to_owned))];
+    absent.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
 }
 
-/// As [`time_kernel`], for whatever `launch` adds to a batch.
-fn time_launches(
-    stream: &Stream,
-    dispatches: usize,
-    mut launch: impl FnMut(&mut Batch) -> elinvar::Result<()>,
-) -> Result<u64> {
-    let mut times = Vec::new();
-    for round in 0..=ROUNDS {
-        let mut batch = stream.batch();
-        for _ in 0..dispatches {
-            launch(&mut batch)?;
+/// Whoever does a problem's work.
+trait Contestant {
+    /// Run the work so often and tell how long it took.
+    fn run(&mut self, iterations: u64) -> Result<u64>;
+    /// The problem's arguments as they are now.
+    fn arguments(&self) -> Result<Vec<Argument>>;
+}
+
+/// Rust or a library called by Rust.
+struct OnHost<'t> {
+    work: Native,
+    args: Vec<Argument>,
+    team: &'t Team,
+}
+
+impl Contestant for OnHost<'_> {
+    fn run(&mut self, iterations: u64) -> Result<u64> {
+        let Self { work, args, team } = self;
+        let start = Instant::now();
+        team.inside(|| (0..iterations).for_each(|_| work(args, team)));
+        Ok(start.elapsed().as_nanos() as u64)
+    }
+
+    fn arguments(&self) -> Result<Vec<Argument>> {
+        Ok(self.args.clone())
+    }
+}
+
+/// Measures one problem in the context.
+pub fn measure(context: &Context, problem: fn() -> Problem) -> Result<Measured> {
+    let problem = problem();
+    let team = Team::new(context.threads)?;
+    let host = |work| OnHost { work, args: problem.args.clone(), team: &team };
+    let mut contestants: Vec<(&'static str, Box<dyn Contestant + '_>)> = vec![
+        ("native", Box::new(host(problem.native))),
+        ("ours", Box::new(OnDevice::new(&context.device, &problem)?)),
+    ];
+    for (name, work) in &problem.others {
+        contestants.push((name, Box::new(host(*work))));
+    }
+    let counts = check(&problem, &mut contestants)?;
+    let mut times = vec![Vec::with_capacity(ROUNDS); contestants.len()];
+    for _ in 0..ROUNDS {
+        for (((_, contestant), count), times) in contestants.iter_mut().zip(&counts).zip(&mut times) {
+            times.push(contestant.run(*count)? / count);
         }
-        let timing = batch.submit()?.wait()?;
-        if round > 0 {
-            times.push((timing.end_ns - timing.start_ns) / dispatches as u64); // the first one warms up
-        }
     }
-    Ok(median(times))
-}
-
-pub(super) fn vector_add(context: &Context) -> Result<Measured> {
-    let n = 16 << 20;
-    let device = &context.device;
-    let a: Vec<f32> = (0..n).map(|i| (i % 1021) as f32).collect();
-    let b: Vec<f32> = (0..n).map(|i| (i % 509) as f32 * 0.5).collect();
-    let mut sum = vec![0.0f32; n];
-    let kernel = device.compile(Source::named("vector_add.metal", VECTOR_ADD))?.kernel("vector_add")?;
-    let (a_buffer, b_buffer) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let mut out = device.buffer::<f32>(n)?;
-    let args = [Arg::from(&a_buffer), Arg::from(&b_buffer), Arg::from(&mut out), Arg::from(n as u32)];
-    let ours = time_kernel(&kernel, &device.stream()?, Grid::threads(n).group(256), &args, 10)?;
-    let native = native::time(ROUNDS, 10, || native::vector_add(&a, &b, &mut sum, context.threads));
-    compare("vector_add", &out.to_vec()?, &sum)?;
+    let mut baselines: Vec<(&'static str, u64)> =
+        contestants.iter().zip(times).map(|((name, _), times)| (*name, median(times))).collect();
+    let (_, median_ns) = baselines.remove(1);
     Ok(Measured {
-        size: "16777216 floats, group 256".into(),
-        median_ns: ours,
-        bytes: Some(12 * n as u64),
-        flops: Some(n as u64),
-        baselines: vec![("native", native)],
+        size: problem.size.into(),
+        median_ns,
+        bytes: problem.bytes,
+        flops: problem.flops,
+        baselines,
         ..Measured::default()
     })
 }
 
-pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
-    let n = 512;
-    let device = &context.device;
-    // Small whole numbers: every sum is exact, in whatever order it is taken.
-    let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
-    let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32 - 2.0).collect();
-    let mut product = vec![0.0f32; n * n];
-    let kernel = device.compile(Source::named("matmul_naive.metal", MATMUL))?.kernel("matmul_naive")?;
-    let (a_buffer, b_buffer) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let mut c = device.buffer::<f32>(n * n)?;
-    let args = [Arg::from(&a_buffer), Arg::from(&b_buffer), Arg::from(&mut c), Arg::from(n as u32)];
-    let ours = time_kernel(&kernel, &device.stream()?, Grid::threads((n, n)).group((32, 8)), &args, 4)?;
-    let native = native::time(ROUNDS, 4, || native::matmul(&a, &b, &mut product, n, context.threads));
-    compare("matmul_naive", &c.to_vec()?, &product)?;
-    Ok(Measured {
-        size: "512x512x512 floats, group 32x8".into(),
-        median_ns: ours,
-        bytes: Some(12 * (n * n) as u64),
-        flops: Some(2 * (n * n * n) as u64),
-        baselines: vec![("native", native)],
-        ..Measured::default()
-    })
+/// Runs each once and compares its result with that of the first; tells how many iterations make a round.
+fn check(
+    problem: &Problem,
+    contestants: &mut [(&'static str, Box<dyn Contestant + '_>)],
+) -> Result<Vec<u64>> {
+    let mut expected: Option<Vec<f64>> = None;
+    let mut counts = Vec::new();
+    for (who, contestant) in contestants {
+        contestant.run(1)?;
+        let result = (problem.result)(&contestant.arguments()?);
+        match &expected {
+            None => expected = Some(result),
+            Some(expected) => {
+                if let Some(difference) = problem.agreement.difference(&result, expected) {
+                    let name = problem.name;
+                    let text = format!("{name}: the result of {who} differs from native's: {difference}");
+                    return Err(Error::DeviceLost(text).into());
+                }
+            }
+        }
+        let once = contestant.run(1)?.max(1);
+        counts.push((ROUND_NS / once).clamp(1, MOST_ITERATIONS));
+    }
+    Ok(counts)
 }
 
-/// `vector_add` with bounds checks, against itself without.
-pub(super) fn vector_add_checked(context: &Context) -> Result<Measured> {
-    let n = 16 << 20;
-    let device = &context.device;
-    let a: Vec<f32> = (0..n).map(|i| (i % 1021) as f32).collect();
-    let b: Vec<f32> = (0..n).map(|i| (i % 509) as f32 * 0.5).collect();
-    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let source = Source::named("vector_add.metal", VECTOR_ADD);
-    let sizes = (Grid::threads(n).group(256), n, 10);
-    against_unchecked(context, source, "vector_add", sizes, |out| {
-        vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
-    })
-    .map(|measured| Measured { size: "16777216 floats, group 256".into(), ..measured })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// `matmul_naive` with bounds checks, against itself without.
-pub(super) fn matmul_naive_checked(context: &Context) -> Result<Measured> {
-    let n = 512;
-    let device = &context.device;
-    let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
-    let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32 - 2.0).collect();
-    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let source = Source::named("matmul_naive.metal", MATMUL);
-    let sizes = (Grid::threads((n, n)).group((32, 8)), n * n, 4);
-    against_unchecked(context, source, "matmul_naive", sizes, |out| {
-        vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
-    })
-    .map(|measured| Measured { size: "512x512x512 floats, group 32x8".into(), ..measured })
-}
-
-/// Times a kernel that writes one float per thread with checks and without, and compares the results.
-fn against_unchecked(
-    context: &Context,
-    source: Source,
-    name: &str,
-    (grid, elements, dispatches): (Grid, usize, usize),
-    args: impl Fn(&mut Buffer<f32>) -> Vec<Arg>,
-) -> Result<Measured> {
-    let device = &context.device;
-    let stream = device.stream()?;
-    let (mut with, mut without) = (device.buffer::<f32>(elements)?, device.buffer::<f32>(elements)?);
-    let library = device.compile(source)?;
-    let checked = library.checked_kernel(name)?;
-    let list = args(&mut with);
-    let ours = time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid, &list))?;
-    let list = args(&mut without);
-    let unchecked = time_kernel(&library.kernel(name)?, &stream, grid, &list, dispatches)?;
-    compare(name, &with.to_vec()?, &without.to_vec()?)?;
-    let baselines = vec![("unchecked", unchecked)];
-    Ok(Measured { size: String::new(), median_ns: ours, baselines, ..Measured::default() })
+    #[test]
+    fn baselines_agree_on_any_number_of_threads() {
+        for (_, problem) in PROBLEMS {
+            let problem = problem();
+            let run = |threads, work: Native| {
+                let team = Team::new(threads).expect("threads");
+                let mut args = problem.args.clone();
+                team.inside(|| work(&mut args, &team));
+                (problem.result)(&args)
+            };
+            let one = run(1, problem.native);
+            let others = problem.others.iter().map(|(name, work)| (*name, *work));
+            for (name, work) in std::iter::once(("native", problem.native)).chain(others) {
+                let difference = problem.agreement.difference(&run(3, work), &one);
+                assert_eq!(difference, None, "{} of {name}", problem.name);
+            }
+        }
+    }
 }

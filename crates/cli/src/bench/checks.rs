@@ -1,0 +1,89 @@
+//! The `checks` suite: kernels with bounds checks against themselves without.
+
+use elinvar::{Arg, Batch, Buffer, Grid, Source, Stream};
+
+use super::{Context, Measured, compare};
+use crate::failure::Result;
+use crate::report::median;
+
+pub(super) const VECTOR_ADD: &str = include_str!("kernels/vector_add.metal");
+const MATMUL: &str = include_str!("kernels/matmul.metal");
+
+/// Submissions whose median counts.
+const ROUNDS: usize = 7;
+
+/// The device's time of one dispatch, of so many in a submission of what `launch` adds to a batch.
+fn time_launches(
+    stream: &Stream,
+    dispatches: usize,
+    mut launch: impl FnMut(&mut Batch) -> elinvar::Result<()>,
+) -> Result<u64> {
+    let mut times = Vec::new();
+    for round in 0..=ROUNDS {
+        let mut batch = stream.batch();
+        for _ in 0..dispatches {
+            launch(&mut batch)?;
+        }
+        let timing = batch.submit()?.wait()?;
+        if round > 0 {
+            times.push((timing.end_ns - timing.start_ns) / dispatches as u64); // the first one warms up
+        }
+    }
+    Ok(median(times))
+}
+
+/// `vector_add` with bounds checks, against itself without.
+pub(super) fn vector_add(context: &Context) -> Result<Measured> {
+    let n = 16 << 20;
+    let device = &context.device;
+    let a: Vec<f32> = (0..n).map(|i| (i % 1021) as f32).collect();
+    let b: Vec<f32> = (0..n).map(|i| (i % 509) as f32 * 0.5).collect();
+    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let source = Source::named("vector_add.metal", VECTOR_ADD);
+    let sizes = (Grid::threads(n).group(256), n, 10);
+    against_unchecked(context, source, "vector_add", sizes, |out| {
+        vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
+    })
+    .map(|measured| Measured { size: "16777216 floats, group 256".into(), ..measured })
+}
+
+/// `matmul_naive` with bounds checks, against itself without.
+pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
+    let n = 512;
+    let device = &context.device;
+    let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
+    let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32 - 2.0).collect();
+    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let source = Source::named("matmul_naive.metal", MATMUL);
+    let sizes = (Grid::threads((n, n)).group((32, 8)), n * n, 4);
+    against_unchecked(context, source, "matmul_naive", sizes, |out| {
+        vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
+    })
+    .map(|measured| Measured { size: "512x512x512 floats, group 32x8".into(), ..measured })
+}
+
+/// Times a kernel that writes one float per thread with checks and without, and compares the results.
+#[allow(unsafe_code)] // launches
+fn against_unchecked(
+    context: &Context,
+    source: Source,
+    name: &str,
+    (grid, elements, dispatches): (Grid, usize, usize),
+    args: impl Fn(&mut Buffer<f32>) -> Vec<Arg>,
+) -> Result<Measured> {
+    let device = &context.device;
+    let stream = device.stream()?;
+    let (mut with, mut without) = (device.buffer::<f32>(elements)?, device.buffer::<f32>(elements)?);
+    let library = device.compile(source)?;
+    let checked = library.checked_kernel(name)?;
+    let list = args(&mut with);
+    let ours = time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid, &list))?;
+    let list = args(&mut without);
+    let kernel = library.kernel(name)?;
+    // SAFETY: both kernels stay below the `n` that they are given with buffers of that size.
+    let unchecked =
+        time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid, &list) })?;
+    compare(name, &with.to_vec()?, &without.to_vec()?)?;
+    let baselines = vec![("unchecked", unchecked)];
+    Ok(Measured { size: String::new(), median_ns: ours, baselines, ..Measured::default() })
+}

@@ -1,0 +1,123 @@
+//! The libraries for matrix multiplication: the crate `gemm`, and OpenBLAS where the system has it.
+
+use std::ffi::c_int;
+use std::sync::LazyLock;
+
+use libloading::Library;
+
+use super::problem::Argument;
+use super::team::Team;
+
+/// `c = a * b` by the crate `gemm`.
+#[allow(unsafe_code)] // the crate takes pointers
+pub fn gemm(args: &mut [Argument], team: &Team) {
+    let [a, b, c, n] = args else { return };
+    let (a, b, n) = (a.floats(), b.floats(), n.word() as usize);
+    let c = c.floats_mut();
+    assert!(a.len() == n * n && b.len() == n * n && c.len() == n * n, "three matrices of n by n");
+    let parallelism = match team.threads() {
+        1 => gemm::Parallelism::None,
+        threads => gemm::Parallelism::Rayon(threads),
+    };
+    let row = n as isize;
+    // SAFETY: each matrix has n rows of n elements, a row after the other; c is borrowed exclusively.
+    unsafe {
+        gemm::gemm(
+            n,
+            n,
+            n,
+            c.as_mut_ptr(),
+            1,
+            row,
+            false,
+            a.as_ptr(),
+            1,
+            row,
+            b.as_ptr(),
+            1,
+            row,
+            0.0f32,
+            1.0f32,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+const ROW_MAJOR: c_int = 101;
+const NO_TRANS: c_int = 111;
+
+type Sgemm = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    f32,
+    *const f32,
+    c_int,
+    *const f32,
+    c_int,
+    f32,
+    *mut f32,
+    c_int,
+);
+
+/// OpenBLAS's functions, with C's integers of 32 bits.
+pub struct OpenBlas {
+    sgemm: Sgemm,
+    set_threads: unsafe extern "C" fn(c_int),
+    _library: Library,
+}
+
+/// OpenBLAS, or why it is not there.
+pub fn openblas() -> Result<&'static OpenBlas, &'static str> {
+    static LOADED: LazyLock<Result<OpenBlas, String>> = LazyLock::new(load);
+    LOADED.as_ref().map_err(String::as_str)
+}
+
+#[allow(unsafe_code)] // loads a library of the system
+fn load() -> Result<OpenBlas, String> {
+    let name = if cfg!(target_os = "macos") { "libopenblas.dylib" } else { "libopenblas.so.0" };
+    let absent = |error: libloading::Error| format!("{name}: {error}");
+    // SAFETY: the system's OpenBLAS; the symbols have the types of its documented C interface.
+    unsafe {
+        let library = Library::new(name).map_err(absent)?;
+        let sgemm = *library.get::<Sgemm>(b"cblas_sgemm\0").map_err(absent)?;
+        let set_threads = library.get(b"openblas_set_num_threads\0").map_err(absent)?;
+        Ok(OpenBlas { sgemm, set_threads: *set_threads, _library: library })
+    }
+}
+
+/// `c = a * b` by OpenBLAS.
+#[allow(unsafe_code)] // calls C
+pub fn sgemm(args: &mut [Argument], team: &Team) {
+    let (Ok(blas), [a, b, c, n]) = (openblas(), args) else { return };
+    let (a, b, n) = (a.floats(), b.floats(), n.word() as usize);
+    let c = c.floats_mut();
+    assert!(a.len() == n * n && b.len() == n * n && c.len() == n * n, "three matrices of n by n");
+    let (threads, n) = (team.threads() as c_int, n as c_int);
+    // SAFETY: each matrix has n rows of n elements, a row after the other; c is borrowed exclusively.
+    unsafe {
+        (blas.set_threads)(threads);
+        (blas.sgemm)(
+            ROW_MAJOR,
+            NO_TRANS,
+            NO_TRANS,
+            n,
+            n,
+            n,
+            1.0,
+            a.as_ptr(),
+            n,
+            b.as_ptr(),
+            n,
+            0.0,
+            c.as_mut_ptr(),
+            n,
+        );
+    }
+}

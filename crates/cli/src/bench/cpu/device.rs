@@ -1,0 +1,88 @@
+//! A problem on the CPU device: buffers, one submission of many dispatches, the device's own clock.
+
+use elinvar::{Arg, Buffer, Device, Grid, Kernel, Source, Stream};
+
+use super::Contestant;
+use super::problem::{Argument, Problem};
+use crate::failure::Result;
+
+pub struct OnDevice {
+    kernel: Kernel,
+    stream: Stream,
+    grid: Grid,
+    args: Vec<Held>,
+}
+
+/// An argument in the device's memory.
+enum Held {
+    Floats(Buffer<f32>),
+    Words(Buffer<u32>),
+    Bytes(Buffer<u8>),
+    Quads(Buffer<[f32; 4]>),
+    Float(f32),
+    Word(u32),
+}
+
+impl OnDevice {
+    pub fn new(device: &Device, problem: &Problem) -> Result<Self> {
+        let source = Source::named(format!("{}.metal", problem.file), problem.metal);
+        let hold = |argument: &Argument| -> Result<Held> {
+            Ok(match argument {
+                Argument::Floats(values) => Held::Floats(device.buffer_from(values)?),
+                Argument::Words(values) => Held::Words(device.buffer_from(values)?),
+                Argument::Bytes(values) => Held::Bytes(device.buffer_from(values)?),
+                Argument::Quads(values) => Held::Quads(device.buffer_from(values)?),
+                Argument::Float(value) => Held::Float(*value),
+                Argument::Word(value) => Held::Word(*value),
+            })
+        };
+        Ok(Self {
+            kernel: device.compile(source)?.kernel(problem.kernel)?,
+            stream: device.stream()?,
+            grid: Grid::threads(problem.threads).group(problem.group),
+            args: problem.args.iter().map(hold).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Contestant for OnDevice {
+    #[allow(unsafe_code)] // launches
+    fn run(&mut self, iterations: u64) -> Result<u64> {
+        let args: Vec<Arg> = self.args.iter_mut().map(Held::arg).collect();
+        let mut batch = self.stream.batch();
+        for _ in 0..iterations {
+            // SAFETY: each problem's sizes are those that its kernel works on.
+            unsafe { batch.launch(&self.kernel, self.grid, &args) }?;
+        }
+        let timing = batch.submit()?.wait()?;
+        Ok(timing.end_ns - timing.start_ns)
+    }
+
+    fn arguments(&self) -> Result<Vec<Argument>> {
+        self.args.iter().map(Held::argument).collect()
+    }
+}
+
+impl Held {
+    fn arg(&mut self) -> Arg {
+        match self {
+            Self::Floats(buffer) => buffer.into(),
+            Self::Words(buffer) => buffer.into(),
+            Self::Bytes(buffer) => buffer.into(),
+            Self::Quads(buffer) => buffer.into(),
+            Self::Float(value) => (*value).into(),
+            Self::Word(value) => (*value).into(),
+        }
+    }
+
+    fn argument(&self) -> Result<Argument> {
+        Ok(match self {
+            Self::Floats(buffer) => Argument::Floats(buffer.to_vec()?),
+            Self::Words(buffer) => Argument::Words(buffer.to_vec()?),
+            Self::Bytes(buffer) => Argument::Bytes(buffer.to_vec()?),
+            Self::Quads(buffer) => Argument::Quads(buffer.to_vec()?),
+            Self::Float(value) => Argument::Float(*value),
+            Self::Word(value) => Argument::Word(*value),
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! [`Problem`]: one kernel with its data, as every contestant gets it.
+
+use super::team::Team;
+
+/// Work in plain Rust, on the arguments that the kernel would get.
+pub type Native = fn(&mut [Argument], &Team);
+
+/// A kernel, what it runs on, and the same work in Rust.
+pub struct Problem {
+    pub name: &'static str,
+    /// The fixed size, for people.
+    pub size: &'static str,
+    pub file: &'static str,
+    pub metal: &'static str,
+    /// The kernel's name in both.
+    pub kernel: &'static str,
+    pub threads: [usize; 3],
+    pub group: [usize; 3],
+    pub args: Vec<Argument>,
+    /// Bytes that must be moved at least and floating-point operations, of one iteration.
+    pub bytes: Option<u64>,
+    pub flops: Option<u64>,
+    pub native: Native,
+    /// Other baselines in Rust or in a library, with their names.
+    pub others: Vec<(&'static str, Native)>,
+    /// Which argument is the result, or what is computed from it.
+    pub result: fn(&[Argument]) -> Vec<f64>,
+    pub agreement: Agreement,
+}
+
+/// One argument of the kernel.
+#[derive(Clone)]
+pub enum Argument {
+    Floats(Vec<f32>),
+    Words(Vec<u32>),
+    Bytes(Vec<u8>),
+    /// Structures of four floats.
+    Quads(Vec<[f32; 4]>),
+    Float(f32),
+    Word(u32),
+}
+
+/// How near two results have to be.
+#[derive(Clone, Copy)]
+pub enum Agreement {
+    /// The difference of each element, as a part of the baseline's largest magnitude.
+    Within(f64),
+    /// So large a share of the elements may differ, where one rounding decides between two outcomes.
+    Share(f64),
+}
+
+macro_rules! views {
+    ($($name:ident, $name_mut:ident, $variant:ident, $element:ty;)*) => {$(
+        /// The elements; a problem knows what it gave.
+        pub fn $name(&self) -> &[$element] {
+            match self {
+                Self::$variant(values) => values,
+                _ => panic!(concat!("the argument is no ", stringify!($variant))),
+            }
+        }
+
+        #[allow(dead_code)] // not every type is written by a baseline
+        pub fn $name_mut(&mut self) -> &mut [$element] {
+            match self {
+                Self::$variant(values) => values,
+                _ => panic!(concat!("the argument is no ", stringify!($variant))),
+            }
+        }
+    )*};
+}
+
+impl Argument {
+    views! {
+        floats, floats_mut, Floats, f32;
+        words, words_mut, Words, u32;
+        bytes, bytes_mut, Bytes, u8;
+        quads, quads_mut, Quads, [f32; 4];
+    }
+
+    pub fn float(&self) -> f32 {
+        match self {
+            Self::Float(value) => *value,
+            _ => panic!("the argument is no Float"),
+        }
+    }
+
+    pub fn word(&self) -> u32 {
+        match self {
+            Self::Word(value) => *value,
+            _ => panic!("the argument is no Word"),
+        }
+    }
+
+    /// Every number in it, for comparisons.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self {
+            Self::Floats(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::Words(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::Bytes(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::Quads(values) => values.iter().flatten().map(|v| f64::from(*v)).collect(),
+            Self::Float(value) => vec![f64::from(*value)],
+            Self::Word(value) => vec![f64::from(*value)],
+        }
+    }
+}
+
+impl Agreement {
+    /// Where the two do not agree: what to say of it.
+    pub fn difference(self, ours: &[f64], baseline: &[f64]) -> Option<String> {
+        if ours.len() != baseline.len() {
+            return Some(format!("{} elements instead of {}", ours.len(), baseline.len()));
+        }
+        let pairs = || ours.iter().zip(baseline).enumerate();
+        match self {
+            Self::Within(part) => {
+                let scale = baseline.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+                // A NaN is within nothing.
+                let far = pairs().find(|(_, (a, b))| {
+                    (*a - *b).abs().partial_cmp(&(part * scale)).is_none_or(|o| o.is_gt())
+                });
+                far.map(|(at, (a, b))| format!("element {at} is {a}, not {b}"))
+            }
+            Self::Share(share) => {
+                let wrong = pairs().filter(|(_, (a, b))| a != b).count();
+                let most = (share * ours.len() as f64) as usize;
+                (wrong > most).then(|| format!("{wrong} elements differ, at most {most} may"))
+            }
+        }
+    }
+}
+
+/// Numbers from 0 to below `limit` in no order, the same on every run.
+pub fn scattered(count: usize, limit: u32) -> impl Iterator<Item = u32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    (0..count).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 32) * u64::from(limit) >> 32) as u32
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_agree_within_their_tolerance_only() {
+        assert!(Agreement::Within(0.1).difference(&[1.05, 0.0], &[1.0, 0.0]).is_none());
+        assert!(Agreement::Within(0.1).difference(&[1.0, 0.2], &[1.0, 0.0]).is_some());
+        assert!(Agreement::Within(0.1).difference(&[1.0, f64::NAN], &[1.0, 0.0]).is_some());
+        assert!(Agreement::Within(0.0).difference(&[1.0], &[1.0, 0.0]).is_some());
+        assert!(Agreement::Share(0.5).difference(&[1.0, 7.0], &[1.0, 0.0]).is_none());
+        assert!(Agreement::Share(0.4).difference(&[1.0, 7.0], &[1.0, 0.0]).is_some());
+    }
+}

@@ -1,0 +1,59 @@
+//! `stencil3d`: seven points of a cube.
+
+use multiversion::multiversion;
+
+use super::problem::{Agreement, Argument, Problem, scattered};
+use super::team::Team;
+
+const N: usize = 128;
+
+pub fn stencil3d() -> Problem {
+    // Whole numbers: every sum is exact in whatever order it is taken.
+    let input = scattered(N * N * N, 256).map(|v| v as f32).collect();
+    let inside = (N - 2).pow(3) as u64;
+    Problem {
+        name: "stencil3d",
+        size: "128x128x128 floats, group 32x4x2",
+        file: "stencil3d",
+        metal: include_str!("../kernels/stencil3d.metal"),
+        kernel: "stencil3d",
+        threads: [N; 3],
+        group: [32, 4, 2],
+        args: vec![Argument::Floats(input), Argument::Floats(vec![0.0; N * N * N]), Argument::Word(N as u32)],
+        bytes: Some(8 * inside),
+        flops: Some(8 * inside),
+        native,
+        others: vec![],
+        result: |args| args[1].numbers(),
+        agreement: Agreement::Within(0.0),
+    }
+}
+
+fn native(args: &mut [Argument], team: &Team) {
+    let [input, out, n] = args else { return };
+    let (input, n) = (input.floats(), n.word() as usize);
+    team.share(out.floats_mut(), n, |first, out| {
+        for (row, out) in out.chunks_exact_mut(n).enumerate() {
+            let at = first + row * n;
+            let (y, z) = (at / n % n, at / (n * n));
+            if (1..n - 1).contains(&y) && (1..n - 1).contains(&z) {
+                line(input, out, at, n);
+            }
+        }
+    });
+}
+
+/// The row of the cube that begins at `at`, without its ends.
+#[multiversion(targets = "simd")]
+fn line(input: &[f32], out: &mut [f32], at: usize, n: usize) {
+    let count = n - 2;
+    let from = |start: usize| &input[start..][..count];
+    let (left, here, right) = (from(at), from(at + 1), from(at + 2));
+    let (above, below) = (from(at + 1 - n), from(at + 1 + n));
+    let (front, back) = (from(at + 1 - n * n), from(at + 1 + n * n));
+    let out = &mut out[1..][..count];
+    for i in 0..count {
+        let around = left[i] + right[i] + above[i] + below[i] + front[i] + back[i];
+        out[i] = 0.5 * here[i] + 0.0625 * around;
+    }
+}

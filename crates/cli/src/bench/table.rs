@@ -1,0 +1,82 @@
+//! The results for people: a table with a column of ratios for each baseline, and one of stages.
+
+use elinvar::Device;
+
+use super::{Measured, Outcome, cpu, ratio};
+use crate::failure::Result;
+use crate::report::{print_table, say, time_text};
+
+pub(super) fn print(device: &Device, outcomes: &[Outcome]) -> Result<()> {
+    say(format_args!("{}: {}\n", device.kind().name(), device.name()))?;
+    let baselines =
+        in_order(outcomes.iter().flat_map(|o| o.measured.baselines.iter().map(|(name, _)| *name)));
+    let head = ["name", "threads", "median", "rate"].into_iter().map(str::to_owned);
+    let header: Vec<String> =
+        head.chain(baselines.iter().map(|name| format!("/ {name}"))).chain(["size".to_owned()]).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows: Vec<Vec<String>> = outcomes.iter().map(|outcome| row(outcome, &baselines)).collect();
+    print_table(&header, &rows)?;
+    if !baselines.is_empty() {
+        say("\n/ baseline: our time / its time, with its time; below 1 is faster than it")?;
+    }
+    if outcomes.iter().any(|outcome| outcome.suite == "cpu") {
+        for (name, why) in cpu::absences() {
+            say(format_args!("{name} takes no part: {why}"))?;
+        }
+    }
+    print_stages(outcomes)
+}
+
+fn row(Outcome { name, threads, measured, .. }: &Outcome, baselines: &[&str]) -> Vec<String> {
+    let against = |baseline: &&str| {
+        let found = measured.baselines.iter().find(|(name, _)| name == baseline);
+        found.map_or_else(String::new, |(_, ns)| {
+            format!("{:.2} ({})", ratio(measured.median_ns, *ns), time_text(*ns))
+        })
+    };
+    let first = [(*name).to_owned(), threads.to_string(), time_text(measured.median_ns), rate(measured)];
+    let ratios = baselines.iter().map(against);
+    first.into_iter().chain(ratios).chain([measured.size.clone()]).collect()
+}
+
+/// What the kernel is about: operations, where it has more of them than bytes to move.
+fn rate(measured: &Measured) -> String {
+    let ns = measured.median_ns.max(1) as f64;
+    match (measured.flops, measured.bytes) {
+        (Some(flops), bytes) if flops > bytes.unwrap_or(0) => format!("{:.2} GFLOP/s", flops as f64 / ns),
+        (_, Some(bytes)) => format!("{:.2} GB/s", bytes as f64 / ns),
+        _ => String::new(),
+    }
+}
+
+/// Each name once, in the order of first appearance.
+fn in_order<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    let mut once = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    once
+}
+
+/// The stages of what has any, one column for each result.
+fn print_stages(outcomes: &[Outcome]) -> Result<()> {
+    let with: Vec<&Outcome> = outcomes.iter().filter(|o| !o.measured.stages.is_empty()).collect();
+    let names = in_order(with.iter().flat_map(|o| o.measured.stages.iter().map(|(name, _)| name.as_str())));
+    if names.is_empty() {
+        return Ok(());
+    }
+    let time = |outcome: &Outcome, name: &str| {
+        let stage = outcome.measured.stages.iter().find(|(known, _)| known == name);
+        stage.map_or_else(String::new, |(_, ns)| time_text(*ns))
+    };
+    let row = |name: &&str| {
+        std::iter::once((*name).to_owned()).chain(with.iter().map(|outcome| time(outcome, name))).collect()
+    };
+    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
+    let columns: Vec<&str> =
+        std::iter::once("stage").chain(with.iter().map(|outcome| outcome.name)).collect();
+    say("")?;
+    print_table(&columns, &rows)
+}

@@ -11,6 +11,7 @@ mod linear;
 mod mandelbrot;
 mod matmul;
 mod nbody;
+mod opencl;
 mod problem;
 mod reduce;
 mod softmax;
@@ -25,6 +26,7 @@ use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
 use device::OnDevice;
+use opencl::OpenCl;
 use problem::{Argument, Native};
 use team::Team;
 
@@ -56,7 +58,7 @@ pub const PROBLEMS: [(&str, fn() -> Problem); 14] = [
 
 /// The baselines that this machine has not, with the reason.
 pub fn absences() -> Vec<(&'static str, String)> {
-    let absent = [("openblas", blas::openblas().err().map(str::to_owned))];
+    let absent = [("openblas", blas::openblas().err().map(str::to_owned)), ("pocl", opencl::absence())];
     absent.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
 }
 
@@ -99,6 +101,9 @@ pub fn measure(context: &Context, problem: fn() -> Problem) -> Result<Measured> 
     ];
     for (name, work) in &problem.others {
         contestants.push((name, Box::new(host(*work))));
+    }
+    if let Some(opencl) = OpenCl::new(&problem, context.threads)? {
+        contestants.push(("pocl", Box::new(opencl)));
     }
     let counts = check(&problem, &mut contestants)?;
     let mut times = vec![Vec::with_capacity(ROUNDS); contestants.len()];

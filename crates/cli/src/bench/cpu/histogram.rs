@@ -21,6 +21,7 @@ fn histogram(kernel: &'static str, per_thread: usize) -> Problem {
         size: "",
         file: "histogram",
         metal: include_str!("../kernels/histogram.metal"),
+        opencl: include_str!("../kernels/histogram.cl"),
         kernel,
         threads: [N / per_thread, 1, 1],
         group: [256, 1, 1],

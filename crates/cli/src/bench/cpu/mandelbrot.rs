@@ -15,6 +15,7 @@ pub fn mandelbrot() -> Problem {
         size: "1024x1024, 256 iterations, group 32x8",
         file: "mandelbrot",
         metal: include_str!("../kernels/mandelbrot.metal"),
+        opencl: include_str!("../kernels/mandelbrot.cl"),
         kernel: "mandelbrot",
         threads: [SIZE, SIZE, 1],
         group: [32, 8, 1],

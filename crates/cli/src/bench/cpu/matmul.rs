@@ -35,6 +35,7 @@ fn matmul(kernel: &'static str, group: [usize; 3]) -> Problem {
         size: "",
         file: "matmul",
         metal: include_str!("../kernels/matmul.metal"),
+        opencl: include_str!("../kernels/matmul.cl"),
         kernel,
         threads: [N, N, 1],
         group,

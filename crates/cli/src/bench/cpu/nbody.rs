@@ -18,6 +18,7 @@ pub fn nbody() -> Problem {
         size: "4096 bodies, group 256",
         file: "nbody",
         metal: include_str!("../kernels/nbody.metal"),
+        opencl: include_str!("../kernels/nbody.cl"),
         kernel: "nbody",
         threads: [N, 1, 1],
         group: [256, 1, 1],

@@ -10,8 +10,10 @@ pub struct Problem {
     pub name: &'static str,
     /// The fixed size, for people.
     pub size: &'static str,
+    /// The name of the source file in `kernels`, without its ending, and the two texts.
     pub file: &'static str,
     pub metal: &'static str,
+    pub opencl: &'static str,
     /// The kernel's name in both.
     pub kernel: &'static str,
     pub threads: [usize; 3],
@@ -88,6 +90,30 @@ impl Argument {
         match self {
             Self::Word(value) => *value,
             _ => panic!("the argument is no Word"),
+        }
+    }
+
+    /// Its bytes.
+    pub fn raw(&self) -> &[u8] {
+        match self {
+            Self::Floats(values) => bytemuck::cast_slice(values),
+            Self::Words(values) => bytemuck::cast_slice(values),
+            Self::Bytes(values) => values,
+            Self::Quads(values) => bytemuck::cast_slice(values),
+            Self::Float(value) => bytemuck::bytes_of(value),
+            Self::Word(value) => bytemuck::bytes_of(value),
+        }
+    }
+
+    /// Its bytes, for new ones.
+    pub fn raw_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Floats(values) => bytemuck::cast_slice_mut(values),
+            Self::Words(values) => bytemuck::cast_slice_mut(values),
+            Self::Bytes(values) => values,
+            Self::Quads(values) => bytemuck::cast_slice_mut(values),
+            Self::Float(value) => bytemuck::bytes_of_mut(value),
+            Self::Word(value) => bytemuck::bytes_of_mut(value),
         }
     }
 

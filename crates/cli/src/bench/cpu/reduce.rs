@@ -26,6 +26,7 @@ fn reduce(kernel: &'static str) -> Problem {
         size: "1048576 floats, group 256",
         file: "reduce",
         metal: include_str!("../kernels/reduce.metal"),
+        opencl: include_str!("../kernels/reduce.cl"),
         kernel,
         threads: [N, 1, 1],
         group: [GROUP, 1, 1],

@@ -18,6 +18,7 @@ pub fn softmax() -> Problem {
         size: "256 rows of 4096 floats, group 256",
         file: "softmax",
         metal: include_str!("../kernels/softmax.metal"),
+        opencl: include_str!("../kernels/softmax.cl"),
         kernel: "softmax",
         threads: [256 * ROWS, 1, 1],
         group: [256, 1, 1],

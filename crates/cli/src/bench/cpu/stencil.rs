@@ -16,6 +16,7 @@ pub fn stencil3d() -> Problem {
         size: "128x128x128 floats, group 32x4x2",
         file: "stencil3d",
         metal: include_str!("../kernels/stencil3d.metal"),
+        opencl: include_str!("../kernels/stencil3d.cl"),
         kernel: "stencil3d",
         threads: [N; 3],
         group: [32, 4, 2],

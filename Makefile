@@ -21,8 +21,10 @@ test: setup numpy
 	$(MAKE) unit
 	$(MAKE) tidy
 
+# The baselines that the system may have are installed first where that is simple.
 bench: setup
-	$(CARGO) run --release --package elinvar-cli -- bench
+	@scripts/setup.sh baselines
+	$(CARGO) run --release --package elinvar-cli -- bench cpu
 
 setup:
 	@scripts/setup.sh compiler

@@ -3,6 +3,7 @@
 #
 #   setup.sh compiler       clang 19 or later and a linker
 #   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests
+#   setup.sh baselines      PoCL and OpenBLAS, which `elinvar bench cpu` compares with; on Debian only
 #
 # It looks for clang as Elinvar does: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang does not do.
 set -euo pipefail
@@ -134,8 +135,28 @@ numpy() {
     "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy
 }
 
+# What the benchmarks compare with. They do without it, and say so.
+baselines() {
+    if ! command -v apt-get >/dev/null; then
+        say "PoCL and OpenBLAS are installed on Debian and its like only; the benchmarks use what is here"
+        return
+    fi
+    local package absent=()
+    for package in pocl-opencl-icd ocl-icd-libopencl1 libopenblas0-pthread; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || absent+=("$package")
+    done
+    if [ "${#absent[@]}" -eq 0 ]; then
+        say "PoCL and OpenBLAS are here"
+        return
+    fi
+    say "installing what the benchmarks compare with: ${absent[*]}"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${absent[@]}"
+}
+
 case ${1:-} in
 compiler) compiler ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
-*) die "usage: setup.sh compiler | setup.sh numpy FOLDER" ;;
+baselines) baselines ;;
+*) die "usage: setup.sh compiler | setup.sh numpy FOLDER | setup.sh baselines" ;;
 esac

@@ -79,7 +79,7 @@ enum Work {
     /// Measured once.
     Once(Run),
     /// A kernel of the `cpu` suite, measured in every context.
-    Kernel(fn() -> cpu::Problem),
+    Kernel(cpu::Build),
 }
 
 /// All of them, in the order in which they are measured.

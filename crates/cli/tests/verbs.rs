@@ -341,7 +341,7 @@ fn a_run_beyond_its_time_exits_with_3() {
 
 #[test]
 fn bench_measures_and_reports() {
-    let json = elinvar(&["bench", "submit_batch_of_1000", "vector_add", "--threads", "1", "--json"]).json();
+    let json = elinvar(&["bench", "submit_batch_of_1000", "saxpy_l2", "--threads", "1", "--json"]).json();
     assert!(json["machine"]["cores"].as_u64() >= Some(1), "{json}");
     let results = json["results"].as_array().expect("results");
     assert_eq!(results.len(), 2);
@@ -349,13 +349,26 @@ fn bench_measures_and_reports() {
         assert_eq!((&result["device"], &result["threads"]), (&"cpu".into(), &1.into()));
         assert!(result["median_ns"].as_u64() > Some(0), "{result}");
     }
-    let add = &results[1];
-    assert_eq!((&add["name"], &add["bytes"]), (&"vector_add".into(), &(12u64 << 24).into()));
-    let native = &add["baselines"]["native"];
+    let saxpy = &results[1];
+    assert_eq!((&saxpy["name"], &saxpy["bytes"]), (&"saxpy_l2".into(), &(12u64 << 16).into()));
+    let native = &saxpy["baselines"]["native"];
     let number = |value: &serde_json::Value| value.as_f64().expect("a number");
-    let ratio = number(&add["median_ns"]) / number(&native["median_ns"]);
+    let ratio = number(&saxpy["median_ns"]) / number(&native["median_ns"]);
     // JSON's decimals may lose the last bit.
     assert!((number(&native["ratio"]) / ratio - 1.0).abs() < 1e-12, "{native} instead of {ratio}");
+    // A baseline takes part, or the machine says why not.
+    let pocl = saxpy["baselines"].get("pocl").is_some();
+    assert_ne!(pocl, json["machine"]["absent"].get("pocl").is_some(), "{json}");
+}
+
+#[test]
+fn the_cpu_suite_is_measured_with_one_thread_and_with_all() {
+    let json = elinvar(&["bench", "gather", "--device", "cpu", "--json"]).json();
+    let results = json["results"].as_array().expect("results");
+    let threads: Vec<_> = results.iter().filter_map(|result| result["threads"].as_u64()).collect();
+    let all = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    assert_eq!(threads, if all > 1 { vec![1, all] } else { vec![1] });
+    assert!(results.iter().all(|result| result["suite"] == "cpu" && result["name"] == "gather"), "{json}");
 }
 
 #[test]

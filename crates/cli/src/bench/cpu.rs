@@ -30,16 +30,22 @@ use opencl::OpenCl;
 use problem::{Argument, Native};
 use team::Team;
 
-pub use problem::Problem;
+use problem::Problem;
 
-/// Rounds whose median counts.
-const ROUNDS: usize = 9;
-/// A round is so many iterations that it takes about this long, within the limits.
-const ROUND_NS: u64 = 15_000_000;
+/// Rounds whose median counts; fewer, but at least [`FEWEST`], for whoever takes longer than [`MOST_NS`] in all.
+const ROUNDS: usize = 25;
+const FEWEST: usize = 5;
+const MOST_NS: u64 = 1_000_000_000;
+/// A round is so many iterations that it takes about this long, within the limits. It is short, so that on a
+/// machine that does other work as well most rounds are not interrupted.
+const ROUND_NS: u64 = 4_000_000;
 const MOST_ITERATIONS: u64 = 2000;
 
+/// Builds a problem, data and all.
+pub type Build = fn() -> Problem;
+
 /// The problems by name.
-pub const PROBLEMS: [(&str, fn() -> Problem); 14] = [
+pub const PROBLEMS: [(&str, Build); 14] = [
     ("saxpy_dram", linear::saxpy_dram),
     ("saxpy_l2", linear::saxpy_l2),
     ("matmul_naive", matmul::naive),
@@ -91,7 +97,7 @@ impl Contestant for OnHost<'_> {
 }
 
 /// Measures one problem in the context.
-pub fn measure(context: &Context, problem: fn() -> Problem) -> Result<Measured> {
+pub fn measure(context: &Context, problem: Build) -> Result<Measured> {
     let problem = problem();
     let team = Team::new(context.threads)?;
     let host = |work| OnHost { work, args: problem.args.clone(), team: &team };
@@ -106,12 +112,7 @@ pub fn measure(context: &Context, problem: fn() -> Problem) -> Result<Measured> 
         contestants.push(("pocl", Box::new(opencl)));
     }
     let counts = check(&problem, &mut contestants)?;
-    let mut times = vec![Vec::with_capacity(ROUNDS); contestants.len()];
-    for _ in 0..ROUNDS {
-        for (((_, contestant), count), times) in contestants.iter_mut().zip(&counts).zip(&mut times) {
-            times.push(contestant.run(*count)? / count);
-        }
-    }
+    let times = take_turns(&mut contestants, &counts)?;
     let mut baselines: Vec<(&'static str, u64)> =
         contestants.iter().zip(times).map(|((name, _), times)| (*name, median(times))).collect();
     let (_, median_ns) = baselines.remove(1);
@@ -125,11 +126,24 @@ pub fn measure(context: &Context, problem: fn() -> Problem) -> Result<Measured> 
     })
 }
 
+type Contestants<'c> = [(&'static str, Box<dyn Contestant + 'c>)];
+
+/// The times of an iteration in each round, for each contestant.
+fn take_turns(contestants: &mut Contestants, counts: &[u64]) -> Result<Vec<Vec<u64>>> {
+    let mut times = vec![Vec::with_capacity(ROUNDS); contestants.len()];
+    for _ in 0..ROUNDS {
+        for (((_, contestant), count), times) in contestants.iter_mut().zip(counts).zip(&mut times) {
+            let spent: u64 = times.iter().map(|time| time * count).sum();
+            if times.len() < FEWEST || spent < MOST_NS {
+                times.push(contestant.run(*count)? / count);
+            }
+        }
+    }
+    Ok(times)
+}
+
 /// Runs each once and compares its result with that of the first; tells how many iterations make a round.
-fn check(
-    problem: &Problem,
-    contestants: &mut [(&'static str, Box<dyn Contestant + '_>)],
-) -> Result<Vec<u64>> {
+fn check(problem: &Problem, contestants: &mut Contestants) -> Result<Vec<u64>> {
     let mut expected: Option<Vec<f64>> = None;
     let mut counts = Vec::new();
     for (who, contestant) in contestants {

@@ -1,6 +1,7 @@
 //! `matmul_naive`, `matmul_naive_16x16` and `matmul_tiled`, against a blocked loop and two libraries.
 
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 
 use super::blas;
 use super::problem::{Agreement, Argument, Problem, scattered};
@@ -60,14 +61,16 @@ fn native(args: &mut [Argument], team: &Team) {
     team.share(c.floats_mut(), n, |first, c| multiply(&a[first..first + c.len()], b, c, n));
 }
 
-/// Rows of `b` that are used while they are in the second-level cache.
-const BLOCK: usize = 64;
+/// Rows of `b` that are used while they are in the first-level cache.
+const BLOCK: usize = 16;
 /// Rows of `b` that are added to a row of `c` at once, so that `c` is loaded and stored less.
-const ROWS: usize = 8;
+const ROWS: usize = 16;
 
 /// `c = a * b` for `n` that is a multiple of [`ROWS`].
 #[multiversion(targets = "simd")]
 fn multiply(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
+    const FMA: bool = target_cfg_f!(any(target_feature = "fma", target_arch = "aarch64"));
+    let fused = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
     c.fill(0.0);
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
@@ -78,7 +81,7 @@ fn multiply(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
                 for (j, c) in c.iter_mut().enumerate() {
                     let mut sum = *c;
                     for i in 0..ROWS {
-                        sum += factors[i] * rows[i][j];
+                        sum = fused(factors[i], rows[i][j], sum);
                     }
                     *c = sum;
                 }

@@ -1,6 +1,7 @@
 //! `nbody`: the accelerations of all bodies by all bodies.
 
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 
 use super::problem::{Agreement, Argument, Problem, scattered};
 use super::team::Team;
@@ -49,6 +50,8 @@ fn native(args: &mut [Argument], team: &Team) {
 /// For a multiple of [`LANES`] bodies from `first` on.
 #[multiversion(targets = "simd")]
 fn accelerate(bodies: &[[f32; 4]], first: usize, out: &mut [[f32; 4]], softening: f32) {
+    const FMA: bool = target_cfg_f!(any(target_feature = "fma", target_arch = "aarch64"));
+    let fused = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
     for (chunk, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let here = &bodies[first + chunk * LANES..][..LANES];
         let axis = |axis: usize| -> [f32; LANES] { std::array::from_fn(|i| here[i][axis]) };
@@ -57,11 +60,11 @@ fn accelerate(bodies: &[[f32; 4]], first: usize, out: &mut [[f32; 4]], softening
         for [ox, oy, oz, mass] in bodies {
             for i in 0..LANES {
                 let (dx, dy, dz) = (ox - x[i], oy - y[i], oz - z[i]);
-                let inverse = 1.0 / (dx * dx + dy * dy + dz * dz + softening).sqrt();
-                let factor = mass * inverse * inverse * inverse;
-                ax[i] += dx * factor;
-                ay[i] += dy * factor;
-                az[i] += dz * factor;
+                let square = fused(dx, dx, fused(dy, dy, fused(dz, dz, softening)));
+                let factor = mass / (square * square.sqrt());
+                ax[i] = fused(dx, factor, ax[i]);
+                ay[i] = fused(dy, factor, ay[i]);
+                az[i] = fused(dz, factor, az[i]);
             }
         }
         for (i, out) in out.iter_mut().enumerate() {

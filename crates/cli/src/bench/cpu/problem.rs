@@ -162,7 +162,7 @@ pub fn scattered(count: usize, limit: u32) -> impl Iterator<Item = u32> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        ((state >> 32) * u64::from(limit) >> 32) as u32
+        (((state >> 32) * u64::from(limit)) >> 32) as u32
     })
 }
 

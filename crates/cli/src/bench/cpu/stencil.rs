@@ -44,17 +44,25 @@ fn native(args: &mut [Argument], team: &Team) {
     });
 }
 
-/// The row of the cube that begins at `at`, without its ends.
+/// Points of a row that are computed at once.
+const LANES: usize = 64;
+
+/// The row of the cube that begins at `at`, without its ends. The last points of a row are computed with
+/// others for a second time, so that none is computed alone.
 #[multiversion(targets = "simd")]
 fn line(input: &[f32], out: &mut [f32], at: usize, n: usize) {
-    let count = n - 2;
-    let from = |start: usize| &input[start..][..count];
-    let (left, here, right) = (from(at), from(at + 1), from(at + 2));
-    let (above, below) = (from(at + 1 - n), from(at + 1 + n));
-    let (front, back) = (from(at + 1 - n * n), from(at + 1 + n * n));
-    let out = &mut out[1..][..count];
-    for i in 0..count {
-        let around = left[i] + right[i] + above[i] + below[i] + front[i] + back[i];
-        out[i] = 0.5 * here[i] + 0.0625 * around;
+    let last = n - 1 - LANES;
+    for start in (1..last).step_by(LANES).chain([last]) {
+        let here = at + start;
+        let from =
+            |place: usize| -> &[f32; LANES] { input[place..].first_chunk().expect("inside of the cube") };
+        let (left, middle, right) = (from(here - 1), from(here), from(here + 1));
+        let (above, below) = (from(here - n), from(here + n));
+        let (front, back) = (from(here - n * n), from(here + n * n));
+        let out: &mut [f32; LANES] = out[start..].first_chunk_mut().expect("inside of the row");
+        for i in 0..LANES {
+            let around = left[i] + right[i] + above[i] + below[i] + front[i] + back[i];
+            out[i] = 0.5 * middle[i] + 0.0625 * around;
+        }
     }
 }

@@ -195,6 +195,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         let uniform = self.emit.source.uniform;
         match &inst.op {
             Op::Load { ptr, .. } | Op::Store { ptr, .. } => uniform.at(&ptr.op, &ptr.ty, block).is_uniform(),
+            Op::AtomicRmw { ptr, .. } => uniform.at(&ptr.op, &ptr.ty, block).is_uniform(),
             Op::Fence(_) => true,
             _ => false,
         }

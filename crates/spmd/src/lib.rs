@@ -8,6 +8,7 @@
 //! 0. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
+//!    [`scalarize`](mod@scalarize) takes a thread's own short vectors apart.
 //! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand.
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
@@ -51,6 +52,7 @@ mod plan;
 mod prepare;
 pub mod primitive;
 mod region;
+mod scalarize;
 mod shape;
 mod steps;
 mod uniform;

@@ -9,6 +9,7 @@ use elinvar_ir::{
 
 use crate::calls::{self, CallKind};
 use crate::primitive::{DEVICE_FLAGS, Position};
+use crate::scalarize::scalarize;
 use crate::{ENTRY, Error, THREADGROUP_SECTION};
 
 /// The per-thread function, prepared.
@@ -85,6 +86,7 @@ pub(crate) fn prepare(module: &Module) -> Result<Kernel, Error> {
     for index in 0..kernel.function.blocks.len() {
         prepare_block(module, &mut kernel, BlockId(index as u32))?;
     }
+    scalarize(module, &mut kernel.function);
     kernel.scalar_only = scalar_only(module, &kernel.function);
     Ok(kernel)
 }

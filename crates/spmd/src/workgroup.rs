@@ -46,9 +46,13 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
     function.suffix = "nounwind null_pointer_is_valid".into();
     let nothing = crate::constants::Threadgroup::default();
     // What crosses barriers decides where the dynamic threadgroup memory begins.
-    let context = Context::new(&Source::new(module, kernel, uniform, layout, &nothing), regions, live);
+    let context = Context::new(
+        &Source::new(module, kernel, uniform, layout, &nothing, &options.threadgroup_args),
+        regions,
+        live,
+    );
     let frame = Frame::write(module, kernel, options, context.bytes, &mut function)?;
-    let source = Source::new(module, kernel, uniform, layout, &frame.threadgroup);
+    let source = Source::new(module, kernel, uniform, layout, &frame.threadgroup, &options.threadgroup_args);
     let mut group = GroupLoop {
         source: &source,
         regions,

@@ -351,6 +351,20 @@ impl Emit<'_, '_> {
         self.define(result, Forms { scalars: Vec::new(), vectors: vec![value] });
     }
 
+    /// The active lanes' values merged into one.
+    pub fn merged(&mut self, function: &str, unsigned: bool, value: &Typed) -> Operand {
+        let vector = self.vector(&value.op, &value.ty, 0);
+        let fold = fold(function, &value.ty, unsigned);
+        let vector = match self.mask.clone() {
+            Some(mask) => {
+                let neutral = self.splat_const(&value.ty, &fold.identity);
+                self.blend(mask[0].clone(), &value.ty, vector, neutral)
+            }
+            None => vector,
+        };
+        self.reduce(&fold, &value.ty, vector)
+    }
+
     fn convert(&mut self, op: CastOp, value: Operand, from: &Type, to: &Type) -> Operand {
         if from == to {
             return value;

@@ -19,7 +19,8 @@ impl Emit<'_, '_> {
             Op::Store { .. } => self.store_inst(inst),
             Op::Fence(_) => self.b.push(Inst { metadata: Vec::new(), ..inst.clone() }),
             Op::Call(call) => self.call_inst(inst, call),
-            Op::AtomicRmw { .. } | Op::CmpXchg { .. } => self.serial(inst),
+            Op::AtomicRmw { .. } => self.atomic_inst(inst),
+            Op::CmpXchg { .. } => self.serial(inst),
             _ => self.pure(inst),
         }
     }

@@ -10,6 +10,7 @@
 //! seen is done for them.
 
 mod access;
+mod atomic;
 mod exchange;
 mod instruction;
 mod serial;
@@ -57,6 +58,10 @@ pub(crate) struct Source<'a> {
     /// Values used outside a loop that lanes leave in different iterations.
     pub leaving: HashSet<ValueId>,
     pub definitions: HashMap<ValueId, &'a Inst>,
+    /// Values that are used at all.
+    pub used: HashSet<ValueId>,
+    /// Parameters that point to threadgroup memory.
+    pub threadgroup_params: HashSet<ValueId>,
 }
 
 impl<'a> Source<'a> {
@@ -66,11 +71,14 @@ impl<'a> Source<'a> {
         uniform: &'a Uniformity,
         layout: &'a Layout,
         threadgroup: &'a Threadgroup,
+        threadgroup_args: &[bool],
     ) -> Self {
         let function = &kernel.function;
         let (mut crossing, mut leaving) = (HashSet::new(), HashSet::new());
+        let mut all_used = HashSet::new();
         let mut used = |operand: &Operand, block: BlockId| {
             if let Operand::Value(v) = operand {
+                all_used.insert(*v);
                 if uniform.home[v.0 as usize].is_some_and(|home| home != block) {
                     crossing.insert(*v);
                 }
@@ -106,7 +114,38 @@ impl<'a> Source<'a> {
             let parts = uniform.address_parts(kernel, value);
             todo.extend(parts.into_iter().filter(|v| crossing.insert(*v)));
         }
-        Self { module, kernel, uniform, layout, threadgroup, crossing, leaving, definitions }
+        let params = function.params.iter().zip(threadgroup_args).filter(|(_, is)| **is);
+        let threadgroup_params = params.map(|(p, _)| p.value).collect();
+        Self {
+            module,
+            kernel,
+            uniform,
+            layout,
+            threadgroup,
+            crossing,
+            leaving,
+            definitions,
+            used: all_used,
+            threadgroup_params,
+        }
+    }
+
+    /// Whether an address is in threadgroup memory, as far as that can be seen.
+    pub fn is_threadgroup(&self, address: &Operand) -> bool {
+        let mut at = address;
+        loop {
+            match at {
+                Operand::Const(c) => {
+                    let names = &self.kernel.threadgroup;
+                    return crate::constants::mentions(c, &|name| names.iter().any(|n| n == name));
+                }
+                Operand::Value(v) if self.threadgroup_params.contains(v) => return true,
+                Operand::Value(v) => match self.definitions.get(v).map(|i| &i.op) {
+                    Some(Op::Gep { base, .. }) => at = &base.op,
+                    _ => return false,
+                },
+            }
+        }
     }
 
     /// Parts whose lane 0 differs.
@@ -129,6 +168,8 @@ pub(crate) struct Emit<'a, 'f> {
     /// Whether the present code is run after the block's own on some paths only, so that what is loaded there is
     /// not there for others.
     pub aside: bool,
+    /// Whether the atomic operation that is being written is in threadgroup memory.
+    in_threadgroup: bool,
     /// The kernel's block that is being written.
     pub block: BlockId,
     /// The active lanes, one vector per part; `None` for all.
@@ -152,6 +193,7 @@ impl<'a, 'f> Emit<'a, 'f> {
             given,
             local: HashMap::new(),
             aside: false,
+            in_threadgroup: false,
             block: BlockId(0),
             mask: None,
         }

@@ -6,6 +6,9 @@ use super::value::clear_flags;
 use super::{Emit, Forms};
 use crate::builder::i32_const;
 
+/// Up to so many lanes are written one after the other, where all are active.
+const UNROLLED: u32 = 16;
+
 impl Emit<'_, '_> {
     /// Run an instruction for each active lane, one after the other.
     pub fn serial(&mut self, inst: &Inst) {
@@ -49,7 +52,40 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// One part for all lanes, without a loop.
+    fn unrolled_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+        let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
+        let operands = self.lane_operands(&inst.op, part);
+        let mut gathered = ty.as_ref().map(|_| Operand::from(Const::Poison));
+        for lane in 0..self.lanes() {
+            let lane: Operand = i32_const(lane).into();
+            let op = self.for_lane(&inst.op, &operands, &lane);
+            let value = self.one(op, ty.as_ref());
+            if let (Some(ty), Some(before), Some(value)) = (&ty, gathered.clone(), value) {
+                gathered = Some(self.insert(before, ty, value, lane));
+            }
+        }
+        gathered
+    }
+
+    /// An operation of one thread.
+    fn one(&mut self, op: Op, ty: Option<&Type>) -> Option<Operand> {
+        match (op, ty) {
+            (Op::AtomicRmw { op, ptr, value, align, .. }, Some(_)) if self.in_threadgroup => {
+                Some(self.read_modify_write(op, &ptr, &value, align))
+            }
+            (op, Some(ty)) => Some(self.b.value(ty.clone(), None, op).into()),
+            (op, None) => {
+                self.b.effect(op);
+                None
+            }
+        }
+    }
+
     fn serial_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+        if self.mask.is_none() && self.lanes() <= UNROLLED {
+            return self.unrolled_part(inst, part);
+        }
         let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
         let operands = self.lane_operands(&inst.op, part);
         let mask = self.part_mask(part);
@@ -72,8 +108,8 @@ impl Emit<'_, '_> {
         let mut grown = None;
         match (&ty, gathered) {
             (Some(ty), Some(gathered)) => {
-                let one = self.b.value(ty.clone(), None, op);
-                grown = Some(self.insert(gathered.into(), ty, one.into(), lane));
+                let one = self.one(op, Some(ty)).unwrap_or(Const::Poison.into());
+                grown = Some(self.insert(gathered.into(), ty, one, lane));
             }
             _ => self.b.effect(op),
         }

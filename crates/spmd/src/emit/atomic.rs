@@ -1,0 +1,120 @@
+//! Atomic operations.
+//!
+//! One worker runs a threadgroup from start to end, so in threadgroup memory an atomic operation is a plain read,
+//! change and write of one lane after the other. Where all lanes change one place and none looks at what was
+//! there, their values are merged first.
+
+use elinvar_ir::{Atomic, BinaryOp, Inst, IntPredicate, Op, Operand, RmwOp, Type, Typed};
+
+use super::Emit;
+
+impl Emit<'_, '_> {
+    pub fn atomic_inst(&mut self, inst: &Inst) {
+        let Op::AtomicRmw { op, ptr, value, align, atomic, .. } = &inst.op else { return };
+        let unused = inst.result.is_none_or(|r| !self.source.used.contains(&r));
+        let one_place = self.known(&ptr.op, &ptr.ty).is_uniform();
+        if let Some((function, unsigned)) = merging(*op, &value.ty)
+            && unused
+            && one_place
+            && self.lanes() > 1
+            && self.parts() == 1
+        {
+            let whole = self.merged(function, unsigned, value);
+            let at = self.scalar(&ptr.op, 0);
+            return self.atomic_one(*op, at, Typed::new(value.ty.clone(), whole), *align, atomic, ptr);
+        }
+        self.in_threadgroup = is_plain(*op) && self.source.is_threadgroup(&ptr.op);
+        self.serial(inst);
+        self.in_threadgroup = false;
+    }
+
+    fn atomic_one(
+        &mut self,
+        op: RmwOp,
+        at: Operand,
+        value: Typed,
+        align: Option<u64>,
+        atomic: &Atomic,
+        ptr: &Typed,
+    ) {
+        let place = Typed::new(Type::PTR, at);
+        if is_plain(op) && self.source.is_threadgroup(&ptr.op) {
+            self.read_modify_write(op, &place, &value, align);
+            return;
+        }
+        let ty = value.ty.clone();
+        let op = Op::AtomicRmw { op, ptr: place, value, align, volatile: false, atomic: atomic.clone() };
+        self.b.value(ty, None, op);
+    }
+
+    /// Read, change and write, by one worker alone; what was there before.
+    pub fn read_modify_write(
+        &mut self,
+        op: RmwOp,
+        ptr: &Typed,
+        value: &Typed,
+        align: Option<u64>,
+    ) -> Operand {
+        let ty = value.ty.clone();
+        let load = Op::Load { ty: ty.clone(), ptr: ptr.clone(), align, volatile: false, atomic: None };
+        let before: Operand = self.b.value(ty.clone(), None, load).into();
+        let after = self.changed(op, &ty, before.clone(), value.op.clone());
+        self.b.effect(Op::Store {
+            value: Typed::new(ty, after),
+            ptr: ptr.clone(),
+            align,
+            volatile: false,
+            atomic: None,
+        });
+        before
+    }
+
+    fn changed(&mut self, op: RmwOp, ty: &Type, before: Operand, value: Operand) -> Operand {
+        let plain = match op {
+            RmwOp::Add => Some(BinaryOp::Add),
+            RmwOp::Sub => Some(BinaryOp::Sub),
+            RmwOp::And => Some(BinaryOp::And),
+            RmwOp::Or => Some(BinaryOp::Or),
+            RmwOp::Xor => Some(BinaryOp::Xor),
+            RmwOp::FAdd => Some(BinaryOp::FAdd),
+            RmwOp::FSub => Some(BinaryOp::FSub),
+            _ => None,
+        };
+        if let Some(op) = plain {
+            return self.b.binary(op, "", ty, before, value).into();
+        }
+        let pred = match op {
+            RmwOp::Max => IntPredicate::Sgt,
+            RmwOp::Min => IntPredicate::Slt,
+            RmwOp::UMax => IntPredicate::Ugt,
+            RmwOp::UMin => IntPredicate::Ult,
+            _ => return value,
+        };
+        let keep = self.b.icmp(pred, ty, before.clone(), value.clone());
+        self.b.select(ty, keep, before, value).into()
+    }
+}
+
+/// Whether [`Emit::read_modify_write`] knows the operation.
+fn is_plain(op: RmwOp) -> bool {
+    use RmwOp::*;
+    matches!(op, Xchg | Add | Sub | And | Or | Xor | Max | Min | UMax | UMin | FAdd | FSub)
+}
+
+/// The reduction that merges the values of several lanes, and whether they are without sign.
+fn merging(op: RmwOp, ty: &Type) -> Option<(&'static str, bool)> {
+    if !ty.is_int() {
+        return None;
+    }
+    Some(match op {
+        RmwOp::Add | RmwOp::Sub => ("sum", false),
+        RmwOp::And => ("and", false),
+        RmwOp::Or => ("or", false),
+        RmwOp::Xor => ("xor", false),
+        RmwOp::Max => ("max", false),
+        RmwOp::Min => ("min", false),
+        RmwOp::UMax => ("max", true),
+        RmwOp::UMin => ("min", true),
+        _ => return None,
+    })
+}

@@ -16,7 +16,7 @@ impl<'m> Machine<'m> {
     pub(crate) fn run_group(&mut self, entry: usize, args: &[Value]) -> std::result::Result<(), Fault> {
         let mut threads = self.start(entry, args).map_err(|p| self.fault(p, None))?;
         loop {
-            for simdgroup in threads.chunks_mut(LANES) {
+            for simdgroup in threads.chunk_by_mut(|a, b| a.nominal / LANES == b.nominal / LANES) {
                 self.run_simdgroup(simdgroup)?;
             }
             if !self.pass_barrier(&mut threads)? {
@@ -27,11 +27,14 @@ impl<'m> Machine<'m> {
 
     fn start(&mut self, entry: usize, args: &[Value]) -> Result<Vec<Thread<'m>>> {
         let [x, y, z] = self.sizes.group_size;
+        let [full_x, full_y, _] = self.sizes.full_group.map(|n| n as usize);
         let mut threads = Vec::new();
         for index in 0..x * y * z {
             let position = [index % x, index / x % y, index / x / y];
             let frame = self.enter(entry, &[], args.to_vec(), None)?;
-            threads.push(Thread { position, frames: vec![frame], state: State::Ready });
+            let [px, py, pz] = position.map(|p| p as usize);
+            let nominal = px + full_x * (py + full_y * pz);
+            threads.push(Thread { position, nominal, frames: vec![frame], state: State::Ready });
         }
         Ok(threads)
     }
@@ -128,13 +131,14 @@ impl<'m> Machine<'m> {
     }
 }
 
-/// The results of the call that these lanes make.
+/// The results of the call that these threads of a simdgroup make.
 fn results(threads: &[Thread<'_>], together: &[usize]) -> Result<Vec<Option<Value>>> {
     let mut calls: [exchange::Call<'_>; LANES] = [None; LANES];
     let mut name = "";
-    for lane in together {
-        if let State::AtExchange(exchange) = &threads[*lane].state {
-            calls[*lane] = Some(&exchange.args);
+    let lane = |index: &usize| threads[*index].nominal % LANES;
+    for index in together {
+        if let State::AtExchange(exchange) = &threads[*index].state {
+            calls[lane(index)] = Some(&exchange.args);
             name = exchange.name;
         }
     }
@@ -142,5 +146,5 @@ fn results(threads: &[Thread<'_>], together: &[usize]) -> Result<Vec<Option<Valu
         return Ok(vec![None; together.len()]);
     }
     let mut results = exchange::exchange(name, &calls)?;
-    Ok(together.iter().map(|lane| results[*lane].take()).collect())
+    Ok(together.iter().map(|index| results[lane(index)].take()).collect())
 }

@@ -27,6 +27,8 @@ pub(crate) struct Exchange<'m> {
 #[derive(Debug)]
 pub(crate) struct Thread<'m> {
     pub position: [u32; 3],
+    /// The place in a full group, which decides the simdgroup and the lane.
+    pub nominal: usize,
     /// Outermost first.
     pub frames: Vec<Frame>,
     pub state: State<'m>,

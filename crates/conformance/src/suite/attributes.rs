@@ -54,20 +54,22 @@ fn position(name: &str, at: [u32; 3], d: usize) -> u32 {
     }
 }
 
-/// An index for the thread at `at`: 32 threads to a simdgroup, 4 to a quadgroup, in the order x, y, z.
+/// An index for the thread at `at`: 32 threads to a simdgroup, 4 to a quadgroup, in the order x, y, z of a full group.
 fn index(name: &str, at: [u32; 3]) -> u32 {
     let local: [u32; 3] = std::array::from_fn(|d| position("thread_position_in_threadgroup", at, d));
     let size: [u32; 3] = std::array::from_fn(|d| position("threads_per_threadgroup", at, d));
     let of_thread = local[0] + size[0] * (local[1] + size[1] * local[2]);
-    let (threads, full) = (size.iter().product::<u32>(), GROUP.iter().product::<u32>());
+    let place = |[x, y, z]: [u32; 3]| x + GROUP[0] * (y + GROUP[1] * z);
+    let (nominal, last) = (place(local), place(size.map(|n| n - 1)));
+    let full = GROUP.iter().product::<u32>();
     match name {
         "thread_index_in_threadgroup" => of_thread,
-        "thread_index_in_simdgroup" => of_thread % 32,
-        "thread_index_in_quadgroup" => of_thread % 4,
-        "simdgroup_index_in_threadgroup" => of_thread / 32,
-        "quadgroup_index_in_threadgroup" => of_thread / 4,
-        "simdgroups_per_threadgroup" => threads.div_ceil(32),
-        "quadgroups_per_threadgroup" => threads.div_ceil(4),
+        "thread_index_in_simdgroup" => nominal % 32,
+        "thread_index_in_quadgroup" => nominal % 4,
+        "simdgroup_index_in_threadgroup" => nominal / 32,
+        "quadgroup_index_in_threadgroup" => nominal / 4,
+        "simdgroups_per_threadgroup" => last / 32 + 1,
+        "quadgroups_per_threadgroup" => last / 4 + 1,
         "dispatch_simdgroups_per_threadgroup" => full.div_ceil(32),
         "dispatch_quadgroups_per_threadgroup" => full.div_ceil(4),
         _ => 32,

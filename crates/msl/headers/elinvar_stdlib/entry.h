@@ -35,24 +35,33 @@ ELINVAR_ATTRIBUTE(thread_index_in_threadgroup,
                       __elinvar_threads_per_threadgroup(0) *
                           (__elinvar_thread_position_in_threadgroup(1) +
                            __elinvar_threads_per_threadgroup(1) * __elinvar_thread_position_in_threadgroup(2)))
-// Sizes in threads, rounded up to whole simdgroups or quadgroups.
-ELINVAR_INLINE uint actual_threads() {
-    return __elinvar_threads_per_threadgroup(0) * __elinvar_threads_per_threadgroup(1) *
-           __elinvar_threads_per_threadgroup(2);
+// The place of a thread in a full threadgroup, which decides its simdgroup, quadgroup and lane: those of a group at
+// the grid's edge miss lanes.
+ELINVAR_INLINE uint nominal_index(uint x, uint y, uint z) {
+    return x + __elinvar_dispatch_threads_per_threadgroup(0) *
+                   (y + __elinvar_dispatch_threads_per_threadgroup(1) * z);
+}
+ELINVAR_INLINE uint nominal_index() {
+    return nominal_index(__elinvar_thread_position_in_threadgroup(0), __elinvar_thread_position_in_threadgroup(1),
+                         __elinvar_thread_position_in_threadgroup(2));
+}
+ELINVAR_INLINE uint last_nominal_index() {
+    return nominal_index(__elinvar_threads_per_threadgroup(0) - 1, __elinvar_threads_per_threadgroup(1) - 1,
+                         __elinvar_threads_per_threadgroup(2) - 1);
 }
 ELINVAR_INLINE uint nominal_threads() {
     return __elinvar_dispatch_threads_per_threadgroup(0) * __elinvar_dispatch_threads_per_threadgroup(1) *
            __elinvar_dispatch_threads_per_threadgroup(2);
 }
-ELINVAR_ATTRIBUTE(thread_index_in_simdgroup, thread_index_in_threadgroup::at(d) & 31)
-ELINVAR_ATTRIBUTE(simdgroup_index_in_threadgroup, thread_index_in_threadgroup::at(d) >> 5)
-ELINVAR_ATTRIBUTE(simdgroups_per_threadgroup, (actual_threads() + 31 + 0 * d) >> 5)
+ELINVAR_ATTRIBUTE(thread_index_in_simdgroup, (nominal_index() + 0 * d) & 31)
+ELINVAR_ATTRIBUTE(simdgroup_index_in_threadgroup, (nominal_index() + 0 * d) >> 5)
+ELINVAR_ATTRIBUTE(simdgroups_per_threadgroup, ((last_nominal_index() + 0 * d) >> 5) + 1)
 ELINVAR_ATTRIBUTE(dispatch_simdgroups_per_threadgroup, (nominal_threads() + 31 + 0 * d) >> 5)
 ELINVAR_ATTRIBUTE(threads_per_simdgroup, 32 + 0 * d)
 ELINVAR_ATTRIBUTE(thread_execution_width, 32 + 0 * d)
-ELINVAR_ATTRIBUTE(thread_index_in_quadgroup, thread_index_in_threadgroup::at(d) & 3)
-ELINVAR_ATTRIBUTE(quadgroup_index_in_threadgroup, thread_index_in_threadgroup::at(d) >> 2)
-ELINVAR_ATTRIBUTE(quadgroups_per_threadgroup, (actual_threads() + 3 + 0 * d) >> 2)
+ELINVAR_ATTRIBUTE(thread_index_in_quadgroup, (nominal_index() + 0 * d) & 3)
+ELINVAR_ATTRIBUTE(quadgroup_index_in_threadgroup, (nominal_index() + 0 * d) >> 2)
+ELINVAR_ATTRIBUTE(quadgroups_per_threadgroup, ((last_nominal_index() + 0 * d) >> 2) + 1)
 ELINVAR_ATTRIBUTE(dispatch_quadgroups_per_threadgroup, (nominal_threads() + 3 + 0 * d) >> 2)
 #undef ELINVAR_ATTRIBUTE
 } // namespace attribute

@@ -25,6 +25,7 @@ mod geometric_functions;
 mod grids;
 mod integer_functions;
 mod integers;
+mod lanes;
 mod layout;
 mod math_functions;
 mod math_references;
@@ -34,6 +35,9 @@ mod order;
 mod program_scope;
 mod relational_functions;
 mod sheet;
+mod simdgroup_kernels;
+mod simdgroup_matrices;
+mod simdgroups;
 mod sources;
 mod streams;
 mod templates;
@@ -86,6 +90,9 @@ pub fn cases() -> Vec<Case> {
         program_scope::CASES,
         constants::CASES,
         integers::CASES,
+        simdgroups::CASES,
+        simdgroup_kernels::CASES,
+        simdgroup_matrices::CASES,
     ]
     .concat()
 }

@@ -34,7 +34,7 @@ pub(super) enum Word {
 }
 
 impl Word {
-    fn admits(self, got: u64) -> bool {
+    pub(super) fn admits(self, got: u64) -> bool {
         match self {
             Self::Integer(v) => got == v,
             Self::Float(v) => {
@@ -53,7 +53,7 @@ impl Word {
         }
     }
 
-    fn show(self, got: u64) -> String {
+    pub(super) fn show(self, got: u64) -> String {
         match self {
             Self::Integer(_) => format!("{:#x}", got),
             Self::Float(_) | Self::Near(..) => format!("{:?} ({got:#x})", f32::from_bits(got as u32)),
@@ -169,7 +169,8 @@ pub(super) struct Sheet {
     parts: Vec<Part>,
 }
 
-const PRELUDE: &str = "#include <metal_stdlib>
+/// `write` for each type of value.
+pub(super) const PRELUDE: &str = "#include <metal_stdlib>
 using namespace metal;
 METAL_FUNC ulong word(bool v) { return v; }
 METAL_FUNC ulong word(char v) { return ulong(long(v)); }

@@ -16,6 +16,14 @@ template <class T, int Cols, int Rows> struct simdgroup_matrix {
     using storage_type = vec<T, 2>;
     storage_type elements;
     simdgroup_matrix() = default;
+    // Copied element by element: what clang could copy as bytes it would pass in registers as one vector.
+    constexpr ELINVAR_MEMBER simdgroup_matrix(const simdgroup_matrix& m)
+        : elements(m.elements.x, m.elements.y) {}
+    constexpr ELINVAR_MEMBER simdgroup_matrix& operator=(const simdgroup_matrix& m) {
+        elements.x = m.elements.x;
+        elements.y = m.elements.y;
+        return *this;
+    }
     ELINVAR_MEMBER explicit simdgroup_matrix(T diagonal);
     constexpr ELINVAR_MEMBER storage_type& thread_elements() { return elements; }
     constexpr ELINVAR_MEMBER const storage_type& thread_elements() const { return elements; }

@@ -42,18 +42,20 @@ impl Emit<'_, '_> {
             "is_first" => self.is_first(width),
             "matrix_multiply_accumulate" => self.multiply_accumulate(call),
             "broadcast_first" if uniform => {
-                let vector = self.argument(call, 0);
+                let vector = self.shared(call, 0);
                 let lane = self.first_lane(0);
+                // Where code is run for no lane there is no first one.
+                let lane = self.b.binary(BinaryOp::And, "", &Type::I32, lane, i32_const(width - 1)).into();
                 let one = self.extract(vector, &ty, lane);
                 return self.define_uniform(result, one);
             }
             "broadcast_first" => {
                 let first = self.first_of_group(width);
-                let vector = self.argument(call, 0);
+                let vector = self.shared(call, 0);
                 self.permute(vector, &ty, &Lanes::Computed(first))
             }
             "broadcast" | "shuffle" if uniform => {
-                let vector = self.argument(call, 0);
+                let vector = self.shared(call, 0);
                 let lane = self.scalar(&call.args[1].op, 0);
                 let lane = self.b.cast(CastOp::ZExt, call.args[1].ty.clone(), lane, Type::I32);
                 let lane = self.b.binary(BinaryOp::And, "", &Type::I32, lane, i32_const(width - 1));
@@ -67,7 +69,7 @@ impl Emit<'_, '_> {
             | "shuffle_down"
             | "shuffle_rotate_up"
             | "shuffle_rotate_down" => {
-                let vector = self.argument(call, 0);
+                let vector = self.shared(call, 0);
                 let lanes = self.sources(name, call, width);
                 self.permute(vector, &ty, &lanes)
             }
@@ -92,6 +94,16 @@ impl Emit<'_, '_> {
     fn argument(&mut self, call: &Call, index: usize) -> Operand {
         let arg = &call.args[index];
         self.vector(&arg.op, &arg.ty, 0)
+    }
+
+    /// An argument that other lanes read. What an inactive lane has is some value then, on which code may branch.
+    fn shared(&mut self, call: &Call, index: usize) -> Operand {
+        let vector = self.argument(call, index);
+        if self.mask.is_none() {
+            return vector;
+        }
+        let wide = self.wide(&call.args[index].ty);
+        self.b.value(wide.clone(), None, Op::Freeze(Typed::new(wide, vector))).into()
     }
 
     /// An argument as a vector of i32.
@@ -219,11 +231,18 @@ impl Emit<'_, '_> {
         let wide = self.wide(ty);
         match lanes {
             Lanes::Fixed(from) => self.shuffle(vector, Const::Poison.into(), ty, from),
-            Lanes::Computed(index) if *ty == Type::I1 => {
-                let bytes = self.wide(&Type::I8);
-                let value = self.b.cast(CastOp::ZExt, wide.clone(), vector, bytes.clone());
-                let moved = self.permute(value.into(), &Type::I8, &Lanes::Computed(index.clone()));
-                self.b.cast(CastOp::Trunc, bytes, moved, wide).into()
+            Lanes::Computed(_) if matches!(ty, Type::Half | Type::BFloat) => {
+                let bits = self.wide(&Type::Int(16));
+                let value = self.b.cast(CastOp::BitCast, wide.clone(), vector, bits.clone());
+                let moved = self.permute(value.into(), &Type::Int(16), lanes);
+                self.b.cast(CastOp::BitCast, bits, moved, wide).into()
+            }
+            // Processors gather nothing narrower.
+            Lanes::Computed(_) if matches!(ty, Type::Int(width) if *width < 32) => {
+                let words = self.wide(&Type::I32);
+                let value = self.b.cast(CastOp::ZExt, wide.clone(), vector, words.clone());
+                let moved = self.permute(value.into(), &Type::I32, lanes);
+                self.b.cast(CastOp::Trunc, words, moved, wide).into()
             }
             Lanes::Computed(index) => {
                 let slot = self.slot(wide.clone());
@@ -263,7 +282,7 @@ impl Emit<'_, '_> {
 
     /// A shift within segments of lanes, with the other value's lanes coming in.
     fn filled(&mut self, call: &Call, ty: &Type, width: u32, up: bool) -> Operand {
-        let (own, other) = (self.argument(call, 0), self.argument(call, 1));
+        let (own, other) = (self.shared(call, 0), self.shared(call, 1));
         if let (Some(by), Some(segment)) =
             (Self::constant_argument(call, 2), Self::constant_argument(call, 3))
         {
@@ -325,7 +344,12 @@ impl Emit<'_, '_> {
             None => (name, None),
         };
         let fold = fold(function, &inner, unsigned);
-        let neutral = self.splat_const(&inner, &fold.identity);
+        // What no lane is before has the sum 0, not -0, which is neutral otherwise.
+        let identity = match (prefix, function) {
+            (Some(false), "sum") => Const::Zero,
+            _ => fold.identity.clone(),
+        };
+        let neutral = self.splat_const(&inner, &identity);
         let value = match self.mask.clone() {
             Some(mask) => self.blend(mask[0].clone(), &inner, value, neutral.clone()),
             None => value,
@@ -342,8 +366,7 @@ impl Emit<'_, '_> {
             Some(true) => self.scan(&fold, &inner, value, &neutral, width),
             Some(false) => {
                 let sums = self.scan(&fold, &inner, value, &neutral, width);
-                let none = if function == "sum" { Const::Zero.into() } else { neutral };
-                self.shuffle(sums, none, &inner, &self.shifted_up(1, width))
+                self.shuffle(sums, neutral, &inner, &self.shifted_up(1, width))
             }
             None => self.butterfly(&fold, &inner, value, width),
         };

@@ -1,0 +1,306 @@
+//! 8x8 matrices of a simdgroup: where their elements are, loads and stores in every form, and products.
+
+use bytemuck::Pod;
+use elinvar::{Device, Grid, Threadgroup, bf16, f16};
+
+use super::sheet::Value;
+use super::{CaseResult, expect_all, kernel, run};
+
+cases!("simdgroup_matrices": layout, forms_of_half, forms_of_bfloat, forms_of_float, products_of_half,
+    products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element);
+
+/// A type of elements, in which small whole numbers are exact.
+trait Element: Value + Pod + PartialEq + std::fmt::Debug {
+    fn of(n: f32) -> Self;
+    fn number(self) -> f32;
+}
+macro_rules! elements {
+    ($($ty:ty: $from:expr, $to:expr;)*) => {$(
+        impl Element for $ty {
+            fn of(n: f32) -> Self {
+                $from(n)
+            }
+            fn number(self) -> f32 {
+                $to(self)
+            }
+        }
+    )*};
+}
+elements! {
+    f16: f16::from_f32, f16::to_f32;
+    bf16: bf16::from_f32, bf16::to_f32;
+    f32: std::convert::identity, std::convert::identity;
+}
+
+/// Whole numbers from -4 to 4.
+fn numbers<T: Element>(count: usize, seed: usize) -> Vec<T> {
+    (0..count).map(|i| T::of(((i * 7 + seed * 5 + i / 9) % 9) as f32 - 4.0)).collect()
+}
+
+/// Row and column of a thread's element 0 or 1.
+fn place(lane: usize, element: usize) -> (usize, usize) {
+    (lane / 16 * 4 + lane / 2 % 4, lane / 8 % 2 * 4 + lane % 2 * 2 + element)
+}
+
+fn layout(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "thread_elements",
+        "kernel void thread_elements(device const float* in, device float2* out, uint i [[thread_position_in_grid]]) {
+            simdgroup_float8x8 m;
+            simdgroup_load(m, in + 64u * (i / 32u));
+            out[i] = m.thread_elements();
+        }",
+    )?;
+    let input: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    let (input, mut out) = (device.buffer_from(&input)?, device.buffer::<[f32; 2]>(64)?);
+    run(device, &kernel, Grid::threads(64).group(64), (&input, &mut out))?;
+    expect_all(&out.to_vec()?, |t| {
+        [0, 1].map(|e| {
+            let (row, column) = place(t % 32, e);
+            (t / 32 * 64 + row * 8 + column) as f32
+        })
+    });
+    Ok(())
+}
+
+/// Loads and stores with each combination of stride, origin and transposition, of device and threadgroup memory.
+fn forms<T: Element>(device: &Device) -> CaseResult {
+    const WIDTH: usize = 24;
+    let text = format!(
+        "template <typename P> METAL_FUNC void copy(P from, device TYPE* to) {{
+            simdgroup_matrix<TYPE, 8, 8> m;
+            simdgroup_load(m, from, WIDTH);
+            simdgroup_store(m, to);
+            simdgroup_load(m, from, WIDTH, ulong2(5, 3));
+            simdgroup_store(m, to + 64, 8);
+            simdgroup_load(m, from, WIDTH, ulong2(2, 9), true);
+            simdgroup_store(m, to + 128, 8, ulong2(0, 0));
+            simdgroup_load(m, from + 4, WIDTH, 0, false);
+            simdgroup_store(m, to + 192, 8, ulong2(0, 0), true);
+            simdgroup_load(m, from);
+            simdgroup_store(m, to + 256, 8, 0, false);
+        }}
+        kernel void forms(device const TYPE* in, device TYPE* out, device TYPE* placed,
+                threadgroup TYPE* shared, uint i [[thread_index_in_threadgroup]]) {{
+            for (uint k = i; k < WIDTH * WIDTH; k += 32) shared[k] = in[k];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            copy(in, out);
+            copy((threadgroup const TYPE*)shared, out + 320);
+            simdgroup_matrix<TYPE, 8, 8> m;
+            simdgroup_load(m, in, WIDTH);
+            simdgroup_store(m, placed, WIDTH, ulong2(11, 6));
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            simdgroup_store(m, shared, WIDTH, ulong2(1, 2), true);
+            simdgroup_barrier(mem_flags::mem_threadgroup);
+            for (uint k = i; k < 64; k += 32) out[640 + k] = shared[(k / 8 + 2) * WIDTH + k % 8 + 1];
+        }}"
+    );
+    let text = text.replace("TYPE", &T::msl()).replace("WIDTH", &WIDTH.to_string());
+    let kernel = kernel(device, "forms", &text)?;
+    // Every element differs from those that a wrong form would read.
+    let values: Vec<T> = (0..WIDTH * WIDTH).map(|i| T::of((i % 256) as f32)).collect();
+    let (input, mut out) = (device.buffer_from(&values)?, device.buffer::<T>(704)?);
+    let mut placed = device.buffer_from(&vec![T::of(-1.0); WIDTH * WIDTH])?;
+    let shared = Threadgroup::of::<T>(WIDTH * WIDTH);
+    run(device, &kernel, Grid::threads(32).group(32), (&input, &mut out, &mut placed, shared))?;
+    expect_all(&out.to_vec()?, |e| {
+        let (form, row, column) = (e / 64 % 5, e / 8 % 8, e % 8);
+        let (form, row, column) = if e < 640 { (form, row, column) } else { (5, row, column) };
+        values[match form {
+            0 => row * WIDTH + column,
+            1 => (row + 3) * WIDTH + column + 5,
+            2 => (column + 9) * WIDTH + row + 2,
+            3 => column * WIDTH + row + 4,
+            4 => row * 8 + column,
+            _ => column * WIDTH + row,
+        }]
+    });
+    expect_all(&placed.to_vec()?, |e| {
+        let (row, column) = (e / WIDTH, e % WIDTH);
+        let inside = (6..14).contains(&row) && (11..19).contains(&column);
+        if inside { values[(row - 6) * WIDTH + column - 11] } else { T::of(-1.0) }
+    });
+    Ok(())
+}
+
+fn product<T: Element>(a: &[T], b: &[T], e: usize) -> f32 {
+    (0..8).map(|k| a[e / 8 * 8 + k].number() * b[k * 8 + e % 8].number()).sum()
+}
+
+/// Four simdgroups, each with matrices of its own.
+fn products<T: Element>(device: &Device) -> CaseResult {
+    let text = "kernel void products(device const TYPE* a, device const TYPE* b, device const TYPE* c, device TYPE* out,
+                uint group [[simdgroup_index_in_threadgroup]]) {
+            simdgroup_matrix<TYPE, 8, 8> x, y, z, d;
+            simdgroup_load(x, a + 64 * group);
+            simdgroup_load(y, b + 64 * group);
+            simdgroup_load(z, c + 64 * group);
+            device TYPE* o = out + 256 * group;
+            simdgroup_multiply(d, x, y);
+            simdgroup_store(d, o);
+            simdgroup_multiply_accumulate(d, x, y, z);
+            simdgroup_store(d, o + 64);
+            simdgroup_multiply_accumulate(z, y, x, z);
+            simdgroup_store(z, o + 128);
+            simdgroup_store(x * y, o + 192);
+        }";
+    let kernel = kernel(device, "products", &text.replace("TYPE", &T::msl()))?;
+    let [a, b, c] = [1, 2, 3].map(|seed| numbers::<T>(256, seed));
+    let [x, y, z] = [&a, &b, &c].map(|v| device.buffer_from(v));
+    let mut out = device.buffer::<T>(1024)?;
+    run(device, &kernel, Grid::threads(128).group(128), (&x?, &y?, &z?, &mut out))?;
+    expect_all(&out.to_vec()?, |i| {
+        let (group, form, e) = (i / 256, i / 64 % 4, i % 64);
+        let of = |v: &'_ Vec<T>| v[group * 64..][..64].to_vec();
+        let (a, b, c) = (of(&a), of(&b), of(&c));
+        T::of(match form {
+            0 | 3 => product(&a, &b, e),
+            1 => product(&a, &b, e) + c[e].number(),
+            _ => product(&b, &a, e) + c[e].number(),
+        })
+    });
+    Ok(())
+}
+
+/// Factors in short types and the sum in float.
+fn mixed_products(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "mixed",
+        "kernel void mixed(device const half* a, device const bfloat* b, device const float* c, device float* out) {
+            simdgroup_half8x8 x;
+            simdgroup_bfloat8x8 y;
+            simdgroup_float8x8 z;
+            simdgroup_load(x, a);
+            simdgroup_load(y, b);
+            simdgroup_load(z, c);
+            simdgroup_multiply_accumulate(z, x, x, z);
+            simdgroup_multiply_accumulate(z, y, y, z);
+            simdgroup_store(z, out);
+        }",
+    )?;
+    let (a, b, c) = (numbers::<f16>(64, 1), numbers::<bf16>(64, 2), numbers::<f32>(64, 3));
+    let mut out = device.buffer::<f32>(64)?;
+    let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &device.buffer_from(&c)?, &mut out);
+    run(device, &kernel, Grid::threads(32).group(32), args)?;
+    expect_all(&out.to_vec()?, |e| c[e] + product(&a, &a, e) + product(&b, &b, e));
+    Ok(())
+}
+
+fn made(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "made",
+        "kernel void made(device float* out, constant float& v) {
+            simdgroup_store(make_filled_simdgroup_matrix<float, 8, 8>(v), out);
+            simdgroup_store(make_filled_simdgroup_matrix<float, 8>(0.5f), out + 64);
+            simdgroup_store(make_diagonal_simdgroup_matrix<float, 8, 8>(v), out + 128);
+            simdgroup_store(simdgroup_float8x8(2.0f), out + 192);
+            simdgroup_float8x8 zero(0);
+            simdgroup_store(zero, out + 256);
+        }",
+    )?;
+    let mut out = device.buffer_from(&[9_f32; 320])?;
+    run(device, &kernel, Grid::threads(32).group(32), (&mut out, 3.0_f32))?;
+    expect_all(&out.to_vec()?, |i| {
+        let diagonal = i % 64 / 8 == i % 8;
+        match i / 64 {
+            0 => 3.0,
+            1 => 0.5,
+            2 if diagonal => 3.0,
+            3 if diagonal => 2.0,
+            _ => 0.0,
+        }
+    });
+    Ok(())
+}
+
+/// A product of larger matrices: four simdgroups, tiles in threadgroup memory, each simdgroup with four accumulators.
+fn tiled_product(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "tiled",
+        "kernel void tiled(device const half* a, device const half* b, device float* c, constant uint& n,
+                uint2 group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]],
+                uint s [[simdgroup_index_in_threadgroup]]) {
+            threadgroup half left[32 * 16];
+            threadgroup half right[16 * 32];
+            simdgroup_float8x8 sum[4];
+            for (uint i = 0; i < 4; ++i) sum[i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+            for (uint k = 0; k < n; k += 16) {
+                for (uint e = t; e < 512; e += 128) {
+                    left[e] = a[(group.y * 32 + e / 16) * n + k + e % 16];
+                    right[e] = b[(k + e / 32) * n + group.x * 32 + e % 32];
+                }
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                for (uint part = 0; part < 16; part += 8) {
+                    simdgroup_half8x8 x, y;
+                    simdgroup_load(x, left + s * 8 * 16 + part, 16);
+                    for (uint i = 0; i < 4; ++i) {
+                        simdgroup_load(y, right + part * 32 + i * 8, 32);
+                        simdgroup_multiply_accumulate(sum[i], x, y, sum[i]);
+                    }
+                }
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }
+            for (uint i = 0; i < 4; ++i)
+                simdgroup_store(sum[i], c + (group.y * 32 + s * 8) * n + group.x * 32 + i * 8, n);
+        }",
+    )?;
+    let n = 64;
+    let (a, b) = (numbers::<f16>(n * n, 4), numbers::<f16>(n * n, 5));
+    let mut out = device.buffer::<f32>(n * n)?;
+    let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &mut out, n as u32);
+    run(device, &kernel, Grid::groups((2, 2)).group(128), args)?;
+    expect_all(&out.to_vec()?, |e| {
+        (0..n).map(|k| a[e / n * n + k].to_f32() * b[k * n + e % n].to_f32()).sum::<f32>()
+    });
+    Ok(())
+}
+
+/// Elements that are changed by thread.
+fn element_by_element(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "elements",
+        "kernel void elements(device const float* in, device float* out, ushort lane [[thread_index_in_simdgroup]]) {
+            simdgroup_float8x8 m, unit(1);
+            simdgroup_load(m, in);
+            m.thread_elements()[0] += float(lane);
+            m.thread_elements()[1] *= 2.0f;
+            simdgroup_multiply(m, m, unit);
+            simdgroup_store(m, out);
+        }",
+    )?;
+    let values = numbers::<f32>(64, 6);
+    let mut out = device.buffer::<f32>(64)?;
+    run(device, &kernel, Grid::threads(32).group(32), (&device.buffer_from(&values)?, &mut out))?;
+    let mut expected = values;
+    for lane in 0..32 {
+        let [first, second] = [0, 1].map(|e| place(lane, e)).map(|(row, column)| row * 8 + column);
+        expected[first] += lane as f32;
+        expected[second] *= 2.0;
+    }
+    expect_all(&out.to_vec()?, |e| expected[e]);
+    Ok(())
+}
+
+fn forms_of_half(device: &Device) -> CaseResult {
+    forms::<f16>(device)
+}
+fn forms_of_bfloat(device: &Device) -> CaseResult {
+    forms::<bf16>(device)
+}
+fn forms_of_float(device: &Device) -> CaseResult {
+    forms::<f32>(device)
+}
+fn products_of_half(device: &Device) -> CaseResult {
+    products::<f16>(device)
+}
+fn products_of_bfloat(device: &Device) -> CaseResult {
+    products::<bf16>(device)
+}
+fn products_of_float(device: &Device) -> CaseResult {
+    products::<f32>(device)
+}

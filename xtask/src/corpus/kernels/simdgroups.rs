@@ -1,6 +1,6 @@
 //! Kernels that exchange values between the threads of a simdgroup: reductions, normalisation, softmax.
 
-use elinvar::{Constants, f16};
+use elinvar::{Constants, bf16, f16};
 
 use super::case::{Case, EXACT, Near};
 use super::element::Member::{self, F32, I32, I64, U64};
@@ -19,8 +19,28 @@ pub fn cases() -> Vec<Case> {
     vec![
         reduce::<f32>("sum", sum_near),
         reduce::<u32>("sum", |row| (row.iter().sum(), 0.0)),
-        reduce::<i64>("max", |row| (row.iter().copied().fold(f64::NEG_INFINITY, f64::max), 0.0)),
-        reduce::<f16>("min", |row| (row.iter().copied().fold(f64::INFINITY, f64::min), 0.0)),
+        maximum::<i64>(),
+        minimum::<f16>(),
+        reduce::<i64>("sum", |row| (row.iter().sum(), 0.0)),
+        maximum::<f32>(),
+        maximum::<bf16>(),
+        maximum::<f16>(),
+        maximum::<u32>(),
+        maximum::<u8>(),
+        minimum::<f32>(),
+        minimum::<bf16>(),
+        minimum::<u32>(),
+        minimum::<u8>(),
+        minimum::<i64>(),
+        place::<f32>("argmax", |a, b| a > b),
+        place::<f16>("argmax", |a, b| a > b),
+        place::<u32>("argmax", |a, b| a > b),
+        place::<i64>("argmax", |a, b| a > b),
+        place::<f32>("argmin", |a, b| a < b),
+        place::<f16>("argmin", |a, b| a < b),
+        place::<u32>("argmin", |a, b| a < b),
+        place::<i64>("argmin", |a, b| a < b),
+        layer_norm(),
         softmax(),
         rms_norm(),
         sum_rows(),
@@ -44,8 +64,12 @@ fn sum_near(row: &[f64]) -> Near {
 }
 
 fn reduce<T: Element>(name: &str, reduced: fn(&[f64]) -> Near) -> Case {
-    let input: Vec<T> =
-        if T::SHORT == "u32" { Sequence(132).between(ROWS * WIDTH, 0.0, 1e6) } else { samples(ROWS * WIDTH) };
+    let input: Vec<T> = match T::SHORT {
+        "u32" => Sequence(132).between(ROWS * WIDTH, 0.0, 1e6),
+        "u8" => Sequence(132).between(ROWS * WIDTH, 3.0, 250.0),
+        "i64" => Sequence(132).between(ROWS * WIDTH, -1e9, 1e9),
+        _ => samples(ROWS * WIDTH),
+    };
     let want = input.chunks(WIDTH).map(|row| reduced(&values(row))).collect();
     let tolerance = if name == "sum" && T::ROUNDING > 0.0 { SUM } else { EXACT };
     Case::new(CANDLE.0, CANDLE.1, format!("fast_{name}_{}", T::SHORT))
@@ -55,6 +79,63 @@ fn reduce<T: Element>(name: &str, reduced: fn(&[f64]) -> Near) -> Case {
         .value([WIDTH as u32])
         .input(&input)
         .near::<T>(want, tolerance)
+        .groups(ROWS, 64)
+}
+
+fn maximum<T: Element>() -> Case {
+    reduce::<T>("max", |row| (row.iter().copied().fold(f64::NEG_INFINITY, f64::max), 0.0))
+}
+
+fn minimum<T: Element>() -> Case {
+    reduce::<T>("min", |row| (row.iter().copied().fold(f64::INFINITY, f64::min), 0.0))
+}
+
+/// Where the value is that comes before all others, which are different.
+fn place<T: Element>(name: &str, before: fn(f64, f64) -> bool) -> Case {
+    let input: Vec<T> =
+        Sequence(136).shuffled(ROWS * WIDTH).into_iter().map(|v| T::of(v as f64 + 2.0)).collect();
+    let want = input.chunks(WIDTH).map(|row| {
+        let best = (0..row.len()).reduce(|a, b| if before(row[b].value(), row[a].value()) { b } else { a });
+        best.map_or(u32::MAX, |i| i as u32)
+    });
+    let want: Vec<u32> = want.collect();
+    Case::new(CANDLE.0, CANDLE.1, format!("fast_{name}_{}", T::SHORT))
+        .value([(ROWS * WIDTH) as u32])
+        .value([2_u32])
+        .value([ROWS as u32, WIDTH as u32])
+        .value([WIDTH as u32])
+        .input(&input)
+        .full_output(want)
+        .groups(ROWS, 64)
+}
+
+fn layer_norm() -> Case {
+    let input: Vec<f32> = samples(ROWS * WIDTH);
+    let (alpha, beta): (Vec<f32>, Vec<f32>) =
+        (Sequence(137).between(WIDTH, 0.5, 2.0), Sequence(138).between(WIDTH, -1.0, 1.0));
+    let want = input.chunks(WIDTH).flat_map(|row| {
+        let row = values(row);
+        let mean = row.iter().sum::<f64>() / WIDTH as f64;
+        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / WIDTH as f64;
+        let scale = (variance + f64::from(1e-5_f32)).sqrt().recip();
+        let near = |(i, x): (usize, &f64)| {
+            let scaled = (x - mean) * scale * alpha[i].value();
+            (scaled + beta[i].value(), 64.0 * FLOAT * (4.0 + scaled.abs()))
+        };
+        row.iter().enumerate().map(near).collect::<Vec<Near>>()
+    });
+    let want = want.collect();
+    Case::new(CANDLE.0, CANDLE.1, "layernorm_f32")
+        .value([(ROWS * WIDTH) as u32])
+        .value([WIDTH as u32])
+        .input(&input)
+        .near::<f32>(
+            want,
+            "mean and variance step by step, a root and a product: 64 roundings of the value and of 4",
+        )
+        .input(&alpha)
+        .input(&beta)
+        .value([1e-5_f32])
         .groups(ROWS, 64)
 }
 

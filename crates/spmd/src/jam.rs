@@ -37,7 +37,7 @@ pub(crate) fn parts(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, regi
     });
     let carried: u32 = carried.max().unwrap_or(0);
     let code: usize = flow.order.iter().map(|b| kernel.function.block(*b).insts.len()).sum();
-    let mut parts = (registers * 5 / 8 / carried.max(1)).min(MOST).max(1);
+    let mut parts = (registers * 5 / 8 / carried.max(1)).clamp(1, MOST);
     parts = 1 << parts.ilog2();
     let fits = |parts: u32| {
         layout.vectors().is_multiple_of(parts)

@@ -115,7 +115,7 @@ impl Work<'_> {
             return;
         }
         let Some(results) = inst.result.and_then(|r| self.parts.get(&r).cloned()) else {
-            return self.to_scalar(inst);
+            return self.without_vector_result(inst);
         };
         match &inst.op {
             Op::InsertElement { vector, value, index } => {
@@ -169,7 +169,7 @@ impl Work<'_> {
     }
 
     /// An instruction that takes vectors and gives none.
-    fn to_scalar(&mut self, inst: Inst) {
+    fn without_vector_result(&mut self, inst: Inst) {
         match &inst.op {
             Op::Store { value, ptr, align, .. } => {
                 for i in 0..value.ty.lanes().unwrap_or(1) as usize {

@@ -133,7 +133,7 @@ fn loop_while_any(device: &Device) -> CaseResult {
     let steps: Vec<u32> = input
         .iter()
         .map(|n| {
-            let next = |n: &u32| (*n != 1).then(|| if n % 2 == 0 { n / 2 } else { 3 * n + 1 });
+            let next = |n: &u32| (*n != 1).then(|| if n.is_multiple_of(2) { n / 2 } else { 3 * n + 1 });
             std::iter::successors(Some(*n), next).count() as u32 - 1
         })
         .collect();

@@ -67,8 +67,7 @@ fn layout(device: &Device) -> CaseResult {
 /// Loads and stores with each combination of stride, origin and transposition, of device and threadgroup memory.
 fn forms<T: Element>(device: &Device) -> CaseResult {
     const WIDTH: usize = 24;
-    let text = format!(
-        "template <typename P> METAL_FUNC void copy(P from, device TYPE* to) {{
+    let text = "template <typename P> METAL_FUNC void copy(P from, device TYPE* to) {
             simdgroup_matrix<TYPE, 8, 8> m;
             simdgroup_load(m, from, WIDTH);
             simdgroup_store(m, to);
@@ -80,9 +79,9 @@ fn forms<T: Element>(device: &Device) -> CaseResult {
             simdgroup_store(m, to + 192, 8, ulong2(0, 0), true);
             simdgroup_load(m, from);
             simdgroup_store(m, to + 256, 8, 0, false);
-        }}
+        }
         kernel void forms(device const TYPE* in, device TYPE* out, device TYPE* placed,
-                threadgroup TYPE* shared, uint i [[thread_index_in_threadgroup]]) {{
+                threadgroup TYPE* shared, uint i [[thread_index_in_threadgroup]]) {
             for (uint k = i; k < WIDTH * WIDTH; k += 32) shared[k] = in[k];
             threadgroup_barrier(mem_flags::mem_threadgroup);
             copy(in, out);
@@ -94,14 +93,13 @@ fn forms<T: Element>(device: &Device) -> CaseResult {
             simdgroup_store(m, shared, WIDTH, ulong2(1, 2), true);
             simdgroup_barrier(mem_flags::mem_threadgroup);
             for (uint k = i; k < 64; k += 32) out[640 + k] = shared[(k / 8 + 2) * WIDTH + k % 8 + 1];
-        }}"
-    );
+        }";
     let text = text.replace("TYPE", &T::msl()).replace("WIDTH", &WIDTH.to_string());
     let kernel = kernel(device, "forms", &text)?;
     // Every element differs from those that a wrong form would read.
     let values: Vec<T> = (0..WIDTH * WIDTH).map(|i| T::of((i % 256) as f32)).collect();
     let (input, mut out) = (device.buffer_from(&values)?, device.buffer::<T>(704)?);
-    let mut placed = device.buffer_from(&vec![T::of(-1.0); WIDTH * WIDTH])?;
+    let mut placed = device.buffer_from(&[T::of(-1.0); WIDTH * WIDTH])?;
     let shared = Threadgroup::of::<T>(WIDTH * WIDTH);
     run(device, &kernel, Grid::threads(32).group(32), (&input, &mut out, &mut placed, shared))?;
     expect_all(&out.to_vec()?, |e| {

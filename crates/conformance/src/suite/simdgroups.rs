@@ -35,10 +35,19 @@ impl Seen<'_> {
     }
 }
 
+/// What a thread gets; `None` if that is undefined.
+type Gives<T> = Box<dyn Fn(&Seen) -> Option<T>>;
+
+/// How a number is written, and what it is for a thread in a lane.
+type Given = (String, fn(usize, usize) -> usize);
+
+/// A function, its argument, and the values that it folds.
+type Folded<T> = (&'static str, &'static str, Fold, fn(usize) -> T);
+
 /// An expression, and what it gives for the thread that sees this; `None` if that is undefined.
 struct Line<T> {
     text: String,
-    gives: Box<dyn Fn(&Seen) -> Option<T>>,
+    gives: Gives<T>,
 }
 
 /// The numbers of lanes and distances that the kernels are given, the same for all threads, and each thread's own.
@@ -48,8 +57,8 @@ fn given(t: usize) -> usize {
 }
 
 /// How a lane or a distance is written, and what it is for a thread in a lane.
-fn numbers(width: usize, varying: bool) -> Vec<(String, fn(usize, usize) -> usize)> {
-    let mut all: Vec<(String, fn(usize, usize) -> usize)> = vec![("1".into(), |_, _| 1)];
+fn numbers(width: usize, varying: bool) -> Vec<Given> {
+    let mut all: Vec<Given> = vec![("1".into(), |_, _| 1)];
     match width {
         4 => {
             all.push(("3".into(), |_, _| 3));
@@ -131,7 +140,7 @@ fn filled<T: Number>(seen: &Seen, up: bool, distance: usize, segment: usize) -> 
 
 /// Reductions and prefix sums: of `v` = `term(t)`, `w` = `factor(t)`, `u` = `own(t)`.
 fn folds<T: Number>(group: &str) -> Vec<Line<T>> {
-    let mut folds: Vec<(&str, &str, Fold, fn(usize) -> T)> = vec![
+    let mut folds: Vec<Folded<T>> = vec![
         ("sum", "v", Fold::Sum, T::term),
         ("product", "w", Fold::Product, T::factor),
         ("min", "u", Fold::Min, T::own),
@@ -362,7 +371,7 @@ fn holds(t: usize) -> bool {
     match t / 32 {
         1 => true,
         2 => false,
-        _ => t % 3 != 0 || t % 32 > 20,
+        _ => !t.is_multiple_of(3) || t % 32 > 20,
     }
 }
 
@@ -377,7 +386,7 @@ const VOTES: &[Vote] = &[
     ("ulong(simd_ballot(b).all())", 32, |s| u64::from(s.bits(holds) == 0xffff_ffff)),
     ("ulong(simd_ballot(b).any())", 32, |s| u64::from(s.bits(holds) != 0)),
     ("ulong(simd_is_first())", 32, |s| u64::from(s.first() == s.lane)),
-    ("ulong(simd_broadcast_first(b))", 32, |s| u64::from(s.bits(holds) >> s.first() & 1)),
+    ("ulong(simd_broadcast_first(b))", 32, |s| (s.bits(holds) >> s.first()) & 1),
     ("popcount(simd_vote::vote_t(simd_ballot(b)))", 32, |s| u64::from(s.bits(holds).count_ones())),
     ("ulong(quad_vote::vote_t(quad_ballot(b)))", 4, |s| s.bits(holds)),
     ("ulong(quad_vote::vote_t(quad_active_threads_mask()))", 4, |s| s.bits(|_| true)),
@@ -386,7 +395,7 @@ const VOTES: &[Vote] = &[
     ("ulong(quad_ballot(b).all())", 4, |s| u64::from(s.bits(holds) == 15)),
     ("ulong(quad_ballot(b).any())", 4, |s| u64::from(s.bits(holds) != 0)),
     ("ulong(quad_is_first())", 4, |s| u64::from(s.first() == s.lane)),
-    ("ulong(quad_broadcast_first(b))", 4, |s| u64::from(s.bits(holds) >> s.first() & 1)),
+    ("ulong(quad_broadcast_first(b))", 4, |s| (s.bits(holds) >> s.first()) & 1),
 ];
 
 impl Seen<'_> {

@@ -67,8 +67,10 @@ fn positions_agree(device: &Device) -> CaseResult {
             uint e = p.x + size.x * (p.y + size.y * p.z);
             bool good = all(p == uint3(local) + group * full);
             good = good && index == local.x + actual.x * (local.y + actual.y * local.z);
-            good = good && lane == index % 32 && simdgroup == index / 32 && width == 32;
-            good = good && count == (actual.x * actual.y * actual.z + 31) / 32;
+            uint nominal = local.x + full.x * (local.y + full.y * local.z);
+            uint last = actual.x - 1 + full.x * (actual.y - 1 + full.y * (actual.z - 1));
+            good = good && lane == nominal % 32 && simdgroup == nominal / 32 && width == 32;
+            good = good && count == last / 32 + 1;
             good = good && all(flat == p.xy);
             out[e] = good ? e : 0xffffffffu;
         }",

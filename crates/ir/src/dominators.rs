@@ -170,7 +170,8 @@ fn common(parents: &[Option<usize>], rank: &[usize], mut a: usize, mut b: usize)
     a
 }
 
-fn postorder(successors: &[Vec<usize>], root: usize) -> Vec<usize> {
+/// The nodes reached from `root`, each behind those that its edges lead to (but for edges back).
+pub fn postorder(successors: &[Vec<usize>], root: usize) -> Vec<usize> {
     let mut order = Vec::with_capacity(successors.len());
     let mut seen = vec![false; successors.len()];
     let mut stack = vec![(root, 0)];

@@ -18,7 +18,7 @@ mod parser;
 mod printer;
 mod verify;
 
-pub use dominators::{Dominators, PostDominators, predecessors};
+pub use dominators::{Dominators, PostDominators, postorder, predecessors};
 pub use location::Location;
 pub use model::*;
 pub use parser::ParseError;

@@ -12,7 +12,6 @@ use crate::builder::i64_const;
 use crate::emit::{Emit, Forms, Source};
 use crate::live::Live;
 use crate::region::Region;
-use crate::shape::Shape;
 
 /// Arrays start at multiples of this, and so do their elements that are vectors.
 const ALIGN: u64 = 64;
@@ -57,10 +56,7 @@ impl Context {
         let steps = u64::from(layout.steps());
         for value in &live.all {
             let ty = kernel.function.ty(*value);
-            let (scalars, vectors) = match &source.uniform.of(*value).shape {
-                Shape::Lanes(p) => (source.parts(p.same), if p.loose { source.parts(false) } else { 0 }),
-                _ => (0, source.parts(false)),
-            };
+            let (scalars, vectors) = source.counts(source.uniform.of(*value));
             let array = context.array(source, ty, steps, scalars, vectors);
             context.values.insert(*value, array);
             if source.leaving.contains(value) {

@@ -3,7 +3,7 @@
 //! The order is topological but for back edges, and the blocks of a loop stand together, so that code
 //! written in this order can be run from top to bottom with branches around what no lane needs.
 
-use elinvar_ir::{BlockId, Dominators, Function, PostDominators};
+use elinvar_ir::{BlockId, Dominators, Function, PostDominators, postorder};
 
 /// The blocks reached from an entry, and how they follow one another.
 pub(crate) struct Flow {
@@ -149,7 +149,9 @@ impl Flow {
     }
 
     fn find_loops(&mut self, entry: BlockId) -> Result<(), Irreducible> {
-        let reverse = reverse_postorder(&self.successors, entry);
+        let mut reverse = postorder(&indices(&self.successors), entry.0 as usize);
+        reverse.reverse();
+        let reverse: Vec<BlockId> = reverse.into_iter().map(|b| BlockId(b as u32)).collect();
         let mut rank = vec![usize::MAX; self.successors.len()];
         reverse.iter().enumerate().for_each(|(i, b)| rank[b.0 as usize] = i);
         for header in &reverse {
@@ -236,29 +238,6 @@ fn reached(function: &Function, entry: BlockId, ends: impl Fn(BlockId) -> bool) 
         }
     }
     successors
-}
-
-fn reverse_postorder(successors: &[Vec<BlockId>], entry: BlockId) -> Vec<BlockId> {
-    let mut order = Vec::new();
-    let mut seen = vec![false; successors.len()];
-    let mut stack = vec![(entry, 0)];
-    seen[entry.0 as usize] = true;
-    while let Some((block, next)) = stack.last_mut() {
-        match successors[block.0 as usize].get(*next).copied() {
-            Some(to) => {
-                *next += 1;
-                if !std::mem::replace(&mut seen[to.0 as usize], true) {
-                    stack.push((to, 0));
-                }
-            }
-            None => {
-                order.push(*block);
-                stack.pop();
-            }
-        }
-    }
-    order.reverse();
-    order
 }
 
 #[cfg(test)]

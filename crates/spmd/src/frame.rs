@@ -22,7 +22,6 @@ pub(crate) struct Frame {
     pub end: Operand,
     /// Addresses of the per-thread function's parameters.
     pub arguments: Vec<(ValueId, Operand)>,
-    pub threadgroup: Threadgroup,
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     pub grid: [Operand; 3],
     pub groups: [Operand; 3],
@@ -34,14 +33,14 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Write the entry block of `f`. The dynamic threadgroup memory begins at `context_bytes` of the scratch memory.
+    /// Write the entry block of `f`; also gives where its threadgroup variables are. The dynamic threadgroup memory begins at `context_bytes` of the scratch memory.
     pub fn write(
         module: &elinvar_ir::Module,
         kernel: &Kernel,
         options: &Options,
         context_bytes: u64,
         f: &mut Function,
-    ) -> Result<Frame, Error> {
+    ) -> Result<(Frame, Threadgroup), Error> {
         let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
         let scratch = f.add_param(Type::PTR, "noundef align 64", Some("scratch"));
         let begin = f.add_param(Type::I64, "noundef", Some("begin"));
@@ -66,7 +65,8 @@ impl Frame {
             None => (Vec::new(), Const::Null.into()),
         };
         let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        Ok(Frame { entry, scratch, begin, end, arguments, threadgroup, grid, groups, sizes, record, arrived })
+        let frame = Frame { entry, scratch, begin, end, arguments, grid, groups, sizes, record, arrived };
+        Ok((frame, threadgroup))
     }
 }
 

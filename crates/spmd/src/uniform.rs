@@ -23,8 +23,8 @@ pub(crate) struct Uniformity {
     known: Vec<Known>,
     /// Of each block, whether lanes may leave it by different edges.
     pub divergent: Vec<bool>,
-    /// The block that defines each value.
-    pub home: Vec<Option<BlockId>>,
+    /// The block that defines each value, and the instruction's place in it.
+    places: Vec<Option<(BlockId, usize)>>,
     /// The flow of the whole function; with one lane there is no need for it.
     flow: Option<(Flow, Masks)>,
 }
@@ -32,30 +32,29 @@ pub(crate) struct Uniformity {
 impl Uniformity {
     pub fn new(module: &Module, kernel: &Kernel, layout: &Layout) -> Result<Self, Irreducible> {
         let function = &kernel.function;
-        let mut home = vec![None; function.values.len()];
+        let mut places = vec![None; function.values.len()];
         for block in function.block_ids() {
-            for inst in &function.block(block).insts {
+            for (index, inst) in function.block(block).insts.iter().enumerate() {
                 if let Some(result) = inst.result {
-                    home[result.0 as usize] = Some(block);
+                    places[result.0 as usize] = Some((block, index));
                 }
             }
         }
         let divergent = vec![false; function.blocks.len()];
         if layout.lanes * layout.parts == 1 {
             let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
-            return Ok(Self { known, divergent, home, flow: None });
+            return Ok(Self { known, divergent, places, flow: None });
         }
         let flow = Flow::new(function, BlockId(0), |_| false)?;
         let masks = Masks::new(&flow, &divergent);
         let known = vec![Known::UNKNOWN; function.values.len()];
-        let result = Self { known, divergent, home, flow: None };
+        let result = Self { known, divergent, places, flow: None };
         let growth = vec![0; function.values.len()];
-        let mut analysis = Analysis { module, kernel, layout, flow, masks, result, growth };
+        let mut analysis = Analysis { module, kernel, layout, order: flow.order.clone(), result, growth };
+        analysis.result.flow = Some((flow, masks));
         analysis.begin();
         analysis.run();
-        let Analysis { flow, masks, mut result, .. } = analysis;
-        result.flow = Some((flow, masks));
-        Ok(result)
+        Ok(analysis.result)
     }
 
     /// The flow of the whole function and its masks; none with one lane.
@@ -68,12 +67,22 @@ impl Uniformity {
         &self.known[value.0 as usize]
     }
 
+    /// The block that defines a value; none for parameters and what a step's surroundings give.
+    pub fn home(&self, value: ValueId) -> Option<BlockId> {
+        self.places[value.0 as usize].map(|(block, _)| block)
+    }
+
+    /// The instruction that defines a value.
+    pub fn definition<'k>(&self, kernel: &'k Kernel, value: ValueId) -> Option<&'k Inst> {
+        let (block, index) = self.places[value.0 as usize]?;
+        kernel.function.block(block).insts.get(index)
+    }
+
     /// What is known of an operand used in a block.
     pub fn at(&self, operand: &Operand, ty: &Type, block: BlockId) -> Known {
-        let flow = self.flow.as_ref();
         match operand {
             Operand::Const(c) => constant(c, ty),
-            Operand::Value(v) if self.left(flow.map(|(f, m)| (f, m)), *v, block) => {
+            Operand::Value(v) if self.has_left(*v, block) => {
                 Known { max: self.of(*v).max, ..Known::varying(64) }
             }
             Operand::Value(v) => self.of(*v).clone(),
@@ -82,35 +91,29 @@ impl Uniformity {
 
     /// Whether `block` is outside of a loop that lanes leave in different iterations and that the value comes from.
     pub fn has_left(&self, value: ValueId, block: BlockId) -> bool {
-        self.left(self.flow.as_ref().map(|(f, m)| (f, m)), value, block)
+        match (&self.flow, self.home(value)) {
+            (Some((flow, masks)), Some(home)) => masks.leaves_divergent_loop(flow, home, block),
+            _ => false,
+        }
     }
 
     /// Whether `block` is in the innermost loop that the value is defined in, so that what the value was computed
     /// from still is what it was.
     pub fn stays(&self, value: ValueId, block: BlockId) -> bool {
-        let (Some((flow, _)), Some(home)) = (&self.flow, self.home[value.0 as usize]) else { return true };
+        let (Some((flow, _)), Some(home)) = (&self.flow, self.home(value)) else { return true };
         flow.loop_of(home).is_none_or(|l| flow.contains(l, block))
     }
 
     /// What a value is computed from, if it may be computed anew for an address: see [`crate::emit`].
     pub fn address_parts(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
-        let Some(home) = self.home[value.0 as usize] else { return Vec::new() };
-        let insts = &kernel.function.block(home).insts;
-        let Some(inst) = insts.iter().find(|i| i.result == Some(value)) else { return Vec::new() };
+        let Some(inst) = self.definition(kernel, value) else { return Vec::new() };
         let loose = self.of(value).pattern().is_some_and(|p| p.loose);
         let widened = matches!(&inst.op, Op::Cast { op: CastOp::ZExt, from, .. } if from.ty == Type::I32);
         if !loose && !widened {
             return Vec::new();
         }
         let parts = inst.op.operands().into_iter().filter_map(Operand::value);
-        parts.filter(|v| self.home[v.0 as usize].is_some()).collect()
-    }
-
-    fn left(&self, flow: Option<(&Flow, &Masks)>, value: ValueId, block: BlockId) -> bool {
-        match (flow, self.home[value.0 as usize]) {
-            (Some((flow, masks)), Some(home)) => masks.leaves_divergent_loop(flow, home, block),
-            _ => false,
-        }
+        parts.filter(|v| self.home(*v).is_some()).collect()
     }
 }
 
@@ -137,8 +140,8 @@ struct Analysis<'a> {
     module: &'a Module,
     kernel: &'a Kernel,
     layout: &'a Layout,
-    flow: Flow,
-    masks: Masks,
+    order: Vec<BlockId>,
+    /// What has been found so far.
     result: Uniformity,
     /// How often each value's largest number has grown.
     growth: Vec<u8>,
@@ -175,24 +178,26 @@ impl Analysis<'_> {
             while self.pass() {}
             let function = &self.kernel.function;
             let parted = |b: &BlockId| match &function.block(*b).term {
-                Term::CondBr { cond, .. } => !self.result_at(cond, &Type::I1, *b).is_same(),
-                Term::Switch { value, .. } => !self.result_at(&value.op, &value.ty, *b).is_same(),
+                Term::CondBr { cond, .. } => !self.result.at(cond, &Type::I1, *b).is_same(),
+                Term::Switch { value, .. } => !self.result.at(&value.op, &value.ty, *b).is_same(),
                 Term::Br(_) | Term::Ret(_) | Term::Unreachable => false,
             };
-            let found: Vec<BlockId> = self.flow.order.iter().filter(|b| parted(b)).copied().collect();
+            let found: Vec<BlockId> = self.order.iter().filter(|b| parted(b)).copied().collect();
             let before = self.result.divergent.iter().filter(|d| **d).count();
             found.iter().for_each(|b| self.result.divergent[b.0 as usize] = true);
             if found.len() == before {
                 return;
             }
-            self.masks = Masks::new(&self.flow, &self.result.divergent);
+            if let Some((flow, masks)) = &mut self.result.flow {
+                *masks = Masks::new(flow, &self.result.divergent);
+            }
         }
     }
 
     /// Go over all values once; whether anything has changed.
     fn pass(&mut self) -> bool {
         let mut changed = false;
-        for block in self.flow.order.clone() {
+        for block in self.order.clone() {
             let function = &self.kernel.function;
             for inst in &function.block(block).insts {
                 let Some(result) = inst.result else { continue };
@@ -224,18 +229,8 @@ impl Analysis<'_> {
         changed
     }
 
-    fn result_at(&self, operand: &Operand, ty: &Type, block: BlockId) -> Known {
-        match operand {
-            Operand::Const(c) => constant(c, ty),
-            Operand::Value(v) if self.result.left(Some((&self.flow, &self.masks)), *v, block) => {
-                Known { max: self.result.of(*v).max, ..Known::varying(64) }
-            }
-            Operand::Value(v) => self.result.of(*v).clone(),
-        }
-    }
-
     fn typed(&self, typed: &Typed, block: BlockId) -> Known {
-        self.result_at(&typed.op, &typed.ty, block)
+        self.result.at(&typed.op, &typed.ty, block)
     }
 
     fn inst(&self, block: BlockId, inst: &Inst, ty: &Type) -> Known {
@@ -248,8 +243,8 @@ impl Analysis<'_> {
                 let sum = rules.binary(
                     *op,
                     *width,
-                    &self.result_at(a, &int, block),
-                    &self.result_at(b, &int, block),
+                    &self.result.at(a, &int, block),
+                    &self.result.at(b, &int, block),
                 );
                 if global { unwrapped(sum) } else { sum }
             }
@@ -297,7 +292,7 @@ impl Analysis<'_> {
         for operand in operands {
             let known = match operand {
                 Operand::Const(_) => continue,
-                Operand::Value(v) => self.result_at(operand, function.ty(*v), block),
+                Operand::Value(v) => self.result.at(operand, function.ty(*v), block),
             };
             match known.shape {
                 Shape::Unknown => return Known::UNKNOWN,
@@ -309,10 +304,11 @@ impl Analysis<'_> {
     }
 
     fn phi(&self, block: BlockId, incoming: &[(Operand, BlockId)], ty: &Type) -> Known {
-        let from = incoming.iter().filter(|(_, from)| self.flow.reaches(*from));
-        let known = from.map(|(operand, _)| self.result_at(operand, ty, block));
+        let Some((flow, masks)) = &self.result.flow else { return Known::varying(width(ty)) };
+        let from = incoming.iter().filter(|(_, from)| flow.reaches(*from));
+        let known = from.map(|(operand, _)| self.result.at(operand, ty, block));
         let merged = known.reduce(|a, b| a.either(&b)).unwrap_or(Known::UNKNOWN);
-        if self.masks.mixes(&self.flow, &self.result.divergent, block) {
+        if masks.mixes(flow, &self.result.divergent, block) {
             return Known { max: merged.max, ..Known::varying(width(ty)) };
         }
         merged
@@ -349,7 +345,7 @@ impl Analysis<'_> {
             let uniform = match function {
                 "simd_shuffle" | "simd_broadcast" => {
                     let lane = call.args.get(1);
-                    lane.is_some_and(|a| self.result_at(&a.op, &a.ty, block).is_uniform())
+                    lane.is_some_and(|a| self.result.at(&a.op, &a.ty, block).is_uniform())
                 }
                 "simd_broadcast_first"
                 | "simd_ballot"
@@ -376,12 +372,10 @@ impl Analysis<'_> {
         let first = |o: &Operand, dim: usize| {
             let size = self.layout.group[dim];
             let Operand::Value(v) = o else { return false };
-            let Some(home) = self.result.home[v.0 as usize] else {
+            let Some(inst) = self.result.definition(self.kernel, *v) else {
                 return size == 1 && position(o) == Some((Position::Group, dim));
             };
-            let insts = &self.kernel.function.block(home).insts;
-            let defining = insts.iter().find(|i| i.result == Some(*v)).map(|i| &i.op);
-            let Some(Op::Binary { op: elinvar_ir::BinaryOp::Mul, a, b, .. }) = defining else { return false };
+            let Op::Binary { op: elinvar_ir::BinaryOp::Mul, a, b, .. } = &inst.op else { return false };
             [(a, b), (b, a)].into_iter().any(|(group, full)| {
                 position(group) == Some((Position::Group, dim))
                     && position(full) == Some((Position::FullGroupSize, dim))

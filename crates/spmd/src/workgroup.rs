@@ -44,15 +44,11 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
     let Parts { module, kernel, regions, live, layout, uniform, options } = *parts;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
-    let nothing = crate::constants::Threadgroup::default();
+    let mut source = Source::new(module, kernel, uniform, layout, &options.threadgroup_args);
     // What crosses barriers decides where the dynamic threadgroup memory begins.
-    let context = Context::new(
-        &Source::new(module, kernel, uniform, layout, &nothing, &options.threadgroup_args),
-        regions,
-        live,
-    );
-    let frame = Frame::write(module, kernel, options, context.bytes, &mut function)?;
-    let source = Source::new(module, kernel, uniform, layout, &frame.threadgroup, &options.threadgroup_args);
+    let context = Context::new(&source, regions, live);
+    let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;
+    source.threadgroup = threadgroup;
     let mut group = GroupLoop {
         source: &source,
         regions,

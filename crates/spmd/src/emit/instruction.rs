@@ -8,7 +8,6 @@ use crate::builder::call;
 use crate::elementwise::Elementwise;
 use crate::prepare::callee_name;
 use crate::primitive;
-use crate::shape::Shape;
 
 impl Emit<'_, '_> {
     /// Write what an instruction does; phis have been written before.
@@ -42,10 +41,7 @@ impl Emit<'_, '_> {
         let ty = self.source.kernel.function.ty(result).clone();
         let known = self.source.uniform.of(result).clone();
         let mut forms = Forms::default();
-        let (scalars, vectors) = match &known.shape {
-            Shape::Lanes(p) => (self.source.parts(p.same), if p.loose { self.parts() } else { 0 }),
-            _ => (0, self.parts()),
-        };
+        let (scalars, vectors) = self.source.counts(&known);
         for part in 0..scalars {
             let op = self.scalar_op(&inst.op, part);
             forms.scalars.push(self.b.value(ty.clone(), None, op).into());
@@ -165,7 +161,7 @@ impl Emit<'_, '_> {
     /// for all lanes that access memory, since no memory is that large, and the signed one is what processors have
     /// gather instructions for.
     fn vector_index(&mut self, value: ValueId, ty: &Type, part: usize) -> Typed {
-        let widened = match self.source.definitions.get(&value).map(|i| &i.op) {
+        let widened = match self.source.definition(value).map(|i| &i.op) {
             Some(Op::Cast { op: CastOp::ZExt, from, .. }) if from.ty == Type::I32 => Some(from.clone()),
             _ => None,
         };

@@ -24,6 +24,7 @@ use crate::builder::Builder;
 use crate::constants::Threadgroup;
 use crate::layout::Layout;
 use crate::prepare::Kernel;
+use crate::shape::{Known, Shape};
 use crate::uniform::Uniformity;
 
 /// The forms in which a value is there.
@@ -52,12 +53,12 @@ pub(crate) struct Source<'a> {
     pub kernel: &'a Kernel,
     pub uniform: &'a Uniformity,
     pub layout: &'a Layout,
-    pub threadgroup: &'a Threadgroup,
+    /// Where threadgroup variables are; none before the frame is written.
+    pub threadgroup: Threadgroup,
     /// Values used outside their block.
     pub crossing: HashSet<ValueId>,
     /// Values used outside a loop that lanes leave in different iterations.
     pub leaving: HashSet<ValueId>,
-    pub definitions: HashMap<ValueId, &'a Inst>,
     /// Values that are used at all.
     pub used: HashSet<ValueId>,
     /// Parameters that point to threadgroup memory.
@@ -70,7 +71,6 @@ impl<'a> Source<'a> {
         kernel: &'a Kernel,
         uniform: &'a Uniformity,
         layout: &'a Layout,
-        threadgroup: &'a Threadgroup,
         threadgroup_args: &[bool],
     ) -> Self {
         let function = &kernel.function;
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
         let mut used = |operand: &Operand, block: BlockId| {
             if let Operand::Value(v) = operand {
                 all_used.insert(*v);
-                if uniform.home[v.0 as usize].is_some_and(|home| home != block) {
+                if uniform.home(*v).is_some_and(|home| home != block) {
                     crossing.insert(*v);
                 }
                 if uniform.has_left(*v, block) {
@@ -106,9 +106,7 @@ impl<'a> Source<'a> {
         }
         let parted = on_edges.into_iter().filter(|(_, from)| uniform.divergent[from.0 as usize]);
         crossing.extend(parted.filter_map(|(o, _)| o.value()));
-        crossing.retain(|v| uniform.home[v.0 as usize].is_some());
-        let insts = function.blocks.iter().flat_map(|b| &b.insts);
-        let definitions: HashMap<ValueId, &Inst> = insts.filter_map(|i| Some((i.result?, i))).collect();
+        crossing.retain(|v| uniform.home(*v).is_some());
         let mut todo: Vec<ValueId> = crossing.iter().copied().collect();
         while let Some(value) = todo.pop() {
             let parts = uniform.address_parts(kernel, value);
@@ -121,13 +119,17 @@ impl<'a> Source<'a> {
             kernel,
             uniform,
             layout,
-            threadgroup,
+            threadgroup: Threadgroup::default(),
             crossing,
             leaving,
-            definitions,
             used: all_used,
             threadgroup_params,
         }
+    }
+
+    /// The instruction that defines a value.
+    pub fn definition(&self, value: ValueId) -> Option<&'a Inst> {
+        self.uniform.definition(self.kernel, value)
     }
 
     /// Whether an address is in threadgroup memory, as far as that can be seen.
@@ -140,11 +142,19 @@ impl<'a> Source<'a> {
                     return crate::constants::mentions(c, &|name| names.iter().any(|n| n == name));
                 }
                 Operand::Value(v) if self.threadgroup_params.contains(v) => return true,
-                Operand::Value(v) => match self.definitions.get(v).map(|i| &i.op) {
+                Operand::Value(v) => match self.definition(*v).map(|i| &i.op) {
                     Some(Op::Gep { base, .. }) => at = &base.op,
                     _ => return false,
                 },
             }
+        }
+    }
+
+    /// How many scalars and how many vectors stand for a value.
+    pub fn counts(&self, known: &Known) -> (usize, usize) {
+        match &known.shape {
+            Shape::Lanes(p) => (self.parts(p.same), if p.loose { self.parts(false) } else { 0 }),
+            _ => (0, self.parts(false)),
         }
     }
 

@@ -178,10 +178,7 @@ impl Emit<'_, '_> {
         ty: &Type,
         mut make: impl FnMut(&mut Self, Type) -> Operand,
     ) -> Forms {
-        let (scalars, vectors) = match &known.shape {
-            Shape::Lanes(p) => (self.source.parts(p.same), if p.loose { self.parts() } else { 0 }),
-            _ => (0, self.parts()),
-        };
+        let (scalars, vectors) = self.source.counts(known);
         let wide = self.wide(ty);
         let scalars = (0..scalars).map(|_| make(self, ty.clone())).collect();
         Forms { scalars, vectors: (0..vectors).map(|_| make(self, wide.clone())).collect() }
@@ -255,7 +252,7 @@ impl Emit<'_, '_> {
             let first = self.scalar(operand, part);
             return Some(self.ahead(first, ty, step, lane));
         }
-        let inst: &Inst = self.source.definitions.get(value)?;
+        let inst: &Inst = self.source.definition(*value)?;
         if depth == 0 || !self.source.uniform.stays(*value, self.block) {
             return None;
         }

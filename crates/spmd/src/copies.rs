@@ -225,8 +225,8 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
     fn body(&mut self, block: BlockId) {
         self.emit.phis(block);
         let source = self.emit.source;
-        for inst in &source.kernel.function.block(block).insts {
-            self.emit.instruction(inst);
+        for (index, inst) in source.kernel.function.block(block).insts.iter().enumerate() {
+            self.emit.instruction(index, inst);
         }
     }
 

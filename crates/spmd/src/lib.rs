@@ -13,6 +13,7 @@
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
 //! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
+//!    [`privates`](mod@privates) turns private arrays round.
 //! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
 //! 6. [`layout`](mod@layout) says which threads make a vector, [`uniform`](mod@uniform) what is known of each value
 //!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`jam`](mod@jam) how many vectors go
@@ -42,6 +43,7 @@ mod facts;
 mod flow;
 mod frame;
 mod guard;
+mod interleave;
 mod jam;
 mod layout;
 mod live;
@@ -51,6 +53,7 @@ mod output;
 mod plan;
 mod prepare;
 pub mod primitive;
+mod privates;
 mod region;
 mod scalarize;
 mod shape;
@@ -141,7 +144,6 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     guard::guard(&mut kernel.function);
     let regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
-    let live = live::across_barriers(&kernel);
     // What cannot be a vector runs thread by thread, unless threads exchange values.
     let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
     let lanes = match (whole(), &kernel.exchanges) {
@@ -150,6 +152,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         (Err(why), Some(_)) => return Err(why),
     };
     let mut layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
+    privates::interleave(module, &mut kernel, layout.lanes);
+    let live = live::across_barriers(&kernel);
     let mut uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
     layout.parts = jam::parts(&kernel, &uniform, &layout, options.registers);
     if layout.parts > 1 {

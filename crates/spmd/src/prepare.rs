@@ -49,6 +49,8 @@ pub(crate) struct Private {
     pub value: ValueId,
     pub ty: Type,
     pub align: u64,
+    /// Bytes from a thread's first element to its neighbour's.
+    pub step: u64,
 }
 
 impl Kernel {
@@ -123,9 +125,10 @@ fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result
             Op::Alloca { ty, count, align, .. } => {
                 let count = array_count(count.as_ref().map(|c| &c.op), start, location)?;
                 let ty = if count == 1 { ty.clone() } else { Type::array(count, ty.clone()) };
-                let natural = ty.size_align(module).1;
+                let (size, natural) = ty.size_align(module);
                 let value = inst.result.ok_or_else(|| Error::Malformed("alloca without a result".into()))?;
-                kernel.privates.push(Private { value, ty, align: align.unwrap_or(natural) });
+                let step = size.next_multiple_of(natural);
+                kernel.privates.push(Private { value, ty, align: align.unwrap_or(natural), step });
             }
             Op::Call(call) => match calls::classify(module, call, location.clone())? {
                 CallKind::Dropped => {}

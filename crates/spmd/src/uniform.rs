@@ -165,8 +165,7 @@ impl Analysis<'_> {
             };
         }
         for private in &self.kernel.privates {
-            let (size, align) = private.ty.size_align(self.module);
-            let step = self.layout.step(size.next_multiple_of(align) as i64);
+            let step = self.layout.step(private.step as i64);
             let pattern = Pattern { offsets: step, loose: false, unwrapped: true, same: single, align: 0 };
             self.result.known[private.value.0 as usize] =
                 Known { shape: Shape::Lanes(pattern), max: u64::MAX, constant: None };

@@ -11,6 +11,7 @@ macro_rules! cases {
             &[$(super::Case { name: concat!($chapter, "::", stringify!($name)), run: $name, parts: Vec::new }),*];
     };
 }
+mod accesses;
 mod argument_buffers;
 mod arguments;
 mod atomics;
@@ -69,6 +70,7 @@ pub fn cases() -> Vec<Case> {
         arguments::CASES,
         argument_buffers::CASES,
         values::CASES,
+        accesses::CASES,
         barriers::CASES,
         order::CASES,
         streams::CASES,

@@ -17,10 +17,10 @@ enum Address {
 }
 
 /// A plain load or store.
-struct Access {
-    ty: Type,
-    align: u64,
-    size: i64,
+pub(super) struct Access {
+    pub ty: Type,
+    pub align: u64,
+    pub size: i64,
 }
 
 impl Emit<'_, '_> {
@@ -51,7 +51,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn access(&self, ty: &Type, align: Option<u64>) -> Access {
+    pub(super) fn access(&self, ty: &Type, align: Option<u64>) -> Access {
         let (size, natural) = ty.size_align(self.source.module);
         Access { ty: ty.clone(), align: align.unwrap_or(natural), size: size as i64 }
     }
@@ -124,14 +124,8 @@ impl Emit<'_, '_> {
     }
 
     fn reversed(&mut self, vector: Operand, ty: &Type) -> Operand {
-        let wide = self.wide(ty);
-        let order = (0..self.lanes()).rev().map(|l| (Type::I32, i32_const(l))).collect();
-        let op = Op::ShuffleVector {
-            a: Typed::new(wide.clone(), vector),
-            b: Typed::new(wide.clone(), Const::Poison),
-            mask: Typed::new(self.wide(&Type::I32), Const::Vector(order)),
-        };
-        self.b.value(wide, None, op).into()
+        let order: Vec<u32> = (0..self.lanes()).rev().collect();
+        self.shuffle(&self.wide(ty), vector, None, &order)
     }
 
     fn gather(&mut self, access: &Access, addresses: Operand, part: usize) -> Operand {

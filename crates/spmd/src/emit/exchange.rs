@@ -230,7 +230,7 @@ impl Emit<'_, '_> {
     fn permute(&mut self, vector: Operand, ty: &Type, lanes: &Lanes) -> Operand {
         let wide = self.wide(ty);
         match lanes {
-            Lanes::Fixed(from) => self.shuffle(vector, Const::Poison.into(), ty, from),
+            Lanes::Fixed(from) => self.shuffle(&self.wide(ty), vector, None, from),
             Lanes::Computed(_) if matches!(ty, Type::Half | Type::BFloat) => {
                 let bits = self.wide(&Type::Int(16));
                 let value = self.b.cast(CastOp::BitCast, wide.clone(), vector, bits.clone());
@@ -268,18 +268,6 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// A shuffle of two vectors by constants.
-    fn shuffle(&mut self, a: Operand, b: Operand, ty: &Type, from: &[u32]) -> Operand {
-        let wide = self.wide(ty);
-        let mask = Const::Vector(from.iter().map(|l| (Type::I32, i32_const(*l))).collect());
-        let op = Op::ShuffleVector {
-            a: Typed::new(wide.clone(), a),
-            b: Typed::new(wide.clone(), b),
-            mask: Typed::new(self.wide(&Type::I32), mask),
-        };
-        self.b.value(wide, None, op).into()
-    }
-
     /// A shift within segments of lanes, with the other value's lanes coming in.
     fn filled(&mut self, call: &Call, ty: &Type, width: u32, up: bool) -> Operand {
         let (own, other) = (self.shared(call, 0), self.shared(call, 1));
@@ -300,7 +288,7 @@ impl Emit<'_, '_> {
                 comes % (2 * lanes)
             };
             let from: Vec<u32> = (0..lanes).map(from).collect();
-            return self.shuffle(own, other, ty, &from);
+            return self.shuffle(&self.wide(ty), own, Some(other), &from);
         }
         let wide = self.wide(&Type::I32);
         let by = self.numbers(call, 2);
@@ -366,7 +354,7 @@ impl Emit<'_, '_> {
             Some(true) => self.scan(&fold, &inner, value, &neutral, width),
             Some(false) => {
                 let sums = self.scan(&fold, &inner, value, &neutral, width);
-                self.shuffle(sums, neutral, &inner, &self.shifted_up(1, width))
+                self.shuffle(&self.wide(&inner), sums, Some(neutral), &self.shifted_up(1, width))
             }
             None => self.butterfly(&fold, &inner, value, width),
         };
@@ -427,7 +415,7 @@ impl Emit<'_, '_> {
         let mut distance = 1;
         while distance < width {
             let from: Vec<u32> = (0..self.lanes()).map(|l| l ^ distance).collect();
-            let other = self.shuffle(value.clone(), Const::Poison.into(), ty, &from);
+            let other = self.shuffle(&self.wide(ty), value.clone(), None, &from);
             value = self.combine(fold, ty, value, other);
             distance *= 2;
         }
@@ -437,7 +425,12 @@ impl Emit<'_, '_> {
     fn scan(&mut self, fold: &Fold, ty: &Type, mut value: Operand, neutral: &Operand, width: u32) -> Operand {
         let mut distance = 1;
         while distance < width {
-            let other = self.shuffle(value.clone(), neutral.clone(), ty, &self.shifted_up(distance, width));
+            let other = self.shuffle(
+                &self.wide(ty),
+                value.clone(),
+                Some(neutral.clone()),
+                &self.shifted_up(distance, width),
+            );
             value = self.combine(fold, ty, other, value);
             distance *= 2;
         }
@@ -464,8 +457,8 @@ impl Emit<'_, '_> {
         for k in 0..8 {
             let left: Vec<u32> = (0..self.lanes()).map(|l| lane_of(row(l), k)).collect();
             let right: Vec<u32> = (0..self.lanes()).map(|l| lane_of(k, column(l))).collect();
-            let x = self.shuffle(a[k as usize % 2].clone(), Const::Poison.into(), &Type::Float, &left);
-            let y = self.shuffle(b.clone(), Const::Poison.into(), &Type::Float, &right);
+            let x = self.shuffle(&self.wide(&Type::Float), a[k as usize % 2].clone(), None, &left);
+            let y = self.shuffle(&self.wide(&Type::Float), b.clone(), None, &right);
             let args = [(wide.clone(), x), (wide.clone(), y), (wide.clone(), sum)];
             sum = self.b.call(wide.clone(), &name, &args).into();
         }

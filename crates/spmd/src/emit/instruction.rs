@@ -10,10 +10,11 @@ use crate::prepare::callee_name;
 use crate::primitive;
 
 impl Emit<'_, '_> {
-    /// Write what an instruction does; phis have been written before.
-    pub fn instruction(&mut self, inst: &Inst) {
+    /// Write what the instruction at `index` of the present block does; phis have been written before.
+    pub fn instruction(&mut self, index: usize, inst: &Inst) {
         match &inst.op {
             Op::Phi { .. } => {}
+            Op::Load { .. } | Op::Store { .. } if self.in_run(index) => {}
             Op::Load { .. } => self.load_inst(inst),
             Op::Store { .. } => self.store_inst(inst),
             Op::Fence(_) => self.b.push(Inst { metadata: Vec::new(), ..inst.clone() }),

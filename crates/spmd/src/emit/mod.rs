@@ -14,6 +14,7 @@ mod atomic;
 mod exchange;
 mod instruction;
 mod serial;
+mod strided;
 mod value;
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +23,7 @@ use elinvar_ir::{BlockId, Const, Function, Inst, Module, Op, Operand, Type, Valu
 
 use crate::builder::Builder;
 use crate::constants::Threadgroup;
+use crate::interleave::Runs;
 use crate::layout::Layout;
 use crate::prepare::Kernel;
 use crate::shape::{Known, Shape};
@@ -55,6 +57,8 @@ pub(crate) struct Source<'a> {
     pub layout: &'a Layout,
     /// Where threadgroup variables are; none before the frame is written.
     pub threadgroup: Threadgroup,
+    /// Accesses that are done together.
+    pub runs: Runs,
     /// Values used outside their block.
     pub crossing: HashSet<ValueId>,
     /// Values used outside a loop that lanes leave in different iterations.
@@ -120,6 +124,7 @@ impl<'a> Source<'a> {
             uniform,
             layout,
             threadgroup: Threadgroup::default(),
+            runs: Runs::new(module, kernel, uniform, layout.lanes),
             crossing,
             leaving,
             used: all_used,

@@ -95,6 +95,19 @@ impl Emit<'_, '_> {
         self.b.value(wide, None, shuffle).into()
     }
 
+    /// Elements of one or two vectors of type `from`.
+    pub fn shuffle(&mut self, from: &Type, a: Operand, b: Option<Operand>, order: &[u32]) -> Operand {
+        let element = from.scalar().clone();
+        let indices = order.iter().map(|i| (Type::I32, i32_const(*i))).collect();
+        let count = order.len() as u32;
+        let op = Op::ShuffleVector {
+            a: Typed::new(from.clone(), a),
+            b: Typed::new(from.clone(), b.unwrap_or(Const::Poison.into())),
+            mask: Typed::new(Type::vector(count, Type::I32), Const::Vector(indices)),
+        };
+        self.b.value(Type::vector(count, element), None, op).into()
+    }
+
     fn splat_fields(&mut self, scalar: Operand, ty: &Type, fields: &[Type]) -> Operand {
         let wide = self.wide(ty);
         let mut whole: Operand = Const::Poison.into();

@@ -84,6 +84,11 @@ impl Codegen {
         (all * self.bits / (self.lanes * LANE_BITS)).min(all)
     }
 
+    /// Whether the processor loads and stores at an address per lane (AVX-512).
+    pub(crate) fn gathers(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.bits >= 512
+    }
+
     /// Add what decides, beside the text, how an object is built: tools, options and processor.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
         let key = key.program(&self.clang).text(&self.processor).number(self.lanes.into()).text(self.machine);

@@ -166,6 +166,7 @@ impl Compiler {
             group: group.to_array(),
             lanes: self.codegen.lanes(),
             registers: self.codegen.registers(),
+            gathers: self.codegen.gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };

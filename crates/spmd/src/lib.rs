@@ -94,6 +94,8 @@ pub struct Options {
     pub lanes: u32,
     /// Vectors of 32-bit elements that the processor's registers hold.
     pub registers: u32,
+    /// Whether the processor has instructions that load and store at an address per lane.
+    pub gathers: bool,
     /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
     pub threadgroup_args: Vec<bool>,
     /// To check every access against the bounds of its memory: for each parameter of the entry the least

@@ -44,7 +44,7 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
     let Parts { module, kernel, regions, live, layout, uniform, options } = *parts;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
-    let mut source = Source::new(module, kernel, uniform, layout, &options.threadgroup_args);
+    let mut source = Source::new(module, kernel, uniform, layout, options);
     // What crosses barriers decides where the dynamic threadgroup memory begins.
     let context = Context::new(&source, regions, live);
     let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;

@@ -24,8 +24,14 @@ fn compiled(text: &str, group: [u32; 3], threadgroup_args: &[bool]) -> Result<Co
 fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32) -> Result<Compiled, Error> {
     let module = parse(text);
     verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
-    let options =
-        Options { group, lanes, registers: 16, threadgroup_args: threadgroup_args.to_vec(), checks: None };
+    let options = Options {
+        group,
+        lanes,
+        registers: 16,
+        gathers: true,
+        threadgroup_args: threadgroup_args.to_vec(),
+        checks: None,
+    };
     let compiled = compile(&module, &options)?;
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
     Ok(compiled)
@@ -98,8 +104,14 @@ fn only_what_could_leave_its_memory_is_checked() {
     let module = parse(include_str!("data/exchange.ll"));
     // The third argument is known to have the four bytes that are read of it.
     let checks = Some(vec![0, 0, 4]);
-    let options =
-        Options { group: [64, 1, 1], lanes: 1, registers: 16, threadgroup_args: vec![false; 3], checks };
+    let options = Options {
+        group: [64, 1, 1],
+        lanes: 1,
+        registers: 16,
+        gathers: true,
+        threadgroup_args: vec![false; 3],
+        checks,
+    };
     let compiled = compile(&module, &options).expect("compiles");
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
     let checks = compiled.checks.expect("was asked for");
@@ -126,6 +138,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         group: [1; 3],
         lanes: 1,
         registers: 16,
+        gathers: true,
         threadgroup_args: vec![false],
         checks: Some(vec![8]),
     };
@@ -216,8 +229,14 @@ fn a_function_that_needs_the_group_must_be_inlined() {
 fn the_signature_must_fit_the_entry() {
     let result = compiled(include_str!("data/add.ll"), [32, 1, 1], &[false]);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
-    let lanes =
-        Options { group: [1; 3], lanes: 6, registers: 16, threadgroup_args: vec![false; 2], checks: None };
+    let lanes = Options {
+        group: [1; 3],
+        lanes: 6,
+        registers: 16,
+        gathers: true,
+        threadgroup_args: vec![false; 2],
+        checks: None,
+    };
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
 }

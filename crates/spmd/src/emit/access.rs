@@ -51,6 +51,16 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// Whether an access is neither one for all lanes nor a row, and is to be a loop over lanes then.
+    fn is_scattered(&self, ptr: &Typed, size: i64) -> bool {
+        self.source.serial_accesses
+            && match self.known(&ptr.op, &ptr.ty).shape {
+                Shape::Lanes(p) if p.is_uniform() => false,
+                Shape::Lanes(p) => p.offsets != Offsets::Linear(size),
+                _ => true,
+            }
+    }
+
     pub(super) fn access(&self, ty: &Type, align: Option<u64>) -> Access {
         let (size, natural) = ty.size_align(self.source.module);
         Access { ty: ty.clone(), align: align.unwrap_or(natural), size: size as i64 }
@@ -73,6 +83,9 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(ty, *align);
+        if self.is_scattered(ptr, access.size) {
+            return self.serial(inst);
+        }
         let vectors = (0..self.parts()).map(|part| match self.address(ptr, part) {
             Address::One(at) => {
                 let one = self.b.load(ty.clone(), at, None);
@@ -152,6 +165,9 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(&value.ty, *align);
+        if self.is_scattered(ptr, access.size) {
+            return self.serial(inst);
+        }
         for part in 0..self.parts() {
             match self.address(ptr, part) {
                 Address::One(at) => self.store_one(&access, value, at, part),

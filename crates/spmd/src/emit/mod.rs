@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{BlockId, Const, Function, Inst, Module, Op, Operand, Type, ValueId};
 
+use crate::Options;
 use crate::builder::Builder;
 use crate::constants::Threadgroup;
 use crate::interleave::Runs;
@@ -28,6 +29,9 @@ use crate::layout::Layout;
 use crate::prepare::Kernel;
 use crate::shape::{Known, Shape};
 use crate::uniform::Uniformity;
+
+/// Up to so many lanes an access per lane is written out where there is no instruction for it.
+const UNROLLED_ACCESSES: u32 = 8;
 
 /// The forms in which a value is there.
 #[derive(Clone, Default)]
@@ -57,6 +61,8 @@ pub(crate) struct Source<'a> {
     pub layout: &'a Layout,
     /// Where threadgroup variables are; none before the frame is written.
     pub threadgroup: Threadgroup,
+    /// Whether accesses with an address per lane are a loop over lanes.
+    pub serial_accesses: bool,
     /// Accesses that are done together.
     pub runs: Runs,
     /// Values used outside their block.
@@ -75,7 +81,7 @@ impl<'a> Source<'a> {
         kernel: &'a Kernel,
         uniform: &'a Uniformity,
         layout: &'a Layout,
-        threadgroup_args: &[bool],
+        options: &Options,
     ) -> Self {
         let function = &kernel.function;
         let (mut crossing, mut leaving) = (HashSet::new(), HashSet::new());
@@ -116,7 +122,7 @@ impl<'a> Source<'a> {
             let parts = uniform.address_parts(kernel, value);
             todo.extend(parts.into_iter().filter(|v| crossing.insert(*v)));
         }
-        let params = function.params.iter().zip(threadgroup_args).filter(|(_, is)| **is);
+        let params = function.params.iter().zip(&options.threadgroup_args).filter(|(_, is)| **is);
         let threadgroup_params = params.map(|(p, _)| p.value).collect();
         Self {
             module,
@@ -124,6 +130,7 @@ impl<'a> Source<'a> {
             uniform,
             layout,
             threadgroup: Threadgroup::default(),
+            serial_accesses: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
             runs: Runs::new(module, kernel, uniform, layout.lanes),
             crossing,
             leaving,

@@ -7,6 +7,7 @@
 mod checks;
 mod compile;
 mod cpu;
+mod launch;
 mod runtime;
 mod table;
 
@@ -26,6 +27,8 @@ use crate::select::{Selection, absent};
 #[derive(Args)]
 #[command(after_help = "\
 Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000),
+launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
+launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream waits for the last of them),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
 _cached with all in it; on the CPU, with the time of each stage),
 cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
@@ -36,7 +39,8 @@ checks (vector_add_checked, matmul_naive_checked).
 Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
 for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
 `openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
-kernel without bounds checks. ratio = ours / baseline: below 1 is faster.
+kernel without bounds checks; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
+to a pool of threads. ratio = ours / baseline: below 1 is faster.
 
 Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
 pub struct Bench {
@@ -58,9 +62,14 @@ pub struct Bench {
 type Run = fn(&Context) -> Result<Measured>;
 
 /// The suites but for `cpu`: suite, name, what to run.
-const CASES: [(&str, &str, Run); 7] = [
+const CASES: [(&str, &str, Run); 12] = [
     ("runtime", "empty_dispatch_round_trip", runtime::empty_dispatch),
     ("runtime", "submit_batch_of_1000", runtime::batch_of_1000),
+    ("launch", "launch_1_group", launch::one_group),
+    ("launch", "launch_8_groups", launch::eight_groups),
+    ("launch", "launch_64_groups", launch::groups_64),
+    ("launch", "launch_after_pause", launch::after_pause),
+    ("launch", "launch_1000_in_stream", launch::in_stream),
     ("compile", "compile_vector_add_first", compile::first),
     ("compile", "compile_vector_add_cold", compile::cold),
     ("compile", "compile_vector_add_cached", compile::cached),
@@ -147,7 +156,7 @@ impl Bench {
                 let names: Vec<&str> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime, compile, cpu and checks, the names {names}"
+                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu and checks, the names {names}"
                 )));
             }
         }

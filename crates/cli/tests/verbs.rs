@@ -362,6 +362,19 @@ fn bench_measures_and_reports() {
 }
 
 #[test]
+fn launches_are_compared_with_a_direct_call_and_a_pool() {
+    let json =
+        elinvar(&["bench", "launch_8_groups", "launch_1000_in_stream", "--device", "cpu", "--json"]).json();
+    let results = json["results"].as_array().expect("results");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        let baselines = result["baselines"].as_object().expect("baselines");
+        assert!(result["suite"] == "launch" && baselines.keys().eq(["direct", "rayon"]), "{result}");
+        assert!(baselines.values().all(|baseline| baseline["median_ns"].as_u64() > Some(0)), "{result}");
+    }
+}
+
+#[test]
 fn the_cpu_suite_is_measured_with_one_thread_and_with_all() {
     let json = elinvar(&["bench", "gather", "--device", "cpu", "--json"]).json();
     let results = json["results"].as_array().expect("results");

@@ -143,6 +143,7 @@ impl Compiler {
             scratch_bytes: object.scratch_bytes,
             faults: object.faults,
             bounds: object.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
+            ascending: origin.signature.code.is_none_or(|code| code.atomics > 0),
             group_ns: AtomicU64::new(0),
         })
     }

@@ -14,7 +14,7 @@ use elinvar_spmd::bounds::FaultRecord;
 use parking_lot::Mutex;
 
 use crate::host;
-use crate::job::{Job, Work};
+use crate::job::{Demand, Work};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Launch;
 use crate::memory::HostMemory;
@@ -58,16 +58,18 @@ fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {
         total @ 1..MAX_GROUPS => total as u64,
         total => return Err(Error::invalid(format!("kernel `{}`: {total} threadgroups", kernel.name))),
     };
-    let estimate_ns = kernel.estimate_ns(total);
-    let running = Running::new(dispatch, kernel)?;
-    let job = Arc::new(Job::new(running, total, worker.workers()));
-    let share = worker.run(&job, estimate_ns)?;
-    let Running { kernel, failure, .. } = &job.work;
-    if let Some(error) = failure.lock().take() {
+    let demand = Demand {
+        groups: total,
+        group_ns: kernel.group_ns.load(Ordering::Relaxed),
+        ascending: kernel.ascending,
+    };
+    let running = Arc::new(Running::new(dispatch, kernel)?);
+    let group_ns = worker.run(&running, demand)?;
+    if let Some(error) = running.failure.lock().take() {
         return Err(error);
     }
-    job.work.expect_in_bounds()?;
-    kernel.group_ns.store(share.ns / share.groups.max(1), Ordering::Relaxed);
+    running.expect_in_bounds()?;
+    running.kernel.group_ns.store(group_ns, Ordering::Relaxed);
     Ok(())
 }
 

@@ -1,76 +1,164 @@
-//! A parallel job: the threadgroups of one dispatch, handed out to whichever workers join.
+//! The threadgroups of one dispatch as work: for one thread, or as a [`Job`] that workers join.
 //!
-//! Invariant: groups are handed out in ascending order, and a worker runs its range from begin to end
-//! before it asks for the next. So when a group runs, every earlier group has ended, is running, or
-//! stands before a running one in another worker's range; a group may spin on an earlier one.
+//! Invariant: a thread runs the groups of a range in order, from begin to end, before it asks for the next.
+//! What that gives a group that waits for earlier ones is said in `ranges`.
 //!
-//! Ranges are sized by time: each participant doubles or halves its own until one takes about
-//! [`TARGET_NS`], which makes the shared counter cheap and keeps the tail short.
+//! Ranges are sized by time: each thread knows or finds out how long a group takes and asks for as many as
+//! take [`RANGE_NS`]. That makes what a range costs small, keeps the tail short, and lets a job that was
+//! expected to be short be shared when it is not.
 
 use std::any::Any;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use elinvar_driver::Error;
+use crossbeam_utils::Backoff;
+use elinvar_driver::{Error, Result};
 use parking_lot::Mutex;
 
+use crate::ranges::Ranges;
 use crate::scratch::Scratch;
 
 /// Time that one range of groups should take.
-const TARGET_NS: u64 = 4_000;
-/// On many workers ranges are longer, so that the shared counter is asked at most this often in all.
-const COUNTER_NS: u64 = 250;
+pub(crate) const RANGE_NS: u64 = 4_000;
+/// Where all workers take from one range they ask for more, so that it changes at most this often.
+const SHARED_NS: u64 = 250;
+/// A dispatch may take longer than the one before it. So while one thread runs it alone, no range has more than
+/// one in so many groups, or what takes a part of [`RANGE_NS`] by its own first groups.
+const ALONE_PARTS: u64 = 8;
 
-/// What a job does with a range of groups.
+/// How long a worker waits awake before it sleeps.
+const AWAKE: Duration = Duration::from_micros(20);
+
+/// What is done with a range of groups.
 pub(crate) trait Work: Send + Sync {
-    /// Run the groups in order. `Break` stops the job: nothing more is handed out.
+    /// Run the groups in order. `Break` stops the dispatch: nothing more is handed out.
     fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()>;
 }
 
-/// The shared state of a job. `total` groups; the worker that owns it waits for the others.
-pub(crate) struct Job<W: ?Sized> {
-    next: AtomicU64,
-    total: u64,
-    workers: u64,
-    helpers: AtomicUsize,
-    owner: Thread,
-    panic: Mutex<Option<Error>>,
-    pub(crate) work: W,
+/// How much there is to do, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Below 2^62.
+    pub(crate) groups: u64,
+    /// What a group took in the dispatch before this one; 0 if there was none.
+    pub(crate) group_ns: u64,
+    /// Whether groups have to start in ascending order.
+    pub(crate) ascending: bool,
 }
 
-/// How much of a job one participant has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Share {
+/// What one thread has done of a dispatch, and how many groups it runs at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
     pub(crate) groups: u64,
     pub(crate) ns: u64,
+    size: u64,
+    target_ns: u64,
+    since: Instant,
 }
 
-impl<W> Job<W> {
-    /// A job of the calling thread, of which at most `workers` take part. `total` is below 2^62.
-    pub(crate) fn new(work: W, total: u64, workers: usize) -> Self {
-        Self {
-            next: AtomicU64::new(0),
-            total,
-            workers: workers as u64,
-            helpers: AtomicUsize::new(0),
-            owner: std::thread::current(),
-            panic: Mutex::new(None),
-            work,
+impl Pace {
+    pub(crate) fn new(group_ns: u64, target_ns: u64) -> Self {
+        let size = target_ns.checked_div(group_ns).unwrap_or(1).max(1);
+        Self { groups: 0, ns: 0, size, target_ns, since: Instant::now() }
+    }
+
+    fn ran(&mut self, groups: u64) {
+        let now = Instant::now();
+        let ns = u64::try_from((now - self.since).as_nanos()).unwrap_or(u64::MAX);
+        self.since = now;
+        self.groups += groups;
+        self.ns = self.ns.saturating_add(ns);
+        if ns < self.target_ns / 2 {
+            self.size = self.size.saturating_mul(2);
+        } else if ns > self.target_ns * 2 {
+            self.size = (self.size / 2).max(1);
         }
+    }
+
+    /// Both together.
+    pub(crate) fn with(self, other: &Self) -> Self {
+        Self { groups: self.groups + other.groups, ns: self.ns.saturating_add(other.ns), ..self }
+    }
+
+    /// What a group has taken so far; 0 if none has run.
+    pub(crate) fn group_ns(&self) -> u64 {
+        self.ns.checked_div(self.groups).map_or(0, |ns| ns.max(1))
     }
 }
 
-impl<W: Work + ?Sized> Job<W> {
-    /// Groups not handed out yet.
-    pub(crate) fn remaining(&self) -> u64 {
-        self.total.saturating_sub(self.next.load(Ordering::Relaxed))
+/// Run groups on this thread alone, until `leave` says, by the pace, that those that are left are to be shared.
+/// Returns the first that has not run.
+pub(crate) fn run_alone(
+    work: &dyn Work,
+    demand: Demand,
+    pace: &mut Pace,
+    scratch: &mut Scratch,
+    leave: impl Fn(&Pace, u64) -> bool,
+) -> Result<u64> {
+    let part = (demand.groups / ALONE_PARTS).max(1);
+    let run = || {
+        let mut next = 0;
+        while next < demand.groups && !leave(pace, demand.groups - next) {
+            let most = part.max((RANGE_NS / 4).checked_div(pace.group_ns()).unwrap_or(1));
+            let end = demand.groups.min(next + pace.size.min(most));
+            if work.run(next..end, scratch).is_break() {
+                return demand.groups;
+            }
+            pace.ran(end - next);
+            next = end;
+        }
+        next
+    };
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_error(&*payload))
+}
+
+/// A dispatch that workers share. The worker that owns it waits for the others.
+pub(crate) struct Job {
+    work: Arc<dyn Work>,
+    ranges: Ranges,
+    workers: usize,
+    helpers: AtomicUsize,
+    /// Set when somebody has found nothing more to take.
+    drained: AtomicBool,
+    /// The owner's number among the workers, and its thread.
+    owner: (usize, Thread),
+    group_ns: u64,
+    target_ns: u64,
+    panic: Mutex<Option<Error>>,
+}
+
+impl Job {
+    /// A job of the calling thread, which is worker `owner`: the groups from `next` on.
+    pub(crate) fn new(work: Arc<dyn Work>, demand: Demand, next: u64, owner: usize, workers: usize) -> Self {
+        let Demand { groups, group_ns, ascending } = demand;
+        let target_ns = if ascending { RANGE_NS.max(SHARED_NS * workers as u64) } else { RANGE_NS };
+        Self {
+            work,
+            ranges: Ranges::new(next..groups, workers, ascending),
+            workers,
+            helpers: AtomicUsize::new(0),
+            drained: AtomicBool::new(false),
+            owner: (owner, std::thread::current()),
+            group_ns,
+            target_ns,
+            panic: Mutex::new(None),
+        }
     }
 
     pub(crate) fn helpers(&self) -> usize {
         self.helpers.load(Ordering::Relaxed)
+    }
+
+    /// How many more workers it has something for.
+    pub(crate) fn vacancies(&self) -> usize {
+        match self.drained.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.workers.saturating_sub(1 + self.helpers()),
+        }
     }
 
     /// Count a helper in. Only under the pool's lock, while the job is in the pool's list.
@@ -79,23 +167,18 @@ impl<W: Work + ?Sized> Job<W> {
     }
 
     /// What a worker does that has joined: run groups until none is left, then report to the owner.
-    pub(crate) fn help(&self, scratch: &mut Scratch) {
-        self.take_part(scratch, |_| {});
+    pub(crate) fn help(&self, worker: usize, scratch: &mut Scratch) {
+        self.take_part(worker, scratch);
         if self.helpers.fetch_sub(1, Ordering::Release) == 1 {
-            self.owner.unpark();
+            self.owner.1.unpark();
         }
     }
 
     /// Wait until no helper is left. Only by the owner, once nobody can join any more.
     pub(crate) fn wait_for_helpers(&self) {
-        let mut spins = 0_u32;
-        while self.helpers.load(Ordering::Acquire) != 0 {
-            if spins < 1000 {
-                spins += 1;
-                std::hint::spin_loop();
-            } else {
-                std::thread::park();
-            }
+        let ended = || self.helpers.load(Ordering::Acquire) == 0;
+        while !wait_awake(ended) {
+            std::thread::park();
         }
     }
 
@@ -104,50 +187,40 @@ impl<W: Work + ?Sized> Job<W> {
         self.panic.lock().take()
     }
 
-    /// Run groups until none is left to hand out. `after` hears of this participant's share after
-    /// every range. A panic stops the job and is kept for the owner.
-    pub(crate) fn take_part(&self, scratch: &mut Scratch, after: impl FnMut(Share)) -> Share {
-        let run = catch_unwind(AssertUnwindSafe(|| self.run_ranges(scratch, after)));
-        run.unwrap_or_else(|payload| {
-            self.stop();
+    /// Run groups until none is left to hand out. A panic stops the job and is kept for the owner.
+    pub(crate) fn take_part(&self, worker: usize, scratch: &mut Scratch) -> Pace {
+        let participant = (worker + self.workers - self.owner.0) % self.workers;
+        let mut pace = Pace::new(self.group_ns, self.target_ns);
+        let run = || {
+            while let Some(range) = self.ranges.take(participant, pace.size) {
+                let groups = range.end - range.start;
+                if self.work.run(range, scratch).is_break() {
+                    self.ranges.stop();
+                }
+                pace.ran(groups);
+            }
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            self.ranges.stop();
             self.panic.lock().get_or_insert(panic_error(&*payload));
-            Share::default()
-        })
-    }
-
-    fn run_ranges(&self, scratch: &mut Scratch, mut after: impl FnMut(Share)) -> Share {
-        let target = TARGET_NS.max(COUNTER_NS * self.workers);
-        let mut share = Share::default();
-        let mut size = 1;
-        let mut begun = Instant::now();
-        while let Some(range) = self.hand_out(size) {
-            let groups = range.end - range.start;
-            if self.work.run(range, scratch).is_break() {
-                self.stop();
-            }
-            let now = Instant::now();
-            let ns = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
-            begun = now;
-            share = Share { groups: share.groups + groups, ns: share.ns.saturating_add(ns) };
-            if ns < target / 2 {
-                size *= 2;
-            } else if ns > target * 2 {
-                size = (size / 2).max(1);
-            }
-            after(share);
-            size = size.min(self.remaining() / (4 * self.workers)).max(1);
         }
-        share
+        self.drained.store(true, Ordering::Relaxed);
+        pace
     }
+}
 
-    fn hand_out(&self, size: u64) -> Option<Range<u64>> {
-        let begin = self.next.fetch_add(size, Ordering::Relaxed);
-        (begin < self.total).then(|| begin..(begin + size).min(self.total))
+/// Wait for a condition without sleeping, for a bounded time; whether it holds. After about a microsecond
+/// others get the processor in between.
+pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    let backoff = Backoff::new();
+    while !holds() {
+        if begun.elapsed() > AWAKE {
+            return false;
+        }
+        backoff.snooze();
     }
-
-    fn stop(&self) {
-        self.next.fetch_max(self.total, Ordering::Relaxed);
-    }
+    true
 }
 
 /// The error that a panic of a worker becomes.

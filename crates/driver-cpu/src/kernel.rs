@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 use parking_lot::{Mutex, RwLock};
@@ -23,6 +23,9 @@ pub(crate) struct Kernel {
     pub(crate) faults: Vec<(String, Option<String>)>,
     /// What a fault record means, if the kernel checks bounds.
     pub(crate) bounds: Option<Bounds>,
+    /// Whether groups have to start in ascending order. Only atomic operations let a group see how far
+    /// others are, so without them the order makes no difference.
+    pub(crate) ascending: bool,
     /// Nanoseconds that a group took in the last dispatch; 0 before the first. Only a hint.
     pub(crate) group_ns: AtomicU64,
 }
@@ -34,11 +37,6 @@ impl Kernel {
         let site = index.and_then(|index| self.faults.get(index)).cloned();
         let (message, location) = site.unwrap_or_else(|| (format!("stopped with unknown code {code}"), None));
         Error::Fault(Fault { kernel: self.name.clone(), message, location })
-    }
-
-    /// What a dispatch of `groups` threadgroups will take on one worker, by the one before it.
-    pub(crate) fn estimate_ns(&self, groups: u64) -> u64 {
-        self.group_ns.load(Ordering::Relaxed).saturating_mul(groups)
     }
 }
 
@@ -110,7 +108,7 @@ impl Pipeline for CpuPipeline {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::testing;

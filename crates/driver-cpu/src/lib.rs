@@ -7,8 +7,8 @@
 //!
 //! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) puts the commands in the queue's list
 //! (`queue`); a worker takes the queue's turn (`pool`) and encodes each command (`encode`); a
-//! dispatch's threadgroups are handed out in ascending order to the workers that join (`job`); each
-//! calls the compiled function (`loader`).
+//! dispatch's threadgroups run on that worker (`job`) and, if there is enough to do, on others that take or steal
+//! ranges of them (`ranges`); each calls the compiled function (`loader`).
 //!
 //! | memory | where it is |
 //! |---|---|
@@ -32,6 +32,7 @@ mod loader;
 mod memory;
 mod pool;
 mod queue;
+mod ranges;
 mod scratch;
 #[cfg(test)]
 mod testing;

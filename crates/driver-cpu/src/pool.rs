@@ -1,5 +1,5 @@
-//! Worker threads. A worker takes a task (the turn of a queue, or a callback to make) or joins a
-//! parallel job that another worker has published; with neither it spins briefly, then sleeps.
+//! Worker threads. A worker takes a task (the turn of a queue, or a callback to make) or joins a job that
+//! another worker has published; with neither it looks for some for a bounded time, then sleeps.
 //!
 //! Invariants:
 //! - A worker waits for others only as the owner of a job, and then only for those that are running
@@ -7,23 +7,27 @@
 //! - Whoever adds or takes work wakes a sleeper while more is there than spinning workers will find.
 //! - Workers outlive the pool's handle until no task is left. They are never joined: the last handle
 //!   may be dropped on a worker, in a callback.
+//!
+//! A dispatch begins on the worker that took the command, and stays there if it is short, by the time that the
+//! dispatch before it took or by its own first groups. What counts as short depends on who could help: a worker
+//! that is looking for work costs little, waking one costs more, and is done for a single long dispatch
+//! or for several in succession that would each be worth the help of a worker that is awake.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use elinvar_driver::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::job::{Job, Share, Work};
+use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
 use crate::scratch::Scratch;
 
 /// Compiled code keeps threadgroup memory and private arrays on the stack.
 const STACK_BYTES: usize = 16 << 20;
-/// How long a worker without work looks for some before it sleeps.
-const SPIN: Duration = Duration::from_micros(30);
-/// A job shorter than this is not worth waking another worker.
+/// What is shorter than this on one worker is not worth the help of one that is awake.
+const SHORT_NS: u64 = 8_000;
+/// What is shorter than this on one worker is not worth waking another.
 const LONG_NS: u64 = 50_000;
 
 /// Something for one worker to do.
@@ -37,39 +41,45 @@ pub(crate) struct Pool {
 /// What a task is given: the thread's own memory and its way to the others.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
+    /// Its number, below that of workers.
+    index: usize,
     scratch: Scratch,
+    /// Time spent alone, since the last job that was shared, on dispatches that a worker awake could have helped with.
+    alone_ns: u64,
 }
 
+#[derive(Default)]
 struct Shared {
     workers: usize,
     state: Mutex<State>,
     wake: Condvar,
-    /// Entries in the state's two lists, to be looked at without its lock.
+    /// How many workers the state has something for, to be looked at without its lock.
     found: AtomicUsize,
+    /// Workers that look for work. Changes under the lock.
+    spinning: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
-    jobs: Vec<Arc<Job<dyn Work>>>,
-    spinning: usize,
+    jobs: Vec<Arc<Job>>,
     asleep: usize,
     closed: bool,
 }
 
 enum Next {
     Task(Task),
-    Job(Arc<Job<dyn Work>>),
+    Job(Arc<Job>),
 }
 
 impl Pool {
     /// Start `workers` threads, at least one.
     pub(crate) fn new(workers: usize) -> Result<Self> {
         let workers = workers.max(1);
-        let (state, wake) = (Mutex::default(), Condvar::new());
-        let pool = Self { shared: Arc::new(Shared { workers, state, wake, found: AtomicUsize::new(0) }) };
+        let pool = Self { shared: Arc::new(Shared { workers, ..Shared::default() }) };
         for index in 0..workers {
-            let mut worker = Worker { shared: pool.shared.clone(), scratch: Scratch::new() };
+            let shared = pool.shared.clone();
+            let mut worker = Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 };
             let thread = std::thread::Builder::new().name(format!("elinvar-cpu-{index}"));
             thread.stack_size(STACK_BYTES).spawn(move || worker.work()).map_err(|error| {
                 Error::Environment(format!("cannot start worker thread {index} of {workers}: {error}"))
@@ -102,43 +112,50 @@ impl Worker {
         !self.shared.state.lock().tasks.is_empty()
     }
 
-    /// The number of worker threads.
-    pub(crate) fn workers(&self) -> usize {
-        self.shared.workers
-    }
-
-    /// Run a job that this thread has made, with the others' help if it takes long or `estimate_ns`
-    /// says that it will. Returns this thread's own share when all groups have ended.
-    pub(crate) fn run<W: Work + 'static>(&mut self, job: &Arc<Job<W>>, estimate_ns: u64) -> Result<Share> {
-        let shared = &*self.shared;
-        let mut published = false;
-        let mut publish_if = |long: bool| {
-            if long && !published && shared.workers > 1 && job.remaining() > 0 {
-                published = true;
-                shared.change(|state| state.jobs.push(job.clone()));
+    /// Run a dispatch, with the others' help if that is worth it. Returns what a group has taken when all have
+    /// ended.
+    pub(crate) fn run<W: Work + 'static>(&mut self, work: &Arc<W>, demand: Demand) -> Result<u64> {
+        let mut pace = Pace::new(demand.group_ns, job::RANGE_NS);
+        let leave = |pace: &Pace, left| self.shared.is_worth_sharing(self.alone_ns, demand, pace, left);
+        let next = job::run_alone(&**work, demand, &mut pace, &mut self.scratch, leave)?;
+        if next == demand.groups {
+            if pace.ns > SHORT_NS {
+                self.alone_ns += pace.ns;
             }
-        };
-        publish_if(estimate_ns > LONG_NS && job.remaining() > 1);
-        let share = job.take_part(&mut self.scratch, |share| publish_if(share.ns > LONG_NS));
-        if published {
-            let this: Arc<Job<dyn Work>> = job.clone();
-            shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &this)));
-            job.wait_for_helpers();
+            return Ok(pace.group_ns());
         }
-        job.panicked().map_or(Ok(share), Err)
+        self.alone_ns = 0;
+        let known = Demand { group_ns: pace.group_ns().max(demand.group_ns), ..demand };
+        let job = Arc::new(Job::new(work.clone(), known, next, self.index, self.shared.workers));
+        self.shared.change(|state| state.jobs.push(job.clone()));
+        let shared = job.take_part(self.index, &mut self.scratch);
+        self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));
+        job.wait_for_helpers();
+        job.panicked().map_or(Ok(pace.with(&shared).group_ns()), Err)
     }
 
     fn work(&mut self) {
         while let Some(next) = self.shared.next() {
             match next {
                 Next::Task(task) => task(self),
-                Next::Job(job) => job.help(&mut self.scratch),
+                Next::Job(job) => job.help(self.index, &mut self.scratch),
             }
         }
     }
 }
 
 impl Shared {
+    /// Whether so many groups that are left of a dispatch are worth the help of others.
+    fn is_worth_sharing(&self, alone_ns: u64, demand: Demand, pace: &Pace, left: u64) -> bool {
+        if self.workers == 1 || left == 1 {
+            return false;
+        }
+        let known = if pace.ns > SHORT_NS { pace.group_ns() } else { demand.group_ns };
+        let expected_ns = left.saturating_mul(known);
+        let awake = self.spinning.load(Ordering::Relaxed) > 0;
+        expected_ns > SHORT_NS && (awake || alone_ns.saturating_add(expected_ns) > LONG_NS)
+    }
+
     /// Change what there is to do, and wake sleepers for what is new.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
@@ -147,25 +164,37 @@ impl Shared {
     }
 
     fn announce(&self, state: &State) {
-        self.found.store(state.tasks.len() + state.jobs.len(), Ordering::Relaxed);
-        for _ in 0..state.sleepers_to_wake() {
+        self.note(state);
+        for _ in 0..state.sleepers_to_wake(self.spinning.load(Ordering::Relaxed)) {
             self.wake.notify_one();
         }
+    }
+
+    /// Note for the workers that look without the lock what there is for one of them.
+    fn note(&self, state: &State) {
+        self.found.store(state.tasks.len() + state.vacancies(), Ordering::Relaxed);
     }
 
     /// Wait for something to do; `None` once the pool is closed and no task is left.
     fn next(&self) -> Option<Next> {
         let mut state = self.state.lock();
         loop {
-            if let Some(next) = self.take(&mut state) {
+            if let Some(next) = state.take() {
+                self.announce(&state);
                 return Some(next);
             }
-            state.spinning += 1;
+            // A job may have been drained, which nobody notes.
+            self.note(&state);
+            self.spinning.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            self.spin();
+            let found = wait_awake(|| self.found.load(Ordering::Relaxed) != 0);
             state = self.state.lock();
-            state.spinning -= 1;
-            if let Some(next) = self.take(&mut state) {
+            self.spinning.fetch_sub(1, Ordering::Relaxed);
+            if found {
+                continue; // others may have been quicker
+            }
+            if let Some(next) = state.take() {
+                self.announce(&state);
                 return Some(next);
             }
             if state.closed {
@@ -176,22 +205,6 @@ impl Shared {
             state.asleep -= 1;
         }
     }
-
-    /// Look for work without the lock, for a bounded time.
-    fn spin(&self) {
-        let begun = Instant::now();
-        while self.found.load(Ordering::Relaxed) == 0 && begun.elapsed() < SPIN {
-            for _ in 0..16 {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
-    fn take(&self, state: &mut State) -> Option<Next> {
-        let next = state.take()?;
-        self.announce(state);
-        Some(next)
-    }
 }
 
 impl State {
@@ -200,94 +213,50 @@ impl State {
         if let Some(task) = self.tasks.pop_front() {
             return Some(Next::Task(task));
         }
-        let open = self.jobs.iter().filter(|job| job.remaining() > 0);
+        let open = self.jobs.iter().filter(|job| job.vacancies() > 0);
         let job = open.min_by_key(|job| job.helpers())?;
         job.join();
         Some(Next::Job(job.clone()))
     }
 
+    /// How many more workers the jobs have something for.
+    fn vacancies(&self) -> usize {
+        self.jobs.iter().map(|job| job.vacancies()).sum()
+    }
+
     /// At most two: those wake two more each, which is quicker than one waking all.
-    fn sleepers_to_wake(&self) -> u64 {
+    fn sleepers_to_wake(&self, spinning: usize) -> usize {
         if self.asleep == 0 {
             return 0;
         }
-        let groups: u64 = self.jobs.iter().map(|job| job.remaining()).fold(0, u64::saturating_add);
-        let work = groups.saturating_add(self.tasks.len() as u64);
-        work.saturating_sub(self.spinning as u64).min(self.asleep as u64).min(2)
+        (self.vacancies() + self.tasks.len()).saturating_sub(spinning).min(self.asleep).min(2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ops::{ControlFlow, Range};
-    use std::sync::Barrier;
     use std::sync::mpsc::channel;
 
     use super::*;
 
-    /// Runs a job of `total` groups on a worker of the pool.
-    fn run<W: Work + 'static>(
-        pool: &Pool,
-        work: W,
-        total: u64,
-        estimate_ns: u64,
-    ) -> (Arc<Job<W>>, Result<Share>) {
-        let (sender, outcome) = channel();
-        pool.push(Box::new(move |worker| {
-            let job = Arc::new(Job::new(work, total, worker.workers()));
-            let share = worker.run(&job, estimate_ns);
-            sender.send((job, share)).unwrap();
-        }));
-        outcome.recv().unwrap()
-    }
-
-    /// Every group waits until as many others run.
-    struct Together(Barrier);
-
-    impl Work for Together {
-        fn run(&self, groups: Range<u64>, _scratch: &mut Scratch) -> ControlFlow<()> {
-            for _ in groups {
-                self.0.wait();
-            }
-            ControlFlow::Continue(())
-        }
-    }
-
     #[test]
-    fn all_workers_take_part_in_a_long_job() {
-        for workers in [2, 5] {
-            let pool = Pool::new(workers).unwrap();
-            for _ in 0..50 {
-                let work = Together(Barrier::new(workers));
-                let (_, share) = run(&pool, work, workers as u64, LONG_NS + 1);
-                assert_eq!(share.unwrap().groups, 1);
-            }
-        }
-    }
-
-    /// Panics in this group.
-    struct Fails(u64);
-
-    impl Work for Fails {
-        fn run(&self, groups: Range<u64>, _scratch: &mut Scratch) -> ControlFlow<()> {
-            assert!(!groups.contains(&self.0), "group {}", self.0);
-            ControlFlow::Continue(())
-        }
-    }
-
-    #[test]
-    fn a_panic_in_a_job_is_its_owners_error() {
-        let pool = Pool::new(3).unwrap();
-        for estimate_ns in [0, u64::MAX] {
-            for last in [0, 1, 500] {
-                let (job, share) = run(&pool, Fails(last), 100_000, estimate_ns);
-                let Err(Error::DeviceLost(message)) = share else { panic!("no error") };
-                assert!(message.ends_with(&format!("group {last}")), "{message}");
-                assert_eq!(job.remaining(), 0);
-            }
-        }
-        let (_, share) = run(&pool, Together(Barrier::new(1)), 10, 0);
-        share.unwrap();
+    fn what_is_worth_sharing() {
+        let worth = |workers, spinning, alone_ns, group_ns, left| {
+            let spinning = AtomicUsize::new(spinning);
+            let shared = Shared { workers, spinning, ..Shared::default() };
+            let demand = Demand { groups: left, group_ns, ascending: false };
+            shared.is_worth_sharing(alone_ns, demand, &Pace::new(group_ns, job::RANGE_NS), left)
+        };
+        assert!(worth(2, 0, 0, LONG_NS / 10, 11));
+        assert!(!worth(2, 0, 0, LONG_NS / 10, 10));
+        // A worker is awake, or there was more such work before.
+        assert!(worth(2, 1, 0, LONG_NS / 10, 2));
+        assert!(worth(2, 0, LONG_NS, LONG_NS / 10, 2));
+        assert!(!worth(2, 1, LONG_NS, SHORT_NS / 10, 10));
+        // Nobody else, or nothing for anybody else; nothing is known yet.
+        assert!(!worth(1, 0, 0, LONG_NS, 100));
+        assert!(!worth(2, 1, LONG_NS, LONG_NS, 1));
+        assert!(!worth(2, 1, LONG_NS, 0, 1 << 40));
     }
 
     #[test]

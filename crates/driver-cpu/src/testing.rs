@@ -157,8 +157,12 @@ pub(crate) fn signature(name: &str) -> Signature {
     }
 }
 
-/// Builds the same function for every size; 64 bytes of scratch, one fault.
+/// Builds the same function for every size; 64 bytes of scratch, one fault, groups in any order.
 pub(crate) fn build(name: &str, ir: &'static str) -> Build {
+    build_ordered(name, ir, false)
+}
+
+fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
     let name = name.to_owned();
     Box::new(move |_| {
         Ok(Kernel {
@@ -167,6 +171,7 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,
+            ascending,
             group_ns: AtomicU64::new(0),
         })
     })
@@ -174,7 +179,12 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
 
 /// A pipeline called `kernel`, prepared for one-thread groups.
 pub(crate) fn pipeline(ir: &'static str) -> Arc<dyn Pipeline> {
-    let pipeline = CpuPipeline::new(signature("kernel"), build("kernel", ir));
+    ordered_pipeline(ir, false)
+}
+
+/// The same, whose groups may have to start in ascending order.
+pub(crate) fn ordered_pipeline(ir: &'static str, ascending: bool) -> Arc<dyn Pipeline> {
+    let pipeline = CpuPipeline::new(signature("kernel"), build_ordered("kernel", ir, ascending));
     pipeline.prepare(Dim3::from(1)).unwrap();
     Arc::new(pipeline)
 }

@@ -37,8 +37,8 @@
 //!    Barriers with `mem_device` and atomic fences are real fences.
 //! 3. **Progress.** Threads that wait at a barrier of their threadgroup make progress; a thread that
 //!    has returned counts as arrived. Threadgroups start in ascending order of their linear index
-//!    (x fastest) and a started threadgroup runs to its end, so a group may wait for an earlier
-//!    group's result. Simdgroups of one threadgroup must not spin on one another.
+//!    (x fastest), as far as atomic operations can tell, and a started threadgroup runs to its end, so
+//!    a group may wait for an earlier group's result. Simdgroups of one threadgroup must not spin on one another.
 //! 4. **Completion.** The `done` callback of a submission is called exactly once, from a thread of
 //!    the driver, after its effects are visible to the host. It must not block and must not unwind.
 //!    [`Queue::cancel`] stops what has not begun.

@@ -18,6 +18,8 @@ use parking_lot::{Condvar, Mutex};
 
 /// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
 const SPIN: Duration = Duration::from_micros(20);
+/// How long of that it keeps the processor to itself.
+const ALONE: Duration = Duration::from_micros(2);
 
 /// The end of one submission, set once.
 #[derive(Default)]
@@ -63,10 +65,14 @@ impl Outcome {
             if let Some(result) = self.get() {
                 return Some(result);
             }
-            if Instant::now() >= spin_end {
+            let now = Instant::now();
+            if now >= spin_end {
                 break;
             }
-            std::hint::spin_loop();
+            match now - begin < ALONE {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
         }
         let mut lock = self.wakers.lock();
         while self.get().is_none() {

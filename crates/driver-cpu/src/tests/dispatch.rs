@@ -1,13 +1,17 @@
 //! Dispatches: which groups run, in which order, with what, and how they fail.
 
-use elinvar_driver::{Binding, Device, Dim3, Error, Fault};
+use std::any::Any;
 
-use crate::testing::{self, bound, dispatch, memory, pipeline, run, words};
+use elinvar_driver::{Binding, Device, Dim3, Error, Fault, PipelineOptions, Source};
+
+use crate::compile;
+use crate::kernel::CpuPipeline;
+use crate::testing::{self, bound, dispatch, memory, ordered_pipeline, pipeline, run, words};
 
 #[test]
 fn every_group_runs_once() {
     let (quick, slow) = (pipeline(testing::COUNT), pipeline(testing::SLOW_COUNT));
-    for threads in [1, 4] {
+    for threads in [1, 2, 3, 8] {
         let device = testing::device(threads);
         let queue = device.queue().unwrap();
         for grid in
@@ -52,15 +56,15 @@ fn one_worker_starts_groups_in_ascending_order() {
 #[test]
 fn groups_may_wait_for_earlier_groups() {
     const GROUPS: u32 = 10_000;
-    let kernel = pipeline(testing::LOOK_BACK);
-    for threads in [1, 4] {
+    for (threads, ascending) in [(1, true), (1, false), (4, true), (4, false)] {
+        let kernel = ordered_pipeline(testing::LOOK_BACK, ascending);
         let device = testing::device(threads);
         let queue = device.queue().unwrap();
         for _ in 0..5 {
             let sums = memory(&device, 8 * GROUPS as usize);
             run(&*queue, vec![dispatch(&kernel, GROUPS, vec![bound(&sums)])]).unwrap();
             let low = words(&sums).into_iter().step_by(2);
-            assert!(low.eq(1..=GROUPS), "{threads} threads");
+            assert!(low.eq(1..=GROUPS), "{threads} threads, ascending: {ascending}");
         }
     }
 }
@@ -72,16 +76,36 @@ fn a_fault_stops_the_dispatch_and_names_its_place() {
     for threads in [1, 4] {
         let device = testing::device(threads);
         let queue = device.queue().unwrap();
-        let count = memory(&device, 4);
-        let last = Binding::Bytes(100_u64.to_ne_bytes().to_vec());
-        let commands = vec![dispatch(&kernel, GROUPS, vec![bound(&count), last])];
-        let Err(Error::Fault(fault)) = run(&*queue, commands) else { panic!("no fault") };
-        let location = Some("test.metal:3".into());
-        assert_eq!(fault, Fault { kernel: "kernel".into(), message: "it is the last".into(), location });
-        assert!((100..GROUPS - 1).contains(&words(&count)[0]), "{:?}", words(&count));
-        if threads == 1 {
-            assert_eq!(words(&count), [100]);
+        for wrong in [100, GROUPS / 2, GROUPS - 1] {
+            let count = memory(&device, 4);
+            let value = Binding::Bytes(u64::from(wrong).to_ne_bytes().to_vec());
+            let commands = vec![dispatch(&kernel, GROUPS, vec![bound(&count), value])];
+            let Err(Error::Fault(fault)) = run(&*queue, commands) else { panic!("no fault") };
+            let location = Some("test.metal:3".into());
+            assert_eq!(fault, Fault { kernel: "kernel".into(), message: "it is the last".into(), location });
+            assert!(words(&count)[0] < GROUPS, "{:?}", words(&count));
+            if threads == 1 {
+                assert_eq!(words(&count), [wrong]);
+            }
+            queue.acknowledge();
         }
+    }
+}
+
+#[test]
+fn kernels_with_atomics_have_their_groups_started_in_ascending_order() {
+    let text = "#include <metal_stdlib>
+        using namespace metal;
+        kernel void plain(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = i; }
+        kernel void counts(device atomic_uint* n) { atomic_fetch_add_explicit(n, 1u, memory_order_relaxed); }";
+    let library =
+        compile::library(&elinvar_cache::Cache::off(), &Source::named("order.metal", text)).unwrap();
+    for (name, ascending) in [("plain", false), ("counts", true)] {
+        let pipeline = library.pipeline(name, &PipelineOptions::default()).unwrap();
+        pipeline.prepare(Dim3::from(8)).unwrap();
+        let pipeline: &dyn Any = &*pipeline;
+        let kernel = pipeline.downcast_ref::<CpuPipeline>().unwrap().kernel(Dim3::from(8)).unwrap();
+        assert_eq!(kernel.ascending, ascending, "{name}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The execution contract, shown on the whole driver with kernels written as the compiler's output.
 
 mod dispatch;
+mod jobs;
 mod queue;
 mod transfer;

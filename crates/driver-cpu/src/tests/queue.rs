@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use elinvar_driver::{Binding, Command, Device, Dim3, Error, Pipeline, Queue, Result, Signature};
 
-use crate::testing::{self, Gate, bound, dispatch, memory, pipeline, run, submit, words};
+use crate::testing::{self, Gate, bound, dispatch, memory, ordered_pipeline, pipeline, run, submit, words};
 
 /// A kernel of another driver, whose signature cannot be had.
 struct Panicking;
@@ -71,6 +71,35 @@ fn long_dispatches_of_many_queues_end_on_few_workers() {
     for (outcome, counts) in work {
         outcome.recv().unwrap().unwrap();
         assert!(words(&counts).iter().all(|n| *n == 2));
+    }
+}
+
+#[test]
+fn dispatches_of_many_queues_run_every_group_once() {
+    const SIZES: [u32; 5] = [1, 7, 129, 1023, 9001];
+    for workers in [1, 2, 3, 8] {
+        let device = testing::device(workers);
+        let work: Vec<_> = [(0, false), (1, true), (2, false)]
+            .map(|(first, ascending)| {
+                let kernel = ordered_pipeline(testing::COUNT, ascending);
+                let (queue, counts) = (device.queue().unwrap(), memory(&device, 4 * 9001));
+                let size = |n: usize| SIZES[(first + n) % SIZES.len()];
+                let ends: Vec<_> = (0..60)
+                    .map(|submission| {
+                        let commands =
+                            (0..10).map(|n| dispatch(&kernel, size(submission + n), vec![bound(&counts)]));
+                        submit(&*queue, commands.collect()).1
+                    })
+                    .collect();
+                (ends, counts)
+            })
+            .into();
+        for (ends, counts) in work {
+            ends.into_iter().for_each(|end| _ = end.recv().unwrap().unwrap());
+            // Each size came in a fifth of 600 dispatches.
+            let expected = |group| 120 * SIZES.iter().filter(|size| **size > group).count() as u32;
+            assert!(words(&counts).into_iter().eq((0..9001).map(expected)), "{workers} workers");
+        }
     }
 }
 

@@ -1,0 +1,262 @@
+//! The groups of a job that have not been handed out, as ranges that its participants own.
+//!
+//! Each participant has a part, an equal range at first, and takes groups from its front. When they are gone it
+//! takes all of the lowest part whose participant has not come, or else steals the back half of the longest
+//! range. So a dispatch that is repeated gives a worker the groups whose data its caches still hold.
+//!
+//! Invariants:
+//! - A range is one atomic number, every change replaces the whole of it, and only its participant puts a new
+//!   one into an empty part: no group is handed out twice. A range carries no data with it, so all accesses
+//!   are relaxed; the job makes the groups' effects visible.
+//! - Who has nothing left takes a part that nobody has taken up, the lowest first, before it steals, and the
+//!   job's owner begins with part 0. So the first group that has not ended is running or next in the range of
+//!   a running participant: a group that waits for earlier ones gets what it waits for.
+//! - With one part, all participants take from its front, and groups start in ascending order.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+/// A range of units below 2^32, packed: where it begins in the upper half, where it ends in the lower.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Packed(u64);
+
+impl Packed {
+    const EMPTY: Self = Self(0);
+
+    fn new(begin: u64, end: u64) -> Self {
+        Self(begin << 32 | end)
+    }
+
+    fn begin(self) -> u64 {
+        self.0 >> 32
+    }
+
+    fn end(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+
+    fn len(self) -> u64 {
+        self.end().saturating_sub(self.begin())
+    }
+}
+
+struct Part {
+    left: AtomicU64,
+    taken_up: AtomicBool,
+}
+
+impl Part {
+    fn left(&self) -> Packed {
+        Packed(self.left.load(Ordering::Relaxed))
+    }
+
+    fn replace(&self, old: Packed, new: Packed) -> bool {
+        self.left.compare_exchange_weak(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the caller is the first to take it up.
+    fn take_up(&self) -> bool {
+        !self.taken_up.load(Ordering::Relaxed) && !self.taken_up.swap(true, Ordering::Relaxed)
+    }
+
+    /// So many units from the front, at most one in `share` of them, but an eighth of `size` at least.
+    fn take_front(&self, size: u64, share: u64) -> Option<Packed> {
+        loop {
+            let left = self.left();
+            if left.len() == 0 {
+                return None;
+            }
+            let most = (left.len() / share).max(size / 8).max(1);
+            let middle = left.begin() + size.min(most).min(left.len());
+            if self.replace(left, Packed::new(middle, left.end())) {
+                return Some(Packed::new(left.begin(), middle));
+            }
+        }
+    }
+}
+
+/// What is left of `groups`, in parts.
+pub(crate) struct Ranges {
+    groups: Range<u64>,
+    /// Groups that are handed out together: one, but for more than 2^32 of them.
+    unit: u64,
+    /// Participants that take from the same part.
+    sharers: u64,
+    parts: Box<[CachePadded<Part>]>,
+    stopped: AtomicBool,
+}
+
+impl Ranges {
+    /// For so many participants: one part for all if groups are to start in ascending order, else one each.
+    pub(crate) fn new(groups: Range<u64>, participants: usize, ascending: bool) -> Self {
+        let participants = participants.max(1);
+        let count = groups.end - groups.start;
+        let unit = count.div_ceil(u64::from(u32::MAX)).max(1);
+        let units = u128::from(count.div_ceil(unit));
+        let (parts, sharers) = if ascending { (1, participants) } else { (participants, 1) };
+        // Fits: it is at most `units`, which is below 2^32.
+        let bound = |part: usize| (units * part as u128 / parts as u128) as u64;
+        let part = |n| {
+            let left = AtomicU64::new(Packed::new(bound(n), bound(n + 1)).0);
+            CachePadded::new(Part { left, taken_up: AtomicBool::new(false) })
+        };
+        let parts = (0..parts).map(part).collect();
+        Self { groups, unit, sharers: sharers as u64, parts, stopped: AtomicBool::new(false) }
+    }
+
+    /// Take the next groups for a participant: about `size`, fewer towards the end, but not fewer than an
+    /// eighth of `size` where there are as many. `None` when nothing is left that is worth taking.
+    ///
+    /// Participants are numbered from 0, which is the job's owner.
+    pub(crate) fn take(&self, participant: usize, size: u64) -> Option<Range<u64>> {
+        let own = &self.parts[participant % self.parts.len()];
+        let size = (size / self.unit).max(1);
+        own.take_up();
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(units) = own.take_front(size, 2 * self.sharers) {
+                let group = |unit: u64| (self.groups.start + unit * self.unit).min(self.groups.end);
+                return Some(group(units.begin())..group(units.end()));
+            }
+            let more = self.lowest_free().or_else(|| self.steal((size / 8).max(1)))?;
+            own.left.store(more.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Hand out nothing more.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// All of the lowest part that nobody has taken up.
+    fn lowest_free(&self) -> Option<Packed> {
+        let part = self.parts.iter().find(|part| part.take_up())?;
+        Some(Packed(part.left.swap(Packed::EMPTY.0, Ordering::Relaxed)))
+    }
+
+    /// The back half of the longest range, if that has at least so many units.
+    fn steal(&self, least: u64) -> Option<Packed> {
+        loop {
+            let all = self.parts.iter().map(|part| (part, part.left()));
+            let (victim, left) = all.max_by_key(|(_, left)| left.len())?;
+            if left.len() < least {
+                return None;
+            }
+            let middle = left.begin() + left.len() / 2;
+            if victim.replace(left, Packed::new(left.begin(), middle)) {
+                return Some(Packed::new(middle, left.end()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Participants on threads of their own take all there is; how often each group came.
+    fn drain(ranges: &Ranges, total: usize, participants: usize, sizes: &[u64]) -> Vec<u8> {
+        let counts: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
+        let begin = Barrier::new(participants);
+        std::thread::scope(|scope| {
+            for participant in 0..participants {
+                let (counts, begin) = (&counts, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    let mut sizes = sizes.iter().cycle().skip(participant);
+                    while let Some(groups) = ranges.take(participant, *sizes.next().unwrap()) {
+                        assert!(!groups.is_empty());
+                        for group in groups {
+                            counts[group as usize].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        counts.into_iter().map(|count| count.into_inner() as u8).collect()
+    }
+
+    #[test]
+    fn every_group_is_handed_out_once() {
+        for ascending in [false, true] {
+            for participants in 1..=8 {
+                for total in [0, 1, 2, 3, 7, 8, 9, 64, 1001, 20_011] {
+                    for sizes in [&[1][..], &[7, 1, 100], &[1 << 40]] {
+                        let ranges = Ranges::new(0..total as u64, participants, ascending);
+                        let counts = drain(&ranges, total, participants, sizes);
+                        assert!(
+                            counts.iter().all(|n| *n == 1),
+                            "{total} groups, {participants} participants, {sizes:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_participant_gets_all_parts_in_order() {
+        let ranges = Ranges::new(5..1005, 8, false);
+        let mut next = 5;
+        while let Some(groups) = ranges.take(0, 10) {
+            assert_eq!(groups.start, next);
+            next = groups.end;
+        }
+        assert_eq!(next, 1005);
+    }
+
+    #[test]
+    fn each_begins_with_its_own_part_and_steals_from_the_back() {
+        let ranges = Ranges::new(0..1000, 2, false);
+        assert_eq!(ranges.take(1, 1), Some(500..501));
+        assert_eq!(ranges.take(0, 1), Some(0..1));
+        while ranges.take(1, 1).unwrap().start != 999 {}
+        // Of 1..500, which 0 has left.
+        assert_eq!(ranges.take(1, 1), Some(250..251));
+        while ranges.take(0, 1).unwrap().start != 249 {}
+        assert_eq!(ranges.take(0, 1).map(|groups| groups.end > 251), Some(true));
+    }
+
+    #[test]
+    fn shared_ranges_ascend() {
+        let ranges = Ranges::new(0..1000, 3, true);
+        let mut next = 0;
+        for participant in (0..3).cycle() {
+            let Some(groups) = ranges.take(participant, 16) else { break };
+            assert_eq!(groups.start, next);
+            next = groups.end;
+        }
+        assert_eq!(next, 1000);
+    }
+
+    #[test]
+    fn nothing_is_handed_out_after_a_stop() {
+        for ascending in [false, true] {
+            let ranges = Ranges::new(0..100, 2, ascending);
+            assert!(ranges.take(0, 1).is_some());
+            ranges.stop();
+            assert_eq!((ranges.take(0, 1), ranges.take(1, 1)), (None, None));
+        }
+    }
+
+    #[test]
+    fn more_groups_than_a_range_holds() {
+        let total = (1 << 62) - 1;
+        for ascending in [false, true] {
+            let ranges = Ranges::new(0..total, 3, ascending);
+            let mut handed_out = 0;
+            for participant in (0..3).cycle() {
+                let Some(groups) = ranges.take(participant, u64::MAX) else { break };
+                assert!(groups.start < groups.end && groups.end <= total);
+                handed_out += groups.end - groups.start;
+            }
+            assert_eq!(handed_out, total);
+        }
+    }
+}

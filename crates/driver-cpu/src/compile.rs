@@ -25,6 +25,7 @@ use crate::device::CpuDriver;
 use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Code;
+use crate::order;
 
 /// The user's cache, opened when it is first asked for.
 pub(crate) fn user_cache() -> &'static Cache {
@@ -143,7 +144,7 @@ impl Compiler {
             scratch_bytes: object.scratch_bytes,
             faults: object.faults,
             bounds: object.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
-            ascending: origin.signature.code.is_none_or(|code| code.atomics > 0),
+            ascending: object.ascending,
             group_ns: AtomicU64::new(0),
         })
     }
@@ -177,7 +178,8 @@ impl Compiler {
         let place = |location: Location| format!("{}:{}", location.file, location.line);
         let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
         let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
-        let object = Object { bytes, scratch_bytes, faults: faults.collect(), checks };
+        let ascending = order::is_observed(&module);
+        let object = Object { bytes, scratch_bytes, ascending, faults: faults.collect(), checks };
         if let Some(key) = key {
             self.cache.store(&key, &object.write());
         }

@@ -1,7 +1,8 @@
 //! The threadgroups of one dispatch as work: for one thread, or as a [`Job`] that workers join.
 //!
 //! Invariant: a thread runs the groups of a range in order, from begin to end, before it asks for the next.
-//! What that gives a group that waits for earlier ones is said in `ranges`.
+//! So if they are handed out in ascending order, every group before a running one has ended, is running, or
+//! stands before a running one in another thread's range: a group may wait for an earlier one.
 //!
 //! Ranges are sized by time: each thread knows or finds out how long a group takes and asks for as many as
 //! take [`RANGE_NS`]. That makes what a range costs small, keeps the tail short, and lets a job that was
@@ -124,16 +125,15 @@ pub(crate) struct Job {
     helpers: AtomicUsize,
     /// Set when somebody has found nothing more to take.
     drained: AtomicBool,
-    /// The owner's number among the workers, and its thread.
-    owner: (usize, Thread),
+    owner: Thread,
     group_ns: u64,
     target_ns: u64,
     panic: Mutex<Option<Error>>,
 }
 
 impl Job {
-    /// A job of the calling thread, which is worker `owner`: the groups from `next` on.
-    pub(crate) fn new(work: Arc<dyn Work>, demand: Demand, next: u64, owner: usize, workers: usize) -> Self {
+    /// A job of the calling thread: the groups from `next` on.
+    pub(crate) fn new(work: Arc<dyn Work>, demand: Demand, next: u64, workers: usize) -> Self {
         let Demand { groups, group_ns, ascending } = demand;
         let target_ns = if ascending { RANGE_NS.max(SHARED_NS * workers as u64) } else { RANGE_NS };
         Self {
@@ -142,7 +142,7 @@ impl Job {
             workers,
             helpers: AtomicUsize::new(0),
             drained: AtomicBool::new(false),
-            owner: (owner, std::thread::current()),
+            owner: std::thread::current(),
             group_ns,
             target_ns,
             panic: Mutex::new(None),
@@ -170,7 +170,7 @@ impl Job {
     pub(crate) fn help(&self, worker: usize, scratch: &mut Scratch) {
         self.take_part(worker, scratch);
         if self.helpers.fetch_sub(1, Ordering::Release) == 1 {
-            self.owner.1.unpark();
+            self.owner.unpark();
         }
     }
 
@@ -189,10 +189,9 @@ impl Job {
 
     /// Run groups until none is left to hand out. A panic stops the job and is kept for the owner.
     pub(crate) fn take_part(&self, worker: usize, scratch: &mut Scratch) -> Pace {
-        let participant = (worker + self.workers - self.owner.0) % self.workers;
         let mut pace = Pace::new(self.group_ns, self.target_ns);
         let run = || {
-            while let Some(range) = self.ranges.take(participant, pace.size) {
+            while let Some(range) = self.ranges.take(worker, pace.size) {
                 let groups = range.end - range.start;
                 if self.work.run(range, scratch).is_break() {
                     self.ranges.stop();

@@ -14,6 +14,8 @@ pub(crate) struct Object {
     /// The shared object.
     pub(crate) bytes: Vec<u8>,
     pub(crate) scratch_bytes: u64,
+    /// Whether groups have to start in ascending order.
+    pub(crate) ascending: bool,
     /// Message, and `file:line` when known, of each fault code.
     pub(crate) faults: Vec<(String, Option<String>)>,
     /// Of a kernel with bounds checks.
@@ -22,10 +24,11 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let Self { bytes, scratch_bytes, faults, checks } = self;
+        let Self { bytes, scratch_bytes, ascending, faults, checks } = self;
         let mut w = Writer::new();
         w.bytes(bytes);
         w.number(*scratch_bytes);
+        w.flag(*ascending);
         w.list(faults, |w, (message, place)| {
             w.text(message);
             w.option(place.as_deref(), Writer::text);
@@ -42,6 +45,7 @@ impl Object {
         let object = Self {
             bytes: r.bytes()?.to_vec(),
             scratch_bytes: r.number()?,
+            ascending: r.flag()?,
             faults: r.list(|r| Some((r.text()?, r.option(Reader::text)?)))?,
             checks: r.option(|r| Some(Checks { sites: r.list(read_site)?, roots: r.list(read_root)? }))?,
         };
@@ -125,7 +129,13 @@ mod tests {
             ],
             roots: kinds.map(|kind| Root { kind, bytes: 77 }).into(),
         };
-        let plain = Object { bytes: vec![1, 2, 255], scratch_bytes: 64, faults: Vec::new(), checks: None };
+        let plain = Object {
+            bytes: vec![1, 2, 255],
+            scratch_bytes: 64,
+            ascending: true,
+            faults: Vec::new(),
+            checks: None,
+        };
         let faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         for object in [Object { faults, checks: Some(checks), ..plain.clone() }, plain] {
             let record = object.write();

@@ -23,8 +23,7 @@ pub(crate) struct Kernel {
     pub(crate) faults: Vec<(String, Option<String>)>,
     /// What a fault record means, if the kernel checks bounds.
     pub(crate) bounds: Option<Bounds>,
-    /// Whether groups have to start in ascending order. Only atomic operations let a group see how far
-    /// others are, so without them the order makes no difference.
+    /// Whether groups have to start in ascending order, since the kernel could tell.
     pub(crate) ascending: bool,
     /// Nanoseconds that a group took in the last dispatch; 0 before the first. Only a hint.
     pub(crate) group_ns: AtomicU64,

@@ -30,6 +30,7 @@ mod kept;
 mod kernel;
 mod loader;
 mod memory;
+mod order;
 mod pool;
 mod queue;
 mod ranges;

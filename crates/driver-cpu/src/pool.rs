@@ -126,7 +126,7 @@ impl Worker {
         }
         self.alone_ns = 0;
         let known = Demand { group_ns: pace.group_ns().max(demand.group_ns), ..demand };
-        let job = Arc::new(Job::new(work.clone(), known, next, self.index, self.shared.workers));
+        let job = Arc::new(Job::new(work.clone(), known, next, self.shared.workers));
         self.shared.change(|state| state.jobs.push(job.clone()));
         let shared = job.take_part(self.index, &mut self.scratch);
         self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));

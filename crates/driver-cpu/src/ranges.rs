@@ -1,17 +1,13 @@
 //! The groups of a job that have not been handed out, as ranges that its participants own.
 //!
 //! Each participant has a part, an equal range at first, and takes groups from its front. When they are gone it
-//! takes all of the lowest part whose participant has not come, or else steals the back half of the longest
-//! range. So a dispatch that is repeated gives a worker the groups whose data its caches still hold.
+//! steals the back half of the longest range there is. So a dispatch that is repeated gives a worker the groups
+//! whose data its caches still hold. Where groups have to start in ascending order there is one part, and all
+//! participants take from its front; a group may then wait for an earlier one.
 //!
-//! Invariants:
-//! - A range is one atomic number, every change replaces the whole of it, and only its participant puts a new
-//!   one into an empty part: no group is handed out twice. A range carries no data with it, so all accesses
-//!   are relaxed; the job makes the groups' effects visible.
-//! - Who has nothing left takes a part that nobody has taken up, the lowest first, before it steals, and the
-//!   job's owner begins with part 0. So the first group that has not ended is running or next in the range of
-//!   a running participant: a group that waits for earlier ones gets what it waits for.
-//! - With one part, all participants take from its front, and groups start in ascending order.
+//! Invariant: a range is one atomic number, every change replaces the whole of it, and only its participant puts a
+//! new one into an empty part. So no group is handed out twice. A range carries no data with it: all accesses are
+//! relaxed, and the job makes the groups' effects visible.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,8 +19,6 @@ use crossbeam_utils::CachePadded;
 struct Packed(u64);
 
 impl Packed {
-    const EMPTY: Self = Self(0);
-
     fn new(begin: u64, end: u64) -> Self {
         Self(begin << 32 | end)
     }
@@ -42,23 +36,16 @@ impl Packed {
     }
 }
 
-struct Part {
-    left: AtomicU64,
-    taken_up: AtomicBool,
-}
+/// A range that participants change.
+struct Part(AtomicU64);
 
 impl Part {
     fn left(&self) -> Packed {
-        Packed(self.left.load(Ordering::Relaxed))
+        Packed(self.0.load(Ordering::Relaxed))
     }
 
     fn replace(&self, old: Packed, new: Packed) -> bool {
-        self.left.compare_exchange_weak(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Whether the caller is the first to take it up.
-    fn take_up(&self) -> bool {
-        !self.taken_up.load(Ordering::Relaxed) && !self.taken_up.swap(true, Ordering::Relaxed)
+        self.0.compare_exchange_weak(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// So many units from the front, at most one in `share` of them, but an eighth of `size` at least.
@@ -98,22 +85,16 @@ impl Ranges {
         let (parts, sharers) = if ascending { (1, participants) } else { (participants, 1) };
         // Fits: it is at most `units`, which is below 2^32.
         let bound = |part: usize| (units * part as u128 / parts as u128) as u64;
-        let part = |n| {
-            let left = AtomicU64::new(Packed::new(bound(n), bound(n + 1)).0);
-            CachePadded::new(Part { left, taken_up: AtomicBool::new(false) })
-        };
+        let part = |n| CachePadded::new(Part(AtomicU64::new(Packed::new(bound(n), bound(n + 1)).0)));
         let parts = (0..parts).map(part).collect();
         Self { groups, unit, sharers: sharers as u64, parts, stopped: AtomicBool::new(false) }
     }
 
     /// Take the next groups for a participant: about `size`, fewer towards the end, but not fewer than an
-    /// eighth of `size` where there are as many. `None` when nothing is left that is worth taking.
-    ///
-    /// Participants are numbered from 0, which is the job's owner.
+    /// eighth of `size` where there are as many. `None` when nothing is left.
     pub(crate) fn take(&self, participant: usize, size: u64) -> Option<Range<u64>> {
         let own = &self.parts[participant % self.parts.len()];
         let size = (size / self.unit).max(1);
-        own.take_up();
         loop {
             if self.stopped.load(Ordering::Relaxed) {
                 return None;
@@ -122,8 +103,8 @@ impl Ranges {
                 let group = |unit: u64| (self.groups.start + unit * self.unit).min(self.groups.end);
                 return Some(group(units.begin())..group(units.end()));
             }
-            let more = self.lowest_free().or_else(|| self.steal((size / 8).max(1)))?;
-            own.left.store(more.0, Ordering::Relaxed);
+            let stolen = self.steal((size / 8).max(1))?;
+            own.0.store(stolen.0, Ordering::Relaxed);
         }
     }
 
@@ -132,21 +113,13 @@ impl Ranges {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// All of the lowest part that nobody has taken up.
-    fn lowest_free(&self) -> Option<Packed> {
-        let part = self.parts.iter().find(|part| part.take_up())?;
-        Some(Packed(part.left.swap(Packed::EMPTY.0, Ordering::Relaxed)))
-    }
-
-    /// The back half of the longest range, if that has at least so many units.
+    /// The back half of the longest range, or all of it if half would be fewer than `least` units.
     fn steal(&self, least: u64) -> Option<Packed> {
         loop {
             let all = self.parts.iter().map(|part| (part, part.left()));
-            let (victim, left) = all.max_by_key(|(_, left)| left.len())?;
-            if left.len() < least {
-                return None;
-            }
-            let middle = left.begin() + left.len() / 2;
+            let (victim, left) = all.max_by_key(|(_, left)| left.len()).filter(|(_, left)| left.len() > 0)?;
+            let half = left.len() / 2;
+            let middle = left.begin() + if half < least { 0 } else { half };
             if victim.replace(left, Packed::new(left.begin(), middle)) {
                 return Some(Packed::new(middle, left.end()));
             }
@@ -201,14 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn one_participant_gets_all_parts_in_order() {
+    fn one_participant_alone_gets_all_parts() {
         let ranges = Ranges::new(5..1005, 8, false);
-        let mut next = 5;
-        while let Some(groups) = ranges.take(0, 10) {
-            assert_eq!(groups.start, next);
-            next = groups.end;
-        }
-        assert_eq!(next, 1005);
+        let mut groups: Vec<u64> = std::iter::from_fn(|| ranges.take(3, 10)).flatten().collect();
+        assert_eq!(groups[0], 5 + 3 * 125);
+        groups.sort_unstable();
+        assert!(groups.into_iter().eq(5..1005));
     }
 
     #[test]

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_utils::Backoff;
 use elinvar_driver::{Error, Result};
 use parking_lot::Mutex;
 
@@ -33,6 +32,8 @@ const ALONE_PARTS: u64 = 8;
 
 /// How long a worker waits awake before it sleeps.
 const AWAKE: Duration = Duration::from_micros(20);
+/// How long of that it keeps the processor to itself.
+const ALONE: Duration = Duration::from_micros(5);
 
 /// What is done with a range of groups.
 pub(crate) trait Work: Send + Sync {
@@ -104,7 +105,7 @@ pub(crate) fn run_alone(
     let run = || {
         let mut next = 0;
         while next < demand.groups && !leave(pace, demand.groups - next) {
-            let most = part.max((RANGE_NS / 4).checked_div(pace.group_ns()).unwrap_or(1));
+            let most = part.max((RANGE_NS / 2).checked_div(pace.group_ns()).unwrap_or(1));
             let end = demand.groups.min(next + pace.size.min(most));
             if work.run(next..end, scratch).is_break() {
                 return demand.groups;
@@ -208,16 +209,18 @@ impl Job {
     }
 }
 
-/// Wait for a condition without sleeping, for a bounded time; whether it holds. After about a microsecond
-/// others get the processor in between.
+/// Wait for a condition without sleeping, for a bounded time; whether it holds.
 pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
-    let backoff = Backoff::new();
     while !holds() {
-        if begun.elapsed() > AWAKE {
+        let waited = begun.elapsed();
+        if waited > AWAKE {
             return false;
         }
-        backoff.snooze();
+        match waited < ALONE {
+            true => std::hint::spin_loop(),
+            false => std::thread::yield_now(),
+        }
     }
     true
 }

@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 /// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
 const SPIN: Duration = Duration::from_micros(20);
 /// How long of that it keeps the processor to itself.
-const ALONE: Duration = Duration::from_micros(2);
+const ALONE: Duration = Duration::from_micros(5);
 
 /// The end of one submission, set once.
 #[derive(Default)]

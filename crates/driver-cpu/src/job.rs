@@ -30,10 +30,9 @@ const SHARED_NS: u64 = 250;
 /// one in so many groups, or what takes a part of [`RANGE_NS`] by its own first groups.
 const ALONE_PARTS: u64 = 8;
 
-/// How long a worker waits awake before it sleeps.
-const AWAKE: Duration = Duration::from_micros(20);
-/// How long of that it keeps the processor to itself.
-const ALONE: Duration = Duration::from_micros(5);
+/// How long a worker waits awake before it sleeps. Short, and without giving way: one that is awake but does not
+/// run would be counted on.
+const AWAKE: Duration = Duration::from_micros(10);
 
 /// What is done with a range of groups.
 pub(crate) trait Work: Send + Sync {
@@ -213,14 +212,10 @@ impl Job {
 pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {
-        let waited = begun.elapsed();
-        if waited > AWAKE {
+        if begun.elapsed() > AWAKE {
             return false;
         }
-        match waited < ALONE {
-            true => std::hint::spin_loop(),
-            false => std::thread::yield_now(),
-        }
+        std::hint::spin_loop();
     }
     true
 }

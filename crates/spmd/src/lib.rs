@@ -56,6 +56,7 @@ pub mod primitive;
 mod privates;
 mod region;
 mod scalarize;
+mod scattered;
 mod shape;
 mod steps;
 mod uniform;

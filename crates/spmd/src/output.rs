@@ -10,6 +10,7 @@ use crate::Error;
 use crate::bounds::RECORD;
 use crate::constants::mentions;
 use crate::prepare::{Kernel, callee_name};
+use crate::scattered;
 
 /// The text of the module that defines `function`.
 pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -> Result<String, Error> {
@@ -32,6 +33,7 @@ pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -
         output.functions.push(callee);
     }
     output.functions.iter_mut().for_each(strip);
+    add_scattered(&mut output);
     add_declarations(input, &mut output);
     add_globals(input, &mut output)?;
     Ok(output.to_string())
@@ -46,6 +48,23 @@ fn strip(function: &mut Function) {
             inst.metadata.clear();
         }
     }
+}
+
+/// Define the functions for accesses per lane that are called.
+fn add_scattered(output: &mut Module) {
+    let mut found = BTreeMap::new();
+    for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        if let Op::Call(call) = &inst.op
+            && let Some(name) = callee_name(call)
+            && let Some(vector) =
+                call.args.first().map(|a| if inst.result.is_some() { &call.ret } else { &a.ty })
+            && !found.contains_key(name)
+            && let Some(function) = scattered::definition(name, vector)
+        {
+            found.insert(name.to_owned(), function);
+        }
+    }
+    output.functions.extend(found.into_values());
 }
 
 fn add_declarations(input: &Module, output: &mut Module) {

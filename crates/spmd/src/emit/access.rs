@@ -5,6 +5,7 @@ use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 use super::{Emit, Forms};
 use crate::builder::{call, i32_const};
 use crate::elementwise::mangled;
+use crate::scattered::{gather_name, scatter_name};
 use crate::shape::{Offsets, Shape};
 
 /// The addresses of a part's lanes.
@@ -51,16 +52,6 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Whether an access is neither one for all lanes nor a row, and is to be a loop over lanes then.
-    fn is_scattered(&self, ptr: &Typed, size: i64) -> bool {
-        self.source.serial_accesses
-            && match self.known(&ptr.op, &ptr.ty).shape {
-                Shape::Lanes(p) if p.is_uniform() => false,
-                Shape::Lanes(p) => p.offsets != Offsets::Linear(size),
-                _ => true,
-            }
-    }
-
     pub(super) fn access(&self, ty: &Type, align: Option<u64>) -> Access {
         let (size, natural) = ty.size_align(self.source.module);
         Access { ty: ty.clone(), align: align.unwrap_or(natural), size: size as i64 }
@@ -83,9 +74,6 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(ty, *align);
-        if self.is_scattered(ptr, access.size) {
-            return self.serial(inst);
-        }
         let vectors = (0..self.parts()).map(|part| match self.address(ptr, part) {
             Address::One(at) => {
                 let one = self.b.load(ty.clone(), at, None);
@@ -141,9 +129,13 @@ impl Emit<'_, '_> {
         self.shuffle(&self.wide(ty), vector, None, &order)
     }
 
-    fn gather(&mut self, access: &Access, addresses: Operand, part: usize) -> Operand {
+    pub(super) fn gather(&mut self, access: &Access, addresses: Operand, part: usize) -> Operand {
         let wide = self.wide(&access.ty);
         let lanes = self.lanes();
+        if self.source.loops_over_lanes {
+            let args = [(self.wide(&Type::PTR), addresses), (Type::I32, self.mask_bits(part))];
+            return self.b.call(wide, &gather_name(&access.ty, lanes), &args).into();
+        }
         let name = format!("llvm.masked.gather.{}.v{lanes}p0", mangled(&access.ty, lanes));
         let args = [
             (self.wide(&Type::PTR), addresses),
@@ -165,9 +157,6 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(&value.ty, *align);
-        if self.is_scattered(ptr, access.size) {
-            return self.serial(inst);
-        }
         for part in 0..self.parts() {
             match self.address(ptr, part) {
                 Address::One(at) => self.store_one(&access, value, at, part),
@@ -243,6 +232,11 @@ impl Emit<'_, '_> {
     fn scatter(&mut self, access: &Access, value: &Typed, addresses: Operand, part: usize) {
         let vector = self.vector(&value.op, &value.ty, part);
         let lanes = self.lanes();
+        if self.source.loops_over_lanes {
+            let addresses = (self.wide(&Type::PTR), addresses);
+            let args = [(self.wide(&access.ty), vector), addresses, (Type::I32, self.mask_bits(part))];
+            return self.b.effect(call(Type::Void, &scatter_name(&access.ty, lanes), &args));
+        }
         let name = format!("llvm.masked.scatter.{}.v{lanes}p0", mangled(&access.ty, lanes));
         let args = [
             (self.wide(&access.ty), vector),

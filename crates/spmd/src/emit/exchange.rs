@@ -253,17 +253,9 @@ impl Emit<'_, '_> {
                     base: Typed::new(Type::PTR, slot),
                     indices: vec![Typed::new(self.wide(&Type::I32), index.clone())],
                 };
-                let pointers = self.wide(&Type::PTR);
-                let addresses = self.b.value(pointers.clone(), None, addresses);
-                let (_, align) = ty.size_align(self.source.module);
-                let name = format!("llvm.masked.gather.{0}.v{1}p0", mangled(ty, self.lanes()), self.lanes());
-                let args = [
-                    (pointers, addresses.into()),
-                    (Type::I32, i32_const(align as u32).into()),
-                    (self.mask_type(), self.part_mask(0)),
-                    (wide.clone(), Const::Poison.into()),
-                ];
-                self.b.call(wide, &name, &args).into()
+                let addresses = self.b.value(self.wide(&Type::PTR), None, addresses);
+                let access = self.access(ty, None);
+                self.gather(&access, addresses.into(), 0)
             }
         }
     }

@@ -62,7 +62,7 @@ pub(crate) struct Source<'a> {
     /// Where threadgroup variables are; none before the frame is written.
     pub threadgroup: Threadgroup,
     /// Whether accesses with an address per lane are a loop over lanes.
-    pub serial_accesses: bool,
+    pub loops_over_lanes: bool,
     /// Accesses that are done together.
     pub runs: Runs,
     /// Values used outside their block.
@@ -130,7 +130,7 @@ impl<'a> Source<'a> {
             uniform,
             layout,
             threadgroup: Threadgroup::default(),
-            serial_accesses: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
+            loops_over_lanes: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
             runs: Runs::new(module, kernel, uniform, layout.lanes),
             crossing,
             leaving,
@@ -299,6 +299,13 @@ impl<'a, 'f> Emit<'a, 'f> {
     /// A mask as a number, a bit per lane.
     pub fn bits(&mut self, mask: Operand) -> Operand {
         self.b.cast(elinvar_ir::CastOp::BitCast, self.mask_type(), mask, Type::Int(self.lanes())).into()
+    }
+
+    /// The active lanes of a part as an i32, a bit per lane.
+    pub fn mask_bits(&mut self, part: usize) -> Operand {
+        let mask = self.part_mask(part);
+        let bits = self.bits(mask);
+        self.resize(bits, self.lanes())
     }
 
     /// Whether any lane of the masks is set.

@@ -310,9 +310,7 @@ impl Emit<'_, '_> {
         if self.mask.is_none() {
             return i32_const(0).into();
         }
-        let mask = self.part_mask(part);
-        let bits = self.bits(mask);
-        let bits = self.resize(bits, self.lanes());
+        let bits = self.mask_bits(part);
         self.count_zeros("cttz", bits)
     }
 
@@ -321,9 +319,7 @@ impl Emit<'_, '_> {
         if self.mask.is_none() {
             return i32_const(self.lanes() - 1).into();
         }
-        let mask = self.part_mask(part);
-        let bits = self.bits(mask);
-        let bits = self.resize(bits, self.lanes());
+        let bits = self.mask_bits(part);
         let zeros = self.count_zeros("ctlz", bits);
         self.b.binary(BinaryOp::Sub, "", &Type::I32, i32_const(31), zeros).into()
     }

@@ -11,7 +11,6 @@ use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
 use crate::builder::i64_const;
 use crate::emit::{Emit, Forms, Source};
 use crate::live::Live;
-use crate::region::Region;
 
 /// Arrays start at multiples of this, and so do their elements that are vectors.
 const ALIGN: u64 = 64;
@@ -44,7 +43,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub fn new(source: &Source<'_>, regions: &[Region], live: &Live) -> Self {
+    /// With the lanes that have returned, if some threads `returns_apart` from others.
+    pub fn new(source: &Source<'_>, live: &Live, returns_apart: bool) -> Self {
         let mut context = Self {
             values: HashMap::new(),
             left: HashMap::new(),
@@ -74,7 +74,7 @@ impl Context {
                 context.privates.insert(private.value, offset);
             }
         }
-        if regions.iter().any(|r| r.returns && !r.barriers.is_empty()) {
+        if returns_apart {
             context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.parts) * 4));
         }
         context

@@ -13,11 +13,13 @@ use crate::prepare::Kernel;
 pub(crate) struct Live {
     /// Per barrier, the values defined before it and used after it.
     pub across: Vec<BTreeSet<ValueId>>,
-    /// The union of these, in order.
+    /// Per barrier, values that are computed anew behind it, from what every step has; none of them is above.
+    pub anew: Vec<Vec<ValueId>>,
+    /// The union of the values across barriers, in order.
     pub all: Vec<ValueId>,
 }
 
-/// Compute what is live across each barrier. Positions and private arrays do not count: they are made
+/// Compute what is live across each barrier, nothing of it to be computed anew. Positions and private arrays do not count: they are made
 /// anew wherever they are used. Neither do parameters, which are the same for all threads.
 pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
     let mut across = vec![BTreeSet::new(); kernel.barriers.len()];
@@ -30,8 +32,10 @@ pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
             walk.value(ValueId(value as u32), blocks, &mut seen, &mut across);
         }
     }
-    let all: BTreeSet<ValueId> = across.iter().flatten().copied().collect();
-    Live { across, all: all.into_iter().collect() }
+    let anew = vec![Vec::new(); across.len()];
+    let mut live = Live { across, anew, all: Vec::new() };
+    live.unite();
+    live
 }
 
 impl Live {
@@ -43,9 +47,23 @@ impl Live {
                 todo.extend(parts(value).into_iter().filter(|v| values.insert(*v)));
             }
         }
+        self.unite();
+        self
+    }
+
+    /// Have the values for which `is_cheap` holds computed anew.
+    pub fn with_anew(mut self, is_cheap: impl Fn(ValueId) -> bool) -> Self {
+        for (across, anew) in self.across.iter_mut().zip(&mut self.anew) {
+            anew.extend(across.iter().copied().filter(|v| is_cheap(*v)));
+            across.retain(|v| !is_cheap(*v));
+        }
+        self.unite();
+        self
+    }
+
+    fn unite(&mut self) {
         let all: BTreeSet<ValueId> = self.across.iter().flatten().copied().collect();
         self.all = all.into_iter().collect();
-        self
     }
 }
 

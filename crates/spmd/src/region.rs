@@ -7,6 +7,7 @@
 use elinvar_ir::{BlockId, Function, Term};
 
 use crate::prepare::Kernel;
+use crate::uniform::Uniformity;
 
 /// A region.
 pub(crate) struct Region {
@@ -49,6 +50,19 @@ fn region(kernel: &Kernel, start: BlockId) -> Region {
     barriers.sort_unstable();
     let returns = blocks.iter().any(|b| matches!(function.block(*b).term, Term::Ret(_)));
     Region { start, blocks, barriers, returns }
+}
+
+/// Whether some threads of a group may return while others go on to a barrier. `group` is what is known of values
+/// across all threads of a group.
+pub(crate) fn returns_apart(kernel: &Kernel, regions: &[Region], group: &Uniformity) -> bool {
+    regions.iter().filter(|r| r.returns && !r.barriers.is_empty()).any(|region| {
+        region.blocks.iter().filter(|b| group.divergent[b.0 as usize]).any(|branch| {
+            let inside = reachable(kernel, *branch, None);
+            let reached = || kernel.function.block_ids().filter(|b| inside[b.0 as usize]);
+            reached().any(|b| matches!(kernel.function.block(b).term, Term::Ret(_)))
+                && reached().any(|b| kernel.barrier_after(b).is_some())
+        })
+    })
 }
 
 /// The blocks on paths from `start` that cross no barrier and do not enter `stop`.

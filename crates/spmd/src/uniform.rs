@@ -5,7 +5,7 @@
 //! that differs between lanes parts them. A value that leaves a loop which lanes leave in different iterations
 //! differs between them from there on, whatever it is inside.
 
-use elinvar_ir::{BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
+use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
 use crate::elementwise::Elementwise;
 use crate::flow::{Flow, Irreducible};
@@ -17,6 +17,10 @@ use crate::shape::{Known, Pattern, Rules, Shape, largest};
 
 /// A value's largest number is given up after it has grown so often.
 const GROWTH: u8 = 3;
+/// Instructions that a value which crosses a barrier may cost to be computed anew: one that is computed once for all
+/// lanes, and a vector.
+const CHEAP_SCALAR: u32 = 16;
+const CHEAP_VECTOR: u32 = 4;
 
 /// The result of the analysis.
 pub(crate) struct Uniformity {
@@ -102,6 +106,48 @@ impl Uniformity {
     pub fn stays(&self, value: ValueId, block: BlockId) -> bool {
         let (Some((flow, _)), Some(home)) = (&self.flow, self.home(value)) else { return true };
         flow.loop_of(home).is_none_or(|l| flow.contains(l, block))
+    }
+
+    /// Whether a value follows in few steps from what is there for every step: parameters, positions, constants.
+    /// Then computing it costs no more than keeping it.
+    pub fn is_cheap(&self, kernel: &Kernel, value: ValueId) -> bool {
+        let most = if self.of(value).pattern().is_some() { CHEAP_SCALAR } else { CHEAP_VECTOR };
+        self.cost(kernel, value, most).is_some()
+    }
+
+    /// The instructions to compute a value, if that is no more than `most`.
+    fn cost(&self, kernel: &Kernel, value: ValueId, most: u32) -> Option<u32> {
+        if self.home(value).is_none() {
+            return Some(0);
+        }
+        let op = &self.definition(kernel, value)?.op;
+        let divides = matches!(
+            op,
+            Op::Binary {
+                op: BinaryOp::UDiv
+                    | BinaryOp::SDiv
+                    | BinaryOp::URem
+                    | BinaryOp::SRem
+                    | BinaryOp::FDiv
+                    | BinaryOp::FRem,
+                ..
+            }
+        );
+        let simple = matches!(
+            op,
+            Op::Binary { .. } | Op::Cast { .. } | Op::Gep { .. } | Op::ICmp { .. } | Op::Select { .. }
+        );
+        if !simple || divides || most == 0 {
+            return None;
+        }
+        let mut sum = 1;
+        for operand in op.operands().into_iter().filter_map(Operand::value) {
+            sum += self.cost(kernel, operand, most - sum)?;
+            if sum > most {
+                return None;
+            }
+        }
+        Some(sum)
     }
 
     /// What a value is computed from, if it may be computed anew for an address: see [`crate::emit`].
@@ -264,11 +310,13 @@ impl Analysis<'_> {
             Op::Gep { source, base, indices, .. } if base.ty.is_ptr() => {
                 self.gep(rules, block, source, base, indices)
             }
-            Op::Load { ptr, .. } => {
+            Op::Load { ptr, atomic, volatile, .. } => {
+                // Others may change it between one vector's turn and the next.
+                let fixed = atomic.is_none() && !volatile;
                 let address = self.typed(ptr, block);
                 let max = largest(width(ty));
                 match address.pattern() {
-                    Some(p) if p.is_uniform() => Known { max, ..Known::uniform(p.same, 64) },
+                    Some(p) if p.is_uniform() => Known { max, ..Known::uniform(p.same && fixed, 64) },
                     _ if address.is_unknown() => Known::UNKNOWN,
                     _ => Known::varying(width(ty)),
                 }
@@ -374,7 +422,7 @@ impl Analysis<'_> {
             let Some(inst) = self.result.definition(self.kernel, *v) else {
                 return size == 1 && position(o) == Some((Position::Group, dim));
             };
-            let Op::Binary { op: elinvar_ir::BinaryOp::Mul, a, b, .. } = &inst.op else { return false };
+            let Op::Binary { op: BinaryOp::Mul, a, b, .. } = &inst.op else { return false };
             [(a, b), (b, a)].into_iter().any(|(group, full)| {
                 position(group) == Some((Position::Group, dim))
                     && position(full) == Some((Position::FullGroupSize, dim))

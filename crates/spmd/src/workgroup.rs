@@ -36,17 +36,19 @@ pub(crate) struct Parts<'a> {
     pub live: &'a Live,
     pub layout: &'a Layout,
     pub uniform: &'a Uniformity,
+    /// Whether some threads of a group may return while others go on.
+    pub returns_apart: bool,
     pub options: &'a Options,
 }
 
 /// Build the function and print it with what it needs of the module.
 pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
-    let Parts { module, kernel, regions, live, layout, uniform, options } = *parts;
+    let Parts { module, kernel, regions, live, layout, uniform, options, .. } = *parts;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
     let mut source = Source::new(module, kernel, uniform, layout, options);
     // What crosses barriers decides where the dynamic threadgroup memory begins.
-    let context = Context::new(&source, regions, live);
+    let context = Context::new(&source, live, parts.returns_apart);
     let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;
     source.threadgroup = threadgroup;
     let mut group = GroupLoop {
@@ -220,6 +222,9 @@ impl<'a> GroupLoop<'a> {
         if number > 0 {
             for value in &self.live.across[number - 1] {
                 self.context.restore(&mut emit, &place, *value, region.start);
+            }
+            for value in &self.live.anew[number - 1] {
+                emit.anew(*value);
             }
         }
         let (decide, given) = (emit.b.at, emit.given.clone());

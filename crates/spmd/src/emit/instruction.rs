@@ -36,6 +36,16 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// Compute a value in the present block, and before it what it is computed from, as far as these are not there.
+    pub fn anew(&mut self, value: ValueId) {
+        if self.is_here(value) {
+            return;
+        }
+        let Some(inst) = self.source.definition(value) else { return };
+        inst.op.operands().into_iter().filter_map(Operand::value).for_each(|v| self.anew(v));
+        self.pure(inst);
+    }
+
     /// An instruction without effects.
     fn pure(&mut self, inst: &Inst) {
         let Some(result) = inst.result else { return };

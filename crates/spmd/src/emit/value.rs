@@ -143,6 +143,11 @@ impl Emit<'_, '_> {
         forms
     }
 
+    /// Whether a value is given or has been computed in the present block.
+    pub fn is_here(&self, value: ValueId) -> bool {
+        self.given.contains_key(&value) || self.local.contains_key(&value)
+    }
+
     /// Let a value be what it has been computed to be.
     pub fn define(&mut self, value: ValueId, forms: Forms) {
         let ty = self.source.kernel.function.ty(value).clone();

@@ -307,18 +307,14 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         let apart = self.emit.b.f.new_block(None);
         match term {
             Term::CondBr { cond, then, other } => {
-                let conds: Vec<Operand> =
-                    (0..self.emit.parts()).map(|p| self.emit.vector(cond, &Type::I1, p)).collect();
-                let all = self.emit.all(&conds);
+                let all = self.emit.all_fulfil(cond);
                 let at = self.emit.b.at;
                 let some = self.emit.b.f.new_block(None);
                 let targets = self.edges(block, &|copies, to| copies.all[&to]);
                 self.emit.b.at = at;
                 self.emit.b.cond_br(all, targets[then], some);
                 self.emit.turn_aside(some);
-                let conds: Vec<Operand> =
-                    (0..self.emit.parts()).map(|p| self.emit.vector(cond, &Type::I1, p)).collect();
-                let any = self.emit.any(&conds);
+                let any = self.emit.any_may_fulfil(cond);
                 self.emit.b.cond_br(any, apart, targets[other]);
             }
             _ => self.emit.b.br(apart),

@@ -11,6 +11,7 @@
 
 mod access;
 mod atomic;
+mod condition;
 mod exchange;
 mod instruction;
 mod serial;

@@ -144,9 +144,9 @@ fn expression(text: &mut Mapped, attribute: Option<&Attribute>, offset: usize) {
     }
 }
 
-/// The entry of a kernel. A parameter that depends on a function constant takes no room when it is absent;
-/// which are there, [`PRESENT`] says.
-pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel) {
+/// The entry of a kernel, under this name. A parameter that depends on a function constant takes no room when it
+/// is absent; which are there, [`PRESENT`] says.
+pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
     let offset = kernel.offset;
     text.replace(&format!("{OURS}{}extern \"C\" {{\n", open(kernel)), offset);
     let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
@@ -159,7 +159,7 @@ pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel) {
         }
         text.replace("};\n", offset);
     }
-    text.replace(&format!("void {ENTRY}("), offset);
+    text.replace(&format!("void {name}("), offset);
     let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_memory(param));
     for (n, (p, param)) in memory.enumerate() {
         text.replace(if n > 0 { ", " } else { "" }, offset);

@@ -60,7 +60,7 @@ mod wording;
 pub use checked::Checked;
 pub use error::{Error, Result};
 pub use glue::ENTRY;
-pub use program::{Program, Specialized};
+pub use program::{Program, Specialized, Together};
 pub use toolchain::Toolchain;
 
 /// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.

@@ -190,7 +190,7 @@ impl Program {
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = constants::values(&self.constants, constants)?;
-        let written = self.written(found, &values)?;
+        let written = self.written(&[(found, glue::ENTRY)], &values)?;
         if let Some(recursion) = recursion::find(&written) {
             let recursion::Recursion { name, file, line } = recursion;
             let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
@@ -198,13 +198,7 @@ impl Program {
             let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
             return Err(Error::Compile(vec![error]));
         }
-        let defined = stage::timed("define", || defined::define(&written));
-        let optimize = || clang::run(&self.toolchain, &clang::optimize_flags(), Input::Stdin, &defined);
-        let output = stage::timed("optimize", optimize)?;
-        if !output.success {
-            return Err(output.unexplained());
-        }
-        let ir = text_of(output)?;
+        let ir = self.optimized(&written)?;
         let (present, ir) = tables::take(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -242,22 +236,54 @@ impl Program {
     /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
     pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
         let (found, _) = self.find(kernel)?;
-        let ir = self.written(found, &vec![None; self.constants.len()])?;
+        let ir = self.written(&[(found, glue::ENTRY)], &vec![None; self.constants.len()])?;
         Ok(tables::take(ir, glue::PRESENT).1)
     }
 
-    /// The code of a kernel as clang writes it before any pass.
-    fn written(&self, kernel: &Kernel, values: &[Option<String>]) -> Result<String> {
+    /// The code of several kernels in one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] give it
+    /// but for the names of the entries: [`crate::ENTRY`], `_` and the kernel's place in the list. For kernels that
+    /// need no function constant. Two runs of clang for all.
+    ///
+    /// # Errors
+    /// `NoKernel`, `Constant` when a parameter depends on a function constant, `Unsupported` with the parameter
+    /// that is the reason, `Clang`, `Io`.
+    pub fn together(&self, kernels: &[&str]) -> Result<Together> {
+        let mut entries = Vec::new();
+        for (index, name) in kernels.iter().enumerate() {
+            let (found, _) = self.find(name)?;
+            if let Some(param) = found.params.iter().find(|param| param.condition().is_some()) {
+                return Err(self.undecided(found, param));
+            }
+            entries.push((found, format!("{}_{index}", glue::ENTRY)));
+        }
+        let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
+        let unoptimized = self.written(&entries, &vec![None; self.constants.len()])?;
+        let optimized = self.optimized(&unoptimized)?;
+        Ok(Together { unoptimized, optimized })
+    }
+
+    /// The code of kernels behind entries of these names, as clang writes it before any pass.
+    fn written(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
         text.prepend(&constants::definitions(values));
         text.prepend(glue::KERNELS_IN_USE);
-        glue::entry(&mut text, kernel);
+        for (kernel, name) in entries {
+            glue::entry(&mut text, kernel, name);
+        }
         let headers = self.toolchain.headers()?;
         let flags = clang::entry_flags(&headers, self.math);
         let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
         judge(&output, &self.origin, &text)?;
         text_of(output)
+    }
+
+    /// Such code, optimised.
+    fn optimized(&self, written: &str) -> Result<String> {
+        let defined = stage::timed("define", || defined::define(written));
+        let optimize = || clang::run(&self.toolchain, &clang::optimize_flags(), Input::Stdin, &defined);
+        let output = stage::timed("optimize", optimize)?;
+        if output.success { text_of(output) } else { Err(output.unexplained()) }
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
@@ -301,6 +327,15 @@ pub struct Specialized {
     pub ir: String,
     /// What the kernel takes, without the arguments that are absent.
     pub signature: Signature,
+}
+
+/// Several kernels in one module; see [`Program::together`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// LLVM IR text as clang writes it before any pass.
+    pub unoptimized: String,
+    /// The same, optimised.
+    pub optimized: String,
 }
 
 /// Warnings about address spaces, for a source that is right without them.

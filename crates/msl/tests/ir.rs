@@ -104,6 +104,29 @@ fn one_entry_and_nothing_else() {
 }
 
 #[test]
+fn kernels_together_have_the_code_that_each_has_alone() {
+    let body = |ir: &str, entry: &str| -> Vec<String> {
+        let mut lines = ir.lines().skip_while(|line| !line.contains(&format!("@{entry}("))).skip(1);
+        let own = lines.by_ref().take_while(|line| *line != "}").map(|line| {
+            let words = line.split_whitespace().take_while(|word| !word.starts_with(['!', '#', ';']));
+            words.collect::<Vec<_>>().join(" ")
+        });
+        own.collect()
+    };
+    let names = ["add", "simd", "atomics"];
+    let together = PROGRAM.together(&names).unwrap();
+    for (index, name) in names.iter().enumerate() {
+        let entry = format!("{ENTRY}_{index}");
+        let alone = body(&PROGRAM.ir(name).unwrap(), ENTRY);
+        assert!(alone.len() > 3, "{alone:?}");
+        assert_eq!(body(&together.optimized, &entry), alone);
+        let alone = body(&PROGRAM.ir_unoptimized(name).unwrap(), ENTRY);
+        assert_eq!(body(&together.unoptimized, &entry), alone);
+    }
+    assert!(PROGRAM.together(&["add", "nothing"]).is_err());
+}
+
+#[test]
 fn threadgroup_memory_and_barriers() {
     let ir = PROGRAM.ir("reduce").unwrap();
     assert_eq!(entry_params(&ir), 3);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::lexer::{self, Kind, Token};
-use crate::model::{Attachments, MetadataId, Module};
+use crate::model::{Attachments, MetadataId, MetadataNode, Module};
 
 /// A file whose name contains this is one of the compiler's own headers.
 const INTERNAL_FILE: &str = "elinvar_stdlib";
@@ -56,10 +56,14 @@ impl Module {
 
     /// The text of a numbered metadata node.
     pub fn metadata_node(&self, id: MetadataId) -> Option<&str> {
+        // Named nodes come first, numbered ones in ascending order: so clang writes them.
+        let number = |node: &MetadataNode| node.name.parse::<u32>().ok();
+        let found = self.metadata.binary_search_by_key(&Some(id.0), number).ok();
         let name = id.0.to_string();
-        let first = self.metadata.iter().position(|node| node.name == "0").unwrap_or(0);
-        let expected = self.metadata.get(first + id.0 as usize).filter(|node| node.name == name);
-        let node = expected.or_else(|| self.metadata.iter().find(|node| node.name == name))?;
+        let node = match found {
+            Some(at) => self.metadata.get(at)?,
+            None => self.metadata.iter().find(|node| node.name == name)?,
+        };
         Some(&node.text)
     }
 

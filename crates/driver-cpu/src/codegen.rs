@@ -18,80 +18,42 @@ use elinvar_msl::stage;
 
 use crate::host;
 use crate::loader::Code;
+use crate::target::Target;
 
 /// Oldest and newest major version looked for in `ld.lld-NN`.
 const VERSIONS: std::ops::RangeInclusive<u32> = 14..=30;
 
 const PRELUDE: &str = include_str!("prelude.ll");
 
-/// The tools and options with which kernels are built.
-pub(crate) struct Codegen {
-    clang: PathBuf,
-    /// `None`: clang links.
-    linker: Option<PathBuf>,
-    /// The options that name the processor to compile for, separated by blanks.
-    processor: String,
-    /// Threads of a vector.
-    lanes: u32,
-    /// Bits of the processor's vectors.
-    bits: u32,
-    /// Which processor this machine has.
-    machine: &'static str,
-}
-
 /// Bytes of text from which on clang's instruction schedulers, whose time grows with the square of a block's
 /// memory accesses, are left out.
 const LONG_TEXT: usize = 500_000;
 const FOR_LONG_TEXT: [&str; 4] = ["-mllvm", "-enable-misched=false", "-mllvm", "-disable-post-ra"];
-/// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
-const LANES: &str = "ELINVAR_CPU_LANES";
-/// Sets the processor to compile for, as clang's `-march` (on 64-bit Arm `-mcpu`) names it.
-const PROCESSOR: &str = "ELINVAR_CPU_TARGET";
-/// Bits of a lane of most kernels.
-const LANE_BITS: u32 = 32;
+
+/// The tools and options with which kernels are built.
+pub struct Codegen {
+    clang: PathBuf,
+    /// `None`: clang links.
+    linker: Option<PathBuf>,
+    target: Target,
+    /// Which processor this machine has.
+    machine: &'static str,
+}
 
 impl Codegen {
-    /// Compile for this machine's processor with `clang`.
-    pub(crate) fn new(clang: impl Into<PathBuf>) -> Self {
-        // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
-        // results are the same everywhere.
-        let named = std::env::var(PROCESSOR).ok().filter(|name| !name.is_empty());
-        let name = named.as_deref().unwrap_or("native");
-        let processor = match cfg!(target_arch = "aarch64") {
-            true => format!("-mcpu={name}"),
-            false => format!("-march={name} -mno-avx512bf16"),
-        };
-        let bits = match named.as_deref() {
-            Some("x86-64" | "x86-64-v2") => 128,
-            Some("x86-64-v3") => 256,
-            _ => host::vector_bits().unwrap_or(128),
-        };
-        let given = std::env::var(LANES).ok().and_then(|text| text.parse().ok());
-        let given = given.filter(|n: &u32| n.is_power_of_two() && *n <= 32);
-        let lanes = given.unwrap_or((bits / LANE_BITS).clamp(1, 32));
-        let machine = host::processor_identity();
-        Self { clang: clang.into(), linker: find_linker(), processor, lanes, bits, machine }
+    /// Compile for a target with `clang`.
+    pub fn new(clang: impl Into<PathBuf>, target: Target) -> Self {
+        Self { clang: clang.into(), linker: find_linker(), target, machine: host::processor_identity() }
     }
 
-    /// Threads of a vector.
-    pub(crate) fn lanes(&self) -> u32 {
-        self.lanes
-    }
-
-    /// Vectors of that many threads that the processor's registers hold.
-    pub(crate) fn registers(&self) -> u32 {
-        let all = if self.bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 };
-        (all * self.bits / (self.lanes * LANE_BITS)).min(all)
-    }
-
-    /// Whether the processor loads and stores at an address per lane (AVX-512).
-    pub(crate) fn gathers(&self) -> bool {
-        cfg!(target_arch = "x86_64") && self.bits >= 512
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Add what decides, beside the text, how an object is built: tools, options and processor.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
-        let key = key.program(&self.clang).text(&self.processor).number(self.lanes.into()).text(self.machine);
+        let key = key.program(&self.clang).text(&self.target.processor).number(self.target.lanes().into());
+        let key = key.number(self.target.optimized.into()).text(self.machine);
         match &self.linker {
             Some(linker) => key.program(linker),
             None => key.text("clang links"),
@@ -100,11 +62,27 @@ impl Codegen {
 
     /// Build `ir`, which defines `symbol`, and load it. With the object's bytes, which can be loaded again.
     pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
+        self.build_then(ir, |shared| {
+            let object = std::fs::read(shared)
+                .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))?;
+            Ok((stage::timed("load", || Code::load(shared, symbol))?, object))
+        })
+    }
+
+    /// Build `ir`, which defines all these symbols, and load it.
+    ///
+    /// # Errors
+    /// `Environment` when a tool fails, with its call and what it said, or a symbol is missing.
+    pub fn build_all(&self, ir: &str, symbols: &[String]) -> Result<Vec<Code>> {
+        self.build_then(ir, |shared| symbols.iter().map(|symbol| Code::load(shared, symbol)).collect())
+    }
+
+    fn build_then<T>(&self, ir: &str, load: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let folder = tempfile::Builder::new().prefix("elinvar-").tempdir();
         let folder = folder.map_err(|error| {
             Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
         })?;
-        let built = self.build_in(folder.path(), ir, symbol);
+        let built = self.build_in(folder.path(), ir).and_then(|shared| load(&shared));
         if built.is_err() {
             // The error names files in it.
             let _kept: PathBuf = folder.keep();
@@ -112,14 +90,15 @@ impl Codegen {
         built
     }
 
-    fn build_in(&self, folder: &Path, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
+    fn build_in(&self, folder: &Path, ir: &str) -> Result<PathBuf> {
         let [text, object, shared] = ["kernel.ll", "kernel.o", "kernel.so"].map(|name| folder.join(name));
         std::fs::write(&text, with_prelude(ir).as_bytes())
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
 
         let mut compile = Command::new(&self.clang);
-        compile.args(["-c", "-O3", "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
-        compile.args(self.processor.split(' '));
+        let level = if self.target.optimized { "-O3" } else { "-O0" };
+        compile.args(["-c", level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
+        compile.args(self.target.processor.split(' '));
         if ir.len() > LONG_TEXT {
             compile.args(FOR_LONG_TEXT);
         }
@@ -132,11 +111,7 @@ impl Codegen {
         }
         link.arg("-shared").arg(&object).arg("-o").arg(&shared);
         stage::timed("link", || run(link))?;
-
-        let object = std::fs::read(&shared)
-            .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))?;
-        let code = stage::timed("load", || Code::load(&shared, symbol))?;
-        Ok((code, object))
+        Ok(shared)
     }
 }
 
@@ -212,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_named() {
-        let message = failure(&Codegen::new("/nowhere/clang"), "");
+        let message = failure(&Codegen::new("/nowhere/clang", Target::from_env()), "");
         assert!(message.starts_with("cannot run `/nowhere/clang -c"), "{message}");
         take_kept_file(&message);
         let linker = Some(PathBuf::from("/nowhere/ld"));
@@ -241,7 +216,10 @@ mod tests {
         let key = |codegen: &Codegen| codegen.identify(elinvar_cache::Cache::off().key("object")).finish();
         let usual = key(&testing::codegen());
         assert_eq!(key(&testing::codegen()), usual);
-        assert_ne!(key(&Codegen { processor: "-march=other".into(), ..testing::codegen() }), usual);
+        let other = [Target::new(Some("other"), None), Target::from_env().unoptimized()];
+        for target in other {
+            assert_ne!(key(&Codegen { target, ..testing::codegen() }), usual);
+        }
         assert_ne!(key(&Codegen { machine: "model name\t: other", ..testing::codegen() }), usual);
         assert_ne!(key(&Codegen { linker: None, ..testing::codegen() }), usual);
     }
@@ -282,7 +260,7 @@ mod tests {
                   ret i32 0
                 }}"
             );
-            let codegen = Codegen { processor: "-march=x86-64".into(), ..testing::codegen() };
+            let codegen = Codegen { target: Target::new(Some("x86-64"), None), ..testing::codegen() };
             let (code, _) = codegen.build(&ir, "elinvar_threadgroups").unwrap();
             let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
             let (sizes, record) = (std::ptr::null(), std::ptr::null_mut());

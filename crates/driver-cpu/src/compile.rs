@@ -26,6 +26,7 @@ use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Code;
 use crate::order;
+use crate::target::Target;
 
 /// The user's cache, opened when it is first asked for.
 pub(crate) fn user_cache() -> &'static Cache {
@@ -37,7 +38,7 @@ pub(crate) fn user_cache() -> &'static Cache {
 pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
     let toolchain = Toolchain::find_with(cache)?;
     let program = Checked::new(&toolchain, source)?;
-    let codegen = Codegen::new(toolchain.path());
+    let codegen = Codegen::new(toolchain.path(), Target::from_env());
     let (cache, source) = (cache.clone(), Arc::new(source.clone()));
     let compiler = Arc::new(Compiler { program, cache, codegen });
     Ok(Arc::new(CpuLibrary { compiler, source, pipelines: Mutex::default() }))
@@ -166,9 +167,9 @@ impl Compiler {
         let args = &origin.signature.args;
         let options = elinvar_spmd::Options {
             group: group.to_array(),
-            lanes: self.codegen.lanes(),
-            registers: self.codegen.registers(),
-            gathers: self.codegen.gathers(),
+            lanes: self.codegen.target().lanes(),
+            registers: self.codegen.target().registers(),
+            gathers: self.codegen.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };

@@ -15,6 +15,8 @@
 //! | device memory, every storage mode | pages of the process (`memory`) |
 //! | threadgroup memory, values kept across barriers | the worker's own (`scratch`), or its stack |
 //!
+//! Who has work-group functions of his own compiles them with [`Codegen`] for a [`Target`] and calls the [`Code`].
+//!
 //! Linux and macOS. What this crate does not do: check a launch against the kernel's signature (the
 //! runtime does), stop a threadgroup that has begun, or keep a kernel's wild writes from the process.
 #![warn(missing_docs)]
@@ -35,9 +37,13 @@ mod pool;
 mod queue;
 mod ranges;
 mod scratch;
+mod target;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use codegen::Codegen;
 pub use device::{CpuDriver, driver};
+pub use loader::{Code, Launch};
+pub use target::Target;

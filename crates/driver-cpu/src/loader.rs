@@ -13,23 +13,23 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 /// The launch as compiled code reads it.
 #[repr(C)]
-pub(crate) struct Launch {
+pub struct Launch {
     /// One entry per argument: an address, or for threadgroup memory an offset in the dynamic part.
-    pub(crate) args: *const *const c_void,
+    pub args: *const *const c_void,
     /// Threads of the grid.
-    pub(crate) threads: [u32; 3],
+    pub threads: [u32; 3],
     /// Threadgroups of the grid.
-    pub(crate) groups: [u32; 3],
+    pub groups: [u32; 3],
     /// Bytes of each argument's memory, for kernels with bounds checks.
-    pub(crate) sizes: *const u64,
+    pub sizes: *const u64,
     /// Where such a kernel notes its first fault.
-    pub(crate) record: *mut FaultRecord,
+    pub record: *mut FaultRecord,
 }
 
 type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) -> i32;
 
 /// A loaded work-group function.
-pub(crate) struct Code {
+pub struct Code {
     function: WorkGroupFunction,
     /// Keeps `function` mapped.
     _object: Library,
@@ -66,7 +66,7 @@ impl Code {
     /// writes to the same bytes meanwhile but as the kernel expects. `scratch` is aligned to 64, has
     /// the bytes that the kernel and the launch's threadgroup memory need, and is in no other use.
     #[allow(unsafe_code)] // calls machine code that a user's kernel was compiled to
-    pub(crate) unsafe fn run(&self, launch: &Launch, scratch: *mut u8, groups: Range<u64>) -> i32 {
+    pub unsafe fn run(&self, launch: &Launch, scratch: *mut u8, groups: Range<u64>) -> i32 {
         // SAFETY: as above; `_object` keeps the function mapped.
         unsafe { (self.function)(launch, scratch, groups.start, groups.end) }
     }

@@ -13,6 +13,7 @@ use elinvar_msl::Toolchain;
 use crate::codegen::Codegen;
 use crate::device::CpuDevice;
 use crate::kernel::{Build, CpuPipeline, Kernel};
+use crate::target::Target;
 
 /// A function that runs `body` for every group `%i`; it may return by way of `%fault`.
 macro_rules! groups {
@@ -142,7 +143,7 @@ pub(crate) const THREADGROUP: &str = groups!(
 
 /// The tools that kernels are built with outside of tests, too.
 pub(crate) fn codegen() -> Codegen {
-    Codegen::new(Toolchain::find().unwrap().path())
+    Codegen::new(Toolchain::find().unwrap().path(), Target::from_env())
 }
 
 pub(crate) fn signature(name: &str) -> Signature {

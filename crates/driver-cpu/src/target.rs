@@ -1,0 +1,72 @@
+//! What machine code is made for: a processor, the threads of a vector, and how much clang optimises.
+
+use crate::host;
+
+/// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
+const LANES: &str = "ELINVAR_CPU_LANES";
+/// Sets the processor to compile for, as clang's `-march` (on 64-bit Arm `-mcpu`) names it.
+const PROCESSOR: &str = "ELINVAR_CPU_TARGET";
+/// Bits of a lane of most kernels.
+const LANE_BITS: u32 = 32;
+
+/// What machine code is made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The options that name the processor, separated by blanks.
+    pub(crate) processor: String,
+    /// Threads of a vector.
+    lanes: u32,
+    /// Bits of the processor's vectors.
+    bits: u32,
+    /// Whether clang optimises.
+    pub(crate) optimized: bool,
+}
+
+impl Target {
+    /// This machine's processor, unless the environment names another.
+    pub(crate) fn from_env() -> Self {
+        let processor = std::env::var(PROCESSOR).ok().filter(|name| !name.is_empty());
+        let lanes = std::env::var(LANES).ok().and_then(|text| text.parse().ok());
+        Self::new(processor.as_deref(), lanes.filter(|n: &u32| n.is_power_of_two() && *n <= 32))
+    }
+
+    /// A processor, as clang's `-march` (on 64-bit Arm `-mcpu`) names it, and the threads of a vector, a power of
+    /// two up to 32; `None` is this machine's.
+    pub fn new(processor: Option<&str>, lanes: Option<u32>) -> Self {
+        let name = processor.unwrap_or("native");
+        // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
+        // results are the same everywhere.
+        let options = match cfg!(target_arch = "aarch64") {
+            true => format!("-mcpu={name}"),
+            false => format!("-march={name} -mno-avx512bf16"),
+        };
+        let bits = match processor {
+            Some("x86-64" | "x86-64-v2") => 128,
+            Some("x86-64-v3") => 256,
+            _ => host::vector_bits().unwrap_or(128),
+        };
+        let lanes = lanes.unwrap_or((bits / LANE_BITS).clamp(1, 32));
+        Self { processor: options, lanes, bits, optimized: true }
+    }
+
+    /// The same with code that clang does not optimise: quickly made, slow.
+    pub fn unoptimized(self) -> Self {
+        Self { optimized: false, ..self }
+    }
+
+    /// Threads of a vector.
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Vectors of that many threads that the processor's registers hold.
+    pub fn registers(&self) -> u32 {
+        let all = if self.bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 };
+        (all * self.bits / (self.lanes * LANE_BITS)).min(all)
+    }
+
+    /// Whether the processor loads and stores at an address per lane (AVX-512).
+    pub fn gathers(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.bits >= 512
+    }
+}

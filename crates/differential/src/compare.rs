@@ -1,16 +1,24 @@
-//! A kernel run both ways.
+//! Kernels run both ways.
 
-use anyhow::{Context, Result, bail};
-use elinvar::{Args, Device, Grid, Source};
+use std::ffi::c_void;
+
+use anyhow::{Result, bail};
+use elinvar_driver_cpu::Launch;
 use elinvar_ir::Module;
-use elinvar_msl::{Program, Toolchain};
-use elinvar_reference::{Argument, Launch, Options};
+use elinvar_reference::{Argument, Options};
+use elinvar_spmd::bounds::FaultRecord;
 
+use crate::compile::{self, Built, Case, Runnable, Setting};
 use crate::generate::{ACCUMULATORS, HEADER, INPUTS, Kernel, Shape, WORDS};
 use crate::random::Random;
 
 /// Instructions that a kernel may run in the interpreter.
-const STEPS: u64 = 2_000_000;
+const STEPS: u64 = 800_000;
+/// Words behind each buffer that nothing may change, and what they are.
+const BEHIND: usize = 64;
+const UNTOUCHED: u32 = 0xa5a5_5a5a;
+/// Bytes of stack for compiled code: what clang has not optimised needs much.
+const STACK: usize = 1 << 28;
 
 /// What running a kernel both ways showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,141 +27,147 @@ pub enum Outcome {
     Same,
     /// It runs longer than a test should.
     TooLong,
+    /// The compiler refuses the kernel.
+    Refused(String),
     /// What differs.
     Different(String),
 }
 
-/// Run kernels of one source both ways.
-///
-/// # Errors
-/// When the source does not compile.
-pub fn check(device: &Device, kernels: &[Kernel]) -> Result<Vec<Outcome>> {
+/// Run kernels both ways. When they do not compile together, each is compiled alone.
+pub fn check(kernels: &[Kernel]) -> Vec<Outcome> {
     let text = kernels.iter().fold(HEADER.to_owned(), |all, k| all + &k.text());
-    let runs: Vec<_> = kernels.iter().map(|k| (k.name(), k.shape, k.n, k.seed)).collect();
-    run_all(device, &text, &runs)
+    let case = |k: &Kernel| Case { name: k.name(), shape: k.shape, n: k.n, seed: k.seed, setting: k.setting };
+    let cases: Vec<Case> = kernels.iter().map(case).collect();
+    match (run(&text, &cases), kernels) {
+        (Ok(outcomes), _) => outcomes,
+        (Err(error), [_]) => vec![Outcome::Different(format!("{error:#}"))],
+        (Err(_), all) => all.iter().flat_map(|kernel| check(std::slice::from_ref(kernel))).collect(),
+    }
 }
 
-/// Run the first kernel of a text that [`Kernel::source`] wrote, as its comment says.
+/// Run the kernel of a text that [`Kernel::source`] wrote, as its comment says, with vectors of every width.
 ///
 /// # Errors
 /// When the text does not compile or its first line is another.
-pub fn check_text(device: &Device, text: &str) -> Result<Outcome> {
+pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
     let line = text.lines().next().unwrap_or_default();
     let words = line.split(|c: char| !c.is_ascii_digit()).filter(|w| !w.is_empty());
     let numbers = words.map(str::parse).collect::<std::result::Result<Vec<u64>, _>>()?;
-    let [seed, tx, ty, tz, gx, gy, gz, n] = numbers[..] else {
+    let [seed, tx, ty, tz, gx, gy, gz, n, ..] = numbers[..] else {
         bail!("`{line}` does not say how to launch the kernel");
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
-    let name = format!("k{seed}");
-    let outcomes = run_all(device, text, &[(name, shape, n as u32, seed)])?;
-    outcomes.into_iter().next().context("one kernel has one outcome")
+    let setting = |lanes| Setting { lanes, processor: None, optimized: true, checked: false };
+    let case = |lanes| Case { name: format!("k{seed}"), shape, n: n as u32, seed, setting: setting(lanes) };
+    let widths = [1, 4, 8, 16, 32];
+    Ok(widths.into_iter().zip(run(text, &widths.map(case))?).collect())
 }
 
-type Run = (String, Shape, u32, u64);
+fn run(text: &str, cases: &[Case]) -> Result<Vec<Outcome>> {
+    let built = compile::compile(text, cases)?;
+    std::thread::scope(|scope| {
+        let all = || built.iter().zip(cases).map(|(built, case)| outcome(built, case)).collect();
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, all)?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
 
-fn run_all(device: &Device, text: &str, runs: &[Run]) -> Result<Vec<Outcome>> {
-    let source = Source::named("random.metal", text);
-    let library = device.compile(&source)?;
-    let program = Program::compile(&Toolchain::find()?, &source)?;
-    let mut outcomes = Vec::new();
-    for (name, shape, n, seed) in runs {
-        let input = Input::random(*shape, *seed);
-        let expected = match interpreted(&program, name, *shape, *n, &input)? {
-            Ok(expected) => expected,
-            Err(outcome) => {
-                outcomes.push(outcome);
-                continue;
-            }
-        };
-        let actual = compiled(device, &library, name, *shape, *n, &input);
-        outcomes.push(match actual {
+fn outcome(built: &Built, case: &Case) -> Outcome {
+    let input = Memory::random(case.shape, case.seed);
+    let expected = match interpreted(&built.unoptimized, case, input.clone()) {
+        Ok(expected) => expected,
+        Err(outcome) => return outcome,
+    };
+    match &built.compiled {
+        Ok(runnable) => match compiled(runnable, case, input) {
             Ok(actual) => difference(&expected, &actual),
-            Err(error) => Outcome::Different(format!("the device: {error}")),
-        });
+            Err(why) => Outcome::Different(why),
+        },
+        Err(refused) => Outcome::Refused(refused.clone()),
     }
-    Ok(outcomes)
 }
 
-/// What a launch starts from: `out`, `in` and `acc`.
-struct Input {
+/// The memory of a launch: `out`, `in` and `acc`.
+#[derive(Clone)]
+struct Memory {
     buffers: [Vec<u32>; 3],
 }
 
-impl Input {
-    fn random(shape: Shape, seed: u64) -> Input {
+impl Memory {
+    fn random(shape: Shape, seed: u64) -> Memory {
         let mut random = Random::new(!seed);
         let threads: u32 = shape.threads.iter().product();
         let mut words =
             |count: usize| (0..count).map(|_| random.next() as u32 >> (random.below(4) * 8)).collect();
-        Input { buffers: [words(threads as usize * WORDS), words(INPUTS), words(ACCUMULATORS)] }
+        Memory { buffers: [words(threads as usize * WORDS), words(INPUTS), words(ACCUMULATORS)] }
     }
 }
 
-type Words = [Vec<u32>; 2];
-
-fn interpreted(
-    program: &Program,
-    name: &str,
-    shape: Shape,
-    n: u32,
-    input: &Input,
-) -> Result<std::result::Result<Words, Outcome>> {
-    let module = Module::parse(&program.ir_unoptimized(name)?)?;
+fn interpreted(module: &Module, case: &Case, input: Memory) -> std::result::Result<Memory, Outcome> {
     let bytes = |words: &[u32]| Argument::Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     let [out, given, acc] = &input.buffers;
-    let arguments = vec![bytes(out), bytes(given), bytes(&[n]), bytes(acc)];
-    let launch = Launch { threads: shape.threads, group: shape.group, arguments };
+    let arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc)];
+    let launch =
+        elinvar_reference::Launch { threads: case.shape.threads, group: case.shape.group, arguments };
     let options = Options { steps: STEPS, ..Options::default() };
     let words = |bytes: &[u8]| {
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>()
     };
-    Ok(match elinvar_reference::run_with(&module, &launch, &options) {
-        Ok(memory) => Ok([words(&memory[0]), words(&memory[3])]),
+    match elinvar_reference::run_with(module, &launch, &options) {
+        Ok(memory) => Ok(Memory { buffers: [0, 1, 3].map(|at| words(&memory[at])) }),
         Err(fault) if *fault.problem == elinvar_reference::Problem::Steps(STEPS) => Err(Outcome::TooLong),
         Err(fault) => Err(Outcome::Different(format!("the interpreter: {fault}"))),
-    })
-}
-
-fn compiled(
-    device: &Device,
-    library: &elinvar::Library,
-    name: &str,
-    shape: Shape,
-    n: u32,
-    input: &Input,
-) -> Result<Words> {
-    let kernel = library.kernel(name)?;
-    let [out, given, acc] = &input.buffers;
-    let mut out = device.buffer_from(out)?;
-    let given = device.buffer_from(given)?;
-    let mut acc = device.buffer_from(acc)?;
-    let grid = Grid::threads(shape.threads).group(shape.group);
-    launch(&kernel, &device.stream()?, grid, (&mut out, &given, n, &mut acc))?.wait()?;
-    Ok([out.to_vec()?, acc.to_vec()?])
-}
-
-fn launch(
-    kernel: &elinvar::Kernel,
-    stream: &elinvar::Stream,
-    grid: Grid,
-    args: impl Args,
-) -> elinvar::Result<elinvar::Completion> {
-    // SAFETY: a kernel of this crate writes only its thread's elements of `out` and `acc[0..6]`, and reads
-    // `in` at indices that are cut to its length; the interpreter has just checked every access.
-    #[allow(unsafe_code)]
-    unsafe {
-        kernel.launch(stream, grid, args)
     }
 }
 
-fn difference(expected: &Words, actual: &Words) -> Outcome {
-    for (name, expected, actual) in [("out", &expected[0], &actual[0]), ("acc", &expected[1], &actual[1])] {
+/// 64 bytes, aligned as the scratch memory must be.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Block([u8; 64]);
+
+fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Result<Memory, String> {
+    let Shape { threads, group } = case.shape;
+    let mut memory = input;
+    memory.buffers.iter_mut().for_each(|words| words.extend([UNTOUCHED; BEHIND]));
+    let n = case.n;
+    let [out, given, acc] = memory.buffers.each_mut().map(|words| words.as_mut_ptr().cast::<c_void>());
+    let args = [out.cast_const(), given, (&raw const n).cast(), acc];
+    let bytes = |words: &Vec<u32>| (words.len() - BEHIND) as u64 * 4;
+    let [out, given, acc] = memory.buffers.each_ref().map(bytes);
+    let sizes = [out, given, 4, acc];
+    let groups: [u32; 3] = std::array::from_fn(|d| threads[d].div_ceil(group[d]));
+    let mut record = FaultRecord::default();
+    let launch =
+        Launch { args: args.as_ptr(), threads, groups, sizes: sizes.as_ptr(), record: &raw mut record };
+    let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
+    let all = 0..groups.into_iter().map(u64::from).product();
+    // SAFETY: a kernel of this crate writes only its thread's elements of `out` and `acc[0..6]`, and reads
+    // `in` at indices that are cut to its length; the interpreter has just checked every access. The scratch
+    // memory is aligned and as large as the kernel needs, and everything lives until the call has ended.
+    #[allow(unsafe_code)]
+    let status = unsafe { runnable.code.run(&launch, scratch.as_mut_ptr().cast(), all) };
+    let site = usize::try_from(status - 1).ok().and_then(|at| runnable.made.faults.get(at));
+    if status != 0 {
+        return Err(format!("fault {status}: {}", site.map_or("unknown", |site| &site.message)));
+    }
+    if record.taken != 0 {
+        return Err(format!("an access out of bounds: {record:?}"));
+    }
+    let behind = |words: &mut Vec<u32>| words.drain(words.len() - BEHIND..).all(|word| word == UNTOUCHED);
+    if !memory.buffers.each_mut().into_iter().all(behind) {
+        return Err("memory behind a buffer was changed".into());
+    }
+    Ok(memory)
+}
+
+fn difference(expected: &Memory, actual: &Memory) -> Outcome {
+    let pairs = expected.buffers.iter().zip(&actual.buffers);
+    for (name, (expected, actual)) in ["out", "in", "acc"].iter().zip(pairs) {
         let differs = expected.iter().zip(actual).position(|(a, b)| a != b);
         if let Some(at) = differs {
             let count = expected.iter().zip(actual).filter(|(a, b)| a != b).count();
             return Outcome::Different(format!(
-                "{name}[{at}] is {:#x} on the device and {:#x} in the interpreter ({count} of {} differ)",
+                "{name}[{at}] is {:#x} compiled and {:#x} in the interpreter ({count} of {} differ)",
                 actual[at],
                 expected[at],
                 expected.len()

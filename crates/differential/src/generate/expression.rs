@@ -52,9 +52,6 @@ pub(crate) fn integer(r: &mut Random, scope: Scope, depth: usize) -> String {
         15 => format!("{}({a}, {b})", r.pick(&["addsat", "subsat", "absdiff", "hadd", "rhadd"])),
         16 => format!("{ty}(int({}))", float(r, scope, 2)),
         17 => format!("{ty}(({}).{})", vector(r, scope, depth - 1), r.pick(&["x", "y", "z"])),
-        18 if scope.kernel => {
-            format!("{ty}(h{}k{}(arr, st, int(u), {}))", r.below(2), scope.seed, leaf(r, scope))
-        }
         _ => a,
     }
 }
@@ -99,7 +96,8 @@ fn leaf(r: &mut Random, scope: Scope) -> String {
 pub(crate) fn condition(r: &mut Random, scope: Scope, depth: usize) -> String {
     let (a, b) = (integer(r, scope, depth.min(1)), integer(r, scope, depth.min(1)));
     let ty = r.pick(&INTEGERS).0;
-    match r.below(6) {
+    match r.below(7) {
+        6 => r.pick(&["b", "!b"]).into(),
         0 => format!("(({a}) & {}) != 0", 1 << r.below(4)),
         1 if depth > 0 => {
             let join = r.pick(&["&&", "||"]);
@@ -125,7 +123,7 @@ pub(crate) fn float(r: &mut Random, scope: Scope, depth: usize) -> String {
     if depth == 0 {
         return match r.below(4) {
             0 => format!("{}.0f", r.below(16)),
-            1 => "f".into(),
+            1 => r.pick(&["f", "float(h)"]).into(),
             _ => format!("float(({}) & 15)", leaf(r, scope)),
         };
     }

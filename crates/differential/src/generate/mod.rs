@@ -8,8 +8,11 @@
 mod expression;
 mod statement;
 
+use crate::compile::Setting;
 use crate::random::Random;
 
+/// Seeds that follow one another from a multiple of this have the same processor and optimisation.
+pub const BATCH: u64 = 32;
 /// Elements of `out` per thread.
 pub(crate) const WORDS: usize = 4;
 /// Elements of `in`; a power of two.
@@ -17,7 +20,10 @@ pub(crate) const INPUTS: usize = 256;
 /// Elements of `acc`.
 pub(crate) const ACCUMULATORS: usize = 6;
 /// Threads of a group at most.
-pub(crate) const MOST_THREADS: usize = 64;
+pub(crate) const MOST_THREADS: usize = 160;
+
+/// Threads of a launch, but for the last groups.
+const FEW_THREADS: u32 = 160;
 
 /// The sizes of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +71,8 @@ pub struct Kernel {
     pub shape: Shape,
     /// The value of `n`.
     pub n: u32,
+    /// How it is compiled.
+    pub setting: Setting,
     pub(crate) helpers: Vec<(String, Vec<Statement>)>,
     pub(crate) body: Vec<Statement>,
 }
@@ -76,7 +84,7 @@ impl Kernel {
         let shape = shape(&mut random);
         let n = random.next() as u32 & 0xff;
         let (helpers, body) = statement::kernel(&mut random, seed);
-        Kernel { seed, shape, n, helpers, body }
+        Kernel { seed, shape, n, setting: setting(seed), helpers, body }
     }
 
     /// Its name in the text.
@@ -97,28 +105,35 @@ impl Kernel {
              constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]],\n    \
              uint3 gid [[thread_position_in_grid]], uint3 grid [[threads_per_grid]],\n    \
              uint3 tgid [[threadgroup_position_in_grid]], uint3 size [[threads_per_threadgroup]],\n    \
-             uint lid [[thread_index_in_threadgroup]]) {{\n    \
+             uint lid [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {{\n    \
              const uint me = gid.x + grid.x * (gid.y + grid.y * gid.z);\n    \
              const uint count = size.x * size.y * size.z;\n    \
-             threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n"
+             threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n    \
+             threadgroup atomic_uint ta[4];\n    \
+             for (uint k = lid; k < 4u; k += count) atomic_store_explicit(&ta[k], k, memory_order_relaxed);\n"
         ));
         out.push_str(&statement::declarations(&name));
         out.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");
+        let mut body = String::new();
         for statement in &self.body {
-            statement.write(1, &mut out);
+            statement.write(1, &mut body);
         }
-        out.push_str(statement::LAST);
+        out.push_str(&body);
+        out.push_str(&statement::last(&body));
         out.push_str("}\n");
         out
     }
 
     /// A whole source with this kernel alone, behind a comment that says how to launch it.
     pub fn source(&self) -> String {
-        let Shape { threads, group } = self.shape;
+        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked }) =
+            (self.shape, self.setting);
         format!(
-            "// seed {} threads {threads:?} group {group:?} n {}\n{HEADER}{}",
+            "// seed {} threads {threads:?} group {group:?} n {}\n\
+             // lanes {lanes} processor {} optimized {optimized} checked {checked}\n{HEADER}{}",
             self.seed,
             self.n,
+            processor.unwrap_or("native"),
             self.text()
         )
     }
@@ -127,19 +142,48 @@ impl Kernel {
 /// The first lines of a source.
 pub(crate) const HEADER: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
 
+/// Every processor with vectors of every width, mostly of those that fit it: what others cost grows with their
+/// distance. One batch of thirteen is optimised.
+fn setting(seed: u64) -> Setting {
+    #[cfg(target_arch = "x86_64")]
+    let processors: [(_, [u32; 16]); 4] = [
+        (None, [16, 32, 8, 16, 4, 16, 8, 16, 16, 32, 16, 4, 16, 8, 16, 16]),
+        (Some("x86-64"), [4, 4, 4, 8, 4, 4, 4, 8, 4, 4, 16, 4, 4, 8, 4, 32]),
+        (None, [16, 16, 8, 16, 32, 16, 16, 4, 16, 8, 16, 16, 32, 16, 4, 8]),
+        (Some("x86-64-v3"), [8, 8, 4, 8, 8, 4, 8, 16, 8, 8, 4, 8, 32, 8, 16, 8]),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let processors: [(_, [u32; 4]); 1] = [(None, [4, 8, 16, 32])];
+    let batch = seed / BATCH;
+    let (processor, lanes) = processors[(batch % processors.len() as u64) as usize];
+    Setting {
+        lanes: lanes[seed as usize % lanes.len()],
+        processor,
+        optimized: batch.is_multiple_of(13),
+        checked: seed % 11 == 5,
+    }
+}
+
 fn shape(random: &mut Random) -> Shape {
-    let group = match random.below(6) {
-        0 => [32, 1, 1],
+    let group = match random.below(20) {
+        0 => [1, 1, 1],
         1 => [random.below(MOST_THREADS) as u32 + 1, 1, 1],
-        2 => [random.pick(&[8, 16]), random.pick(&[2, 4]), 1],
-        3 => [random.below(9) as u32 + 1, random.below(7) as u32 + 1, 1],
-        4 => [random.below(5) as u32 + 1, random.below(4) as u32 + 1, random.below(3) as u32 + 1],
+        2 => [random.pick(&[64, 96, 128]), 1, 1],
+        3 => [32, random.below(5) as u32 + 1, 1],
+        4 | 5 => [32, 1, 1],
+        6..=8 => [random.below(64) as u32 + 1, 1, 1],
+        9..=11 => [random.pick(&[8, 16]), random.pick(&[2, 4]), 1],
+        12..=14 => [random.below(9) as u32 + 1, random.below(7) as u32 + 1, 1],
+        15..=17 => [random.below(5) as u32 + 1, random.below(4) as u32 + 1, random.below(3) as u32 + 1],
         _ => [1, random.below(7) as u32 + 1, random.below(4) as u32 + 1],
     };
     let mut threads = [1; 3];
+    // Groups that the interpreter still has time for.
+    let mut most = (FEW_THREADS / group.iter().product::<u32>()).clamp(2, 6);
     for d in 0..3 {
-        let groups = if group.iter().take(d).any(|g| *g > 1) { 2 } else { 3 };
-        let whole = group[d] * (random.below(groups) as u32 + 1);
+        let groups = random.below(most.min(3) as usize) as u32 + 1;
+        most /= groups;
+        let whole = group[d] * groups;
         threads[d] = if random.percent(50) { whole } else { whole - random.below(group[d] as usize) as u32 };
     }
     Shape { threads, group }

@@ -10,6 +10,7 @@ pub(crate) fn declarations(name: &str) -> String {
         "    char c = char(me); uchar uc = uchar(in[me & 255u]); short s = short(in[(me + 1u) & 255u]);\n    \
          ushort us = ushort(lid); int i = int(in[(me * 3u) & 255u]); uint u = me ^ n;\n    \
          long l = long(in[lid & 255u]) << 16; ulong ul = ulong(me) * 0x100000001ul; float f = float(me & 15u);\n    \
+         half h = half(lid & 7u); bool b = (me & 2u) != 0u;\n    \
          int4 v = int4(int(me), i, int(n), 7); ushort4 w = ushort4(us, ushort(s), 3, ushort(i));\n    \
          int arr[8] = {{1, i, 3, int(u), 5, 6, 7, int(lid)}};\n    \
          S{name} st; st.a = i; st.b = us; st.c = uchar4(1, uc, 3, 4); st.d = l; st.e = f; st.f = c; st.g = uint2(u, n);\n"
@@ -18,37 +19,60 @@ pub(crate) fn declarations(name: &str) -> String {
 
 /// What a helper begins with.
 const HELPER_DECLARATIONS: &str = "char c = char(x); uchar uc = uchar(y); short s = short(x >> 3); ushort us = 9; int i = x; uint u = uint(y); \
-     long l = x; ulong ul = ulong(y); float f = float(x & 15); int4 v = int4(x, int(y), 3, 4); ushort4 w = ushort4(us);";
+     long l = x; ulong ul = ulong(y); float f = float(x & 15); half h = half(x & 7); bool b = y > 3; int4 v = int4(x, int(y), 3, 4); ushort4 w = ushort4(us);";
 
-/// The last statement: all variables into the thread's elements.
-pub(crate) const LAST: &str = "    out[me * 4u] += uint(c) * 3u + uint(uc) * 5u + uint(s) * 7u + uint(us) * 11u;
+/// The last statements: the variables into the thread's elements; array and struct only where `body` has them.
+pub(crate) fn last(body: &str) -> String {
+    let has = |names: &[&str]| names.iter().any(|name| body.contains(name));
+    let array = if has(&["arr"]) { ARRAY } else { "" };
+    let structure = if has(&["st.", "st,", "= st"]) { STRUCT } else { "" };
+    format!("{SCALARS}{array}{structure}")
+}
+
+const SCALARS: &str = "    out[me * 4u] += uint(c) * 3u + uint(uc) * 5u + uint(s) * 7u + uint(us) * 11u + uint(int(f)) + uint(int(h)) * 3u + uint(b);
     out[me * 4u + 1u] ^= uint(i) * 13u + u * 17u + uint(l) + uint(l >> 32) * 19u + uint(ul) * 23u + uint(ul >> 32);
-    out[me * 4u + 2u] += uint(int(f)) + uint(v.x + v.y * 3 + v.z * 5 + v.w * 7) + uint(w.x + w.y + w.z * 3 + w.w);
-    for (int k = 0; k < 8; ++k) out[me * 4u + 3u] = out[me * 4u + 3u] * 31u + uint(arr[k]);
-    out[me * 4u + 3u] += uint(st.a) + uint(st.b) + uint(st.c.x + st.c.y * 3 + st.c.w) + uint(st.d) + uint(int(st.e)) + uint(st.f) + st.g.x * 3u + st.g.y;
+    out[me * 4u + 2u] += uint(v.x + v.y * 3 + v.z * 5 + v.w * 7) + uint(w.x + w.y + w.z * 3 + w.w);
 ";
+const ARRAY: &str =
+    "    for (int k = 0; k < 8; ++k) out[me * 4u + 3u] = out[me * 4u + 3u] * 31u + uint(arr[k]);\n";
+const STRUCT: &str = "    out[me * 4u + 3u] += uint(st.a) + uint(st.b) + uint(st.c.x + st.c.y * 3 + st.c.w) + uint(st.d) + uint(int(st.e)) + uint(st.f) + st.g.x * 3u + st.g.y;\n";
 
 type Helpers = Vec<(String, Vec<Statement>)>;
 
-/// Helpers and body of the kernel of a seed.
+/// Helpers and body of the kernel of a seed: mostly a small one, since what compiling one costs grows with its size.
 pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
-    let mut writer = Writer { r, loops: 0, scope: Scope { kernel: false, seed }, budget: 0 };
-    let helpers = (0..2).map(|index| writer.helper(index)).collect();
-    writer.scope.kernel = true;
-    writer.budget = 24;
-    let count = 3 + writer.r.below(6);
-    let mut body = Vec::new();
-    for _ in 0..count {
-        body.push(writer.top(2));
-    }
+    let (helpers, most, budget) = match r.below(60) {
+        0 => (2, 8, 24),
+        1..=4 => (1, 4, 9),
+        5..=9 => (1, 2, 3),
+        _ => (0, 3, 4),
+    };
+    let exchanging = r.percent(12);
+    let mut writer =
+        Writer { r, loops: 0, scope: Scope { kernel: false, seed }, helpers: 0, exchanging: false, budget };
+    let helpers: Helpers = (0..helpers).map(|index| writer.helper(index)).collect();
+    (writer.scope.kernel, writer.helpers, writer.exchanging) = (true, helpers.len(), exchanging);
+    writer.budget = budget;
+    let count = 1 + writer.r.below(most);
+    let body = (0..count).map(|_| writer.top(2)).collect();
     (helpers, body)
 }
+
+/// How a statement may leave what is around it.
+type Leaves = &'static [&'static str];
+const NOWHERE: Leaves = &[];
+const LOOP: Leaves = &["break", "continue"];
+const SWITCH_IN_LOOP: Leaves = &["continue"];
 
 struct Writer<'a> {
     r: &'a mut Random,
     /// Loops so far, for the names of their counters.
     loops: usize,
     scope: Scope,
+    /// Helpers that may be called.
+    helpers: usize,
+    /// Whether functions across the simdgroup may be called.
+    exchanging: bool,
     /// Statements that may still be made.
     budget: usize,
 }
@@ -59,14 +83,14 @@ impl Writer<'_> {
         let head = format!(
             "static int h{index}k{seed}(thread int* arr, Sk{seed} st, int x, long y) {{ {HELPER_DECLARATIONS}"
         );
-        self.budget = 6;
-        let mut body: Vec<Statement> = (0..2 + self.r.below(3)).map(|_| self.inner(2, false)).collect();
+        self.budget = self.budget.min(6);
+        let mut body: Vec<Statement> = (0..1 + self.r.below(2)).map(|_| self.inner(2, NOWHERE)).collect();
         if self.r.percent(50) {
             let condition = condition(self.r, self.scope, 1);
             body.push(Statement::line(format!("if ({condition}) return i;")));
-            body.push(self.inner(1, false));
+            body.push(self.inner(1, NOWHERE));
         }
-        body.push(Statement::line("return i + int(u) + int(l) + int(c) + v.y + int(w.z) + int(f) + int(s) * int(uc) + int(us) + int(ul);"));
+        body.push(Statement::line("return i + int(u) + int(l) + int(c) + v.y + int(w.z) + int(f) + int(h) * 3 + int(b) + int(s) * int(uc) + int(us) + int(ul);"));
         (head, body)
     }
 
@@ -86,8 +110,9 @@ impl Writer<'_> {
     /// A statement that all threads of the group reach together, or have returned.
     fn top(&mut self, depth: usize) -> Statement {
         match self.r.below(if depth == 0 { 4 } else { 10 }) {
+            0 if self.exchanging => self.across(),
             0 | 1 => self.exchange(),
-            2 | 3 => self.inner(2, false),
+            2 | 3 => self.inner(2, NOWHERE),
             4 => {
                 let head = format!("if ({}) {{", uniform_condition(self.r));
                 let mut parts = vec![(head, self.tops(depth - 1))];
@@ -111,7 +136,7 @@ impl Writer<'_> {
                 let condition = self.condition();
                 Statement::line(format!("if ({condition}) {{ out[me * 4u] += 77u; return; }}"))
             }
-            _ => self.inner(3, false),
+            _ => self.inner(3, NOWHERE),
         }
     }
 
@@ -123,6 +148,11 @@ impl Writer<'_> {
     fn exchange(&mut self) -> Statement {
         let (value, index) = (self.expression(1), self.expression(1));
         let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+        if self.r.percent(25) {
+            return Statement::line(format!(
+                "{{ {barrier} u ^= atomic_load_explicit(&ta[uint({index}) & 3u], memory_order_relaxed); {barrier} }}"
+            ));
+        }
         let write = match self.r.percent(70) {
             true => format!("sh[lid] = uint({value});"),
             false => format!("if ({}) sh[lid] = uint({value});", self.condition()),
@@ -130,18 +160,59 @@ impl Writer<'_> {
         Statement::line(format!("{{ {write} {barrier} u += sh[uint({index}) % count]; {barrier} }}"))
     }
 
+    /// A value from the simdgroup's threads.
+    fn across(&mut self) -> Statement {
+        let (ty, name) = self.r.pick(&[
+            ("uint", "u"),
+            ("int", "i"),
+            ("ushort", "us"),
+            ("short", "s"),
+            ("char", "c"),
+            ("ulong", "ul"),
+        ]);
+        let group = self.r.pick(&["simd", "quad"]);
+        let value = format!("{ty}({})", self.expression(1));
+        let call = match self.r.below(6) {
+            0 | 1 if ty != "ulong" => {
+                format!("{}({value})", self.r.pick(&["sum", "min", "max", "and", "or", "xor", "product"]))
+            }
+            2 if ty != "ulong" => {
+                let function = self.r.pick(&["prefix_exclusive_sum", "prefix_inclusive_sum"]);
+                format!("{function}({value})")
+            }
+            3 => format!("broadcast_first({value})"),
+            4 => {
+                let (function, condition) = (self.r.pick(&["all", "any"]), self.condition());
+                return Statement::line(format!("b = {group}_{function}({condition});"));
+            }
+            // What is read from a thread that does not take part is anything.
+            _ => {
+                let from = match self.r.below(3) {
+                    0 => format!("{}", self.r.below(32)),
+                    1 => format!("(lane ^ {}u)", self.r.below(32)),
+                    _ => format!("(uint({}) & 31u)", self.expression(1)),
+                };
+                let there = format!("(ulong(simd_active_threads_mask()) >> {from} & 1ul) != 0ul");
+                return Statement::line(format!(
+                    "{{ {ty} got = simd_shuffle({value}, ushort({from})); if ({there}) {name} += got; }}"
+                ));
+            }
+        };
+        Statement::line(format!("{name} += {ty}({group}_{call});"))
+    }
+
     /// A statement that any threads may reach.
-    fn inner(&mut self, depth: usize, in_loop: bool) -> Statement {
+    fn inner(&mut self, depth: usize, leaves: Leaves) -> Statement {
         if depth == 0 || self.budget == 0 {
-            return self.simple(in_loop);
+            return self.simple(leaves);
         }
         self.budget -= 1;
         match self.r.below(9) {
             0 | 1 => {
                 let head = format!("if ({}) {{", self.condition());
-                let mut parts = vec![(head, self.inners(depth - 1, in_loop))];
+                let mut parts = vec![(head, self.inners(depth - 1, leaves))];
                 if self.r.percent(50) {
-                    parts.push(("} else {".into(), self.inners(depth - 1, in_loop)));
+                    parts.push(("} else {".into(), self.inners(depth - 1, leaves)));
                 }
                 Statement { parts, end: "}".into() }
             }
@@ -149,40 +220,41 @@ impl Writer<'_> {
                 let (q, bound) = (self.counter(), self.expression(1));
                 let most = if depth > 2 { 7 } else { 3 };
                 let head = format!("for (uint {q} = 0; {q} < (uint({bound}) & {most}u); ++{q}) {{");
-                Statement { parts: vec![(head, self.inners(depth - 1, true))], end: "}".into() }
+                Statement { parts: vec![(head, self.inners(depth - 1, LOOP))], end: "}".into() }
             }
             4 => {
                 let (q, condition) = (self.counter(), self.condition());
                 let head = format!("{{ int {q} = 0; do {{ ++{q};");
                 let end = format!("}} while ({q} < 3 && ({condition})); }}");
-                Statement { parts: vec![(head, self.inners(depth - 1, true))], end }
+                Statement { parts: vec![(head, self.inners(depth - 1, LOOP))], end }
             }
             5 => {
                 let head = format!("switch (uint({}) & 3u) {{", self.expression(1));
+                let leaves = if leaves.is_empty() { NOWHERE } else { SWITCH_IN_LOOP };
                 let mut parts = vec![(head, Vec::new())];
                 for case in 0..2 + self.r.below(2) {
-                    parts.push((format!("case {case}: {{"), self.inners(depth - 1, false)));
+                    parts.push((format!("case {case}: {{"), self.inners(depth - 1, leaves)));
                     let leave = if self.r.percent(70) { "} break;" } else { "}" };
                     parts.push((leave.into(), Vec::new()));
                 }
                 if self.r.percent(50) {
-                    parts.push(("default: {".into(), self.inners(depth - 1, false)));
+                    parts.push(("default: {".into(), self.inners(depth - 1, leaves)));
                     parts.push(("}".into(), Vec::new()));
                 }
                 Statement { parts, end: "}".into() }
             }
-            _ => self.simple(in_loop),
+            _ => self.simple(leaves),
         }
     }
 
-    fn inners(&mut self, depth: usize, in_loop: bool) -> Vec<Statement> {
-        (0..1 + self.r.below(3)).map(|_| self.inner(depth, in_loop)).collect()
+    fn inners(&mut self, depth: usize, leaves: Leaves) -> Vec<Statement> {
+        (0..1 + self.r.below(3)).map(|_| self.inner(depth, leaves)).collect()
     }
 
-    fn simple(&mut self, in_loop: bool) -> Statement {
-        let kernel = self.scope.kernel;
-        let e = self.expression(2);
-        Statement::line(match self.r.below(if kernel { 14 } else { 9 }) {
+    fn simple(&mut self, leaves: Leaves) -> Statement {
+        let depth = if self.r.percent(30) { 2 } else { 1 };
+        let e = self.expression(depth);
+        Statement::line(match self.r.below(if self.scope.kernel { 20 } else { 11 }) {
             0 | 1 => {
                 let at = self.r.below(INTEGERS.len());
                 let name = ["c", "uc", "s", "us", "i", "u", "l", "ul"][at];
@@ -202,21 +274,47 @@ impl Writer<'_> {
             },
             5 => {
                 let value = float(self.r, self.scope, 2);
-                format!("f = float(int({value}) & 15);")
+                let name = self.r.pick(&[("f", "float"), ("h", "half")]);
+                format!("{} = {}(int({value}) & 15);", name.0, name.1)
             }
-            6 if in_loop => {
+            6 | 7 if !leaves.is_empty() => {
                 let condition = self.condition();
-                format!("if ({condition}) {};", self.r.pick(&["break", "continue"]))
+                format!("if ({condition}) {};", self.r.pick(leaves))
             }
-            7 => format!("if ({}) i = int({e});", self.condition()),
-            9 | 10 => {
+            6 => format!("if ({}) i = int({e});", self.condition()),
+            7 => format!("b = {};", self.condition()),
+            8 => {
+                let (condition, other) = (self.condition(), self.expression(1));
+                format!(
+                    "{{ thread int* p = ({condition}) ? &arr[uint({other}) & 7u] : &arr[2]; *p += int({e}); }}"
+                )
+            }
+            9 if self.r.percent(30) => {
+                let condition = self.condition();
+                let leave = if self.scope.kernel { "{ out[me * 4u] += 77u; return; }" } else { "return i;" };
+                format!("if ({condition}) {leave}")
+            }
+            11 | 12 => {
                 let (slot, call) =
                     [(0, "add"), (1, "xor"), (2, "or"), (3, "and"), (4, "max"), (5, "min")][self.r.below(6)];
                 format!("atomic_fetch_{call}_explicit(&acc[{slot}], uint({e}), memory_order_relaxed);")
             }
-            11 => format!("out[me * 4u + (uint({e}) & 3u)] += {}u;", self.r.below(1000)),
-            12 => format!("u ^= out[me * 4u + (uint({e}) & 3u)];"),
-            13 => format!("{{ auto copy = st; copy.a += int({e}); st = copy; }}"),
+            13 => {
+                let (slot, call) = [(0, "add"), (1, "xor"), (2, "or"), (3, "max")][self.r.below(4)];
+                format!("atomic_fetch_{call}_explicit(&ta[{slot}], uint({e}), memory_order_relaxed);")
+            }
+            14 => format!("out[me * 4u + (uint({e}) & 3u)] += {}u;", self.r.below(1000)),
+            15 => format!("u ^= out[me * 4u + (uint({e}) & 3u)];"),
+            16 => format!("{{ auto copy = st; copy.a += int({e}); st = copy; }}"),
+            17 => {
+                let condition = self.condition();
+                format!("{{ device const uint* p = ({condition}) ? in : in + 5; u += p[uint({e}) & 127u]; }}")
+            }
+            18 if self.helpers > 0 => {
+                let (index, seed) = (self.r.below(self.helpers), self.scope.seed);
+                format!("i += h{index}k{seed}(arr, st, int(u), {e});")
+            }
+            19 if self.exchanging => return self.across(),
             _ => format!("i += int({e});"),
         })
     }

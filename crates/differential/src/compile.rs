@@ -1,0 +1,125 @@
+//! Many kernels of one source, compiled with few processes: each of them as the CPU driver compiles it.
+
+use anyhow::{Context, Result};
+use elinvar_driver::Source;
+use elinvar_driver_cpu::{Code, Codegen, Target};
+use elinvar_ir::Module;
+use elinvar_msl::{Program, Toolchain};
+use elinvar_spmd::Compiled;
+
+use crate::generate::Shape;
+use crate::module::{self, Items};
+
+/// How a kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Threads of a vector.
+    pub lanes: u32,
+    /// The processor's name for clang; `None` is this machine's.
+    pub processor: Option<&'static str>,
+    /// Whether clang optimises the machine code.
+    pub optimized: bool,
+    /// Whether accesses are checked against their bounds.
+    pub checked: bool,
+}
+
+impl Setting {
+    fn target(&self) -> Target {
+        let target = Target::new(self.processor, Some(self.lanes));
+        if self.optimized { target } else { target.unoptimized() }
+    }
+
+    /// Whether one run of clang can serve both.
+    fn shares_code(&self, other: &Setting) -> bool {
+        (self.processor, self.optimized) == (other.processor, other.optimized)
+    }
+}
+
+/// A kernel of a source, with its launch and how it is compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub name: String,
+    pub shape: Shape,
+    /// The value of `n`.
+    pub n: u32,
+    /// The seed of its input.
+    pub seed: u64,
+    pub setting: Setting,
+}
+
+/// A kernel for both ways.
+pub(crate) struct Built {
+    /// For the interpreter.
+    pub unoptimized: Module,
+    /// The message of a compiler that refuses the kernel.
+    pub compiled: std::result::Result<Runnable, String>,
+}
+
+/// A kernel as machine code.
+pub(crate) struct Runnable {
+    pub code: Code,
+    pub made: Compiled,
+}
+
+/// Compile kernels of a text. The cases of a kernel that is there several times share what they can.
+///
+/// # Errors
+/// When the text does not compile, or clang refuses code of ours.
+pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
+    let toolchain = Toolchain::find()?;
+    let program = Program::compile(&toolchain, &Source::named("random.metal", text))?;
+    let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    names.dedup();
+    let together = program.together(&names)?;
+    let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
+    let mut threads = Vec::new();
+    let mut functions = Vec::new();
+    for case in cases {
+        let place = names.iter().position(|name| *name == case.name).context("a kernel without a place")?;
+        let module = |items: &Items| Module::parse(&items.alone(&format!("{}_{place}", elinvar_msl::ENTRY)));
+        threads.push(module(&unoptimized)?);
+        functions.push(work_group(&module(&optimized)?, case));
+    }
+    let codes = build(toolchain.path(), cases, &functions)?;
+    let built = threads.into_iter().zip(functions).zip(codes).map(|((unoptimized, made), code)| {
+        let runnable = |made| Some(Runnable { code: code?, made });
+        let compiled = made.and_then(|made| runnable(made).ok_or_else(|| "no machine code".to_owned()));
+        Built { unoptimized, compiled }
+    });
+    Ok(built.collect())
+}
+
+fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, String> {
+    let target = case.setting.target();
+    let options = elinvar_spmd::Options {
+        group: case.shape.group,
+        lanes: target.lanes(),
+        registers: target.registers(),
+        threadgroup_args: vec![false; 4],
+        checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
+    };
+    elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
+}
+
+/// Machine code of what is compiled, at the places of the cases. One run of clang for all that can share it.
+fn build(
+    clang: &std::path::Path,
+    cases: &[Case],
+    functions: &[std::result::Result<Compiled, String>],
+) -> Result<Vec<Option<Code>>> {
+    let mut codes: Vec<Option<Code>> = cases.iter().map(|_| None).collect();
+    let mut left: Vec<(usize, &Compiled)> =
+        functions.iter().enumerate().filter_map(|(at, made)| Some((at, made.as_ref().ok()?))).collect();
+    while let Some((first, _)) = left.first() {
+        let setting = cases[*first].setting;
+        let (now, later) = left.into_iter().partition(|(at, _)| cases[*at].setting.shares_code(&setting));
+        let now: Vec<(usize, &Compiled)> = now;
+        let (text, symbols) = module::together(now.iter().map(|(_, made)| made.ir.as_str()));
+        let built = Codegen::new(clang, setting.target()).build_all(&text, &symbols)?;
+        for ((at, _), code) in now.iter().zip(built) {
+            codes[*at] = Some(code);
+        }
+        left = later;
+    }
+    Ok(codes)
+}

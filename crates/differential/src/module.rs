@@ -1,0 +1,127 @@
+//! The text of LLVM modules, taken apart by kernel and put together again.
+//!
+//! One run of clang serves many kernels this way. No line is changed but for the names of entries.
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_spmd::{ENTRY, SYMBOL};
+
+/// A module in which several kernels have entries.
+pub(crate) struct Items<'a> {
+    /// Functions with their bodies, and other lines.
+    items: Vec<&'a str>,
+    /// Where a function, variable or metadata node is.
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let items = items(text);
+        let named = items.iter().enumerate().filter_map(|(at, item)| Some((symbol(item)?, at)));
+        Items { places: named.collect(), items }
+    }
+
+    /// The module of one entry, under the usual name, with what it mentions.
+    pub(crate) fn alone(&self, entry: &str) -> String {
+        let mut wanted: Vec<bool> = self.items.iter().map(|item| symbol(item).is_none()).collect();
+        let mut todo: Vec<usize> = (0..wanted.len()).filter(|at| wanted[*at]).collect();
+        todo.extend(self.places.get(format!("@{entry}").as_str()));
+        while let Some(at) = todo.pop() {
+            wanted[at] = true;
+            let mentioned = names(self.items[at]).filter_map(|name| self.places.get(name));
+            todo.extend(mentioned.filter(|place| !wanted[**place]));
+        }
+        let kept = self.items.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        let usual = |item: &str| item.replacen(&format!("@{entry}("), &format!("@{ENTRY}("), 1);
+        kept.map(|(item, _)| if item.starts_with("define") { usual(item) } else { (*item).to_owned() })
+            .collect()
+    }
+}
+
+/// One module of many that each define [`SYMBOL`], and the names of these functions in it. What several
+/// define under the same name must be the same; of declarations the first counts.
+pub(crate) fn together<'a>(texts: impl Iterator<Item = &'a str>) -> (String, Vec<String>) {
+    let (mut all, mut symbols, mut seen) = (String::new(), Vec::new(), HashSet::new());
+    for text in texts {
+        for item in items(text) {
+            if item.starts_with("define") && names(item).next() == Some(&format!("@{SYMBOL}")) {
+                let symbol = format!("{SYMBOL}_{}", symbols.len());
+                all.push_str(&item.replacen(SYMBOL, &symbol, 1));
+                symbols.push(symbol);
+            } else if seen.insert(symbol(item).unwrap_or(item)) {
+                all.push_str(item);
+            }
+        }
+    }
+    (all, symbols)
+}
+
+fn items(text: &str) -> Vec<&str> {
+    let (mut items, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let end = if rest.starts_with("define") { rest.find("\n}\n").map(|at| at + 3) } else { None };
+        let end = end.or_else(|| rest.find('\n').map(|at| at + 1)).unwrap_or(rest.len());
+        items.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    items
+}
+
+/// The function, variable or metadata node that an item defines.
+fn symbol(item: &str) -> Option<&str> {
+    let numbered = item.strip_prefix('!').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let named = ["define", "declare", "@"].iter().any(|start| item.starts_with(start));
+    if numbered || named { names(item).next() } else { None }
+}
+
+/// The names of functions, variables and metadata nodes in a text, with what could be taken for them.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices(['@', '!']).map(|(at, _)| {
+        let rest = &text[at + 1..];
+        let len = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.find('"').map_or(rest.len(), |end| end + 2),
+            None => {
+                rest.find(|c: char| !c.is_ascii_alphanumeric() && !"_.$-".contains(c)).unwrap_or(rest.len())
+            }
+        };
+        &text[at..at + 1 + len]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "target triple = \"t\"\n\
+        @a = global i32 1\n@b = global ptr @c\n@c = global i32 1\n\
+        define void @__elinvar_entry_0() !dbg !1 {\n  call void @f()\n  ret void\n}\n\
+        define void @__elinvar_entry_1() {\n  %p = load ptr, ptr @b\n  ret void\n}\n\
+        define void @f() {\n  store i32 0, ptr @a\n  ret void\n}\n\
+        !named = !{!2}\n!1 = !{!3}\n!2 = !{}\n!3 = !{}\n!4 = !{}\n";
+
+    #[test]
+    fn one_entry_keeps_what_it_mentions() {
+        let first = Items::new(TWO).alone("__elinvar_entry_0");
+        assert!(first.contains("define void @__elinvar_entry() !dbg !1 {\n  call void @f()\n"));
+        for (kept, gone) in [("@a =", "@b ="), ("@f()", "@c ="), ("!3 =", "!4 ="), ("!2 =", "_entry_1")] {
+            assert!(first.contains(kept) && !first.contains(gone), "{kept} {gone} {first}");
+        }
+        let second = Items::new(TWO).alone("__elinvar_entry_1");
+        assert!(second.contains("@c = global") && !second.contains("@f") && !second.contains("!1 ="));
+    }
+
+    #[test]
+    fn what_modules_share_is_there_once() {
+        let text = |n: u32| {
+            format!(
+                "declare void @f()\ndefine i32 @{SYMBOL}(i32 %x) {{\n  call void @f()\n  ret i32 {n}\n}}\n\
+                 @t = internal constant i32 1\n"
+            )
+        };
+        let (all, symbols) = together([text(1), text(2)].iter().map(String::as_str));
+        assert_eq!(symbols, [format!("{SYMBOL}_0"), format!("{SYMBOL}_1")]);
+        assert_eq!(all.matches("declare").count(), 1);
+        assert_eq!(all.matches("@t =").count(), 1);
+        assert!(all.contains(&format!("@{SYMBOL}_1(i32 %x) {{\n  call void @f()\n  ret i32 2\n}}\n")));
+    }
+}

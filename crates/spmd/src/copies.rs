@@ -58,6 +58,8 @@ struct Masked {
     pending: HashMap<NodeId, Vec<Operand>>,
     /// Slots, by the first block of the class.
     active: HashMap<BlockId, Vec<Operand>>,
+    /// By the first block of the class, the last place in the flow's order where its lanes may be asked for.
+    until: HashMap<BlockId, usize>,
 }
 
 struct Copies<'r, 'a, 'f, E> {
@@ -139,7 +141,8 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
                 pending.insert(number, slots);
             }
         }
-        Ok(Masked { flow, masks, plan, nodes, bodies, ends, pending, active })
+        let until = masks.until(&flow);
+        Ok(Masked { flow, masks, plan, nodes, bodies, ends, pending, active, until })
     }
 
     /// Masks and a plan that fit each other.
@@ -323,7 +326,9 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         let Some(masked) = &self.masked else { return };
         let ones = self.emit.mask_of(true);
         let ty = self.emit.mask_type();
+        let here = masked.flow.position(block);
         let above = std::iter::successors(Some(block), |b| masked.flow.idom(*b));
+        let above = above.filter(|b| masked.until.get(b).is_some_and(|last| *last >= here));
         for slots in above.filter_map(|b| masked.active.get(&b)) {
             for slot in slots {
                 self.emit.b.store(ty.clone(), ones.clone(), slot.clone());

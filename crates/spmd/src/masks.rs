@@ -5,7 +5,7 @@
 //! of another if lanes can part neither on the way between them nor elsewhere: no branch that lanes take
 //! differently decides between the two.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::BlockId;
 
@@ -58,6 +58,21 @@ impl Masks {
     /// Whether the block is the first of its class.
     pub fn is_own(&self, block: BlockId) -> bool {
         self.of(block) == block
+    }
+
+    /// For each class, by its first block, the last place in the flow's order from which control may come to one of
+    /// its blocks without passing the first.
+    pub fn until(&self, flow: &Flow) -> HashMap<BlockId, usize> {
+        let mut until = HashMap::new();
+        for block in &flow.order {
+            let first = self.of(*block);
+            let around = flow.loops_around(*block).filter(|l| !flow.contains(*l, first));
+            let places = around.map(|l| flow.position(flow.loops[l].last));
+            let last = places.fold(flow.position(*block), usize::max);
+            let known = until.entry(first).or_insert(last);
+            *known = last.max(*known);
+        }
+        until
     }
 
     /// Whether lanes may come to a block by different edges, so that its phis choose per lane.
@@ -124,9 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// Blocks with the blocks behind each; those of `apart` are divergent. Returns the classes and the
-    /// divergence of the loops.
-    fn classes(edges: &[&[u32]], apart: &[u32]) -> (Vec<u32>, Vec<bool>) {
+    /// Blocks with the blocks behind each; those of `apart` are divergent.
+    fn masks(edges: &[&[u32]], apart: &[u32]) -> (Flow, Masks) {
         let mut f = Function::new("f", Type::Void);
         for to in edges {
             let block = f.new_block(None);
@@ -141,6 +155,12 @@ mod tests {
         let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
         let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
         let masks = Masks::new(&flow, &divergent);
+        (flow, masks)
+    }
+
+    /// The classes of the blocks and the divergence of the loops.
+    fn classes(edges: &[&[u32]], apart: &[u32]) -> (Vec<u32>, Vec<bool>) {
+        let (_, masks) = masks(edges, apart);
         ((0..edges.len() as u32).map(|b| masks.of(BlockId(b)).0).collect(), masks.divergent_loops)
     }
 
@@ -173,6 +193,22 @@ mod tests {
         let edges: &[&[u32]] = &[&[1], &[2], &[2, 3], &[1, 4], &[]];
         assert_eq!(classes(edges, &[2]), (vec![0, 0, 2, 0, 0], vec![false, true]));
         assert_eq!(classes(edges, &[3]), (vec![0, 1, 1, 1, 0], vec![true, false]));
+    }
+
+    #[test]
+    fn the_lanes_of_a_loop_are_asked_for_until_its_end() {
+        // 0 → 1; 1 → 2 | 3; 2 → 1; 3 → 4 | 5; 4, 5 → 6; 6 → 3 | 7: a loop, and one with a branch inside.
+        let edges: &[&[u32]] = &[&[1], &[2, 3], &[1], &[4, 5], &[6], &[6], &[3, 7], &[]];
+        let until = |apart: &[u32]| {
+            let (flow, masks) = masks(edges, apart);
+            let until = masks.until(&flow);
+            move |class: u32| until.get(&BlockId(class)).map(|at| flow.order[*at].0)
+        };
+        let of = until(&[1, 3, 6]);
+        assert_eq!((of(0), of(1), of(2), of(4), of(3)), (Some(7), Some(1), Some(2), Some(4), Some(6)));
+        // Lanes that leave the second loop together are those of the start all the way.
+        let of = until(&[1, 3]);
+        assert_eq!((of(0), of(3), of(4)), (Some(7), None, Some(4)));
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         group: case.shape.group,
         lanes: target.lanes(),
         registers: target.registers(),
+        gathers: target.gathers(),
         threadgroup_args: vec![false; 4],
         checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
     };

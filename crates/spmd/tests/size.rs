@@ -31,8 +31,14 @@ fn kernel(loops: usize) -> Module {
 }
 
 fn lines(loops: usize) -> usize {
-    let options =
-        Options { group: [64, 1, 1], lanes: 8, registers: 16, threadgroup_args: vec![false], checks: None };
+    let options = Options {
+        group: [64, 1, 1],
+        lanes: 8,
+        registers: 16,
+        gathers: true,
+        threadgroup_args: vec![false],
+        checks: None,
+    };
     compile(&kernel(loops), &options).expect("compiles").ir.lines().count()
 }
 

@@ -97,6 +97,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         registers: target.registers(),
         gathers: target.gathers(),
         threadgroup_args: vec![false; 4],
+        still: vec![0, 0, 4, 0],
         checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
     };
     elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())

@@ -171,6 +171,7 @@ impl Compiler {
             registers: self.codegen.target().registers(),
             gathers: self.codegen.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
+            still: args.iter().map(|arg| if arg.constant { least_bytes(arg) } else { 0 }).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));

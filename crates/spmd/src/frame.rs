@@ -1,9 +1,10 @@
 //! What the function over threadgroups sets up once per call: arguments, sizes, threadgroup memory.
 
-use elinvar_ir::{BlockId, Const, Function, Operand, Type, ValueId};
+use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
 use crate::builder::{Builder, i64_const};
 use crate::constants::Threadgroup;
+use crate::fixed::Fixed;
 use crate::prepare::Kernel;
 use crate::{Error, Options};
 
@@ -22,6 +23,8 @@ pub(crate) struct Frame {
     pub end: Operand,
     /// Addresses of the per-thread function's parameters.
     pub arguments: Vec<(ValueId, Operand)>,
+    /// What is loaded once.
+    pub fixed: Vec<(ValueId, Operand)>,
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     pub grid: [Operand; 3],
     pub groups: [Operand; 3],
@@ -58,6 +61,7 @@ impl Frame {
         }
         let arrived = b.alloca(Type::I32, 4, "arrived").into();
         let arguments = arguments(&mut b, kernel, options, context_bytes, launch, scratch);
+        let fixed = kernel.fixed.iter().map(|f| load_fixed(&mut b, f, &arguments)).collect();
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
         let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
         let (sizes, record) = match options.checks {
@@ -65,7 +69,8 @@ impl Frame {
             None => (Vec::new(), Const::Null.into()),
         };
         let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        let frame = Frame { entry, scratch, begin, end, arguments, grid, groups, sizes, record, arrived };
+        let frame =
+            Frame { entry, scratch, begin, end, arguments, fixed, grid, groups, sizes, record, arrived };
         Ok((frame, threadgroup))
     }
 }
@@ -103,6 +108,16 @@ fn arguments(
         (param.value, address.into())
     };
     kernel.function.params.iter().enumerate().map(address).collect()
+}
+
+fn load_fixed(b: &mut Builder<'_>, fixed: &Fixed, arguments: &[(ValueId, Operand)]) -> (ValueId, Operand) {
+    let mut at = arguments[fixed.param].1.clone();
+    if fixed.offset > 0 {
+        at = b.gep(Type::I8, at, i64_const(fixed.offset)).into();
+    }
+    let (ty, ptr) = (fixed.ty.clone(), Typed::new(Type::PTR, at));
+    let op = Op::Load { ty: ty.clone(), ptr, align: fixed.align, volatile: false, atomic: None };
+    (fixed.value, b.value(ty, None, op).into())
 }
 
 /// Load the arguments' sizes and the address of the fault record.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
 
 use crate::elementwise::Elementwise;
-use crate::prepare::Kernel;
+use crate::prepare::{Kernel, is_number};
 use crate::privates::constant_bytes;
 use crate::shape::{Offsets, Shape};
 use crate::uniform::Uniformity;
@@ -163,8 +163,7 @@ impl Finder<'_> {
 
     /// Root, bytes behind it, distance of the lanes and size of an access at a distance that runs may have.
     fn strided(&self, address: &Operand, ty: &Type) -> Option<(ValueId, i64, i64, i64)> {
-        if !matches!(ty, Type::Int(8 | 16 | 32 | 64) | Type::Half | Type::BFloat | Type::Float | Type::Ptr(_))
-        {
+        if !is_number(ty) {
             return None;
         }
         let size = ty.size_align(self.module).0 as i64;

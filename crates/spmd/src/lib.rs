@@ -9,7 +9,8 @@
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
 //!    [`scalarize`](mod@scalarize) takes a thread's own short vectors apart.
-//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand.
+//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand; [`fixed`](mod@fixed) takes
+//!    loads of `constant` arguments out.
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
 //! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
@@ -40,6 +41,7 @@ mod elementwise;
 mod emit;
 mod error;
 mod facts;
+mod fixed;
 mod flow;
 mod frame;
 mod guard;
@@ -99,6 +101,9 @@ pub struct Options {
     pub gathers: bool,
     /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
     pub threadgroup_args: Vec<bool>,
+    /// For each parameter of the entry the bytes from its start that are there and do not change while the function
+    /// runs: the size of a `constant T&`.
+    pub still: Vec<u64>,
     /// To check every access against the bounds of its memory: for each parameter of the entry the least
     /// bytes that a launch gives.
     pub checks: Option<Vec<u64>>,
@@ -145,6 +150,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         )));
     }
     guard::guard(&mut kernel.function);
+    fixed::hoist(module, &mut kernel, &options.still);
     let regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
     // What cannot be a vector runs thread by thread, unless threads exchange values.

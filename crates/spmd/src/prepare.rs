@@ -8,6 +8,7 @@ use elinvar_ir::{
 };
 
 use crate::calls::{self, CallKind};
+use crate::fixed::Fixed;
 use crate::primitive::{DEVICE_FLAGS, Position};
 use crate::scalarize::scalarize;
 use crate::{ENTRY, Error, THREADGROUP_SECTION};
@@ -21,6 +22,8 @@ pub(crate) struct Kernel {
     pub barriers: Vec<Barrier>,
     /// Values that a thread asks for, with the dimension.
     pub positions: HashMap<ValueId, (Position, usize)>,
+    /// Values that are the same for all threads of all groups, loaded once.
+    pub fixed: Vec<Fixed>,
     /// Private arrays: what each thread has one of.
     pub privates: Vec<Private>,
     /// Names of the module's threadgroup variables.
@@ -78,6 +81,7 @@ pub(crate) fn prepare(module: &Module) -> Result<Kernel, Error> {
         function: entry.clone(),
         barriers: Vec::new(),
         positions: HashMap::new(),
+        fixed: Vec::new(),
         privates: Vec::new(),
         threadgroup,
         callees,
@@ -185,6 +189,19 @@ fn orders_device(call: &Call) -> bool {
         Some(Operand::Const(c)) => c.as_unsigned(32).is_none_or(|flags| flags & DEVICE_FLAGS != 0),
         _ => true,
     }
+}
+
+/// The blocks that are reached, each behind one that comes before it on every path.
+pub(crate) fn blocks_in_order(function: &Function) -> Vec<BlockId> {
+    let successors = |b: &elinvar_ir::Block| b.term.successors().iter().map(|s| s.0 as usize).collect();
+    let successors: Vec<Vec<usize>> = function.blocks.iter().map(successors).collect();
+    let order = elinvar_ir::postorder(&successors, 0);
+    order.into_iter().rev().map(|b| BlockId(b as u32)).collect()
+}
+
+/// Whether a type is a number or an address, one that a lane of a vector can be.
+pub(crate) fn is_number(ty: &Type) -> bool {
+    matches!(ty, Type::Int(8 | 16 | 32 | 64) | Type::Half | Type::BFloat | Type::Float | Type::Ptr(_))
 }
 
 /// In the phis of the blocks behind `term`, `old` as a predecessor becomes `new`.

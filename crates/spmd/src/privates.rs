@@ -7,10 +7,10 @@
 
 use std::collections::HashSet;
 
-use elinvar_ir::{BlockId, Call, Const, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{Call, Const, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
 
 use crate::builder::i64_const;
-use crate::prepare::{Kernel, callee_name};
+use crate::prepare::{Kernel, blocks_in_order, callee_name, is_number};
 use crate::uniform::{Step, steps};
 
 /// A call that sets more bytes than this is kept, and its array with it.
@@ -53,7 +53,7 @@ impl Uses {
         let mut uses =
             Self { pointers: HashSet::from([array]), sizes: Vec::new(), multiples: Vec::new(), simple: true };
         // Definitions come before uses but for phis, which are no simple use.
-        for block in order(function) {
+        for block in blocks_in_order(function) {
             for inst in &function.block(block).insts {
                 if inst.op.operands().into_iter().any(|o| uses.is_pointer(o)) {
                     uses.simple &= uses.add(module, inst, lanes);
@@ -114,18 +114,6 @@ impl Uses {
         let fits = self.multiples.iter().chain([&size]).all(|n| n.is_multiple_of(element));
         (self.simple && one_size && fits).then_some((element, self.pointers))
     }
-}
-
-fn is_number(ty: &Type) -> bool {
-    matches!(ty, Type::Int(8 | 16 | 32 | 64) | Type::Half | Type::BFloat | Type::Float | Type::Ptr(_))
-}
-
-/// The blocks, each behind one that comes before it on every path.
-fn order(function: &Function) -> Vec<BlockId> {
-    let successors: Vec<Vec<usize>> =
-        function.blocks.iter().map(|b| b.term.successors().iter().map(|s| s.0 as usize).collect()).collect();
-    let order = elinvar_ir::postorder(&successors, 0);
-    order.into_iter().rev().map(|b| BlockId(b as u32)).collect()
 }
 
 /// How many bytes a call sets to zero, if that is what it does.

@@ -210,6 +210,11 @@ impl Analysis<'_> {
                 Position::ArgumentBytes | Position::FaultRecord => Known::uniform(true, 64),
             };
         }
+        for fixed in &self.kernel.fixed {
+            let width = width(&fixed.ty);
+            self.result.known[fixed.value.0 as usize] =
+                Known { max: largest(width), ..Known::uniform(true, width) };
+        }
         for private in &self.kernel.privates {
             let step = self.layout.step(private.step as i64);
             let pattern = Pattern { offsets: step, loose: false, unwrapped: true, same: single, align: 0 };

@@ -306,8 +306,8 @@ impl<'a> GroupLoop<'a> {
         steps: &Steps,
     ) -> HashMap<ValueId, Forms> {
         let one = |value: Operand| Forms { scalars: vec![value], vectors: Vec::new() };
-        let mut given: HashMap<ValueId, Forms> =
-            self.frame.arguments.iter().map(|(v, address)| (*v, one(address.clone()))).collect();
+        let frame = self.frame.arguments.iter().chain(&self.frame.fixed);
+        let mut given: HashMap<ValueId, Forms> = frame.map(|(v, what)| (*v, one(what.clone()))).collect();
         for (value, (position, dim)) in &self.source.kernel.positions {
             let forms = match position {
                 Position::Thread => positions.thread[*dim].clone(),

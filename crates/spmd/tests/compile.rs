@@ -29,6 +29,7 @@ fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32
         lanes,
         registers: 16,
         gathers: true,
+        still: Vec::new(),
         threadgroup_args: threadgroup_args.to_vec(),
         checks: None,
     };
@@ -109,6 +110,7 @@ fn only_what_could_leave_its_memory_is_checked() {
         lanes: 1,
         registers: 16,
         gathers: true,
+        still: Vec::new(),
         threadgroup_args: vec![false; 3],
         checks,
     };
@@ -139,6 +141,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         lanes: 1,
         registers: 16,
         gathers: true,
+        still: Vec::new(),
         threadgroup_args: vec![false],
         checks: Some(vec![8]),
     };
@@ -234,6 +237,7 @@ fn the_signature_must_fit_the_entry() {
         lanes: 6,
         registers: 16,
         gathers: true,
+        still: Vec::new(),
         threadgroup_args: vec![false; 2],
         checks: None,
     };

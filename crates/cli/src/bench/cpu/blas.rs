@@ -83,6 +83,9 @@ pub fn openblas() -> Result<&'static OpenBlas, &'static str> {
 fn load() -> Result<OpenBlas, String> {
     let name = if cfg!(target_os = "macos") { "libopenblas.dylib" } else { "libopenblas.so.0" };
     let absent = |error: libloading::Error| format!("{name}: {error}");
+    // Its threads would take a core for a while after each call, from whoever is measured next.
+    // SAFETY: no other thread of this program changes the environment, or reads it other than through `std`.
+    unsafe { std::env::set_var("OPENBLAS_THREAD_TIMEOUT", "4") };
     // SAFETY: the system's OpenBLAS; the symbols have the types of its documented C interface.
     unsafe {
         let library = Library::new(name).map_err(absent)?;

@@ -1,16 +1,19 @@
 //! What the steps of a group keep across barriers, and where: the layout of the scratch memory.
 //!
-//! Each value has an array with an element per step, of the forms that it has; so has each private array of a
+//! Each value has an array with an element per step, of the forms that it has; one that is the same for all threads
+//! of the group has a single place, which is read before the steps and written by each of them. So has each private array of a
 //! kernel with barriers, with an element per thread; and, where threads can return while others go on, the
 //! lanes that have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
 
-use crate::builder::i64_const;
+use crate::builder::{Builder, i64_const};
 use crate::emit::{Emit, Forms, Source};
 use crate::live::Live;
+use crate::prepare::Kernel;
+use crate::uniform::Uniformity;
 
 /// Arrays start at multiples of this, and so do their elements that are vectors.
 const ALIGN: u64 = 64;
@@ -35,6 +38,8 @@ pub(crate) struct Context {
     values: HashMap<ValueId, Array>,
     /// Of values used outside a loop that lanes leave in different iterations.
     left: HashMap<ValueId, Array>,
+    /// Offsets of values that are the same for all threads of a group.
+    shared: BTreeMap<ValueId, u64>,
     privates: HashMap<ValueId, u64>,
     /// Offset of the returned lanes, a u32 per vector.
     pub returned: Option<u64>,
@@ -43,11 +48,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// With the lanes that have returned, if some threads `returns_apart` from others.
-    pub fn new(source: &Source<'_>, live: &Live, returns_apart: bool) -> Self {
+    /// `group` is what is known of values across all threads of a group. With the lanes that have returned, if some
+    /// threads `returns_apart` from others.
+    pub fn new(source: &Source<'_>, live: &Live, group: &Uniformity, returns_apart: bool) -> Self {
         let mut context = Self {
             values: HashMap::new(),
             left: HashMap::new(),
+            shared: BTreeMap::new(),
             privates: HashMap::new(),
             returned: None,
             bytes: 0,
@@ -57,9 +64,15 @@ impl Context {
         for value in &live.all {
             let ty = kernel.function.ty(*value);
             let (scalars, vectors) = source.counts(source.uniform.of(*value));
+            let has_left = source.leaving.contains(value);
+            if (scalars, vectors, has_left) == (1, 0, false) && group.of(*value).is_same() {
+                let offset = context.reserve(private_size(source.module, ty));
+                context.shared.insert(*value, offset);
+                continue;
+            }
             let array = context.array(source, ty, steps, scalars, vectors);
             context.values.insert(*value, array);
-            if source.leaving.contains(value) {
+            if has_left {
                 let array = context.array(source, ty, steps, 0, source.parts(false));
                 context.left.insert(*value, array);
             }
@@ -100,8 +113,31 @@ impl Context {
         self.privates.get(&value).copied()
     }
 
+    /// Read, before the steps of a region, those of its values that are the same for all threads.
+    pub fn read_shared(
+        &self,
+        b: &mut Builder<'_>,
+        kernel: &Kernel,
+        scratch: &Operand,
+        live: &BTreeSet<ValueId>,
+    ) -> HashMap<ValueId, Operand> {
+        let shared = self.shared.iter().filter(|(value, _)| live.contains(value));
+        let read = shared.map(|(value, offset)| {
+            let at = b.gep(Type::I8, scratch.clone(), i64_const(*offset));
+            (*value, b.load(kernel.function.ty(*value).clone(), at, None).into())
+        });
+        read.collect()
+    }
+
     /// Put what is live behind a barrier, and is defined in the blocks of a region, into the scratch memory.
     pub fn save(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+        if let Some(offset) = self.shared.get(&value) {
+            let ty = emit.source.kernel.function.ty(value).clone();
+            let slots = emit.value_slots(value);
+            let forms = emit.load(&slots, &ty);
+            let at = emit.b.gep(Type::I8, place.scratch.clone(), i64_const(*offset));
+            return forms.scalars.into_iter().for_each(|scalar| emit.b.store(ty.clone(), scalar, at));
+        }
         self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
             let forms = emit.load(slots, ty);
             let addresses = place.forms(emit, array);

@@ -45,7 +45,7 @@ impl Frame {
         f: &mut Function,
     ) -> Result<(Frame, Threadgroup), Error> {
         let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
-        let scratch = f.add_param(Type::PTR, "noundef align 64", Some("scratch"));
+        let scratch = f.add_param(Type::PTR, "noalias noundef align 64", Some("scratch"));
         let begin = f.add_param(Type::I64, "noundef", Some("begin"));
         let end = f.add_param(Type::I64, "noundef", Some("end"));
         let entry = f.new_block(Some("entry"));

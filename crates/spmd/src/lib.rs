@@ -168,29 +168,27 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     if layout.parts > 1 {
         uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
     }
-    let returns_apart = returns_apart(module, &kernel, &regions, &layout, &uniform)?;
+    let group = across_group(module, &kernel, &layout)?;
+    let group = group.as_ref().unwrap_or(&uniform);
     let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
     let live = live.with_anew(|value| uniform.is_cheap(&kernel, value));
     let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
-    let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, returns_apart, options };
+    let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, group, options };
     Ok(Compiled { checks, ..workgroup::build(&parts)? })
 }
 
-/// Whether some threads of a group may return while others go on to a barrier.
-fn returns_apart(
+/// What is known of values across all threads of a group, if that is more than what is known across a step.
+fn across_group(
     module: &Module,
     kernel: &prepare::Kernel,
-    regions: &[region::Region],
     layout: &layout::Layout,
-    uniform: &uniform::Uniformity,
-) -> Result<bool, Error> {
+) -> Result<Option<uniform::Uniformity>, Error> {
     if kernel.barriers.is_empty() || layout.steps() == 1 {
-        return Ok(region::returns_apart(kernel, regions, uniform));
+        return Ok(None);
     }
     // As if all vectors of a group were side by side.
     let whole = layout::Layout { parts: layout.vectors(), ..layout.clone() };
-    let group = uniform::Uniformity::new(module, kernel, &whole).map_err(irreducible)?;
-    Ok(region::returns_apart(kernel, regions, &group))
+    uniform::Uniformity::new(module, kernel, &whole).map(Some).map_err(irreducible)
 }
 
 /// Whether the flow of each region, and of all, has loops with one entry only.

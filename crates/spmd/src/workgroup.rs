@@ -23,7 +23,7 @@ use crate::layout::Layout;
 use crate::live::Live;
 use crate::prepare::Kernel;
 use crate::primitive::Position;
-use crate::region::Region;
+use crate::region::{self, Region};
 use crate::steps::{self, Marks, Positions, Steps};
 use crate::uniform::Uniformity;
 use crate::{Compiled, Error, FaultSite, Options, SYMBOL, output};
@@ -36,8 +36,8 @@ pub(crate) struct Parts<'a> {
     pub live: &'a Live,
     pub layout: &'a Layout,
     pub uniform: &'a Uniformity,
-    /// Whether some threads of a group may return while others go on.
-    pub returns_apart: bool,
+    /// What is known of values across all threads of a group.
+    pub group: &'a Uniformity,
     pub options: &'a Options,
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
     function.suffix = "nounwind null_pointer_is_valid".into();
     let mut source = Source::new(module, kernel, uniform, layout, options);
     // What crosses barriers decides where the dynamic threadgroup memory begins.
-    let context = Context::new(&source, live, parts.returns_apart);
+    let context =
+        Context::new(&source, live, parts.group, region::returns_apart(kernel, regions, parts.group));
     let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;
     source.threadgroup = threadgroup;
     let mut group = GroupLoop {
@@ -212,6 +213,10 @@ impl<'a> GroupLoop<'a> {
             .context
             .returned
             .map(|offset| Marks { base: b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset)) });
+        let before: Option<&BTreeSet<ValueId>> = number.checked_sub(1).map(|n| &self.live.across[n]);
+        let shared =
+            before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.frame.scratch, live));
+        let shared = shared.unwrap_or_default();
         let steps = steps::steps(&mut b, source.layout);
         let place = Place { scratch: self.frame.scratch.clone(), step: steps.wide.clone() };
         let mut slots = std::mem::take(&mut self.slots);
@@ -221,7 +226,10 @@ impl<'a> GroupLoop<'a> {
         emit.given = self.given(&mut emit, group, &positions, &steps);
         if number > 0 {
             for value in &self.live.across[number - 1] {
-                self.context.restore(&mut emit, &place, *value, region.start);
+                match shared.get(value) {
+                    Some(one) => emit.put(*value, one.clone()),
+                    None => self.context.restore(&mut emit, &place, *value, region.start),
+                }
             }
             for value in &self.live.anew[number - 1] {
                 emit.anew(*value);

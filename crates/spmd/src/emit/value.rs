@@ -164,6 +164,13 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// Put a value that is the same for all lanes and parts into its slot.
+    pub fn put(&mut self, value: ValueId, one: Operand) {
+        let ty = self.source.kernel.function.ty(value).clone();
+        let slots = self.value_slots(value);
+        self.store(&slots, &ty, &Forms { scalars: vec![one], vectors: Vec::new() }, false);
+    }
+
     /// The values in slots.
     pub fn load(&mut self, slots: &Forms, ty: &Type) -> Forms {
         let scalars = slots.scalars.iter().map(|s| self.b.load(ty.clone(), s.clone(), None).into()).collect();

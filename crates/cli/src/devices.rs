@@ -70,6 +70,7 @@ fn caps_json(caps: &Caps) -> Value {
         "max_threadgroup_memory": caps.max_threadgroup_memory,
         "max_buffer_bytes": caps.max_buffer_bytes,
         "total_memory": caps.total_memory,
+        "working_set": caps.working_set,
         "unified_memory": caps.unified_memory,
         "compute_units": caps.compute_units,
         "vector_bits": caps.vector_bits,

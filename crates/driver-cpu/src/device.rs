@@ -3,14 +3,16 @@
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
-use elinvar_driver::{Caps, Device, Driver, Error, Init, Library, Memory, Queue, Result, Source, Storage};
+use elinvar_driver::{
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Queue, Result, Source, Storage,
+};
 use parking_lot::Mutex;
 
 use crate::compile;
-use crate::host;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
 use crate::queue::CpuQueue;
+use crate::{host, limits};
 
 /// The CPU driver of this process: one device with a worker per available processor, made when it is
 /// first asked for and kept.
@@ -89,6 +91,16 @@ impl Device for CpuDevice {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }
         Ok(Arc::new(HostMemory::new(bytes, storage, self.account.clone())?))
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.account.available().min(limits::available())
+    }
+
+    #[allow(unsafe_code)] // hands on the caller's promise
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        // SAFETY: the caller promises what this asks for.
+        Ok(Arc::new(unsafe { HostMemory::wrap(block, self.account.clone()) }?))
     }
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {

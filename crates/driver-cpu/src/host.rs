@@ -1,4 +1,4 @@
-//! What this machine is: processor name, vector width, memory, page size, clock.
+//! What this machine is: processor name, vector width, page size, clock.
 //!
 //! Everything is read from the system or the processor; a fact that cannot be read is reported as
 //! absent or by the architecture's name, never guessed.
@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use elinvar_driver::{Caps, DeviceKind, Dim3};
 
+use crate::limits;
+
 /// Largest buffer: indices of elements of any size are below 2^31, on which the compiler relies.
 const MAX_BUFFER_BYTES: u64 = 2 << 30;
 /// Metal's limit, which the compiler's work-group functions share.
@@ -20,7 +22,7 @@ const MAX_THREADGROUP_MEMORY: u64 = 64 << 10;
 
 /// Facts and limits of a device with `workers` worker threads.
 pub(crate) fn caps(workers: usize) -> Caps {
-    let total_memory = total_memory();
+    let total_memory = limits::total();
     let max_buffer_bytes = total_memory.min(MAX_BUFFER_BYTES) / page_size() * page_size();
     let limit = MAX_THREADS_PER_THREADGROUP;
     Caps {
@@ -32,7 +34,11 @@ pub(crate) fn caps(workers: usize) -> Caps {
         max_threadgroup_memory: MAX_THREADGROUP_MEMORY,
         max_buffer_bytes,
         total_memory,
+        working_set: limits::working_set(),
+        memory_granule: page_size(),
         unified_memory: true,
+        managed_memory: true,
+        wrap_granule: Some(page_size()),
         compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
     }
@@ -48,14 +54,6 @@ pub(crate) fn now_ns() -> u64 {
 pub(crate) fn page_size() -> u64 {
     static PAGE: LazyLock<u64> = LazyLock::new(|| sysconf(libc::_SC_PAGESIZE).unwrap_or(4096));
     *PAGE
-}
-
-/// Bytes of memory that this process may use: the machine's, or its control group's limit if smaller.
-fn total_memory() -> u64 {
-    let machine = sysconf(libc::_SC_PHYS_PAGES).unwrap_or(0).saturating_mul(page_size());
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    machine.min(limit)
 }
 
 /// What decides which machine code `-march=native` gives: kind and features of the processor, as far as the
@@ -93,7 +91,7 @@ fn identity_lines(cpuinfo: &str) -> String {
 }
 
 #[allow(unsafe_code)] // a C function
-fn sysconf(name: libc::c_int) -> Option<u64> {
+pub(crate) fn sysconf(name: libc::c_int) -> Option<u64> {
     // SAFETY: takes a number, returns a number, touches no memory of ours.
     let value = unsafe { libc::sysconf(name) };
     u64::try_from(value).ok()
@@ -174,6 +172,7 @@ mod tests {
         assert!(!caps.name.is_empty());
         assert!(caps.total_memory >= 1 << 20, "{} bytes", caps.total_memory);
         assert!(caps.max_buffer_bytes <= caps.total_memory);
+        assert!(caps.working_set <= caps.total_memory);
         assert!(caps.max_buffer_bytes / 4 <= 1 << 31);
         assert!(page_size().is_power_of_two());
     }

@@ -30,6 +30,7 @@ mod host;
 mod job;
 mod kept;
 mod kernel;
+mod limits;
 mod loader;
 mod memory;
 mod order;

@@ -1,4 +1,4 @@
-//! Memory of the CPU driver: whole pages of the process, mapped directly from the system.
+//! Memory of the CPU driver: whole pages of the process, mapped directly from the system or the program's own.
 //!
 //! All storage modes are the same host memory. `Shared` and `Managed` show the host its address;
 //! `Private` does not, so that a program that forgets its copies fails here as it would on a GPU.
@@ -7,11 +7,12 @@
 //! A device counts what it has given out and refuses to go over the machine's memory: the system
 //! itself would grant the addresses and kill the process later.
 
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use elinvar_driver::{Error, Memory, Result, Storage};
+use elinvar_driver::{Error, HostBlock, Memory, Result, Storage};
 
 use crate::host;
 
@@ -40,15 +41,17 @@ impl Account {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn available(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         self.limit - self.used.load(Ordering::Relaxed)
     }
 }
 
-/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages.
+/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages. Memory of the program has an owner, and
+/// nothing of it is mapped here.
 pub(crate) struct HostMemory {
     address: NonNull<u8>,
     mapped: usize,
+    _owner: Option<Box<dyn Any + Send + Sync>>,
     len: u64,
     storage: Storage,
     account: Arc<Account>,
@@ -75,7 +78,25 @@ impl HostMemory {
             account.give_back(mapped);
             return Err(too_much());
         };
-        Ok(Self { address, mapped: bytes, len, storage, account })
+        Ok(Self { address, mapped: bytes, _owner: None, len, storage, account })
+    }
+
+    /// Whole pages of the program.
+    ///
+    /// # Safety
+    /// As [`elinvar_driver::Device::wrap`].
+    #[allow(unsafe_code)] // takes an address on trust
+    pub(crate) unsafe fn wrap(block: HostBlock, account: Arc<Account>) -> Result<Self> {
+        let HostBlock { address, bytes: len, owner } = block;
+        let page = host::page_size();
+        let start = address.as_ptr() as u64;
+        if !start.is_multiple_of(page) || !len.is_multiple_of(page) {
+            return Err(Error::invalid(format!(
+                "host memory of {len} bytes at {start:#x}: address and length must be multiples of {page}"
+            )));
+        }
+        let storage = Storage::Shared;
+        Ok(Self { address, mapped: 0, _owner: Some(owner), len, storage, account })
     }
 
     /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
@@ -94,8 +115,10 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        unmap(self.address, self.mapped);
-        self.account.give_back(self.mapped as u64);
+        if self.mapped > 0 {
+            unmap(self.address, self.mapped);
+            self.account.give_back(self.mapped as u64);
+        }
     }
 }
 
@@ -131,6 +154,13 @@ impl Memory for HostMemory {
         // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile,
         // which includes whoever reads `source`.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
+        Ok(())
+    }
+
+    unsafe fn clear(&self, len: u64) -> Result<()> {
+        let target = self.at(0, len)?;
+        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        unsafe { target.write_bytes(0, len as usize) };
         Ok(())
     }
 }
@@ -216,6 +246,47 @@ mod tests {
         let error = memory.at(5, 4).unwrap_err();
         assert_eq!(error.to_string(), "bytes 5 to 9 are outside a memory of 8 bytes");
         assert!(memory.at(u64::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn clearing_sets_the_first_bytes() {
+        let memory = memory(6000, Storage::Private);
+        let mut bytes = [0; 6000];
+        // SAFETY: in range, nobody else knows this memory.
+        unsafe {
+            memory.write(0, &[7; 6000]).unwrap();
+            memory.clear(5001).unwrap();
+            memory.read(0, &mut bytes).unwrap();
+            assert!(memory.clear(6001).is_err());
+        }
+        assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == if i < 5001 { 0 } else { 7 }));
+    }
+
+    #[test]
+    fn whole_pages_of_the_program_are_used_in_place_and_their_owner_dropped() {
+        let page = host::page_size();
+        let account = Arc::new(Account::new(0));
+        let own = memory(2 * page, Storage::Shared);
+        let address = own.host_ptr().unwrap();
+        let alive = Arc::new(());
+        let block = |address, bytes| HostBlock { address, bytes, owner: Box::new(alive.clone()) };
+        // SAFETY: the bytes stay while `own` does, and are only used through the wrapped memory.
+        let wrapped = unsafe { HostMemory::wrap(block(address, 2 * page), account.clone()) }.unwrap();
+        assert_eq!((wrapped.host_ptr(), wrapped.len()), (Some(address), 2 * page));
+        // SAFETY: in range, nobody else uses it.
+        unsafe { wrapped.write(page, &[5]).unwrap() };
+        drop(wrapped);
+        assert_eq!(Arc::strong_count(&alive), 1);
+        let mut byte = [0];
+        // SAFETY: in range, nobody else uses it; the wrapping has not unmapped it.
+        unsafe { own.read(page, &mut byte).unwrap() };
+        assert_eq!(byte, [5]);
+        // SAFETY: the addresses are within the memory of `own`; they are refused.
+        let odd = unsafe { HostMemory::wrap(block(address, page + 1), account.clone()) }.err().unwrap();
+        assert!(odd.to_string().ends_with(&format!("must be multiples of {page}")), "{odd}");
+        let inside = NonNull::new(address.as_ptr().wrapping_add(1)).unwrap();
+        // SAFETY: as above.
+        assert!(unsafe { HostMemory::wrap(block(inside, page), account) }.is_err());
     }
 
     #[test]

@@ -47,8 +47,17 @@ pub struct Caps {
     pub max_buffer_bytes: u64,
     /// Bytes of memory of the device; for unified memory, of the machine.
     pub total_memory: u64,
+    /// Bytes of memory that the device can work on at a time and keep its speed, at most [`Caps::total_memory`].
+    pub working_set: u64,
+    /// Allocations take whole multiples of this many bytes.
+    pub memory_granule: u64,
     /// Whether host and device share memory, so that a buffer can be mapped without a copy.
     pub unified_memory: bool,
+    /// Whether there is [`crate::Storage::Managed`].
+    pub managed_memory: bool,
+    /// Host memory whose address and length are multiples of this can be used in place, by
+    /// [`crate::Device::wrap`]; `None` where none can.
+    pub wrap_granule: Option<u64>,
     /// Things that run threadgroups side by side: cores of a GPU, worker threads of the CPU driver.
     pub compute_units: u32,
     /// Bits of one vector register of the CPU; `None` on a GPU.

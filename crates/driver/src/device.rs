@@ -1,11 +1,13 @@
-//! The traits of the contract: driver, device, memory, library, pipeline, queue.
+//! The traits of the contract: driver, device, library, pipeline, queue.
 
 use std::any::Any;
 use std::fmt;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Caps, Command, Diagnostic, Dim3, FunctionConstant, PipelineOptions, Result, Signature, Source};
+use crate::{
+    Caps, Command, Diagnostic, Dim3, Error, FunctionConstant, HostBlock, Init, Memory, PipelineOptions,
+    Result, Signature, Source, Storage,
+};
 
 /// A kind of hardware that this build can talk to.
 pub trait Driver: Send + Sync {
@@ -29,6 +31,25 @@ pub trait Device: Send + Sync + Any {
     /// `Unsupported` for a storage mode that the device has not.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>>;
 
+    /// Bytes that could be allocated now, as far as the driver and the system know.
+    fn available_memory(&self) -> u64;
+
+    /// Use memory of the host in place. It stays the host's: dropping the last reference drops its owner.
+    /// Unsupported unless the driver says otherwise; [`Caps::wrap_granule`] says whether it does.
+    ///
+    /// # Safety
+    /// The block is readable and writable and stays where it is until its owner is dropped, and nobody touches it
+    /// meanwhile but through the memory that is returned.
+    ///
+    /// # Errors
+    /// `Unsupported`; `InvalidArgument` for an address or a length that is no multiple of the granule.
+    #[allow(unsafe_code)] // declares an unsafe method
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        let HostBlock { bytes, .. } = block;
+        let name = &self.caps().name;
+        Err(Error::unsupported(format!("device `{name}` cannot use {bytes} bytes of host memory in place")))
+    }
+
     /// Compile a source. The whole source is checked; code generation may wait for
     /// [`Library::pipeline`] and [`Pipeline::prepare`].
     ///
@@ -38,65 +59,6 @@ pub trait Device: Send + Sync + Any {
 
     /// A new queue, independent of all others.
     fn queue(&self) -> Result<Arc<dyn Queue>>;
-}
-
-/// Where memory lives and who may touch it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Storage {
-    /// Host and device see the same bytes.
-    #[default]
-    Shared,
-    /// The device only; the host copies in and out.
-    Private,
-    /// Two copies that are brought in step explicitly.
-    Managed,
-}
-
-/// What new memory holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Init {
-    /// Zeroes.
-    #[default]
-    Zeroed,
-    /// Anything.
-    Uninitialized,
-}
-
-/// An allocation. Dropping the last reference frees it.
-#[allow(unsafe_code)] // declares unsafe methods: only the caller knows who else uses the memory
-pub trait Memory: Send + Sync + Any {
-    /// Size in bytes, as asked for.
-    fn len(&self) -> u64;
-
-    /// Whether the size is zero.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The storage mode it was allocated with.
-    fn storage(&self) -> Storage;
-
-    /// The address at which the host sees the memory, when it does. Valid as long as `self`.
-    fn host_ptr(&self) -> Option<NonNull<u8>>;
-
-    /// The address at which kernels see the memory, for pointers in the memory of arguments. Valid as long as
-    /// `self`. None unless the driver says otherwise.
-    fn gpu_address(&self) -> Option<u64> {
-        None
-    }
-
-    /// Copy bytes from `offset` to the host.
-    ///
-    /// # Safety
-    /// The range is within the memory, and nothing writes to it meanwhile, on host or device.
-    unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()>;
-
-    /// Copy bytes from the host to `offset`.
-    ///
-    /// # Safety
-    /// The range is within the memory, and nothing else reads or writes it meanwhile.
-    unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()>;
 }
 
 /// A compiled source.
@@ -166,10 +128,10 @@ pub trait Queue: Send + Sync + Any {
     /// without a call.
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
 
-    /// Take a submission that has not begun out of the queue: its `done` gets [`crate::Error::Cancelled`]
+    /// Take a submission that has not begun out of the queue: its `done` gets [`Error::Cancelled`]
     /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
     fn cancel(&self, submission: Submission) -> bool;
 
     /// Forget a failure, so that later submissions run again. Returns it, or `None`.
-    fn acknowledge(&self) -> Option<crate::Error>;
+    fn acknowledge(&self) -> Option<Error>;
 }

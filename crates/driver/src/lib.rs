@@ -19,6 +19,9 @@
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
+//! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
+//! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | prefetch | – |
+//! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
@@ -55,16 +58,18 @@ mod device;
 mod diagnostic;
 mod dim3;
 mod error;
+mod memory;
 mod options;
 mod signature;
 mod source;
 
 pub use caps::{Caps, DeviceKind};
 pub use command::{Binding, Command, Dispatch, MemorySlice, Use};
-pub use device::{Device, Done, Driver, Init, Library, Memory, Pipeline, Queue, Storage, Submission, Timing};
+pub use device::{Device, Done, Driver, Library, Pipeline, Queue, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, Result};
+pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, Piece, Source};

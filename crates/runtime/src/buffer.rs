@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytemuck::Pod;
-use elinvar_driver::Result;
+use elinvar_driver::{Result, Storage};
 
 #[cfg(doc)]
 use crate::Arg;
@@ -50,6 +50,11 @@ impl<T: Pod> Buffer<T> {
     /// `Unsupported` on a device whose memory has no such address.
     pub fn gpu_address(&self) -> Result<u64> {
         self.span.gpu_address()
+    }
+
+    /// The storage mode of its memory.
+    pub fn storage(&self) -> Storage {
+        self.span.storage.block.memory.storage()
     }
 
     /// The device it belongs to.

@@ -1,23 +1,26 @@
 //! [`Device`]: the place where everything begins.
 //!
 //! A `Device` is a cheap handle on a driver's device. It allocates buffers, compiles sources and opens
-//! streams; it holds no state of its own. Two handles are the same device when they share the driver's
+//! streams; what handles share lies in [`crate::known`]. Two handles are the same device when they share the driver's
 //! object, and things of different devices do not mix in one launch.
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::panic::Location;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use elinvar_driver::{Caps, DeviceKind, Error, Init, Result, Source, Storage as StorageMode};
+use elinvar_driver::{Caps, DeviceKind, Error, HostBlock, Init, Result, Source, Storage as StorageMode};
 
+use crate::known::{self, Inner};
 use crate::span::Span;
-use crate::{Buffer, Library, Stream, drivers};
+use crate::{Buffer, HostUse, Library, Pool, Stream, drivers};
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
 #[derive(Clone)]
 pub struct Device {
-    driver: Arc<dyn elinvar_driver::Device>,
+    inner: Arc<Inner>,
 }
 
 impl Device {
@@ -51,12 +54,12 @@ impl Device {
     ///
     /// Handles made from the same `Arc` are the same device; a second `Arc` is another device.
     pub fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
-        Self { driver }
+        Self { inner: known::inner(driver) }
     }
 
     /// Facts and limits.
     pub fn caps(&self) -> &Caps {
-        self.driver.caps()
+        self.inner.driver.caps()
     }
 
     /// The hardware's own name.
@@ -76,22 +79,37 @@ impl Device {
     /// cannot be found or run; `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         let source: &Source = source.borrow();
-        Ok(Library::new(self.clone(), self.driver.compile(source)?, source))
+        Ok(Library::new(self.clone(), self.inner.driver.compile(source)?, source))
     }
 
-    /// A buffer of `len` zeroed elements in memory that host and device share.
+    /// The device's memory: what buffers have, what waits to be used again, limits and statistics.
+    pub fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    /// A buffer of `len` zeroed elements that host and device use.
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidArgument` beyond [`Caps::max_buffer_bytes`] or for an element without size.
+    #[track_caller]
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        self.buffer_in(len, StorageMode::Shared)
+        self.buffer_for(len, HostUse::ReadWrite)
     }
 
-    /// As [`Device::buffer`], with the storage mode given. Only [`StorageMode::Shared`] can be mapped
-    /// on every device that has it.
+    /// A buffer of `len` zeroed elements whose storage mode follows from what the host does with it.
+    ///
+    /// # Errors
+    /// As [`Device::buffer`].
+    #[track_caller]
+    pub fn buffer_for<T: Pod>(&self, len: usize, host: HostUse) -> Result<Buffer<T>> {
+        self.buffer_in(len, host.storage(self.caps()))
+    }
+
+    /// As [`Device::buffer`], with the storage mode given.
     ///
     /// # Errors
     /// As [`Device::buffer`]; `Unsupported` when the device has no such storage.
+    #[track_caller]
     pub fn buffer_in<T: Pod>(&self, len: usize, storage: StorageMode) -> Result<Buffer<T>> {
         self.allocate(len, storage, Init::Zeroed)
     }
@@ -101,14 +119,16 @@ impl Device {
     /// # Errors
     /// As [`Device::buffer`].
     #[allow(unsafe_code)] // the content is written in full before anybody can see it
+    #[track_caller]
     pub fn buffer_from<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
         // SAFETY: every element is written before the buffer is handed out.
-        let mut buffer = unsafe { self.buffer_uninit(data.len()) }?;
+        let mut buffer = unsafe { self.buffer_uninit(data.len(), HostUse::ReadWrite) }?;
         buffer.write(data)?;
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements whose content is anything, which saves the time to zero it.
+    /// A buffer of `len` elements whose content is anything, also what another buffer held, which saves the time to
+    /// zero it.
     ///
     /// # Safety
     /// Every element is written, by host or device, before it is read by either.
@@ -116,8 +136,36 @@ impl Device {
     /// # Errors
     /// As [`Device::buffer`].
     #[allow(unsafe_code)] // declares an unsafe function
-    pub unsafe fn buffer_uninit<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        self.allocate(len, StorageMode::Shared, Init::Uninitialized)
+    #[track_caller]
+    pub unsafe fn buffer_uninit<T: Pod>(&self, len: usize, host: HostUse) -> Result<Buffer<T>> {
+        self.allocate(len, host.storage(self.caps()), Init::Uninitialized)
+    }
+
+    /// A buffer over memory of the host, used in place and not copied; `owner` is dropped when the last handle is gone
+    /// and the device has finished all work that uses it. The memory begins and ends at multiples of
+    /// [`Caps::wrap_granule`], such as a mapped file does.
+    ///
+    /// # Safety
+    /// The slice that `owner` gives stays where it is until `owner` is dropped, and nobody touches it meanwhile but
+    /// through the buffer.
+    ///
+    /// # Errors
+    /// `Unsupported` on a device that cannot; `InvalidArgument` for memory that does not begin or end at such a
+    /// multiple, or an element without size.
+    #[allow(unsafe_code)] // declares an unsafe function
+    #[track_caller]
+    pub unsafe fn buffer_over<T: Pod>(
+        &self,
+        owner: impl AsMut<[T]> + Send + Sync + 'static,
+    ) -> Result<Buffer<T>> {
+        let mut owner = Box::new(owner);
+        let slice = (*owner).as_mut();
+        let bytes = element_bytes::<T>(slice.len())?;
+        let address = NonNull::from(slice).cast();
+        // SAFETY: what the caller promises of the slice; boxed, the owner itself does not move.
+        let memory = unsafe { self.inner.driver.wrap(HostBlock { address, bytes, owner }) }?;
+        let block = self.pool().adopt(memory, Location::caller());
+        Ok(Buffer::new(Span::whole(self.clone(), block)))
     }
 
     /// A new stream, independent of all others.
@@ -125,25 +173,19 @@ impl Device {
     /// # Errors
     /// What the driver answers when it cannot open another queue.
     pub fn stream(&self) -> Result<Stream> {
-        Ok(Stream::new(self.clone(), self.driver.queue()?))
+        Ok(Stream::new(self.clone(), self.inner.driver.queue()?))
     }
 
+    #[track_caller]
     fn allocate<T: Pod>(&self, len: usize, storage: StorageMode, init: Init) -> Result<Buffer<T>> {
-        let size = size_of::<T>();
-        let type_name = std::any::type_name::<T>();
-        if size == 0 {
-            return Err(Error::invalid(format!("a buffer of `{type_name}`, which has no size")));
+        let bytes = element_bytes::<T>(len)?;
+        let limit = self.caps().max_buffer_bytes;
+        if bytes > limit {
+            let name = self.name();
+            return Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{name}` allows {limit}")));
         }
-        if align_of::<T>() > 256 {
-            return Err(Error::invalid(format!(
-                "a buffer of `{type_name}`: its alignment is above 256 bytes"
-            )));
-        }
-        let bytes = (len as u64).checked_mul(size as u64).ok_or_else(|| {
-            Error::invalid(format!("a buffer of {len} elements of {size} bytes is beyond 64 bits"))
-        })?;
-        let memory = self.driver.allocate(bytes, storage, init)?;
-        Ok(Buffer::new(Span::whole(self.clone(), memory)))
+        let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
+        Ok(Buffer::new(Span::whole(self.clone(), block)))
     }
 
     /// An error unless `other` is this device; `subject` begins the message.
@@ -157,10 +199,24 @@ impl Device {
     }
 }
 
+/// Bytes of `len` elements.
+fn element_bytes<T>(len: usize) -> Result<u64> {
+    let (size, type_name) = (size_of::<T>(), std::any::type_name::<T>());
+    if size == 0 {
+        return Err(Error::invalid(format!("a buffer of `{type_name}`, which has no size")));
+    }
+    if align_of::<T>() > 256 {
+        return Err(Error::invalid(format!("a buffer of `{type_name}`: its alignment is above 256 bytes")));
+    }
+    (len as u64).checked_mul(size as u64).ok_or_else(|| {
+        Error::invalid(format!("a buffer of {len} elements of {size} bytes is beyond 64 bits"))
+    })
+}
+
 impl PartialEq for Device {
     /// Whether both are handles on the same device.
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.driver), Arc::as_ptr(&other.driver))
+        std::ptr::addr_eq(Arc::as_ptr(&self.inner.driver), Arc::as_ptr(&other.inner.driver))
     }
 }
 

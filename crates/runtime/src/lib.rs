@@ -52,12 +52,17 @@ mod constants;
 mod device;
 mod drivers;
 mod grid;
+mod host_use;
 mod kernel;
+mod known;
 mod library;
 mod map;
+mod pool;
 mod slice;
 mod span;
 mod stream;
+mod sync;
+mod transfer;
 mod usage;
 
 pub use args::{Arg, Args, Threadgroup};
@@ -66,11 +71,14 @@ pub use completion::Completion;
 pub use constants::{ConstantValue, Constants};
 pub use device::Device;
 pub use grid::{Extent, Grid, Side};
+pub use host_use::HostUse;
 pub use kernel::{CheckedKernel, Kernel};
 pub use library::Library;
 pub use map::{Map, MapMut};
+pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use slice::{BufferSlice, BufferSliceMut};
 pub use stream::{Batch, Stream};
+pub use transfer::Download;
 
 pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
@@ -79,3 +87,10 @@ pub use elinvar_driver::{
     FunctionConstant, MathMode, Piece, Result, Scalar, Severity, Signature, Source, Storage, Timing,
 };
 pub use half::{bf16, f16};
+
+/// The pages of `docs/`, whose examples are run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/memory.md")]
+    mod memory {}
+}

@@ -2,7 +2,8 @@
 //!
 //! A guard gives the elements as a slice, without a copy. While it lives the buffer's account refuses
 //! conflicting work and host access, through any handle on the same memory, so what the slice promises
-//! holds. Memory that the host cannot see is refused as `Unsupported`; it is read and written by copy.
+//! holds. Managed memory is brought in step when a map begins and when one for writing ends. Memory that the host
+//! cannot see is refused as `Unsupported`; it is read and written by copy.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,14 +34,20 @@ struct Mapped {
 }
 
 impl Mapped {
+    #[allow(unsafe_code)] // moves bytes of memory that the device may use, under the account's lock
     fn new(span: &Span, access: Access) -> Result<Self> {
         let operation = if access == Access::Read { "map" } else { "map_mut" };
-        if span.storage.memory.host_ptr().is_none() {
-            let mode = span.storage.memory.storage();
+        if span.storage.block.memory.host_ptr().is_none() {
+            let mode = span.storage.block.memory.storage();
             return Err(Error::unsupported(format!("{operation}: the host does not see {mode:?} memory")));
         }
         let mut account = span.storage.host(access, operation)?;
         account.expect_written()?;
+        if !account.is_mapped() {
+            // SAFETY: the span is within the memory. No conflicting work is in flight and none can begin, nor can other
+            // host access, while the account's lock is held; and no guard looks at the bytes.
+            unsafe { span.storage.block.memory.pull(span.offset, span.len) }?;
+        }
         account.map(access);
         Ok(Self { span: span.clone(), access })
     }
@@ -51,7 +58,7 @@ impl Mapped {
 
     #[allow(unsafe_code)] // an offset within an allocation
     fn ptr<T>(&self) -> *mut T {
-        match self.span.storage.memory.host_ptr() {
+        match self.span.storage.block.memory.host_ptr() {
             // SAFETY: the span is within the memory, which the host sees from this address on.
             Some(base) if self.span.len > 0 => unsafe { base.as_ptr().add(self.span.offset as usize) }.cast(),
             _ => std::ptr::dangling_mut(),
@@ -60,8 +67,16 @@ impl Mapped {
 }
 
 impl Drop for Mapped {
+    #[allow(unsafe_code)] // moves bytes of memory that is mapped
     fn drop(&mut self) {
-        self.span.storage.unmap(self.access);
+        let Span { storage, offset, len } = &self.span;
+        let pushed = match self.access {
+            Access::Read => Ok(()),
+            // SAFETY: the span is within the memory, and as long as it is mapped for writing, which ends below,
+            // nobody else uses it.
+            Access::Write => unsafe { storage.block.memory.push(*offset, *len) },
+        };
+        storage.unmap(self.access, pushed.err());
     }
 }
 

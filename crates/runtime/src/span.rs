@@ -7,10 +7,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Memory, MemorySlice, Result};
+use elinvar_driver::{Error, MemorySlice, Result};
 
 use crate::Device;
 use crate::bind::no_address;
+use crate::pool::Block;
 use crate::usage::{Access, Storage};
 
 /// Bytes of the pattern that a fill writes at a time.
@@ -26,9 +27,9 @@ pub(crate) struct Span {
 
 #[allow(unsafe_code)] // moves bytes of memory that the device may use, under the account's lock
 impl Span {
-    pub(crate) fn whole(device: Device, memory: Arc<dyn Memory>) -> Self {
-        let len = memory.len();
-        Self { storage: Arc::new(Storage::new(device, memory)), offset: 0, len }
+    pub(crate) fn whole(device: Device, block: Block) -> Self {
+        let len = block.bytes;
+        Self { storage: Arc::new(Storage::new(device, block)), offset: 0, len }
     }
 
     /// The elements of `range`, each of `size` bytes.
@@ -43,16 +44,16 @@ impl Span {
     }
 
     pub(crate) fn covers_storage(&self) -> bool {
-        self.len == self.storage.memory.len()
+        self.len == self.storage.block.bytes
     }
 
     pub(crate) fn memory_slice(&self) -> MemorySlice {
-        MemorySlice { memory: self.storage.memory.clone(), offset: self.offset, len: self.len }
+        MemorySlice { memory: self.storage.block.memory.clone(), offset: self.offset, len: self.len }
     }
 
     /// The address at which kernels see the first byte.
     pub(crate) fn gpu_address(&self) -> Result<u64> {
-        let base = self.storage.memory.gpu_address();
+        let base = self.storage.block.memory.gpu_address();
         base.map(|base| base + self.offset).ok_or_else(|| no_address(&self.storage.device))
     }
 
@@ -63,7 +64,7 @@ impl Span {
         account.expect_written()?;
         // SAFETY: the span is within the memory and as long as `target`. No work that writes is in flight,
         // none can begin and no other host access runs while the account's lock is held.
-        unsafe { self.storage.memory.read(self.offset, target) }
+        unsafe { self.storage.block.memory.read(self.offset, target) }
     }
 
     /// Copies bytes from the host.
@@ -88,7 +89,7 @@ impl Span {
             // SAFETY: the pieces follow one another within the span, which is within the memory. No work that
             // uses it is in flight, none can begin and no other host access runs while the lock is held; no
             // map guard lives, or `host` would have refused.
-            unsafe { self.storage.memory.write(offset, piece) }?;
+            unsafe { self.storage.block.memory.write(offset, piece) }?;
             offset += piece.len() as u64;
         }
         if self.covers_storage() {

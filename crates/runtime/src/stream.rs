@@ -17,7 +17,7 @@ use elinvar_driver::{Command, Dispatch, Error, Queue, Result, Timing};
 use crate::bind::{Bound, bind};
 use crate::completion::{Outcome, Promise};
 use crate::span::Span;
-use crate::usage::{Access, Usage, Who, commit};
+use crate::usage::{Access, Storage, Usage, Who, commit};
 use crate::{Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Grid, Kernel};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
@@ -147,6 +147,10 @@ pub struct Batch {
 }
 
 impl Batch {
+    pub(crate) fn device(&self) -> &Device {
+        &self.stream.device
+    }
+
     /// Add a launch; see [`Kernel::launch`]. A refused launch leaves the batch as it was.
     ///
     /// # Safety
@@ -236,9 +240,13 @@ impl Batch {
     pub fn submit(self) -> Result<Completion> {
         let Self { stream, commands, usages } = self;
         let queue = stream.queue;
-        let submit = || {
+        let submit = |held: Vec<Arc<Storage>>| {
             let (promise, outcome) = Promise::new();
-            let done = Box::new(move |result| promise.resolve(result));
+            let done = Box::new(move |result| {
+                // Before anybody knows: who then waits finds memory given back that only this work still had.
+                drop(held);
+                promise.resolve(result);
+            });
             let submission = queue.submit(commands.into(), done)?;
             Ok((outcome, submission))
         };

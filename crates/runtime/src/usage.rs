@@ -1,6 +1,7 @@
 //! Who uses an allocation: work in flight, host access, map guards.
 //!
-//! A [`Storage`] is one allocation with its account. Host access waits for conflicting work in flight and
+//! A [`Storage`] is one allocation with its account. Work in flight holds it, so that its memory goes back to the
+//! device's pool when the last handle is gone and the device is done with it. Host access waits for conflicting work in flight and
 //! holds the account's lock while bytes move, so that no launch begins meanwhile. A map guard outlives
 //! the lock and is counted instead; conflicting work is refused. Work is entered into the accounts of
 //! all it uses at once, with all their locks held in order of address.
@@ -11,12 +12,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Memory, Pipeline, Result};
+use elinvar_driver::{Error, Pipeline, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Device;
 use crate::bind::{place, used_place};
 use crate::completion::Outcome;
+use crate::pool::Block;
 
 /// What is done to bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) enum Access {
 /// One allocation.
 pub(crate) struct Storage {
     pub(crate) device: Device,
-    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) block: Block,
     account: Mutex<Account>,
 }
 
@@ -55,8 +57,8 @@ struct Use {
 }
 
 impl Storage {
-    pub(crate) fn new(device: Device, memory: Arc<dyn Memory>) -> Self {
-        Self { device, memory, account: Mutex::default() }
+    pub(crate) fn new(device: Device, block: Block) -> Self {
+        Self { device, block, account: Mutex::default() }
     }
 
     /// Waits until no work in flight conflicts, and keeps work away as long as the guard lives.
@@ -76,9 +78,10 @@ impl Storage {
         }
     }
 
-    /// Ends a map.
-    pub(crate) fn unmap(&self, access: Access) {
+    /// Ends a map; `lost` is why the device does not see what was written, if it does not.
+    pub(crate) fn unmap(&self, access: Access, lost: Option<Error>) {
         let mut account = self.account.lock();
+        account.failed = lost.or(account.failed.take());
         match access {
             Access::Read => account.maps -= 1,
             Access::Write => account.mapped_mut = false,
@@ -86,7 +89,18 @@ impl Storage {
     }
 }
 
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.device.pool().give_back(self.block.clone());
+    }
+}
+
 impl Account {
+    /// Whether any map guard lives.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped_mut || self.maps > 0
+    }
+
     /// Begins a map; to be called on what [`Storage::host`] gave for the same access.
     pub(crate) fn map(&mut self, access: Access) {
         match access {
@@ -180,14 +194,14 @@ pub(crate) struct Usage {
 /// Checks all uses, has the work submitted and enters it into all accounts, as one step.
 ///
 /// When content that the work reads should have been written by work that failed, `submit` is not
-/// called and the outcome is `Poisoned`.
+/// called and the outcome is `Poisoned`. `submit` gets what the work must hold until it has ended.
 ///
 /// # Errors
 /// `InvalidArgument` when a map guard conflicts; what `submit` answers. Nothing is entered then.
 pub(crate) fn commit<S>(
     mut usages: Vec<Usage>,
     stream: u64,
-    submit: impl FnOnce() -> Result<(Arc<Outcome>, S)>,
+    submit: impl FnOnce(Vec<Arc<Storage>>) -> Result<(Arc<Outcome>, S)>,
 ) -> Result<(Arc<Outcome>, Option<S>)> {
     // Stable, so that the uses of one allocation stay in the order of the commands.
     usages.sort_by_key(|usage| Arc::as_ptr(&usage.storage));
@@ -207,7 +221,8 @@ pub(crate) fn commit<S>(
     }
     let (outcome, submitted) = match poison {
         Some(cause) => (Outcome::failed(cause), None),
-        None => submit().map(|(outcome, submitted)| (outcome, Some(submitted)))?,
+        None => submit(locked.iter().map(|(group, _)| group[0].storage.clone()).collect())
+            .map(|(outcome, submitted)| (outcome, Some(submitted)))?,
     };
     for (group, account) in &mut locked {
         let writes = group.iter().any(|u| u.access == Access::Write);

@@ -1,12 +1,16 @@
 //! Host memory that stands for a device's.
 //!
 //! Private storage is the same memory with no address for the host, so that a test can tell whether the
-//! runtime keeps to copies. Uninitialised memory is filled with a pattern, so that reading it shows.
+//! runtime keeps to copies. Managed storage has a second copy for the host, so that it can tell whether the two are
+//! brought in step. Uninitialised memory is filled with a pattern, so that reading it shows.
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::any::Any;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use elinvar_driver::{Error, Init, Memory, Result, Storage};
+use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage};
+use parking_lot::Mutex;
 
 /// Every allocation begins at a multiple of this.
 const ALIGN: usize = 256;
@@ -14,36 +18,98 @@ const ALIGN: usize = 256;
 /// What uninitialised memory holds.
 const JUNK: u8 = 0xA5;
 
-pub(super) struct SimMemory {
-    base: NonNull<u8>,
-    layout: Layout,
-    len: u64,
-    storage: Storage,
-    addressed: bool,
+/// What a device has given out, and how much it may.
+pub(super) struct Meter {
+    state: Mutex<Metered>,
 }
 
-#[allow(unsafe_code)] // owns raw memory that host and device threads share
-impl SimMemory {
-    pub(super) fn new(len: u64, storage: Storage, init: Init, addressed: bool) -> Result<Self> {
+struct Metered {
+    limit: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Meter {
+    pub(super) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(Metered { limit, blocks: 0, bytes: 0 }) })
+    }
+
+    pub(super) fn used(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.blocks, state.bytes)
+    }
+
+    pub(super) fn available(&self) -> u64 {
+        let state = self.state.lock();
+        state.limit.saturating_sub(state.bytes)
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.state.lock().limit = limit;
+    }
+
+    fn take(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let available = state.limit.saturating_sub(state.bytes);
+        if bytes > available {
+            return Err(Error::OutOfMemory { requested: bytes, available });
+        }
+        (state.blocks, state.bytes) = (state.blocks + 1, state.bytes + bytes);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        (state.blocks, state.bytes) = (state.blocks - 1, state.bytes - bytes);
+    }
+}
+
+/// Bytes of the host's allocator.
+struct Bytes {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+#[allow(unsafe_code)] // owns raw memory
+impl Bytes {
+    fn new(len: u64, content: u8) -> Result<Self> {
         let none = || Error::OutOfMemory { requested: len, available: 0 };
         let size = usize::try_from(len).map_err(|_| none())?.max(1);
         let layout = Layout::from_size_align(size, ALIGN).map_err(|_| none())?;
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc(layout) }).ok_or_else(none)?;
-        let content = if init == Init::Zeroed { 0 } else { JUNK };
         // SAFETY: `base` is the start of `size` bytes that nobody else knows of yet.
         unsafe { base.write_bytes(content, size) };
-        Ok(Self { base, layout, len, storage, addressed })
-    }
-
-    /// The address of `offset`, for the device.
-    pub(super) fn address(&self, offset: u64, len: u64) -> *mut u8 {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range beyond the memory");
-        // SAFETY: the range is within the allocation, as just checked.
-        unsafe { self.base.as_ptr().add(offset as usize) }
+        Ok(Self { base, layout })
     }
 }
 
+impl Drop for Bytes {
+    #[allow(unsafe_code)] // frees what `new` allocated
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout, freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+pub(super) struct SimMemory {
+    base: NonNull<u8>,
+    /// The host's copy of managed memory.
+    host: Option<Bytes>,
+    len: u64,
+    storage: Storage,
+    addressed: bool,
+    meter: Option<Arc<Meter>>,
+    /// What `base` points into.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+#[allow(unsafe_code)] // a raw address is not sent by default
+// SAFETY: the bytes belong to this value alone and may be freed from any thread.
+unsafe impl Send for Bytes {}
+#[allow(unsafe_code)] // a raw address is not shared by default
+// SAFETY: nothing is done with the bytes through a shared reference.
+unsafe impl Sync for Bytes {}
 #[allow(unsafe_code)] // a raw address is not sent by default
 // SAFETY: the memory belongs to this value alone; who may touch it when is the contract of `Memory`.
 unsafe impl Send for SimMemory {}
@@ -51,11 +117,48 @@ unsafe impl Send for SimMemory {}
 // SAFETY: the methods that touch the bytes are unsafe and exclude races by contract.
 unsafe impl Sync for SimMemory {}
 
+impl SimMemory {
+    pub(super) fn new(
+        len: u64,
+        storage: Storage,
+        init: Init,
+        addressed: bool,
+        meter: &Arc<Meter>,
+    ) -> Result<Self> {
+        let device = Bytes::new(len, if init == Init::Zeroed { 0 } else { JUNK })?;
+        let host = (storage == Storage::Managed).then(|| Bytes::new(len, JUNK)).transpose()?;
+        meter.take(len)?;
+        let (base, meter) = (device.base, Some(meter.clone()));
+        Ok(Self { base, host, len, storage, addressed, meter, _owner: Box::new(device) })
+    }
+
+    /// # Safety
+    /// As [`elinvar_driver::Device::wrap`].
+    #[allow(unsafe_code)] // takes an address on trust
+    pub(super) unsafe fn wrap(block: HostBlock) -> Self {
+        let HostBlock { address: base, bytes: len, owner } = block;
+        Self { base, host: None, len, storage: Storage::Shared, addressed: true, meter: None, _owner: owner }
+    }
+
+    /// The address of `offset`, for the device.
+    pub(super) fn address(&self, offset: u64, len: u64) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range beyond the memory");
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// The two copies of a range of managed memory: the device's and the host's.
+    fn copies(&self, offset: u64, len: u64) -> Option<(*mut u8, *mut u8)> {
+        let device = self.address(offset, len);
+        let host = self.host.as_ref()?;
+        Some((device, host.base.as_ptr().wrapping_add(offset as usize)))
+    }
+}
+
 impl Drop for SimMemory {
-    #[allow(unsafe_code)] // frees what `new` allocated
     fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout, freed once.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        if let Some(meter) = &self.meter {
+            meter.give_back(self.len);
+        }
     }
 }
 
@@ -70,7 +173,10 @@ impl Memory for SimMemory {
     }
 
     fn host_ptr(&self) -> Option<NonNull<u8>> {
-        (self.storage == Storage::Shared).then_some(self.base)
+        match self.storage {
+            Storage::Shared => Some(self.base),
+            _ => self.host.as_ref().map(|host| host.base),
+        }
     }
 
     fn gpu_address(&self) -> Option<u64> {
@@ -89,6 +195,29 @@ impl Memory for SimMemory {
         // SAFETY: `target` has that many bytes, and the caller keeps everybody else away. The source may be a map
         // of other memory, never of this.
         unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        Ok(())
+    }
+
+    unsafe fn clear(&self, len: u64) -> Result<()> {
+        let target = self.address(0, len);
+        // SAFETY: `target` has that many bytes, and the caller keeps everybody else away.
+        unsafe { target.write_bytes(0, len as usize) };
+        Ok(())
+    }
+
+    unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
+        if let Some((device, host)) = self.copies(offset, len) {
+            // SAFETY: two allocations of at least that many bytes, and the caller keeps everybody else away.
+            unsafe { host.copy_from_nonoverlapping(device, len as usize) };
+        }
+        Ok(())
+    }
+
+    unsafe fn push(&self, offset: u64, len: u64) -> Result<()> {
+        if let Some((device, host)) = self.copies(offset, len) {
+            // SAFETY: as for `pull`.
+            unsafe { device.copy_from_nonoverlapping(host, len as usize) };
+        }
         Ok(())
     }
 }

@@ -13,12 +13,12 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
-    Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Queue, Result, Signature, Source, Storage,
-    Use,
+    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Queue, Result, Signature,
+    Source, Storage, Use,
 };
 use parking_lot::Mutex;
 
-use memory::SimMemory;
+use memory::{Meter, SimMemory};
 use queue::{Lane, SimQueue};
 
 /// An operation that can be told to fail.
@@ -55,18 +55,31 @@ struct Shared {
     addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
     clock: AtomicU64,
+    meter: Arc<Meter>,
 }
 
 impl Sim {
-    /// A device called `sim`.
+    /// A device called `sim`, whose memory is the host's.
     pub fn new() -> Arc<Self> {
-        Self::named("sim")
+        Self::with_caps(|_| {})
     }
 
     /// A device of that name.
     pub fn named(name: &str) -> Arc<Self> {
-        let caps = Caps {
-            name: name.into(),
+        Self::with_caps(|caps| caps.name = name.into())
+    }
+
+    /// A device with memory of its own and managed memory.
+    pub fn discrete() -> Arc<Self> {
+        Self::with_caps(|caps| {
+            (caps.unified_memory, caps.managed_memory, caps.wrap_granule) = (false, true, None);
+        })
+    }
+
+    /// A device with some of the facts changed.
+    pub fn with_caps(change: impl FnOnce(&mut Caps)) -> Arc<Self> {
+        let mut caps = Caps {
+            name: "sim".into(),
             kind: DeviceKind::Sim,
             simdgroup_width: 32,
             max_threads_per_threadgroup: 1024,
@@ -74,10 +87,15 @@ impl Sim {
             max_threadgroup_memory: 32 * 1024,
             max_buffer_bytes: 1 << 30,
             total_memory: 1 << 32,
+            working_set: 1 << 32,
+            memory_granule: 256,
             unified_memory: true,
+            managed_memory: false,
+            wrap_granule: Some(4096),
             compute_units: 1,
             vector_bits: None,
         };
+        change(&mut caps);
         let shared = Shared {
             kernels: Mutex::default(),
             commands: Mutex::default(),
@@ -86,6 +104,7 @@ impl Sim {
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
             clock: AtomicU64::new(0),
+            meter: Meter::new(caps.total_memory),
         };
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
     }
@@ -109,9 +128,24 @@ impl Sim {
         self.shared.commands.lock().clone()
     }
 
+    /// Let go of the commands that were submitted so far, and of the memory that they name.
+    pub fn forget_commands(&self) {
+        self.shared.commands.lock().clear();
+    }
+
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.shared.failures.lock().push((op, error));
+    }
+
+    /// Allocations that the device has given out and not got back, and their bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        self.shared.meter.used()
+    }
+
+    /// From now on the device has so much memory.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.shared.meter.set_limit(bytes);
     }
 
     /// From now on new memory has no address for kernels.
@@ -172,11 +206,29 @@ impl Device for Sim {
                 self.caps.name
             )));
         }
-        if storage == Storage::Managed {
+        if storage == Storage::Managed && !self.caps.managed_memory {
             return Err(Error::unsupported("managed storage on the simulated device"));
         }
         let addressed = !self.shared.addressless.load(Ordering::SeqCst);
-        Ok(Arc::new(SimMemory::new(bytes, storage, init, addressed)?))
+        Ok(Arc::new(SimMemory::new(bytes, storage, init, addressed, &self.shared.meter)?))
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.shared.meter.available()
+    }
+
+    #[allow(unsafe_code)] // hands on the caller's promise
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        let granule = self.caps.wrap_granule.ok_or_else(|| Error::unsupported("host memory in place"))?;
+        let address = block.address.as_ptr() as u64;
+        if !address.is_multiple_of(granule) || !block.bytes.is_multiple_of(granule) {
+            let bytes = block.bytes;
+            return Err(Error::invalid(format!(
+                "host memory of {bytes} bytes at {address:#x}, not by {granule}"
+            )));
+        }
+        // SAFETY: the caller promises what this asks for.
+        Ok(Arc::new(unsafe { SimMemory::wrap(block) }))
     }
 
     fn compile(&self, _source: &Source) -> Result<Arc<dyn Library>> {

@@ -31,6 +31,7 @@ mod layout;
 mod math_functions;
 mod math_references;
 mod matrices;
+mod memory;
 mod numbers;
 mod order;
 mod program_scope;
@@ -73,6 +74,7 @@ pub fn cases() -> Vec<Case> {
         accesses::CASES,
         barriers::CASES,
         order::CASES,
+        memory::CASES,
         streams::CASES,
         sources::CASES,
         errors::CASES,

@@ -67,7 +67,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        let sim = Sim::new();
+        Self::on(Sim::new())
+    }
+
+    pub fn on(sim: Arc<Sim>) -> Self {
         let device = Device::new(sim.clone());
         let stream = device.stream().expect("a stream");
         Self { sim, device, stream }

@@ -1,0 +1,132 @@
+//! Memory: every storage mode holds what host and device write, used again it is zero, memory of the host is used in
+//! place, transfers take effect in order.
+
+use elinvar::{Device, Error, Grid, HostUse};
+
+use super::{CaseResult, expect_all, kernel, launch};
+
+cases!("memory": every_use, mapped_in_turns, used_again_it_is_zero, of_the_host, transfers_in_order, facts);
+
+const TWICE: &str = "kernel void twice(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+        x[i] = x[i] * 2u + i;
+    }";
+const N: usize = 5000;
+
+fn every_use(device: &Device) -> CaseResult {
+    let twice = kernel(device, "twice", TWICE)?;
+    let stream = device.stream()?;
+    let uses = [
+        HostUse::ReadWrite,
+        HostUse::Read,
+        HostUse::Write,
+        HostUse::Never,
+        HostUse::Transient,
+        HostUse::Staging,
+    ];
+    for host in uses {
+        let mut x = device.buffer_for::<u32>(N, host)?;
+        assert_eq!(x.storage(), host.storage(device.caps()), "{host:?}");
+        expect_all(&x.to_vec()?, |_| 0);
+        x.write(&(0..N as u32).collect::<Vec<_>>())?;
+        launch(&twice, &stream, Grid::threads(N), (&mut x,))?;
+        expect_all(&x.to_vec()?, |i| 3 * i as u32);
+    }
+    Ok(())
+}
+
+fn mapped_in_turns(device: &Device) -> CaseResult {
+    let twice = kernel(device, "twice", TWICE)?;
+    let stream = device.stream()?;
+    let mut x = device.buffer::<u32>(N)?;
+    for round in 1..=5_u32 {
+        x.map_mut()?.iter_mut().for_each(|word| *word += 7 * round);
+        let before = x.to_vec()?;
+        launch(&twice, &stream, Grid::threads(N), (&mut x,))?;
+        expect_all(&x.map()?, |i| before[i] * 2 + i as u32);
+    }
+    Ok(())
+}
+
+/// A kernel writes all of a buffer; the next buffers of that size must not show it.
+fn used_again_it_is_zero(device: &Device) -> CaseResult {
+    let twice = kernel(device, "twice", TWICE)?;
+    let stream = device.stream()?;
+    for round in 0..10 {
+        let host = if round % 2 == 0 { HostUse::ReadWrite } else { HostUse::Never };
+        let mut x = device.buffer_for::<u32>(N, host)?;
+        expect_all(&x.to_vec()?, |_| 0);
+        stream.fill(&mut x, 0x1234_5678)?;
+        launch(&twice, &stream, Grid::threads(N), (&mut x,))?;
+        // Dropped with the launch in flight.
+    }
+    stream.synchronize()?;
+    expect_all(&device.buffer::<u32>(N)?.to_vec()?, |_| 0);
+    Ok(())
+}
+
+/// Numbers that begin and end at multiples of what they are aligned to.
+#[repr(C, align(65536))]
+struct Pages([u32; 16384]);
+
+struct OnHeap(Box<Pages>);
+
+impl AsMut<[u32]> for OnHeap {
+    fn as_mut(&mut self) -> &mut [u32] {
+        &mut self.0.0
+    }
+}
+
+#[allow(unsafe_code)] // lends memory of the host
+fn of_the_host(device: &Device) -> CaseResult {
+    let pages = OnHeap(Box::new(Pages([5; 16384])));
+    let address = pages.0.0.as_ptr();
+    // SAFETY: boxed, the numbers do not move, and nobody else has them.
+    let wrapped = unsafe { device.buffer_over::<u32>(pages) };
+    let Some(granule) = device.caps().wrap_granule else {
+        assert!(matches!(wrapped, Err(Error::Unsupported(_))), "{wrapped:?}");
+        return Ok(());
+    };
+    assert!(65536 % granule == 0, "the case needs larger pages for a granule of {granule}");
+    let mut wrapped = wrapped?;
+    let twice = kernel(device, "twice", TWICE)?;
+    let stream = device.stream()?;
+    launch(&twice, &stream, Grid::threads(16384), (&mut wrapped,))?;
+    expect_all(&wrapped.map()?, |i| 10 + i as u32);
+    assert_eq!(wrapped.map()?.as_ptr(), address, "not in place");
+    // Dropped with a launch in flight: the pages must outlive it.
+    launch(&twice, &stream, Grid::threads(16384), (&mut wrapped,))?;
+    drop(wrapped);
+    stream.synchronize()?;
+    // SAFETY: a vector of three numbers is no whole page; it is refused.
+    let odd = unsafe { device.buffer_over(vec![0_u32; 3]) };
+    assert!(matches!(odd, Err(Error::InvalidArgument(_))), "{odd:?}");
+    Ok(())
+}
+
+fn transfers_in_order(device: &Device) -> CaseResult {
+    let twice = kernel(device, "twice", TWICE)?;
+    let stream = device.stream()?;
+    let mut x = device.buffer_for::<u32>(N, HostUse::Never)?;
+    let mut downloads = Vec::new();
+    for round in 0..8_u32 {
+        stream.upload(&vec![round; N], &mut x)?;
+        launch(&twice, &stream, Grid::threads(N), (&mut x,))?;
+        downloads.push(stream.download(&x)?);
+    }
+    for (round, download) in downloads.iter().enumerate() {
+        expect_all(&download.wait()?, |i| 2 * round as u32 + i as u32);
+    }
+    Ok(())
+}
+
+fn facts(device: &Device) -> CaseResult {
+    let caps = device.caps();
+    assert!(caps.total_memory > 0 && caps.working_set > 0, "{caps:?}");
+    assert!(caps.working_set <= caps.total_memory && caps.max_buffer_bytes <= caps.total_memory, "{caps:?}");
+    assert!(caps.memory_granule > 0 && caps.wrap_granule != Some(0), "{caps:?}");
+    let budget = device.pool().limits().budget;
+    assert!(budget <= caps.total_memory, "{budget}");
+    let beyond = device.buffer::<u8>(usize::try_from(caps.max_buffer_bytes)? + 1);
+    assert!(matches!(beyond, Err(Error::InvalidArgument(_))), "{beyond:?}");
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! [`HostUse`]: what the host does with a buffer, and the storage mode that follows from it.
+
+use elinvar_driver::{Caps, Storage};
+
+/// What the host does with a buffer's content. It decides the storage mode, by this table:
+///
+/// | the host… | memory shared with the host | memory of its own, with managed memory | without |
+/// |---|---|---|---|
+/// | reads and writes | `Shared` | `Managed` | `Shared` |
+/// | reads | `Shared` | `Managed` | `Shared` |
+/// | writes | `Shared` | `Managed` | `Shared` |
+/// | never | `Private` | `Private` | `Private` |
+/// | transient | `Private` | `Private` | `Private` |
+/// | staging | `Shared` | `Shared` | `Shared` |
+///
+/// The columns are [`Caps::unified_memory`] and [`Caps::managed_memory`]. [`crate::Device::buffer_in`] takes a mode instead
+/// and overrides the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HostUse {
+    /// The host writes it, or maps it, and reads it.
+    #[default]
+    ReadWrite,
+    /// The host reads what the device has written.
+    Read,
+    /// The host writes what the device reads.
+    Write,
+    /// The device alone uses it. The host can still copy in and out, not map it.
+    Never,
+    /// The device alone uses it, within one submission.
+    Transient,
+    /// The host writes or reads it once, and the device copies it from or to where it is used.
+    Staging,
+}
+
+impl HostUse {
+    /// The storage mode of a buffer on such a device.
+    pub fn storage(self, caps: &Caps) -> Storage {
+        match self {
+            Self::Never | Self::Transient => Storage::Private,
+            Self::Staging => Storage::Shared,
+            Self::ReadWrite | Self::Read | Self::Write => match caps.unified_memory || !caps.managed_memory {
+                true => Storage::Shared,
+                false => Storage::Managed,
+            },
+        }
+    }
+}

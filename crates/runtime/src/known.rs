@@ -1,0 +1,91 @@
+//! The devices that this process uses: one pool for each, and the thread that looks after them.
+//!
+//! A driver's device has one [`Inner`] however often a handle is made from it, as long as a handle or a buffer lives. The
+//! thread starts with the first device, wakes every half minute, and gives back what has been idle for too long. It
+//! holds no device.
+
+use std::sync::{Arc, Once, Weak};
+use std::time::{Duration, Instant};
+
+use elinvar_driver as driver;
+use parking_lot::Mutex;
+
+use crate::Pool;
+
+/// How often idle things are looked at.
+const SWEEP: Duration = Duration::from_secs(30);
+
+static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+
+/// What the handles on a device share.
+pub(crate) struct Inner {
+    pub(crate) driver: Arc<dyn driver::Device>,
+    pub(crate) pool: Pool,
+}
+
+/// The one of this driver's device.
+pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
+    let mut known = KNOWN.lock();
+    let same = |inner: &Arc<Inner>| std::ptr::addr_eq(Arc::as_ptr(&inner.driver), Arc::as_ptr(&device));
+    if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
+        return inner;
+    }
+    let inner = Arc::new(Inner { pool: Pool::new(device.clone()), driver: device });
+    known.retain(|inner| inner.strong_count() > 0);
+    known.push(Arc::downgrade(&inner));
+    drop(known);
+    start();
+    inner
+}
+
+/// Starts the thread, once. Without it idle memory is kept for longer, and nothing else.
+fn start() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let run = || {
+            loop {
+                std::thread::sleep(SWEEP);
+                sweep(Instant::now());
+            }
+        };
+        let _thread = std::thread::Builder::new().name("elinvar-sweep".into()).spawn(run);
+    });
+}
+
+/// Gives back what has been idle for too long at `now`.
+fn sweep(now: Instant) {
+    let devices: Vec<Arc<Inner>> = KNOWN.lock().iter().filter_map(Weak::upgrade).collect();
+    for device in devices {
+        device.pool.sweep(now, device.pool.limits().idle_time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn idle_memory_is_given_back_after_a_minute() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let device = Device::new(device);
+        drop(device.buffer::<u32>(1000).unwrap());
+        let idle = || device.pool().stats().idle_blocks;
+        sweep(Instant::now());
+        assert_eq!(idle(), 1);
+        sweep(Instant::now() + Duration::from_secs(61));
+        assert_eq!(idle(), 0);
+    }
+
+    #[test]
+    fn a_drivers_device_has_one_pool_while_it_is_used() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let (a, b) = (Device::new(device.clone()), Device::new(device.clone()));
+        drop(a.buffer::<u32>(1000).unwrap());
+        assert_eq!(b.pool().stats().idle_blocks, 1);
+        drop((a, b));
+        assert_eq!(Device::new(device).pool().stats().misses, 0, "gone with the last handle");
+    }
+}

@@ -26,7 +26,7 @@ use crate::select::{Selection, absent};
 /// Measure the runtime and the kernels of the suites
 #[derive(Args)]
 #[command(after_help = "\
-Suites: runtime (empty_dispatch_round_trip, submit_batch_of_1000),
+Suites: runtime (alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2),
 launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
 launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream waits for the last of them),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
@@ -40,7 +40,8 @@ Baselines, on as many threads and in turns with the kernel: `native` is the same
 for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
 `openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
 kernel without bounds checks; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
-to a pool of threads. ratio = ours / baseline: below 1 is faster.
+to a pool of threads. In the runtime suite: `fresh` asks the driver, `singly` submits and waits for each,
+`streams_1` is the same on one stream. ratio = ours / baseline: below 1 is faster.
 
 Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
 pub struct Bench {
@@ -62,14 +63,17 @@ pub struct Bench {
 type Run = fn(&Context) -> Result<Measured>;
 
 /// The suites but for `cpu`: suite, name, what to run.
-const CASES: [(&str, &str, Run); 12] = [
-    ("runtime", "empty_dispatch_round_trip", runtime::empty_dispatch),
-    ("runtime", "submit_batch_of_1000", runtime::batch_of_1000),
+const CASES: [(&str, &str, Run); 15] = [
     ("launch", "launch_1_group", launch::one_group),
     ("launch", "launch_8_groups", launch::eight_groups),
     ("launch", "launch_64_groups", launch::groups_64),
     ("launch", "launch_after_pause", launch::after_pause),
     ("launch", "launch_1000_in_stream", launch::in_stream),
+    ("runtime", "alloc_pooled_1mib", runtime::alloc_pooled),
+    ("runtime", "launch_record", runtime::launch_record),
+    ("runtime", "dispatch_roundtrip", runtime::dispatch_roundtrip),
+    ("runtime", "batch_1000", runtime::batch_1000),
+    ("runtime", "streams_2", runtime::streams_2),
     ("compile", "compile_vector_add_first", compile::first),
     ("compile", "compile_vector_add_cold", compile::cold),
     ("compile", "compile_vector_add_cached", compile::cached),

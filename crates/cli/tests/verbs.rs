@@ -341,7 +341,7 @@ fn a_run_beyond_its_time_exits_with_3() {
 
 #[test]
 fn bench_measures_and_reports() {
-    let json = elinvar(&["bench", "submit_batch_of_1000", "saxpy_l2", "--threads", "1", "--json"]).json();
+    let json = elinvar(&["bench", "batch_1000", "saxpy_l2", "--threads", "1", "--json"]).json();
     assert!(json["machine"]["cores"].as_u64() >= Some(1), "{json}");
     let results = json["results"].as_array().expect("results");
     assert_eq!(results.len(), 2);

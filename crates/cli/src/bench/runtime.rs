@@ -1,21 +1,31 @@
-//! The `runtime` suite: what a launch and a long submission cost.
+//! The `runtime` suite: what the runtime itself costs, with kernels that do nothing or as good as nothing.
 
 use std::time::Instant;
 
-use elinvar::{Device, Grid, Kernel, Source, Stream};
+use elinvar::{Buffer, Device, Grid, HostUse, Kernel, PoolLimits, Source, Stream};
 
 use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
 
-const EMPTY: &str = "#include <metal_stdlib>\nkernel void empty() {}\n";
-const ROUND_TRIPS: usize = 2000;
+const KERNELS: &str = "#include <metal_stdlib>
+kernel void empty() {}
+kernel void spin(device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
+    uint x = i;
+    for (uint k = 0; k < n; ++k) x = x * 1664525u + 1013904223u ^ (x >> 3);
+    out[i] = x;
+}
+";
+const TIMES: usize = 2000;
 const BATCHES: usize = 50;
 const BATCH: usize = 1000;
+const MIB: usize = 1 << 20;
+/// Allocations to one measurement.
+const ALLOCATIONS: usize = 100;
 
-fn empty(device: &Device) -> Result<(Kernel, Stream)> {
-    let library = device.compile(Source::named("empty.metal", EMPTY))?;
-    Ok((library.kernel("empty")?, device.stream()?))
+fn kernel(device: &Device, name: &str) -> Result<(Kernel, Stream)> {
+    let library = device.compile(Source::named("runtime.metal", KERNELS))?;
+    Ok((library.kernel(name)?, device.stream()?))
 }
 
 fn timed(count: usize, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
@@ -29,27 +39,84 @@ fn timed(count: usize, mut run: impl FnMut() -> Result<()>) -> Result<u64> {
     Ok(median(times))
 }
 
-fn measured(size: String, median_ns: u64) -> Measured {
-    Measured { size, median_ns, bytes: None, flops: None, ..Measured::default() }
+fn measured(size: String, median_ns: u64, baselines: Vec<(&'static str, u64)>) -> Measured {
+    Measured { size, median_ns, baselines, ..Measured::default() }
+}
+
+/// Time of one allocation and its end, with `allocate` as given.
+fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Result<u64> {
+    let each = timed(TIMES / 10, || {
+        for _ in 0..ALLOCATIONS {
+            drop(allocate()?);
+        }
+        Ok(())
+    })?;
+    Ok(each / ALLOCATIONS as u64)
+}
+
+/// A buffer of 1 MiB, uninitialised, from the pool and from the driver; as stages the same with zeroes, and with a write to
+/// each page, as any use begins with.
+#[allow(unsafe_code)] // uninitialised memory
+pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
+    let device = &context.device;
+    // SAFETY: nothing reads it but through `touch`, which writes first.
+    let uninit = || unsafe { device.buffer_uninit::<u8>(MIB, HostUse::ReadWrite) };
+    let zeroed = || device.buffer::<u8>(MIB);
+    let touch = |buffer: elinvar::Result<Buffer<u8>>| {
+        let mut buffer = buffer?;
+        buffer.map_mut()?.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        Ok(buffer)
+    };
+    let pooled = allocation(uninit)?;
+    let mut stages = vec![
+        ("pooled, written".to_owned(), allocation(|| touch(uninit()))?),
+        ("pooled, zeroed, written".to_owned(), allocation(|| touch(zeroed()))?),
+    ];
+    let limits = device.pool().limits();
+    device.pool().set_limits(PoolLimits { idle_bytes: 0, ..limits });
+    let fresh = allocation(uninit);
+    let written = [allocation(|| touch(uninit())), allocation(|| touch(zeroed()))];
+    device.pool().set_limits(limits);
+    let [plain, zeroes] = written;
+    stages.extend([("fresh, written".to_owned(), plain?), ("fresh, zeroed, written".to_owned(), zeroes?)]);
+    Ok(Measured { stages, ..measured("1 MiB".into(), pooled, vec![("fresh", fresh?)]) })
+}
+
+/// Recording a launch: checks, arguments, nothing submitted.
+#[allow(unsafe_code)] // launches
+pub(super) fn launch_record(context: &Context) -> Result<Measured> {
+    let (kernel, stream) = kernel(&context.device, "spin")?;
+    let mut out = context.device.buffer::<u32>(64)?;
+    let each = timed(BATCHES, || {
+        let mut batch = stream.batch();
+        for _ in 0..BATCH {
+            // SAFETY: 64 threads write their elements of 64; besides, the batch is dropped.
+            unsafe { batch.launch(&kernel, Grid::threads(64).group(64), (&mut out, 1u32)) }?;
+        }
+        Ok(())
+    })?;
+    Ok(measured(format!("a buffer and a number, {BATCH} launches"), each / BATCH as u64, Vec::new()))
 }
 
 /// Launch of an empty kernel and the wait for it, by the host's clock.
-#[allow(unsafe_code)] // launches
-pub(super) fn empty_dispatch(context: &Context) -> Result<Measured> {
-    let (kernel, stream) = empty(&context.device)?;
-    let median = timed(ROUND_TRIPS, || {
-        // SAFETY: the kernel touches no memory.
-        unsafe { kernel.launch(&stream, Grid::threads(1).group(1), ()) }?.wait()?;
-        Ok(())
-    })?;
-    Ok(measured(format!("1 thread, {ROUND_TRIPS} times"), median))
+pub(super) fn dispatch_roundtrip(context: &Context) -> Result<Measured> {
+    let (kernel, stream) = kernel(&context.device, "empty")?;
+    let median = timed(TIMES, || launch(&kernel, &stream))?;
+    Ok(measured(format!("1 thread, {TIMES} times"), median, Vec::new()))
 }
 
-/// A batch of a thousand empty launches: recording, submission and the wait for it, as a whole.
 #[allow(unsafe_code)] // launches
-pub(super) fn batch_of_1000(context: &Context) -> Result<Measured> {
-    let (kernel, stream) = empty(&context.device)?;
-    let median = timed(BATCHES, || {
+fn launch(kernel: &Kernel, stream: &Stream) -> Result<()> {
+    // SAFETY: the kernel touches no memory.
+    unsafe { kernel.launch(stream, Grid::threads(1).group(1), ()) }?.wait()?;
+    Ok(())
+}
+
+/// A batch of a thousand empty launches, recorded, submitted and waited for, against a thousand times one.
+#[allow(unsafe_code)] // launches
+pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
+    let (kernel, stream) = kernel(&context.device, "empty")?;
+    let together = timed(BATCHES, || {
         let mut batch = stream.batch();
         for _ in 0..BATCH {
             // SAFETY: the kernel touches no memory.
@@ -58,5 +125,29 @@ pub(super) fn batch_of_1000(context: &Context) -> Result<Measured> {
         batch.submit()?.wait()?;
         Ok(())
     })?;
-    Ok(measured(format!("{BATCH} launches, {BATCHES} times"), median))
+    let singly = timed(BATCHES / 5, || (0..BATCH).try_for_each(|_| launch(&kernel, &stream)))?;
+    Ok(measured(format!("{BATCH} launches"), together, vec![("singly", singly)]))
+}
+
+/// Work for one core each on two streams against the same on one.
+#[allow(unsafe_code)] // launches
+pub(super) fn streams_2(context: &Context) -> Result<Measured> {
+    const STEPS: u32 = 200_000;
+    let (kernel, first) = kernel(&context.device, "spin")?;
+    let second = context.device.stream()?;
+    let mut outs = [context.device.buffer::<u32>(1)?, context.device.buffer::<u32>(1)?];
+    let mut time = |streams: [&Stream; 2]| {
+        timed(TIMES / 20, || {
+            let mut done = Vec::new();
+            for (stream, out) in streams.into_iter().zip(&mut outs) {
+                // SAFETY: one thread writes the one element.
+                done.push(unsafe { kernel.launch(stream, Grid::threads(1).group(1), (out, STEPS)) }?);
+            }
+            done.iter().try_for_each(|done| done.wait().map(drop))?;
+            Ok(())
+        })
+    };
+    let (one, two) = (time([&first, &first])?, time([&first, &second])?);
+    let size = format!("2 launches of 1 thread, {STEPS} steps; {} workers", context.threads);
+    Ok(measured(size, two, vec![("streams_1", one)]))
 }

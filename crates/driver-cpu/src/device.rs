@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Queue, Result, Source, Storage,
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source, Storage,
 };
 use parking_lot::Mutex;
 
@@ -107,7 +107,11 @@ impl Device for CpuDevice {
         compile::library(&self.cache, source)
     }
 
-    fn queue(&self) -> Result<Arc<dyn Queue>> {
-        Ok(Arc::new(CpuQueue::new(self.pool.clone())))
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        Ok(Arc::new(CpuQueue::new(self.pool.clone(), priority)))
+    }
+
+    fn clock_ns(&self) -> u64 {
+        host::now_ns()
     }
 }

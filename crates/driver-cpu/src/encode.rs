@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, MemorySlice, Result, Timing};
+use elinvar_driver::{Binding, Command, Dispatch, Error, Event, MemorySlice, Result};
 use elinvar_spmd::bounds::FaultRecord;
 use parking_lot::Mutex;
 
@@ -28,18 +28,29 @@ const MAX_GROUPS: u128 = 1 << 62;
 /// A fill repeats its pattern in a block of about this size, and then the block.
 const FILL_BLOCK: usize = 4096;
 
-/// Run the commands of a submission, one after the other.
-pub(crate) fn run(commands: &[Command], worker: &mut Worker) -> Result<Timing> {
-    let start_ns = host::now_ns();
-    for command in commands {
+/// Run the commands of a submission from number `next` on, which moves along. Gives the event and the value that it has to
+/// wait for before it can be called again, or `None` at the end.
+pub(crate) fn run(
+    commands: &[Command],
+    next: &mut usize,
+    worker: &mut Worker,
+) -> Result<Option<(Arc<dyn Event>, u64)>> {
+    while let Some(command) = commands.get(*next) {
         match command {
             Command::Dispatch(launch) => dispatch(launch, worker)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
+            Command::Signal { event, value } => event.signal(*value, host::now_ns()),
+            Command::Wait { event, value } if event.value() >= *value => {}
+            Command::Wait { event, value } => match event.failure() {
+                Some(cause) => return Err(cause),
+                None => return Ok(Some((event.clone(), *value))),
+            },
             other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
         }
+        *next += 1;
     }
-    Ok(Timing { start_ns, end_ns: host::now_ns() })
+    Ok(None)
 }
 
 fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use elinvar_driver::{Error, Result};
+use elinvar_driver::{Error, Priority, Result};
 use parking_lot::{Condvar, Mutex};
 
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
@@ -61,7 +61,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    tasks: VecDeque<Task>,
+    /// The highest priority first; of one, in the order of arrival.
+    tasks: VecDeque<(Priority, Task)>,
     jobs: Vec<Arc<Job>>,
     asleep: usize,
     closed: bool,
@@ -88,9 +89,14 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Add a task behind all others.
+    /// Add a task behind all others of normal priority.
     pub(crate) fn push(&self, task: Task) {
-        self.shared.change(|state| state.tasks.push_back(task));
+        self.push_with(Priority::Normal, task);
+    }
+
+    /// Add a task behind all others of its priority.
+    pub(crate) fn push_with(&self, priority: Priority, task: Task) {
+        self.shared.change(|state| state.add(priority, task));
     }
 }
 
@@ -102,9 +108,9 @@ impl Drop for Pool {
 }
 
 impl Worker {
-    /// Add a task behind all others.
-    pub(crate) fn push(&self, task: Task) {
-        self.shared.change(|state| state.tasks.push_back(task));
+    /// Add a task behind all others of its priority.
+    pub(crate) fn push_with(&self, priority: Priority, task: Task) {
+        self.shared.change(|state| state.add(priority, task));
     }
 
     /// Whether some task waits for a worker.
@@ -208,9 +214,14 @@ impl Shared {
 }
 
 impl State {
+    fn add(&mut self, priority: Priority, task: Task) {
+        let behind = self.tasks.partition_point(|(other, _)| *other >= priority);
+        self.tasks.insert(behind, (priority, task));
+    }
+
     /// A task first: it needs nobody else. Then the job with the fewest helpers.
     fn take(&mut self) -> Option<Next> {
-        if let Some(task) = self.tasks.pop_front() {
+        if let Some((_, task)) = self.tasks.pop_front() {
             return Some(Next::Task(task));
         }
         let open = self.jobs.iter().filter(|job| job.vacancies() > 0);

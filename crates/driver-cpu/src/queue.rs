@@ -1,8 +1,11 @@
 //! A queue: submissions in order, at most one running, on whichever worker has the queue's turn.
 //!
+//! A submission that comes to an event that is not there yet is put aside and its worker goes on to other queues; the
+//! event's callback gives the queue its next turn.
+//!
 //! Invariants:
-//! - `scheduled` is true exactly while a task for this queue is in the pool or running, so that at
-//!   most one worker works on it.
+//! - `scheduled` is true exactly while a task for this queue is in the pool or running, or a submission is put aside, so
+//!   that at most one worker works on it.
 //! - What a submission ends in is fixed early: a failure marks all submissions that wait behind it,
 //!   and, until it is acknowledged, those that come. Acknowledging unmarks none.
 //! - `done` is called once, on a worker, without any lock held.
@@ -11,27 +14,31 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Done, Error, Queue, Result, Submission, Timing};
+use elinvar_driver::{
+    Command, Done, Error, Event, Priority, Queue, Result, Submission, Timing, fail_signals,
+};
 use parking_lot::Mutex;
 
-use crate::encode;
 use crate::job::panic_error;
 use crate::pool::{Pool, Worker};
+use crate::{encode, host};
 
-/// A queue's handle. The pool keeps the rest alive while there is something to do.
+/// A queue's handle. The pool, or the event that it waits for, keeps the rest alive while there is something to do.
 pub(crate) struct CpuQueue {
     lane: Arc<Lane>,
-    pool: Arc<Pool>,
 }
 
-#[derive(Default)]
 struct Lane {
+    pool: Arc<Pool>,
+    priority: Priority,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Entry>,
+    /// The submission that has come to an event that is not there yet.
+    aside: Option<Entry>,
     last_id: u64,
     failure: Option<Error>,
     scheduled: bool,
@@ -40,14 +47,18 @@ struct State {
 struct Entry {
     id: u64,
     commands: Arc<[Command]>,
+    /// Number of the command that comes next.
+    next: usize,
+    /// When the first began.
+    start_ns: Option<u64>,
     done: Done,
     /// Set when it is not to run.
     poison: Option<Error>,
 }
 
 impl CpuQueue {
-    pub(crate) fn new(pool: Arc<Pool>) -> Self {
-        Self { lane: Arc::default(), pool }
+    pub(crate) fn new(pool: Arc<Pool>, priority: Priority) -> Self {
+        Self { lane: Arc::new(Lane { pool, priority, state: Mutex::default() }) }
     }
 }
 
@@ -57,25 +68,31 @@ impl Queue for CpuQueue {
         state.last_id += 1;
         let id = state.last_id;
         let poison = state.failure.as_ref().map(Error::poison);
-        state.waiting.push_back(Entry { id, commands, done, poison });
+        state.waiting.push_back(Entry { id, commands, next: 0, start_ns: None, done, poison });
         let was_scheduled = std::mem::replace(&mut state.scheduled, true);
         drop(state);
         if !was_scheduled {
-            let lane = self.lane.clone();
-            self.pool.push(Box::new(move |worker| lane.take_turn(worker)));
+            self.lane.schedule();
         }
         Ok(Submission(id))
     }
 
     fn cancel(&self, submission: Submission) -> bool {
         let mut state = self.lane.state.lock();
-        // Ids ascend, with gaps where others were cancelled.
-        let Ok(index) = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id) else {
-            return false;
-        };
-        let Some(entry) = state.waiting.remove(index) else { return false };
+        let aside = state.aside.take_if(|entry| entry.id == submission.0 && entry.has_only_waited());
+        let goes_on = aside.is_some();
+        let entry = aside.or_else(|| {
+            // Ids ascend, with gaps where others were cancelled.
+            let index = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id).ok()?;
+            let has_begun = !state.waiting[index].has_only_waited();
+            if has_begun { None } else { state.waiting.remove(index) }
+        });
+        let Some(entry) = entry else { return false };
         drop(state);
-        self.pool.push(Box::new(move |_| entry.end(Err(Error::Cancelled))));
+        self.lane.pool.push(Box::new(move |_| entry.end(Err(Error::Cancelled))));
+        if goes_on {
+            self.lane.schedule();
+        }
         true
     }
 
@@ -85,12 +102,25 @@ impl Queue for CpuQueue {
 }
 
 impl Lane {
-    /// Run submissions in order, until none waits or another task does.
+    fn schedule(self: &Arc<Self>) {
+        let lane = self.clone();
+        self.pool.push_with(self.priority, Box::new(move |worker| lane.take_turn(worker)));
+    }
+
+    /// Run submissions in order, until none waits, one is put aside, or another task waits for a worker.
     fn take_turn(self: Arc<Self>, worker: &mut Worker) {
-        while let Some(entry) = self.begin() {
-            self.run(entry, worker);
+        while let Some(mut entry) = self.begin() {
+            match self.run(&mut entry, worker) {
+                Ok(Some((event, value))) => return self.put_aside(entry, &*event, value),
+                Ok(None) => {
+                    let timing = Timing { start_ns: entry.start_ns.unwrap_or(0), end_ns: host::now_ns() };
+                    entry.end(Ok(timing));
+                }
+                Err(error) => entry.end(Err(error)),
+            }
             if worker.tasks_wait() {
-                return worker.push(Box::new(move |worker| self.take_turn(worker)));
+                let priority = self.priority;
+                return worker.push_with(priority, Box::new(move |worker| self.take_turn(worker)));
             }
         }
     }
@@ -102,15 +132,35 @@ impl Lane {
         entry
     }
 
-    fn run(&self, mut entry: Entry, worker: &mut Worker) {
+    /// As [`encode::run`]; a failure marks what waits behind.
+    fn run(&self, entry: &mut Entry, worker: &mut Worker) -> Result<Option<(Arc<dyn Event>, u64)>> {
         if let Some(poison) = entry.poison.take() {
-            return entry.end(Err(poison));
+            return Err(poison);
         }
-        let result = contained(|| encode::run(&entry.commands, worker));
+        entry.start_ns.get_or_insert_with(host::now_ns);
+        let result = contained(|| encode::run(&entry.commands, &mut entry.next, worker));
         if let Err(error) = &result {
             self.fail(error);
         }
-        entry.end(result);
+        result
+    }
+
+    /// Keep a submission until the event is there. Nothing of the queue may be touched after it: another worker may have
+    /// its turn by then.
+    fn put_aside(self: Arc<Self>, entry: Entry, event: &dyn Event, value: u64) {
+        let (id, next) = (entry.id, entry.next);
+        self.state.lock().aside = Some(entry);
+        let resume = move |_| {
+            let mut state = self.state.lock();
+            let entry = state.aside.take_if(|entry| entry.id == id && entry.next == next);
+            // Without it, it was cancelled, and the queue has its turn.
+            if let Some(entry) = entry {
+                state.waiting.push_front(entry);
+                drop(state);
+                self.schedule();
+            }
+        };
+        event.when(value, Box::new(resume));
     }
 
     fn fail(&self, error: &Error) {
@@ -123,15 +173,23 @@ impl Lane {
 }
 
 impl Entry {
-    /// Let go of what the commands name, and then tell. A panic of the callback ends here: the hook
+    /// Whether it has come no further than an event.
+    fn has_only_waited(&self) -> bool {
+        self.commands[..self.next].iter().all(|command| matches!(command, Command::Wait { .. }))
+    }
+
+    /// Let go of what the commands name, and then tell. A panic of a callback ends here: the hook
     /// has reported it, and nobody is left to tell.
     fn end(self, result: Result<Timing>) {
         let Self { commands, done, .. } = self;
-        let dropped = contained(|| {
+        let let_go = contained(|| {
+            if let Err(error) = &result {
+                fail_signals(&commands, error);
+            }
             drop(commands);
             Ok(())
         });
-        let result = result.and_then(|timing| dropped.map(|()| timing));
+        let result = result.and_then(|timing| let_go.map(|()| timing));
         let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));
     }
 }

@@ -60,6 +60,8 @@ pub struct Caps {
     pub wrap_granule: Option<u64>,
     /// Things that run threadgroups side by side: cores of a GPU, worker threads of the CPU driver.
     pub compute_units: u32,
+    /// Queues that it is worth using side by side.
+    pub parallel_queues: u32,
     /// Bits of one vector register of the CPU; `None` on a GPU.
     pub vector_bits: Option<u32>,
 }

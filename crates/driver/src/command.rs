@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Dim3, Memory, Pipeline};
+use crate::{Access, Dim3, Event, Memory, Pipeline};
 
 /// One step of a queue.
 #[derive(Clone, Debug)]
@@ -28,6 +28,20 @@ pub enum Command {
         target: MemorySlice,
         /// 1 to 16 bytes, repeated.
         pattern: Vec<u8>,
+    },
+    /// Raise an event, once what is before it in the queue has taken effect.
+    Signal {
+        /// The event.
+        event: Arc<dyn Event>,
+        /// The value that it then has at least.
+        value: u64,
+    },
+    /// Let what comes after it begin when an event has reached a value. If the event fails, so does the submission.
+    Wait {
+        /// The event, of any device.
+        event: Arc<dyn Event>,
+        /// The value.
+        value: u64,
     },
 }
 

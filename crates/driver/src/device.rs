@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Command, Diagnostic, Dim3, Error, FunctionConstant, HostBlock, Init, Memory, PipelineOptions,
-    Result, Signature, Source, Storage,
+    Caps, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Memory,
+    PipelineOptions, Result, Signature, Source, Storage, Timeline,
 };
 
 /// A kind of hardware that this build can talk to.
@@ -58,7 +58,23 @@ pub trait Device: Send + Sync + Any {
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>>;
 
     /// A new queue, independent of all others.
-    fn queue(&self) -> Result<Arc<dyn Queue>>;
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>>;
+
+    /// A new queue of normal priority.
+    fn queue(&self) -> Result<Arc<dyn Queue>> {
+        self.queue_with(Priority::Normal)
+    }
+
+    /// A new event, at 0. One of the host's memory unless the driver says otherwise.
+    ///
+    /// # Errors
+    /// What the driver answers when it cannot make another.
+    fn event(&self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(Timeline::new()))
+    }
+
+    /// The device's own clock, now, in the nanoseconds of [`Timing`].
+    fn clock_ns(&self) -> u64;
 }
 
 /// A compiled source.
@@ -105,6 +121,18 @@ impl fmt::Debug for dyn Pipeline {
     }
 }
 
+/// Which queue goes first where several have something to do. It does not interrupt what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// After all others.
+    Low,
+    /// As most.
+    #[default]
+    Normal,
+    /// Before all others.
+    High,
+}
+
 /// Identifies a submission within its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Submission(pub u64);
@@ -128,7 +156,7 @@ pub trait Queue: Send + Sync + Any {
     /// without a call.
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
 
-    /// Take a submission that has not begun out of the queue: its `done` gets [`Error::Cancelled`]
+    /// Take a submission that has not begun, or waits for an event with nothing done yet, out of the queue: its `done` gets [`Error::Cancelled`]
     /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
     fn cancel(&self, submission: Submission) -> bool;
 

@@ -17,6 +17,7 @@
 //! | [`Library`] | `MTLLibrary` | module | compiled MSL source |
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
+//! | [`Event`] | `MTLSharedEvent` | a counter in pinned memory | [`Timeline`] |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
 //! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
@@ -35,7 +36,8 @@
 //!    arguments may alias. An address in memory ([`Memory::gpu_address`]) keeps nothing alive: a dispatch
 //!    names what it reaches through addresses in [`Dispatch::uses`].
 //! 2. **Order.** Commands of one queue take effect in the order of submission, as if each began after
-//!    the one before it had ended; different queues are unordered. Inside a dispatch, threadgroups
+//!    the one before it had ended; different queues are ordered by [`Command::Wait`] and [`Command::Signal`] only. A
+//!    queue that waits keeps no other from running. Inside a dispatch, threadgroups
 //!    are unordered; what one writes to device memory another sees through atomics and fences only.
 //!    Barriers with `mem_device` and atomic fences are real fences.
 //! 3. **Progress.** Threads that wait at a barrier of their threadgroup make progress; a thread that
@@ -47,7 +49,8 @@
 //!    [`Queue::cancel`] stops what has not begun.
 //! 5. **Failure** is sticky on its queue: after a submission has failed, those behind it do not run
 //!    and end in [`Error::Poisoned`] with the first cause, until [`Queue::acknowledge`]. Work that
-//!    was cancelled is not a failure.
+//!    was cancelled is not a failure. Events that a submission would have raised fail when it ends in an error
+//!    of any kind ([`fail_signals`]), before its `done` is called; a submission that waits for a failed event fails.
 //! 6. **Numerics.** Integer results are identical on every driver. Integer division by zero,
 //!    `INT_MIN / -1` and shifts beyond the width give what Metal gives or zero, and never trap.
 #![warn(missing_docs)]
@@ -58,18 +61,23 @@ mod device;
 mod diagnostic;
 mod dim3;
 mod error;
+mod event;
 mod memory;
 mod options;
 mod signature;
 mod source;
+mod sync;
+mod timeline;
 
 pub use caps::{Caps, DeviceKind};
 pub use command::{Binding, Command, Dispatch, MemorySlice, Use};
-pub use device::{Device, Done, Driver, Library, Pipeline, Queue, Submission, Timing};
+pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, Result};
+pub use event::{Event, Reached, fail_signals};
 pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, Piece, Source};
+pub use timeline::Timeline;

@@ -8,14 +8,18 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
-use elinvar_driver::{Caps, DeviceKind, Error, HostBlock, Init, Result, Source, Storage as StorageMode};
+use elinvar_driver::{
+    Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Storage as StorageMode,
+};
 
+use crate::event::Events;
+use crate::group::Members;
 use crate::known::{self, Inner};
 use crate::span::Span;
-use crate::{Buffer, HostUse, Library, Pool, Stream, drivers};
+use crate::{Buffer, Event, EventStats, HostUse, Library, Pool, Stream, StreamGroup, drivers};
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
 #[derive(Clone)]
@@ -173,7 +177,59 @@ impl Device {
     /// # Errors
     /// What the driver answers when it cannot open another queue.
     pub fn stream(&self) -> Result<Stream> {
-        Ok(Stream::new(self.clone(), self.inner.driver.queue()?))
+        self.stream_with(Priority::Normal)
+    }
+
+    /// A new stream that goes before or after others where several have something to do. What runs is not interrupted.
+    ///
+    /// # Errors
+    /// As [`Device::stream`].
+    pub fn stream_with(&self, priority: Priority) -> Result<Stream> {
+        Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?))
+    }
+
+    /// Streams for independent work: as many as the device runs side by side with profit,
+    /// [`Caps::parallel_queues`], each opened when there is work for it.
+    pub fn stream_group(&self) -> StreamGroup {
+        self.stream_group_with(self.caps().parallel_queues as usize, Priority::Normal)
+    }
+
+    /// As [`Device::stream_group`], with at most `most` streams, at least one, of this priority.
+    pub fn stream_group_with(&self, most: usize, priority: Priority) -> StreamGroup {
+        StreamGroup::new(self.clone(), most, priority)
+    }
+
+    /// A new event, at 0.
+    ///
+    /// # Errors
+    /// What the driver answers when it cannot make another.
+    pub fn event(&self) -> Result<Event> {
+        Event::new(self.clone())
+    }
+
+    /// How many events there are and were.
+    pub fn event_stats(&self) -> EventStats {
+        self.inner.events.stats()
+    }
+
+    /// The device's own clock, now, in the nanoseconds of [`crate::Timing`].
+    pub fn clock_ns(&self) -> u64 {
+        self.inner.driver.clock_ns()
+    }
+
+    pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {
+        &*self.inner.driver
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.inner.events
+    }
+
+    /// Has the streams of a group looked after.
+    pub(crate) fn register(&self, group: Weak<Members>) {
+        let mut groups = self.inner.groups.lock();
+        groups.retain(|group| group.strong_count() > 0);
+        groups.push(group);
     }
 
     #[track_caller]

@@ -11,9 +11,14 @@ use elinvar_driver as driver;
 use parking_lot::Mutex;
 
 use crate::Pool;
+use crate::event::Events;
+use crate::group::Members;
 
 /// How often idle things are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// Events that are idle for longer go.
+const IDLE: Duration = Duration::from_secs(60);
 
 static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 
@@ -21,6 +26,9 @@ static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
     pub(crate) pool: Pool,
+    pub(crate) events: Events,
+    /// Groups of streams that may have idle ones.
+    pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
 
 /// The one of this driver's device.
@@ -30,7 +38,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
         return inner;
     }
-    let inner = Arc::new(Inner { pool: Pool::new(device.clone()), driver: device });
+    let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
+    let inner = Arc::new(Inner { driver: device, pool, events, groups });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);
@@ -57,6 +66,11 @@ fn sweep(now: Instant) {
     let devices: Vec<Arc<Inner>> = KNOWN.lock().iter().filter_map(Weak::upgrade).collect();
     for device in devices {
         device.pool.sweep(now, device.pool.limits().idle_time);
+        if let Some(then) = now.checked_sub(IDLE) {
+            device.events.drop_idle_since(then);
+        }
+        let groups = device.groups.lock().clone();
+        groups.iter().for_each(|members| Members::sweep(members, now));
     }
 }
 
@@ -77,6 +91,24 @@ mod tests {
         assert_eq!(idle(), 1);
         sweep(Instant::now() + Duration::from_secs(61));
         assert_eq!(idle(), 0);
+    }
+
+    #[test]
+    fn idle_streams_and_events_go_after_a_minute() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(3).devices().unwrap().remove(0);
+        let device = Device::new(device);
+        let group = device.stream_group();
+        let waits = group.next().unwrap();
+        let (event, unused) = (device.event().unwrap(), device.event().unwrap());
+        waits.wait_for(&event, 1).unwrap();
+        group.next().unwrap().synchronize().unwrap();
+        drop(unused);
+        sweep(Instant::now());
+        assert_eq!((group.open(), device.event_stats().idle), (2, 1));
+        sweep(Instant::now() + Duration::from_secs(61));
+        assert_eq!((group.open(), device.event_stats().idle), (1, 0), "one has work");
+        event.signal(1);
+        waits.synchronize().unwrap();
     }
 
     #[test]

@@ -39,7 +39,8 @@
 //! - **Memory lives** as long as work needs it. Any handle may be dropped with work in flight.
 //! - **Host access waits** for the work that conflicts with it. While a [`Map`] or [`MapMut`] lives, work that
 //!   conflicts is refused.
-//! - **Order**: work of one stream takes effect in order. Different streams are unordered.
+//! - **Order**: work of one stream takes effect in order. Different streams are ordered by [`Event`]s only; those
+//!   that would wait for one another in a circle are refused.
 //! - **Failure** is sticky on its stream until [`Stream::acknowledge`]; work behind it ends in
 //!   [`Error::Poisoned`] with the first cause, and so does reading what it should have written.
 #![warn(missing_docs)]
@@ -49,15 +50,19 @@ mod bind;
 mod buffer;
 mod completion;
 mod constants;
+mod dependencies;
 mod device;
 mod drivers;
+mod event;
 mod grid;
+mod group;
 mod host_use;
 mod kernel;
 mod known;
 mod library;
 mod map;
 mod pool;
+mod profile;
 mod slice;
 mod span;
 mod stream;
@@ -70,12 +75,15 @@ pub use buffer::Buffer;
 pub use completion::Completion;
 pub use constants::{ConstantValue, Constants};
 pub use device::Device;
+pub use event::{Event, EventStats};
 pub use grid::{Extent, Grid, Side};
+pub use group::StreamGroup;
 pub use host_use::HostUse;
 pub use kernel::{CheckedKernel, Kernel};
 pub use library::Library;
 pub use map::{Map, MapMut};
 pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
+pub use profile::Profile;
 pub use slice::{BufferSlice, BufferSliceMut};
 pub use stream::{Batch, Stream};
 pub use transfer::Download;
@@ -84,7 +92,8 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, MathMode, Piece, Result, Scalar, Severity, Signature, Source, Storage, Timing,
+    FunctionConstant, MathMode, Piece, Priority, Result, Scalar, Severity, Signature, Source, Storage,
+    Timing,
 };
 pub use half::{bf16, f16};
 
@@ -93,4 +102,6 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../docs/memory.md")]
     mod memory {}
+    #[doc = include_str!("../../../docs/streams-and-events.md")]
+    mod streams_and_events {}
 }

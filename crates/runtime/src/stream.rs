@@ -4,21 +4,22 @@
 //! the memory it uses; `submit` enters that use into the accounts of the memory and hands the commands
 //! to the driver's queue, in one step. Nothing is recorded by a call that is refused.
 //!
-//! Streams are ordered within themselves only. The runtime orders neither launches nor copies of different
-//! streams; host access alone waits for work.
+//! Streams are ordered within themselves, and by events where the program says so. The runtime orders neither launches
+//! nor copies of different streams by itself; host access alone waits for work.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytemuck::Pod;
-use elinvar_driver::{Command, Dispatch, Error, Queue, Result, Timing};
+use elinvar_driver::{Command, Dispatch, Error, Queue, Result, Timing, fail_signals};
 
 use crate::bind::{Bound, bind};
 use crate::completion::{Outcome, Promise};
+use crate::dependencies::{self, Entered, Step};
 use crate::span::Span;
 use crate::usage::{Access, Storage, Usage, Who, commit};
-use crate::{Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Grid, Kernel};
+use crate::{Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
 
@@ -30,11 +31,29 @@ pub struct Stream {
     device: Device,
     queue: Arc<dyn Queue>,
     id: u64,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// What a submission holds until it has ended.
+struct Held {
+    _storages: Vec<Arc<Storage>>,
+    /// Before the events, which are used again if nothing else has them.
+    _entered: Option<Entered>,
+    /// The events that it raises.
+    _events: Vec<Event>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, queue: Arc<dyn Queue>) -> Self {
-        Self { device, queue, id: NEXT_STREAM.fetch_add(1, Ordering::Relaxed) }
+        let id = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
+        Self { device, queue, id, in_flight: Arc::default() }
     }
 
     /// The device that does the work.
@@ -42,9 +61,40 @@ impl Stream {
         &self.device
     }
 
+    /// Submissions that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Raise an event to `value` once the work that the stream has now has ended well; if it fails, so does the event.
+    ///
+    /// # Errors
+    /// As [`Batch::submit`].
+    pub fn signal(&self, event: &Event, value: u64) -> Result<Completion> {
+        let mut batch = self.batch();
+        batch.signal(event, value);
+        batch.submit()
+    }
+
+    /// Let what is submitted from now on begin when an event, of any device, has reached `value`. The host does not wait.
+    ///
+    /// # Errors
+    /// As [`Batch::submit`].
+    pub fn wait_for(&self, event: &Event, value: u64) -> Result<Completion> {
+        let mut batch = self.batch();
+        batch.wait_for(event, value);
+        batch.submit()
+    }
+
     /// An empty batch, to submit many commands at once.
     pub fn batch(&self) -> Batch {
-        Batch { stream: self.clone(), commands: Vec::new(), usages: Vec::new() }
+        Batch {
+            stream: self.clone(),
+            commands: Vec::new(),
+            usages: Vec::new(),
+            steps: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     /// Set all elements of a buffer or slice to `value`, on the device.
@@ -144,6 +194,10 @@ pub struct Batch {
     stream: Stream,
     commands: Vec<Command>,
     usages: Vec<Usage>,
+    /// Waits and signals.
+    steps: Vec<Step>,
+    /// The events that it raises.
+    events: Vec<Event>,
 }
 
 impl Batch {
@@ -232,25 +286,47 @@ impl Batch {
         Ok(())
     }
 
+    /// Add the raising of an event to `value`.
+    pub fn signal(&mut self, event: &Event, value: u64) {
+        let step = event.step(value, true);
+        self.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
+        self.steps.push(step);
+        self.events.push(event.clone());
+    }
+
+    /// Add a wait until an event, of any device, has reached `value`.
+    pub fn wait_for(&mut self, event: &Event, value: u64) {
+        let step = event.step(value, false);
+        self.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
+        self.steps.push(step);
+    }
+
     /// Hand the commands to the stream. An empty batch ends when the work before it has ended.
     ///
     /// # Errors
-    /// `InvalidArgument` when the buffer of a command is mapped in conflict with it; what the driver answers
-    /// to a submission. Nothing runs then.
+    /// `InvalidArgument` when the buffer of a command is mapped in conflict with it, or streams would wait for one
+    /// another in a circle; what the driver answers to a submission. Nothing runs then.
     pub fn submit(self) -> Result<Completion> {
-        let Self { stream, commands, usages } = self;
-        let queue = stream.queue;
-        let submit = |held: Vec<Arc<Storage>>| {
+        let Self { stream, commands, usages, steps, events } = self;
+        let (queue, in_flight) = (stream.queue, stream.in_flight);
+        let commands: Arc<[Command]> = commands.into();
+        let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
+        let submit = |storages: Vec<Arc<Storage>>| {
+            in_flight.fetch_add(1, Ordering::Relaxed);
+            let held = Held { _storages: storages, _entered: entered, _events: events.clone(), in_flight };
             let (promise, outcome) = Promise::new();
             let done = Box::new(move |result| {
                 // Before anybody knows: who then waits finds memory given back that only this work still had.
                 drop(held);
                 promise.resolve(result);
             });
-            let submission = queue.submit(commands.into(), done)?;
+            let submission = queue.submit(commands.clone(), done)?;
             Ok((outcome, submission))
         };
         let (outcome, submission): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
+        if let (None, Some(Err(cause))) = (&submission, outcome.get()) {
+            fail_signals(&commands, cause);
+        }
         let origin = submission.map(|submission| (queue.clone(), submission));
         Ok(Completion::new(outcome, origin))
     }

@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
-    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Queue, Result, Signature,
-    Source, Storage, Use,
+    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Priority, Queue, Result,
+    Signature, Source, Storage, Use,
 };
 use parking_lot::Mutex;
 
@@ -55,6 +55,7 @@ struct Shared {
     addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
     clock: AtomicU64,
+    priorities: Mutex<Vec<Priority>>,
     meter: Arc<Meter>,
 }
 
@@ -93,6 +94,7 @@ impl Sim {
             managed_memory: false,
             wrap_granule: Some(4096),
             compute_units: 1,
+            parallel_queues: 4,
             vector_bits: None,
         };
         change(&mut caps);
@@ -104,6 +106,7 @@ impl Sim {
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
             clock: AtomicU64::new(0),
+            priorities: Mutex::default(),
             meter: Meter::new(caps.total_memory),
         };
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
@@ -136,6 +139,11 @@ impl Sim {
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.shared.failures.lock().push((op, error));
+    }
+
+    /// The priority of every queue that was opened, in order.
+    pub fn queues(&self) -> Vec<Priority> {
+        self.shared.priorities.lock().clone()
     }
 
     /// Allocations that the device has given out and not got back, and their bytes.
@@ -238,13 +246,25 @@ impl Device for Sim {
         Ok(Arc::new(SimLibrary { kernels, max_threads: self.caps.max_threads_per_threadgroup }))
     }
 
-    fn queue(&self) -> Result<Arc<dyn Queue>> {
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        self.shared.priorities.lock().push(priority);
         self.shared.failure(Op::Queue)?;
         let queue = SimQueue::start(self.shared.clone())?;
         let mut lanes = self.shared.lanes.lock();
         lanes.retain(|lane| lane.strong_count() > 0);
         lanes.push(Arc::downgrade(queue.lane()));
         Ok(Arc::new(queue))
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.shared.now_ns()
+    }
+}
+
+impl Shared {
+    /// A clock that goes on by one with each look at it.
+    fn now_ns(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -8,8 +8,12 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 
-use elinvar_driver::{Command, Dispatch, Done, Error, Fault, MemorySlice, Queue, Result, Submission, Timing};
+use elinvar_driver::{
+    Command, Dispatch, Done, Error, Event, Fault, MemorySlice, Queue, Result, Submission, Timing,
+    fail_signals,
+};
 use parking_lot::{Condvar, Mutex};
 
 use super::memory::SimMemory;
@@ -20,6 +24,18 @@ pub(super) struct Entry {
     id: Submission,
     commands: Arc<[Command]>,
     done: Done,
+}
+
+impl Entry {
+    /// Lets go of what the commands name, and then tells.
+    fn end(self, result: Result<Timing>) {
+        let Self { commands, done, .. } = self;
+        if let Err(error) = &result {
+            fail_signals(&commands, error);
+        }
+        drop(commands);
+        done(result);
+    }
 }
 
 /// What a queue and its thread share.
@@ -33,15 +49,15 @@ pub(super) struct Lane {
 struct State {
     next: u64,
     waiting: VecDeque<Entry>,
-    cancelled: Vec<Done>,
+    cancelled: Vec<Entry>,
     failed: Option<Error>,
     closed: bool,
 }
 
 /// What the thread does next.
 enum Step {
-    Cancelled(Vec<Done>),
-    Poisoned(Done, Error),
+    Cancelled(Vec<Entry>),
+    Poisoned(Entry, Error),
     Run(Entry),
     End,
 }
@@ -63,7 +79,7 @@ impl Lane {
                 && let Some(entry) = state.waiting.pop_front()
             {
                 return match &state.failed {
-                    Some(cause) => Step::Poisoned(entry.done, cause.poison()),
+                    Some(cause) => Step::Poisoned(entry, cause.poison()),
                     None => Step::Run(entry),
                 };
             }
@@ -77,17 +93,16 @@ impl Lane {
     fn run(&self, shared: &Shared) {
         loop {
             match self.next(shared) {
-                Step::Cancelled(all) => all.into_iter().for_each(|done| done(Err(Error::Cancelled))),
-                Step::Poisoned(done, error) => done(Err(error)),
-                Step::Run(Entry { commands, done, .. }) => {
-                    let start_ns = shared.clock.fetch_add(1, Ordering::Relaxed);
-                    let result = execute(shared, &commands);
-                    let end_ns = shared.clock.fetch_add(1, Ordering::Relaxed);
-                    drop(commands);
+                Step::Cancelled(all) => all.into_iter().for_each(|entry| entry.end(Err(Error::Cancelled))),
+                Step::Poisoned(entry, error) => entry.end(Err(error)),
+                Step::Run(entry) => {
+                    let start_ns = shared.now_ns();
+                    let result = execute(shared, &entry.commands);
+                    let end_ns = shared.now_ns();
                     if let Err(error) = &result {
                         self.state.lock().failed = Some(error.clone());
                     }
-                    done(result.map(|()| Timing { start_ns, end_ns }));
+                    entry.end(result.map(|()| Timing { start_ns, end_ns }));
                 }
                 Step::End => return,
             }
@@ -142,7 +157,7 @@ impl Queue for SimQueue {
             return false;
         };
         let entry = state.waiting.remove(at);
-        state.cancelled.extend(entry.map(|entry| entry.done));
+        state.cancelled.extend(entry);
         self.lane.changed.notify_all();
         true
     }
@@ -159,10 +174,21 @@ fn execute(shared: &Shared, commands: &[Command]) -> Result<()> {
             Command::Dispatch(dispatch) => run_kernel(shared, dispatch)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
+            Command::Signal { event, value } => event.signal(*value, shared.now_ns()),
+            Command::Wait { event, value } => wait(&**event, *value)?,
             other => return Err(Error::unsupported(format!("the simulated device has no {other:?}"))),
         }
     }
     Ok(())
+}
+
+/// Stops the queue's thread until the event is there.
+fn wait(event: &dyn Event, value: u64) -> Result<()> {
+    let (sender, reached) = channel();
+    event.when(value, Box::new(move |result| drop(sender.send(result))));
+    reached
+        .recv()
+        .unwrap_or_else(|_| Err(Error::DeviceLost("an event was given up without an answer".into())))
 }
 
 fn run_kernel(shared: &Shared, dispatch: &Dispatch) -> Result<()> {

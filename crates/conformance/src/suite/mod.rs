@@ -22,6 +22,7 @@ mod checks;
 mod common_functions;
 mod constants;
 mod errors;
+mod events;
 mod geometric_functions;
 mod grids;
 mod integer_functions;
@@ -76,6 +77,7 @@ pub fn cases() -> Vec<Case> {
         order::CASES,
         memory::CASES,
         streams::CASES,
+        events::CASES,
         sources::CASES,
         errors::CASES,
         checks::CASES,

@@ -1,6 +1,7 @@
 //! The execution contract, shown on the whole driver with kernels written as the compiler's output.
 
 mod dispatch;
+mod events;
 mod jobs;
 mod queue;
 mod transfer;

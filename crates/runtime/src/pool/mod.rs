@@ -21,7 +21,7 @@ use elinvar_driver::{Device, Init, Memory, Result, Storage};
 use parking_lot::Mutex;
 
 pub use stats::{PoolLimits, PoolStats, Pressure, Site};
-use stock::{Given, Stock};
+pub(crate) use stock::{Given, Stock};
 
 /// How often the system is asked what memory it has left, at most.
 const POLL: Duration = Duration::from_millis(100);

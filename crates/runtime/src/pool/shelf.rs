@@ -108,6 +108,11 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         self.shrink(keep, gone);
     }
 
+    /// A block that served a request of `bytes` is no more.
+    pub(super) fn discard(&mut self, bytes: u64, size: u64) {
+        self.end(bytes, size);
+    }
+
     /// Let the blocks go that have been idle for longest, until at most `keep` bytes are left. Returns how many bytes
     /// went.
     pub(super) fn shrink(&mut self, keep: u64, gone: &mut Vec<B>) -> u64 {

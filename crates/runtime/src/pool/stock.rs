@@ -79,6 +79,11 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         self.shelf.lock().put(kind, bytes, size, block, Instant::now(), &mut gone);
     }
 
+    /// Count a block as gone that [`Stock::take`] gave for a request of `bytes`.
+    pub(crate) fn discard(&self, bytes: u64, size: u64) {
+        self.shelf.lock().discard(bytes, size);
+    }
+
     /// Drop idle blocks, the longest idle first, until at most `keep` bytes are left; returns the bytes dropped.
     pub(crate) fn trim(&self, keep: u64) -> u64 {
         let mut gone = Vec::new();

@@ -13,5 +13,17 @@ mod shelf;
 mod stats;
 #[path = "../../src/pool/stock.rs"]
 mod stock;
+#[path = "../../../driver/src/timeline.rs"]
+mod timeline;
 
+mod event;
 mod pool;
+
+use elinvar_driver::{Error, Event, Reached};
+
+/// Every order with at most two switches that no thread asked for, which is where such faults lie, in seconds.
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(run);
+}

@@ -7,6 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
+use crate::model;
 use crate::stats::PoolLimits;
 use crate::stock::Stock;
 
@@ -36,13 +37,6 @@ impl Drop for Block {
 
 fn stock(budget: u64) -> Arc<Stock<u8, Block>> {
     Arc::new(Stock::new(PoolLimits { budget, idle_bytes: budget, idle_time: Duration::ZERO }))
-}
-
-/// Every order with at most two switches that no thread asked for, which is where such faults lie, in seconds.
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(run);
 }
 
 /// Takes a block and puts it back; whether there was one.

@@ -1,0 +1,290 @@
+//! Events, groups and priorities, with the simulated device held, failing and released at will.
+
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use elinvar::{Buffer, Device, Error, Event, EventStats, Priority, Stream};
+use elinvar_conformance::sim::{Op, Sim};
+use support::{Bench, assert_poisoned, block_on, invalid};
+
+fn two(device: &Device) -> (Stream, Stream) {
+    (device.stream().unwrap(), device.stream().unwrap())
+}
+
+fn data(bench: &Bench) -> Buffer<u32> {
+    bench.device.buffer(1).unwrap()
+}
+
+#[test]
+fn the_host_waits_and_signals() {
+    let Bench { device, .. } = Bench::new();
+    let event = device.event().unwrap();
+    assert_eq!((event.value(), event.time_ns()), (0, None));
+    assert!(!event.wait_timeout(1, Duration::ZERO).unwrap());
+    let waits = [event.reached(1), event.reached(2)];
+    let waiter = thread::spawn({
+        let event = event.clone();
+        move || event.wait(2)
+    });
+    event.signal(1);
+    assert!(waits[0].is_done() && !waits[1].is_done());
+    let first = event.time_ns();
+    event.signal(5);
+    waiter.join().unwrap().unwrap();
+    assert!(block_on(waits[1].clone()).unwrap().end_ns >= first.unwrap());
+    event.signal(3);
+    assert_eq!((event.value(), event.wait(5).is_ok()), (5, true), "it never goes back");
+}
+
+#[test]
+fn a_stream_waits_for_another() {
+    let bench = Bench::new();
+    let (first, second) = two(&bench.device);
+    let event = bench.device.event().unwrap();
+    let (mut source, mut target) = (data(&bench), data(&bench));
+    second.wait_for(&event, 1).unwrap();
+    let copied = second.copy(&source, &mut target).unwrap();
+    first.fill(&mut source, 9).unwrap();
+    first.synchronize().unwrap();
+    assert!(!copied.is_done());
+    first.signal(&event, 1).unwrap();
+    copied.wait().unwrap();
+    assert_eq!(target.to_vec().unwrap(), [9]);
+}
+
+#[test]
+fn failure_reaches_who_waits_with_the_first_cause() {
+    let bench = Bench::new();
+    let (second, third) = two(&bench.device);
+    let (event, next) = (bench.device.event().unwrap(), bench.device.event().unwrap());
+    let mut buffer = data(&bench);
+    second.wait_for(&event, 1).unwrap();
+    let written = second.fill(&mut buffer, 3).unwrap();
+    second.signal(&next, 1).unwrap();
+    third.wait_for(&next, 1).unwrap();
+    let last = third.batch().submit().unwrap();
+    let fail = bench.fail();
+    bench.launch(&fail, (&mut data(&bench),)).unwrap();
+    bench.stream.signal(&event, 1).unwrap();
+    assert_poisoned(event.wait(1));
+    assert_poisoned(written.wait());
+    assert_poisoned(last.wait());
+    assert_poisoned(buffer.to_vec());
+    assert!(second.acknowledge().is_some() && third.acknowledge().is_some());
+    second.synchronize().unwrap();
+    assert_poisoned(event.wait(1));
+}
+
+#[test]
+fn cancelled_and_unsubmitted_work_fails_its_events() {
+    let bench = Bench::new();
+    let event = bench.device.event().unwrap();
+    bench.sim.hold();
+    let signal = bench.stream.signal(&event, 1).unwrap();
+    assert!(signal.cancel());
+    assert!(matches!(event.wait(1), Err(Error::Poisoned(cause)) if matches!(*cause, Error::Cancelled)));
+    bench.sim.release();
+
+    let (event, mut buffer) = (bench.device.event().unwrap(), data(&bench));
+    let (fail, look) = (bench.fail(), bench.look());
+    bench.launch(&fail, (&mut buffer,)).unwrap().wait().unwrap_err();
+    let other = bench.device.stream().unwrap();
+    let mut batch = other.batch();
+    // SAFETY: the kernel only looks at its argument.
+    #[allow(unsafe_code)]
+    unsafe {
+        batch.launch(&look, elinvar::Grid::threads(1), (&buffer,)).unwrap();
+    }
+    batch.signal(&event, 1);
+    assert_poisoned(batch.submit().unwrap().wait());
+    assert_poisoned(event.wait(1));
+}
+
+#[test]
+fn a_submission_that_is_refused_leaves_its_events_alone() {
+    let bench = Bench::new();
+    let event = bench.device.event().unwrap();
+    bench.sim.fail_next(Op::Submit, Error::OutOfMemory { requested: 1, available: 0 });
+    assert!(matches!(bench.stream.signal(&event, 1), Err(Error::OutOfMemory { .. })));
+    assert_eq!(bench.stream.in_flight(), 0);
+    bench.stream.signal(&event, 1).unwrap();
+    event.wait(1).unwrap();
+}
+
+#[test]
+fn nobody_waits_for_an_event_that_is_gone() {
+    let bench = Bench::new();
+    let event = bench.device.event().unwrap();
+    let (on_host, on_device) = (event.reached(1), bench.stream.wait_for(&event, 1).unwrap());
+    drop(event);
+    for result in [on_host.wait(), on_device.wait()] {
+        let text = result.unwrap_err().to_string();
+        assert!(text.ends_with("was dropped with nobody left to raise it"), "{text}");
+    }
+    bench.stream.acknowledge();
+    // A signal in flight is somebody.
+    let event = bench.device.event().unwrap();
+    bench.sim.hold();
+    let (first, second) = two(&bench.device);
+    first.signal(&event, 1).unwrap();
+    let reached = event.reached(1);
+    let waited = second.wait_for(&event, 1).unwrap();
+    drop(event);
+    bench.sim.release();
+    reached.wait().unwrap();
+    waited.wait().unwrap();
+}
+
+#[test]
+fn a_circle_is_refused_and_nothing_of_it_runs() {
+    let bench = Bench::new();
+    let (first, second) = two(&bench.device);
+    let (a, b) = (bench.device.event().unwrap(), bench.device.event().unwrap());
+    first.wait_for(&a, 1).unwrap();
+    first.signal(&b, 1).unwrap();
+    let before = bench.sim.commands().len();
+    let mut batch = second.batch();
+    batch.wait_for(&b, 1);
+    batch.signal(&a, 1);
+    let text = invalid(batch.submit());
+    assert!(text.starts_with("streams would wait for one another: stream "), "{text}");
+    assert_eq!((bench.sim.commands().len(), second.in_flight()), (before, 0));
+    assert_eq!(
+        invalid({
+            let mut own = second.batch();
+            let event = bench.device.event().unwrap();
+            own.wait_for(&event, 1);
+            own.signal(&event, 1);
+            own.submit()
+        })
+        .matches("waits for event")
+        .count(),
+        1
+    );
+    // In the right order the same is fine.
+    second.signal(&a, 1).unwrap();
+    second.wait_for(&b, 1).unwrap();
+    second.synchronize().unwrap();
+}
+
+#[test]
+fn events_are_used_again() {
+    let bench = Bench::new();
+    for round in 1..=20 {
+        let events: Vec<Event> = (0..3).map(|_| bench.device.event().unwrap()).collect();
+        for event in &events {
+            assert_eq!((event.value(), event.time_ns()), (0, None));
+            bench.stream.signal(event, round).unwrap();
+            event.wait(round).unwrap();
+        }
+        bench.stream.synchronize().unwrap();
+        bench.sim.forget_commands();
+    }
+    let stats = bench.device.event_stats();
+    assert_eq!((stats.live, stats.peak, stats.idle, stats.created, stats.reused), (0, 3, 3, 3, 57));
+    let failed = bench.device.event().unwrap();
+    failed.fail(&Error::Cancelled);
+    drop(failed);
+    let EventStats { idle, live, .. } = bench.device.event_stats();
+    assert_eq!((idle, live), (2, 0), "a failed one is not");
+}
+
+#[test]
+fn a_group_opens_streams_as_work_comes_and_balances_it() {
+    let bench = Bench::new();
+    let group = bench.device.stream_group();
+    assert_eq!((group.most(), group.open()), (4, 0), "as many as the device says");
+    let idle = group.next().unwrap();
+    idle.synchronize().unwrap();
+    assert_eq!(format!("{:?}", group.next().unwrap()), format!("{idle:?}"), "it has nothing to do");
+    bench.sim.hold();
+    let mut loads = Vec::new();
+    for _ in 0..10 {
+        let stream = group.next().unwrap();
+        stream.batch().submit().unwrap();
+        loads.push(stream.in_flight());
+    }
+    assert_eq!((group.open(), loads), (4, vec![1, 1, 1, 1, 2, 2, 2, 2, 3, 3]));
+    bench.sim.release();
+    group.synchronize().unwrap();
+    let failing = group.next().unwrap();
+    bench.sim.fail_next(Op::Execute, support::fault());
+    failing.batch().submit().unwrap().wait().unwrap_err();
+    assert_poisoned(group.synchronize());
+}
+
+#[test]
+fn priorities_reach_the_driver() {
+    let bench = Bench::new();
+    bench.device.stream_with(Priority::High).unwrap();
+    bench.device.stream_group_with(2, Priority::Low).next().unwrap();
+    assert_eq!(bench.sim.queues(), [Priority::Normal, Priority::High, Priority::Low]);
+}
+
+#[test]
+fn a_profile_is_of_the_devices_clock() {
+    let bench = Bench::new();
+    let (increment, mut buffer) = (bench.increment(), data(&bench));
+    let profile = bench
+        .stream
+        .profile(10, |batch| {
+            // SAFETY: the kernel keeps within its argument.
+            #[allow(unsafe_code)]
+            unsafe {
+                batch.launch(&increment, elinvar::Grid::threads(1), (&mut buffer,))
+            }
+        })
+        .unwrap();
+    // The simulated clock goes on by one with each look: begin and end of ten submissions.
+    assert_eq!(
+        (profile.iterations(), profile.min_ns(), profile.max_ns(), profile.mean_ns()),
+        (10, 1, 1, 1.0)
+    );
+    assert_eq!((profile.percentile_ns(99.0), profile.std_dev_ns()), (1, 0.0));
+    assert!((profile.throughput() - 10.0 * 1e9 / 19.0).abs() < 1.0);
+    assert_eq!(buffer.to_vec().unwrap(), [10]);
+    assert_eq!(invalid(bench.stream.profile(0, |_| Ok(()))), "profile: no iterations");
+}
+
+/// Threads hand a counter around in turns, each on a stream of its own, with failures in between.
+#[test]
+fn threads_take_turns() {
+    const THREADS: u64 = 8;
+    const TURNS: u64 = 25;
+    let bench = Bench::new();
+    let increment = bench.increment();
+    let event = bench.device.event().unwrap();
+    let counter = data(&bench);
+    thread::scope(|scope| {
+        for t in 0..THREADS {
+            let (device, increment, event) = (&bench.device, &increment, &event);
+            let mut counter = counter.clone();
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                for turn in 0..TURNS {
+                    let mine = turn * THREADS + t;
+                    stream.wait_for(event, mine).unwrap();
+                    support::launch(increment, &stream, elinvar::Grid::threads(1), (&mut counter,)).unwrap();
+                    stream.signal(event, mine + 1).unwrap();
+                }
+            });
+        }
+    });
+    event.wait(THREADS * TURNS).unwrap();
+    assert_eq!(counter.to_vec().unwrap(), [(THREADS * TURNS) as u32]);
+}
+
+#[test]
+fn events_order_streams_of_two_devices() {
+    let (ours, theirs) = (Bench::new(), Bench::on(Sim::named("other")));
+    let event = ours.device.event().unwrap();
+    let mut buffer = data(&theirs);
+    theirs.stream.wait_for(&event, 1).unwrap();
+    let filled = theirs.stream.fill(&mut buffer, 4).unwrap();
+    assert!(!filled.is_done());
+    ours.stream.signal(&event, 1).unwrap();
+    filled.wait().unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [4]);
+}

@@ -162,7 +162,12 @@ fn a_panic_in_a_kernel_is_a_fault() {
     let bench = Bench::new();
     let kernel = bench.declare(signature("boom", vec![]), |_| panic!("at the disco"));
     let result = bench.launch(&kernel, ()).unwrap().wait();
-    let expected = Fault { kernel: "boom".into(), message: "panicked: at the disco".into(), location: None };
+    let expected = Fault {
+        kernel: "boom".into(),
+        message: "panicked: at the disco".into(),
+        location: None,
+        launch: None,
+    };
     assert!(matches!(&result, Err(Error::Fault(fault)) if *fault == expected), "{result:?}");
 }
 

@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     pipeline.prepare(group)?;
     let dispatch = |threads: u32| {
         let (pipeline, threads) = (pipeline.clone(), Dim3::from(threads));
-        Command::Dispatch(Dispatch { pipeline, bindings: vec![], uses: vec![], threads, group })
+        Command::Dispatch(Dispatch { pipeline, bindings: vec![], uses: vec![], threads, group, label: None })
     };
     let cases: [(&str, Arc<[Command]>); 4] = [
         ("no command", Arc::new([])),

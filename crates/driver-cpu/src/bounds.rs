@@ -35,6 +35,7 @@ impl Bounds {
             kernel: self.signature.name.clone(),
             message: format!("{verb} {place}, by the thread at ({x}, {y}, {z})"),
             location: location.map(|l| format!("{}:{}", l.file, l.line)),
+            launch: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, Event, MemorySlice, Result};
+use elinvar_driver::{Binding, Command, Dispatch, Error, Event, Fault, MemorySlice, Result};
 use elinvar_spmd::bounds::FaultRecord;
 use parking_lot::Mutex;
 
@@ -20,6 +20,7 @@ use crate::loader::Launch;
 use crate::memory::HostMemory;
 use crate::pool::Worker;
 use crate::scratch::Scratch;
+use crate::stop::Stop;
 
 /// Alignment of an argument's threadgroup memory.
 const THREADGROUP_ALIGN: u64 = 16;
@@ -33,11 +34,16 @@ const FILL_BLOCK: usize = 4096;
 pub(crate) fn run(
     commands: &[Command],
     next: &mut usize,
+    stop: &Arc<Stop>,
     worker: &mut Worker,
 ) -> Result<Option<(Arc<dyn Event>, u64)>> {
+    stop.check()?;
     while let Some(command) = commands.get(*next) {
+        stop.check()?;
         match command {
-            Command::Dispatch(launch) => dispatch(launch, worker)?,
+            Command::Dispatch(launch) => {
+                dispatch(launch, stop, worker).map_err(|error| named(error, launch))?
+            }
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Signal { event, value } => event.signal(*value, host::now_ns()),
@@ -53,7 +59,15 @@ pub(crate) fn run(
     Ok(None)
 }
 
-fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {
+/// A fault with the name of its launch.
+fn named(error: Error, dispatch: &Dispatch) -> Error {
+    match error {
+        Error::Fault(fault) => Error::Fault(Fault { launch: dispatch.label.clone(), ..fault }),
+        error => error,
+    }
+}
+
+fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
     let pipeline: &dyn Any = &*dispatch.pipeline;
     let pipeline = pipeline.downcast_ref::<CpuPipeline>().ok_or_else(|| {
         Error::invalid(format!(
@@ -74,7 +88,7 @@ fn dispatch(dispatch: &Dispatch, worker: &mut Worker) -> Result<()> {
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
     };
-    let running = Arc::new(Running::new(dispatch, kernel)?);
+    let running = Arc::new(Running::new(dispatch, kernel, stop.clone())?);
     let group_ns = worker.run(&running, demand)?;
     if let Some(error) = running.failure.lock().take() {
         return Err(error);
@@ -90,6 +104,8 @@ struct Running {
     launch: Launch,
     /// Bytes of scratch memory, static and dynamic.
     scratch: u64,
+    /// The submission's.
+    stop: Arc<Stop>,
     /// What stopped it first.
     failure: Mutex<Option<Error>>,
     /// What `launch` points to.
@@ -116,7 +132,7 @@ unsafe impl Send for Running {}
 unsafe impl Sync for Running {}
 
 impl Running {
-    fn new(dispatch: &Dispatch, kernel: Arc<Kernel>) -> Result<Self> {
+    fn new(dispatch: &Dispatch, kernel: Arc<Kernel>, stop: Arc<Stop>) -> Result<Self> {
         for used in &dispatch.uses {
             address(&used.slice)?;
         }
@@ -157,7 +173,17 @@ impl Running {
         };
         let scratch = kernel.scratch_bytes.saturating_add(dynamic);
         let failure = Mutex::new(None);
-        Ok(Self { kernel, launch, scratch, failure, record, _sizes: sizes, _args: args, _values: values })
+        Ok(Self {
+            kernel,
+            launch,
+            scratch,
+            stop,
+            failure,
+            record,
+            _sizes: sizes,
+            _args: args,
+            _values: values,
+        })
     }
 
     /// The fault of a kernel with bounds checks, if it has noted one. Only once all groups have ended.
@@ -180,6 +206,9 @@ impl Running {
 impl Work for Running {
     #[allow(unsafe_code)] // calls compiled code
     fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()> {
+        if let Err(cause) = self.stop.check() {
+            return self.fail(cause);
+        }
         let scratch = match scratch.reserve(self.scratch) {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use elinvar_driver::{Caps, DeviceKind, Dim3};
+use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
 
 use crate::limits;
 
@@ -40,6 +40,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
         managed_memory: true,
         wrap_granule: Some(page_size()),
         compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
+        stops_at: StopsAt::Threadgroups,
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
     }

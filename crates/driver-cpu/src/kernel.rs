@@ -35,7 +35,7 @@ impl Kernel {
         let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
         let site = index.and_then(|index| self.faults.get(index)).cloned();
         let (message, location) = site.unwrap_or_else(|| (format!("stopped with unknown code {code}"), None));
-        Error::Fault(Fault { kernel: self.name.clone(), message, location })
+        Error::Fault(Fault { kernel: self.name.clone(), message, location, launch: None })
     }
 }
 

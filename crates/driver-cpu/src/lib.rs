@@ -38,6 +38,7 @@ mod pool;
 mod queue;
 mod ranges;
 mod scratch;
+mod stop;
 mod target;
 #[cfg(test)]
 mod testing;

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 
 use crate::job::panic_error;
 use crate::pool::{Pool, Worker};
+use crate::stop::Stop;
 use crate::{encode, host};
 
 /// A queue's handle. The pool, or the event that it waits for, keeps the rest alive while there is something to do.
@@ -42,6 +43,8 @@ struct State {
     last_id: u64,
     failure: Option<Error>,
     scheduled: bool,
+    /// The submission that runs, and the word to it.
+    running: Option<(u64, Arc<Stop>)>,
 }
 
 struct Entry {
@@ -51,6 +54,7 @@ struct Entry {
     next: usize,
     /// When the first began.
     start_ns: Option<u64>,
+    stop: Arc<Stop>,
     done: Done,
     /// Set when it is not to run.
     poison: Option<Error>,
@@ -68,7 +72,15 @@ impl Queue for CpuQueue {
         state.last_id += 1;
         let id = state.last_id;
         let poison = state.failure.as_ref().map(Error::poison);
-        state.waiting.push_back(Entry { id, commands, next: 0, start_ns: None, done, poison });
+        state.waiting.push_back(Entry {
+            id,
+            commands,
+            next: 0,
+            start_ns: None,
+            stop: Arc::default(),
+            done,
+            poison,
+        });
         let was_scheduled = std::mem::replace(&mut state.scheduled, true);
         drop(state);
         if !was_scheduled {
@@ -94,6 +106,26 @@ impl Queue for CpuQueue {
             self.lane.schedule();
         }
         true
+    }
+
+    fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
+        let mut state = self.lane.state.lock();
+        if let Some((_, stop)) = state.running.as_ref().filter(|(id, _)| *id == submission.0) {
+            stop.set(cause);
+            return Ok(true);
+        }
+        if let Some(entry) = state.waiting.iter().find(|entry| entry.id == submission.0) {
+            entry.stop.set(cause);
+            return Ok(true);
+        }
+        // One that is put aside gets its turn, in which it ends.
+        let aside = state.aside.take_if(|entry| entry.id == submission.0);
+        let Some(entry) = aside else { return Ok(false) };
+        entry.stop.set(cause);
+        state.waiting.push_front(entry);
+        drop(state);
+        self.lane.schedule();
+        Ok(true)
     }
 
     fn acknowledge(&self) -> Option<Error> {
@@ -129,6 +161,7 @@ impl Lane {
         let mut state = self.state.lock();
         let entry = state.waiting.pop_front();
         state.scheduled = entry.is_some();
+        state.running = entry.as_ref().map(|entry| (entry.id, entry.stop.clone()));
         entry
     }
 
@@ -138,7 +171,8 @@ impl Lane {
             return Err(poison);
         }
         entry.start_ns.get_or_insert_with(host::now_ns);
-        let result = contained(|| encode::run(&entry.commands, &mut entry.next, worker));
+        let result = contained(|| encode::run(&entry.commands, &mut entry.next, &entry.stop, worker));
+        self.state.lock().running = None;
         if let Err(error) = &result {
             self.fail(error);
         }
@@ -149,7 +183,14 @@ impl Lane {
     /// its turn by then.
     fn put_aside(self: Arc<Self>, entry: Entry, event: &dyn Event, value: u64) {
         let (id, next) = (entry.id, entry.next);
-        self.state.lock().aside = Some(entry);
+        let mut state = self.state.lock();
+        if entry.stop.check().is_err() {
+            state.waiting.push_front(entry);
+            drop(state);
+            return self.schedule();
+        }
+        state.aside = Some(entry);
+        drop(state);
         let resume = move |_| {
             let mut state = self.state.lock();
             let entry = state.aside.take_if(|entry| entry.id == id && entry.next == next);

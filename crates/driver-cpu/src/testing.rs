@@ -213,7 +213,8 @@ pub(crate) fn dispatch(
     bindings: Vec<Binding>,
 ) -> Command {
     let (pipeline, threads) = (pipeline.clone(), threads.into());
-    Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group: Dim3::from(1) })
+    let group = Dim3::from(1);
+    Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group, label: None })
 }
 
 /// Submit, and the channel on which the outcome comes.

@@ -74,8 +74,14 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
     let memory = device.allocate(16, Storage::Shared, Init::Zeroed)?;
     let bindings = vec![Binding::Memory(MemorySlice { memory: memory.clone(), offset: 0, len: 16 })];
     let (sender, outcome) = channel();
-    let dispatch =
-        Dispatch { pipeline, bindings, uses: Vec::new(), threads: Dim3::from(4), group: Dim3::from(group) };
+    let dispatch = Dispatch {
+        pipeline,
+        bindings,
+        uses: Vec::new(),
+        threads: Dim3::from(4),
+        group: Dim3::from(group),
+        label: None,
+    };
     let done = Box::new(move |result| sender.send(result).unwrap());
     device.queue()?.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
     outcome.recv().unwrap()?;

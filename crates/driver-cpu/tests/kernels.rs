@@ -48,7 +48,8 @@ fn launch(
     let pipeline = library.pipeline(kernel, &PipelineOptions::default())?;
     pipeline.prepare(group)?;
     let (sender, outcome) = channel();
-    let command = Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group });
+    let command =
+        Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group, label: None });
     device.queue()?.submit(Arc::new([command]), Box::new(move |result| sender.send(result).unwrap()))?;
     outcome.recv().unwrap().map(drop)
 }

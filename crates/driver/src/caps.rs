@@ -28,6 +28,18 @@ impl DeviceKind {
     }
 }
 
+/// Where work that runs ends when it is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopsAt {
+    /// Nowhere: what runs runs to its end.
+    Never,
+    /// Threadgroups that have begun run to their end, no other begins.
+    Threadgroups,
+    /// A thread ends when it comes to the end of a loop's body or of its threadgroup.
+    Loops,
+}
+
 /// Facts and limits of one device.
 #[derive(Clone, Debug)]
 pub struct Caps {
@@ -60,6 +72,8 @@ pub struct Caps {
     pub wrap_granule: Option<u64>,
     /// Things that run threadgroups side by side: cores of a GPU, worker threads of the CPU driver.
     pub compute_units: u32,
+    /// Where work that runs ends when it is told to, by [`crate::Queue::stop`].
+    pub stops_at: StopsAt,
     /// Queues that it is worth using side by side.
     pub parallel_queues: u32,
     /// Bits of one vector register of the CPU; `None` on a GPU.

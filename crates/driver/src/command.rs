@@ -59,6 +59,23 @@ pub struct Dispatch {
     /// Threads of a full threadgroup; groups at the far edges are smaller when it does not divide
     /// `threads`, as with Metal's `dispatchThreads`.
     pub group: Dim3,
+    /// What the program calls it.
+    pub label: Option<Arc<Label>>,
+}
+
+/// What a program calls a launch, in traces and errors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: u64,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` ({})", self.name, self.id)
+    }
 }
 
 impl Dispatch {

@@ -160,6 +160,16 @@ pub trait Queue: Send + Sync + Any {
     /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
     fn cancel(&self, submission: Submission) -> bool;
 
+    /// Let a submission end in `cause`: in its turn if it has not begun, else where [`Caps::stops_at`] says, or when it has
+    /// waited for an event. What it has done so far stays, and `cause` is the queue's failure. `false` when it has ended;
+    /// nothing changes then. One that is at its end may still end well.
+    ///
+    /// # Errors
+    /// `Unsupported` where nothing that runs can be stopped.
+    fn stop(&self, _submission: Submission, _cause: Error) -> Result<bool> {
+        Err(Error::unsupported("this device cannot stop what runs"))
+    }
+
     /// Forget a failure, so that later submissions run again. Returns it, or `None`.
     fn acknowledge(&self) -> Option<Error>;
 }

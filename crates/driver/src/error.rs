@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Diagnostic, diagnostic};
+use crate::{Diagnostic, Label, diagnostic};
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -44,6 +44,13 @@ pub enum Error {
     #[error("timed out: {0}")]
     Timeout(String),
 
+    /// The stream has as many submissions in flight as it may.
+    #[error("the queue is full: {limit} submissions are in flight")]
+    QueueFull {
+        /// How many it may have.
+        limit: usize,
+    },
+
     /// The work was cancelled before it began.
     #[error("cancelled before it began")]
     Cancelled,
@@ -67,11 +74,16 @@ pub struct Fault {
     pub message: String,
     /// Where, as `file:line`, when known.
     pub location: Option<String>,
+    /// What the program calls the launch, if anything.
+    pub launch: Option<Arc<Label>>,
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "kernel `{}`", self.kernel)?;
+        if let Some(label) = &self.launch {
+            write!(f, ", launch {label}")?;
+        }
         if let Some(location) = &self.location {
             write!(f, " at {location}")?;
         }

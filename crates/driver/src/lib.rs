@@ -69,8 +69,8 @@ mod source;
 mod sync;
 mod timeline;
 
-pub use caps::{Caps, DeviceKind};
-pub use command::{Binding, Command, Dispatch, MemorySlice, Use};
+pub use caps::{Caps, DeviceKind, StopsAt};
+pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
 pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;

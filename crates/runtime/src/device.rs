@@ -18,8 +18,11 @@ use elinvar_driver::{
 use crate::event::Events;
 use crate::group::Members;
 use crate::known::{self, Inner};
+use crate::slots::Slots;
 use crate::span::Span;
-use crate::{Buffer, Event, EventStats, HostUse, Library, Pool, Stream, StreamGroup, drivers};
+use crate::{
+    Buffer, Event, EventStats, HostUse, Library, Pool, SlotStats, Stream, StreamGroup, Trace, drivers,
+};
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
 #[derive(Clone)]
@@ -185,7 +188,7 @@ impl Device {
     /// # Errors
     /// As [`Device::stream`].
     pub fn stream_with(&self, priority: Priority) -> Result<Stream> {
-        Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?))
+        Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?, priority))
     }
 
     /// Streams for independent work: as many as the device runs side by side with profit,
@@ -215,6 +218,25 @@ impl Device {
     /// The device's own clock, now, in the nanoseconds of [`crate::Timing`].
     pub fn clock_ns(&self) -> u64 {
         self.inner.driver.clock_ns()
+    }
+
+    /// What the device is asked to do, step by step; off until it is started.
+    pub fn trace(&self) -> &Trace {
+        &self.inner.trace
+    }
+
+    /// How many submission slots are ready and in use.
+    pub fn slot_stats(&self) -> SlotStats {
+        self.inner.slots.stats()
+    }
+
+    /// How many submission slots are made ahead and kept: 8 to 32, at first 16. Those that are idle for a minute go.
+    pub fn keep_slots(&self, count: usize) {
+        self.inner.slots.keep(count);
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.inner.slots
     }
 
     pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {

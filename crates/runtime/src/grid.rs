@@ -5,6 +5,9 @@
 
 use elinvar_driver::{Caps, Dim3, Error, Result};
 
+use crate::Kernel;
+use crate::suggest::suggest;
+
 /// The size of a launch: threads, or whole threadgroups.
 ///
 /// ```
@@ -41,10 +44,16 @@ impl Grid {
         self
     }
 
+    /// The count, of threads or of groups.
+    pub(crate) fn count(&self, kernel: &str) -> Result<Dim3> {
+        checked(kernel, "grid", self.count)
+    }
+
     /// Threads of the grid and of a group; `None` when there is nothing to run.
-    pub(crate) fn resolve(&self, kernel: &str, kernel_max: u32, caps: &Caps) -> Result<Option<(Dim3, Dim3)>> {
-        let count = checked(kernel, "grid", self.count)?;
-        let max = kernel_max.min(caps.max_threads_per_threadgroup);
+    pub(crate) fn resolve(&self, launched: &Kernel) -> Result<Option<(Dim3, Dim3)>> {
+        let (kernel, caps) = (&launched.signature().name, launched.device().caps());
+        let count = self.count(kernel)?;
+        let max = launched.max_threads_per_threadgroup().min(caps.max_threads_per_threadgroup);
         let group = match self.group {
             Some(sizes) => {
                 let group = checked(kernel, "threadgroup", sizes)?;
@@ -56,7 +65,7 @@ impl Grid {
                     "kernel `{kernel}`: `Grid::groups` needs the threads of a group, with `.group(..)`"
                 )));
             }
-            None => choose_group(count, max, caps.max_threadgroup_size),
+            None => suggest(count, max, caps, launched.signature()).group,
         };
         let threads = match self.whole_groups {
             true => checked(
@@ -169,57 +178,9 @@ fn check_group(kernel: &str, group: Dim3, max: u32, caps: &Caps) -> Result<()> {
     Ok(())
 }
 
-/// A group of whole simdgroups along x where the limits allow it: 256, 32×8 or 32×4×2, less for a smaller grid.
-fn choose_group(grid: Dim3, max: u32, limits: Dim3) -> Dim3 {
-    let (x, mut y, mut z) = match grid {
-        Dim3 { y: 0..=1, z: 0..=1, .. } => (256, 1, 1),
-        Dim3 { z: 0..=1, .. } => (32, 8, 1),
-        _ => (32, 4, 2),
-    };
-    let x = grid.x.clamp(1, x).next_multiple_of(32).min(limits.x).min(max);
-    let x = if x > 32 { x / 32 * 32 } else { x.max(1) };
-    y = y.min(grid.y.max(1)).min(limits.y).max(1);
-    z = z.min(grid.z.max(1)).min(limits.z).max(1);
-    while x * y * z > max && z > 1 {
-        z /= 2;
-    }
-    while x * y * z > max && y > 1 {
-        y /= 2;
-    }
-    Dim3::new(x, y, z)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LIMITS: Dim3 = Dim3::new(1024, 1024, 64);
-
-    fn choose(grid: impl Into<Dim3>, max: u32) -> [u32; 3] {
-        choose_group(grid.into(), max, LIMITS).to_array()
-    }
-
-    #[test]
-    fn the_chosen_group_suits_the_grid() {
-        assert_eq!(choose(1_000_000, 1024), [256, 1, 1]);
-        assert_eq!(choose(u32::MAX, 1024), [256, 1, 1]);
-        assert_eq!(choose(1, 1024), [32, 1, 1]);
-        assert_eq!(choose(33, 1024), [64, 1, 1]);
-        assert_eq!(choose((1000, 1000), 1024), [32, 8, 1]);
-        assert_eq!(choose((1000, 2), 1024), [32, 2, 1]);
-        assert_eq!(choose((9, 9, 9), 1024), [32, 4, 2]);
-        assert_eq!(choose((9, 1, 9), 1024), [32, 1, 2]);
-    }
-
-    #[test]
-    fn the_chosen_group_keeps_the_limits() {
-        assert_eq!(choose(1000, 200), [192, 1, 1]);
-        assert_eq!(choose(1000, 16), [16, 1, 1]);
-        assert_eq!(choose((1000, 1000), 100), [32, 2, 1]);
-        assert_eq!(choose((99, 99, 99), 128), [32, 4, 1]);
-        assert_eq!(choose((99, 99, 99), 1), [1, 1, 1]);
-        assert_eq!(choose_group(Dim3::new(99, 99, 99), 1024, Dim3::new(48, 2, 1)).to_array(), [32, 2, 1]);
-    }
 
     #[test]
     fn sizes_come_in_many_forms() {

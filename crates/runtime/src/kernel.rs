@@ -6,20 +6,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Dim3, Pipeline, Result, Signature};
+use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
 
-use crate::{Device, Grid};
+use crate::suggest::{Suggestion, suggest};
+use crate::{Device, Extent, Grid};
 
 /// A kernel of a [`crate::Library`]. Cloning gives another handle.
 #[derive(Clone)]
 pub struct Kernel {
     pub(crate) device: Device,
     pub(crate) pipeline: Arc<dyn Pipeline>,
+    pub(crate) label: Option<Arc<Label>>,
 }
 
 impl Kernel {
     pub(crate) fn new(device: Device, pipeline: Arc<dyn Pipeline>) -> Self {
-        Self { device, pipeline }
+        Self { device, pipeline, label: None }
     }
 
     /// What the kernel takes.
@@ -37,8 +39,23 @@ impl Kernel {
     /// # Errors
     /// `InvalidArgument` when the grid or its group is out of range.
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
-        let (name, most) = (&self.signature().name, self.max_threads_per_threadgroup());
-        Ok(grid.resolve(name, most, self.device.caps())?.map(|(_, group)| group))
+        Ok(grid.resolve(self)?.map(|(_, group)| group))
+    }
+
+    /// The threadgroup size that a launch over so many threads has when none is given, and why.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a size does not fit 32 bits.
+    pub fn suggest(&self, threads: impl Extent) -> Result<Suggestion> {
+        let threads = Grid::threads(threads).count(&self.signature().name)?;
+        Ok(suggest(threads, self.max_threads_per_threadgroup(), self.device.caps(), self.signature()))
+    }
+
+    /// This kernel with a name and a number for its launches, which traces and errors show.
+    #[must_use]
+    pub fn labeled(&self, name: impl Into<String>, id: u64) -> Self {
+        let label = Some(Arc::new(Label { name: name.into(), id }));
+        Self { label, ..self.clone() }
     }
 
     /// The device it was compiled for.
@@ -78,6 +95,12 @@ impl CheckedKernel {
     /// As [`Kernel::threadgroup_size`].
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
         self.kernel.threadgroup_size(grid)
+    }
+
+    /// As [`Kernel::labeled`].
+    #[must_use]
+    pub fn labeled(&self, name: impl Into<String>, id: u64) -> Self {
+        Self { kernel: self.kernel.labeled(name, id) }
     }
 
     /// The device it was compiled for.

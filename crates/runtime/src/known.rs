@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use elinvar_driver as driver;
 use parking_lot::Mutex;
 
-use crate::Pool;
 use crate::event::Events;
 use crate::group::Members;
+use crate::slots::Slots;
+use crate::{Pool, Trace};
 
 /// How often idle things are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Events that are idle for longer go.
+/// Events and submission slots that are idle for longer go.
 const IDLE: Duration = Duration::from_secs(60);
 
 static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
     pub(crate) pool: Pool,
     pub(crate) events: Events,
+    pub(crate) slots: Slots,
+    pub(crate) trace: Trace,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -39,7 +42,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
-    let inner = Arc::new(Inner { driver: device, pool, events, groups });
+    let (slots, trace) = (Slots::new(), Trace::new());
+    let inner = Arc::new(Inner { driver: device, pool, events, slots, trace, groups });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);
@@ -68,6 +72,7 @@ fn sweep(now: Instant) {
         device.pool.sweep(now, device.pool.limits().idle_time);
         if let Some(then) = now.checked_sub(IDLE) {
             device.events.drop_idle_since(then);
+            device.slots.drop_idle_since(then);
         }
         let groups = device.groups.lock().clone();
         groups.iter().for_each(|members| Members::sweep(members, now));

@@ -46,14 +46,17 @@
 #![warn(missing_docs)]
 
 mod args;
+mod batch;
 mod bind;
 mod buffer;
 mod completion;
 mod constants;
+mod deadline;
 mod dependencies;
 mod device;
 mod drivers;
 mod event;
+mod flight;
 mod grid;
 mod group;
 mod host_use;
@@ -63,19 +66,25 @@ mod library;
 mod map;
 mod pool;
 mod profile;
+mod recording;
 mod slice;
+mod slots;
 mod span;
 mod stream;
+mod suggest;
 mod sync;
+mod trace;
 mod transfer;
 mod usage;
 
 pub use args::{Arg, Args, Threadgroup};
+pub use batch::Batch;
 pub use buffer::Buffer;
 pub use completion::Completion;
 pub use constants::{ConstantValue, Constants};
 pub use device::Device;
 pub use event::{Event, EventStats};
+pub use flight::WhenFull;
 pub use grid::{Extent, Grid, Side};
 pub use group::StreamGroup;
 pub use host_use::HostUse;
@@ -84,16 +93,20 @@ pub use library::Library;
 pub use map::{Map, MapMut};
 pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use profile::Profile;
+pub use recording::Recording;
 pub use slice::{BufferSlice, BufferSliceMut};
-pub use stream::{Batch, Stream};
+pub use slots::SlotStats;
+pub use stream::Stream;
+pub use suggest::Suggestion;
+pub use trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use transfer::Download;
 
 pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, MathMode, Piece, Priority, Result, Scalar, Severity, Signature, Source, Storage,
-    Timing,
+    FunctionConstant, Label, MathMode, Piece, Priority, Result, Scalar, Severity, Signature, Source, StopsAt,
+    Storage, Timing,
 };
 pub use half::{bf16, f16};
 
@@ -102,6 +115,8 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../docs/memory.md")]
     mod memory {}
+    #[doc = include_str!("../../../docs/launches.md")]
+    mod launches {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
 }

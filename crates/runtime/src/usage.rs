@@ -183,6 +183,7 @@ impl fmt::Display for Who {
 }
 
 /// One use of one allocation by work that is about to be submitted.
+#[derive(Clone)]
 pub(crate) struct Usage {
     pub(crate) storage: Arc<Storage>,
     pub(crate) who: Who,

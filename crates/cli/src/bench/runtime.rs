@@ -82,7 +82,7 @@ pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     Ok(Measured { stages, ..measured("1 MiB".into(), pooled, vec![("fresh", fresh?)]) })
 }
 
-/// Recording a launch: checks, arguments, nothing submitted.
+/// Recording a launch: checks, arguments, nothing submitted; as stages the phases of a whole launch, by the trace.
 #[allow(unsafe_code)] // launches
 pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "spin")?;
@@ -95,7 +95,19 @@ pub(super) fn launch_record(context: &Context) -> Result<Measured> {
         }
         Ok(())
     })?;
-    Ok(measured(format!("a buffer and a number, {BATCH} launches"), each / BATCH as u64, Vec::new()))
+    let trace = context.device.trace();
+    trace.start(TIMES * 10);
+    for _ in 0..TIMES {
+        // SAFETY: 64 threads write their elements of 64.
+        unsafe { kernel.launch(&stream, Grid::threads(64).group(64), (&mut out, 1u32)) }?.wait()?;
+    }
+    trace.stop();
+    let mean = |(name, stats): (&str, elinvar::StepStats)| {
+        (name.to_owned(), stats.time.as_nanos() as u64 / stats.count.max(1))
+    };
+    let stages = trace.stats().into_iter().map(mean).collect();
+    let size = format!("a buffer and a number, {BATCH} launches");
+    Ok(Measured { stages, ..measured(size, each / BATCH as u64, Vec::new()) })
 }
 
 /// Launch of an empty kernel and the wait for it, by the host's clock.
@@ -127,6 +139,32 @@ pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     })?;
     let singly = timed(BATCHES / 5, || (0..BATCH).try_for_each(|_| launch(&kernel, &stream)))?;
     Ok(measured(format!("{BATCH} launches"), together, vec![("singly", singly)]))
+}
+
+/// The same launches with the trace on and off, in turns; each thread of the kernel takes some microseconds.
+#[allow(unsafe_code)] // launches
+pub(super) fn tracing_on(context: &Context) -> Result<Measured> {
+    const STEPS: u32 = 10_000;
+    const LAUNCHES: usize = 20;
+    let (kernel, stream) = kernel(&context.device, "spin")?;
+    let mut out = context.device.buffer::<u32>(1)?;
+    let mut run = || {
+        for _ in 0..LAUNCHES {
+            // SAFETY: one thread writes the one element.
+            unsafe { kernel.launch(&stream, Grid::threads(1).group(1), (&mut out, STEPS)) }?.wait()?;
+        }
+        Ok(())
+    };
+    let trace = context.device.trace();
+    let (mut on, mut off) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        trace.start(1000);
+        on.push(timed(TIMES / 100, &mut run)?);
+        trace.stop();
+        off.push(timed(TIMES / 100, &mut run)?);
+    }
+    let each = |times| median(times) / LAUNCHES as u64;
+    Ok(measured(format!("1 thread, {STEPS} steps"), each(on), vec![("tracing_off", each(off))]))
 }
 
 /// Work for one core each on two streams against the same on one.

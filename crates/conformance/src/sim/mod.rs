@@ -9,12 +9,12 @@ mod memory;
 mod queue;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
     HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Priority, Queue, Result,
-    Signature, Source, Storage, Use,
+    Signature, Source, StopsAt, Storage, Use,
 };
 use parking_lot::Mutex;
 
@@ -56,6 +56,7 @@ struct Shared {
     lanes: Mutex<Vec<Weak<Lane>>>,
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
+    stops: AtomicU64,
     meter: Arc<Meter>,
 }
 
@@ -94,6 +95,7 @@ impl Sim {
             managed_memory: false,
             wrap_granule: Some(4096),
             compute_units: 1,
+            stops_at: StopsAt::Threadgroups,
             parallel_queues: 4,
             vector_bits: None,
         };
@@ -107,6 +109,7 @@ impl Sim {
             lanes: Mutex::default(),
             clock: AtomicU64::new(0),
             priorities: Mutex::default(),
+            stops: AtomicU64::new(0),
             meter: Meter::new(caps.total_memory),
         };
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
@@ -139,6 +142,11 @@ impl Sim {
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.shared.failures.lock().push((op, error));
+    }
+
+    /// Whether so many submissions have been told to stop.
+    pub fn stopped(&self, count: u64) -> bool {
+        self.shared.stops.load(Ordering::SeqCst) >= count
     }
 
     /// The priority of every queue that was opened, in order.
@@ -318,10 +326,19 @@ impl Pipeline for SimPipeline {
 /// A launch as a kernel's closure sees it.
 pub struct Launch<'a> {
     dispatch: &'a Dispatch,
+    stop: &'a OnceLock<Error>,
 }
 
 #[allow(unsafe_code)] // stands in for the device
 impl Launch<'_> {
+    /// An error once the launch is to end.
+    ///
+    /// # Errors
+    /// What [`Queue::stop`] was given.
+    pub fn stopped(&self) -> Result<()> {
+        self.stop.get().map_or(Ok(()), |cause| Err(cause.clone()))
+    }
+
     /// Threads of the grid.
     pub fn threads(&self) -> Dim3 {
         self.dispatch.threads

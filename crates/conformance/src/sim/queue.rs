@@ -6,9 +6,9 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{
     Command, Dispatch, Done, Error, Event, Fault, MemorySlice, Queue, Result, Submission, Timing,
@@ -23,6 +23,7 @@ use super::{Launch, Op, Shared};
 pub(super) struct Entry {
     id: Submission,
     commands: Arc<[Command]>,
+    stop: Arc<OnceLock<Error>>,
     done: Done,
 }
 
@@ -51,6 +52,8 @@ struct State {
     waiting: VecDeque<Entry>,
     cancelled: Vec<Entry>,
     failed: Option<Error>,
+    /// What runs, and the word to it that it is to end.
+    running: Option<(Submission, Arc<OnceLock<Error>>)>,
     closed: bool,
 }
 
@@ -80,7 +83,10 @@ impl Lane {
             {
                 return match &state.failed {
                     Some(cause) => Step::Poisoned(entry, cause.poison()),
-                    None => Step::Run(entry),
+                    None => {
+                        state.running = Some((entry.id, entry.stop.clone()));
+                        Step::Run(entry)
+                    }
                 };
             }
             if state.closed && state.waiting.is_empty() {
@@ -97,11 +103,14 @@ impl Lane {
                 Step::Poisoned(entry, error) => entry.end(Err(error)),
                 Step::Run(entry) => {
                     let start_ns = shared.now_ns();
-                    let result = execute(shared, &entry.commands);
+                    let result = execute(shared, &entry);
                     let end_ns = shared.now_ns();
+                    let mut state = self.state.lock();
+                    state.running = None;
                     if let Err(error) = &result {
-                        self.state.lock().failed = Some(error.clone());
+                        state.failed = Some(error.clone());
                     }
+                    drop(state);
                     entry.end(result.map(|()| Timing { start_ns, end_ns }));
                 }
                 Step::End => return,
@@ -146,7 +155,7 @@ impl Queue for SimQueue {
         self.shared.commands.lock().extend(commands.iter().cloned());
         let id = Submission(state.next);
         state.next += 1;
-        state.waiting.push_back(Entry { id, commands, done });
+        state.waiting.push_back(Entry { id, commands, stop: Arc::default(), done });
         self.lane.changed.notify_all();
         Ok(id)
     }
@@ -162,16 +171,29 @@ impl Queue for SimQueue {
         true
     }
 
+    fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
+        let state = self.lane.state.lock();
+        let running = state.running.as_ref().filter(|(id, _)| *id == submission).map(|(_, stop)| stop);
+        let waiting = || state.waiting.iter().find(|entry| entry.id == submission).map(|entry| &entry.stop);
+        let stop = running.or_else(waiting);
+        self.shared.stops.fetch_add(stop.is_some().into(), Ordering::SeqCst);
+        stop.into_iter().for_each(|stop| drop(stop.set(cause.clone())));
+        Ok(stop.is_some())
+    }
+
     fn acknowledge(&self) -> Option<Error> {
         self.lane.state.lock().failed.take()
     }
 }
 
-fn execute(shared: &Shared, commands: &[Command]) -> Result<()> {
+fn execute(shared: &Shared, entry: &Entry) -> Result<()> {
     shared.failure(Op::Execute)?;
-    for command in commands {
+    let stopped = || entry.stop.get().map_or(Ok(()), |cause| Err(cause.clone()));
+    stopped()?;
+    for command in &*entry.commands {
+        stopped()?;
         match command {
-            Command::Dispatch(dispatch) => run_kernel(shared, dispatch)?,
+            Command::Dispatch(dispatch) => run_kernel(shared, dispatch, &entry.stop)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Signal { event, value } => event.signal(*value, shared.now_ns()),
@@ -191,12 +213,12 @@ fn wait(event: &dyn Event, value: u64) -> Result<()> {
         .unwrap_or_else(|_| Err(Error::DeviceLost("an event was given up without an answer".into())))
 }
 
-fn run_kernel(shared: &Shared, dispatch: &Dispatch) -> Result<()> {
+fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &OnceLock<Error>) -> Result<()> {
     let name = &dispatch.pipeline.signature().name;
     let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {
         return Ok(());
     };
-    let launch = Launch { dispatch };
+    let launch = Launch { dispatch, stop };
     catch_unwind(AssertUnwindSafe(|| body(&launch))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -204,6 +226,7 @@ fn run_kernel(shared: &Shared, dispatch: &Dispatch) -> Result<()> {
             kernel: name.clone(),
             message: format!("panicked: {text}"),
             location: None,
+            launch: dispatch.label.clone(),
         }))
     })
 }

@@ -35,6 +35,7 @@ mod matrices;
 mod memory;
 mod numbers;
 mod order;
+mod pipeline;
 mod program_scope;
 mod relational_functions;
 mod sheet;
@@ -78,6 +79,7 @@ pub fn cases() -> Vec<Case> {
         memory::CASES,
         streams::CASES,
         events::CASES,
+        pipeline::CASES,
         sources::CASES,
         errors::CASES,
         checks::CASES,

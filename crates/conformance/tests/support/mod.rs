@@ -120,7 +120,7 @@ impl Bench {
 /// The fault of [`Bench::fail`].
 pub fn fault() -> Error {
     let message = "index 7 of `data`".into();
-    Error::Fault(elinvar::Fault { kernel: "fail".into(), message, location: None })
+    Error::Fault(elinvar::Fault { kernel: "fail".into(), message, location: None, launch: None })
 }
 
 #[allow(unsafe_code)] // launches

@@ -4,4 +4,5 @@ mod dispatch;
 mod events;
 mod jobs;
 mod queue;
+mod stop;
 mod transfer;

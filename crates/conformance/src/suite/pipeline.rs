@@ -1,0 +1,111 @@
+//! What a launch goes through: sizes that are chosen, names in errors, the trace, deadlines.
+
+use std::time::Duration;
+
+use elinvar::{Device, Error, Grid, Source, StopsAt};
+
+use super::{CaseResult, expect_all, kernel, launch};
+
+cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, a_fault_names_its_launch,
+    the_trace_is_in_order, a_deadline_stops_a_long_launch);
+
+/// Each thread adds one to its element, and all else stays.
+fn chosen_sizes_reach_every_thread_once(device: &Device) -> CaseResult {
+    let body = "kernel void once(device atomic_uint* out [[buffer(0)]], constant uint3& n [[buffer(1)]],
+                uint3 p [[thread_position_in_grid]]) {
+            atomic_fetch_add_explicit(&out[(p.z * n.y + p.y) * n.x + p.x], 1u, memory_order_relaxed); }";
+    let once = kernel(device, "once", body)?;
+    let stream = device.stream()?;
+    for (x, y, z) in
+        [(1, 1, 1), (1000, 1, 1), (1, 777, 1), (3, 500, 1), (65, 33, 1), (9, 9, 9), (1, 1, 70), (2, 40, 3)]
+    {
+        let mut out = device.buffer::<u32>(x * y * z + 50)?;
+        let n = elinvar::Dim3::new(x as u32, y as u32, z as u32);
+        launch(&once, &stream, Grid::threads((x, y, z)), (&mut out, n))?;
+        expect_all(&out.to_vec()?, |i| u32::from(i < x * y * z));
+    }
+    Ok(())
+}
+
+fn suggestions_are_as_launched(device: &Device) -> CaseResult {
+    let body = "kernel void size(device uint3* out [[buffer(0)]], uint3 s [[threads_per_threadgroup]],
+                uint i [[thread_index_in_threadgroup]]) { if (i == 0) out[0] = s; }";
+    let size = kernel(device, "size", body)?;
+    let stream = device.stream()?;
+    let caps = device.caps();
+    for grid in [(4096, 1, 1), (512, 512, 1), (64, 64, 64)] {
+        let suggestion = size.suggest(grid)?;
+        let mut out = device.buffer::<[u32; 4]>(1)?;
+        launch(&size, &stream, Grid::threads(grid), (&mut out,))?;
+        let [x, y, z, _] = out.to_vec()?[0];
+        assert_eq!(suggestion.group.to_array(), [x, y, z], "{suggestion}");
+        assert!((x * y * z).is_multiple_of(caps.simdgroup_width), "{suggestion}");
+        assert!(
+            x * y * z <= size.max_threads_per_threadgroup() && !suggestion.reason.is_empty(),
+            "{suggestion}"
+        );
+    }
+    Ok(())
+}
+
+fn a_fault_names_its_launch(device: &Device) -> CaseResult {
+    let text = "kernel void outside(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = 1u; }";
+    let checked = match device.compile(Source::named("outside.metal", text))?.checked_kernel("outside") {
+        Err(Error::Unsupported(_)) => return Ok(()),
+        other => other?,
+    };
+    let stream = device.stream()?;
+    let mut x = device.buffer::<u32>(4)?;
+    let failed = checked.labeled("third", 3).launch(&stream, Grid::threads(8), (&mut x,))?.wait();
+    let text = failed.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(text.starts_with("kernel `outside`, launch `third` (3) at outside.metal:1: write"), "{text}");
+    Ok(())
+}
+
+fn the_trace_is_in_order(device: &Device) -> CaseResult {
+    // A device of its own would be better, but a driver has but one: other cases may run meanwhile.
+    let empty = kernel(device, "empty", "kernel void empty() {}")?.labeled("traced", 99);
+    let stream = device.stream()?;
+    device.trace().start(100_000);
+    launch(&empty, &stream, Grid::threads(1), ())?.wait()?;
+    let events = device.trace().events();
+    device.trace().stop();
+    let mine = events.iter().find(|event| event.to_string().ends_with("launch `traced` (99)"));
+    let mine = mine.ok_or("the launch is not in the trace")?.submission;
+    let names: Vec<_> =
+        events.iter().filter(|event| event.submission == mine).map(|event| event.step.name()).collect();
+    let all = ["acquire", "encode", "bind", "size", "dispatch", "end", "commit", "complete", "release"];
+    assert_eq!(names, all);
+    Ok(())
+}
+
+fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
+    const GROUPS: u32 = 4_000_000;
+    let body = "kernel void slow(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+            uint x = i;
+            for (uint k = 0; k < 100000; ++k) x = x * 1664525u + 1013904223u ^ (x >> 3);
+            out[i % 64] = x | 1u; }";
+    let slow = kernel(device, "slow", body)?;
+    let stream = device.stream()?;
+    let mut out = device.buffer::<u32>(64)?;
+    let mut batch = stream.batch();
+    if device.caps().stops_at == StopsAt::Never {
+        assert!(matches!(batch.deadline(Duration::from_millis(50)), Err(Error::Unsupported(_))));
+        return Ok(());
+    }
+    batch.deadline(Duration::from_millis(50))?;
+    // SAFETY: the kernel writes 64 elements, and there are as many. Threads race for them with plain stores of a word
+    // each, whose value is not looked at.
+    #[allow(unsafe_code)]
+    unsafe {
+        batch.launch(&slow, Grid::groups(GROUPS).group(1), (&mut out,))?;
+    }
+    // In all it would take minutes.
+    let ended = batch.submit()?.wait();
+    assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");
+    assert!(matches!(out.to_vec(), Err(Error::Poisoned(_))));
+    assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))));
+    stream.fill(&mut out, 3)?;
+    expect_all(&out.to_vec()?, |_| 3);
+    Ok(())
+}

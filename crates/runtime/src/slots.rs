@@ -1,0 +1,125 @@
+//! Submission slots: the lists of commands that batches record into, made ahead and used again.
+//!
+//! A batch takes a slot and has it until the device has done its work, so that the counts say what is in flight.
+
+use std::time::Instant;
+
+use elinvar_driver::Command;
+use parking_lot::Mutex;
+
+use crate::Device;
+
+/// Slots that a device has at first, and keeps.
+const KEPT: usize = 16;
+
+/// Commands that a list has room for from the start.
+const ROOM: usize = 8;
+
+/// Submission slots of a device, as they are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlotStats {
+    /// Ready for a batch.
+    pub available: usize,
+    /// With a batch that is being recorded or is in flight.
+    pub active: usize,
+    /// The most that ever were active.
+    pub peak: usize,
+    /// Batches for which one was ready.
+    pub hits: u64,
+    /// Batches for which one was made.
+    pub misses: u64,
+}
+
+impl SlotStats {
+    /// Share of the slots that are active; 0 without any.
+    pub fn utilisation(&self) -> f64 {
+        let all = self.active + self.available;
+        if all == 0 { 0.0 } else { self.active as f64 / all as f64 }
+    }
+}
+
+/// The slots of a device.
+pub(crate) struct Slots {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The one that was used last is last.
+    idle: Vec<(Vec<Command>, Instant)>,
+    keep: usize,
+    stats: SlotStats,
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        let idle = (0..KEPT).map(|_| (Vec::with_capacity(ROOM), now)).collect();
+        Self { state: Mutex::new(State { idle, keep: KEPT, stats: SlotStats::default() }) }
+    }
+
+    pub(crate) fn stats(&self) -> SlotStats {
+        let state = self.state.lock();
+        SlotStats { available: state.idle.len(), ..state.stats }
+    }
+
+    pub(crate) fn keep(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.keep = count.clamp(8, 32);
+        let keep = state.keep;
+        state.idle.truncate(keep);
+        let now = Instant::now();
+        while state.idle.len() + state.stats.active < keep {
+            state.idle.push((Vec::with_capacity(ROOM), now));
+        }
+    }
+
+    /// Drops the slots that were idle already at `then`.
+    pub(crate) fn drop_idle_since(&self, then: Instant) {
+        self.state.lock().idle.retain(|(_, since)| *since > then);
+    }
+
+    fn take(&self) -> Vec<Command> {
+        let mut state = self.state.lock();
+        state.stats.active += 1;
+        state.stats.peak = state.stats.peak.max(state.stats.active);
+        match state.idle.pop() {
+            Some((commands, _)) => {
+                state.stats.hits += 1;
+                commands
+            }
+            None => {
+                state.stats.misses += 1;
+                Vec::with_capacity(ROOM)
+            }
+        }
+    }
+
+    fn put(&self, commands: Vec<Command>) {
+        let mut state = self.state.lock();
+        state.stats.active -= 1;
+        if state.idle.len() < state.keep {
+            state.idle.push((commands, Instant::now()));
+        }
+    }
+}
+
+/// A slot in use; dropping it gives it back.
+pub(crate) struct Lease {
+    pub(crate) commands: Vec<Command>,
+    device: Device,
+}
+
+impl Lease {
+    pub(crate) fn new(device: &Device) -> Self {
+        Self { commands: device.slots().take(), device: device.clone() }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Commands of a batch that was not submitted go without the lock of the slots.
+        self.commands.clear();
+        self.device.slots().put(std::mem::take(&mut self.commands));
+    }
+}

@@ -1,0 +1,131 @@
+//! The threadgroup size for a launch that does not give one, with the reason.
+//!
+//! A group is as wide as the grid where that is less than a simdgroup, since a simdgroup's threads should follow one another
+//! along x; what is left of the aimed-at size goes to y and z. The result is within the kernel's and the device's limits
+//! and, where these allow it, a whole number of simdgroups.
+
+use std::fmt;
+
+use elinvar_driver::{Caps, Dim3, Signature};
+
+/// A threadgroup size and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// Threads of a threadgroup.
+    pub group: Dim3,
+    /// What it follows from.
+    pub reason: String,
+}
+
+impl fmt::Display for Suggestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.group, self.reason)
+    }
+}
+
+/// Threads of a group where nothing speaks against it.
+const AIM: u32 = 256;
+/// A group of a kernel whose threads wait for one another: fewer groups, more threads that wait together.
+const AIM_WITH_BARRIERS: u32 = 512;
+
+/// The size for a grid, for a kernel that allows groups of `most` threads.
+pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
+    let most = most.max(1);
+    let waits = signature.code.is_some_and(|code| code.barriers > 0);
+    let aim = if waits { AIM_WITH_BARRIERS } else { AIM };
+    let aim = if aim <= most { aim } else { floor_multiple(most, caps.simdgroup_width) };
+    let group = shape(grid, aim, caps.max_threadgroup_size, caps.simdgroup_width);
+    let dimensions = if grid.z > 1 {
+        "three"
+    } else if grid.y > 1 {
+        "two"
+    } else {
+        "one"
+    };
+    let barriers = if waits { ", its threads wait for one another" } else { "" };
+    let limit = if aim < AIM { format!(", the kernel allows {most}") } else { String::new() };
+    let reason = format!(
+        "a grid of {dimensions} dimension{}, at most {aim} threads in simdgroups of {}{barriers}{limit}",
+        if dimensions == "one" { "" } else { "s" },
+        caps.simdgroup_width
+    );
+    Suggestion { group, reason }
+}
+
+/// The largest multiple of `unit` up to `value`, or `value` if there is none.
+fn floor_multiple(value: u32, unit: u32) -> u32 {
+    if value < unit { value } else { value / unit * unit }
+}
+
+/// `aim` threads in a shape that suits the grid.
+fn shape(grid: Dim3, aim: u32, limits: Dim3, simdgroup: u32) -> Dim3 {
+    let flat = grid.y <= 1 && grid.z <= 1;
+    let wide = if flat { aim } else { simdgroup.min(aim) };
+    let fit = |size: u32, most: u32| size.max(1).checked_next_power_of_two().unwrap_or(most).min(most.max(1));
+    // Along one dimension whole simdgroups, else powers of two.
+    let x = match flat {
+        true => grid.x.clamp(1, wide).next_multiple_of(simdgroup).min(wide).min(limits.x),
+        false => fit(grid.x, wide).min(limits.x),
+    };
+    let rest = aim / x.max(1);
+    // Depth first gets a half of what is left, so that groups are no flat sheets.
+    let z = if grid.z > 1 { fit(grid.z, floor_power((rest / 2).max(1))).min(limits.z) } else { 1 };
+    let y = fit(grid.y, floor_power((rest / z).max(1))).min(limits.y);
+    // A grid with little to spread: x takes what is missing for a simdgroup.
+    let volume = x * y * z;
+    let x = if volume < wide && !flat { (wide / (y * z)).min(limits.x) } else { x };
+    Dim3::new(x.max(1), y.max(1), z.max(1))
+}
+
+fn floor_power(value: u32) -> u32 {
+    1 << value.max(1).ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Dim3 = Dim3::new(1024, 1024, 64);
+
+    fn choose(grid: impl Into<Dim3>, aim: u32) -> [u32; 3] {
+        shape(grid.into(), aim, LIMITS, 32).to_array()
+    }
+
+    #[test]
+    fn the_shape_suits_the_grid() {
+        assert_eq!(choose(1_000_000, 256), [256, 1, 1]);
+        assert_eq!(choose(u32::MAX, 256), [256, 1, 1]);
+        assert_eq!(choose(1, 256), [32, 1, 1]);
+        assert_eq!(choose(33, 256), [64, 1, 1]);
+        assert_eq!(choose((1000, 1000), 256), [32, 8, 1]);
+        assert_eq!(choose((1000, 2), 256), [32, 2, 1]);
+        assert_eq!(choose((1, 1000), 256), [1, 256, 1]);
+        assert_eq!(choose((3, 1000), 256), [4, 64, 1]);
+        assert_eq!(choose((100, 100, 100), 256), [32, 2, 4]);
+        assert_eq!(choose((2, 2, 2), 256), [8, 2, 2]);
+    }
+
+    #[test]
+    fn it_is_valid_and_whole_simdgroups_whatever_the_grid() {
+        let sizes = [0, 1, 2, 3, 7, 31, 32, 33, 100, 1000, u32::MAX];
+        for x in sizes {
+            for y in sizes {
+                for z in sizes {
+                    for aim in [1, 16, 32, 96, 128, 256, 512, 1024] {
+                        let group = shape(Dim3::new(x, y, z), aim, LIMITS, 32);
+                        let volume = group.volume() as u32;
+                        let place = format!("{x} {y} {z} by {aim}: {group}");
+                        assert!(volume >= 1 && volume <= aim && group.z <= 64, "{place}");
+                        assert!(aim < 32 || volume.is_multiple_of(32), "{place}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_limits_are_kept() {
+        let group = shape(Dim3::new(99, 99, 99), 256, Dim3::new(48, 2, 1), 32);
+        assert_eq!(group.to_array(), [32, 2, 1]);
+    }
+}

@@ -319,6 +319,42 @@ fn a_deadline_is_refused_where_nothing_can_be_stopped() {
     );
 }
 
+/// Runs this very test as a process of its own, which ends while one launch runs, one waits for an event and one for the
+/// first.
+#[test]
+fn a_process_ends_with_work_pending() {
+    const CHILD: &str = "ELINVAR_TEST_ENDS_WITH_WORK_PENDING";
+    if std::env::var_os(CHILD).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let child = std::process::Command::new(this)
+            .args(["--exact", "a_process_ends_with_work_pending"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert_eq!(child.status.code(), Some(7), "{}", String::from_utf8_lossy(&child.stderr));
+        return;
+    }
+    let bench = Bench::new();
+    let (sender, begun) = channel();
+    let endless = bench.declare(signature("endless", vec![]), move |launch| {
+        let _first = sender.send(());
+        loop {
+            launch.stopped()?;
+            thread::yield_now();
+        }
+    });
+    let event = bench.device.event().unwrap();
+    let mut batch = bench.device.stream().unwrap().batch();
+    batch.deadline(Duration::from_secs(1000)).unwrap();
+    batch.wait_for(&event, 1);
+    batch.submit().unwrap();
+    let running = bench.launch(&endless, ()).unwrap();
+    let behind = bench.stream.batch().submit().unwrap();
+    begun.recv().unwrap();
+    assert!(!running.is_done() && !behind.is_done());
+    std::process::exit(7);
+}
+
 #[test]
 fn a_size_is_suggested_with_its_reason() {
     let bench = Bench::new();

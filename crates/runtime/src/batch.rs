@@ -96,7 +96,7 @@ struct Held {
     _entered: Option<Entered>,
     /// The events that it raises.
     _events: Vec<Event>,
-    _watched: Arc<OnceLock<Watched>>,
+    _watched: Option<Arc<OnceLock<Watched>>>,
     _lease: Lease,
     _in_flight: InFlight,
 }
@@ -279,12 +279,13 @@ impl Batch {
 
     /// Hands the commands to the driver, and what was noted to the trace just before that.
     fn commit(self, traced: &mut Vec<TraceEvent>) -> Result<Completion> {
-        let what = self.deadline.map(|after| (Instant::now().checked_add(after), self.late(after)));
+        let due =
+            self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
         let in_flight = stream.flight.enter()?;
         let commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
-        let watched = Arc::new(OnceLock::new());
+        let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
         let (queue, device) = (stream.queue, stream.device);
         let trace_to = notes.map(|notes| (notes, device.clone()));
         let submit = |storages: Vec<Arc<Storage>>| {
@@ -316,7 +317,7 @@ impl Batch {
         if let (None, Some(Err(cause))) = (&submission, outcome.get()) {
             fail_signals(&commands, cause);
         }
-        if let (Some(submission), Some((Some(then), cause))) = (submission, what) {
+        if let (Some(submission), Some((then, cause)), Some(watched)) = (submission, due, watched) {
             // Set after it has ended, it goes with the last handle on it, below.
             let _first = watched.set(deadline::watch(then, &queue, submission, cause));
         }

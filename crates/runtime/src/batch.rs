@@ -71,6 +71,9 @@ impl CheckedKernel {
     }
 }
 
+/// Steps of a launch that are noted before the driver has it.
+const STEPS: usize = 6;
+
 /// Commands that are submitted together, in order. Dropping a batch forgets them.
 pub struct Batch {
     stream: Stream,
@@ -105,7 +108,8 @@ impl Batch {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(stream.id, stream.priority);
         let lease = Lease::new(&stream.device);
-        let (usages, steps, events, traced) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
+        let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
         let mut batch =
             Self { stream, lease, usages, steps, events, replayed: None, deadline: None, notes, traced };
         batch.note(|| TraceStep::Acquire);

@@ -410,7 +410,9 @@ impl Analysis<'_> {
                 | "simd_xor" => true,
                 _ => false,
             };
-            return if uniform { Known::uniform(true, width(ty)) } else { Known::varying(width(ty)) };
+            // Of one simdgroup.
+            let same = self.layout.parts == 1;
+            return if uniform { Known::uniform(same, width(ty)) } else { Known::varying(width(ty)) };
         }
         match Elementwise::of(call) {
             Some(_) => self.all_uniform(block, op, ty),

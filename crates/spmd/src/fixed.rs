@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Module, Op, Operand, Type, ValueId};
 
+use crate::gep::constant_bytes;
 use crate::prepare::{Kernel, blocks_in_order, is_number};
-use crate::privates::constant_bytes;
 
 /// A value that is loaded once.
 #[derive(Clone, Debug, PartialEq)]

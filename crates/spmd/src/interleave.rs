@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
 
 use crate::elementwise::Elementwise;
+use crate::gep::constant_bytes;
 use crate::prepare::{Kernel, is_number};
-use crate::privates::constant_bytes;
 use crate::shape::{Offsets, Shape};
 use crate::uniform::Uniformity;
 
@@ -19,6 +19,8 @@ use crate::uniform::Uniformity;
 const WIDEST: i64 = 8;
 /// The largest distance of runs that mostly are gaps.
 const WIDEST_WITH_GAPS: i64 = 4;
+/// Bytes behind the root, less than which members are.
+const FARTHEST: u64 = 1 << 40;
 /// The most bytes of a run for all lanes.
 const LONGEST: i64 = 512;
 
@@ -183,7 +185,7 @@ impl Finder<'_> {
             else {
                 break;
             };
-            (root, offset) = (*base, offset + by);
+            (root, offset) = (*base, by.checked_add(offset).filter(|o| o.unsigned_abs() < FARTHEST)?);
         }
         Some((root, offset, step, size))
     }

@@ -44,6 +44,7 @@ mod facts;
 mod fixed;
 mod flow;
 mod frame;
+mod gep;
 mod guard;
 mod interleave;
 mod jam;

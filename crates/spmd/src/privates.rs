@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use elinvar_ir::{Call, Const, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
 
 use crate::builder::i64_const;
+use crate::gep::{Step, constant_bytes, steps};
 use crate::prepare::{Kernel, blocks_in_order, callee_name, is_number};
-use crate::uniform::{Step, steps};
 
 /// A call that sets more bytes than this is kept, and its array with it.
 const MOST_SET: u64 = 512;
@@ -127,21 +127,6 @@ fn zeroed(call: &Call) -> Option<u64> {
     (constant(1, 8)? == 0).then(|| constant(2, width))?
 }
 
-/// What the indices add, if they are constants.
-pub(crate) fn constant_bytes(module: &Module, source: &Type, indices: &[Typed]) -> Option<i64> {
-    let steps = steps(module, source, indices).into_iter().zip(indices);
-    steps
-        .map(|(step, index)| match (step?, &index.op) {
-            (Step::Field(offset), _) => i64::try_from(offset).ok(),
-            (Step::Elements(_), Operand::Const(Const::Zero)) => Some(0),
-            (Step::Elements(size), Operand::Const(Const::Int(count))) => {
-                i64::try_from(*count).ok()?.checked_mul(i64::try_from(size).ok()?)
-            }
-            (Step::Elements(_), _) => None,
-        })
-        .sum()
-}
-
 /// The type with each number in it `lanes` times, if that makes all of it `lanes` times as large.
 fn scaled(module: &Module, ty: &Type, lanes: u64) -> Option<Type> {
     let new = match ty.resolve(module)? {
@@ -157,7 +142,7 @@ fn scaled(module: &Module, ty: &Type, lanes: u64) -> Option<Type> {
         let (size, align) = ty.size_align(module);
         size.next_multiple_of(align)
     };
-    let mut same = distance(&new) == lanes * distance(ty);
+    let mut same = Some(distance(&new)) == distance(ty).checked_mul(lanes);
     if let Some(Type::Struct { fields, .. }) = ty.resolve(module) {
         let at = |ty: &Type, field| ty.field_offset(field, module);
         same &= (0..fields.len()).all(|f| at(&new, f) == ty.field_offset(f, module).map(|o| o * lanes));

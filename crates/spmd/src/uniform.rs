@@ -9,6 +9,7 @@ use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Te
 
 use crate::elementwise::Elementwise;
 use crate::flow::{Flow, Irreducible};
+use crate::gep::{Step, steps};
 use crate::layout::Layout;
 use crate::masks::Masks;
 use crate::prepare::{Kernel, callee_name};
@@ -461,47 +462,6 @@ impl Known {
         let constant = self.constant.filter(|_| same);
         Known { shape, constant, ..self }
     }
-}
-
-/// What an index of an address computation adds.
-pub(crate) enum Step {
-    /// These bytes: a struct's field.
-    Field(u64),
-    /// The index times these bytes.
-    Elements(u64),
-}
-
-/// What each index adds; `None` for what cannot be told.
-pub(crate) fn steps(module: &Module, source: &Type, indices: &[Typed]) -> Vec<Option<Step>> {
-    let stride = |ty: &Type| {
-        let (size, align) = ty.size_align(module);
-        Some(Step::Elements(size.next_multiple_of(align)))
-    };
-    let mut at = source.clone();
-    let mut all = Vec::new();
-    for (level, index) in indices.iter().enumerate() {
-        if level == 0 {
-            all.push(stride(source));
-            continue;
-        }
-        let resolved = at.resolve(module).cloned();
-        let (step, next) = match resolved {
-            Some(Type::Array(_, element)) | Some(Type::Vector(_, element)) => (stride(&element), *element),
-            Some(ty @ Type::Struct { .. }) => {
-                let field = match &index.op {
-                    Operand::Const(c) => c.as_unsigned(32).map(|f| f as usize),
-                    Operand::Value(_) => None,
-                };
-                let offset = field.and_then(|f| ty.field_offset(f, module)).map(Step::Field);
-                let inner = field.and_then(|f| ty.element(f as u64, module).cloned());
-                (offset, inner.unwrap_or(Type::I8))
-            }
-            _ => (None, Type::I8),
-        };
-        all.push(step);
-        at = next;
-    }
-    all
 }
 
 #[cfg(test)]

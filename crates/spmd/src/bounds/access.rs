@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, ValueId};
+use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, Typed, ValueId};
 
 use super::roots::Roots;
 use crate::Error;
+use crate::gep::constant_bytes;
 use crate::names::source_name;
 use crate::prepare::callee_name;
 
@@ -103,21 +104,15 @@ pub(super) fn constant_offset(
         Operand::Value(value) if roots.of_value.contains_key(value) => Some(0),
         Operand::Value(value) => {
             let Op::Gep { source, base, indices, .. } = geps.get(value)? else { return None };
-            let constants: Option<Vec<&Const>> = indices
-                .iter()
-                .map(|i| match &i.op {
-                    Operand::Const(c) => Some(c),
-                    Operand::Value(_) => None,
-                })
-                .collect();
             let start = constant_offset(module, geps, roots, &base.op)?;
-            start.checked_add(gep_offset(module, source, &constants?)?)
+            start.checked_add_signed(constant_bytes(module, source, indices)?)
         }
         Operand::Const(Const::Global(_)) => Some(0),
         Operand::Const(Const::Gep { source, base, indices, .. }) => {
-            let constants: Vec<&Const> = indices.iter().map(|(_, c)| c).collect();
             let start = constant_offset(module, geps, roots, &Operand::Const(base.1.clone()))?;
-            start.checked_add(gep_offset(module, source, &constants)?)
+            let indices: Vec<Typed> =
+                indices.iter().map(|(ty, c)| Typed::new(ty.clone(), c.clone())).collect();
+            start.checked_add_signed(constant_bytes(module, source, &indices)?)
         }
         Operand::Const(_) => None,
     }
@@ -131,31 +126,4 @@ pub(super) fn constant_geps(function: &Function) -> HashMap<ValueId, Op> {
         _ => false,
     };
     insts.filter(|i| constant(&i.op)).filter_map(|i| Some((i.result?, i.op.clone()))).collect()
-}
-
-fn gep_offset(module: &Module, source: &Type, indices: &[&Const]) -> Option<u64> {
-    let (first, rest) = indices.split_first()?;
-    let (size, align) = source.size_align(module);
-    let mut offset = index(first)?.checked_mul(size.next_multiple_of(align))?;
-    let mut ty = source.resolve(module)?;
-    for constant in rest {
-        let at = index(constant)?;
-        match ty {
-            Type::Struct { .. } => offset = offset.checked_add(ty.field_offset(at as usize, module)?)?,
-            _ => {
-                let (size, align) = ty.element(at, module)?.size_align(module);
-                offset = offset.checked_add(at.checked_mul(size.next_multiple_of(align))?)?;
-            }
-        }
-        ty = ty.element(at, module)?.resolve(module)?;
-    }
-    Some(offset)
-}
-
-fn index(constant: &Const) -> Option<u64> {
-    match constant {
-        Const::Int(value) => u64::try_from(*value).ok(),
-        Const::Zero => Some(0),
-        _ => None,
-    }
 }

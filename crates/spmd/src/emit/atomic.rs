@@ -23,9 +23,12 @@ impl Emit<'_, '_> {
             let at = self.scalar(&ptr.op, 0);
             return self.atomic_one(*op, at, Typed::new(value.ty.clone(), whole), *align, atomic, ptr);
         }
-        self.in_threadgroup = is_plain(*op) && self.source.is_threadgroup(&ptr.op);
         self.serial(inst);
-        self.in_threadgroup = false;
+    }
+
+    /// Whether an atomic operation can be a plain change.
+    pub fn is_plain_change(&self, op: RmwOp, ptr: &Typed) -> bool {
+        is_plain(op) && self.source.is_threadgroup(&ptr.op)
     }
 
     fn atomic_one(
@@ -38,7 +41,7 @@ impl Emit<'_, '_> {
         ptr: &Typed,
     ) {
         let place = Typed::new(Type::PTR, at);
-        if is_plain(op) && self.source.is_threadgroup(&ptr.op) {
+        if self.is_plain_change(op, ptr) {
             self.read_modify_write(op, &place, &value, align);
             return;
         }

@@ -20,39 +20,32 @@ struct Lanes {
 }
 
 impl Emit<'_, '_> {
-    /// Whether all active lanes of all parts fulfil a condition, in code for all lanes.
+    /// Whether all lanes of all parts fulfil a condition, in code for all lanes.
     pub fn all_fulfil(&mut self, cond: &Operand) -> Operand {
-        let parts: Option<Vec<Lanes>> =
-            (0..self.parts()).map(|part| self.lanes_of(cond, part, DEPTH)).collect();
-        match parts {
-            Some(parts) => self.joined(BinaryOp::And, parts.into_iter().map(|p| p.all)),
-            None => {
-                let masks = self.condition(cond);
-                self.all(&masks)
-            }
-        }
+        self.decided(cond, BinaryOp::And, |lanes| lanes.all, Self::all)
     }
 
     /// Whether any lane of any part may fulfil a condition, in code for all lanes.
     pub fn any_may_fulfil(&mut self, cond: &Operand) -> Operand {
-        let parts: Option<Vec<Lanes>> =
-            (0..self.parts()).map(|part| self.lanes_of(cond, part, DEPTH)).collect();
-        match parts {
-            Some(parts) => self.joined(BinaryOp::Or, parts.into_iter().map(|p| p.any)),
-            None => {
-                let masks = self.condition(cond);
-                self.any(&masks)
-            }
+        self.decided(cond, BinaryOp::Or, |lanes| lanes.any, Self::any)
+    }
+
+    /// What is known of all parts, joined by `op`; or `of_masks`, if that is not known of each.
+    fn decided(
+        &mut self,
+        cond: &Operand,
+        op: BinaryOp,
+        of_lanes: fn(Lanes) -> Operand,
+        of_masks: fn(&mut Self, &[Operand]) -> Operand,
+    ) -> Operand {
+        let known: Option<Vec<Operand>> =
+            (0..self.parts()).map(|part| self.lanes_of(cond, part, DEPTH).map(of_lanes)).collect();
+        if let Some(known) = known {
+            let joined = known.into_iter().reduce(|a, b| self.b.binary(op, "", &Type::I1, a, b).into());
+            return joined.unwrap_or(Const::Poison.into());
         }
-    }
-
-    fn condition(&mut self, cond: &Operand) -> Vec<Operand> {
-        (0..self.parts()).map(|part| self.vector(cond, &Type::I1, part)).collect()
-    }
-
-    fn joined(&mut self, op: BinaryOp, values: impl Iterator<Item = Operand>) -> Operand {
-        let joined = values.reduce(|a, b| self.b.binary(op, "", &Type::I1, a, b).into());
-        joined.unwrap_or(Const::Poison.into())
+        let masks: Vec<Operand> = (0..self.parts()).map(|part| self.vector(cond, &Type::I1, part)).collect();
+        of_masks(self, &masks)
     }
 
     fn lanes_of(&mut self, cond: &Operand, part: usize, depth: u32) -> Option<Lanes> {

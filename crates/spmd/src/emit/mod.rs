@@ -191,8 +191,6 @@ pub(crate) struct Emit<'a, 'f> {
     /// Whether the present code is run after the block's own on some paths only, so that what is loaded there is
     /// not there for others.
     pub aside: bool,
-    /// Whether the atomic operation that is being written is in threadgroup memory.
-    in_threadgroup: bool,
     /// The kernel's block that is being written.
     pub block: BlockId,
     /// The active lanes, one vector per part; `None` for all.
@@ -216,7 +214,6 @@ impl<'a, 'f> Emit<'a, 'f> {
             given,
             local: HashMap::new(),
             aside: false,
-            in_threadgroup: false,
             block: BlockId(0),
             mask: None,
         }

@@ -60,7 +60,7 @@ impl Emit<'_, '_> {
         for lane in 0..self.lanes() {
             let lane: Operand = i32_const(lane).into();
             let op = self.for_lane(&inst.op, &operands, &lane);
-            let value = self.one(op, ty.as_ref());
+            let value = self.one(inst, op, ty.as_ref());
             if let (Some(ty), Some(before), Some(value)) = (&ty, gathered.clone(), value) {
                 gathered = Some(self.insert(before, ty, value, lane));
             }
@@ -68,10 +68,11 @@ impl Emit<'_, '_> {
         gathered
     }
 
-    /// An operation of one thread.
-    fn one(&mut self, op: Op, ty: Option<&Type>) -> Option<Operand> {
+    /// What `inst` does for one thread, whose operands are in `op`.
+    fn one(&mut self, inst: &Inst, op: Op, ty: Option<&Type>) -> Option<Operand> {
+        let plain = matches!(&inst.op, Op::AtomicRmw { op, ptr, .. } if self.is_plain_change(*op, ptr));
         match (op, ty) {
-            (Op::AtomicRmw { op, ptr, value, align, .. }, Some(_)) if self.in_threadgroup => {
+            (Op::AtomicRmw { op, ptr, value, align, .. }, Some(_)) if plain => {
                 Some(self.read_modify_write(op, &ptr, &value, align))
             }
             (op, Some(ty)) => Some(self.b.value(ty.clone(), None, op).into()),
@@ -108,7 +109,7 @@ impl Emit<'_, '_> {
         let mut grown = None;
         match (&ty, gathered) {
             (Some(ty), Some(gathered)) => {
-                let one = self.one(op, Some(ty)).unwrap_or(Const::Poison.into());
+                let one = self.one(inst, op, Some(ty)).unwrap_or(Const::Poison.into());
                 grown = Some(self.insert(gathered.into(), ty, one, lane));
             }
             _ => self.b.effect(op),

@@ -5,15 +5,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use elinvar_driver::{Priority, Result};
 use parking_lot::Mutex;
 
 use crate::{Device, Stream};
-
-/// A stream with nothing to do is closed after this time.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// Streams of one device for independent work. Cloning gives another handle on the same streams.
 #[derive(Clone)]
@@ -80,12 +77,10 @@ impl StreamGroup {
 }
 
 impl Members {
-    /// Closes the streams that have nothing to do and were not asked for in a while.
-    pub(crate) fn sweep(members: &Weak<Self>, now: Instant) {
+    /// Closes the streams that have nothing to do and were last asked for before `then`.
+    pub(crate) fn drop_idle_since(members: &Weak<Self>, then: Instant) {
         if let Some(members) = members.upgrade() {
-            let keep = |(stream, asked): &(Stream, Instant)| {
-                stream.in_flight() > 0 || now.saturating_duration_since(*asked) < IDLE
-            };
+            let keep = |(stream, asked): &(Stream, Instant)| stream.in_flight() > 0 || *asked > then;
             let mut streams = members.streams.lock();
             let gone: Vec<_> = streams.extract_if(.., |member| !keep(member)).collect();
             drop(streams);

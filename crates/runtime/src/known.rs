@@ -18,7 +18,7 @@ use crate::{Pool, Trace};
 /// How often idle things are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Events and submission slots that are idle for longer go.
+/// Events, submission slots and streams of groups that are idle for longer go.
 const IDLE: Duration = Duration::from_secs(60);
 
 static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
@@ -73,9 +73,9 @@ fn sweep(now: Instant) {
         if let Some(then) = now.checked_sub(IDLE) {
             device.events.drop_idle_since(then);
             device.slots.drop_idle_since(then);
+            let groups = device.groups.lock().clone();
+            groups.iter().for_each(|members| Members::drop_idle_since(members, then));
         }
-        let groups = device.groups.lock().clone();
-        groups.iter().for_each(|members| Members::sweep(members, now));
     }
 }
 

@@ -34,12 +34,12 @@ _cached with all in it; on the CPU, with the time of each stage),
 cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
 matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
 histogram_threadgroup, gather, softmax, stencil3d, nbody),
-checks (vector_add_checked, matmul_naive_checked).
+checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline).
 
 Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
 for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
 `openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
-kernel without bounds checks; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
+kernel without bounds checks, `endless` without a deadline; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
 to a pool of threads. In the runtime suite: `fresh` asks the driver, `singly` submits and waits for each,
 `streams_1` is the same on one stream, `tracing_off` without a trace. ratio = ours / baseline: below 1 is faster.
 
@@ -63,7 +63,7 @@ pub struct Bench {
 type Run = fn(&Context) -> Result<Measured>;
 
 /// The suites but for `cpu`: suite, name, what to run.
-const CASES: [(&str, &str, Run); 16] = [
+const CASES: [(&str, &str, Run); 17] = [
     ("launch", "launch_1_group", launch::one_group),
     ("launch", "launch_8_groups", launch::eight_groups),
     ("launch", "launch_64_groups", launch::groups_64),
@@ -80,6 +80,7 @@ const CASES: [(&str, &str, Run); 16] = [
     ("compile", "compile_vector_add_cached", compile::cached),
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
+    ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),
 ];
 
 /// One thing to measure.

@@ -57,7 +57,8 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
         bail!("`{line}` does not say how to launch the kernel");
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
-    let setting = |lanes| Setting { lanes, processor: None, optimized: true, checked: false };
+    let setting =
+        |lanes| Setting { lanes, processor: None, optimized: true, checked: false, stoppable: false };
     let case = |lanes| Case { name: format!("k{seed}"), shape, n: n as u32, seed, setting: setting(lanes) };
     let widths = [1, 4, 8, 16, 32];
     Ok(widths.into_iter().zip(run(text, &widths.map(case))?).collect())
@@ -137,8 +138,15 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
     let sizes = [out, given, 4, acc];
     let groups: [u32; 3] = std::array::from_fn(|d| threads[d].div_ceil(group[d]));
     let mut record = FaultRecord::default();
-    let launch =
-        Launch { args: args.as_ptr(), threads, groups, sizes: sizes.as_ptr(), record: &raw mut record };
+    let go_on = 0_u8;
+    let launch = Launch {
+        args: args.as_ptr(),
+        threads,
+        groups,
+        sizes: sizes.as_ptr(),
+        record: &raw mut record,
+        stop: &raw const go_on,
+    };
     let mut scratch = vec![Block([0xcd; 64]); runnable.made.scratch_bytes as usize / 64 + 1];
     let all = 0..groups.into_iter().map(u64::from).product();
     // SAFETY: a kernel of this crate writes only its thread's elements of `out` and `acc[0..6]`, and reads

@@ -21,6 +21,8 @@ pub struct Setting {
     pub optimized: bool,
     /// Whether accesses are checked against their bounds.
     pub checked: bool,
+    /// Whether it looks in loops whether to stop, which it never is to.
+    pub stoppable: bool,
 }
 
 impl Setting {
@@ -99,6 +101,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         threadgroup_args: vec![false; 4],
         still: vec![0, 0, 4, 0],
         checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
+        stoppable: case.setting.stoppable,
     };
     elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
 }

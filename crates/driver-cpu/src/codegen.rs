@@ -263,8 +263,8 @@ mod tests {
             let codegen = Codegen { target: Target::new(Some("x86-64"), None), ..testing::codegen() };
             let (code, _) = codegen.build(&ir, "elinvar_threadgroups").unwrap();
             let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
-            let (sizes, record) = (std::ptr::null(), std::ptr::null_mut());
-            let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], sizes, record };
+            let (sizes, record, stop) = (std::ptr::null(), std::ptr::null_mut(), std::ptr::null());
+            let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], sizes, record, stop };
             // SAFETY: the function reads and writes one element per index below the slices' length.
             let status = unsafe { code.run(&launch, std::ptr::null_mut(), 0..input.len() as u64) };
             assert_eq!(status, 0);

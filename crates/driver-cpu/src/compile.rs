@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key, KeyBuilder};
 use elinvar_driver::{
-    Arg, ArgKind, CodeFacts, Constant, Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline,
+    Arg, ArgKind, CodeFacts, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline,
     PipelineOptions, Result, Severity, Signature, Source,
 };
 use elinvar_ir::{Location, Module};
@@ -23,7 +23,7 @@ use crate::bounds::Bounds;
 use crate::codegen::Codegen;
 use crate::device::CpuDriver;
 use crate::kept::{self, Object};
-use crate::kernel::{CpuPipeline, Kernel};
+use crate::kernel::{CpuPipeline, Form, Kernel};
 use crate::loader::Code;
 use crate::order;
 use crate::target::Target;
@@ -113,8 +113,8 @@ impl CpuLibrary {
         let compiler = self.compiler.clone();
         let thread =
             ThreadCode { constants, checked: options.checked, module: Mutex::new(module.map(Arc::new)) };
-        let build = move |group| compiler.kernel(&origin, &thread, group);
-        Ok(CpuPipeline::new(signature, Box::new(build)))
+        let build = move |form| compiler.kernel(&origin, &thread, form);
+        Ok(CpuPipeline::new(signature, Arc::new(build)))
     }
 }
 
@@ -128,8 +128,8 @@ struct ThreadCode {
 
 impl Compiler {
     /// A kernel for a threadgroup size, from the cache or built.
-    fn kernel(&self, origin: &Origin, thread: &ThreadCode, group: Dim3) -> Result<Kernel> {
-        let key = self.object_key(origin, thread, group);
+    fn kernel(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<Kernel> {
+        let key = self.object_key(origin, thread, form);
         let found = || {
             let object = Object::read(&self.cache.load(key.as_ref()?)?)?;
             let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL);
@@ -137,7 +137,7 @@ impl Compiler {
         };
         let (code, object) = match stage::timed("cache", found) {
             Some(found) => found,
-            None => self.build(origin, thread, group, key)?,
+            None => self.build(origin, thread, form, key)?,
         };
         Ok(Kernel {
             name: origin.signature.name.clone(),
@@ -150,29 +150,31 @@ impl Compiler {
         })
     }
 
-    fn object_key(&self, origin: &Origin, thread: &ThreadCode, group: Dim3) -> Option<Key> {
+    fn object_key(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Option<Key> {
         let key = self.program.key("object", &origin.signature.name, &thread.constants)?;
-        let key = group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
-        Some(self.codegen.identify(key.number(u64::from(thread.checked))).finish())
+        let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
+        let flags = u64::from(thread.checked) | u64::from(form.stoppable) << 1;
+        Some(self.codegen.identify(key.number(flags)).finish())
     }
 
     fn build(
         &self,
         origin: &Origin,
         thread: &ThreadCode,
-        group: Dim3,
+        form: Form,
         key: Option<Key>,
     ) -> Result<(Code, Object)> {
         let module = self.module(origin, thread)?;
         let args = &origin.signature.args;
         let options = elinvar_spmd::Options {
-            group: group.to_array(),
+            group: form.group.to_array(),
             lanes: self.codegen.target().lanes(),
             registers: self.codegen.target().registers(),
             gathers: self.codegen.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
             still: args.iter().map(|arg| if arg.constant { least_bytes(arg) } else { 0 }).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
+            stoppable: form.stoppable,
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
         let compiled = compiled.map_err(|error| origin.error(error))?;

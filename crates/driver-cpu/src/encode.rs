@@ -170,6 +170,7 @@ impl Running {
             groups: dispatch.groups().to_array(),
             sizes: sizes.as_ptr(),
             record: record.get(),
+            stop: stop.byte(),
         };
         let scratch = kernel.scratch_bytes.saturating_add(dynamic);
         let failure = Mutex::new(None);
@@ -219,6 +220,10 @@ impl Work for Running {
         // belongs to this thread.
         match unsafe { self.kernel.code.run(&self.launch, scratch, groups) } {
             0 => ControlFlow::Continue(()),
+            elinvar_spmd::STOPPED => match self.stop.check() {
+                Err(cause) => self.fail(cause),
+                Ok(()) => ControlFlow::Break(()),
+            },
             code => self.fail(self.kernel.fault(code)),
         }
     }

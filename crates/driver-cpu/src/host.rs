@@ -40,7 +40,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
         managed_memory: true,
         wrap_granule: Some(page_size()),
         compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
-        stops_at: StopsAt::Threadgroups,
+        stops_at: StopsAt::Loops,
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
     }

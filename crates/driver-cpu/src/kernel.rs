@@ -1,8 +1,10 @@
 //! A kernel compiled for one threadgroup size, and the pipeline that holds one per size in use.
+//!
+//! Code that can be stopped in loops is slower, so it is a pipeline of its own, made when it is first asked for.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 use parking_lot::{Mutex, RwLock};
@@ -39,14 +41,27 @@ impl Kernel {
     }
 }
 
-/// Compiles a kernel for a threadgroup size.
-pub(crate) type Build = Box<dyn Fn(Dim3) -> Result<Kernel> + Send + Sync>;
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// The threadgroup's size.
+    pub(crate) group: Dim3,
+    /// Whether it can be stopped in loops.
+    pub(crate) stoppable: bool,
+}
+
+/// Compiles a kernel.
+pub(crate) type Build = Arc<dyn Fn(Form) -> Result<Kernel> + Send + Sync>;
 
 /// A kernel that can be compiled for any threadgroup size within its limit.
 pub(crate) struct CpuPipeline {
     signature: Signature,
     max_threads: u32,
     build: Build,
+    /// Whether its kernels can be stopped in loops.
+    is_stoppable: bool,
+    /// The pipeline of those that can.
+    stoppable: OnceLock<Arc<CpuPipeline>>,
     ready: RwLock<HashMap<Dim3, Arc<Kernel>>>,
     /// Per size, the lock that is held by the one thread that builds it.
     building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
@@ -56,7 +71,9 @@ impl CpuPipeline {
     pub(crate) fn new(signature: Signature, build: Build) -> Self {
         let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
         let max_threads = own_limit.min(host::MAX_THREADS_PER_THREADGROUP);
-        Self { signature, max_threads, build, ready: RwLock::default(), building: Mutex::default() }
+        let (is_stoppable, stoppable) = (false, OnceLock::new());
+        let (ready, building) = (RwLock::default(), Mutex::default());
+        Self { signature, max_threads, build, is_stoppable, stoppable, ready, building }
     }
 
     /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
@@ -98,10 +115,22 @@ impl Pipeline for CpuPipeline {
         let turn = self.building.lock().entry(group).or_default().clone();
         let _mine = turn.lock();
         if !self.ready.read().contains_key(&group) {
-            let kernel = Arc::new((self.build)(group)?);
+            let form = Form { group, stoppable: self.is_stoppable };
+            let kernel = Arc::new((self.build)(form)?);
             self.ready.write().insert(group, kernel);
         }
         Ok(())
+    }
+
+    fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
+        if self.is_stoppable {
+            return None;
+        }
+        let make = || {
+            let other = Self::new(self.signature.clone(), self.build.clone());
+            Arc::new(Self { is_stoppable: true, ..other })
+        };
+        Some(self.stoppable.get_or_init(make).clone())
     }
 }
 
@@ -116,9 +145,9 @@ mod tests {
     fn threads_that_prepare_the_same_size_build_it_once() {
         let builds = Arc::new(AtomicUsize::new(0));
         let (count, kernel) = (builds.clone(), testing::build("count", testing::COUNT));
-        let build: Build = Box::new(move |group| {
+        let build: Build = Arc::new(move |form| {
             count.fetch_add(1, Ordering::Relaxed);
-            kernel(group)
+            kernel(form)
         });
         let pipeline = CpuPipeline::new(testing::signature("count"), build);
         std::thread::scope(|scope| {
@@ -136,9 +165,9 @@ mod tests {
     fn a_failed_build_is_tried_again() {
         let tries = AtomicUsize::new(0);
         let kernel = testing::build("count", testing::COUNT);
-        let build: Build = Box::new(move |group| match tries.fetch_add(1, Ordering::Relaxed) {
+        let build: Build = Arc::new(move |form| match tries.fetch_add(1, Ordering::Relaxed) {
             0 => Err(Error::Environment("first".into())),
-            _ => kernel(group),
+            _ => kernel(form),
         });
         let pipeline = CpuPipeline::new(testing::signature("count"), build);
         assert_eq!(pipeline.prepare(Dim3::from(8)).unwrap_err().to_string(), "first");
@@ -169,10 +198,11 @@ mod tests {
 
     #[test]
     fn faults_name_kernel_message_and_place() {
-        let mut kernel = testing::build("k", testing::COUNT)(Dim3::from(1)).unwrap();
+        let mut kernel =
+            testing::build("k", testing::COUNT)(Form { group: Dim3::from(1), stoppable: false }).unwrap();
         kernel.faults = vec![("first".into(), None), ("second".into(), Some("a.metal:7".into()))];
         assert_eq!(kernel.fault(1).to_string(), "kernel `k`: first");
         assert_eq!(kernel.fault(2).to_string(), "kernel `k` at a.metal:7: second");
-        assert_eq!(kernel.fault(-1).to_string(), "kernel `k`: stopped with unknown code -1");
+        assert_eq!(kernel.fault(-7).to_string(), "kernel `k`: stopped with unknown code -7");
     }
 }

@@ -18,7 +18,7 @@
 //! Who has work-group functions of his own compiles them with [`Codegen`] for a [`Target`] and calls the [`Code`].
 //!
 //! Linux and macOS. What this crate does not do: check a launch against the kernel's signature (the
-//! runtime does), stop a threadgroup that has begun, or keep a kernel's wild writes from the process.
+//! runtime does), stop a threadgroup that has begun but in its loops, or keep a kernel's wild writes from the process.
 #![warn(missing_docs)]
 
 mod bounds;

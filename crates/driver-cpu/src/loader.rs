@@ -24,6 +24,8 @@ pub struct Launch {
     pub sizes: *const u64,
     /// Where such a kernel notes its first fault.
     pub record: *mut FaultRecord,
+    /// A byte that is not 0 once a kernel that can be stopped is to stop.
+    pub stop: *const u8,
 }
 
 type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) -> i32;

@@ -165,7 +165,7 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
 
 fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
     let name = name.to_owned();
-    Box::new(move |_| {
+    Arc::new(move |_| {
         Ok(Kernel {
             name: name.clone(),
             code: codegen().build(ir, "elinvar_threadgroups")?.0,

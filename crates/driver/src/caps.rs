@@ -36,7 +36,8 @@ pub enum StopsAt {
     Never,
     /// Threadgroups that have begun run to their end, no other begins.
     Threadgroups,
-    /// A thread ends when it comes to the end of a loop's body or of its threadgroup.
+    /// As threadgroups; and a thread of a pipeline that is [`stoppable`](crate::Pipeline::stoppable) ends where it would run a
+    /// loop's body again.
     Loops,
 }
 

@@ -113,6 +113,12 @@ pub trait Pipeline: Send + Sync + Any {
     /// # Errors
     /// `Compile`, `Unsupported` with the source line, `InvalidArgument` for a size over the limit.
     fn prepare(&self, group: Dim3) -> Result<()>;
+
+    /// The same kernel as code that [`Queue::stop`] ends within loops, for work with a deadline, where other code is faster and
+    /// runs on to the end of its threadgroup. `None` where there is no other code, or the device cannot do it.
+    fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn Pipeline {

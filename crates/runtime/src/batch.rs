@@ -287,7 +287,10 @@ impl Batch {
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
         let in_flight = stream.flight.enter()?;
-        let commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
+        let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
+        if due.is_some() {
+            commands = deadline::stoppable(&commands)?;
+        }
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
         let (queue, device) = (stream.queue, stream.device);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use elinvar_driver::{Error, Queue, Submission};
+use elinvar_driver::{Command, Error, Queue, Submission};
 use parking_lot::{Condvar, Mutex};
 
 static TABLE: Mutex<BTreeMap<Key, Due>> = Mutex::new(BTreeMap::new());
@@ -42,6 +42,24 @@ pub(crate) fn watch(then: Instant, queue: &Arc<dyn Queue>, submission: Submissio
     table.insert(key, due);
     CHANGED.notify_one();
     Watched(key)
+}
+
+/// The commands with kernels that can be stopped wherever the device can stop them.
+///
+/// # Errors
+/// As [`elinvar_driver::Pipeline::prepare`].
+pub(crate) fn stoppable(commands: &[Command]) -> Result<Arc<[Command]>, Error> {
+    let stoppable = |command: &Command| {
+        let mut command = command.clone();
+        if let Command::Dispatch(dispatch) = &mut command
+            && let Some(pipeline) = dispatch.pipeline.stoppable()
+        {
+            pipeline.prepare(dispatch.group)?;
+            dispatch.pipeline = pipeline;
+        }
+        Ok(command)
+    };
+    commands.iter().map(stoppable).collect()
 }
 
 /// Start the thread, if it has not been.

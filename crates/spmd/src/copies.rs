@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Inst, IntPredicate, Op, Operand, Term, Type, Typed};
 
+use crate::builder::Builder;
 use crate::emit::{Emit, Forms};
 use crate::flow::{Flow, Irreducible};
 use crate::masks::Masks;
@@ -28,6 +29,10 @@ const ATTEMPTS: usize = 8;
 pub(crate) trait Exits {
     /// Where a step goes when it is done.
     fn next(&self) -> BlockId;
+    /// Blocks at whose start to look whether to stop.
+    fn polls(&self) -> HashSet<BlockId>;
+    /// Write that look; the function returns or goes on.
+    fn poll(&self, b: &mut Builder<'_>);
     /// Write what happens when lanes arrive at a barrier.
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize);
     /// Write what happens when the lanes of these masks return.
@@ -67,6 +72,8 @@ struct Copies<'r, 'a, 'f, E> {
     region: &'r Region,
     exits: &'r mut E,
     all: HashMap<BlockId, BlockId>,
+    /// Blocks at whose start to look whether to stop.
+    polls: HashSet<BlockId>,
     masked: Option<Masked>,
 }
 
@@ -77,7 +84,8 @@ pub(crate) fn write<E: Exits>(
     start: BlockId,
     exits: &mut E,
 ) -> Result<Starts, Irreducible> {
-    let mut copies = Copies { emit, region, exits, all: HashMap::new(), masked: None };
+    let polls = exits.polls();
+    let mut copies = Copies { emit, region, exits, all: HashMap::new(), polls, masked: None };
     for block in &region.blocks {
         let new = copies.emit.b.f.new_block(None);
         copies.all.insert(*block, new);
@@ -226,6 +234,9 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
     }
 
     fn body(&mut self, block: BlockId) {
+        if self.polls.contains(&block) {
+            self.exits.poll(&mut self.emit.b);
+        }
         self.emit.phis(block);
         let source = self.emit.source;
         for (index, inst) in source.kernel.function.block(block).insts.iter().enumerate() {

@@ -1,12 +1,14 @@
 //! What the function over threadgroups sets up once per call: arguments, sizes, threadgroup memory.
 
-use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{
+    Atomic, BlockId, Const, Function, IntPredicate, Op, Operand, Ordering, Term, Type, Typed, ValueId,
+};
 
 use crate::builder::{Builder, i64_const};
 use crate::constants::Threadgroup;
 use crate::fixed::Fixed;
 use crate::prepare::Kernel;
-use crate::{Error, Options};
+use crate::{Error, Options, STOPPED};
 
 /// Byte offsets in `Launch`: three u32 each.
 const LAUNCH_THREADS: u64 = 8;
@@ -14,6 +16,7 @@ const LAUNCH_GROUPS: u64 = 20;
 /// Byte offsets in `Launch`: an address each.
 const LAUNCH_SIZES: u64 = 32;
 const LAUNCH_RECORD: u64 = 40;
+const LAUNCH_STOP: u64 = 48;
 
 /// What the entry block leaves.
 pub(crate) struct Frame {
@@ -31,6 +34,8 @@ pub(crate) struct Frame {
     /// Bytes of each argument's memory and address of the fault record, with bounds checks.
     pub sizes: Vec<Operand>,
     pub record: Operand,
+    /// Address of the byte that says to stop, if the function looks at it.
+    pub stop: Option<Operand>,
     /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
     pub arrived: Operand,
 }
@@ -68,10 +73,43 @@ impl Frame {
             Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
             None => (Vec::new(), Const::Null.into()),
         };
+        let stop = options.stoppable.then(|| {
+            let place = b.gep(Type::I8, launch, i64_const(LAUNCH_STOP));
+            b.load(Type::PTR, place, Some("stop")).into()
+        });
         let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        let frame =
-            Frame { entry, scratch, begin, end, arguments, fixed, grid, groups, sizes, record, arrived };
+        let frame = Frame {
+            entry,
+            scratch,
+            begin,
+            end,
+            arguments,
+            fixed,
+            grid,
+            groups,
+            sizes,
+            record,
+            stop,
+            arrived,
+        };
         Ok((frame, threadgroup))
+    }
+}
+
+impl Frame {
+    /// Return from the function if it is to stop.
+    pub fn poll(&self, b: &mut Builder<'_>) {
+        let Some(stop) = &self.stop else { return };
+        let atomic = Some(Atomic { ordering: Ordering::Monotonic, scope: None });
+        let ptr = Typed::new(Type::PTR, stop.clone());
+        let load = Op::Load { ty: Type::I8, ptr, align: Some(1), volatile: false, atomic };
+        let byte = b.value(Type::I8, None, load);
+        let stopped = b.icmp(IntPredicate::Ne, &Type::I8, byte, Const::Zero);
+        let (leave, go_on) = (b.f.new_block(None), b.f.new_block(None));
+        b.cond_br(stopped, leave, go_on);
+        b.at = leave;
+        b.end(Term::Ret(Some(Typed::new(Type::I32, Const::int(32, STOPPED.into())))));
+        b.at = go_on;
     }
 }
 

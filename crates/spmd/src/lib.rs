@@ -82,12 +82,17 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 ///
 /// It runs the threadgroups with linear index `begin..end` (x fastest) in ascending order and returns
 /// 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
-/// FaultRecord *record; }`; the last two are read only by kernels with bounds checks. An entry
+/// FaultRecord *record; const u8 *stop; }`; sizes and record are read only by kernels with bounds checks, `stop` by
+/// those that can be stopped ([`Options::stoppable`]). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
 /// at a time; what it holds on entry does not matter. `sizes` are the bytes of each argument's memory,
-/// `record` is a [`bounds::FaultRecord`].
+/// `record` is a [`bounds::FaultRecord`]. While the byte at `stop` is not 0, the function returns [`STOPPED`] where a
+/// thread would run a loop's body again.
 pub const SYMBOL: &str = "elinvar_threadgroups";
+
+/// What the function returns when it has been stopped.
+pub const STOPPED: i32 = -1;
 
 /// What to compile for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +113,9 @@ pub struct Options {
     /// To check every access against the bounds of its memory: for each parameter of the entry the least
     /// bytes that a launch gives.
     pub checks: Option<Vec<u64>>,
+    /// Whether the function can be stopped in loops. Those of functions that are called without being inlined run to
+    /// their end.
+    pub stoppable: bool,
 }
 
 /// A compiled kernel.

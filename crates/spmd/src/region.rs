@@ -4,6 +4,8 @@
 //! and ends at barriers and returns. Regions share blocks when a path without a barrier leads from one
 //! into the other's; each gets its own copy later.
 
+use std::collections::HashSet;
+
 use elinvar_ir::{BlockId, Function, Term};
 
 use crate::prepare::Kernel;
@@ -50,6 +52,16 @@ fn region(kernel: &Kernel, start: BlockId) -> Region {
     barriers.sort_unstable();
     let returns = blocks.iter().any(|b| matches!(function.block(*b).term, Term::Ret(_)));
     Region { start, blocks, barriers, returns }
+}
+
+impl Region {
+    /// Blocks of which every loop in the region has one: those that are come to from a block that does not stand before them.
+    pub fn again(&self, kernel: &Kernel) -> HashSet<BlockId> {
+        let from = self.blocks.iter().filter(|b| kernel.barrier_after(**b).is_none());
+        let edges =
+            from.flat_map(|b| kernel.function.block(*b).term.successors().into_iter().map(|to| (*b, to)));
+        edges.filter(|(from, to)| to <= from).map(|(_, to)| to).collect()
+    }
 }
 
 /// Whether some threads of a group may return while others go on to a barrier. `group` is what is known of values

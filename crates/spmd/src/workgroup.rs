@@ -7,7 +7,7 @@
 //! All threads of a group run a region before any runs the next. Each step that arrives at a barrier notes its
 //! number; if two of a group note different ones the function returns a fault.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{
     BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type,
@@ -203,6 +203,10 @@ impl<'a> GroupLoop<'a> {
     ) -> Result<(), Error> {
         let (region, source) = (&self.regions[number], self.source);
         let mut b = Builder::new(f, starts[number]);
+        if number > 0 {
+            // A loop with a barrier in it comes by here.
+            self.frame.poll(&mut b);
+        }
         if number > 0 && source.kernel.barriers[number - 1].device {
             b.effect(Op::Fence(elinvar_ir::Atomic { ordering: Ordering::AcqRel, scope: None }));
         }
@@ -399,6 +403,14 @@ impl Leave<'_> {
 impl Exits for Leave<'_> {
     fn next(&self) -> BlockId {
         self.next
+    }
+
+    fn polls(&self) -> HashSet<BlockId> {
+        self.frame.stop.as_ref().map(|_| self.region.again(self.source.kernel)).unwrap_or_default()
+    }
+
+    fn poll(&self, b: &mut Builder<'_>) {
+        self.frame.poll(b);
     }
 
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize) {

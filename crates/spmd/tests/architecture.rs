@@ -21,6 +21,7 @@ fn the_page_shows_what_is_compiled() {
         threadgroup_args: vec![false; 3],
         still: vec![0, 0, 4],
         checks: None,
+        stoppable: false,
     };
     let compiled = compile(&module, &options).unwrap_or_else(|error| panic!("{error}"));
     let mut lines = compiled.ir.lines().map(unnumbered);

@@ -32,6 +32,7 @@ fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32
         still: Vec::new(),
         threadgroup_args: threadgroup_args.to_vec(),
         checks: None,
+        stoppable: false,
     };
     let compiled = compile(&module, &options)?;
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
@@ -113,6 +114,7 @@ fn only_what_could_leave_its_memory_is_checked() {
         still: Vec::new(),
         threadgroup_args: vec![false; 3],
         checks,
+        stoppable: false,
     };
     let compiled = compile(&module, &options).expect("compiles");
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
@@ -144,6 +146,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         still: Vec::new(),
         threadgroup_args: vec![false],
         checks: Some(vec![8]),
+        stoppable: false,
     };
     match compile(&parse(&text), &options) {
         Err(Error::Unsupported { what, .. }) => assert!(what.contains("pointer"), "{what}"),
@@ -240,6 +243,7 @@ fn the_signature_must_fit_the_entry() {
         still: Vec::new(),
         threadgroup_args: vec![false; 2],
         checks: None,
+        stoppable: false,
     };
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");

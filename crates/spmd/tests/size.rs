@@ -39,6 +39,7 @@ fn lines(loops: usize) -> usize {
         still: Vec::new(),
         threadgroup_args: vec![false],
         checks: None,
+        stoppable: false,
     };
     compile(&kernel(loops), &options).expect("compiles").ir.lines().count()
 }

@@ -1,4 +1,6 @@
-//! The `checks` suite: kernels with bounds checks against themselves without.
+//! The `checks` suite: kernels with bounds checks or a deadline against themselves without.
+
+use std::time::Duration;
 
 use elinvar::{Arg, Batch, Buffer, Grid, Source, Stream};
 
@@ -11,6 +13,8 @@ const MATMUL: &str = include_str!("kernels/matmul.metal");
 
 /// Submissions whose median counts.
 const ROUNDS: usize = 7;
+/// Later than anything here ends.
+const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The device's time of one dispatch, of so many in a submission of what `launch` adds to a batch.
 fn time_launches(
@@ -32,6 +36,15 @@ fn time_launches(
     Ok(median(times))
 }
 
+/// What a launch has that its baseline has not.
+#[derive(Clone, Copy, PartialEq)]
+enum Check {
+    /// Bounds checks.
+    Bounds,
+    /// A deadline, for which its code looks in loops.
+    Deadline,
+}
+
 /// `vector_add` with bounds checks, against itself without.
 pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     let n = 16 << 20;
@@ -41,7 +54,7 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
     let source = Source::named("vector_add.metal", VECTOR_ADD);
     let sizes = (Grid::threads(n).group(256), n, 10);
-    against_unchecked(context, source, "vector_add", sizes, |out| {
+    against_plain(context, Check::Bounds, source, "vector_add", sizes, |out| {
         vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
     })
     .map(|measured| Measured { size: "16777216 floats, group 256".into(), ..measured })
@@ -49,6 +62,15 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
 
 /// `matmul_naive` with bounds checks, against itself without.
 pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
+    matmul(context, Check::Bounds)
+}
+
+/// `matmul_naive` with a deadline, against itself without.
+pub(super) fn matmul_naive_deadline(context: &Context) -> Result<Measured> {
+    matmul(context, Check::Deadline)
+}
+
+fn matmul(context: &Context, check: Check) -> Result<Measured> {
     let n = 512;
     let device = &context.device;
     let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
@@ -56,16 +78,17 @@ pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
     let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
     let source = Source::named("matmul_naive.metal", MATMUL);
     let sizes = (Grid::threads((n, n)).group((32, 8)), n * n, 4);
-    against_unchecked(context, source, "matmul_naive", sizes, |out| {
+    against_plain(context, check, source, "matmul_naive", sizes, |out| {
         vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
     })
     .map(|measured| Measured { size: "512x512x512 floats, group 32x8".into(), ..measured })
 }
 
-/// Times a kernel that writes one float per thread with checks and without, and compares the results.
+/// Times a kernel that writes one float per thread with the check and without, and compares the results.
 #[allow(unsafe_code)] // launches
-fn against_unchecked(
+fn against_plain(
     context: &Context,
+    check: Check,
     source: Source,
     name: &str,
     (grid, elements, dispatches): (Grid, usize, usize),
@@ -75,15 +98,24 @@ fn against_unchecked(
     let stream = device.stream()?;
     let (mut with, mut without) = (device.buffer::<f32>(elements)?, device.buffer::<f32>(elements)?);
     let library = device.compile(source)?;
-    let checked = library.checked_kernel(name)?;
-    let list = args(&mut with);
-    let ours = time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid, &list))?;
-    let list = args(&mut without);
     let kernel = library.kernel(name)?;
-    // SAFETY: both kernels stay below the `n` that they are given with buffers of that size.
-    let unchecked =
-        time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid, &list) })?;
+    let list = args(&mut with);
+    let ours = match check {
+        Check::Bounds => {
+            let checked = library.checked_kernel(name)?;
+            time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid, &list))?
+        }
+        Check::Deadline => time_launches(&stream, dispatches, |batch| {
+            batch.deadline(DEADLINE)?;
+            // SAFETY: the kernel stays below the `n` that it is given with buffers of that size.
+            unsafe { batch.launch(&kernel, grid, &list) }
+        })?,
+    };
+    let list = args(&mut without);
+    // SAFETY: as above.
+    let plain = time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid, &list) })?;
     compare(name, &with.to_vec()?, &without.to_vec()?)?;
-    let baselines = vec![("unchecked", unchecked)];
+    let baseline = if check == Check::Bounds { "unchecked" } else { "endless" };
+    let baselines = vec![(baseline, plain)];
     Ok(Measured { size: String::new(), median_ns: ours, baselines, ..Measured::default() })
 }

@@ -7,7 +7,8 @@ use elinvar::{Device, Error, Grid, Source, StopsAt};
 use super::{CaseResult, expect_all, kernel, launch};
 
 cases!("pipeline": chosen_sizes_reach_every_thread_once, suggestions_are_as_launched, a_fault_names_its_launch,
-    the_trace_is_in_order, a_deadline_stops_a_long_launch);
+    the_trace_is_in_order, a_deadline_stops_a_long_launch,
+    a_deadline_stops_endless_loops);
 
 /// Each thread adds one to its element, and all else stays.
 fn chosen_sizes_reach_every_thread_once(device: &Device) -> CaseResult {
@@ -107,5 +108,73 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
     assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))));
     stream.fill(&mut out, 3)?;
     expect_all(&out.to_vec()?, |_| 3);
+    Ok(())
+}
+
+/// Loops that end only when the host or another thread writes, which nobody does: of all threads, of some, with a barrier
+/// inside, one within another, and of threads that exchange values.
+const ENDLESS: &str = "#include <metal_stdlib>
+using namespace metal;
+
+kernel void together(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    while (atomic_load_explicit(flag, memory_order_relaxed) == 0) {}
+    atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
+}
+kernel void apart(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    if (i % 3 == 1) while (atomic_load_explicit(flag + i % 2 * 0, memory_order_relaxed) < i) {}
+    atomic_store_explicit(flag + 2, 1u, memory_order_relaxed);
+}
+kernel void barriers(device atomic_uint* flag, uint i [[thread_position_in_threadgroup]]) {
+    threadgroup uint shared[64];
+    shared[i] = 0u;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    while (shared[0] < 1000000u) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (i == 0) shared[0] = atomic_load_explicit(flag, memory_order_relaxed);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
+}
+kernel void nested(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    for (uint k = 0; atomic_load_explicit(flag, memory_order_relaxed) == 0; ++k)
+        for (uint n = 0; n < k % 16 + i % 8; ++n)
+            atomic_fetch_add_explicit(flag + 2, n, memory_order_relaxed);
+    atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
+}
+kernel void votes(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    while (simd_any(atomic_load_explicit(flag, memory_order_relaxed) + i == i)) {}
+    atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
+}";
+
+fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
+    if device.caps().stops_at != StopsAt::Loops {
+        return Err(Error::unsupported("this device cannot stop a thread within a loop").into());
+    }
+    let library = device.compile(Source::msl(ENDLESS))?;
+    let stream = device.stream()?;
+    for name in ["together", "apart", "barriers", "nested", "votes"] {
+        let endless = library.kernel(name)?;
+        let mut flag = device.buffer::<u32>(3)?;
+        let mut batch = stream.batch();
+        batch.deadline(Duration::from_millis(20))?;
+        // SAFETY: the kernels reach the first three words, and there are as many, by atomic operations.
+        #[allow(unsafe_code)]
+        unsafe {
+            batch.launch(&endless, Grid::threads(256).group(64), (&mut flag,))?;
+        }
+        let ended = batch.submit()?.wait();
+        let message = format!("kernel `{name}`: ");
+        assert!(
+            matches!(&ended, Err(Error::Timeout(text)) if text.starts_with(&message)),
+            "{name}: {ended:?}"
+        );
+        assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))), "{name}");
+        // The stream does as before.
+        stream.fill(&mut flag, 7)?;
+        let passing = library.kernel("together")?;
+        let done = launch(&passing, &stream, Grid::threads(256).group(64), (&mut flag,))?;
+        done.wait()?;
+        assert_eq!(flag.to_vec()?, [7, 1, 7], "{name}");
+    }
     Ok(())
 }

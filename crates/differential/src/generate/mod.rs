@@ -126,11 +126,11 @@ impl Kernel {
 
     /// A whole source with this kernel alone, behind a comment that says how to launch it.
     pub fn source(&self) -> String {
-        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked }) =
+        let (Shape { threads, group }, Setting { lanes, processor, optimized, checked, stoppable }) =
             (self.shape, self.setting);
         format!(
             "// seed {} threads {threads:?} group {group:?} n {}\n\
-             // lanes {lanes} processor {} optimized {optimized} checked {checked}\n{HEADER}{}",
+             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable}\n{HEADER}{}",
             self.seed,
             self.n,
             processor.unwrap_or("native"),
@@ -161,6 +161,7 @@ fn setting(seed: u64) -> Setting {
         processor,
         optimized: batch.is_multiple_of(13),
         checked: seed % 11 == 5,
+        stoppable: seed % 7 == 3,
     }
 }
 

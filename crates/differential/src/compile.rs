@@ -102,6 +102,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         still: vec![0, 0, 4, 0],
         checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
         stoppable: case.setting.stoppable,
+        ascending: false,
     };
     elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
 }

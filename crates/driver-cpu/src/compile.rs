@@ -166,6 +166,7 @@ impl Compiler {
     ) -> Result<(Code, Object)> {
         let module = self.module(origin, thread)?;
         let args = &origin.signature.args;
+        let ascending = order::is_observed(&module);
         let options = elinvar_spmd::Options {
             group: form.group.to_array(),
             lanes: self.codegen.target().lanes(),
@@ -175,6 +176,7 @@ impl Compiler {
             still: args.iter().map(|arg| if arg.constant { least_bytes(arg) } else { 0 }).collect(),
             checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
             stoppable: form.stoppable,
+            ascending,
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
         let compiled = compiled.map_err(|error| origin.error(error))?;
@@ -182,7 +184,6 @@ impl Compiler {
         let place = |location: Location| format!("{}:{}", location.file, location.line);
         let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
         let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
-        let ascending = order::is_observed(&module);
         let object = Object { bytes, scratch_bytes, ascending, faults: faults.collect(), checks };
         if let Some(key) = key {
             self.cache.store(&key, &object.write());

@@ -47,6 +47,15 @@ impl Layout {
         self.vectors().div_ceil(self.parts)
     }
 
+    /// How many rows of equally many steps a full group has, in each of which y and z change only within steps.
+    pub fn rows(&self) -> u32 {
+        match self.per_row {
+            Some(per_row) if per_row.is_multiple_of(self.parts) => self.vectors() / per_row,
+            Some(per_row) if self.parts.is_multiple_of(per_row) => self.steps(),
+            _ => 1,
+        }
+    }
+
     /// Whether the vectors of a full group have no lanes without a thread.
     pub fn is_exact(&self) -> bool {
         let [x, y, z] = self.group;

@@ -19,7 +19,7 @@
 //! 6. [`layout`](mod@layout) says which threads make a vector, [`uniform`](mod@uniform) what is known of each value
 //!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`jam`](mod@jam) how many vectors go
 //!    side by side.
-//! 7. [`workgroup`](mod@workgroup) writes the function: a loop over groups, and per region a loop over
+//! 7. [`workgroup`](mod@workgroup) writes the function: a loop over [`groups`](mod@groups), and per region a loop over
 //!    [`steps`](mod@steps) around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
 //!    in the order of a [`plan`](mod@plan). [`emit`](mod@emit) writes each instruction. Which region runs next is
 //!    decided once per group.
@@ -45,6 +45,7 @@ mod fixed;
 mod flow;
 mod frame;
 mod gep;
+mod groups;
 mod guard;
 mod interleave;
 mod jam;
@@ -80,8 +81,8 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 /// The name of the function in the output:
 /// `i32 elinvar_threadgroups(const Launch*, u8* scratch, u64 begin, u64 end)`.
 ///
-/// It runs the threadgroups with linear index `begin..end` (x fastest) in ascending order and returns
-/// 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
+/// It runs the threadgroups with linear index `begin..end` (x fastest), each from start to end and in ascending order
+/// if [`Options::ascending`], and returns 0, or a fault's code. `Launch` is `{ const *void *args; u32 threads[3]; u32 groups[3]; const u64 *sizes;
 /// FaultRecord *record; const u8 *stop; }`; sizes and record are read only by kernels with bounds checks, `stop` by
 /// those that can be stopped ([`Options::stoppable`]). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
@@ -110,6 +111,8 @@ pub struct Options {
     /// For each parameter of the entry the bytes from its start that are there and do not change while the function
     /// runs: the size of a `constant T&`.
     pub still: Vec<u64>,
+    /// Whether groups have to start in ascending order, since the kernel could tell.
+    pub ascending: bool,
     /// To check every access against the bounds of its memory: for each parameter of the entry the least
     /// bytes that a launch gives.
     pub checks: Option<Vec<u64>>,

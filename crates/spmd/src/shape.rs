@@ -64,7 +64,7 @@ impl Offsets {
     }
 
     /// The largest distance from lane 0.
-    fn span(&self, lanes: u32) -> u64 {
+    pub fn span(&self, lanes: u32) -> u64 {
         match self {
             Offsets::Linear(step) => step.unsigned_abs().saturating_mul(u64::from(lanes.saturating_sub(1))),
             Offsets::Table(table) => table.iter().map(|o| o.unsigned_abs()).max().unwrap_or(0),

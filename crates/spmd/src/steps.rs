@@ -12,6 +12,8 @@ pub(crate) struct Steps {
     pub step: Operand,
     /// The same as an i64.
     pub wide: Operand,
+    /// The number of the row, and of the step in it, where there are several rows.
+    pub row: Option<(Operand, Operand)>,
     /// Where the body starts; it has no terminator yet.
     pub body: BlockId,
     /// Where the body goes when a step is done.
@@ -20,27 +22,37 @@ pub(crate) struct Steps {
     pub done: BlockId,
 }
 
-/// Write the loop, entered from the block that `b` appends to.
-pub(crate) fn steps(b: &mut Builder<'_>, layout: &Layout) -> Steps {
+/// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to.
+pub(crate) fn steps(b: &mut Builder<'_>, layout: &Layout, row: &Operand, rows: u32) -> Steps {
     let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
+    let count = layout.steps() / rows;
+    let first = by(b, BinaryOp::Mul, row, count);
     let before = b.at;
     b.br(body);
     b.at = next;
-    if layout.steps() == 1 {
+    let in_row: Operand = if count == 1 {
         b.br(done);
-        let (step, wide) = (i32_const(0).into(), crate::builder::i64_const(0).into());
-        return Steps { step, wide, body, next, done };
-    }
-    let counter = b.f.new_value(Type::I32, Some("step"));
-    let plus_one = b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, counter, i32_const(1));
-    let more = b.icmp(IntPredicate::Ult, &Type::I32, plus_one, i32_const(layout.steps()));
-    b.cond_br(more, body, done);
-    b.at = body;
-    let incoming = vec![(i32_const(0).into(), before), (plus_one.into(), next)];
-    let phi = Op::Phi { flags: String::new(), ty: Type::I32, incoming };
-    b.push(elinvar_ir::Inst { result: Some(counter), op: phi, metadata: Vec::new() });
-    let wide = b.cast(CastOp::ZExt, Type::I32, counter, Type::I64);
-    Steps { step: counter.into(), wide: wide.into(), body, next, done }
+        b.at = body;
+        i32_const(0).into()
+    } else {
+        let counter = b.f.new_value(Type::I32, Some("step"));
+        let plus_one = b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, counter, i32_const(1));
+        let more = b.icmp(IntPredicate::Ult, &Type::I32, plus_one, i32_const(count));
+        b.cond_br(more, body, done);
+        b.at = body;
+        let incoming = vec![(i32_const(0).into(), before), (plus_one.into(), next)];
+        let phi = Op::Phi { flags: String::new(), ty: Type::I32, incoming };
+        b.push(elinvar_ir::Inst { result: Some(counter), op: phi, metadata: Vec::new() });
+        counter.into()
+    };
+    let step = match (rows, count) {
+        (1, _) => in_row.clone(),
+        (_, 1) => first,
+        _ => b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, first, in_row.clone()).into(),
+    };
+    let wide = b.cast(CastOp::ZExt, Type::I32, step.clone(), Type::I64).into();
+    let row = (rows > 1).then(|| (row.clone(), in_row));
+    Steps { step, wide, row, body, next, done }
 }
 
 /// The positions of a step's threads in their group.
@@ -50,11 +62,11 @@ pub(crate) struct Positions {
 }
 
 /// Write the positions of a step's threads.
-pub(crate) fn positions(emit: &mut Emit<'_, '_>, step: &Operand) -> Positions {
+pub(crate) fn positions(emit: &mut Emit<'_, '_>, steps: &Steps) -> Positions {
     let layout = emit.source.layout;
     match layout.per_row {
-        Some(per_row) => in_rows(emit, step, per_row),
-        None => across_rows(emit, step),
+        Some(per_row) => in_rows(emit, steps, per_row),
+        None => across_rows(emit, &steps.step),
     }
 }
 
@@ -73,20 +85,23 @@ fn by(b: &mut Builder<'_>, op: BinaryOp, a: &Operand, n: u32) -> Operand {
     }
 }
 
-fn in_rows(emit: &mut Emit<'_, '_>, step: &Operand, per_row: u32) -> Positions {
+fn in_rows(emit: &mut Emit<'_, '_>, steps: &Steps, per_row: u32) -> Positions {
     let layout = emit.source.layout;
     let ([_, y, z], parts) = (layout.group, layout.parts);
     let mut thread = [(); 3].map(|()| Forms::default());
     let b = &mut emit.b;
+    let steps_per_row = (per_row / parts).max(1);
+    let (row_of_step, step_of_row) = steps.row.clone().unwrap_or_else(|| {
+        let row = by(b, BinaryOp::UDiv, &steps.step, steps_per_row);
+        (row, by(b, BinaryOp::URem, &steps.step, steps_per_row))
+    });
     for part in 0..parts {
         let (column, row) = if per_row.is_multiple_of(parts) {
-            let steps = per_row / parts;
-            let column = by(b, BinaryOp::URem, step, steps);
-            let column = by(b, BinaryOp::Mul, &column, parts);
-            (by(b, BinaryOp::Add, &column, part), by(b, BinaryOp::UDiv, step, steps))
+            let column = by(b, BinaryOp::Mul, &step_of_row, parts);
+            (by(b, BinaryOp::Add, &column, part), row_of_step.clone())
         } else {
             // Whole rows in a step.
-            let row = by(b, BinaryOp::Mul, step, parts / per_row);
+            let row = by(b, BinaryOp::Mul, &row_of_step, parts / per_row);
             (i32_const(part % per_row).into(), by(b, BinaryOp::Add, &row, part / per_row))
         };
         let inside = if z == 1 { row.clone() } else { by(b, BinaryOp::URem, &row, y) };

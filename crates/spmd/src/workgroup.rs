@@ -1,8 +1,8 @@
-//! Writes the function over threadgroups: the loop over groups, and within it the regions in the order
+//! Writes the function over threadgroups: the loop over [`groups`](crate::groups), and within it the regions in the order
 //! in which the threads of a group arrive at them.
 //!
 //! ```text
-//! entry → group ⟲ → region 0 ⟲ steps → region k ⟲ steps → … → next group
+//! entry → groups ⟲ → region 0 ⟲ steps → region k ⟲ steps → … → next group
 //! ```
 //! All threads of a group run a region before any runs the next. Each step that arrives at a barrier notes its
 //! number; if two of a group note different ones the function returns a fault.
@@ -10,8 +10,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type,
-    Typed, ValueId,
+    BinaryOp, BlockId, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed, ValueId,
 };
 
 use crate::builder::{Builder, i32_const, i64_const};
@@ -19,6 +18,7 @@ use crate::context::{self, Context, Place};
 use crate::copies::{self, Exits};
 use crate::emit::{Emit, Forms, Slots, Source};
 use crate::frame::Frame;
+use crate::groups::{self, Groups};
 use crate::layout::Layout;
 use crate::live::Live;
 use crate::prepare::Kernel;
@@ -59,6 +59,7 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
         options,
         context: &context,
         frame: &frame,
+        rows: groups::rows(kernel, uniform, layout, options),
         slots: Slots::default(),
         privates: HashMap::new(),
         faults: Vec::new(),
@@ -77,26 +78,12 @@ struct GroupLoop<'a> {
     options: &'a Options,
     context: &'a Context,
     frame: &'a Frame,
+    /// Rows of steps that are run in several groups in turn.
+    rows: u32,
     slots: Slots,
     /// Where private arrays begin: of a step's first thread, or with barriers of the group's.
     privates: HashMap<ValueId, Operand>,
     faults: Vec<FaultSite>,
-}
-
-/// What is known of the group that the loop is at.
-struct Group {
-    position: [Operand; 3],
-    size: [Operand; 3],
-    /// Whether it is as large as a full one.
-    complete: Operand,
-    /// Where the loop goes for the next group.
-    latch: BlockId,
-}
-
-/// The loop over groups: index and position, and what they are next.
-struct Counter {
-    index: ValueId,
-    position: [ValueId; 3],
 }
 
 impl<'a> GroupLoop<'a> {
@@ -116,82 +103,18 @@ impl<'a> GroupLoop<'a> {
     }
 
     fn write(&mut self, f: &mut Function) -> Result<(), Error> {
-        let (head, body, latch, exit) =
-            (f.new_block(Some("group")), f.new_block(None), f.new_block(None), f.new_block(Some("exit")));
-        let counter = self.counter(f, head, latch);
-        let mut b = Builder::new(f, head);
-        let more = b.icmp(IntPredicate::Ult, &Type::I64, counter.index, self.frame.end.clone());
-        b.cond_br(more, body, exit);
-        b.at = exit;
+        let groups = groups::groups(f, self.frame, self.options.group, self.rows);
+        let mut b = Builder::new(f, groups.exit);
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
-        b.at = body;
-        let group = self.group(&mut b, &counter, latch);
+        b.at = groups.body;
         let starts: Vec<BlockId> = self.regions.iter().map(|_| b.f.new_block(None)).collect();
         b.br(starts[0]);
         for number in 0..self.regions.len() {
             if !self.regions[number].blocks.is_empty() {
-                self.region(f, number, &starts, &group)?;
+                self.region(f, number, &starts, &groups)?;
             }
         }
         Ok(())
-    }
-
-    /// The group's index and position: found by division once, counted on from there.
-    fn counter(&self, f: &mut Function, head: BlockId, latch: BlockId) -> Counter {
-        let groups = &self.frame.groups;
-        let begin = self.frame.begin.clone();
-        let mut b = Builder::new(f, self.frame.entry);
-        let wide = [0, 1].map(|d| b.cast(CastOp::ZExt, Type::I32, groups[d].clone(), Type::I64));
-        let x = b.binary(BinaryOp::URem, "", &Type::I64, begin.clone(), wide[0]);
-        let rest = b.binary(BinaryOp::UDiv, "", &Type::I64, begin.clone(), wide[0]);
-        let y = b.binary(BinaryOp::URem, "", &Type::I64, rest, wide[1]);
-        let z = b.binary(BinaryOp::UDiv, "", &Type::I64, rest, wide[1]);
-        let first = [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)));
-        b.br(head);
-        let index = b.f.new_value(Type::I64, Some("group.index"));
-        let position = ["group.x", "group.y", "group.z"].map(|name| b.f.new_value(Type::I32, Some(name)));
-        b.at = latch;
-        let next = b.binary(BinaryOp::Add, "nuw", &Type::I64, index, i64_const(1));
-        let one = i32_const(1);
-        let x = b.binary(BinaryOp::Add, "", &Type::I32, position[0], one.clone());
-        let x_ends = b.icmp(IntPredicate::Eq, &Type::I32, x, groups[0].clone());
-        let y = b.binary(BinaryOp::Add, "", &Type::I32, position[1], one.clone());
-        let y = b.select(&Type::I32, x_ends, y, position[1]);
-        let y_ends = b.icmp(IntPredicate::Eq, &Type::I32, y, groups[1].clone());
-        let z = b.binary(BinaryOp::Add, "", &Type::I32, position[2], one);
-        let z = b.select(&Type::I32, y_ends, z, position[2]);
-        let x = b.select(&Type::I32, x_ends, i32_const(0), x);
-        let y = b.select(&Type::I32, y_ends, i32_const(0), y);
-        b.br(head);
-        b.at = head;
-        let mut phi = |result: ValueId, ty: Type, first: Operand, again: ValueId| {
-            let incoming = vec![(first, self.frame.entry), (again.into(), latch)];
-            let op = Op::Phi { flags: String::new(), ty, incoming };
-            b.push(elinvar_ir::Inst { result: Some(result), op, metadata: Vec::new() });
-        };
-        phi(index, Type::I64, begin, next);
-        for ((result, first), again) in position.into_iter().zip(first).zip([x, y, z]) {
-            phi(result, Type::I32, first, again);
-        }
-        Counter { index, position }
-    }
-
-    /// Position and actual size of the group.
-    fn group(&self, b: &mut Builder<'_>, counter: &Counter, latch: BlockId) -> Group {
-        let position = counter.position.map(Operand::from);
-        let mut complete: Operand = Const::int(1, -1).into();
-        let size = [0, 1, 2].map(|d| {
-            let full = self.options.group[d];
-            if full == 1 {
-                return i32_const(1).into();
-            }
-            let first = b.binary(BinaryOp::Mul, "nuw", &Type::I32, position[d].clone(), i32_const(full));
-            let left = b.binary(BinaryOp::Sub, "nuw", &Type::I32, self.frame.grid[d].clone(), first);
-            let whole = b.icmp(IntPredicate::Uge, &Type::I32, left, i32_const(full));
-            complete = b.binary(BinaryOp::And, "", &Type::I1, complete.clone(), whole).into();
-            Operand::from(b.select(&Type::I32, whole, i32_const(full), left))
-        });
-        Group { position, size, complete, latch }
     }
 
     fn region(
@@ -199,7 +122,7 @@ impl<'a> GroupLoop<'a> {
         f: &mut Function,
         number: usize,
         starts: &[BlockId],
-        group: &Group,
+        group: &Groups,
     ) -> Result<(), Error> {
         let (region, source) = (&self.regions[number], self.source);
         let mut b = Builder::new(f, starts[number]);
@@ -221,12 +144,12 @@ impl<'a> GroupLoop<'a> {
         let shared =
             before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.frame.scratch, live));
         let shared = shared.unwrap_or_default();
-        let steps = steps::steps(&mut b, source.layout);
+        let steps = steps::steps(&mut b, source.layout, &group.row, self.rows);
         let place = Place { scratch: self.frame.scratch.clone(), step: steps.wide.clone() };
         let mut slots = std::mem::take(&mut self.slots);
         let mut emit = Emit::new(source, f, self.frame.entry, &mut slots, HashMap::new());
         emit.begin(region.start, steps.body, None);
-        let positions = steps::positions(&mut emit, &steps.step);
+        let positions = steps::positions(&mut emit, &steps);
         emit.given = self.given(&mut emit, group, &positions, &steps);
         if number > 0 {
             for value in &self.live.across[number - 1] {
@@ -259,7 +182,7 @@ impl<'a> GroupLoop<'a> {
         self.decide(&mut emit, number, &made, group, (&positions, &steps, marks.as_ref()));
         self.slots = slots;
         let mut b = Builder::new(f, steps.done);
-        self.go_on(&mut b, region, starts, group.latch);
+        self.go_on(&mut b, region, starts, group.next);
         Ok(())
     }
 
@@ -269,7 +192,7 @@ impl<'a> GroupLoop<'a> {
         emit: &mut Emit<'_, '_>,
         number: usize,
         made: &copies::Starts,
-        group: &Group,
+        group: &Groups,
         (positions, steps, marks): (&Positions, &Steps, Option<&Marks>),
     ) {
         if let (Some(marks), 0) = (marks, number) {
@@ -313,7 +236,7 @@ impl<'a> GroupLoop<'a> {
     fn given(
         &self,
         emit: &mut Emit<'_, '_>,
-        group: &Group,
+        group: &Groups,
         positions: &Positions,
         steps: &Steps,
     ) -> HashMap<ValueId, Forms> {

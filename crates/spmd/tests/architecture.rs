@@ -22,6 +22,7 @@ fn the_page_shows_what_is_compiled() {
         still: vec![0, 0, 4],
         checks: None,
         stoppable: false,
+        ascending: false,
     };
     let compiled = compile(&module, &options).unwrap_or_else(|error| panic!("{error}"));
     let mut lines = compiled.ir.lines().map(unnumbered);

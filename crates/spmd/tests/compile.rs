@@ -33,6 +33,7 @@ fn vectorized(text: &str, group: [u32; 3], threadgroup_args: &[bool], lanes: u32
         threadgroup_args: threadgroup_args.to_vec(),
         checks: None,
         stoppable: false,
+        ascending: false,
     };
     let compiled = compile(&module, &options)?;
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
@@ -115,6 +116,7 @@ fn only_what_could_leave_its_memory_is_checked() {
         threadgroup_args: vec![false; 3],
         checks,
         stoppable: false,
+        ascending: false,
     };
     let compiled = compile(&module, &options).expect("compiles");
     verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
@@ -147,6 +149,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         threadgroup_args: vec![false],
         checks: Some(vec![8]),
         stoppable: false,
+        ascending: false,
     };
     match compile(&parse(&text), &options) {
         Err(Error::Unsupported { what, .. }) => assert!(what.contains("pointer"), "{what}"),
@@ -244,6 +247,7 @@ fn the_signature_must_fit_the_entry() {
         threadgroup_args: vec![false; 2],
         checks: None,
         stoppable: false,
+        ascending: false,
     };
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");

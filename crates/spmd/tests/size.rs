@@ -40,6 +40,7 @@ fn lines(loops: usize) -> usize {
         threadgroup_args: vec![false],
         checks: None,
         stoppable: false,
+        ascending: false,
     };
     compile(&kernel(loops), &options).expect("compiles").ir.lines().count()
 }

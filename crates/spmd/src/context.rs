@@ -113,6 +113,11 @@ impl Context {
         self.privates.get(&value).copied()
     }
 
+    /// Whether a value is the same for all threads and kept in one place.
+    pub fn is_shared(&self, value: ValueId) -> bool {
+        self.shared.contains_key(&value)
+    }
+
     /// Read, before the steps of a region, those of its values that are the same for all threads.
     pub fn read_shared(
         &self,

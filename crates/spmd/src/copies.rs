@@ -33,6 +33,10 @@ pub(crate) trait Exits {
     fn polls(&self) -> HashSet<BlockId>;
     /// Write that look; the function returns or goes on.
     fn poll(&self, b: &mut Builder<'_>);
+    /// Blocks at whose end the steps behind have nothing to do, if all lanes go to this successor.
+    fn quits(&self) -> &HashMap<BlockId, BlockId>;
+    /// Note that the step is the last.
+    fn quit(&self, b: &mut Builder<'_>);
     /// Write what happens when lanes arrive at a barrier.
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize);
     /// Write what happens when the lanes of these masks return.
@@ -271,10 +275,25 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
             }
             term if self.emit.source.uniform.divergent[block.0 as usize] => self.part(block, term),
             term => {
-                let targets = self.edges(block, &|copies, to| copies.all[&to]);
+                let targets = self.edges_for_all(block);
                 self.branch(term, &targets);
             }
         }
+    }
+
+    /// As [`edges`](Self::edges), for branches that all lanes take together.
+    fn edges_for_all(&mut self, block: BlockId) -> HashMap<BlockId, BlockId> {
+        let at = self.emit.b.at;
+        let mut targets = self.edges(block, &|copies, to| copies.all[&to]);
+        if let Some(target) = self.exits.quits().get(&block).and_then(|to| targets.get_mut(to)) {
+            let quit = self.emit.b.f.new_block(None);
+            self.emit.b.at = quit;
+            self.exits.quit(&mut self.emit.b);
+            self.emit.b.br(*target);
+            *target = quit;
+            self.emit.b.at = at;
+        }
+        targets
     }
 
     /// A block per successor in which its phis get their values; or the target itself.
@@ -324,7 +343,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
                 let all = self.emit.all_fulfil(cond);
                 let at = self.emit.b.at;
                 let some = self.emit.b.f.new_block(None);
-                let targets = self.edges(block, &|copies, to| copies.all[&to]);
+                let targets = self.edges_for_all(block);
                 self.emit.b.at = at;
                 self.emit.b.cond_br(all, targets[then], some);
                 self.emit.turn_aside(some);

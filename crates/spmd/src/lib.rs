@@ -20,7 +20,7 @@
 //!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`jam`](mod@jam) how many vectors go
 //!    side by side.
 //! 7. [`workgroup`](mod@workgroup) writes the function: a loop over [`groups`](mod@groups), and per region a loop over
-//!    [`steps`](mod@steps) around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
+//!    [`steps`](mod@steps), which may end early ([`quits`](mod@quits)), around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
 //!    in the order of a [`plan`](mod@plan). [`emit`](mod@emit) writes each instruction. Which region runs next is
 //!    decided once per group.
 //!
@@ -58,6 +58,7 @@ mod plan;
 mod prepare;
 pub mod primitive;
 mod privates;
+mod quits;
 mod region;
 mod scalarize;
 mod scattered;

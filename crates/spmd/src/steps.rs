@@ -22,8 +22,14 @@ pub(crate) struct Steps {
     pub done: BlockId,
 }
 
-/// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to.
-pub(crate) fn steps(b: &mut Builder<'_>, layout: &Layout, row: &Operand, rows: u32) -> Steps {
+/// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to. It ends
+/// early where a step has put true into the slot `last`.
+pub(crate) fn steps(
+    b: &mut Builder<'_>,
+    layout: &Layout,
+    (row, rows): (&Operand, u32),
+    last: Option<&Operand>,
+) -> Steps {
     let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
     let count = layout.steps() / rows;
     let first = by(b, BinaryOp::Mul, row, count);
@@ -37,7 +43,12 @@ pub(crate) fn steps(b: &mut Builder<'_>, layout: &Layout, row: &Operand, rows: u
     } else {
         let counter = b.f.new_value(Type::I32, Some("step"));
         let plus_one = b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, counter, i32_const(1));
-        let more = b.icmp(IntPredicate::Ult, &Type::I32, plus_one, i32_const(count));
+        let mut more = b.icmp(IntPredicate::Ult, &Type::I32, plus_one, i32_const(count));
+        if let Some(slot) = last {
+            let last = b.load(Type::I1, slot.clone(), None);
+            let not_last = b.binary(BinaryOp::Xor, "", &Type::I1, last, Const::int(1, -1));
+            more = b.binary(BinaryOp::And, "", &Type::I1, more, not_last);
+        }
         b.cond_br(more, body, done);
         b.at = body;
         let incoming = vec![(i32_const(0).into(), before), (plus_one.into(), next)];

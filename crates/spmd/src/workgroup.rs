@@ -10,7 +10,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{
-    BinaryOp, BlockId, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed, ValueId,
+    BinaryOp, BlockId, Const, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed,
+    ValueId,
 };
 
 use crate::builder::{Builder, i32_const, i64_const};
@@ -23,6 +24,7 @@ use crate::layout::Layout;
 use crate::live::Live;
 use crate::prepare::Kernel;
 use crate::primitive::Position;
+use crate::quits::Quits;
 use crate::region::{self, Region};
 use crate::steps::{self, Marks, Positions, Steps};
 use crate::uniform::Uniformity;
@@ -52,6 +54,7 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
         Context::new(&source, live, parts.group, region::returns_apart(kernel, regions, parts.group));
     let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;
     source.threadgroup = threadgroup;
+    let last = Builder::new(&mut function, frame.entry).alloca(Type::I1, 1, "last").into();
     let mut group = GroupLoop {
         source: &source,
         regions,
@@ -60,6 +63,8 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
         context: &context,
         frame: &frame,
         rows: groups::rows(kernel, uniform, layout, options),
+        quits: Quits { kernel, layout, live, context: &context, uniform, group: parts.group },
+        last,
         slots: Slots::default(),
         privates: HashMap::new(),
         faults: Vec::new(),
@@ -80,6 +85,9 @@ struct GroupLoop<'a> {
     frame: &'a Frame,
     /// Rows of steps that are run in several groups in turn.
     rows: u32,
+    quits: Quits<'a>,
+    /// Slot for whether a step is the last that has something to do.
+    last: Operand,
     slots: Slots,
     /// Where private arrays begin: of a step's first thread, or with barriers of the group's.
     privates: HashMap<ValueId, Operand>,
@@ -144,7 +152,12 @@ impl<'a> GroupLoop<'a> {
         let shared =
             before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.frame.scratch, live));
         let shared = shared.unwrap_or_default();
-        let steps = steps::steps(&mut b, source.layout, &group.row, self.rows);
+        let quits = self.quits.of(region);
+        let last = (self.rows == 1 && source.layout.steps() > 1 && !quits.is_empty()).then_some(&self.last);
+        if let Some(slot) = last {
+            b.store(Type::I1, Const::int(1, 0), slot.clone());
+        }
+        let steps = steps::steps(&mut b, source.layout, (&group.row, self.rows), last);
         let place = Place { scratch: self.frame.scratch.clone(), step: steps.wide.clone() };
         let mut slots = std::mem::take(&mut self.slots);
         let mut emit = Emit::new(source, f, self.frame.entry, &mut slots, HashMap::new());
@@ -173,6 +186,8 @@ impl<'a> GroupLoop<'a> {
             next: steps.next,
             step: steps.step.clone(),
             marks: marks.as_ref(),
+            quits: if last.is_some() { quits } else { HashMap::new() },
+            last: &self.last,
             faults: &mut self.faults,
         };
         let copy = Emit::new(source, f, self.frame.entry, &mut slots, given.clone());
@@ -302,6 +317,9 @@ struct Leave<'a> {
     next: BlockId,
     step: Operand,
     marks: Option<&'a Marks>,
+    /// Branches behind which no step is left that has something to do, and the slot to note it in.
+    quits: HashMap<BlockId, BlockId>,
+    last: &'a Operand,
     faults: &'a mut Vec<FaultSite>,
 }
 
@@ -334,6 +352,14 @@ impl Exits for Leave<'_> {
 
     fn poll(&self, b: &mut Builder<'_>) {
         self.frame.poll(b);
+    }
+
+    fn quits(&self) -> &HashMap<BlockId, BlockId> {
+        &self.quits
+    }
+
+    fn quit(&self, b: &mut Builder<'_>) {
+        b.store(Type::I1, Const::int(1, -1), self.last.clone());
     }
 
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize) {

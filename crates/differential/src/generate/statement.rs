@@ -153,11 +153,37 @@ impl Writer<'_> {
                 "{{ {barrier} u ^= atomic_load_explicit(&ta[uint({index}) & 3u], memory_order_relaxed); {barrier} }}"
             ));
         }
+        if self.r.percent(25) {
+            return self.first_threads(&value, &index);
+        }
         let write = match self.r.percent(70) {
             true => format!("sh[lid] = uint({value});"),
             false => format!("if ({}) sh[lid] = uint({value});", self.condition()),
         };
         Statement::line(format!("{{ {write} {barrier} u += sh[uint({index}) % count]; {barrier} }}"))
+    }
+
+    /// What the threads up to a number, or from one on, do between barriers; sometimes in rounds.
+    fn first_threads(&mut self, value: &str, index: &str) -> Statement {
+        let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
+        let read = format!("u ^= sh[uint({index}) % count]; {barrier}");
+        if self.r.percent(40) {
+            let q = self.counter();
+            let least = self.r.pick(&["0u", "1u", "n & 7u"]);
+            return Statement::line(format!(
+                "{{ sh[lid] = uint({value}); {barrier}
+        for (uint {q} = count / 2u; {q} > {least}; {q} /= 2u) {{ if (lid < {q}) sh[lid] += sh[lid + {q}] * 3u; {barrier} }}
+        {read} }}"
+            ));
+        }
+        let number = self.r.pick(&["lid", "lid * 3u + 1u", "lid / 4u", "(lid >> 1)", "gid.x"]);
+        let limit = self.r.pick(&["n", "count / 3u", "0u", "37u", "(in[n & 255u] & 63u)", "tgid.x * 5u"]);
+        let compare = self.r.pick(&["<", "<=", "==", ">", ">=", "!="]);
+        let kept = self.r.pick(&["", "", "u += in[lid & 255u];"]);
+        let end = self.r.pick(&["", "", "", "out[me * 4u + 1u] += u; return;"]);
+        Statement::line(format!(
+            "{{ {barrier} {kept} if ({number} {compare} {limit}) {{ sh[lid] = uint({value}) + u; {end} }} {barrier} {read} }}"
+        ))
     }
 
     /// A value from the simdgroup's threads.

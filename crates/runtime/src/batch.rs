@@ -353,6 +353,16 @@ impl Batch {
         !self.steps.is_empty()
     }
 
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Adds commands that were recorded before.
+    pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
+        self.lease.commands.extend_from_slice(commands);
+        self.usages.extend_from_slice(usages);
+    }
+
     /// What it has recorded.
     pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
         (self.lease.commands.drain(..).collect(), self.usages)

@@ -59,6 +59,34 @@ pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>
     Ok(bound)
 }
 
+/// Checks `arg` as argument `index` of a launch that was bound before.
+pub(crate) fn rebind(
+    device: &Device,
+    pipeline: &Arc<dyn Pipeline>,
+    index: usize,
+    arg: &Arg,
+) -> Result<Binding> {
+    let signature = pipeline.signature();
+    let slot = Slot { signature, index, expected: &signature.args[index] };
+    match &arg.value {
+        Value::Bytes { bytes, element } => slot.bind_bytes(bytes.clone(), *element),
+        Value::Memory { span, element, writable } => {
+            device.expect_same(&span.storage.device, || format!("{}: the buffer is", slot.place()))?;
+            slot.check_memory(span, *element, *writable)?;
+            Ok(Binding::Memory(span.memory_slice()))
+        }
+        Value::Size(size) => {
+            let mut bindings = Vec::new();
+            slot.bind_size(*size, &mut bindings)?;
+            match (bindings.pop(), bindings.is_empty()) {
+                (Some(binding), true) => Ok(binding),
+                _ => slot.refuse("a `Dim3` would replace three arguments; replace each"),
+            }
+        }
+        Value::Threadgroup(_) | Value::Use(_) => slot.refuse("replaced by a value or a buffer only"),
+    }
+}
+
 /// What the kernel reaches through an address; `number` counts those of the launch.
 fn bind_use(
     device: &Device,

@@ -278,7 +278,7 @@ impl Device {
 }
 
 /// Bytes of `len` elements.
-fn element_bytes<T>(len: usize) -> Result<u64> {
+pub(crate) fn element_bytes<T>(len: usize) -> Result<u64> {
     let (size, type_name) = (size_of::<T>(), std::any::type_name::<T>());
     if size == 0 {
         return Err(Error::invalid(format!("a buffer of `{type_name}`, which has no size")));

@@ -77,6 +77,11 @@ impl Event {
         Completion::new(outcome, None)
     }
 
+    /// Has `then` called when it has reached `value` or cannot any more, by who raises it.
+    pub(crate) fn when(&self, value: u64, then: impl FnOnce(Result<()>) + Send + 'static) {
+        self.inner.event.when(self.inner.value(value), Box::new(then));
+    }
+
     /// Block until it has reached `value`.
     ///
     /// # Errors

@@ -57,6 +57,7 @@ mod device;
 mod drivers;
 mod event;
 mod flight;
+mod graph;
 mod grid;
 mod group;
 mod host_use;
@@ -85,6 +86,9 @@ pub use constants::{ConstantValue, Constants};
 pub use device::Device;
 pub use event::{Event, EventStats};
 pub use flight::WhenFull;
+pub use graph::{
+    Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
+};
 pub use grid::{Extent, Grid, Side};
 pub use group::StreamGroup;
 pub use host_use::HostUse;

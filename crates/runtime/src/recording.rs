@@ -3,6 +3,7 @@
 //! Recording does the checks of a batch once; a replay enters the use of the memory and hands the same list to the driver. The
 //! memory lives as long as the recording.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,13 +15,18 @@ use crate::{Batch, Completion, Device, Stream};
 /// Commands that were recorded by a batch and can be submitted any number of times.
 pub struct Recording {
     device: Device,
-    commands: Arc<[Command]>,
-    usages: Vec<Usage>,
+    pub(crate) commands: Arc<[Command]>,
+    pub(crate) usages: Vec<Usage>,
 }
 
 impl Recording {
-    pub(crate) fn new(device: Device, commands: Arc<[Command]>, usages: Vec<Usage>) -> Self {
+    pub(crate) fn new(device: Device, commands: Arc<[Command]>, mut usages: Vec<Usage>) -> Self {
+        distinct(&mut usages);
         Self { device, commands, usages }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// How many commands there are.
@@ -32,6 +38,12 @@ impl Recording {
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
+}
+
+/// Leaves the uses that differ for the account: of each allocation the first of a kind.
+fn distinct(usages: &mut Vec<Usage>) {
+    let mut seen = HashSet::new();
+    usages.retain(|usage| seen.insert((Arc::as_ptr(&usage.storage), usage.access, usage.covers)));
 }
 
 impl Stream {

@@ -53,6 +53,11 @@ impl Span {
 
     /// The address at which kernels see the first byte.
     pub(crate) fn gpu_address(&self) -> Result<u64> {
+        if self.storage.block.is_placeholder() {
+            return Err(Error::unsupported(
+                "the address of a transient of a graph, which is not in one place",
+            ));
+        }
         let base = self.storage.block.memory.gpu_address();
         base.map(|base| base + self.offset).ok_or_else(|| no_address(&self.storage.device))
     }

@@ -17,7 +17,7 @@ use crate::{Batch, Buffer, BufferSlice, BufferSliceMut, Completion, Device, Host
 
 /// A staging buffer.
 #[allow(unsafe_code)] // each use writes it in full before it reads it
-fn stage<T: Pod>(device: &Device, len: usize) -> Result<Buffer<T>> {
+pub(crate) fn stage<T: Pod>(device: &Device, len: usize) -> Result<Buffer<T>> {
     // SAFETY: an upload writes all of it before the copy from it is recorded; for a download the copy to it writes all
     // of it, and what a failed copy leaves cannot be read.
     unsafe { device.buffer_uninit(len, HostUse::Staging) }

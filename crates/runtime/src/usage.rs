@@ -21,7 +21,7 @@ use crate::completion::Outcome;
 use crate::pool::Block;
 
 /// What is done to bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     Read,
     Write,
@@ -66,6 +66,7 @@ impl Storage {
     /// # Errors
     /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
     pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
+        self.expect_memory(&operation)?;
         loop {
             let mut account = self.account.lock();
             account.settle();
@@ -76,6 +77,16 @@ impl Storage {
             drop(account);
             pending.wait(None);
         }
+    }
+
+    /// An error for a transient of a graph, which has memory in that graph's runs only.
+    fn expect_memory(&self, who: &dyn fmt::Display) -> Result<()> {
+        if self.block.is_placeholder() {
+            return Err(Error::invalid(format!(
+                "{who}: the buffer is a transient of a graph, of no use outside it"
+            )));
+        }
+        Ok(())
     }
 
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.
@@ -214,6 +225,7 @@ pub(crate) fn commit<S>(
     for (group, account) in &mut locked {
         account.settle();
         for usage in *group {
+            usage.storage.expect_memory(&usage.who)?;
             account.refuse_mapped(usage.access, &usage.who)?;
         }
         if let Some(cause) = account.failed.as_ref().filter(|_| reads_before_it_covers(group)) {

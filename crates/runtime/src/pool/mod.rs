@@ -41,9 +41,31 @@ pub(crate) struct Block {
     pub(crate) memory: Arc<dyn Memory>,
     /// Bytes that were asked for.
     pub(crate) bytes: u64,
-    /// Bytes of the class; `None` for memory of the host, which is not kept.
-    size: Option<u64>,
+    origin: Origin,
     site: &'static Location<'static>,
+}
+
+/// Where a block is from, which is where it goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The pool, with the bytes of its class.
+    Pool(u64),
+    /// The host: it is not kept.
+    Host,
+    /// Nowhere: it stands for memory and is not counted.
+    Nowhere,
+}
+
+impl Block {
+    /// A block that stands for memory that others give.
+    pub(crate) fn placeholder(memory: Arc<dyn Memory>, site: &'static Location<'static>) -> Self {
+        Self { bytes: memory.len(), memory, origin: Origin::Nowhere, site }
+    }
+
+    /// Whether it only stands for memory.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        self.origin == Origin::Nowhere
+    }
 }
 
 impl Pool {
@@ -107,7 +129,7 @@ impl Pool {
             self.driver.allocate(size, storage, init)
         })?;
         let Given { block: memory, size, used } = given;
-        let block = Block { memory, bytes, size: Some(size), site };
+        let block = Block { memory, bytes, origin: Origin::Pool(size), site };
         self.enter(&block);
         if used && init == Init::Zeroed {
             self.clear(&block).inspect_err(|_| self.give_back(block.clone()))?;
@@ -117,7 +139,7 @@ impl Pool {
 
     /// Count memory of the host that a buffer uses in place.
     pub(crate) fn adopt(&self, memory: Arc<dyn Memory>, site: &'static Location<'static>) -> Block {
-        let block = Block { bytes: memory.len(), memory, size: None, site };
+        let block = Block { bytes: memory.len(), memory, origin: Origin::Host, site };
         self.stock.wrap(block.bytes);
         self.enter(&block);
         block
@@ -125,8 +147,8 @@ impl Pool {
 
     /// Take a block back. The device is done with it, and nobody else has it.
     pub(crate) fn give_back(&self, block: Block) {
-        let Block { memory, bytes, size, site } = block;
-        if cfg!(debug_assertions) {
+        let Block { memory, bytes, origin, site } = block;
+        if cfg!(debug_assertions) && origin != Origin::Nowhere {
             let mut sites = self.sites.lock();
             if let Some((buffers, sum)) = sites.get_mut(site) {
                 (*buffers, *sum) = (*buffers - 1, *sum - bytes);
@@ -135,9 +157,10 @@ impl Pool {
                 }
             }
         }
-        match size {
-            Some(size) => self.stock.put(memory.storage(), bytes, size, memory),
-            None => self.stock.unwrap(bytes),
+        match origin {
+            Origin::Pool(size) => self.stock.put(memory.storage(), bytes, size, memory),
+            Origin::Host => self.stock.unwrap(bytes),
+            Origin::Nowhere => {}
         }
     }
 

@@ -1,0 +1,121 @@
+//! Memory of transients, shared by those that are never in use at the same time.
+//!
+//! A transient is in use from its first command to its last, by the schedule: two may share bytes if all commands of one have
+//! ended before any of the other begins. The largest get their places first, each the lowest that is free.
+
+use super::schedule::Place;
+
+/// Every transient begins at a multiple of this, as every allocation does.
+const ALIGN: u64 = 256;
+
+/// When a transient is in use.
+#[derive(Clone, Debug)]
+pub(super) struct Lifetime {
+    pub(super) bytes: u64,
+    /// By stream: the number of its last command there.
+    last: Vec<u32>,
+    /// By stream: what has ended there when any of its commands begins.
+    first: Vec<u32>,
+}
+
+impl Lifetime {
+    /// Of a transient that these commands use.
+    pub(super) fn new<'a>(bytes: u64, lanes: usize, users: impl Iterator<Item = &'a Place>) -> Self {
+        let (mut last, mut first) = (vec![0; lanes], vec![u32::MAX; lanes]);
+        for place in users {
+            last[place.lane] = last[place.lane].max(place.number);
+            for (lane, first) in first.iter_mut().enumerate() {
+                *first = (*first).min(place.known.get(lane).copied().unwrap_or(0));
+            }
+        }
+        Self { bytes, last, first }
+    }
+
+    /// Whether it has ended before the other begins.
+    fn is_before(&self, other: &Self) -> bool {
+        self.last.iter().zip(&other.first).all(|(last, first)| last <= first)
+    }
+}
+
+/// The offset of each, and the bytes of all together; with `share`, or each in a place of its own.
+pub(super) fn arrange(lifetimes: &[Lifetime], share: bool) -> (Vec<u64>, u64) {
+    let mut largest: Vec<usize> = (0..lifetimes.len()).collect();
+    largest.sort_by_key(|at| std::cmp::Reverse(lifetimes[*at].bytes));
+    let mut offsets = vec![0; lifetimes.len()];
+    let mut placed: Vec<usize> = Vec::new();
+    let mut end = 0;
+    for at in largest {
+        let own = &lifetimes[at];
+        let apart = |other: &Lifetime| share && (own.is_before(other) || other.is_before(own));
+        let mut taken: Vec<(u64, u64)> = placed
+            .iter()
+            .filter(|other| !apart(&lifetimes[**other]))
+            .map(|other| (offsets[*other], offsets[*other] + lifetimes[*other].bytes))
+            .collect();
+        taken.sort_unstable();
+        let mut offset: u64 = 0;
+        for (start, stop) in taken {
+            if offset + own.bytes <= start {
+                break;
+            }
+            offset = offset.max(stop.next_multiple_of(ALIGN));
+        }
+        offsets[at] = offset;
+        end = end.max(offset + own.bytes);
+        placed.push(at);
+    }
+    (offsets, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One stream, in use from a command to a command.
+    fn lifetime(bytes: u64, first: u32, last: u32) -> Lifetime {
+        Lifetime { bytes, last: vec![last], first: vec![first - 1] }
+    }
+
+    #[test]
+    fn what_does_not_overlap_in_time_shares() {
+        let chain = [lifetime(1000, 1, 2), lifetime(1000, 2, 3), lifetime(1000, 3, 4), lifetime(500, 4, 5)];
+        assert_eq!(arrange(&chain, true), (vec![0, 1024, 0, 1024], 2024));
+        assert_eq!(arrange(&chain, false).1, 3 * 1024 + 500);
+    }
+
+    #[test]
+    fn a_hole_is_filled() {
+        let all = [lifetime(4096, 1, 1), lifetime(1024, 1, 9), lifetime(2048, 2, 3), lifetime(2048, 3, 3)];
+        let (offsets, end) = arrange(&all, true);
+        assert_eq!((offsets, end), (vec![0, 4096, 0, 2048], 5120));
+    }
+
+    /// Random lifetimes: whoever is in use at the same time is apart, and everything begins where it should.
+    #[test]
+    fn no_two_in_use_overlap() {
+        let mut x = 7u64;
+        let mut next = |most: u64| {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (x >> 33) % most
+        };
+        for _ in 0..200 {
+            let all: Vec<(Lifetime, u32, u32)> = (0..20)
+                .map(|_| {
+                    let first = 1 + next(30) as u32;
+                    let last = first + next(6) as u32;
+                    (lifetime(1 + next(5000), first, last), first, last)
+                })
+                .collect();
+            let lifetimes: Vec<_> = all.iter().map(|(lifetime, ..)| lifetime.clone()).collect();
+            let (offsets, end) = arrange(&lifetimes, true);
+            for (i, (a, a_first, a_last)) in all.iter().enumerate() {
+                assert!(offsets[i].is_multiple_of(ALIGN) && offsets[i] + a.bytes <= end);
+                for (j, (b, b_first, b_last)) in all.iter().enumerate().skip(i + 1) {
+                    let in_time = a_first <= b_last && b_first <= a_last;
+                    let in_space = offsets[i] < offsets[j] + b.bytes && offsets[j] < offsets[i] + a.bytes;
+                    assert!(!(in_time && in_space), "{a:?} at {} and {b:?} at {}", offsets[i], offsets[j]);
+                }
+            }
+        }
+    }
+}

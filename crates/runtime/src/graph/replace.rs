@@ -1,0 +1,270 @@
+//! [`Plan::set`]: other values and buffers for the runs to come.
+//!
+//! Everything is checked against the kernels' signatures before anything changes. Work in flight has lists of its own.
+
+use std::sync::Arc;
+
+use elinvar_driver::{Binding, Command, Dispatch, Error, Result};
+
+use super::parameters::{ParameterKey, Subject};
+use super::plan::{Part, Plan, Site};
+use super::step::{for_each_slice, key, memory_key};
+use crate::Device;
+use crate::args::{Arg, Element, Value};
+use crate::bind::{place, rebind};
+use crate::recording::Recording;
+use crate::span::Span;
+use crate::usage::{Access, Storage, Usage};
+
+/// What stands for a buffer parameter now, and where.
+#[derive(Clone)]
+pub(super) struct Replaced {
+    span: Span,
+    slices: Vec<Slice>,
+    /// The uses for the accounts: segment, part, position, and whether the whole is used.
+    usages: Vec<(usize, usize, usize, bool)>,
+}
+
+/// A range of the buffer in a command.
+#[derive(Clone, Copy)]
+struct Slice {
+    site: Site,
+    /// Which of the ranges that the command names.
+    number: usize,
+    /// Its offset in the buffer.
+    offset: u64,
+}
+
+impl Plan {
+    /// Let the runs from now on have another value or buffer for a parameter, given by name or as it was declared. A buffer has
+    /// the length of the one before it, and `&mut` if the graph writes it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no such parameter; naming kernel, argument and position when it does not fit, as
+    /// [`crate::Kernel::launch`]; for a buffer that the graph uses elsewhere, if either is written. Nothing changes then.
+    pub fn set<'k>(&mut self, parameter: impl Into<ParameterKey<'k>>, value: impl Into<Arg>) -> Result<()> {
+        let index = self.find(parameter.into())?;
+        let value = value.into();
+        match self.parameters[index].subject.clone() {
+            Subject::Values(values) => self.set_value(&values, &value),
+            Subject::Buffer(storage) => {
+                let name = self.parameters[index].name.clone();
+                let Value::Memory { span, element, writable } = value.value else {
+                    return Err(Error::invalid(format!("parameter `{name}` is a buffer, given a value")));
+                };
+                let device = storage.device.clone();
+                self.set_buffer(index, &New { name, span, element, writable, device })
+            }
+        }
+    }
+
+    fn find(&self, parameter: ParameterKey<'_>) -> Result<usize> {
+        match parameter {
+            ParameterKey::Handle(handle)
+                if handle.graph == self.graph && handle.index < self.parameters.len() =>
+            {
+                Ok(handle.index)
+            }
+            ParameterKey::Handle(_) => Err(Error::invalid("a parameter of another graph")),
+            ParameterKey::Name(name) => {
+                let found = self.parameters.iter().position(|known| known.name == name);
+                found.ok_or_else(|| {
+                    let names: Vec<&str> = self.parameters.iter().map(|known| known.name.as_str()).collect();
+                    Error::invalid(format!("no parameter `{name}`; there are: {}", names.join(", ")))
+                })
+            }
+        }
+    }
+
+    fn set_value(&mut self, values: &[(usize, usize)], value: &Arg) -> Result<()> {
+        let mut changes = Vec::new();
+        for (node, argument) in values {
+            // A node that was left out has no command.
+            let Some(site) = self.sites.get(node).copied() else { continue };
+            let Some(Command::Dispatch(dispatch)) = self.command(site) else { continue };
+            let device = self.recording(site).map(|recording| recording.device().clone());
+            let Some(device) = device else { continue };
+            let binding = rebind(&device, &dispatch.pipeline, *argument, value)?;
+            if let Binding::Memory(_) = binding {
+                let place = place(dispatch.pipeline.signature(), *argument);
+                return Err(Error::invalid(format!("{place}: the parameter is a value, given a buffer")));
+            }
+            changes.push((site, *argument, binding));
+        }
+        for (site, argument, binding) in changes {
+            if let Some(Command::Dispatch(dispatch)) = self.command_mut(site) {
+                dispatch.bindings[argument] = binding;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_buffer(&mut self, index: usize, new: &New) -> Result<()> {
+        let Some(old) = self.replaced.get(&index).cloned() else { return Ok(()) };
+        for slice in &old.slices {
+            if let Some(Command::Dispatch(dispatch)) = self.command(slice.site) {
+                new.check_launch(dispatch, slice, old.span.len)?;
+            }
+        }
+        self.check_buffer(&old, new)?;
+        let to = &new.span;
+        for slice in &old.slices {
+            let mut number = 0;
+            if let Some(command) = self.command_mut(slice.site) {
+                for_each_slice(command, |range| {
+                    if number == slice.number {
+                        let memory = to.storage.block.memory.clone();
+                        (range.memory, range.offset) = (memory, to.offset + slice.offset);
+                    }
+                    number += 1;
+                });
+            }
+        }
+        for (segment, part, at, covers) in &old.usages {
+            if let Part::Run(recording) = &mut self.segments[*segment].parts[*part] {
+                let usage = &mut recording.usages[*at];
+                (usage.storage, usage.covers) = (to.storage.clone(), *covers && to.covers_storage());
+            }
+        }
+        self.replaced.insert(index, Replaced { span: to.clone(), ..old });
+        Ok(())
+    }
+
+    /// Notes where the buffers of parameters are used, before any is replaced.
+    pub(super) fn note_parameters(&mut self) {
+        let buffers = self.parameters.iter().enumerate().filter_map(|(index, named)| match &named.subject {
+            Subject::Buffer(storage) => Some((index, storage.clone())),
+            Subject::Values(_) => None,
+        });
+        let noted: Vec<_> = buffers.map(|(index, storage)| (index, self.as_declared(storage))).collect();
+        self.replaced.extend(noted);
+    }
+
+    /// What the graph was built with.
+    fn as_declared(&self, storage: Arc<Storage>) -> Replaced {
+        let of = |usage: &Usage| key(&usage.storage) == key(&storage);
+        let usages = self.usages().filter(|(_, usage)| of(usage));
+        let usages = usages.map(|((s, p, at), usage)| (s, p, at, usage.covers)).collect();
+        let memory = memory_key(&storage.block.memory);
+        let mut slices = Vec::new();
+        for (site, command) in self.commands() {
+            let mut number = 0;
+            for_each_slice(&mut command.clone(), |slice| {
+                if memory_key(&slice.memory) == memory {
+                    slices.push(Slice { site, number, offset: slice.offset });
+                }
+                number += 1;
+            });
+        }
+        let span = Span { offset: 0, len: storage.block.bytes, storage };
+        Replaced { span, slices, usages }
+    }
+
+    fn check_buffer(&self, old: &Replaced, new: &New) -> Result<()> {
+        let (name, own) = (&new.name, &old.span);
+        let own_device = &own.storage.device;
+        own_device.expect_same(&new.span.storage.device, || format!("parameter `{name}`: the buffer is"))?;
+        if new.span.storage.block.is_placeholder() {
+            return Err(Error::invalid(format!(
+                "parameter `{name}`: a transient is no buffer of the program"
+            )));
+        }
+        if new.span.len != own.len {
+            let (given, expected) = (new.span.len, own.len);
+            return Err(Error::invalid(format!(
+                "parameter `{name}`: a buffer of {expected} bytes, given {given}"
+            )));
+        }
+        let mine =
+            |(s, p, at): (usize, usize, usize)| old.usages.iter().any(|u| (u.0, u.1, u.2) == (s, p, at));
+        let written = self.usages().any(|(at, usage)| mine(at) && usage.access == Access::Write);
+        if written && !new.writable {
+            return Err(Error::invalid(format!(
+                "parameter `{name}`: the graph writes it; pass the buffer as `&mut`"
+            )));
+        }
+        let clash = |(at, usage): ((usize, usize, usize), &Usage)| {
+            let same = key(&usage.storage) == key(&new.span.storage);
+            same && !mine(at) && (written || usage.access == Access::Write)
+        };
+        if self.usages().any(clash) {
+            return Err(Error::invalid(format!(
+                "parameter `{name}`: the graph uses that buffer elsewhere, and writes it there or here"
+            )));
+        }
+        Ok(())
+    }
+
+    /// All uses of memory: segment, part, position.
+    fn usages(&self) -> impl Iterator<Item = ((usize, usize, usize), &Usage)> {
+        let parts = self
+            .segments
+            .iter()
+            .enumerate()
+            .flat_map(|(s, segment)| segment.parts.iter().enumerate().map(move |(p, part)| (s, p, part)));
+        parts.flat_map(|(s, p, part)| {
+            let usages = if let Part::Run(recording) = part { &recording.usages[..] } else { &[] };
+            usages.iter().enumerate().map(move |(at, usage)| ((s, p, at), usage))
+        })
+    }
+
+    fn commands(&self) -> impl Iterator<Item = (Site, &Command)> {
+        let parts = self.segments.iter().enumerate().flat_map(|(segment, parts)| {
+            parts.parts.iter().enumerate().map(move |(part, run)| (segment, part, run))
+        });
+        parts.flat_map(|(segment, part, run)| {
+            let commands = if let Part::Run(recording) = run { &recording.commands[..] } else { &[] };
+            commands.iter().enumerate().map(move |(at, command)| (Site { segment, part, at }, command))
+        })
+    }
+
+    fn recording(&self, site: Site) -> Option<&Recording> {
+        match &self.segments[site.segment].parts[site.part] {
+            Part::Run(recording) => Some(recording),
+            _ => None,
+        }
+    }
+
+    fn command(&self, site: Site) -> Option<&Command> {
+        self.recording(site).map(|recording| &recording.commands[site.at])
+    }
+
+    fn command_mut(&mut self, site: Site) -> Option<&mut Command> {
+        match &mut self.segments[site.segment].parts[site.part] {
+            Part::Run(recording) => Some(&mut Arc::make_mut(&mut recording.commands)[site.at]),
+            _ => None,
+        }
+    }
+}
+
+/// A buffer that is to stand for a parameter.
+struct New {
+    name: String,
+    span: Span,
+    element: Element,
+    writable: bool,
+    /// Of the graph's buffer.
+    device: Device,
+}
+
+impl New {
+    /// Checks it as the argument of a launch that a range of the old one is.
+    fn check_launch(&self, dispatch: &Dispatch, slice: &Slice, expected: u64) -> Result<()> {
+        let bindings = dispatch.bindings.iter().enumerate();
+        let mut ranges = bindings.filter_map(|(index, binding)| match binding {
+            Binding::Memory(range) => Some((index, range)),
+            _ => None,
+        });
+        let Some((index, range)) = ranges.nth(slice.number) else { return Ok(()) };
+        if self.span.len != expected {
+            let (place, given) = (place(dispatch.pipeline.signature(), index), self.span.len);
+            return Err(Error::invalid(format!(
+                "{place}: the graph has a buffer of {expected} bytes, given {given}"
+            )));
+        }
+        let offset = self.span.offset + slice.offset;
+        let span = Span { storage: self.span.storage.clone(), offset, len: range.len };
+        let value = Value::Memory { span, element: self.element, writable: self.writable };
+        rebind(&self.device, &dispatch.pipeline, index, &Arg { value }).map(drop)
+    }
+}

@@ -1,0 +1,159 @@
+//! [`Step`]: a node of a graph as data, and what it does to memory.
+//!
+//! What a command touches follows from the command and its kernel's signature: an argument that the kernel may write counts
+//! as read too, since what it leaves alone stays.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use elinvar_driver::{self as driver, Binding, Command, Memory, MemorySlice};
+
+use crate::Device;
+use crate::span::Span;
+use crate::usage::{Access, Storage, Usage, Who};
+
+/// A node.
+#[derive(Clone)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) device: Device,
+    pub(super) work: Work,
+    pub(super) touches: Vec<Touch>,
+    /// The nodes that the program put before it.
+    pub(super) after: Vec<usize>,
+}
+
+/// What a node does.
+#[derive(Clone)]
+pub(super) enum Work {
+    /// Nothing: it orders others.
+    Nothing,
+    /// A command of its device.
+    Command(Command),
+    /// A copy to another device.
+    Transfer { source: Span, target: Span },
+}
+
+/// What is done to a range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Read,
+    /// Any of them may be read, and any may be written.
+    Modify,
+    /// All are written and none is read.
+    Overwrite,
+}
+
+/// One use of one allocation by a node.
+#[derive(Clone)]
+pub(super) struct Touch {
+    pub(super) storage: Arc<Storage>,
+    pub(super) range: Range<u64>,
+    pub(super) mode: Mode,
+    pub(super) who: Who,
+}
+
+impl Step {
+    pub(super) fn is_work(&self) -> bool {
+        !matches!(self.work, Work::Nothing)
+    }
+}
+
+impl Touch {
+    pub(super) fn of_span(span: &Span, mode: Mode, who: &'static str) -> Self {
+        let range = span.offset..span.offset + span.len;
+        Self { storage: span.storage.clone(), range, mode, who: Who::Operation(who) }
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.mode != Mode::Read
+    }
+
+    pub(super) fn key(&self) -> usize {
+        key(&self.storage)
+    }
+
+    pub(super) fn is_transient(&self) -> bool {
+        self.storage.block.is_placeholder()
+    }
+
+    /// Whether the range is the whole allocation.
+    pub(super) fn is_whole(&self) -> bool {
+        self.range == (0..self.storage.block.bytes)
+    }
+
+    /// The same for the account of the memory.
+    pub(super) fn usage(&self) -> Usage {
+        let access = if self.writes() { Access::Write } else { Access::Read };
+        // Which bytes are written through an address is not known.
+        let covers = self.is_whole() && !matches!(self.who, Who::Use(..));
+        Usage { storage: self.storage.clone(), who: self.who.clone(), access, covers }
+    }
+}
+
+/// What tells allocations apart.
+pub(super) fn key(storage: &Arc<Storage>) -> usize {
+    Arc::as_ptr(storage) as usize
+}
+
+/// The same for their memory.
+pub(super) fn memory_key(memory: &Arc<dyn Memory>) -> usize {
+    Arc::as_ptr(memory).cast::<()>() as usize
+}
+
+/// What a command does to memory; `usages` has the allocations of all that it names.
+pub(super) fn touches(command: &Command, usages: &[Usage]) -> Vec<Touch> {
+    let mut list = Vec::new();
+    let mut add = |slice: &MemorySlice, mode: Mode, who: Who| {
+        let of = |usage: &&Usage| memory_key(&usage.storage.block.memory) == memory_key(&slice.memory);
+        if let Some(usage) = usages.iter().find(of) {
+            let range = slice.offset..slice.offset + slice.len;
+            list.push(Touch { storage: usage.storage.clone(), range, mode, who });
+        }
+    };
+    let mode = |access: driver::Access| match access {
+        driver::Access::Read => Mode::Read,
+        driver::Access::ReadWrite => Mode::Modify,
+    };
+    match command {
+        Command::Dispatch(dispatch) => {
+            let pipeline = &dispatch.pipeline;
+            for (index, binding) in dispatch.bindings.iter().enumerate() {
+                if let Binding::Memory(slice) = binding {
+                    let access = pipeline.signature().args[index].access;
+                    add(slice, mode(access), Who::Argument(pipeline.clone(), index));
+                }
+            }
+            for (number, used) in dispatch.uses.iter().enumerate() {
+                add(&used.slice, mode(used.access), Who::Use(pipeline.clone(), number));
+            }
+        }
+        Command::Copy { source, target } => {
+            add(source, Mode::Read, Who::Operation("copy: the source"));
+            add(target, Mode::Overwrite, Who::Operation("copy: the target"));
+        }
+        Command::Fill { target, .. } => add(target, Mode::Overwrite, Who::Operation("fill: the buffer")),
+        _ => {}
+    }
+    list
+}
+
+/// Calls `change` with each range of memory that a command names.
+pub(super) fn for_each_slice(command: &mut Command, mut change: impl FnMut(&mut MemorySlice)) {
+    match command {
+        Command::Dispatch(dispatch) => {
+            for binding in &mut dispatch.bindings {
+                if let Binding::Memory(slice) = binding {
+                    change(slice);
+                }
+            }
+            dispatch.uses.iter_mut().for_each(|used| change(&mut used.slice));
+        }
+        Command::Copy { source, target } => {
+            change(source);
+            change(target);
+        }
+        Command::Fill { target, .. } => change(target),
+        _ => {}
+    }
+}

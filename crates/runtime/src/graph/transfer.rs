@@ -1,0 +1,80 @@
+//! Copies between devices: the memory they go through, and the host's part.
+
+use std::panic::Location;
+
+use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Result};
+
+use super::Route;
+use crate::span::Span;
+use crate::transfer::stage;
+use crate::{Buffer, Device};
+
+/// Memory that both devices of a copy reach, or one each.
+pub(super) struct Staged {
+    pub(super) route: Route,
+    /// Of the source's device.
+    pub(super) from: Buffer<u8>,
+    /// Of the target's device.
+    pub(super) to: Buffer<u8>,
+    pub(super) bytes: u64,
+}
+
+/// The memory for a copy of so many bytes.
+pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
+    // Whole granules, so that the other device may be able to use it in place.
+    let granule = to.caps().wrap_granule.unwrap_or(1);
+    let source = stage::<u8>(from, bytes.next_multiple_of(granule) as usize)?;
+    match in_place(&source, to, granule) {
+        Some(target) => Ok(Staged { route: Route::HostInPlace, from: source, to: target, bytes }),
+        None => {
+            let target = stage::<u8>(to, bytes as usize)?;
+            Ok(Staged { route: Route::Host, from: source, to: target, bytes })
+        }
+    }
+}
+
+/// The same memory as memory of another device, where that is possible.
+#[allow(unsafe_code)] // uses memory of one device on another
+fn in_place(source: &Buffer<u8>, to: &Device, granule: u64) -> Option<Buffer<u8>> {
+    let address = source.span.storage.block.memory.host_ptr()?;
+    let aligned = (address.as_ptr() as u64).is_multiple_of(granule);
+    to.caps().wrap_granule.filter(|_| aligned)?;
+    let (bytes, owner) = (source.byte_len(), Box::new(source.clone()));
+    // SAFETY: shared memory stays where the host sees it as long as the buffer lives, which is the block's owner. Only
+    // the two commands of one copy use it, the second after an event that the first raises.
+    let memory = unsafe { to.driver().wrap(HostBlock { address, bytes, owner }) }.ok()?;
+    let block = to.pool().adopt(memory, Location::caller());
+    Some(Buffer::new(Span::whole(to.clone(), block)))
+}
+
+impl Staged {
+    /// Whether the host has to move the bytes between the two commands.
+    pub(super) fn needs_host(&self) -> bool {
+        self.route == Route::Host
+    }
+
+    /// The command of the source's device and that of the target's.
+    pub(super) fn commands(&self, source: &Span, target: &Span) -> [Command; 2] {
+        let slice = |buffer: &Buffer<u8>| MemorySlice { len: self.bytes, ..buffer.span.memory_slice() };
+        [
+            Command::Copy { source: source.memory_slice(), target: slice(&self.from) },
+            Command::Copy { source: slice(&self.to), target: target.memory_slice() },
+        ]
+    }
+}
+
+/// Moves the bytes from the memory of one device to that of another. The first command has ended, and the second has
+/// not begun.
+#[allow(unsafe_code)] // moves bytes that devices use
+pub(super) fn carry(from: &Buffer<u8>, to: &Buffer<u8>, bytes: u64) -> Result<()> {
+    let (source, target) = (&from.span.storage.block.memory, &to.span.storage.block.memory);
+    let address = source.host_ptr().ok_or_else(|| {
+        let name = from.device().name();
+        Error::unsupported(format!("a copy from device `{name}`: the host does not see its shared memory"))
+    })?;
+    // SAFETY: the memory is at least that long and lives as long as the buffer; only the copy's own commands use it,
+    // the first of which has ended.
+    let source = unsafe { std::slice::from_raw_parts(address.as_ptr(), bytes as usize) };
+    // SAFETY: the memory is at least that long; the only command that uses it waits for this.
+    unsafe { target.write(0, source) }
+}

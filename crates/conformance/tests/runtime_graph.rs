@@ -1,88 +1,10 @@
-//! Graphs on the simulated device: order, what is left out, memory, faults, other arguments.
+//! Graphs on the simulated device: what comes before what, and what is left out.
 
 mod support;
 
-use elinvar::driver::{Access, Command, Scalar};
-use elinvar::{Buffer, Completion, Error, Graph, Grid, Kernel, Node, Plan, PlanOptions, Stream};
-use support::{Bench, constant, invalid, pointer, signature};
-
-const N: usize = 64;
-
-/// `map(device const uint* a, device uint* b, constant uint& k)`: `b[i] = 3 * a[i] + k`.
-fn map(bench: &Bench) -> Kernel {
-    let args = vec![
-        pointer("a", Scalar::U32, Access::Read),
-        pointer("b", Scalar::U32, Access::ReadWrite),
-        constant("k", Scalar::U32),
-    ];
-    bench.declare(signature("map", args), |launch| {
-        let (a, k) = (launch.bytes(0)?, launch.bytes(2)?);
-        let k: u32 = bytemuck::pod_read_unaligned(&k);
-        let mapped: Vec<u32> = words(&a).iter().map(|a| a.wrapping_mul(3).wrapping_add(k)).collect();
-        launch.write(1, bytemuck::cast_slice(&mapped))
-    })
-}
-
-/// `mix(device const uint* a, device const uint* b, device uint* c)`: `c[i] += a[i] ^ 5 * b[i]`.
-fn mix(bench: &Bench) -> Kernel {
-    let args = vec![
-        pointer("a", Scalar::U32, Access::Read),
-        pointer("b", Scalar::U32, Access::Read),
-        pointer("c", Scalar::U32, Access::ReadWrite),
-    ];
-    bench.declare(signature("mix", args), |launch| {
-        let (a, b, c) = (words(&launch.bytes(0)?), words(&launch.bytes(1)?), words(&launch.bytes(2)?));
-        let mixed: Vec<u32> = (0..c.len()).map(|i| c[i].wrapping_add(a[i] ^ b[i].wrapping_mul(5))).collect();
-        launch.write(2, bytemuck::cast_slice(&mixed))
-    })
-}
-
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect()
-}
-
-fn mapped(a: &[u32], k: u32) -> Vec<u32> {
-    a.iter().map(|a| a.wrapping_mul(3).wrapping_add(k)).collect()
-}
-
-fn ramp() -> Vec<u32> {
-    (0..N as u32).map(|i| i * i + 7).collect()
-}
-
-#[allow(unsafe_code)] // launches
-fn node(graph: &mut Graph, kernel: &Kernel, args: impl elinvar::Args) -> Node {
-    // SAFETY: the kernels of these tests keep within their arguments by construction.
-    unsafe { graph.launch(kernel, Grid::threads(N), args) }.unwrap()
-}
-
-#[allow(unsafe_code)] // a transient whose nodes write it before they read it
-fn scratch(graph: &mut Graph, bench: &Bench) -> Buffer<u32> {
-    // SAFETY: the nodes of these tests write all of it before they read it.
-    unsafe { graph.transient_uninit(&bench.device, N) }.unwrap()
-}
-
-#[allow(unsafe_code)] // runs launches
-fn submit(plan: &mut Plan, stream: &Stream) -> Result<Completion, Error> {
-    // SAFETY: as for `node`.
-    unsafe { plan.run(stream) }
-}
-
-fn run(plan: &mut Plan, bench: &Bench) {
-    submit(plan, &bench.stream).unwrap().wait().unwrap();
-}
-
-fn ran(bench: &Bench) -> Vec<String> {
-    let name = |command: &Command| match command {
-        Command::Dispatch(dispatch) => {
-            let label = dispatch.label.as_ref().map(|label| label.name.clone());
-            Some(label.unwrap_or_else(|| dispatch.pipeline.signature().name.clone()))
-        }
-        Command::Copy { .. } => Some("copy".into()),
-        Command::Fill { .. } => Some("fill".into()),
-        _ => None,
-    };
-    bench.sim.commands().iter().filter_map(name).collect()
-}
+use elinvar::{Buffer, Graph, Node, PlanOptions};
+use support::graph::{N, map, mapped, mix, node, ramp, ran, run, scratch};
+use support::{Bench, invalid};
 
 #[test]
 fn a_chain_is_one_submission_and_gives_what_its_launches_give() {
@@ -272,7 +194,9 @@ fn different_work_is_not_merged() {
     let mut graph = Graph::new();
     let mut t: Vec<Buffer<u32>> = (0..8).map(|_| scratch(&mut graph, &bench)).collect();
     let sums = |graph: &mut Graph, out: &mut Buffer<u32>, t: &[Buffer<u32>]| {
-        t.iter().for_each(|t| drop(node(graph, &mix, (t, t, &mut *out))));
+        for t in t {
+            node(graph, &mix, (t, t, &mut *out));
+        }
     };
     // The input changes in between.
     node(&mut graph, &map, (&input, &mut t[0], 1u32));

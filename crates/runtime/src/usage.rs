@@ -130,6 +130,12 @@ impl Account {
         self.failed = None;
     }
 
+    /// Whether work in flight writes all of it: what comes after that reads good content, or fails with it.
+    fn is_rewritten(&self) -> bool {
+        let rewrites = |u: &Use| u.writes && u.covers && !matches!(u.outcome.get(), Some(Err(_)));
+        self.lanes.iter().any(|lane| lane.uses.iter().any(rewrites))
+    }
+
     /// Forgets the work that has ended, keeping what its failure means for the content.
     fn settle(&mut self) {
         for lane in &mut self.lanes {
@@ -228,7 +234,8 @@ pub(crate) fn commit<S>(
             usage.storage.expect_memory(&usage.who)?;
             account.refuse_mapped(usage.access, &usage.who)?;
         }
-        if let Some(cause) = account.failed.as_ref().filter(|_| reads_before_it_covers(group)) {
+        let is_bad = !account.is_rewritten() && reads_before_it_covers(group);
+        if let Some(cause) = account.failed.as_ref().filter(|_| is_bad) {
             poison.get_or_insert_with(|| cause.poison());
         }
     }
@@ -291,6 +298,20 @@ mod tests {
         write(&mut account, 0, true).resolve(Ok(Timing::default()));
         account.settle();
         assert!(account.expect_written().is_ok());
+    }
+
+    #[test]
+    fn content_that_is_being_written_anew_is_not_bad() {
+        let mut account = Account::default();
+        write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+        account.settle();
+        let partly = write(&mut account, 1, false);
+        assert!(!account.is_rewritten());
+        let anew = write(&mut account, 1, true);
+        assert!(account.is_rewritten());
+        anew.resolve(Err(Error::Cancelled));
+        assert!(!account.is_rewritten());
+        partly.resolve(Ok(Timing::default()));
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub struct Sim {
 struct Shared {
     kernels: Mutex<Vec<(Signature, Option<Body>)>>,
     commands: Mutex<Vec<Command>>,
-    failures: Mutex<Vec<(Op, Error)>>,
+    failures: Mutex<Vec<(Op, Option<Error>)>>,
+    failing_launches: Mutex<Vec<(String, Error)>>,
     held: AtomicBool,
     addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
@@ -104,6 +105,7 @@ impl Sim {
             kernels: Mutex::default(),
             commands: Mutex::default(),
             failures: Mutex::default(),
+            failing_launches: Mutex::default(),
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
@@ -141,7 +143,17 @@ impl Sim {
 
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
-        self.shared.failures.lock().push((op, error));
+        self.shared.failures.lock().push((op, Some(error)));
+    }
+
+    /// Let the next operation of this kind pass: what [`Sim::fail_next`] is told from now on is for those after it.
+    pub fn pass_next(&self, op: Op) {
+        self.shared.failures.lock().push((op, None));
+    }
+
+    /// Make the next launch of this kernel, or of this label, end its submission in the error.
+    pub fn fail_launch(&self, name: &str, error: Error) {
+        self.shared.failing_launches.lock().push((name.into(), error));
     }
 
     /// Whether so many submissions have been told to stop.
@@ -187,7 +199,19 @@ impl Shared {
     fn failure(&self, op: Op) -> Result<()> {
         let mut failures = self.failures.lock();
         match failures.iter().position(|(failing, _)| *failing == op) {
-            Some(at) => Err(failures.remove(at).1),
+            Some(at) => failures.remove(at).1.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    /// The error that this launch was told to end in, once.
+    fn launch_failure(&self, dispatch: &Dispatch) -> Result<()> {
+        let kernel = &dispatch.pipeline.signature().name;
+        let is_this =
+            |name: &String| name == kernel || dispatch.label.as_ref().is_some_and(|l| l.name == *name);
+        let mut failing = self.failing_launches.lock();
+        match failing.iter().position(|(name, _)| is_this(name)) {
+            Some(at) => Err(failing.remove(at).1),
             None => Ok(()),
         }
     }

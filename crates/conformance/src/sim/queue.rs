@@ -214,6 +214,7 @@ fn wait(event: &dyn Event, value: u64) -> Result<()> {
 }
 
 fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &OnceLock<Error>) -> Result<()> {
+    shared.launch_failure(dispatch)?;
     let name = &dispatch.pipeline.signature().name;
     let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {
         return Ok(());

@@ -1,6 +1,8 @@
 //! What the runtime's tests share: signatures, a simulated device, a minimal executor.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod graph;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,0 +1,561 @@
+//! Runs of graphs on the simulated device: streams, memory, faults, other arguments, captured batches, two devices.
+
+mod support;
+
+use elinvar::driver::{Command, MemorySlice};
+use elinvar::{Arg, Batching, Buffer, Completion, Dim3, Error, Graph, Grid, PlanOptions, Route};
+use elinvar_conformance::sim::{Op, Sim};
+use support::graph::{N, map, mapped, mix, node, ramp, ran, run, scratch, submit};
+use support::{Bench, assert_poisoned, fault, invalid};
+
+fn options(batching: Batching) -> PlanOptions {
+    PlanOptions { batching, ..PlanOptions::default() }
+}
+
+/// The end of a run, which comes by itself when the device is not held.
+fn ended(done: &Completion) -> Result<(), Error> {
+    done.wait().map(drop)
+}
+
+/// A diamond: one branch to each of two buffers, and both together.
+struct Diamond {
+    bench: Bench,
+    graph: Graph,
+    input: Buffer<u32>,
+    left: Buffer<u32>,
+    right: Buffer<u32>,
+    out: Buffer<u32>,
+}
+
+fn diamond() -> Diamond {
+    let bench = Bench::new();
+    let (map, mix) = (map(&bench), mix(&bench));
+    let buffer = || bench.device.buffer::<u32>(N).unwrap();
+    let (input, mut left, mut right) = (bench.device.buffer_from(&ramp()).unwrap(), buffer(), buffer());
+    let mut out = buffer();
+    let mut graph = Graph::new();
+    let mut first = scratch(&mut graph, &bench);
+    node(&mut graph, &map.labeled("first", 0), (&input, &mut first, 1u32));
+    node(&mut graph, &map.labeled("left", 0), (&first, &mut left, 2u32));
+    node(&mut graph, &map.labeled("right", 0), (&first, &mut right, 3u32));
+    graph.fill(&mut out, 0u32).unwrap();
+    node(&mut graph, &mix.labeled("both", 0), (&left, &right, &mut out));
+    Diamond { bench, graph, input, left, right, out }
+}
+
+impl Diamond {
+    fn expected(&self) -> Vec<u32> {
+        let first = mapped(&ramp(), 1);
+        let (left, right) = (mapped(&first, 2), mapped(&first, 3));
+        (0..N).map(|i| left[i] ^ right[i].wrapping_mul(5)).collect()
+    }
+}
+
+#[test]
+fn branches_go_to_several_streams() {
+    let all = diamond();
+    for (batching, submissions) in [(Batching::Chains, 5), (Batching::None, 7), (Batching::Streams, 5)] {
+        let mut plan = all.graph.plan_with(options(batching)).unwrap();
+        let stats = plan.stats();
+        assert_eq!((stats.streams, stats.submissions), (3, submissions), "{batching:?}: {stats:?}");
+        for _ in 0..3 {
+            all.out.clone().fill(77).unwrap();
+            run(&mut plan, &all.bench);
+            assert_eq!(all.out.to_vec().unwrap(), all.expected(), "{batching:?}");
+        }
+    }
+    let one = PlanOptions { streams: Some(1), ..options(Batching::Streams) };
+    let mut plan = all.graph.plan_with(one).unwrap();
+    assert_eq!((plan.stats().streams, plan.stats().submissions, plan.stats().waits), (1, 1, 0));
+    run(&mut plan, &all.bench);
+    assert_eq!(all.out.to_vec().unwrap(), all.expected());
+}
+
+/// A run is one more thing in its stream's order, also when most of it runs elsewhere.
+#[test]
+fn a_run_takes_its_place_in_the_streams_order() {
+    let mut all = diamond();
+    let mut plan = all.graph.plan().unwrap();
+    let mut copies: Vec<Buffer<u32>> = (0..3).map(|_| all.bench.device.buffer(N).unwrap()).collect();
+    let stream = &all.bench.stream;
+    for (round, copy) in copies.iter_mut().enumerate() {
+        stream.fill(&mut all.input, round as u32).unwrap();
+        submit(&mut plan, stream).unwrap();
+        stream.copy(&all.out, copy).unwrap();
+    }
+    stream.synchronize().unwrap();
+    for (round, copy) in copies.iter().enumerate() {
+        let first = mapped(&[round as u32; N], 1);
+        let (left, right) = (mapped(&first, 2), mapped(&first, 3));
+        let expected: Vec<u32> = (0..N).map(|i| left[i] ^ right[i].wrapping_mul(5)).collect();
+        assert_eq!(copy.to_vec().unwrap(), expected, "round {round}");
+    }
+    // On another stream it comes after the last run.
+    let (event, other) = (all.bench.device.event().unwrap(), all.bench.device.stream().unwrap());
+    stream.wait_for(&event, 1).unwrap();
+    let first = submit(&mut plan, stream).unwrap();
+    let second = submit(&mut plan, &other).unwrap();
+    assert!(!first.is_done() && !second.is_done());
+    event.signal(1);
+    ended(&second).unwrap();
+    assert!(first.is_done());
+}
+
+#[test]
+fn transients_share_memory_by_their_lifetimes() {
+    let bench = Bench::new();
+    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let mut out = bench.device.buffer::<u32>(N).unwrap();
+    let mut graph = Graph::new();
+    let mut last = input.clone();
+    for k in 0..20u32 {
+        let mut next = scratch(&mut graph, &bench);
+        node(&mut graph, &map, (&last, &mut next, k));
+        last = next;
+    }
+    node(&mut graph, &map, (&last, &mut out, 20u32));
+    let expected = (0..=20).fold(ramp(), |values, k| mapped(&values, k));
+    let bytes = 4 * N as u64;
+    let mut peaks = Vec::new();
+    for optimize in [false, true] {
+        let before = bench.sim.memory().1;
+        let mut plan = graph.plan_with(PlanOptions { optimize, ..PlanOptions::default() }).unwrap();
+        let stats = plan.stats();
+        assert_eq!(stats.transient_bytes, 20 * bytes);
+        assert_eq!(stats.arena_bytes, if optimize { 2 * bytes } else { 20 * bytes });
+        run(&mut plan, &bench);
+        assert_eq!(out.to_vec().unwrap(), expected);
+        peaks.push(bench.sim.memory().1 - before);
+        drop(plan);
+        bench.sim.forget_commands();
+        bench.device.pool().trim(0);
+    }
+    assert_eq!(peaks, [20 * bytes, 2 * bytes], "what the device has given out");
+}
+
+/// Transients of branches that run side by side are apart, whatever their order in the graph.
+#[test]
+fn branches_do_not_share_memory() {
+    let bench = Bench::new();
+    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let mut outs: Vec<Buffer<u32>> = (0..3).map(|_| bench.device.buffer(N).unwrap()).collect();
+    let mut graph = Graph::new();
+    for out in &mut outs {
+        let mut between = scratch(&mut graph, &bench);
+        node(&mut graph, &map, (&input, &mut between, 1u32));
+        let out_node = node(&mut graph, &map, (&between, out, 2u32));
+        graph.name(out_node, "out").unwrap();
+    }
+    let plan = |streams| {
+        let options = PlanOptions { streams, ..PlanOptions::default() };
+        graph.plan_with(options).unwrap().stats().arena_bytes / (4 * N as u64)
+    };
+    // The three are the same work, and then one.
+    assert_eq!((plan(None), plan(Some(1))), (1, 1));
+    let mut graph = Graph::new();
+    for (k, out) in outs.iter_mut().enumerate() {
+        let mut between = scratch(&mut graph, &bench);
+        node(&mut graph, &map, (&input, &mut between, k as u32));
+        node(&mut graph, &map, (&between, out, 2u32));
+    }
+    for (streams, blocks) in [(None, 3), (Some(2), 2), (Some(1), 1)] {
+        let mut plan = graph.plan_with(PlanOptions { streams, ..PlanOptions::default() }).unwrap();
+        assert_eq!(plan.stats().arena_bytes, blocks * 4 * N as u64, "{streams:?}");
+        run(&mut plan, &bench);
+        for (k, out) in outs.iter().enumerate() {
+            assert_eq!(out.to_vec().unwrap(), mapped(&mapped(&ramp(), k as u32), 2));
+        }
+    }
+}
+
+#[test]
+fn a_transient_is_of_no_use_outside() {
+    let bench = Bench::new();
+    let map = map(&bench);
+    let mut out = bench.device.buffer::<u32>(N).unwrap();
+    let mut graph = Graph::new();
+    let live = bench.device.pool().stats();
+    let mut zeroed = graph.transient::<u32>(&bench.device, N).unwrap();
+    assert_eq!(bench.device.pool().stats(), live, "it has no memory");
+    let outside = "the buffer is a transient of a graph, of no use outside it";
+    assert_eq!(invalid(zeroed.to_vec()), format!("read: {outside}"));
+    assert_eq!(invalid(zeroed.fill(1)), format!("fill: {outside}"));
+    assert!(matches!(zeroed.map().map(drop), Err(Error::Unsupported(_))));
+    assert_eq!(invalid(bench.stream.copy(&zeroed, &mut out)), format!("copy: the source: {outside}"));
+    assert!(
+        matches!(zeroed.gpu_address(), Err(Error::Unsupported(text)) if text.contains("not in one place"))
+    );
+    let refused = bench.launch(&map, (&zeroed, &mut out, 1u32));
+    assert_eq!(invalid(refused), format!("kernel `map`, argument 0 `a` (device const uint*): {outside}"));
+    let mut other = Graph::new();
+    assert_eq!(invalid(other.copy(&zeroed, &mut out)), "graph: a transient of another graph");
+    assert!(other.is_empty());
+    assert_eq!(
+        invalid(graph.transient::<u32>(&bench.device, 0)),
+        "a transient of 0 bytes: device `sim` allows 1 to 1073741824"
+    );
+    // What is read before it is written is zeroes, or refused.
+    graph.copy(&zeroed, &mut out).unwrap();
+    graph.fill(&mut zeroed, 5u32).unwrap();
+    let mut plan = graph.plan().unwrap();
+    for _ in 0..2 {
+        out.fill(3).unwrap();
+        run(&mut plan, &bench);
+        assert_eq!(out.to_vec().unwrap(), [0; N]);
+    }
+    let empty = scratch(&mut graph, &bench);
+    node(&mut graph, &map, (&empty, &mut out, 0u32));
+    assert_eq!(
+        invalid(graph.plan()),
+        "graph: `map` (node 3): kernel `map`, argument 0 `a` (device const uint*): the transient is read \
+         before anything writes it"
+    );
+}
+
+#[test]
+fn a_failure_takes_what_depends_on_it_and_nothing_else() {
+    for batching in [Batching::Chains, Batching::None] {
+        let mut all = diamond();
+        let (bench, mut lone) = (&all.bench, all.bench.device.buffer::<u32>(N).unwrap());
+        let mut more = bench.device.buffer::<u32>(N).unwrap();
+        let fails = bench.fail();
+        node(&mut all.graph, &map(bench), (&all.input, &mut lone, 4u32));
+        // In place on `left`, between its writer and its reader.
+        let broken = node(&mut all.graph, &fails, (&mut all.left,));
+        node(&mut all.graph, &map(bench), (&all.left, &mut more, 4u32));
+        let _ = broken;
+        let mut plan = all.graph.plan_with(options(batching)).unwrap();
+        for _ in 0..2 {
+            let done = submit(&mut plan, &bench.stream).unwrap();
+            assert_poisoned(ended(&done));
+            // The failing node came after `both`, which had its result.
+            bench.stream.acknowledge().unwrap();
+            bench.stream.synchronize().unwrap();
+            assert_eq!(all.out.to_vec().unwrap(), all.expected(), "{batching:?}");
+            assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
+            assert_eq!(lone.to_vec().unwrap(), mapped(&ramp(), 4));
+            for lost in [&all.left, &more] {
+                let text = lost.to_vec().unwrap_err().to_string();
+                assert!(text.ends_with(&fault().to_string()), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
+    let all = diamond();
+    let (bench, mut plan) = (&all.bench, all.graph.plan().unwrap());
+    // Begin, first, left, right, fill and both, on three streams: let the third that begins its work fail.
+    bench.sim.hold();
+    let done = submit(&mut plan, &bench.stream).unwrap();
+    bench.sim.fail_launch("right", fault());
+    bench.sim.release();
+    assert_poisoned(ended(&done));
+    assert_poisoned(bench.stream.synchronize());
+    assert_eq!(all.left.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 2));
+    assert_poisoned(all.right.to_vec());
+    assert_poisoned(all.out.to_vec());
+    // Not acknowledged: it runs no more.
+    assert_poisoned(ended(&submit(&mut plan, &bench.stream).unwrap()));
+    bench.stream.acknowledge().unwrap();
+    run(&mut plan, bench);
+    assert_eq!(all.out.to_vec().unwrap(), all.expected());
+    assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
+}
+
+#[test]
+fn a_run_that_is_not_submitted_in_full_ends() {
+    let all = diamond();
+    let (bench, mut plan) = (&all.bench, all.graph.plan().unwrap());
+    let submissions = plan.stats().submissions;
+    let full = || Error::OutOfMemory { requested: 1, available: 0 };
+    for at in 0..submissions {
+        (0..at).for_each(|_| bench.sim.pass_next(Op::Submit));
+        bench.sim.fail_next(Op::Submit, full());
+        assert!(matches!(submit(&mut plan, &bench.stream), Err(Error::OutOfMemory { .. })), "{at}");
+        // What waited for the rest has failed; nothing is stuck.
+        let _end = bench.stream.synchronize();
+        bench.stream.acknowledge();
+        run(&mut plan, bench);
+        assert_eq!(all.out.to_vec().unwrap(), all.expected(), "after a failure at {at}");
+    }
+    assert_eq!(plan.stats().runs, submissions as u64);
+    let map = all.out.map().unwrap();
+    let text = invalid(submit(&mut plan, &bench.stream));
+    assert!(text.starts_with("fill: the buffer: the buffer is mapped"), "{text}");
+    drop(map);
+    let _end = bench.stream.synchronize();
+    bench.stream.acknowledge();
+    run(&mut plan, bench);
+}
+
+#[test]
+fn a_plan_may_be_dropped_with_a_run_in_flight() {
+    let all = diamond();
+    let before = all.bench.device.pool().stats().live_bytes;
+    all.bench.sim.hold();
+    let mut plan = all.graph.plan().unwrap();
+    let done = submit(&mut plan, &all.bench.stream).unwrap();
+    drop(plan);
+    assert!(all.bench.device.pool().stats().live_bytes > before, "the arena is in use");
+    all.bench.sim.release();
+    ended(&done).unwrap();
+    all.bench.stream.synchronize().unwrap();
+    assert_eq!(all.out.to_vec().unwrap(), all.expected());
+    assert_eq!(all.bench.device.pool().stats().live_bytes, before);
+}
+
+#[test]
+fn runs_have_other_values_and_buffers() {
+    let bench = Bench::new();
+    let map = map(&bench);
+    let buffer = || bench.device.buffer::<u32>(N).unwrap();
+    let (input, mut out, mut copy) = (bench.device.buffer_from(&ramp()).unwrap(), buffer(), buffer());
+    let mut graph = Graph::new();
+    let mut between = scratch(&mut graph, &bench);
+    let first = node(&mut graph, &map, (&input, &mut between, 1u32));
+    let second = node(&mut graph, &map, (&between, &mut out, 1u32));
+    graph.copy(out.slice(0..32).unwrap(), &mut copy.slice_mut(32..N).unwrap()).unwrap();
+    let k = graph.value("k", first, 2).unwrap();
+    assert_eq!(graph.value("k", second, 2).unwrap(), k, "both are called so");
+    graph.buffer("input", &input).unwrap();
+    let to = graph.buffer("out", &out).unwrap();
+    let mut plan = graph.plan().unwrap();
+    run(&mut plan, &bench);
+    assert_eq!(out.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 1));
+
+    let (other, mut elsewhere) = (vec![5u32; 2 * N], bench.device.buffer::<u32>(3 * N).unwrap());
+    let other = bench.device.buffer_from(&other).unwrap();
+    plan.set("k", 9u32).unwrap();
+    plan.set("input", other.slice(N..2 * N).unwrap()).unwrap();
+    plan.set(to, elsewhere.slice_mut(N..2 * N).unwrap()).unwrap();
+    out.fill(0).unwrap();
+    run(&mut plan, &bench);
+    let expected = mapped(&mapped(&[5; N], 9), 9);
+    assert_eq!(elsewhere.to_vec().unwrap(), [&[0; N][..], &expected, &[0; N]].concat());
+    assert_eq!((out.to_vec().unwrap(), &copy.to_vec().unwrap()[32..]), (vec![0; N], &expected[..32]));
+    // While one runs, the next may have others; and back to what it was.
+    bench.sim.hold();
+    let held = submit(&mut plan, &bench.stream).unwrap();
+    plan.set(k, 2u32).unwrap();
+    plan.set("input", &input).unwrap();
+    plan.set("out", &mut out).unwrap();
+    submit(&mut plan, &bench.stream).unwrap();
+    bench.sim.release();
+    ended(&held).unwrap();
+    assert_eq!(&elsewhere.to_vec().unwrap()[N..2 * N], expected);
+    assert_eq!(out.to_vec().unwrap(), mapped(&mapped(&ramp(), 2), 2));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_as_a_launch_would() {
+    let bench = Bench::new();
+    let (map, other) = (map(&bench), Bench::on(Sim::named("other")));
+    let (input, mut out) =
+        (bench.device.buffer_from(&ramp()).unwrap(), bench.device.buffer::<u32>(N).unwrap());
+    let mut graph = Graph::new();
+    let launch = node(&mut graph, &map, (&input, &mut out, 1u32));
+    let filled = graph.fill(&mut out.slice_mut(0..3).unwrap(), 4u32).unwrap();
+    graph.value("k", launch, 2).unwrap();
+    graph.buffer("input", &input).unwrap();
+    let to = graph.buffer("out", &out).unwrap();
+    assert_eq!(invalid(graph.value("x", filled, 0)), "graph: parameter `x`: `fill` (node 1) is no launch");
+    assert_eq!(
+        invalid(graph.value("x", launch, 0)),
+        "graph: parameter `x`: kernel `map`, argument 0 `a` (device const uint*): it is not given by value"
+    );
+    assert_eq!(
+        invalid(graph.value("x", launch, 3)),
+        "graph: parameter `x`: kernel `map` has 3 arguments, and none at 3"
+    );
+    assert_eq!(invalid(graph.value("out", launch, 2)), "graph: parameter `out` is a buffer already");
+    assert_eq!(invalid(graph.buffer("out", &input)), "graph: parameter `out` is declared already");
+    let transient = graph.transient::<u32>(&bench.device, 1).unwrap();
+    assert_eq!(
+        invalid(graph.buffer("t", &transient)),
+        "graph: parameter `t`: a transient is no buffer of the program"
+    );
+    let mut plan = graph.plan().unwrap();
+    let k = "kernel `map`, argument 2 `k` (constant uint&)";
+    let a = "kernel `map`, argument 0 `a` (device const uint*)";
+    let b = "kernel `map`, argument 1 `b` (device uint*)";
+    let floats = bench.device.buffer::<f32>(N).unwrap();
+    let mut short = bench.device.buffer::<u32>(N - 1).unwrap();
+    let bytes = bench.device.buffer::<u8>(4 * N + 1).unwrap();
+    let mut refusals = vec![
+        (invalid(plan.set("k", 1.0f32)), format!("{k}: expected uint, given a value of `f32` (float)")),
+        (
+            invalid(plan.set("k", Dim3::new(1, 2, 3))),
+            format!(
+                "{k}: a `Dim3` goes to a `uint3` that is only read, or to three `uint` arguments in a row"
+            ),
+        ),
+        (invalid(plan.set("k", &input)), format!("{k}: the parameter is a value, given a buffer")),
+        (invalid(plan.set("input", 3u32)), "parameter `input` is a buffer, given a value".into()),
+        (invalid(plan.set("input", &floats)), format!("{a}: expected uint, given a buffer of `f32` (float)")),
+        (
+            invalid(plan.set("out", &out)),
+            format!("{b}: the kernel may write to it; pass the buffer as `&mut`"),
+        ),
+        (
+            invalid(plan.set("out", &mut short)),
+            format!("{b}: the graph has a buffer of 256 bytes, given 252"),
+        ),
+        (invalid(plan.set("nothing", 1u32)), "no parameter `nothing`; there are: k, input, out".into()),
+        (
+            invalid(plan.set(to, &mut other.device.buffer::<u32>(N).unwrap())),
+            format!("{b}: the buffer is of device `other`, used with device `sim`"),
+        ),
+        (
+            invalid(plan.set("input", &out)),
+            "parameter `input`: the graph uses that buffer elsewhere, and writes it there or here".into(),
+        ),
+        (
+            invalid(plan.set("out", &mut input.clone())),
+            "parameter `out`: the graph uses that buffer elsewhere, and writes it there or here".into(),
+        ),
+    ];
+    let odd = Arg::from(bytes.slice(1..4 * N + 1).unwrap()).of(elinvar::Scalar::U32);
+    refusals.push((
+        invalid(plan.set("input", odd)),
+        format!("{a}: the slice begins at byte 1, no multiple of 4"),
+    ));
+    for (got, expected) in refusals {
+        assert_eq!(got, expected);
+    }
+    let mut stranger = Graph::new();
+    let theirs = stranger.buffer("x", &input).unwrap();
+    assert_eq!(invalid(plan.set(theirs, &input)), "a parameter of another graph");
+    // All as it was.
+    run(&mut plan, &bench);
+    let mut expected = mapped(&ramp(), 1);
+    expected[..3].fill(4);
+    assert_eq!(out.to_vec().unwrap(), expected);
+    assert_eq!(
+        invalid(submit(&mut plan, &other.stream)),
+        "run: the graph begins on a node of device `sim`, used with device `other`"
+    );
+}
+
+#[test]
+fn batches_are_captured_with_their_events() {
+    let bench = Bench::new();
+    let map = map(&bench);
+    let other = bench.device.stream().unwrap();
+    let input = bench.device.buffer_from(&ramp()).unwrap();
+    let mut outs: Vec<Buffer<u32>> = (0..3).map(|_| bench.device.buffer(N).unwrap()).collect();
+    let event = bench.device.event().unwrap();
+    let mut first = bench.stream.batch();
+    let mut second = other.batch();
+    let [a, b, c] = &mut outs[..] else { unreachable!("three") };
+    // SAFETY: the kernel keeps within its arguments.
+    #[allow(unsafe_code)]
+    unsafe {
+        first.launch(&map.labeled("a", 0), Grid::threads(N), (&input, &mut *a, 1u32)).unwrap();
+        first.signal(&event, 1);
+        first.launch(&map.labeled("b", 0), Grid::threads(N), (&*a, &mut *b, 2u32)).unwrap();
+        second.wait_for(&event, 1);
+        second.launch(&map.labeled("c", 0), Grid::threads(N), (&input, &mut *c, 3u32)).unwrap();
+    }
+    let mut graph = Graph::new();
+    let mut early = other.batch();
+    early.wait_for(&event, 1);
+    assert_eq!(
+        invalid(graph.append(early)),
+        "graph: a batch waits for an event that no batch appended before it raises"
+    );
+    let nodes = [graph.append(first).unwrap(), graph.append(second).unwrap()].concat();
+    assert_eq!((nodes.len(), graph.len(), bench.sim.commands().len()), (3, 3, 0));
+    // `c` comes after `a` through the event, and not after `b`.
+    assert!(
+        invalid(graph.after(nodes[0], &[nodes[2]]))
+            .contains("`a` (node 0) → `signal` (node 1) → `wait` (node 3) → `c` (node 4)")
+    );
+    graph.after(nodes[1], &[nodes[2]]).unwrap();
+    run(&mut graph.plan().unwrap(), &bench);
+    assert_eq!(ran(&bench).iter().filter(|name| *name != "a").collect::<Vec<_>>(), ["c", "b"]);
+    assert_eq!(outs[1].to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 2));
+    assert_eq!(outs[2].to_vec().unwrap(), mapped(&ramp(), 3));
+
+    bench.sim.forget_commands();
+    let captured = Graph::capture(&bench.stream, |batch| {
+        batch.fill(&mut outs[0], 1u32)?;
+        batch.copy(&input, &mut outs[1])
+    });
+    assert_eq!((bench.sim.commands().len(), outs[1].to_vec().unwrap()), (0, mapped(&mapped(&ramp(), 1), 2)));
+    run(&mut captured.unwrap().plan().unwrap(), &bench);
+    assert_eq!((outs[0].to_vec().unwrap(), outs[1].to_vec().unwrap()), (vec![1; N], ramp()));
+    let late = Graph::capture(&bench.stream, |batch| batch.deadline(std::time::Duration::from_secs(1)));
+    assert!(matches!(late, Err(Error::Unsupported(text)) if text.contains("a batch with a deadline")));
+}
+
+#[test]
+fn an_address_cannot_be_replaced() {
+    let bench = Bench::new();
+    let (increment, mut used) = (bench.increment(), bench.device.buffer::<u32>(N).unwrap());
+    let reached = bench.device.buffer::<u32>(N).unwrap();
+    let mut graph = Graph::new();
+    node(&mut graph, &increment, (&mut used, Arg::use_resource(&reached)));
+    graph.buffer("reached", &reached).unwrap();
+    match graph.plan() {
+        Err(Error::Unsupported(text)) => assert_eq!(
+            text,
+            "graph: parameter `reached`: kernel `increment`, resource 0 (used through its address): \
+             the address is in memory that the graph does not know"
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn copies_go_from_device_to_device() {
+    let (ours, theirs) = (Bench::new(), Bench::on(Sim::discrete()));
+    let (our_map, their_map) = (map(&ours), map(&theirs));
+    let input = ours.device.buffer_from(&ramp()).unwrap();
+    let mut back = ours.device.buffer::<u32>(N).unwrap();
+    let mut graph = Graph::new();
+    let (mut a, mut b) = (scratch(&mut graph, &ours), scratch(&mut graph, &theirs));
+    let mut c = scratch(&mut graph, &theirs);
+    node(&mut graph, &our_map, (&input, &mut a, 1u32));
+    let there = graph.copy(&a, &mut b).unwrap();
+    graph.name(there, "there").unwrap();
+    node(&mut graph, &their_map, (&b, &mut c, 2u32));
+    graph.copy(&c, &mut back).unwrap();
+    let mut plan = graph.plan().unwrap();
+    let stats = plan.stats();
+    let routes: Vec<_> = stats.transfers.iter().map(|t| (t.name.as_str(), t.bytes, t.route)).collect();
+    assert_eq!(routes, [("there", 256, Route::Host), ("transfer", 256, Route::Host)]);
+    assert_eq!((stats.commands, stats.streams), (6, 2));
+    for round in 0..3 {
+        let start: Vec<u32> = ramp().iter().map(|x| x + round).collect();
+        ours.stream.upload(&start, &mut input.clone()).unwrap();
+        run(&mut plan, &ours);
+        assert_eq!(back.to_vec().unwrap(), mapped(&mapped(&start, 1), 2), "round {round}");
+    }
+    // Nothing of one device reaches the other's commands.
+    let of = |slice: &MemorySlice| std::sync::Arc::as_ptr(&slice.memory).cast::<()>();
+    let targets = |bench: &Bench| -> Vec<_> {
+        let commands = bench.sim.commands();
+        commands
+            .iter()
+            .filter_map(|c| if let Command::Copy { target, .. } = c { Some(of(target)) } else { None })
+            .collect()
+    };
+    let (mine, yours) = (targets(&ours), targets(&theirs));
+    assert!(mine.len() >= 6 && yours.len() == 6 && mine.iter().all(|memory| !yours.contains(memory)));
+    // A failure there comes back.
+    theirs.sim.fail_next(Op::Execute, fault());
+    assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
+    assert_poisoned(back.to_vec());
+    ours.stream.acknowledge().unwrap();
+    run(&mut plan, &ours);
+    // And one here does not begin there.
+    ours.sim.fail_launch("map", fault());
+    assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
+    ours.stream.acknowledge().unwrap();
+    run(&mut plan, &ours);
+    assert_eq!(back.to_vec().unwrap().len(), N);
+    let unequal = invalid(graph.copy(&input, &mut theirs.device.buffer::<u32>(3).unwrap()));
+    assert!(unequal.starts_with("copy: the source has 64 elements, the target 3"), "{unequal}");
+}

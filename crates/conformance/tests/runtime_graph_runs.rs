@@ -508,15 +508,22 @@ fn an_address_cannot_be_replaced() {
     }
 }
 
+/// By way of the host, and in place where the other device can use the host's memory.
 #[test]
 fn copies_go_from_device_to_device() {
-    let (ours, theirs) = (Bench::new(), Bench::on(Sim::discrete()));
-    let (our_map, their_map) = (map(&ours), map(&theirs));
+    let in_place = || Sim::with_caps(|caps| caps.wrap_granule = Some(256));
+    there_and_back(&Bench::on(Sim::discrete()), &Bench::on(Sim::discrete()), [Route::Host, Route::Host]);
+    there_and_back(&Bench::on(Sim::discrete()), &Bench::on(in_place()), [Route::HostInPlace, Route::Host]);
+    there_and_back(&Bench::on(in_place()), &Bench::on(in_place()), [Route::HostInPlace; 2]);
+}
+
+fn there_and_back(ours: &Bench, theirs: &Bench, expected: [Route; 2]) {
+    let (our_map, their_map) = (map(ours), map(theirs));
     let input = ours.device.buffer_from(&ramp()).unwrap();
     let mut back = ours.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
-    let (mut a, mut b) = (scratch(&mut graph, &ours), scratch(&mut graph, &theirs));
-    let mut c = scratch(&mut graph, &theirs);
+    let (mut a, mut b) = (scratch(&mut graph, ours), scratch(&mut graph, theirs));
+    let mut c = scratch(&mut graph, theirs);
     node(&mut graph, &our_map, (&input, &mut a, 1u32));
     let there = graph.copy(&a, &mut b).unwrap();
     graph.name(there, "there").unwrap();
@@ -525,12 +532,12 @@ fn copies_go_from_device_to_device() {
     let mut plan = graph.plan().unwrap();
     let stats = plan.stats();
     let routes: Vec<_> = stats.transfers.iter().map(|t| (t.name.as_str(), t.bytes, t.route)).collect();
-    assert_eq!(routes, [("there", 256, Route::Host), ("transfer", 256, Route::Host)]);
+    assert_eq!(routes, [("there", 256, expected[0]), ("transfer", 256, expected[1])]);
     assert_eq!((stats.commands, stats.streams), (6, 2));
     for round in 0..3 {
         let start: Vec<u32> = ramp().iter().map(|x| x + round).collect();
         ours.stream.upload(&start, &mut input.clone()).unwrap();
-        run(&mut plan, &ours);
+        run(&mut plan, ours);
         assert_eq!(back.to_vec().unwrap(), mapped(&mapped(&start, 1), 2), "round {round}");
     }
     // Nothing of one device reaches the other's commands.
@@ -542,19 +549,19 @@ fn copies_go_from_device_to_device() {
             .filter_map(|c| if let Command::Copy { target, .. } = c { Some(of(target)) } else { None })
             .collect()
     };
-    let (mine, yours) = (targets(&ours), targets(&theirs));
+    let (mine, yours) = (targets(ours), targets(theirs));
     assert!(mine.len() >= 6 && yours.len() == 6 && mine.iter().all(|memory| !yours.contains(memory)));
     // A failure there comes back.
     theirs.sim.fail_next(Op::Execute, fault());
     assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
     assert_poisoned(back.to_vec());
     ours.stream.acknowledge().unwrap();
-    run(&mut plan, &ours);
+    run(&mut plan, ours);
     // And one here does not begin there.
     ours.sim.fail_launch("map", fault());
     assert_poisoned(ended(&submit(&mut plan, &ours.stream).unwrap()));
     ours.stream.acknowledge().unwrap();
-    run(&mut plan, &ours);
+    run(&mut plan, ours);
     assert_eq!(back.to_vec().unwrap().len(), N);
     let unequal = invalid(graph.copy(&input, &mut theirs.device.buffer::<u32>(3).unwrap()));
     assert!(unequal.starts_with("copy: the source has 64 elements, the target 3"), "{unequal}");

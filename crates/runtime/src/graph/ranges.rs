@@ -27,6 +27,9 @@ impl Ranges {
     }
 
     pub(super) fn remove(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
         let rest = |r: &Range<u64>| {
             let (before, after) = (r.start..r.end.min(range.start), r.start.max(range.end)..r.end);
             [before, after].into_iter().filter(|part| !part.is_empty())

@@ -114,4 +114,10 @@ impl Device for CpuDevice {
     fn clock_ns(&self) -> u64 {
         host::now_ns()
     }
+
+    fn reset(&self) -> Result<()> {
+        Err(Error::unsupported(
+            "a reset of the processor: a thread that runs a kernel cannot be ended from outside",
+        ))
+    }
 }

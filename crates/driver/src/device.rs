@@ -75,6 +75,22 @@ pub trait Device: Send + Sync + Any {
 
     /// The device's own clock, now, in the nanoseconds of [`Timing`].
     fn clock_ns(&self) -> u64;
+
+    /// Bring the device back after it was lost, or when it does not get on. Once this has returned:
+    ///
+    /// - Every submission that was in flight has ended, those that had not before in [`Error::DeviceLost`], which is then
+    ///   the failure of their queues until it is acknowledged, and of the events that they would have raised.
+    /// - Queues, memory, libraries and pipelines stay what they are and can be used again.
+    /// - [`Storage::Shared`] memory holds what it held, as far as the work that was ended left it. All other memory holds
+    ///   anything until it is written.
+    ///
+    /// Unsupported unless the driver says otherwise.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason; `DeviceLost` when it does not come back.
+    fn reset(&self) -> Result<()> {
+        Err(Error::unsupported(format!("device `{}` cannot be reset", self.caps().name)))
+    }
 }
 
 /// A compiled source.

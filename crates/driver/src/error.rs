@@ -59,6 +59,10 @@ pub enum Error {
     #[error("device lost: {0}")]
     DeviceLost(String),
 
+    /// The device is not given the work, because it has failed too often; the message says when it is tried again.
+    #[error("refused: {0}")]
+    Refused(String),
+
     /// Something outside failed that a kernel needs: the compiler could not be found or run, a file
     /// could not be read or written.
     #[error("{0}")]

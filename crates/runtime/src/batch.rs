@@ -106,7 +106,7 @@ struct Held {
 
 impl Batch {
     pub(crate) fn new(stream: Stream) -> Self {
-        let notes = stream.device.trace().notes(stream.id, stream.priority);
+        let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
         let lease = Lease::new(&stream.device);
         let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
         let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };

@@ -18,6 +18,7 @@ use elinvar_driver::{
 use crate::event::Events;
 use crate::group::Members;
 use crate::known::{self, Inner};
+use crate::recovery::Recovery;
 use crate::slots::Slots;
 use crate::span::Span;
 use crate::{
@@ -241,6 +242,10 @@ impl Device {
 
     pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {
         &*self.inner.driver
+    }
+
+    pub(crate) fn recovery(&self) -> &Recovery {
+        &self.inner.recovery
     }
 
     pub(crate) fn events(&self) -> &Events {

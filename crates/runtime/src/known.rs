@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::event::Events;
 use crate::group::Members;
+use crate::recovery::Recovery;
 use crate::slots::Slots;
 use crate::{Pool, Trace};
 
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
+    pub(crate) recovery: Recovery,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -42,8 +44,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
-    let (slots, trace) = (Slots::new(), Trace::new());
-    let inner = Arc::new(Inner { driver: device, pool, events, slots, trace, groups });
+    let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
+    let inner = Arc::new(Inner { driver: device, pool, events, slots, trace, recovery, groups });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);

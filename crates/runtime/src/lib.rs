@@ -68,6 +68,7 @@ mod map;
 mod pool;
 mod profile;
 mod recording;
+mod recovery;
 mod slice;
 mod slots;
 mod span;
@@ -98,6 +99,9 @@ pub use map::{Map, MapMut};
 pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use profile::Profile;
 pub use recording::Recording;
+pub use recovery::{
+    Action, Attempts, Breaker, BreakerLimits, BreakerState, Decision, FaultClass, RecoveryPolicy, decide,
+};
 pub use slice::{BufferSlice, BufferSliceMut};
 pub use slots::SlotStats;
 pub use stream::Stream;

@@ -29,7 +29,9 @@ pub(crate) struct Span {
 impl Span {
     pub(crate) fn whole(device: Device, block: Block) -> Self {
         let len = block.bytes;
-        Self { storage: Arc::new(Storage::new(device, block)), offset: 0, len }
+        let storage = Arc::new(Storage::new(device, block));
+        storage.device.recovery().register(&storage);
+        Self { storage, offset: 0, len }
     }
 
     /// The elements of `range`, each of `size` bytes.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use elinvar_driver::{Dim3, Error, Label, Pipeline, Priority};
 use parking_lot::Mutex;
 
+use crate::recovery::Decision;
+
 /// One step of one submission.
 #[derive(Clone, Debug)]
 pub struct TraceEvent {
@@ -19,8 +21,8 @@ pub struct TraceEvent {
     pub time: Duration,
     /// Number of the submission, of the process.
     pub submission: u64,
-    /// Number of its stream.
-    pub stream: u64,
+    /// Number of its stream; `None` for a call of the host.
+    pub stream: Option<u64>,
     /// Priority of its stream.
     pub priority: Priority,
     /// What happened.
@@ -77,6 +79,8 @@ pub enum TraceStep {
     },
     /// The driver has it.
     Commit,
+    /// What is done about a failure.
+    Recovery(Decision),
     /// The driver has done it, or says how it failed.
     Complete(Option<Error>),
     /// Its slot and memory were given back.
@@ -99,6 +103,7 @@ impl TraceStep {
             Self::Refused(_) => "refused",
             Self::End { .. } => "end",
             Self::Commit => "commit",
+            Self::Recovery(_) => "recovery",
             Self::Complete(_) => "complete",
             Self::Release => "release",
         }
@@ -108,7 +113,9 @@ impl TraceStep {
 impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { time, submission, stream, step, .. } = self;
-        write!(f, "{time:?} stream {stream} submission {submission}: {}", step.name())?;
+        write!(f, "{time:?} ")?;
+        stream.map_or(Ok(()), |stream| write!(f, "stream {stream} "))?;
+        write!(f, "submission {submission}: {}", step.name())?;
         match step {
             TraceStep::Encode { kernel, label } => {
                 write!(f, " kernel `{}`", kernel.signature().name)?;
@@ -118,6 +125,7 @@ impl fmt::Display for TraceEvent {
             TraceStep::Size { threads, group } => write!(f, " {threads} threads in groups of {group}"),
             TraceStep::Copy { bytes } | TraceStep::Fill { bytes } => write!(f, " {bytes} bytes"),
             TraceStep::End { commands } => write!(f, " {commands} commands"),
+            TraceStep::Recovery(decision) => write!(f, " {decision}"),
             TraceStep::Refused(error) | TraceStep::Complete(Some(error)) => write!(f, " {error}"),
             _ => Ok(()),
         }
@@ -189,7 +197,7 @@ impl Trace {
     }
 
     /// What notes the steps of a new submission; `None` while it is off.
-    pub(crate) fn notes(&self, stream: u64, priority: Priority) -> Option<Notes> {
+    pub(crate) fn notes(&self, stream: Option<u64>, priority: Priority) -> Option<Notes> {
         self.on.load(Ordering::Relaxed).then(|| {
             let submission = self.next.fetch_add(1, Ordering::Relaxed);
             Notes { start: self.ring.lock().start, submission, stream, priority }
@@ -216,7 +224,7 @@ impl Trace {
 pub(crate) struct Notes {
     start: Instant,
     submission: u64,
-    stream: u64,
+    stream: Option<u64>,
     priority: Priority,
 }
 

@@ -89,6 +89,13 @@ impl Storage {
         Ok(())
     }
 
+    /// The content is lost.
+    pub(crate) fn lose(&self, cause: &Error) {
+        let mut account = self.account.lock();
+        account.settle();
+        account.failed = Some(cause.clone());
+    }
+
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.
     pub(crate) fn unmap(&self, access: Access, lost: Option<Error>) {
         let mut account = self.account.lock();

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage};
 use parking_lot::Mutex;
 
+use super::{Fate, Op, Shared};
+
 /// Every allocation begins at a multiple of this.
 const ALIGN: usize = 256;
 
@@ -27,11 +29,20 @@ struct Metered {
     limit: u64,
     blocks: u64,
     bytes: u64,
+    /// Memory that a reset takes its content from: addresses and lengths.
+    own: Vec<(Address, usize)>,
 }
+
+#[derive(Clone, Copy, PartialEq)]
+struct Address(NonNull<u8>);
+
+#[allow(unsafe_code)] // a raw address is not sent by default
+// SAFETY: the address is of memory that may be used from any thread, and is taken off the list before that is freed.
+unsafe impl Send for Address {}
 
 impl Meter {
     pub(super) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(Metered { limit, blocks: 0, bytes: 0 }) })
+        Arc::new(Self { state: Mutex::new(Metered { limit, blocks: 0, bytes: 0, own: Vec::new() }) })
     }
 
     pub(super) fn used(&self) -> (u64, u64) {
@@ -46,6 +57,15 @@ impl Meter {
 
     pub(super) fn set_limit(&self, limit: u64) {
         self.state.lock().limit = limit;
+    }
+
+    /// Puts junk into all memory of the device's own. Nobody may use it meanwhile.
+    #[allow(unsafe_code)] // stands in for the device
+    pub(super) fn forget(&self) {
+        for (address, len) in &self.state.lock().own {
+            // SAFETY: on the list are live allocations of that length, and the lock keeps them there.
+            unsafe { address.0.write_bytes(JUNK, *len) };
+        }
     }
 
     fn take(&self, bytes: u64) -> Result<()> {
@@ -100,6 +120,7 @@ pub(super) struct SimMemory {
     storage: Storage,
     addressed: bool,
     meter: Option<Arc<Meter>>,
+    fate: Option<Arc<Fate>>,
     /// What `base` points into.
     _owner: Box<dyn Any + Send + Sync>,
 }
@@ -123,13 +144,17 @@ impl SimMemory {
         storage: Storage,
         init: Init,
         addressed: bool,
-        meter: &Arc<Meter>,
+        shared: &Shared,
     ) -> Result<Self> {
         let device = Bytes::new(len, if init == Init::Zeroed { 0 } else { JUNK })?;
         let host = (storage == Storage::Managed).then(|| Bytes::new(len, JUNK)).transpose()?;
-        meter.take(len)?;
-        let (base, meter) = (device.base, Some(meter.clone()));
-        Ok(Self { base, host, len, storage, addressed, meter, _owner: Box::new(device) })
+        shared.meter.take(len)?;
+        let base = device.base;
+        if storage != Storage::Shared {
+            shared.meter.state.lock().own.push((Address(base), device.layout.size()));
+        }
+        let (meter, fate) = (Some(shared.meter.clone()), Some(shared.fate.clone()));
+        Ok(Self { base, host, len, storage, addressed, meter, fate, _owner: Box::new(device) })
     }
 
     /// # Safety
@@ -137,7 +162,14 @@ impl SimMemory {
     #[allow(unsafe_code)] // takes an address on trust
     pub(super) unsafe fn wrap(block: HostBlock) -> Self {
         let HostBlock { address: base, bytes: len, owner } = block;
-        Self { base, host: None, len, storage: Storage::Shared, addressed: true, meter: None, _owner: owner }
+        let (storage, addressed, host) = (Storage::Shared, true, None);
+        Self { base, host, len, storage, addressed, meter: None, fate: None, _owner: owner }
+    }
+
+    /// An error when the device would have to be asked, and is lost.
+    fn expect_reachable(&self) -> Result<()> {
+        let asked = self.fate.as_ref().filter(|_| self.storage != Storage::Shared);
+        asked.map_or(Ok(()), |fate| fate.expect_present())
     }
 
     /// The address of `offset`, for the device.
@@ -157,6 +189,7 @@ impl SimMemory {
 impl Drop for SimMemory {
     fn drop(&mut self) {
         if let Some(meter) = &self.meter {
+            meter.state.lock().own.retain(|(address, _)| address.0 != self.base);
             meter.give_back(self.len);
         }
     }
@@ -184,6 +217,8 @@ impl Memory for SimMemory {
     }
 
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        self.expect_reachable()?;
+        self.fate.as_ref().map_or(Ok(()), |fate| fate.injected(Op::Read))?;
         let source = self.address(offset, target.len() as u64);
         // SAFETY: `source` has that many bytes, and the caller keeps writers away.
         unsafe { source.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
@@ -191,6 +226,7 @@ impl Memory for SimMemory {
     }
 
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
+        self.expect_reachable()?;
         let target = self.address(offset, source.len() as u64);
         // SAFETY: `target` has that many bytes, and the caller keeps everybody else away. The source may be a map
         // of other memory, never of this.
@@ -199,6 +235,7 @@ impl Memory for SimMemory {
     }
 
     unsafe fn clear(&self, len: u64) -> Result<()> {
+        self.expect_reachable()?;
         let target = self.address(0, len);
         // SAFETY: `target` has that many bytes, and the caller keeps everybody else away.
         unsafe { target.write_bytes(0, len as usize) };
@@ -206,6 +243,7 @@ impl Memory for SimMemory {
     }
 
     unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
+        self.expect_reachable()?;
         if let Some((device, host)) = self.copies(offset, len) {
             // SAFETY: two allocations of at least that many bytes, and the caller keeps everybody else away.
             unsafe { host.copy_from_nonoverlapping(device, len as usize) };
@@ -214,6 +252,7 @@ impl Memory for SimMemory {
     }
 
     unsafe fn push(&self, offset: u64, len: u64) -> Result<()> {
+        self.expect_reachable()?;
         if let Some((device, host)) = self.copies(offset, len) {
             // SAFETY: as for `pull`.
             unsafe { device.copy_from_nonoverlapping(host, len as usize) };

@@ -2,14 +2,14 @@
 //!
 //! [`Sim`] keeps the driver contract to the letter, so that tests of the runtime see every state that a
 //! real device can be in, without races: [`Sim::hold`] stops all queues before their next submission,
-//! [`Sim::fail_next`] makes one operation fail. Copies and fills are executed; kernels are declared by
+//! [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them. Copies and fills are executed; kernels are declared by
 //! the test with a signature and, if they are to do something, a closure. Sources are not looked at.
 
 mod memory;
 mod queue;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
@@ -19,7 +19,7 @@ use elinvar_driver::{
 use parking_lot::Mutex;
 
 use memory::{Meter, SimMemory};
-use queue::{Lane, SimQueue};
+use queue::{Lane, SimQueue, Stop};
 
 /// An operation that can be told to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub enum Op {
     Submit,
     /// The execution of a submission, which then ends in the error.
     Execute,
+    /// [`Library::pipeline`].
+    Pipeline,
+    /// [`Memory::read`].
+    Read,
+    /// [`Device::reset`].
+    Reset,
 }
 
 /// What a kernel does in place of compiled code.
@@ -50,8 +56,9 @@ pub struct Sim {
 struct Shared {
     kernels: Mutex<Vec<(Signature, Option<Body>)>>,
     commands: Mutex<Vec<Command>>,
-    failures: Mutex<Vec<(Op, Option<Error>)>>,
     failing_launches: Mutex<Vec<(String, Error)>>,
+    fate: Arc<Fate>,
+    resets: AtomicU64,
     held: AtomicBool,
     addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
@@ -104,8 +111,9 @@ impl Sim {
         let shared = Shared {
             kernels: Mutex::default(),
             commands: Mutex::default(),
-            failures: Mutex::default(),
             failing_launches: Mutex::default(),
+            fate: Arc::default(),
+            resets: AtomicU64::new(0),
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
@@ -143,17 +151,36 @@ impl Sim {
 
     /// Make the next operation of this kind fail. Several calls fail several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
-        self.shared.failures.lock().push((op, Some(error)));
+        self.fail_after(op, 0, error);
     }
 
     /// Let the next operation of this kind pass: what [`Sim::fail_next`] is told from now on is for those after it.
     pub fn pass_next(&self, op: Op) {
-        self.shared.failures.lock().push((op, None));
+        self.shared.fate.failures.lock().push((op, None));
     }
 
     /// Make the next launch of this kernel, or of this label, end its submission in the error.
     pub fn fail_launch(&self, name: &str, error: Error) {
         self.shared.failing_launches.lock().push((name.into(), error));
+    }
+
+    /// Make an operation of this kind fail, behind those that are to fail already and `well` that do not.
+    pub fn fail_after(&self, op: Op, well: usize, error: Error) {
+        let mut failures = self.shared.fate.failures.lock();
+        failures.extend(std::iter::repeat_n((op, None), well).chain([(op, Some(error))]));
+    }
+
+    /// From now on the device is lost: what runs ends in [`Error::DeviceLost`] when it next looks whether it is stopped,
+    /// all else ends in it at once, and so does looking at memory that is not shared. [`Device::reset`] brings it back.
+    pub fn lose(&self, cause: &str) {
+        let cause = Error::DeviceLost(cause.into());
+        *self.shared.fate.lost.lock() = Some(cause.clone());
+        self.shared.lanes().iter().for_each(|lane| lane.stop_running(&cause));
+    }
+
+    /// How often it was reset.
+    pub fn resets(&self) -> u64 {
+        self.shared.resets.load(Ordering::SeqCst)
     }
 
     /// Whether so many submissions have been told to stop.
@@ -189,19 +216,40 @@ impl Sim {
     /// Ends [`Sim::hold`].
     pub fn release(&self) {
         self.shared.held.store(false, Ordering::SeqCst);
-        let lanes: Vec<Arc<Lane>> = self.shared.lanes.lock().iter().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.wake());
+        self.shared.lanes().iter().for_each(|lane| lane.wake());
+    }
+}
+
+/// What was done to the device, as queues, libraries and memory see it.
+#[derive(Default)]
+struct Fate {
+    /// What comes next for operations of a kind: an error, or none.
+    failures: Mutex<Vec<(Op, Option<Error>)>>,
+    lost: Mutex<Option<Error>>,
+}
+
+impl Fate {
+    /// The error that this operation was told to end in, once; the loss of the device.
+    fn of(&self, op: Op) -> Result<()> {
+        self.expect_present()?;
+        self.injected(op)
+    }
+
+    /// As [`Fate::of`], whether the device is lost or not.
+    fn injected(&self, op: Op) -> Result<()> {
+        let mut failures = self.failures.lock();
+        let next = failures.iter().position(|(failing, _)| *failing == op);
+        next.and_then(|at| failures.remove(at).1).map_or(Ok(()), Err)
+    }
+
+    fn expect_present(&self) -> Result<()> {
+        self.lost.lock().clone().map_or(Ok(()), Err)
     }
 }
 
 impl Shared {
-    /// The error that this operation was told to end in, once.
     fn failure(&self, op: Op) -> Result<()> {
-        let mut failures = self.failures.lock();
-        match failures.iter().position(|(failing, _)| *failing == op) {
-            Some(at) => failures.remove(at).1.map_or(Ok(()), Err),
-            None => Ok(()),
-        }
+        self.fate.of(op)
     }
 
     /// The error that this launch was told to end in, once.
@@ -214,6 +262,10 @@ impl Shared {
             Some(at) => Err(failing.remove(at).1),
             None => Ok(()),
         }
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn body(&self, kernel: &str) -> Option<Body> {
@@ -250,7 +302,7 @@ impl Device for Sim {
             return Err(Error::unsupported("managed storage on the simulated device"));
         }
         let addressed = !self.shared.addressless.load(Ordering::SeqCst);
-        Ok(Arc::new(SimMemory::new(bytes, storage, init, addressed, &self.shared.meter)?))
+        Ok(Arc::new(SimMemory::new(bytes, storage, init, addressed, &self.shared)?))
     }
 
     fn available_memory(&self) -> u64 {
@@ -275,7 +327,8 @@ impl Device for Sim {
         self.shared.failure(Op::Compile)?;
         let kernels = self.shared.kernels.lock();
         let kernels = kernels.iter().map(|(signature, _)| signature.clone()).collect();
-        Ok(Arc::new(SimLibrary { kernels, max_threads: self.caps.max_threads_per_threadgroup }))
+        let (fate, max_threads) = (self.shared.fate.clone(), self.caps.max_threads_per_threadgroup);
+        Ok(Arc::new(SimLibrary { kernels, max_threads, fate }))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
@@ -291,6 +344,16 @@ impl Device for Sim {
     fn clock_ns(&self) -> u64 {
         self.shared.now_ns()
     }
+
+    fn reset(&self) -> Result<()> {
+        self.shared.fate.injected(Op::Reset)?;
+        self.shared.resets.fetch_add(1, Ordering::SeqCst);
+        let cause = Error::DeviceLost("the device was reset".into());
+        self.shared.lanes().iter().for_each(|lane| lane.abandon(&cause));
+        self.shared.meter.forget();
+        *self.shared.fate.lost.lock() = None;
+        Ok(())
+    }
 }
 
 impl Shared {
@@ -303,6 +366,7 @@ impl Shared {
 struct SimLibrary {
     kernels: Vec<Signature>,
     max_threads: u32,
+    fate: Arc<Fate>,
 }
 
 impl Library for SimLibrary {
@@ -315,6 +379,7 @@ impl Library for SimLibrary {
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        self.fate.of(Op::Pipeline)?;
         if *options != PipelineOptions::default() {
             return Err(Error::unsupported("the sim driver does not specialise kernels"));
         }
@@ -350,7 +415,7 @@ impl Pipeline for SimPipeline {
 /// A launch as a kernel's closure sees it.
 pub struct Launch<'a> {
     dispatch: &'a Dispatch,
-    stop: &'a OnceLock<Error>,
+    stop: &'a Stop,
 }
 
 #[allow(unsafe_code)] // stands in for the device
@@ -360,7 +425,7 @@ impl Launch<'_> {
     /// # Errors
     /// What [`Queue::stop`] was given.
     pub fn stopped(&self) -> Result<()> {
-        self.stop.get().map_or(Ok(()), |cause| Err(cause.clone()))
+        self.stop.check()
     }
 
     /// Threads of the grid.

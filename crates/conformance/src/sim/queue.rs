@@ -7,23 +7,45 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{
     Command, Dispatch, Done, Error, Event, Fault, MemorySlice, Queue, Result, Submission, Timing,
     fail_signals,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::memory::SimMemory;
 use super::{Launch, Op, Shared};
+
+/// The word to a submission that it is to end.
+#[derive(Default)]
+pub(super) struct Stop {
+    cause: OnceLock<Error>,
+    /// Wakes the queue's thread while that waits for an event.
+    waits: Mutex<Option<Sender<Result<()>>>>,
+}
+
+impl Stop {
+    /// Only the first cause counts.
+    fn set(&self, cause: &Error) {
+        let _earlier = self.cause.set(cause.clone());
+        if let Some(waits) = &*self.waits.lock() {
+            let _gone = waits.send(Err(cause.clone()));
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.cause.get().map_or(Ok(()), |cause| Err(cause.clone()))
+    }
+}
 
 /// A submission that has not begun.
 pub(super) struct Entry {
     id: Submission,
     commands: Arc<[Command]>,
-    stop: Arc<OnceLock<Error>>,
+    stop: Arc<Stop>,
     done: Done,
 }
 
@@ -50,16 +72,19 @@ pub(super) struct Lane {
 struct State {
     next: u64,
     waiting: VecDeque<Entry>,
-    cancelled: Vec<Entry>,
+    /// What ends without having run, and how.
+    ends: Vec<(Entry, Error)>,
+    /// Whether the thread is outside of [`Lane::next`].
+    busy: bool,
     failed: Option<Error>,
     /// What runs, and the word to it that it is to end.
-    running: Option<(Submission, Arc<OnceLock<Error>>)>,
+    running: Option<(Submission, Arc<Stop>)>,
     closed: bool,
 }
 
 /// What the thread does next.
 enum Step {
-    Cancelled(Vec<Entry>),
+    Ends(Vec<(Entry, Error)>),
     Poisoned(Entry, Error),
     Run(Entry),
     End,
@@ -72,11 +97,43 @@ impl Lane {
         self.changed.notify_all();
     }
 
+    /// Tells what runs to end in `cause`.
+    pub(super) fn stop_running(&self, cause: &Error) {
+        if let Some((_, stop)) = &self.state.lock().running {
+            stop.set(cause);
+        }
+    }
+
+    /// Ends all there is in `cause`, and waits until it has ended.
+    pub(super) fn abandon(&self, cause: &Error) {
+        let mut state = self.state.lock();
+        if let Some((_, stop)) = &state.running {
+            stop.set(cause);
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        if !waiting.is_empty() {
+            state.failed.get_or_insert_with(|| cause.clone());
+        }
+        state.ends.extend(waiting.into_iter().map(|entry| (entry, cause.clone())));
+        self.changed.notify_all();
+        while state.busy || !state.ends.is_empty() {
+            self.changed.wait(&mut state);
+        }
+    }
+
     fn next(&self, shared: &Shared) -> Step {
         let mut state = self.state.lock();
+        state.busy = false;
+        self.changed.notify_all();
+        let step = self.wait_for_step(shared, &mut state);
+        state.busy = true;
+        step
+    }
+
+    fn wait_for_step(&self, shared: &Shared, state: &mut MutexGuard<'_, State>) -> Step {
         loop {
-            if !state.cancelled.is_empty() {
-                return Step::Cancelled(std::mem::take(&mut state.cancelled));
+            if !state.ends.is_empty() {
+                return Step::Ends(std::mem::take(&mut state.ends));
             }
             if !shared.held.load(Ordering::SeqCst)
                 && let Some(entry) = state.waiting.pop_front()
@@ -92,14 +149,14 @@ impl Lane {
             if state.closed && state.waiting.is_empty() {
                 return Step::End;
             }
-            self.changed.wait(&mut state);
+            self.changed.wait(state);
         }
     }
 
     fn run(&self, shared: &Shared) {
         loop {
             match self.next(shared) {
-                Step::Cancelled(all) => all.into_iter().for_each(|entry| entry.end(Err(Error::Cancelled))),
+                Step::Ends(all) => all.into_iter().for_each(|(entry, cause)| entry.end(Err(cause))),
                 Step::Poisoned(entry, error) => entry.end(Err(error)),
                 Step::Run(entry) => {
                     let start_ns = shared.now_ns();
@@ -113,7 +170,11 @@ impl Lane {
                     drop(state);
                     entry.end(result.map(|()| Timing { start_ns, end_ns }));
                 }
-                Step::End => return,
+                Step::End => {
+                    self.state.lock().busy = false;
+                    self.changed.notify_all();
+                    return;
+                }
             }
         }
     }
@@ -166,7 +227,7 @@ impl Queue for SimQueue {
             return false;
         };
         let entry = state.waiting.remove(at);
-        state.cancelled.extend(entry);
+        state.ends.extend(entry.map(|entry| (entry, Error::Cancelled)));
         self.lane.changed.notify_all();
         true
     }
@@ -177,7 +238,7 @@ impl Queue for SimQueue {
         let waiting = || state.waiting.iter().find(|entry| entry.id == submission).map(|entry| &entry.stop);
         let stop = running.or_else(waiting);
         self.shared.stops.fetch_add(stop.is_some().into(), Ordering::SeqCst);
-        stop.into_iter().for_each(|stop| drop(stop.set(cause.clone())));
+        stop.into_iter().for_each(|stop| stop.set(&cause));
         Ok(stop.is_some())
     }
 
@@ -188,32 +249,33 @@ impl Queue for SimQueue {
 
 fn execute(shared: &Shared, entry: &Entry) -> Result<()> {
     shared.failure(Op::Execute)?;
-    let stopped = || entry.stop.get().map_or(Ok(()), |cause| Err(cause.clone()));
-    stopped()?;
+    entry.stop.check()?;
     for command in &*entry.commands {
-        stopped()?;
+        entry.stop.check()?;
         match command {
             Command::Dispatch(dispatch) => run_kernel(shared, dispatch, &entry.stop)?,
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Signal { event, value } => event.signal(*value, shared.now_ns()),
-            Command::Wait { event, value } => wait(&**event, *value)?,
+            Command::Wait { event, value } => wait(&**event, *value, &entry.stop)?,
             other => return Err(Error::unsupported(format!("the simulated device has no {other:?}"))),
         }
     }
     Ok(())
 }
 
-/// Stops the queue's thread until the event is there.
-fn wait(event: &dyn Event, value: u64) -> Result<()> {
+/// Stops the queue's thread until the event is there, or the submission is to end.
+fn wait(event: &dyn Event, value: u64, stop: &Stop) -> Result<()> {
     let (sender, reached) = channel();
+    *stop.waits.lock() = Some(sender.clone());
+    stop.check()?;
     event.when(value, Box::new(move |result| drop(sender.send(result))));
     reached
         .recv()
         .unwrap_or_else(|_| Err(Error::DeviceLost("an event was given up without an answer".into())))
 }
 
-fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &OnceLock<Error>) -> Result<()> {
+fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &Stop) -> Result<()> {
     shared.launch_failure(dispatch)?;
     let name = &dispatch.pipeline.signature().name;
     let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {

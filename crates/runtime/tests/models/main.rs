@@ -5,6 +5,8 @@
 
 mod sync;
 
+#[path = "../../src/recovery/breaker.rs"]
+mod breaker_source;
 #[path = "../../src/pool/class.rs"]
 mod class;
 #[path = "../../src/pool/shelf.rs"]
@@ -16,6 +18,7 @@ mod stock;
 #[path = "../../../driver/src/timeline.rs"]
 mod timeline;
 
+mod breaker;
 mod event;
 mod pool;
 

@@ -1,0 +1,178 @@
+//! Recovery: what is done when something fails, for whom asks for it.
+//!
+//! [`decide`] alone says what is done, as a function of the error, a [`RecoveryPolicy`] and what was tried; everything else here
+//! does it: [`Device::recover`] for calls of the host. Every decision is an event in the device's [`crate::Trace`], if that is on.
+//! The [`Breaker`] keeps work of those who recover from a device that fails too often; nobody else is kept from it.
+
+mod breaker;
+#[cfg(test)]
+mod breaker_tests;
+mod decide;
+mod policy;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use elinvar_driver::{Error, Priority, Result, Storage as StorageMode};
+use parking_lot::Mutex;
+
+use crate::Device;
+use crate::trace::{Notes, TraceStep};
+use crate::usage::Storage;
+
+pub use breaker::{Breaker, BreakerLimits, BreakerState};
+use breaker::{Permit, Verdict};
+pub use decide::{Action, Attempts, Decision, FaultClass, decide};
+pub use policy::RecoveryPolicy;
+
+/// What a device has for recovery.
+pub(crate) struct Recovery {
+    breaker: Breaker,
+    /// How often the device was reset; held while it is.
+    resets: Mutex<u64>,
+    /// Memory whose content is lost at a reset.
+    own: Mutex<Vec<Weak<Storage>>>,
+    next_work: AtomicU64,
+}
+
+impl Recovery {
+    pub(crate) fn new() -> Self {
+        Self {
+            breaker: Breaker::new(),
+            resets: Mutex::default(),
+            own: Mutex::default(),
+            next_work: AtomicU64::new(0),
+        }
+    }
+
+    /// Enters memory that is lost at a reset.
+    pub(crate) fn register(&self, storage: &Arc<Storage>) {
+        if storage.block.memory.storage() != StorageMode::Shared {
+            let mut own = self.own.lock();
+            if own.len() == own.capacity() {
+                own.retain(|storage| storage.strong_count() > 0);
+            }
+            own.push(Arc::downgrade(storage));
+        }
+    }
+
+    /// A number for a piece of work.
+    fn work(&self) -> u64 {
+        self.next_work.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Device {
+    /// What keeps work from this device when it fails too often.
+    pub fn breaker(&self) -> &Breaker {
+        &self.recovery().breaker
+    }
+
+    /// Bring the device back after it was lost. All work in flight on it ends in [`Error::DeviceLost`], which is then the
+    /// failure of its streams. Buffers, kernels and streams can be used again; what buffers held that the host does not
+    /// share is lost, and reading it is an error until it is written.
+    ///
+    /// # Errors
+    /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back.
+    pub fn reset(&self) -> Result<()> {
+        let mut resets = self.recovery().resets.lock();
+        self.reset_counted(&mut resets)
+    }
+
+    /// As [`Device::reset`], unless that has happened since it was counted `seen` times.
+    fn reset_since(&self, seen: u64) -> Result<()> {
+        let mut resets = self.recovery().resets.lock();
+        if *resets == seen { self.reset_counted(&mut resets) } else { Ok(()) }
+    }
+
+    fn reset_counted(&self, resets: &mut u64) -> Result<()> {
+        self.driver().reset()?;
+        *resets += 1;
+        let lost = Error::DeviceLost("the content was lost when the device was reset".into());
+        let own: Vec<Arc<Storage>> = self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
+        own.iter().for_each(|storage| storage.lose(&lost));
+        self.breaker().restore();
+        Ok(())
+    }
+
+    /// Call `call` until it gives something, or the policy gives up: for what is no work of a stream, such as compiling,
+    /// allocating, or opening a stream. It blocks while it waits. Nothing is run elsewhere.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Device, RecoveryPolicy, Source};
+    /// # let device = Device::best()?;
+    /// let policy = RecoveryPolicy::of(&device);
+    /// let library = device.recover(&policy, || device.compile(Source::msl("…")))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the last call answered; `Refused` when the breaker is open.
+    pub fn recover<T>(&self, policy: &RecoveryPolicy, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        let notes = self.trace().notes(None, Priority::Normal);
+        let mut tried = Attempts { made: 0, ..Attempts::first(self.recovery().work()) };
+        tried.no_rerun = Some("a call of the host is for its own device".into());
+        loop {
+            let seen = *self.recovery().resets.lock();
+            let error = match self.attempt(&mut call) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            tried.made += 1;
+            loop {
+                let decision = decide(&error, policy, &tried);
+                self.note(notes, &decision);
+                std::thread::sleep(decision.after);
+                match decision.action {
+                    Action::Retry => {}
+                    Action::Trim => drop(self.pool().trim(0)),
+                    Action::Reset => {
+                        tried.resets += 1;
+                        if let Err(why) = self.reset_since(seen) {
+                            tried.no_reset = Some(why.to_string());
+                            continue;
+                        }
+                    }
+                    Action::GiveUp | Action::Refuse | Action::Rerun => {
+                        self.note_loss(&error);
+                        return Err(error);
+                    }
+                }
+                break;
+            }
+        }
+    }
+
+    fn attempt<T>(&self, call: &mut impl FnMut() -> Result<T>) -> Result<T> {
+        let permit = self.breaker().admit(Instant::now())?;
+        let result = call();
+        self.settle(permit, result.as_ref().err());
+        result
+    }
+
+    /// Hands a permit back with how the work ended.
+    fn settle(&self, permit: Permit, error: Option<&Error>) {
+        let verdict = match error.map(FaultClass::of) {
+            None => Verdict::Good,
+            Some(FaultClass::Transient | FaultClass::DeviceLost | FaultClass::KernelFault) => Verdict::Bad,
+            Some(_) => Verdict::Neutral,
+        };
+        self.breaker().settle(permit, verdict, Instant::now());
+    }
+
+    /// A device that is lost, and for which nothing more is tried, is not tried again.
+    fn note_loss(&self, error: &Error) {
+        if FaultClass::of(error) == FaultClass::DeviceLost {
+            self.breaker().lose(error);
+        }
+    }
+
+    fn note(&self, notes: Option<Notes>, decision: &Decision) {
+        if let Some(notes) = notes {
+            self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(decision.clone()))));
+        }
+    }
+}

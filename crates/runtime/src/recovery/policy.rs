@@ -1,0 +1,110 @@
+//! [`RecoveryPolicy`]: what may be done about a failure, and how long to wait before it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use crate::Device;
+
+/// What a stream may do about failures; see [`Device::stream_recovering`] and [`Device::recover`].
+///
+/// ```no_run
+/// # fn main() -> elinvar::Result<()> {
+/// # use elinvar::{Device, RecoveryPolicy};
+/// # let device = Device::best()?;
+/// let policy = RecoveryPolicy { attempts: 5, rerun: Some(Device::cpu()?), ..RecoveryPolicy::of(&device) };
+/// let stream = device.stream_recovering(policy)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RecoveryPolicy {
+    /// How often work is tried in all; 1 is never again.
+    pub attempts: u32,
+    /// The wait before the second attempt, on average three quarters of it. It doubles with each attempt.
+    pub backoff: Duration,
+    /// The longest such wait.
+    pub longest: Duration,
+    /// Whether a kernel that faulted is tried again. Most fault again.
+    pub faults: bool,
+    /// How often the device may be reset for one piece of work.
+    pub resets: u32,
+    /// The device to run work on when this one does not get it done, such as [`Device::cpu`].
+    pub rerun: Option<Device>,
+    /// Whether work is run there also when it ran out of memory here.
+    pub rerun_when_full: bool,
+    /// Where the jitter begins; the same seed gives the same waits.
+    pub seed: u64,
+}
+
+impl RecoveryPolicy {
+    /// The policy that suits a device. Nothing is run elsewhere, faults are not tried again.
+    ///
+    /// | | memory shared with the host | memory of its own |
+    /// |---|---|---|
+    /// | attempts | 3 | 4 |
+    /// | first wait | 20 ms: other processes have to give memory back | 2 ms: what this process trims is there at once |
+    /// | longest wait | 1 s | 250 ms |
+    /// | resets | 0: what it has is the machine's | 1 |
+    /// | run elsewhere when out of memory | no: it is the same memory | yes, if [`RecoveryPolicy::rerun`] says where |
+    pub fn of(device: &Device) -> Self {
+        let ms = Duration::from_millis;
+        let unified = device.caps().unified_memory;
+        let (attempts, backoff, longest) = if unified { (3, ms(20), ms(1000)) } else { (4, ms(2), ms(250)) };
+        Self {
+            attempts,
+            backoff,
+            longest,
+            faults: false,
+            resets: u32::from(!unified),
+            rerun: None,
+            rerun_when_full: !unified,
+            seed: RandomState::new().hash_one(0),
+        }
+    }
+
+    /// The wait after so many attempts, at least one: between half and all of what doubling gives, by a number of the work's
+    /// own, so that work that failed together does not come back together.
+    pub fn wait(&self, attempts: u32, work: u64) -> Duration {
+        let doubled = self.backoff.saturating_mul(2u32.saturating_pow(attempts.saturating_sub(1)));
+        let most = doubled.min(self.longest);
+        let random = mix(self.seed ^ mix(work.wrapping_add(u64::from(attempts) << 48)));
+        let share = (random >> 11) as f64 / (1u64 << 53) as f64;
+        most.mul_f64(0.5 + share / 2.0)
+    }
+}
+
+/// The finaliser of splitmix64.
+fn mix(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+
+    #[test]
+    fn waits_double_within_their_limits_and_differ_by_work() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let ms = Duration::from_millis;
+        let policy = RecoveryPolicy {
+            backoff: ms(16),
+            longest: ms(100),
+            seed: 7,
+            ..RecoveryPolicy::of(&Device::new(device))
+        };
+        for (attempts, most) in [(1, ms(16)), (2, ms(32)), (3, ms(64)), (4, ms(100)), (40, ms(100))] {
+            let waits: Vec<Duration> = (0..100).map(|work| policy.wait(attempts, work)).collect();
+            assert!(waits.iter().all(|wait| (most / 2..=most).contains(wait)), "{attempts}: {waits:?}");
+            let mean = waits.iter().sum::<Duration>() / 100;
+            assert!(mean > most * 7 / 10 && mean < most * 8 / 10, "{attempts}: {mean:?}");
+            assert_eq!(waits[3], policy.clone().wait(attempts, 3), "the same seed gives the same waits");
+        }
+        assert_ne!(policy.wait(1, 0), RecoveryPolicy { seed: 8, ..policy.clone() }.wait(1, 0));
+        assert_eq!(RecoveryPolicy { backoff: Duration::ZERO, ..policy }.wait(9, 9), Duration::ZERO);
+    }
+}

@@ -7,7 +7,8 @@
 //! to do. Conditions that are known only at run time are left to the check in the compiled code.
 //!
 //! An optimiser may have merged the last stores of both sides of an early return into one behind them.
-//! Such an instruction has lost its line, which is how it is told from work of the join.
+//! Such an instruction has lost its line, which is how it is told from work of the join; or it stands behind several
+//! returns in one line, and then there are ways from the barrier that do not come by it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -72,20 +73,25 @@ fn check_branch(module: &Module, kernel: &Kernel, regions: &[Region], branch: Bl
     Ok(())
 }
 
-/// Whether a block of `side` that does something is also reached from `after`.
+/// Whether every way from `after` comes to a block of `side` that does something.
 fn joins_with_work(module: &Module, kernel: &Kernel, after: BlockId, side: &[bool]) -> bool {
     let mut seen = vec![false; side.len()];
     let mut todo = vec![after];
+    let mut joins = false;
     while let Some(block) = todo.pop() {
         if std::mem::replace(&mut seen[block.0 as usize], true) {
             continue;
         }
-        if side[block.0 as usize] && kernel.function.block(block).insts.iter().any(|i| is_work(module, i)) {
-            return true;
+        let code = kernel.function.block(block);
+        if side[block.0 as usize] && code.insts.iter().any(|i| is_work(module, i)) {
+            joins = true;
+        } else if matches!(code.term, Term::Ret(_)) {
+            return false;
+        } else {
+            todo.extend(code.term.successors());
         }
-        todo.extend(kernel.function.block(block).term.successors());
     }
-    false
+    joins
 }
 
 /// Whether an instruction does something that others can see, in the place where the source has it.

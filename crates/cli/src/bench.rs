@@ -30,7 +30,7 @@ Suites: runtime (alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_100
 tracing_on), launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
 launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream waits for the last of them),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
-_cached with all in it; on the CPU, with the time of each stage),
+_cached with all in it; compile_ and a name of the cpu suite for that kernel; on the CPU, with the time of each stage),
 cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
 matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
 histogram_threadgroup, gather, softmax, stencil3d, nbody),
@@ -86,7 +86,7 @@ const CASES: [(&str, &str, Run); 17] = [
 /// One thing to measure.
 struct Case {
     suite: &'static str,
-    name: &'static str,
+    name: String,
     work: Work,
 }
 
@@ -95,13 +95,20 @@ enum Work {
     Once(Run),
     /// A kernel of the `cpu` suite, measured in every context.
     Kernel(cpu::Build),
+    /// Its compilation.
+    Compilation(cpu::Build),
 }
 
 /// All of them, in the order in which they are measured.
 fn cases() -> impl Iterator<Item = Case> {
-    let once = CASES.map(|(suite, name, run)| Case { suite, name, work: Work::Once(run) });
-    let kernel = |(name, problem)| Case { suite: "cpu", name, work: Work::Kernel(problem) };
-    once.into_iter().chain(cpu::PROBLEMS.map(kernel))
+    let once = CASES.map(|(suite, name, run)| Case { suite, name: name.into(), work: Work::Once(run) });
+    let compilation = |(name, problem)| {
+        let name = format!("compile_{name}");
+        Case { suite: "compile", name, work: Work::Compilation(problem) }
+    };
+    let kernel =
+        |(name, problem): (&str, _)| Case { suite: "cpu", name: name.into(), work: Work::Kernel(problem) };
+    once.into_iter().chain(cpu::PROBLEMS.map(compilation)).chain(cpu::PROBLEMS.map(kernel))
 }
 
 /// Where it is measured.
@@ -113,7 +120,7 @@ struct Context {
 /// One measurement: of what, on how many threads, what came of it.
 struct Outcome {
     suite: &'static str,
-    name: &'static str,
+    name: String,
     threads: usize,
     measured: Measured,
 }
@@ -140,13 +147,14 @@ impl Bench {
         let mut outcomes = Vec::new();
         for Case { suite, name, work } in cases {
             // The last context is the one with all threads.
-            let start = if matches!(work, Work::Once(_)) { contexts.len() - 1 } else { 0 };
+            let start = if matches!(work, Work::Kernel(_)) { 0 } else { contexts.len() - 1 };
             for context in &contexts[start..] {
                 let measured = match work {
                     Work::Once(run) => run(context)?,
                     Work::Kernel(problem) => cpu::measure(context, problem)?,
+                    Work::Compilation(problem) => compile::kernel(problem)?,
                 };
-                outcomes.push(Outcome { suite, name, threads: context.threads, measured });
+                outcomes.push(Outcome { suite, name: name.clone(), threads: context.threads, measured });
             }
         }
         let device = &contexts[contexts.len() - 1].device;
@@ -158,8 +166,8 @@ impl Bench {
 
     fn cases(&self) -> Result<Vec<Case>> {
         for name in &self.names {
-            if !cases().any(|case| case.name == name || case.suite == name) {
-                let names: Vec<&str> = cases().map(|case| case.name).collect();
+            if !cases().any(|case| case.name == *name || case.suite == name) {
+                let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
                     "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu and checks, the names {names}"
@@ -167,7 +175,7 @@ impl Bench {
             }
         }
         let wanted = |case: &Case| {
-            self.names.is_empty() || self.names.iter().any(|n| case.name == n || case.suite == n)
+            self.names.is_empty() || self.names.iter().any(|n| case.name == *n || case.suite == n)
         };
         Ok(cases().filter(wanted).collect())
     }

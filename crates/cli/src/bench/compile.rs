@@ -4,14 +4,15 @@
 //! worker threads run. The stages that it took are told by the compiler itself (`elinvar_msl::stage`).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use elinvar::{Device, Source};
+use elinvar::{Device, Dim3, Source};
 use elinvar_cache::Cache;
 use elinvar_driver::Driver;
 use elinvar_driver_cpu::CpuDriver;
 
-use super::{Context, Measured};
+use super::{Context, Measured, cpu};
 use crate::failure::{Failure, Result};
 use crate::report::median;
 use crate::stages::Stages;
@@ -72,26 +73,55 @@ fn folder() -> Result<tempfile::TempDir> {
     tempfile::tempdir().map_err(cannot)
 }
 
+/// A kernel of the `cpu` suite from its text to loaded machine code, where only the precompiled header is in the cache.
+pub(super) fn kernel(problem: cpu::Build) -> Result<Measured> {
+    let problem = problem();
+    measure("new source", |run, shared| {
+        if run == 0 {
+            compile(shared, "before")?;
+        }
+        let device = device(shared)?;
+        let text = format!("{}\nconstant int run_{run} = 0;\n", problem.metal);
+        let source = Source::named(format!("{}.metal", problem.file), text);
+        timed(|| {
+            let [x, y, z] = problem.group.map(|size| size as u32);
+            let library = device.compile(&source)?;
+            library.pipeline(problem.kernel, &Default::default())?.prepare(Dim3::new(x, y, z))
+        })
+    })
+}
+
+/// How long it takes, in all and by stages.
+fn timed(run: impl FnOnce() -> elinvar::Result<()>) -> Result<Times> {
+    let stages = Stages::default();
+    let total = stages.collect(|| {
+        let start = Instant::now();
+        run().map(|()| start.elapsed().as_nanos() as u64)
+    })?;
+    Ok((total, stages.take()))
+}
+
+/// The CPU with a cache folder.
+fn device(folder: &Path) -> Result<Arc<dyn elinvar_driver::Device>> {
+    let cache = Cache::at(folder, LIMIT, CpuDriver::CACHE_VERSION);
+    let device = CpuDriver::with_cache(1, &cache).devices()?.into_iter().next();
+    Ok(device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?)
+}
+
 /// Compile and run `vector_add` with a cache folder and a declaration that makes the source its own.
 #[allow(unsafe_code)] // launches
 fn compile(folder: &Path, unique: &str) -> Result<Times> {
-    let cache = Cache::at(folder, LIMIT, CpuDriver::CACHE_VERSION);
-    let devices = CpuDriver::with_cache(1, &cache).devices()?;
-    let device = devices.into_iter().next().map(Device::new);
-    let device = device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?;
+    let device = Device::new(device(folder)?);
     let (a, mut out) = (device.buffer_from(&[1.0f32; 64])?, device.buffer::<f32>(64)?);
     let stream = device.stream()?;
     let text = format!("{}\nconstant int run_{unique} = 0;\n", super::checks::VECTOR_ADD);
     let source = Source::named("vector_add.metal", text);
-    let stages = Stages::default();
-    let total = stages.collect(|| -> Result<u64> {
-        let start = Instant::now();
+    let times = timed(|| {
         let kernel = device.compile(source)?.kernel("vector_add")?;
         let grid = elinvar::Grid::threads(64).group(64);
         // SAFETY: the kernel stays below n, and each buffer has n elements.
-        unsafe { kernel.launch(&stream, grid, (&a, &a, &mut out, 64u32)) }?.wait()?;
-        Ok(start.elapsed().as_nanos() as u64)
+        unsafe { kernel.launch(&stream, grid, (&a, &a, &mut out, 64u32)) }?.wait().map(drop)
     })?;
     super::compare("vector_add", &out.to_vec()?, &[2.0; 64])?;
-    Ok((total, stages.take()))
+    Ok(times)
 }

@@ -34,7 +34,7 @@ fn row(Outcome { name, threads, measured, .. }: &Outcome, baselines: &[&str]) ->
             format!("{:.2} ({})", ratio(measured.median_ns, *ns), time_text(*ns))
         })
     };
-    let first = [(*name).to_owned(), threads.to_string(), time_text(measured.median_ns), rate(measured)];
+    let first = [name.clone(), threads.to_string(), time_text(measured.median_ns), rate(measured)];
     let ratios = baselines.iter().map(against);
     first.into_iter().chain(ratios).chain([measured.size.clone()]).collect()
 }
@@ -60,23 +60,28 @@ fn in_order<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     once
 }
 
-/// The stages of what has any, one column for each result.
+/// The stages of what has any, one table for each suite.
 fn print_stages(outcomes: &[Outcome]) -> Result<()> {
-    let with: Vec<&Outcome> = outcomes.iter().filter(|o| !o.measured.stages.is_empty()).collect();
-    let names = in_order(with.iter().flat_map(|o| o.measured.stages.iter().map(|(name, _)| name.as_str())));
-    if names.is_empty() {
-        return Ok(());
+    for suite in in_order(outcomes.iter().map(|o| o.suite)) {
+        let with = outcomes.iter().filter(|o| o.suite == suite && !o.measured.stages.is_empty());
+        let with: Vec<&Outcome> = with.collect();
+        let stages =
+            in_order(with.iter().flat_map(|o| o.measured.stages.iter().map(|(name, _)| name.as_str())));
+        if stages.is_empty() {
+            continue;
+        }
+        let time = |outcome: &Outcome, name: &str| {
+            let stage = outcome.measured.stages.iter().find(|(known, _)| known == name);
+            stage.map_or_else(String::new, |(_, ns)| time_text(*ns))
+        };
+        let row = |outcome: &&Outcome| {
+            let times = stages.iter().map(|name| time(outcome, name));
+            std::iter::once(outcome.name.clone()).chain(times).collect()
+        };
+        let rows: Vec<Vec<String>> = with.iter().map(row).collect();
+        let columns: Vec<&str> = std::iter::once("stages").chain(stages).collect();
+        say("")?;
+        print_table(&columns, &rows)?;
     }
-    let time = |outcome: &Outcome, name: &str| {
-        let stage = outcome.measured.stages.iter().find(|(known, _)| known == name);
-        stage.map_or_else(String::new, |(_, ns)| time_text(*ns))
-    };
-    let row = |name: &&str| {
-        std::iter::once((*name).to_owned()).chain(with.iter().map(|outcome| time(outcome, name))).collect()
-    };
-    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
-    let columns: Vec<&str> =
-        std::iter::once("stage").chain(with.iter().map(|outcome| outcome.name)).collect();
-    say("")?;
-    print_table(&columns, &rows)
+    Ok(())
 }

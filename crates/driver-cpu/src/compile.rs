@@ -101,6 +101,7 @@ impl CpuLibrary {
                 barriers: facts.barriers,
                 atomics: facts.atomics,
                 simdgroup: facts.simdgroup,
+                only_written: only_written(&parsed),
             };
             let known = Signature { code: Some(code), ..origin.signature };
             if let Some(key) = &key {
@@ -116,6 +117,14 @@ impl CpuLibrary {
         let build = move |form| compiler.kernel(&origin, &thread, form);
         Ok(CpuPipeline::new(signature, Arc::new(build)))
     }
+}
+
+/// The arguments that the kernel writes and never reads: what clang marks so.
+fn only_written(module: &Module) -> u64 {
+    let params = module.function(elinvar_spmd::ENTRY).map_or(&[][..], |entry| &entry.params);
+    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
+    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
+    bits.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 /// The code of one thread of a kernel, which threadgroup sizes are built from.

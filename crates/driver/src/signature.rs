@@ -173,6 +173,8 @@ pub struct CodeFacts {
     pub atomics: u32,
     /// Whether it exchanges values between the threads of a simdgroup.
     pub simdgroup: bool,
+    /// The arguments, by bit from the first, that the code writes and never reads, as far as the compiler can tell.
+    pub only_written: u64,
 }
 
 impl Signature {

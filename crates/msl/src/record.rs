@@ -104,11 +104,12 @@ pub fn write_signature(w: &mut Writer, signature: &Signature) {
     w.text(file);
     w.number(u64::from(*line));
     w.option(*max_threads_per_threadgroup, |w, most| w.number(u64::from(most)));
-    w.option(*code, |w, CodeFacts { threadgroup_memory, barriers, atomics, simdgroup }| {
+    w.option(*code, |w, CodeFacts { threadgroup_memory, barriers, atomics, simdgroup, only_written }| {
         w.number(threadgroup_memory);
         w.number(u64::from(barriers));
         w.number(u64::from(atomics));
         w.flag(simdgroup);
+        w.number(only_written);
     });
 }
 
@@ -127,6 +128,7 @@ pub fn read_signature(r: &mut Reader) -> Option<Signature> {
                 barriers: r.small()?,
                 atomics: r.small()?,
                 simdgroup: r.flag()?,
+                only_written: r.number()?,
             })
         })?,
     })
@@ -194,7 +196,13 @@ mod tests {
             file: "k.metal".into(),
             line: 7,
             max_threads_per_threadgroup: Some(64),
-            code: Some(CodeFacts { threadgroup_memory: 16, barriers: 1, atomics: 300, simdgroup: true }),
+            code: Some(CodeFacts {
+                threadgroup_memory: 16,
+                barriers: 1,
+                atomics: 300,
+                simdgroup: true,
+                only_written: 5,
+            }),
         }
     }
 

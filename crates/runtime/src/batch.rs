@@ -293,7 +293,7 @@ impl Batch {
         }
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
-        let (queue, device) = (stream.queue, stream.device);
+        let device = stream.device.clone();
         let trace_to = notes.map(|notes| (notes, device.clone()));
         let submit = |storages: Vec<Arc<Storage>>| {
             let held = Held {
@@ -317,7 +317,7 @@ impl Batch {
             if let Some((notes, device)) = trace_to {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
             }
-            let submission = queue.submit(commands.clone(), done)?;
+            let submission = stream.hand_over(commands.clone(), done, notes)?;
             Ok((outcome, submission))
         };
         let (outcome, submission): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
@@ -326,9 +326,9 @@ impl Batch {
         }
         if let (Some(submission), Some((then, cause)), Some(watched)) = (submission, due, watched) {
             // Set after it has ended, it goes with the last handle on it, below.
-            let _first = watched.set(deadline::watch(then, &queue, submission, cause));
+            let _first = watched.set(deadline::watch(then, &stream.queue, submission, cause));
         }
-        let origin = submission.map(|submission| (queue.clone(), submission));
+        let origin = submission.map(|submission| (stream.queue, submission));
         Ok(Completion::new(outcome, origin))
     }
 

@@ -18,11 +18,12 @@ use elinvar_driver::{
 use crate::event::Events;
 use crate::group::Members;
 use crate::known::{self, Inner};
-use crate::recovery::Recovery;
+use crate::recovery::{RecoveringQueue, Recovery};
 use crate::slots::Slots;
 use crate::span::Span;
 use crate::{
-    Buffer, Event, EventStats, HostUse, Library, Pool, SlotStats, Stream, StreamGroup, Trace, drivers,
+    Buffer, Event, EventStats, HostUse, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup, Trace,
+    drivers,
 };
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
@@ -190,6 +191,16 @@ impl Device {
     /// As [`Device::stream`].
     pub fn stream_with(&self, priority: Priority) -> Result<Stream> {
         Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?, priority))
+    }
+
+    /// A new stream that deals with failures as `policy` says. Work that fails is done again or elsewhere, while what is
+    /// behind it waits; what cannot be helped fails as on any stream. Decisions are in the trace.
+    ///
+    /// # Errors
+    /// As [`Device::stream`]; `Environment` when its thread cannot be started.
+    pub fn stream_recovering(&self, policy: RecoveryPolicy) -> Result<Stream> {
+        let queue = Arc::new(RecoveringQueue::new(self, Priority::Normal, policy)?);
+        Ok(Stream::recovering(self.clone(), queue, Priority::Normal))
     }
 
     /// Streams for independent work: as many as the device runs side by side with profit,

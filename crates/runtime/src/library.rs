@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Diagnostic, FunctionConstant, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source};
 
 use crate::{CheckedKernel, Constants, Device, Kernel};
 
@@ -14,13 +14,14 @@ use crate::{CheckedKernel, Constants, Device, Kernel};
 pub struct Library {
     device: Device,
     driver: Arc<dyn elinvar_driver::Library>,
+    source: Arc<Source>,
     source_name: Arc<str>,
 }
 
 impl Library {
     pub(crate) fn new(device: Device, driver: Arc<dyn elinvar_driver::Library>, source: &Source) -> Self {
         let names: Vec<&str> = source.pieces.iter().map(|piece| piece.name.as_str()).collect();
-        Self { device, driver, source_name: names.join(", ").into() }
+        Self { device, driver, source: Arc::new(source.clone()), source_name: names.join(", ").into() }
     }
 
     /// What each kernel takes, in the order of the source, with the arguments that depend on a function
@@ -66,7 +67,7 @@ impl Library {
     /// As [`Library::kernel`]; `InvalidArgument` also when a constant is unknown, has another type, or is
     /// needed and not given. The message names it and lists those there are.
     pub fn kernel_with(&self, name: &str, constants: &Constants) -> Result<Kernel> {
-        let pipeline = self.driver.pipeline(name, &options(constants, false))?;
+        let pipeline = self.pipeline(name, options(constants, false))?;
         Ok(Kernel::new(self.device.clone(), pipeline))
     }
 }
@@ -87,8 +88,14 @@ impl Library {
     /// # Errors
     /// As [`Library::checked_kernel`] and [`Library::kernel_with`].
     pub fn checked_kernel_with(&self, name: &str, constants: &Constants) -> Result<CheckedKernel> {
-        let pipeline = self.driver.pipeline(name, &options(constants, true))?;
+        let pipeline = self.pipeline(name, options(constants, true))?;
         Ok(CheckedKernel { kernel: Kernel::new(self.device.clone(), pipeline) })
+    }
+
+    fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        let pipeline = self.driver.pipeline(name, &options)?;
+        self.device.recovery().origins.note(&pipeline, &self.source, options);
+        Ok(pipeline)
     }
 }
 

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use elinvar_driver::{Error, Priority, Queue, Result, Timing};
+use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission, Timing};
 
 use crate::flight::Flight;
+use crate::recovery::RecoveringQueue;
+use crate::trace::Notes;
 use crate::{Batch, BufferSlice, BufferSliceMut, Completion, Device, Event, WhenFull};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
@@ -26,12 +28,31 @@ pub struct Stream {
     pub(crate) id: u64,
     pub(crate) priority: Priority,
     pub(crate) flight: Arc<Flight>,
+    /// The queue once more, if it recovers.
+    recovering: Option<Arc<RecoveringQueue>>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, queue: Arc<dyn Queue>, priority: Priority) -> Self {
         let id = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
-        Self { device, queue, id, priority, flight: Arc::default() }
+        Self { device, queue, id, priority, flight: Arc::default(), recovering: None }
+    }
+
+    pub(crate) fn recovering(device: Device, queue: Arc<RecoveringQueue>, priority: Priority) -> Self {
+        Self { recovering: Some(queue.clone()), ..Self::new(device, queue, priority) }
+    }
+
+    /// Hands commands to the queue.
+    pub(crate) fn hand_over(
+        &self,
+        commands: Arc<[Command]>,
+        done: Done,
+        notes: Option<Notes>,
+    ) -> Result<Submission> {
+        match &self.recovering {
+            Some(queue) => queue.submit_noted(commands, done, notes),
+            None => self.queue.submit(commands, done),
+        }
     }
 
     /// This stream with at most `most` submissions in flight, at least one, of those that are submitted through the handle

@@ -1,7 +1,7 @@
 //! Recovery: what is done when something fails, for whom asks for it.
 //!
 //! [`decide`] alone says what is done, as a function of the error, a [`RecoveryPolicy`] and what was tried; everything else here
-//! does it: [`Device::recover`] for calls of the host. Every decision is an event in the device's [`crate::Trace`], if that is on.
+//! does it: [`Device::recover`] for calls of the host, [`Device::stream_recovering`] for work. Every decision is an event in the device's [`crate::Trace`], if that is on.
 //! The [`Breaker`] keeps work of those who recover from a device that fails too often; nobody else is kept from it.
 
 mod breaker;
@@ -9,6 +9,8 @@ mod breaker;
 mod breaker_tests;
 mod decide;
 mod policy;
+mod queue;
+mod replay;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,12 +27,17 @@ pub use breaker::{Breaker, BreakerLimits, BreakerState};
 use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
 pub use policy::RecoveryPolicy;
+pub(crate) use queue::RecoveringQueue;
+use replay::Origins;
 
 /// What a device has for recovery.
 pub(crate) struct Recovery {
     breaker: Breaker,
-    /// How often the device was reset; held while it is.
-    resets: Mutex<u64>,
+    /// Held while the device is reset.
+    resetting: Mutex<()>,
+    /// How often it was.
+    resets: AtomicU64,
+    pub(crate) origins: Origins,
     /// Memory whose content is lost at a reset.
     own: Mutex<Vec<Weak<Storage>>>,
     next_work: AtomicU64,
@@ -40,7 +47,9 @@ impl Recovery {
     pub(crate) fn new() -> Self {
         Self {
             breaker: Breaker::new(),
-            resets: Mutex::default(),
+            resetting: Mutex::default(),
+            resets: AtomicU64::new(0),
+            origins: Origins::default(),
             own: Mutex::default(),
             next_work: AtomicU64::new(0),
         }
@@ -55,6 +64,11 @@ impl Recovery {
             }
             own.push(Arc::downgrade(storage));
         }
+    }
+
+    /// How often the device was reset.
+    fn resets(&self) -> u64 {
+        self.resets.load(Ordering::Acquire)
     }
 
     /// A number for a piece of work.
@@ -76,19 +90,19 @@ impl Device {
     /// # Errors
     /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back.
     pub fn reset(&self) -> Result<()> {
-        let mut resets = self.recovery().resets.lock();
-        self.reset_counted(&mut resets)
+        let _alone = self.recovery().resetting.lock();
+        self.reset_counted()
     }
 
     /// As [`Device::reset`], unless that has happened since it was counted `seen` times.
     fn reset_since(&self, seen: u64) -> Result<()> {
-        let mut resets = self.recovery().resets.lock();
-        if *resets == seen { self.reset_counted(&mut resets) } else { Ok(()) }
+        let _alone = self.recovery().resetting.lock();
+        if self.recovery().resets() == seen { self.reset_counted() } else { Ok(()) }
     }
 
-    fn reset_counted(&self, resets: &mut u64) -> Result<()> {
+    fn reset_counted(&self) -> Result<()> {
         self.driver().reset()?;
-        *resets += 1;
+        self.recovery().resets.fetch_add(1, Ordering::Release);
         let lost = Error::DeviceLost("the content was lost when the device was reset".into());
         let own: Vec<Arc<Storage>> = self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
         own.iter().for_each(|storage| storage.lose(&lost));
@@ -116,7 +130,7 @@ impl Device {
         let mut tried = Attempts { made: 0, ..Attempts::first(self.recovery().work()) };
         tried.no_rerun = Some("a call of the host is for its own device".into());
         loop {
-            let seen = *self.recovery().resets.lock();
+            let seen = self.recovery().resets();
             let error = match self.attempt(&mut call) {
                 Ok(value) => return Ok(value),
                 Err(error) => error,

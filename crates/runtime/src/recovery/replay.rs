@@ -1,0 +1,290 @@
+//! Whether commands can be run again, and running them on another device.
+//!
+//! Commands can be run again if what they read before they have written it is never written by them. What a kernel writes
+//! without reading is known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other
+//! argument that it may write it may also read. What two arguments share counts by its bytes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+
+use elinvar_driver::{
+    Access, Binding, Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result,
+    Source, Storage, Timing, Use,
+};
+use parking_lot::Mutex;
+
+use crate::bind::{place, used_place};
+use crate::{Buffer, Device};
+
+/// What a command does to bytes.
+#[derive(Clone, Copy, PartialEq)]
+enum Effect {
+    Reads,
+    /// Some or all of them, and reads none.
+    MayWrite,
+    MayReadAndWrite,
+    /// All of them.
+    Overwrites,
+}
+
+/// One use of bytes by a command.
+struct Touch<'a> {
+    slice: &'a MemorySlice,
+    effect: Effect,
+    by: By<'a>,
+}
+
+/// Who uses bytes, for people.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Argument(&'a Dispatch, usize),
+    Resource(&'a Dispatch, usize),
+    Operation(&'static str),
+}
+
+impl fmt::Display for By<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(dispatch, index) => f.write_str(&place(dispatch.pipeline.signature(), *index)),
+            Self::Resource(dispatch, number) => {
+                f.write_str(&used_place(dispatch.pipeline.signature(), *number))
+            }
+            Self::Operation(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Why commands that have begun cannot be run again; `None` if they can.
+pub(super) fn not_again(commands: &[Command]) -> Option<String> {
+    if commands.iter().any(signals_before_the_end(commands)) {
+        return Some("it may have raised an event, which happens once".into());
+    }
+    let touches = touches(commands);
+    let inputs = inputs(&touches);
+    let writes = || touches.iter().filter(|touch| touch.effect != Effect::Reads);
+    let clash = |input: &&&Touch<'_>| writes().any(|write| overlap(write.slice, input.slice));
+    let input = inputs.iter().find(clash)?;
+    Some(format!("{}: it works in place, and may have overwritten its input", input.by))
+}
+
+/// Why commands that have not begun cannot be run once the device was reset; `None` if they can.
+pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
+    let touches = touches(commands);
+    let own = |input: &&Touch<'_>| input.slice.memory.storage() != Storage::Shared;
+    let input = inputs(&touches).into_iter().find(own)?;
+    Some(format!("{}: its content was lost when the device was reset", input.by))
+}
+
+/// Whether a command is a signal with other commands behind it.
+fn signals_before_the_end(commands: &[Command]) -> impl Fn(&Command) -> bool {
+    let is_signal = |command: &Command| matches!(command, Command::Signal { .. });
+    let last = commands.iter().rposition(move |command| !is_signal(command));
+    let within = commands[..last.unwrap_or(0)].iter().any(is_signal);
+    move |command| within && is_signal(command)
+}
+
+/// What the commands read before they have written it for certain.
+fn inputs<'t, 'a>(touches: &'t [Touch<'a>]) -> Vec<&'t Touch<'a>> {
+    let mut covered: Vec<&MemorySlice> = Vec::new();
+    let mut inputs = Vec::new();
+    for touch in touches {
+        match touch.effect {
+            Effect::Overwrites => covered.push(touch.slice),
+            Effect::MayWrite => {}
+            Effect::Reads | Effect::MayReadAndWrite => {
+                if !covered.iter().any(|slice| contains(slice, touch.slice)) {
+                    inputs.push(touch);
+                }
+            }
+        }
+    }
+    inputs
+}
+
+/// Every use of memory, in order.
+fn touches(commands: &[Command]) -> Vec<Touch<'_>> {
+    let mut touches = Vec::new();
+    for command in commands {
+        match command {
+            Command::Dispatch(dispatch) => touch_by_launch(dispatch, &mut touches),
+            Command::Copy { source, target } => {
+                touches.push(Touch {
+                    slice: source,
+                    effect: Effect::Reads,
+                    by: By::Operation("copy: the source"),
+                });
+                let by = By::Operation("copy: the target");
+                touches.push(Touch { slice: target, effect: Effect::Overwrites, by });
+            }
+            Command::Fill { target, .. } => {
+                let by = By::Operation("fill: the buffer");
+                touches.push(Touch { slice: target, effect: Effect::Overwrites, by });
+            }
+            _ => {}
+        }
+    }
+    touches
+}
+
+fn touch_by_launch<'a>(dispatch: &'a Dispatch, touches: &mut Vec<Touch<'a>>) {
+    let signature = dispatch.pipeline.signature();
+    let only_written = signature.code.map_or(0, |code| code.only_written);
+    for (index, (binding, arg)) in dispatch.bindings.iter().zip(&signature.args).enumerate() {
+        if let Binding::Memory(slice) = binding {
+            let effect = match arg.access {
+                Access::Read => Effect::Reads,
+                Access::ReadWrite if index < 64 && only_written >> index & 1 == 1 => Effect::MayWrite,
+                Access::ReadWrite => Effect::MayReadAndWrite,
+            };
+            touches.push(Touch { slice, effect, by: By::Argument(dispatch, index) });
+        }
+    }
+    for (number, Use { slice, access }) in dispatch.uses.iter().enumerate() {
+        let effect = match access {
+            Access::Read => Effect::Reads,
+            Access::ReadWrite => Effect::MayReadAndWrite,
+        };
+        touches.push(Touch { slice, effect, by: By::Resource(dispatch, number) });
+    }
+}
+
+fn same(a: &MemorySlice, b: &MemorySlice) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(&a.memory), Arc::as_ptr(&b.memory))
+}
+
+fn overlap(a: &MemorySlice, b: &MemorySlice) -> bool {
+    same(a, b) && a.offset < b.offset + b.len && b.offset < a.offset + a.len
+}
+
+fn contains(outer: &MemorySlice, inner: &MemorySlice) -> bool {
+    same(outer, inner) && outer.offset <= inner.offset && inner.offset + inner.len <= outer.offset + outer.len
+}
+
+/// What the kernels of a device were made from.
+#[derive(Default)]
+pub(crate) struct Origins {
+    by_pipeline: Mutex<HashMap<usize, Origin>>,
+}
+
+#[derive(Clone)]
+struct Origin {
+    pipeline: Weak<dyn Pipeline>,
+    source: Arc<Source>,
+    options: PipelineOptions,
+}
+
+impl Origins {
+    pub(crate) fn note(&self, pipeline: &Arc<dyn Pipeline>, source: &Arc<Source>, options: PipelineOptions) {
+        let mut by_pipeline = self.by_pipeline.lock();
+        if by_pipeline.len() == by_pipeline.capacity() {
+            by_pipeline.retain(|_, origin| origin.pipeline.strong_count() > 0);
+        }
+        let origin = Origin { pipeline: Arc::downgrade(pipeline), source: source.clone(), options };
+        by_pipeline.insert(address(pipeline), origin);
+    }
+
+    /// The same kernel on another device.
+    fn on(&self, device: &Device, pipeline: &Arc<dyn Pipeline>) -> Result<Arc<dyn Pipeline>> {
+        let name = &pipeline.signature().name;
+        let origin = self.by_pipeline.lock().get(&address(pipeline)).cloned();
+        let origin = origin.ok_or_else(|| Error::unsupported(format!("kernel `{name}` has no source")))?;
+        device.driver().compile(&origin.source)?.pipeline(name, &origin.options)
+    }
+}
+
+fn address(pipeline: &Arc<dyn Pipeline>) -> usize {
+    Arc::as_ptr(pipeline).cast::<()>() as usize
+}
+
+/// Runs commands on `other`: what they use is copied there, and what they may have written back.
+///
+/// # Errors
+/// Why it could not be done, or how it failed there. What the commands were to write may then hold anything.
+pub(super) fn rerun(device: &Device, commands: &[Command], other: &Device) -> Result<Timing> {
+    let mut copies = Copies { other, memories: Vec::new() };
+    let translated: Vec<Command> = commands
+        .iter()
+        .filter(|command| !matches!(command, Command::Wait { .. } | Command::Signal { .. }))
+        .map(|command| copies.translate(device, command))
+        .collect::<Result<_>>()?;
+    let (sender, ended) = channel();
+    let queue = other.driver().queue()?;
+    queue.submit(translated.into(), Box::new(move |result| drop(sender.send(result))))?;
+    let gone = || Error::DeviceLost("the driver gave the work up without an answer".into());
+    let timing = ended.recv().map_err(|_| gone())??;
+    for touch in touches(commands).iter().filter(|touch| touch.effect != Effect::Reads) {
+        copies.bring_back(touch.slice)?;
+    }
+    Ok(timing)
+}
+
+/// Memory of a device and its copies on another.
+struct Copies<'a> {
+    other: &'a Device,
+    memories: Vec<(Arc<dyn Memory>, Buffer<u8>)>,
+}
+
+#[allow(unsafe_code)] // looks at memory of a device
+impl Copies<'_> {
+    fn of(&mut self, memory: &Arc<dyn Memory>) -> Result<&mut Buffer<u8>> {
+        let known =
+            self.memories.iter().position(|(of, _)| std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(memory)));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let mut bytes = vec![0; memory.len() as usize];
+                // SAFETY: all of the memory. The work that uses it has not ended, so the host does not write it,
+                // and it does not run; other streams may not write it, or they would race with the work.
+                unsafe { memory.read(0, &mut bytes) }?;
+                self.memories.push((memory.clone(), self.other.buffer_from(&bytes)?));
+                self.memories.len() - 1
+            }
+        };
+        Ok(&mut self.memories[at].1)
+    }
+
+    fn slice(&mut self, slice: &MemorySlice) -> Result<MemorySlice> {
+        let memory = self.of(&slice.memory)?.span.storage.block.memory.clone();
+        Ok(MemorySlice { memory, ..*slice })
+    }
+
+    fn translate(&mut self, device: &Device, command: &Command) -> Result<Command> {
+        Ok(match command {
+            Command::Dispatch(dispatch) => Command::Dispatch(self.launch(device, dispatch)?),
+            Command::Copy { source, target } => {
+                Command::Copy { source: self.slice(source)?, target: self.slice(target)? }
+            }
+            Command::Fill { target, pattern } => {
+                Command::Fill { target: self.slice(target)?, pattern: pattern.clone() }
+            }
+            other => return Err(Error::unsupported(format!("{other:?} on another device"))),
+        })
+    }
+
+    fn launch(&mut self, device: &Device, dispatch: &Dispatch) -> Result<Dispatch> {
+        let name = &dispatch.pipeline.signature().name;
+        if !dispatch.uses.is_empty() {
+            let text =
+                format!("kernel `{name}` reaches memory through addresses, which are other ones elsewhere");
+            return Err(Error::unsupported(text));
+        }
+        let pipeline = device.recovery().origins.on(self.other, &dispatch.pipeline)?;
+        pipeline.prepare(dispatch.group)?;
+        let binding = |binding: &Binding| match binding {
+            Binding::Memory(slice) => self.slice(slice).map(Binding::Memory),
+            other => Ok(other.clone()),
+        };
+        let bindings = dispatch.bindings.iter().map(binding).collect::<Result<_>>()?;
+        Ok(Dispatch { pipeline, bindings, ..dispatch.clone() })
+    }
+
+    fn bring_back(&mut self, slice: &MemorySlice) -> Result<()> {
+        let (start, end) = (slice.offset as usize, (slice.offset + slice.len) as usize);
+        let bytes = self.of(&slice.memory)?.slice(start..end)?.to_vec()?;
+        // SAFETY: the range is within the memory; the work that writes it has not ended, so the host does not touch it,
+        // and it does not run; other streams may not use it, or they would race with the work.
+        unsafe { slice.memory.write(slice.offset, &bytes) }
+    }
+}

@@ -303,6 +303,9 @@ fn a_plan_may_be_dropped_with_a_run_in_flight() {
     ended(&done).unwrap();
     all.bench.stream.synchronize().unwrap();
     assert_eq!(all.out.to_vec().unwrap(), all.expected());
+    // The end of each submission that has the arena: the last on `right`'s stream, and on ours.
+    assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
+    assert_eq!(all.left.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 2));
     assert_eq!(all.bench.device.pool().stats().live_bytes, before);
 }
 

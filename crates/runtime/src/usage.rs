@@ -38,8 +38,10 @@ pub(crate) struct Storage {
 #[derive(Default)]
 pub(crate) struct Account {
     lanes: Vec<Lane>,
-    /// Set when what should have written the content has failed.
-    failed: Option<Error>,
+    /// How many uses there have been.
+    entered: u64,
+    /// Set when what should have written the content has failed: the number of that use, and why.
+    failed: Option<(u64, Error)>,
     maps: u32,
     mapped_mut: bool,
 }
@@ -51,6 +53,7 @@ struct Lane {
 }
 
 struct Use {
+    number: u64,
     outcome: Arc<Outcome>,
     writes: bool,
     covers: bool,
@@ -99,7 +102,8 @@ impl Storage {
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.
     pub(crate) fn unmap(&self, access: Access, lost: Option<Error>) {
         let mut account = self.account.lock();
-        account.failed = lost.or(account.failed.take());
+        let entered = account.entered;
+        account.failed = lost.map(|cause| (entered, cause)).or(account.failed.take());
         match access {
             Access::Read => account.maps -= 1,
             Access::Write => account.mapped_mut = false,
@@ -129,7 +133,7 @@ impl Account {
 
     /// An error when the content should have been written by work that failed.
     pub(crate) fn expect_written(&self) -> Result<()> {
-        self.failed.as_ref().map_or(Ok(()), |cause| Err(cause.poison()))
+        self.failed.as_ref().map_or(Ok(()), |(_, cause)| Err(cause.poison()))
     }
 
     /// The content is good again: all of it has been written.
@@ -139,7 +143,9 @@ impl Account {
 
     /// Whether work in flight writes all of it: what comes after that reads good content, or fails with it.
     fn is_rewritten(&self) -> bool {
-        let rewrites = |u: &Use| u.writes && u.covers && !matches!(u.outcome.get(), Some(Err(_)));
+        let failed = self.failed.as_ref().map_or(0, |(failed, _)| *failed);
+        let rewrites =
+            |u: &Use| u.writes && u.covers && u.number > failed && !matches!(u.outcome.get(), Some(Err(_)));
         self.lanes.iter().any(|lane| lane.uses.iter().any(rewrites))
     }
 
@@ -149,9 +155,15 @@ impl Account {
             while let Some(result) = lane.uses.front().and_then(|u| u.outcome.get()) {
                 match (result, &lane.uses[0]) {
                     (_, Use { writes: false, .. }) | (Err(Error::Cancelled), _) => {}
-                    (Ok(_), Use { covers: true, .. }) => self.failed = None,
+                    // Streams learn of their ends in any order: what failed may have come after this.
+                    (Ok(_), Use { covers: true, number, .. }) => {
+                        self.failed.take_if(|(failed, _)| *failed < *number);
+                    }
                     (Ok(_), _) => {}
-                    (Err(error), _) => self.failed = Some(error.clone()),
+                    (Err(error), Use { number, .. }) => {
+                        let later = self.failed.as_ref().map_or(0, |(failed, _)| *failed).max(*number);
+                        self.failed = Some((later, error.clone()));
+                    }
                 }
                 lane.uses.pop_front();
             }
@@ -180,7 +192,9 @@ impl Account {
         Ok(())
     }
 
-    fn enter(&mut self, stream: u64, entry: Use) {
+    fn enter(&mut self, stream: u64, outcome: Arc<Outcome>, writes: bool, covers: bool) {
+        self.entered += 1;
+        let entry = Use { number: self.entered, outcome, writes, covers };
         match self.lanes.iter_mut().find(|lane| lane.stream == stream) {
             Some(lane) => lane.uses.push_back(entry),
             None => self.lanes.push(Lane { stream, uses: VecDeque::from([entry]) }),
@@ -242,7 +256,7 @@ pub(crate) fn commit<S>(
             account.refuse_mapped(usage.access, &usage.who)?;
         }
         let is_bad = !account.is_rewritten() && reads_before_it_covers(group);
-        if let Some(cause) = account.failed.as_ref().filter(|_| is_bad) {
+        if let Some((_, cause)) = account.failed.as_ref().filter(|_| is_bad) {
             poison.get_or_insert_with(|| cause.poison());
         }
     }
@@ -254,7 +268,7 @@ pub(crate) fn commit<S>(
     for (group, account) in &mut locked {
         let writes = group.iter().any(|u| u.access == Access::Write);
         let covers = group.iter().any(|u| u.access == Access::Write && u.covers);
-        account.enter(stream, Use { outcome: outcome.clone(), writes, covers });
+        account.enter(stream, outcome.clone(), writes, covers);
     }
     Ok((outcome, submitted))
 }
@@ -275,7 +289,7 @@ mod tests {
 
     fn write(account: &mut Account, stream: u64, covers: bool) -> Promise {
         let (promise, outcome) = Promise::new();
-        account.enter(stream, Use { outcome, writes: true, covers });
+        account.enter(stream, outcome, true, covers);
         promise
     }
 
@@ -303,6 +317,20 @@ mod tests {
         account.settle();
         assert!(matches!(account.expect_written(), Err(Error::Poisoned(_))));
         write(&mut account, 0, true).resolve(Ok(Timing::default()));
+        account.settle();
+        assert!(account.expect_written().is_ok());
+    }
+
+    #[test]
+    fn a_failure_is_not_undone_by_what_came_before_it() {
+        let mut account = Account::default();
+        let first = write(&mut account, 0, true);
+        write(&mut account, 1, false).resolve(Err(Error::DeviceLost("gone".into())));
+        account.settle();
+        first.resolve(Ok(Timing::default()));
+        account.settle();
+        assert!(account.expect_written().is_err() && account.lanes.is_empty());
+        write(&mut account, 1, true).resolve(Ok(Timing::default()));
         account.settle();
         assert!(account.expect_written().is_ok());
     }

@@ -24,6 +24,7 @@ mod constants;
 mod errors;
 mod events;
 mod geometric_functions;
+mod graphs;
 mod grids;
 mod integer_functions;
 mod integers;
@@ -80,6 +81,7 @@ pub fn cases() -> Vec<Case> {
         streams::CASES,
         events::CASES,
         pipeline::CASES,
+        graphs::CASES,
         sources::CASES,
         errors::CASES,
         checks::CASES,

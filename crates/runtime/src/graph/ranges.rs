@@ -7,7 +7,7 @@ pub(super) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
     pub(super) fn overlaps(&self, range: &Range<u64>) -> bool {
-        self.0.iter().any(|r| r.start < range.end && range.start < r.end)
+        !range.is_empty() && self.0.iter().any(|r| r.start < range.end && range.start < r.end)
     }
 
     pub(super) fn add(&mut self, range: &Range<u64>) {

@@ -27,7 +27,7 @@ use crate::select::{Selection, absent};
 #[derive(Args)]
 #[command(after_help = "\
 Suites: runtime (alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2,
-tracing_on), launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
+graph_replay, tracing_on), launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
 launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream waits for the last of them),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
 _cached with all in it; compile_ and a name of the cpu suite for that kernel; on the CPU, with the time of each stage),
@@ -41,7 +41,8 @@ for the vector registers of this processor (mandelbrot: scalar); `gemm` the crat
 `openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
 kernel without bounds checks, `endless` without a deadline; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
 to a pool of threads. In the runtime suite: `fresh` asks the driver, `singly` submits and waits for each,
-`streams_1` is the same on one stream, `tracing_off` without a trace. ratio = ours / baseline: below 1 is faster.
+`streams_1` is the same on one stream, `relaunch` launches
+what the graph has, `tracing_off` without a trace. ratio = ours / baseline: below 1 is faster.
 
 Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
 pub struct Bench {
@@ -74,6 +75,7 @@ const CASES: [(&str, &str, Run); 17] = [
     ("runtime", "dispatch_roundtrip", runtime::dispatch_roundtrip),
     ("runtime", "batch_1000", runtime::batch_1000),
     ("runtime", "streams_2", runtime::streams_2),
+    ("runtime", "graph_replay", runtime::graph_replay),
     ("runtime", "tracing_on", runtime::tracing_on),
     ("compile", "compile_vector_add_first", compile::first),
     ("compile", "compile_vector_add_cold", compile::cold),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use elinvar::{Buffer, Device, Grid, HostUse, Kernel, PoolLimits, Source, Stream};
+use elinvar::{Buffer, Device, Graph, Grid, HostUse, Kernel, PoolLimits, Source, Stream};
 
 use super::{Context, Measured};
 use crate::failure::Result;
@@ -139,6 +139,54 @@ pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     })?;
     let singly = timed(BATCHES / 5, || (0..BATCH).try_for_each(|_| launch(&kernel, &stream)))?;
     Ok(measured(format!("{BATCH} launches"), together, vec![("singly", singly)]))
+}
+
+/// A graph of launches that each depend on the one before it, run and waited for, against launching them all; as stages the
+/// same in a batch that is recorded each time, and planning the graph.
+#[allow(unsafe_code)] // launches
+pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
+    const LAUNCHES: usize = 100;
+    let (kernel, stream) = kernel(&context.device, "spin")?;
+    let mut out = context.device.buffer::<u32>(64)?;
+    let grid = || Grid::threads(64).group(64);
+    let mut graph = Graph::new();
+    for _ in 0..LAUNCHES {
+        // SAFETY: 64 threads write their elements of 64.
+        unsafe { graph.launch(&kernel, grid(), (&mut out, 1u32)) }?;
+    }
+    let mut plan = graph.plan()?;
+    let planned = plan.stats();
+    let replay = timed(TIMES / 4, || {
+        // SAFETY: as for each launch.
+        unsafe { plan.run(&stream) }?.wait()?;
+        Ok(())
+    })?;
+    let relaunch = timed(TIMES / 4, || {
+        for _ in 1..LAUNCHES {
+            // SAFETY: as above.
+            unsafe { kernel.launch(&stream, grid(), (&mut out, 1u32)) }?;
+        }
+        // SAFETY: as above.
+        unsafe { kernel.launch(&stream, grid(), (&mut out, 1u32)) }?.wait()?;
+        Ok(())
+    })?;
+    let batch = timed(TIMES / 4, || {
+        let mut batch = stream.batch();
+        for _ in 0..LAUNCHES {
+            // SAFETY: as above.
+            unsafe { batch.launch(&kernel, grid(), (&mut out, 1u32)) }?;
+        }
+        batch.submit()?.wait()?;
+        Ok(())
+    })?;
+    let submit = plan.stats().submit_time.as_nanos() as u64 / plan.stats().runs.max(1);
+    let stages = vec![
+        ("a batch".to_owned(), batch),
+        ("plan".to_owned(), planned.plan_time.as_nanos() as u64),
+        ("submit".to_owned(), submit),
+    ];
+    let size = format!("{LAUNCHES} launches, {} submissions", planned.submissions);
+    Ok(Measured { stages, ..measured(size, replay, vec![("relaunch", relaunch)]) })
 }
 
 /// The same launches with the trace on and off, in turns; each thread of the kernel takes some microseconds.

@@ -64,7 +64,7 @@ pub struct Bench {
 type Run = fn(&Context) -> Result<Measured>;
 
 /// The suites but for `cpu`: suite, name, what to run.
-const CASES: [(&str, &str, Run); 17] = [
+const CASES: &[(&str, &str, Run)] = &[
     ("launch", "launch_1_group", launch::one_group),
     ("launch", "launch_8_groups", launch::eight_groups),
     ("launch", "launch_64_groups", launch::groups_64),
@@ -103,14 +103,18 @@ enum Work {
 
 /// All of them, in the order in which they are measured.
 fn cases() -> impl Iterator<Item = Case> {
-    let once = CASES.map(|(suite, name, run)| Case { suite, name: name.into(), work: Work::Once(run) });
+    let once = |(suite, name, run): &(&'static str, &str, Run)| Case {
+        suite,
+        name: (*name).into(),
+        work: Work::Once(*run),
+    };
     let compilation = |(name, problem)| {
         let name = format!("compile_{name}");
         Case { suite: "compile", name, work: Work::Compilation(problem) }
     };
     let kernel =
         |(name, problem): (&str, _)| Case { suite: "cpu", name: name.into(), work: Work::Kernel(problem) };
-    once.into_iter().chain(cpu::PROBLEMS.map(compilation)).chain(cpu::PROBLEMS.map(kernel))
+    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(cpu::PROBLEMS.map(kernel))
 }
 
 /// Where it is measured.

@@ -96,7 +96,7 @@ impl Storage {
     pub(crate) fn lose(&self, cause: &Error) {
         let mut account = self.account.lock();
         account.settle();
-        account.failed = Some(cause.clone());
+        account.failed = Some((account.entered, cause.clone()));
     }
 
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.

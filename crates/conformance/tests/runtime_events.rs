@@ -288,3 +288,30 @@ fn events_order_streams_of_two_devices() {
     filled.wait().unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [4]);
 }
+
+#[test]
+fn timestamps_are_used_again_and_tell_nothing_of_work_that_never_ran() {
+    let bench = Bench::new();
+    let stream = bench.device.stream().unwrap();
+    bench.sim.hold();
+    let first = stream.timestamp().unwrap();
+    let mut batch = stream.batch();
+    let cancelled = batch.timestamp().unwrap();
+    let done = batch.submit().unwrap();
+    assert_eq!((first.ns(), cancelled.ns(), cancelled.since(&first)), (None, None, None));
+    assert!(done.cancel());
+    bench.sim.release();
+    stream.synchronize().unwrap();
+    assert!(first.ns().is_some() && cancelled.ns().is_none());
+    let stats = bench.device.timestamp_stats();
+    assert_eq!((stats.live, stats.created, stats.utilisation()), (2, 2, 1.0));
+    let time = first.ns();
+    bench.sim.forget_commands();
+    drop((first, cancelled));
+    let again = [stream.timestamp().unwrap(), stream.timestamp().unwrap()];
+    stream.synchronize().unwrap();
+    assert!(again.iter().all(|t| t.ns() > time), "{again:?} behind {time:?}");
+    let stats = bench.device.timestamp_stats();
+    assert_eq!((stats.live, stats.idle, stats.created, stats.reused), (2, 0, 2, 2));
+    assert_eq!(bench.device.event_stats(), EventStats::default(), "apart from events");
+}

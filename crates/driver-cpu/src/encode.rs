@@ -52,6 +52,7 @@ pub(crate) fn run(
                 Some(cause) => return Err(cause),
                 None => return Ok(Some((event.clone(), *value))),
             },
+            Command::Timestamp { into } => into.set(host::now_ns()),
             other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
         }
         *next += 1;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Dim3, Event, Memory, Pipeline};
+use crate::{Access, Dim3, Event, Memory, Pipeline, Stamp};
 
 /// One step of a queue.
 #[derive(Clone, Debug)]
@@ -42,6 +42,12 @@ pub enum Command {
         event: Arc<dyn Event>,
         /// The value.
         value: u64,
+    },
+    /// Note the time by the device's clock when what is before it in the submission has ended and nothing behind it has
+    /// begun. It is noted before the submission's `done` is called.
+    Timestamp {
+        /// Where.
+        into: Arc<Stamp>,
     },
 }
 

@@ -18,6 +18,7 @@
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
 //! | [`Event`] | `MTLSharedEvent` | a counter in pinned memory | [`Timeline`] |
+//! | [`Stamp`] | `MTLCounterSampleBuffer` | event with timing | a time |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
 //! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
@@ -66,6 +67,7 @@ mod memory;
 mod options;
 mod signature;
 mod source;
+mod stamp;
 mod sync;
 mod timeline;
 
@@ -80,4 +82,5 @@ pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, Piece, Source};
+pub use stamp::Stamp;
 pub use timeline::Timeline;

@@ -255,6 +255,11 @@ impl Batch {
         self.note(|| TraceStep::Wait);
     }
 
+    pub(crate) fn push_timestamp(&mut self, command: Command) {
+        self.lease.commands.push(command);
+        self.note(|| TraceStep::Timestamp);
+    }
+
     /// Hand the commands to the stream. An empty batch ends when the work before it has ended.
     ///
     /// # Errors

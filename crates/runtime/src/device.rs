@@ -21,6 +21,7 @@ use crate::known::{self, Inner};
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::slots::Slots;
 use crate::span::Span;
+use crate::timestamp::Timestamps;
 use crate::{
     Buffer, Event, EventStats, HostUse, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup, Trace,
     drivers,
@@ -227,6 +228,11 @@ impl Device {
         self.inner.events.stats()
     }
 
+    /// How many timestamps there are and were.
+    pub fn timestamp_stats(&self) -> EventStats {
+        self.inner.timestamps.stats()
+    }
+
     /// The device's own clock, now, in the nanoseconds of [`crate::Timing`].
     pub fn clock_ns(&self) -> u64 {
         self.inner.driver.clock_ns()
@@ -257,6 +263,10 @@ impl Device {
 
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.inner.recovery
+    }
+
+    pub(crate) fn timestamps(&self) -> &Timestamps {
+        &self.inner.timestamps
     }
 
     pub(crate) fn events(&self) -> &Events {

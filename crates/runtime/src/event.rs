@@ -13,7 +13,7 @@ use elinvar_driver::{self as driver, Error, Result, Timing};
 
 use crate::completion::Promise;
 use crate::dependencies::Step;
-use crate::pool::{Given, PoolLimits, Stock};
+use crate::pool::{Given, PoolLimits, PoolStats, Stock};
 use crate::{Completion, Device};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -123,7 +123,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Events of a device, as they are counted.
+/// Events or timestamps of a device, as they are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventStats {
@@ -137,6 +137,25 @@ pub struct EventStats {
     pub created: u64,
     /// Requests that an idle one served.
     pub reused: u64,
+}
+
+impl EventStats {
+    /// Each counts as one byte in its stock.
+    pub(crate) fn of(stats: &PoolStats) -> Self {
+        Self {
+            live: stats.live_buffers,
+            peak: stats.peak_bytes,
+            idle: stats.idle_blocks,
+            created: stats.misses,
+            reused: stats.hits,
+        }
+    }
+
+    /// The part of those made that is in use, from 0 to 1; 0 where none was made.
+    pub fn utilisation(&self) -> f64 {
+        let there = self.live + self.idle;
+        if there == 0 { 0.0 } else { self.live as f64 / there as f64 }
+    }
 }
 
 /// The events of a device that wait to be used again, and how many there are.
@@ -171,14 +190,7 @@ impl Events {
     }
 
     pub(crate) fn stats(&self) -> EventStats {
-        let stats = self.stock.stats();
-        EventStats {
-            live: stats.live_buffers,
-            peak: stats.peak_bytes,
-            idle: stats.idle_blocks,
-            created: stats.misses,
-            reused: stats.hits,
-        }
+        EventStats::of(&self.stock.stats())
     }
 
     pub(crate) fn drop_idle_since(&self, then: std::time::Instant) {

@@ -14,6 +14,7 @@ use crate::event::Events;
 use crate::group::Members;
 use crate::recovery::Recovery;
 use crate::slots::Slots;
+use crate::timestamp::Timestamps;
 use crate::{Pool, Trace};
 
 /// How often idle things are looked at.
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
     pub(crate) pool: Pool,
     pub(crate) events: Events,
+    pub(crate) timestamps: Timestamps,
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
@@ -44,8 +46,9 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
+    let timestamps = Timestamps::new();
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
-    let inner = Arc::new(Inner { driver: device, pool, events, slots, trace, recovery, groups });
+    let inner = Arc::new(Inner { driver: device, pool, events, timestamps, slots, trace, recovery, groups });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);
@@ -74,6 +77,7 @@ fn sweep(now: Instant) {
         device.pool.sweep(now, device.pool.limits().idle_time);
         if let Some(then) = now.checked_sub(IDLE) {
             device.events.drop_idle_since(then);
+            device.timestamps.drop_idle_since(then);
             device.slots.drop_idle_since(then);
             let groups = device.groups.lock().clone();
             groups.iter().for_each(|members| Members::drop_idle_since(members, then));

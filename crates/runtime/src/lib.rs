@@ -75,6 +75,7 @@ mod span;
 mod stream;
 mod suggest;
 mod sync;
+mod timestamp;
 mod trace;
 mod transfer;
 mod usage;
@@ -106,6 +107,7 @@ pub use slice::{BufferSlice, BufferSliceMut};
 pub use slots::SlotStats;
 pub use stream::Stream;
 pub use suggest::Suggestion;
+pub use timestamp::Timestamp;
 pub use trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use transfer::Download;
 

@@ -70,6 +70,8 @@ pub enum TraceStep {
     Signal,
     /// The wait for an event was recorded.
     Wait,
+    /// The noting of a time was recorded.
+    Timestamp,
     /// Something was refused.
     Refused(Error),
     /// Nothing more is recorded.
@@ -100,6 +102,7 @@ impl TraceStep {
             Self::Fill { .. } => "fill",
             Self::Signal => "signal",
             Self::Wait => "wait",
+            Self::Timestamp => "timestamp",
             Self::Refused(_) => "refused",
             Self::End { .. } => "end",
             Self::Commit => "commit",

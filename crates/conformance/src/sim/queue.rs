@@ -258,6 +258,7 @@ fn execute(shared: &Shared, entry: &Entry) -> Result<()> {
             Command::Fill { target, pattern } => fill(target, pattern)?,
             Command::Signal { event, value } => event.signal(*value, shared.now_ns()),
             Command::Wait { event, value } => wait(&**event, *value, &entry.stop)?,
+            Command::Timestamp { into } => into.set(shared.now_ns()),
             other => return Err(Error::unsupported(format!("the simulated device has no {other:?}"))),
         }
     }

@@ -7,7 +7,8 @@ use elinvar::{Device, Error, Grid, Kernel};
 use super::{CaseResult, expect_all, kernel, launch};
 
 cases!("events": streams_in_turns, a_wait_before_its_signal, the_host_takes_part, a_failure_goes_on,
-    more_streams_than_the_device_has, another_device, times_of_the_device, groups, profiles);
+    more_streams_than_the_device_has, another_device, times_of_the_device,
+    timestamps_within_a_batch, groups, profiles);
 
 const N: usize = 2000;
 
@@ -154,6 +155,37 @@ fn times_of_the_device(device: &Device) -> CaseResult {
     stream.signal(&end, 1)?.wait()?;
     let times = [Some(before), begin.time_ns(), Some(timing.start_ns), Some(timing.end_ns), end.time_ns()];
     assert!(times.is_sorted() && times.iter().all(Option::is_some), "{times:?}");
+    Ok(())
+}
+
+fn timestamps_within_a_batch(device: &Device) -> CaseResult {
+    let step = step(device)?;
+    let stream = device.stream()?;
+    let mut x = device.buffer::<u32>(N)?;
+    let before = device.clock_ns();
+    let mut batch = stream.batch();
+    let mut times = vec![batch.timestamp()?];
+    for k in 0..5_u32 {
+        // SAFETY: thread i changes element i, and there are as many of both.
+        #[allow(unsafe_code)]
+        unsafe {
+            batch.launch(&step, Grid::threads(N), (&mut x, k))?;
+        }
+        times.push(batch.timestamp()?);
+    }
+    let timing = batch.submit()?.wait()?;
+    let behind = stream.timestamp()?;
+    stream.synchronize()?;
+    let after = device.clock_ns();
+    let ns: Vec<Option<u64>> = times.iter().map(elinvar::Timestamp::ns).collect();
+    let all =
+        [&[Some(before), Some(timing.start_ns)], &ns[..], &[Some(timing.end_ns), behind.ns(), Some(after)]];
+    let all = all.concat();
+    assert!(all.is_sorted() && all.iter().all(Option::is_some), "{all:?}");
+    let took = times[5].since(&times[0]).ok_or("two times are known")?;
+    assert_eq!(Some(took.as_nanos() as u64), ns[5].zip(ns[0]).map(|(end, begin)| end - begin));
+    assert!(took.is_zero() || times[0].since(&times[5]).is_none());
+    expect_all(&x.to_vec()?, |_| expected(0, 0..5));
     Ok(())
 }
 

@@ -105,13 +105,18 @@ impl Graph {
     ///
     /// # Errors
     /// `InvalidArgument` for a wait that no batch appended before ends, or a transient of another graph; `Unsupported`
-    /// for a batch with a deadline. The graph is then as it was.
+    /// for a batch with a deadline or timestamps. The graph is then as it was.
     pub fn append(&mut self, batch: Batch) -> Result<Vec<Node>> {
         let device = batch.device().clone();
         if batch.has_deadline() {
             return Err(Error::unsupported("graph: a batch with a deadline, which is for one submission"));
         }
         let (commands, usages) = batch.into_lists();
+        if commands.iter().any(|command| matches!(command, Command::Timestamp { .. })) {
+            return Err(Error::unsupported(
+                "graph: a batch with timestamps, whose places a graph does not keep",
+            ));
+        }
         let (steps, signals) = (self.steps.len(), self.signals.len());
         let added = self.add_commands(&device, &commands, &usages);
         added.inspect_err(|_| {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use elinvar::driver::{Access, CodeFacts, Scalar};
 use elinvar::{
-    Action, BreakerLimits, BreakerState, Buffer, Device, Error, Grid, HostUse, Kernel, RecoveryPolicy,
-    Source, Stream, TraceStep,
+    Action, BreakerLimits, BreakerState, Buffer, Component, Device, Error, Grid, HostUse, Kernel,
+    RecoveryPolicy, Source, Status, Stream, TraceStep,
 };
 use elinvar_conformance::sim::{Launch, Op, Sim};
 use support::{Bench, assert_poisoned, fault, launch, pointer, signature};
@@ -512,6 +512,33 @@ fn all_may_be_dropped_while_it_recovers() {
     while device.pool().stats().live_buffers > 1 {
         thread::yield_now(); // the recording of the last attempt goes with its queue
     }
+}
+
+/// The simulated clock goes on by one with each look at it, so a kernel takes as long as it looks.
+#[test]
+fn a_kernel_that_takes_longer_than_it_used_to_shows() {
+    let bench = Bench::new();
+    let stream = recovering(&bench);
+    let slow = Arc::new(AtomicU32::new(0));
+    let kernel = {
+        let (slow, device) = (slow.clone(), bench.device.clone());
+        bench.declare(signature("creeping", vec![]), move |_| {
+            (0..slow.load(Ordering::SeqCst)).for_each(|_| assert!(device.clock_ns() > 0));
+            Ok(())
+        })
+    };
+    let run = |times: u32| {
+        for _ in 0..times {
+            launch(&kernel, &stream, Grid::threads(1), ()).unwrap().wait().unwrap();
+        }
+    };
+    run(40);
+    assert_eq!(bench.device.health().of(Component::Latency), Status::Healthy);
+    slow.store(9, Ordering::SeqCst);
+    run(10);
+    let health = bench.device.health();
+    assert_eq!(health.of(Component::Latency), Status::Degraded, "{health}");
+    assert!(health.to_string().contains("kernel `creeping` takes"), "{health}");
 }
 
 /// Streams of many threads on a device that fails and is lost at random: all resolves, and what is reported as done is right.

@@ -115,6 +115,11 @@ impl Device for CpuDevice {
         host::now_ns()
     }
 
+    fn use_units(&self, units: u32) -> Result<()> {
+        self.pool.use_workers(units as usize);
+        Ok(())
+    }
+
     fn reset(&self) -> Result<()> {
         Err(Error::unsupported(
             "a reset of the processor: a thread that runs a kernel cannot be ended from outside",

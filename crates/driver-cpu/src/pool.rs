@@ -65,6 +65,10 @@ struct State {
     tasks: VecDeque<(Priority, Task)>,
     jobs: Vec<Arc<Job>>,
     asleep: usize,
+    /// Workers that have something.
+    busy: usize,
+    /// How many may.
+    most: usize,
     closed: bool,
 }
 
@@ -77,7 +81,8 @@ impl Pool {
     /// Start `workers` threads, at least one.
     pub(crate) fn new(workers: usize) -> Result<Self> {
         let workers = workers.max(1);
-        let pool = Self { shared: Arc::new(Shared { workers, ..Shared::default() }) };
+        let state = Mutex::new(State { most: workers, ..State::default() });
+        let pool = Self { shared: Arc::new(Shared { workers, state, ..Shared::default() }) };
         for index in 0..workers {
             let shared = pool.shared.clone();
             let mut worker = Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 };
@@ -97,6 +102,11 @@ impl Pool {
     /// Add a task behind all others of its priority.
     pub(crate) fn push_with(&self, priority: Priority, task: Task) {
         self.shared.change(|state| state.add(priority, task));
+    }
+
+    /// From now on at most so many workers, at least one, have something at a time. What they have they end.
+    pub(crate) fn use_workers(&self, most: usize) {
+        self.shared.change(|state| state.most = most.max(1));
     }
 }
 
@@ -141,7 +151,9 @@ impl Worker {
     }
 
     fn work(&mut self) {
-        while let Some(next) = self.shared.next() {
+        let mut busy = false;
+        while let Some(next) = self.shared.next(busy) {
+            busy = true;
             match next {
                 Next::Task(task) => task(self),
                 Next::Job(job) => job.help(self.index, &mut self.scratch),
@@ -178,12 +190,14 @@ impl Shared {
 
     /// Note for the workers that look without the lock what there is for one of them.
     fn note(&self, state: &State) {
-        self.found.store(state.tasks.len() + state.vacancies(), Ordering::Relaxed);
+        let found = if state.busy < state.most { state.tasks.len() + state.vacancies() } else { 0 };
+        self.found.store(found, Ordering::Relaxed);
     }
 
-    /// Wait for something to do; `None` once the pool is closed and no task is left.
-    fn next(&self) -> Option<Next> {
+    /// Wait for something to do, with what was done before ended; `None` once the pool is closed and no task is left.
+    fn next(&self, was_busy: bool) -> Option<Next> {
         let mut state = self.state.lock();
+        state.busy -= usize::from(was_busy);
         loop {
             if let Some(next) = state.take() {
                 self.announce(&state);
@@ -221,13 +235,20 @@ impl State {
 
     /// A task first: it needs nobody else. Then the job with the fewest helpers.
     fn take(&mut self) -> Option<Next> {
-        if let Some((_, task)) = self.tasks.pop_front() {
-            return Some(Next::Task(task));
+        if self.busy >= self.most {
+            return None;
         }
-        let open = self.jobs.iter().filter(|job| job.vacancies() > 0);
-        let job = open.min_by_key(|job| job.helpers())?;
-        job.join();
-        Some(Next::Job(job.clone()))
+        let next = match self.tasks.pop_front() {
+            Some((_, task)) => Next::Task(task),
+            None => {
+                let open = self.jobs.iter().filter(|job| job.vacancies() > 0);
+                let job = open.min_by_key(|job| job.helpers())?;
+                job.join();
+                Next::Job(job.clone())
+            }
+        };
+        self.busy += 1;
+        Some(next)
     }
 
     /// How many more workers the jobs have something for.
@@ -240,7 +261,8 @@ impl State {
         if self.asleep == 0 {
             return 0;
         }
-        (self.vacancies() + self.tasks.len()).saturating_sub(spinning).min(self.asleep).min(2)
+        let free = self.most.saturating_sub(self.busy);
+        (self.vacancies() + self.tasks.len()).min(free).saturating_sub(spinning).min(self.asleep).min(2)
     }
 }
 
@@ -268,6 +290,36 @@ mod tests {
         assert!(!worth(1, 0, 0, LONG_NS, 100));
         assert!(!worth(2, 1, LONG_NS, LONG_NS, 1));
         assert!(!worth(2, 1, LONG_NS, 0, 1 << 40));
+    }
+
+    #[test]
+    fn no_more_workers_are_used_than_allowed() {
+        let pool = Pool::new(4).unwrap();
+        pool.use_workers(1);
+        let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (sender, ran) = channel();
+        for _ in 0..200 {
+            let (now, peak, sender) = (now.clone(), peak.clone(), sender.clone());
+            pool.push(Box::new(move |_| {
+                peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                sender.send(()).unwrap();
+            }));
+        }
+        (0..200).for_each(|_| ran.recv().unwrap());
+        assert_eq!(peak.load(Ordering::SeqCst), 1);
+        // Four that wait for one another need as many workers; two come when the first two are in.
+        let all = Arc::new(std::sync::Barrier::new(4));
+        for _ in 0..4 {
+            let (all, sender) = (all.clone(), sender.clone());
+            pool.push(Box::new(move |_| {
+                all.wait();
+                sender.send(()).unwrap();
+            }));
+        }
+        pool.use_workers(4);
+        (0..4).for_each(|_| ran.recv().unwrap());
     }
 
     #[test]

@@ -76,6 +76,15 @@ pub trait Device: Send + Sync + Any {
     /// The device's own clock, now, in the nanoseconds of [`Timing`].
     fn clock_ns(&self) -> u64;
 
+    /// From now on run threadgroups on at most `units`, at least one, of [`Caps::compute_units`] at a time. What runs
+    /// runs on.
+    ///
+    /// # Errors
+    /// `Unsupported` unless the driver says otherwise.
+    fn use_units(&self, _units: u32) -> Result<()> {
+        Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
+    }
+
     /// Bring the device back after it was lost, or when it does not get on. Once this has returned:
     ///
     /// - Every submission that was in flight has ended, those that had not before in [`Error::DeviceLost`], which is then

@@ -312,6 +312,7 @@ impl Batch {
             let (promise, outcome) = Promise::new();
             let done = Box::new(move |result: Result<_>| {
                 let complete = notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned())));
+                device.recovery().vitals.submission(result.as_ref().err());
                 // Before anybody knows: who then waits finds memory given back that only this work still had.
                 drop(held);
                 if let (Some(notes), Some(complete)) = (notes, complete) {

@@ -89,7 +89,9 @@ impl Device {
     /// cannot be found or run; `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         let source: &Source = source.borrow();
-        Ok(Library::new(self.clone(), self.inner.driver.compile(source)?, source))
+        let library = self.inner.driver.compile(source);
+        self.recovery().vitals.compilation(library.as_ref().err());
+        Ok(Library::new(self.clone(), library?, source))
     }
 
     /// The device's memory: what buffers have, what waits to be used again, limits and statistics.

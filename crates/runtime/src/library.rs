@@ -93,7 +93,9 @@ impl Library {
     }
 
     fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        let pipeline = self.driver.pipeline(name, &options)?;
+        let pipeline = self.driver.pipeline(name, &options);
+        self.device.recovery().vitals.compilation(pipeline.as_ref().err());
+        let pipeline = pipeline?;
         self.device.recovery().origins.note(&pipeline, &self.source, options);
         Ok(pipeline)
     }

@@ -8,7 +8,7 @@
 mod memory;
 mod queue;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
@@ -40,6 +40,8 @@ pub enum Op {
     Read,
     /// [`Device::reset`].
     Reset,
+    /// [`Device::use_units`].
+    Units,
 }
 
 /// What a kernel does in place of compiled code.
@@ -59,6 +61,7 @@ struct Shared {
     failing_launches: Mutex<Vec<(String, Error)>>,
     fate: Arc<Fate>,
     resets: AtomicU64,
+    units: AtomicU32,
     held: AtomicBool,
     addressless: AtomicBool,
     lanes: Mutex<Vec<Weak<Lane>>>,
@@ -114,6 +117,7 @@ impl Sim {
             failing_launches: Mutex::default(),
             fate: Arc::default(),
             resets: AtomicU64::new(0),
+            units: AtomicU32::new(caps.compute_units),
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
@@ -181,6 +185,11 @@ impl Sim {
     /// How often it was reset.
     pub fn resets(&self) -> u64 {
         self.shared.resets.load(Ordering::SeqCst)
+    }
+
+    /// How many compute units it is to use.
+    pub fn units(&self) -> u32 {
+        self.shared.units.load(Ordering::SeqCst)
     }
 
     /// Whether so many submissions have been told to stop.
@@ -343,6 +352,12 @@ impl Device for Sim {
 
     fn clock_ns(&self) -> u64 {
         self.shared.now_ns()
+    }
+
+    fn use_units(&self, units: u32) -> Result<()> {
+        self.shared.fate.of(Op::Units)?;
+        self.shared.units.store(units, Ordering::SeqCst);
+        Ok(())
     }
 
     fn reset(&self) -> Result<()> {

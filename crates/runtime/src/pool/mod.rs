@@ -114,6 +114,11 @@ impl Pool {
         list
     }
 
+    /// Keep less while the platform says that memory is short.
+    pub(crate) fn notice(&self, pressure: Pressure) {
+        self.stock.notice(pressure);
+    }
+
     /// Memory for a buffer of `bytes`.
     pub(crate) fn allocate(
         &self,

@@ -38,6 +38,8 @@ pub(super) struct Shelf<K, B> {
     pub(super) limits: PoolLimits,
     /// By what the system has left.
     pub(super) outside: Pressure,
+    /// By what the platform has told.
+    noticed: Pressure,
     /// Bytes of blocks that are being made.
     reserved: u64,
     counts: PoolStats,
@@ -45,8 +47,9 @@ pub(super) struct Shelf<K, B> {
 
 impl<K: Copy + Ord, B> Shelf<K, B> {
     pub(super) fn new(limits: PoolLimits) -> Self {
-        let (outside, counts) = (Pressure::Normal, PoolStats::default());
-        Self { idle: BTreeMap::new(), limits, outside, reserved: 0, counts }
+        let (outside, noticed) = (Pressure::Normal, Pressure::Normal);
+        let counts = PoolStats::default();
+        Self { idle: BTreeMap::new(), limits, outside, noticed, reserved: 0, counts }
     }
 
     pub(super) fn stats(&self) -> PoolStats {
@@ -56,7 +59,7 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
     }
 
     pub(super) fn pressure(&self) -> Pressure {
-        Pressure::of_budget(self.block_bytes(), self.limits.budget).max(self.outside)
+        Pressure::of_budget(self.block_bytes(), self.limits.budget).max(self.outside).max(self.noticed)
     }
 
     /// A block of kind `kind` for a request of `bytes`, for which a new one would have `size`. What has to go to make
@@ -100,12 +103,22 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         self.counts.idle_bytes += size;
         self.counts.idle_blocks += 1;
         self.idle.entry((kind, size)).or_default().push_back(Idle { block, since: now });
-        let keep = match self.pressure() {
+        self.shrink(self.to_keep(), gone);
+    }
+
+    /// Take notice of how short of memory the system is.
+    pub(super) fn notice(&mut self, pressure: Pressure, gone: &mut Vec<B>) {
+        self.noticed = pressure;
+        self.shrink(self.to_keep(), gone);
+    }
+
+    /// Bytes of idle blocks to keep.
+    fn to_keep(&self) -> u64 {
+        match self.pressure() {
             Pressure::Normal => self.limits.idle_bytes,
             Pressure::Elevated => self.limits.idle_bytes / 2,
             Pressure::High | Pressure::Critical => 0,
-        };
-        self.shrink(keep, gone);
+        }
     }
 
     /// A block that served a request of `bytes` is no more.

@@ -111,6 +111,12 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         shelf.shrink(limits.idle_bytes, &mut gone);
     }
 
+    /// As told by the platform, until the next time.
+    pub(crate) fn notice(&self, pressure: Pressure) {
+        let mut gone = Vec::new();
+        self.shelf.lock().notice(pressure, &mut gone);
+    }
+
     /// How short the system is of memory.
     pub(crate) fn set_outside(&self, pressure: Pressure) {
         self.shelf.lock().outside = pressure;

@@ -8,6 +8,9 @@ mod breaker;
 #[cfg(test)]
 mod breaker_tests;
 mod decide;
+mod health;
+mod lane;
+mod notice;
 mod policy;
 mod queue;
 mod replay;
@@ -26,6 +29,10 @@ use crate::usage::Storage;
 pub use breaker::{Breaker, BreakerLimits, BreakerState};
 use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
+use health::Vitals;
+pub use health::{Component, Finding, Health, Status};
+use notice::Wishes;
+pub use notice::{Goal, Notice, Thermal};
 pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
@@ -38,6 +45,8 @@ pub(crate) struct Recovery {
     /// How often it was.
     resets: AtomicU64,
     pub(crate) origins: Origins,
+    pub(crate) vitals: Vitals,
+    wishes: Wishes,
     /// Memory whose content is lost at a reset.
     own: Mutex<Vec<Weak<Storage>>>,
     next_work: AtomicU64,
@@ -50,6 +59,8 @@ impl Recovery {
             resetting: Mutex::default(),
             resets: AtomicU64::new(0),
             origins: Origins::default(),
+            vitals: Vitals::default(),
+            wishes: Wishes::default(),
             own: Mutex::default(),
             next_work: AtomicU64::new(0),
         }

@@ -1,0 +1,163 @@
+//! How a device says it is, and what it does about notices of the platform.
+
+mod support;
+
+use std::time::Duration;
+
+use elinvar::{
+    BreakerLimits, Component, Device, Error, Goal, Notice, PoolLimits, Pressure, RecoveryPolicy, Source,
+    Status, Thermal,
+};
+use elinvar_conformance::sim::{Op, Sim};
+use support::{Bench, fault};
+
+fn gone() -> Error {
+    Error::DeviceLost("gone".into())
+}
+
+#[test]
+fn a_device_without_troubles_is_healthy() {
+    let bench = Bench::new();
+    let health = bench.device.health();
+    assert_eq!(health.status, Status::Healthy, "{health}");
+    let parts: Vec<Component> = health.findings.iter().map(|finding| finding.component).collect();
+    use Component::{Breaker, Compiler, Latency, Memory, Queues, Temperature};
+    assert_eq!(parts, [Memory, Queues, Compiler, Latency, Breaker, Temperature]);
+    assert!(
+        health
+            .to_string()
+            .starts_with("Healthy\n  Memory: Healthy, pressure Normal, 0 of 4294967296 bytes\n")
+    );
+}
+
+#[test]
+fn failures_of_queues_and_compiler_are_counted_apart() {
+    let bench = Bench::new();
+    let fill = |error: Option<Error>| {
+        error.into_iter().for_each(|error| bench.sim.fail_next(Op::Execute, error));
+        let mut data = bench.device.buffer::<u32>(1).unwrap();
+        let _ended = bench.stream.fill(&mut data, 1).unwrap().wait();
+        bench.stream.acknowledge();
+    };
+    let queues = || bench.device.health().of(Component::Queues);
+    (0..30).for_each(|_| fill(None));
+    fill(Some(fault()));
+    assert_eq!(queues(), Status::Healthy);
+    fill(Some(gone()));
+    assert_eq!(queues(), Status::Degraded);
+    (0..30).for_each(|_| fill(Some(gone())));
+    assert_eq!(queues(), Status::Failing);
+    (0..64).for_each(|_| fill(None));
+    assert_eq!(queues(), Status::Healthy);
+    let compiler = || bench.device.health().of(Component::Compiler);
+    for _ in 0..3 {
+        bench.sim.fail_next(Op::Compile, Error::Compile(Vec::new()));
+        assert!(bench.device.compile(Source::msl("")).is_err());
+    }
+    assert_eq!(compiler(), Status::Healthy, "the sources were wrong");
+    for _ in 0..8 {
+        bench.sim.fail_next(Op::Compile, Error::Environment("no compiler".into()));
+        assert!(bench.device.compile(Source::msl("")).is_err());
+    }
+    assert_eq!(
+        (compiler(), queues(), bench.device.health().status),
+        (Status::Failing, Status::Healthy, Status::Failing)
+    );
+}
+
+#[test]
+fn memory_near_its_end_and_the_breaker_show() {
+    let bench = Bench::on(Sim::discrete());
+    let device = &bench.device;
+    let limits = device.pool().limits();
+    device.pool().set_limits(PoolLimits { budget: 100 << 10, ..limits });
+    let statuses = [(40, Status::Healthy), (46, Status::Degraded), (10, Status::Failing)];
+    let mut buffers = Vec::new();
+    for (kib, status) in statuses {
+        buffers.push(device.buffer::<u8>(kib << 10).unwrap());
+        assert_eq!(device.health().of(Component::Memory), status, "{}", device.health());
+    }
+    drop(buffers);
+    assert_eq!(device.health().of(Component::Memory), Status::Healthy);
+
+    let once = RecoveryPolicy { attempts: 1, resets: 0, ..RecoveryPolicy::of(device) };
+    let fail = |error: Error| {
+        assert!(device.recover(&once, || -> elinvar::Result<()> { Err(error.clone()) }).is_err())
+    };
+    let breaker = || device.health().of(Component::Breaker);
+    device.breaker().set_limits(BreakerLimits {
+        failures: 2,
+        cooldown: Duration::ZERO,
+        longest: Duration::ZERO,
+    });
+    (0..2).for_each(|_| fail(Error::Environment("x".into())));
+    assert_eq!(breaker(), Status::Failing);
+    device.recover(&once, || Ok(())).unwrap();
+    assert_eq!(breaker(), Status::Degraded, "closed, not yet trusted");
+    device.recover(&once, || Ok(())).unwrap();
+    assert_eq!(breaker(), Status::Healthy);
+    fail(gone());
+    let health = device.health();
+    assert_eq!((health.of(Component::Breaker), health.status), (Status::Terminal, Status::Terminal));
+    device.reset().unwrap();
+    assert_eq!(device.health().status, Status::Healthy);
+}
+
+#[test]
+fn a_notice_of_memory_pressure_empties_the_pool_until_it_is_over() {
+    let bench = Bench::new();
+    let device = &bench.device;
+    let idle = || {
+        drop(device.buffer::<u32>(1000).unwrap());
+        device.pool().stats().idle_blocks
+    };
+    assert_eq!(idle(), 1);
+    device.notice(Notice::Memory(Pressure::High)).unwrap();
+    assert_eq!((device.pool().stats().idle_blocks, idle()), (0, 0));
+    assert_eq!(device.health().of(Component::Memory), Status::Degraded);
+    device.notice(Notice::Memory(Pressure::Normal)).unwrap();
+    assert_eq!((idle(), device.health().of(Component::Memory)), (1, Status::Healthy));
+}
+
+#[test]
+fn efficiency_and_heat_take_compute_units_away() {
+    let bench = Bench::on(Sim::with_caps(|caps| caps.compute_units = 7));
+    let device = &bench.device;
+    device.set_goal(Goal::Efficiency).unwrap();
+    assert_eq!((device.goal(), bench.sim.units()), (Goal::Efficiency, 3));
+    device.set_goal(Goal::Speed).unwrap();
+    assert_eq!((device.goal(), bench.sim.units()), (Goal::Speed, 7));
+    for (thermal, units, status) in [
+        (Thermal::Fair, 7, Status::Healthy),
+        (Thermal::Serious, 3, Status::Degraded),
+        (Thermal::Critical, 3, Status::Failing),
+        (Thermal::Nominal, 7, Status::Healthy),
+    ] {
+        device.notice(Notice::Thermal(thermal)).unwrap();
+        assert_eq!((bench.sim.units(), device.health().of(Component::Temperature)), (units, status));
+    }
+    bench.sim.fail_next(Op::Units, Error::unsupported("all or nothing"));
+    assert!(matches!(device.notice(Notice::Thermal(Thermal::Serious)), Err(Error::Unsupported(_))));
+    assert_eq!((device.goal(), device.health().of(Component::Temperature)), (Goal::Speed, Status::Degraded));
+}
+
+#[test]
+fn the_processor_works_with_fewer_workers_too() {
+    let device = Device::cpu().unwrap();
+    device.set_goal(Goal::Efficiency).unwrap();
+    let kernel = device
+        .compile(Source::msl(
+            "kernel void square(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = i * i; }",
+        ))
+        .unwrap()
+        .kernel("square")
+        .unwrap();
+    let mut x = device.buffer::<u32>(100_000).unwrap();
+    let streams: Vec<_> = (0..4).map(|_| device.stream().unwrap()).collect();
+    for stream in &streams {
+        support::launch(&kernel, stream, elinvar::Grid::threads(100_000), (&mut x,)).unwrap().wait().unwrap();
+    }
+    device.set_goal(Goal::Speed).unwrap();
+    let expected: Vec<u32> = (0..100_000u32).map(|i| i.wrapping_mul(i)).collect();
+    assert_eq!(x.to_vec().unwrap(), expected);
+}

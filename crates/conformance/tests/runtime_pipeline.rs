@@ -2,14 +2,15 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use elinvar::driver::{CodeFacts, Dim3};
-use elinvar::{Device, Error, Grid, StopsAt, Stream, TraceStep, WhenFull};
+use elinvar::{Access, Device, Error, Grid, Scalar, StopsAt, Stream, TraceStep, WhenFull};
 use elinvar_conformance::sim::{Op, Sim};
-use support::{Bench, invalid, launch, signature};
+use support::{Bench, invalid, launch, pointer, signature};
 
 fn names(device: &Device) -> Vec<&'static str> {
     device.trace().events().iter().map(|event| event.step.name()).collect()
@@ -310,13 +311,47 @@ fn what_has_not_begun_in_time_does_not_run() {
 }
 
 #[test]
-fn a_deadline_is_refused_where_nothing_can_be_stopped() {
+fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
     let bench = Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Never));
-    let refused = bench.stream.batch().deadline(Duration::from_secs(1));
-    assert!(
-        matches!(&refused, Err(Error::Unsupported(text)) if text == "a deadline: device `sim` cannot stop what runs"),
-        "{refused:?}"
-    );
+    let (begun, has_begun) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let endless =
+        bench.declare(signature("endless", vec![pointer("x", Scalar::U32, Access::ReadWrite)]), move |_| {
+            begun.send(()).unwrap();
+            may_go_on.lock().unwrap().recv().unwrap();
+            Ok(())
+        });
+    let (other, event) = (bench.device.stream().unwrap(), bench.device.event().unwrap());
+    let (mut x, y) =
+        (bench.device.buffer::<u32>(1000).unwrap(), bench.device.buffer_from(&[3_u32; 10]).unwrap());
+    let mut batch = bench.stream.batch();
+    batch.deadline(Duration::from_millis(2)).unwrap();
+    // SAFETY: the simulated kernel reaches no memory.
+    #[allow(unsafe_code)]
+    unsafe { batch.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
+    batch.signal(&event, 1);
+    let late = batch.submit().unwrap();
+    has_begun.recv().unwrap();
+    let behind = bench.stream.batch().submit().unwrap();
+    let waits = other.wait_for(&event, 1).unwrap();
+    assert!(matches!(late.wait(), Err(Error::Timeout(text)) if text.starts_with("kernel `endless`")));
+    let is_lost = |result: Result<(), Error>| matches!(result, Err(Error::DeviceLost(_)));
+    assert!(is_lost(behind.wait().map(drop)));
+    assert!(waits.wait().is_err() && event.wait(1).is_err());
+    assert!(is_lost(other.batch().submit().map(drop)), "it takes nothing more");
+    assert!(is_lost(y.to_vec().map(drop)), "what runs may still write to it");
+    assert!(is_lost(bench.device.buffer::<u32>(1).map(drop)));
+    drop((x, y));
+    let stats = bench.device.pool().stats();
+    assert_eq!(stats.live_buffers, 1, "the driver has not let go of it");
+    go_on.send(()).unwrap();
+    bench.device.reset().unwrap();
+    bench.stream.acknowledge();
+    bench.sim.forget_commands();
+    let mut z = bench.device.buffer::<u32>(5).unwrap();
+    bench.device.stream().unwrap().fill(&mut z, 9).unwrap();
+    assert_eq!(z.to_vec().unwrap(), [9; 5]);
 }
 
 /// Runs this very test as a process of its own, which ends while one launch runs, one waits for an event and one for the

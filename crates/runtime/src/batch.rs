@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use elinvar_driver::{Command, Dispatch, Error, Result, StopsAt, fail_signals};
+use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
 
 use crate::bind::{Bound, bind};
 use crate::completion::{Outcome, Promise};
-use crate::deadline::{self, Watched};
+use crate::deadline::{self, Due, Watched};
 use crate::dependencies::{self, Entered, Step};
 use crate::flight::InFlight;
 use crate::slots::Lease;
@@ -133,15 +133,13 @@ impl Batch {
     }
 
     /// Let it end as [`Error::Timeout`] when it has not ended so long after it was submitted. What runs then ends where
-    /// [`elinvar_driver::Caps::stops_at`] says, and what it has done so far stays.
+    /// [`elinvar_driver::Caps::stops_at`] says, and what it has done so far stays. A device that cannot stop what runs is then
+    /// lost: all its work ends in [`Error::DeviceLost`], and it takes no more until [`Device::reset`]. The memory that its
+    /// work uses is not given back before the driver has let go of it, if ever.
     ///
     /// # Errors
-    /// `Unsupported` on a device that cannot stop what runs; `Environment` when the thread that watches cannot be started.
+    /// `Environment` when the thread that watches cannot be started.
     pub fn deadline(&mut self, after: Duration) -> Result<()> {
-        if self.stream.device.caps().stops_at == StopsAt::Never {
-            let name = self.stream.device.name();
-            return Err(Error::unsupported(format!("a deadline: device `{name}` cannot stop what runs")));
-        }
         deadline::start()?;
         self.deadline = Some(after);
         Ok(())
@@ -310,6 +308,7 @@ impl Batch {
                 _in_flight: in_flight,
             };
             let (promise, outcome) = Promise::new();
+            stream.device.loss().enter(&outcome, &commands)?;
             let done = Box::new(move |result: Result<_>| {
                 let complete = notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned())));
                 device.recovery().vitals.submission(result.as_ref().err());
@@ -332,7 +331,8 @@ impl Batch {
         }
         if let (Some(submission), Some((then, cause)), Some(watched)) = (submission, due, watched) {
             // Set after it has ended, it goes with the last handle on it, below.
-            let _first = watched.set(deadline::watch(then, &stream.queue, submission, cause));
+            let due = Due::new(&stream, submission, cause, &outcome);
+            let _first = watched.set(deadline::watch(then, due));
         }
         let origin = submission.map(|submission| (stream.queue, submission));
         Ok(Completion::new(outcome, origin))

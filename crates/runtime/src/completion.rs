@@ -43,7 +43,7 @@ impl Outcome {
     }
 
     /// Sets the result and wakes everybody; only the first call counts.
-    fn resolve(&self, result: Result<Timing>) {
+    pub(crate) fn resolve(&self, result: Result<Timing>) {
         if self.result.set(result).is_err() {
             return;
         }

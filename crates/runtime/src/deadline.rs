@@ -10,16 +10,44 @@ use std::time::Instant;
 use elinvar_driver::{Command, Error, Queue, Submission};
 use parking_lot::{Condvar, Mutex};
 
+use crate::completion::Outcome;
+use crate::{Device, Stream};
+
 static TABLE: Mutex<BTreeMap<Key, Due>> = Mutex::new(BTreeMap::new());
 static CHANGED: Condvar = Condvar::new();
 
 /// When, and a number that tells those of one moment apart.
 type Key = (Instant, u64);
 
-struct Due {
+/// What is to end.
+pub(crate) struct Due {
     queue: Weak<dyn Queue>,
     submission: Submission,
     cause: Error,
+    outcome: Weak<Outcome>,
+    device: Device,
+}
+
+impl Due {
+    /// The submission ends in `cause` if it has not ended before.
+    pub(crate) fn new(stream: &Stream, submission: Submission, cause: Error, outcome: &Arc<Outcome>) -> Self {
+        let queue = Arc::downgrade(&stream.queue);
+        Self { queue, submission, cause, outcome: Arc::downgrade(outcome), device: stream.device.clone() }
+    }
+
+    fn end(self) {
+        let Self { queue, submission, cause, outcome, device } = self;
+        let Some(queue) = queue.upgrade() else { return };
+        if queue.stop(submission, cause.clone()).is_ok() {
+            return;
+        }
+        // What cannot be stopped runs on, for all that is known for ever, and everything behind it waits.
+        if let Some(outcome) = outcome.upgrade().filter(|outcome| outcome.get().is_none()) {
+            let lost = Error::DeviceLost(format!("what runs on it cannot be stopped: {cause}"));
+            outcome.resolve(Err(cause));
+            device.lose(&lost);
+        }
+    }
 }
 
 /// A deadline; dropping it takes it out.
@@ -31,9 +59,8 @@ impl Drop for Watched {
     }
 }
 
-/// Have a submission end in `cause` if it has not ended at `then`.
-pub(crate) fn watch(then: Instant, queue: &Arc<dyn Queue>, submission: Submission, cause: Error) -> Watched {
-    let due = Due { queue: Arc::downgrade(queue), submission, cause };
+/// Have what is due end at `then`.
+pub(crate) fn watch(then: Instant, due: Due) -> Watched {
     let mut table = TABLE.lock();
     let mut key = (then, 0);
     while table.contains_key(&key) {
@@ -88,11 +115,8 @@ fn run() {
             CHANGED.wait_until(&mut table, then);
             continue;
         }
-        if let Some((_, Due { queue, submission, cause })) = table.pop_first()
-            && let Some(queue) = queue.upgrade()
-        {
-            // A driver that cannot stop it was refused a deadline in the first place.
-            parking_lot::MutexGuard::unlocked(&mut table, || drop(queue.stop(submission, cause)));
+        if let Some((_, due)) = table.pop_first() {
+            parking_lot::MutexGuard::unlocked(&mut table, || due.end());
         }
     }
 }

@@ -18,6 +18,7 @@ use elinvar_driver::{
 use crate::event::Events;
 use crate::group::Members;
 use crate::known::{self, Inner};
+use crate::loss::Loss;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::slots::Slots;
 use crate::span::Span;
@@ -267,6 +268,10 @@ impl Device {
         &self.inner.recovery
     }
 
+    pub(crate) fn loss(&self) -> &Loss {
+        &self.inner.loss
+    }
+
     pub(crate) fn timestamps(&self) -> &Timestamps {
         &self.inner.timestamps
     }
@@ -290,6 +295,7 @@ impl Device {
             let name = self.name();
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{name}` allows {limit}")));
         }
+        self.loss().check()?;
         let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
         Ok(Buffer::new(Span::whole(self.clone(), block)))
     }

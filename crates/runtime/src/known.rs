@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::event::Events;
 use crate::group::Members;
+use crate::loss::Loss;
 use crate::recovery::Recovery;
 use crate::slots::Slots;
 use crate::timestamp::Timestamps;
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
+    pub(crate) loss: Loss,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -46,9 +48,10 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
-    let timestamps = Timestamps::new();
+    let (timestamps, loss) = (Timestamps::new(), Loss::default());
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
-    let inner = Arc::new(Inner { driver: device, pool, events, timestamps, slots, trace, recovery, groups });
+    let inner =
+        Arc::new(Inner { driver: device, pool, events, timestamps, slots, trace, recovery, loss, groups });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);

@@ -64,6 +64,7 @@ mod host_use;
 mod kernel;
 mod known;
 mod library;
+mod loss;
 mod map;
 mod pool;
 mod profile;

@@ -70,6 +70,8 @@ impl Storage {
     /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
     pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
         self.expect_memory(&operation)?;
+        // Work that nobody waits for any more may still use it.
+        self.device.loss().check()?;
         loop {
             let mut account = self.account.lock();
             account.settle();

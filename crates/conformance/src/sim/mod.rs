@@ -68,6 +68,7 @@ struct Shared {
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
     stops: AtomicU64,
+    can_stop: bool,
     meter: Arc<Meter>,
 }
 
@@ -118,6 +119,7 @@ impl Sim {
             fate: Arc::default(),
             resets: AtomicU64::new(0),
             units: AtomicU32::new(caps.compute_units),
+            can_stop: caps.stops_at != StopsAt::Never,
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),

@@ -233,6 +233,9 @@ impl Queue for SimQueue {
     }
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
+        if !self.shared.can_stop {
+            return Err(Error::unsupported("this device cannot stop what runs"));
+        }
         let state = self.lane.state.lock();
         let running = state.running.as_ref().filter(|(id, _)| *id == submission).map(|(_, stop)| stop);
         let waiting = || state.waiting.iter().find(|entry| entry.id == submission).map(|entry| &entry.stop);

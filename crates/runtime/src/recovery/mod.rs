@@ -111,12 +111,19 @@ impl Device {
         if self.recovery().resets() == seen { self.reset_counted() } else { Ok(()) }
     }
 
+    /// The device is lost, with what runs on it.
+    pub(crate) fn lose(&self, cause: &Error) {
+        self.breaker().lose(cause);
+        self.loss().lose(cause);
+    }
+
     fn reset_counted(&self) -> Result<()> {
         self.driver().reset()?;
         self.recovery().resets.fetch_add(1, Ordering::Release);
         let lost = Error::DeviceLost("the content was lost when the device was reset".into());
         let own: Vec<Arc<Storage>> = self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
         own.iter().for_each(|storage| storage.lose(&lost));
+        self.loss().restore();
         self.breaker().restore();
         Ok(())
     }

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_named() {
-        let message = failure(&Codegen::new("/nowhere/clang", Target::from_env()), "");
+        let message = failure(&Codegen::new("/nowhere/clang", Target::new(None, None)), "");
         assert!(message.starts_with("cannot run `/nowhere/clang -c"), "{message}");
         take_kept_file(&message);
         let linker = Some(PathBuf::from("/nowhere/ld"));
@@ -216,7 +216,7 @@ mod tests {
         let key = |codegen: &Codegen| codegen.identify(elinvar_cache::Cache::off().key("object")).finish();
         let usual = key(&testing::codegen());
         assert_eq!(key(&testing::codegen()), usual);
-        let other = [Target::new(Some("other"), None), Target::from_env().unoptimized()];
+        let other = [Target::new(Some("other"), None), Target::new(None, None).unoptimized()];
         for target in other {
             assert_ne!(key(&Codegen { target, ..testing::codegen() }), usual);
         }

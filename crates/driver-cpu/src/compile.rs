@@ -38,7 +38,7 @@ pub(crate) fn user_cache() -> &'static Cache {
 pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
     let toolchain = Toolchain::find_with(cache)?;
     let program = Checked::new(&toolchain, source)?;
-    let codegen = Codegen::new(toolchain.path(), Target::from_env());
+    let codegen = Codegen::new(toolchain.path(), Target::from_env()?);
     let (cache, source) = (cache.clone(), Arc::new(source.clone()));
     let compiler = Arc::new(Compiler { program, cache, codegen });
     Ok(Arc::new(CpuLibrary { compiler, source, pipelines: Mutex::default() }))

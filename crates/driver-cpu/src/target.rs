@@ -1,5 +1,7 @@
 //! What machine code is made for: a processor, the threads of a vector, and how much clang optimises.
 
+use elinvar_driver::{Error, Result};
+
 use crate::host;
 
 /// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
@@ -24,10 +26,13 @@ pub struct Target {
 
 impl Target {
     /// This machine's processor, unless the environment names another.
-    pub(crate) fn from_env() -> Self {
-        let processor = std::env::var(PROCESSOR).ok().filter(|name| !name.is_empty());
-        let lanes = std::env::var(LANES).ok().and_then(|text| text.parse().ok());
-        Self::new(processor.as_deref(), lanes.filter(|n: &u32| n.is_power_of_two() && *n <= 32))
+    ///
+    /// # Errors
+    /// `Environment` when it asks for an impossible number of lanes.
+    pub(crate) fn from_env() -> Result<Self> {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let lanes = set(LANES).map(|text| lanes(&text)).transpose()?;
+        Ok(Self::new(set(PROCESSOR).as_deref(), lanes))
     }
 
     /// A processor, as clang's `-march` (on 64-bit Arm `-mcpu`) names it, and the threads of a vector, a power of
@@ -68,5 +73,26 @@ impl Target {
     /// Whether the processor loads and stores at an address per lane (AVX-512).
     pub fn gathers(&self) -> bool {
         cfg!(target_arch = "x86_64") && self.bits >= 512
+    }
+}
+
+fn lanes(text: &str) -> Result<u32> {
+    let lanes = text.parse().ok().filter(|lanes: &u32| lanes.is_power_of_two() && *lanes <= 32);
+    lanes.ok_or_else(|| Error::Environment(format!("{LANES} is `{text}`; it has to be 1, 2, 4, 8, 16 or 32")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_numbers_of_lanes_are_refused() {
+        for text in ["1", "2", "4", "8", "16", "32"] {
+            assert_eq!(lanes(text).unwrap().to_string(), text);
+        }
+        for text in ["0", "3", "64", "-4", "many", "4 "] {
+            let error = lanes(text).unwrap_err().to_string();
+            assert_eq!(error, format!("ELINVAR_CPU_LANES is `{text}`; it has to be 1, 2, 4, 8, 16 or 32"));
+        }
     }
 }

@@ -143,7 +143,7 @@ pub(crate) const THREADGROUP: &str = groups!(
 
 /// The tools that kernels are built with outside of tests, too.
 pub(crate) fn codegen() -> Codegen {
-    Codegen::new(Toolchain::find().unwrap().path(), Target::from_env())
+    Codegen::new(Toolchain::find().unwrap().path(), Target::from_env().unwrap())
 }
 
 pub(crate) fn signature(name: &str) -> Signature {

@@ -23,6 +23,7 @@ use crate::recovery::{RecoveringQueue, Recovery};
 use crate::slots::Slots;
 use crate::span::Span;
 use crate::timestamp::Timestamps;
+use crate::tune::Tuned;
 use crate::{
     Buffer, Event, EventStats, HostUse, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup, Trace,
     drivers,
@@ -254,6 +255,10 @@ impl Device {
     /// How many submission slots are made ahead and kept: 8 to 32, at first 16. Those that are idle for a minute go.
     pub fn keep_slots(&self, count: usize) {
         self.inner.slots.keep(count);
+    }
+
+    pub(crate) fn tuned(&self) -> &Tuned {
+        &self.inner.tuned
     }
 
     pub(crate) fn slots(&self) -> &Slots {

@@ -185,7 +185,7 @@ impl Events {
             self.stock.put((), 1, 1, event.clone());
         } else {
             event.fail(&Error::invalid(format!("event {id} was dropped with nobody left to raise it")));
-            self.stock.discard(1, 1);
+            self.stock.discard((), 1, 1);
         }
     }
 

@@ -6,7 +6,6 @@
 use elinvar_driver::{Caps, Dim3, Error, Result};
 
 use crate::Kernel;
-use crate::suggest::suggest;
 
 /// The size of a launch: threads, or whole threadgroups.
 ///
@@ -49,6 +48,11 @@ impl Grid {
         checked(kernel, "grid", self.count)
     }
 
+    /// Whether it says how many threads a group has.
+    pub(crate) fn has_group(&self) -> bool {
+        self.group.is_some()
+    }
+
     /// Threads of the grid and of a group; `None` when there is nothing to run.
     pub(crate) fn resolve(&self, launched: &Kernel) -> Result<Option<(Dim3, Dim3)>> {
         let (kernel, caps) = (&launched.signature().name, launched.device().caps());
@@ -65,7 +69,7 @@ impl Grid {
                     "kernel `{kernel}`: `Grid::groups` needs the threads of a group, with `.group(..)`"
                 )));
             }
-            None => suggest(count, max, caps, launched.signature()).group,
+            None => launched.choose(count).group,
         };
         let threads = match self.whole_groups {
             true => checked(

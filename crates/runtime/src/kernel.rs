@@ -17,11 +17,13 @@ pub struct Kernel {
     pub(crate) device: Device,
     pub(crate) pipeline: Arc<dyn Pipeline>,
     pub(crate) label: Option<Arc<Label>>,
+    /// The same in every process that compiles the same source with the same options.
+    pub(crate) identity: Arc<str>,
 }
 
 impl Kernel {
-    pub(crate) fn new(device: Device, pipeline: Arc<dyn Pipeline>) -> Self {
-        Self { device, pipeline, label: None }
+    pub(crate) fn new(device: Device, pipeline: Arc<dyn Pipeline>, identity: Arc<str>) -> Self {
+        Self { device, pipeline, label: None, identity }
     }
 
     /// What the kernel takes.
@@ -48,7 +50,22 @@ impl Kernel {
     /// `InvalidArgument` when a size does not fit 32 bits.
     pub fn suggest(&self, threads: impl Extent) -> Result<Suggestion> {
         let threads = Grid::threads(threads).count(&self.signature().name)?;
-        Ok(suggest(threads, self.max_threads_per_threadgroup(), self.device.caps(), self.signature()))
+        Ok(self.choose(threads))
+    }
+
+    /// The size for a grid: as it was measured, else by the facts.
+    pub(crate) fn choose(&self, threads: Dim3) -> Suggestion {
+        let caps = self.device.caps();
+        let most = self.max_threads_per_threadgroup().min(caps.max_threads_per_threadgroup);
+        let tuned = self.device.tuned().suggestion(&self.identity, threads);
+        let fits = |tuned: &Suggestion| {
+            let (size, limits) = (tuned.group.to_array(), caps.max_threadgroup_size.to_array());
+            let volume = tuned.group.volume();
+            volume > 0
+                && volume <= u128::from(most)
+                && size.iter().zip(limits).all(|(size, most)| *size <= most)
+        };
+        tuned.filter(fits).unwrap_or_else(|| suggest(threads, most, caps, self.signature()))
     }
 
     /// This kernel with a name and a number for its launches, which traces and errors show.

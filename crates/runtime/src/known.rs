@@ -16,6 +16,7 @@ use crate::loss::Loss;
 use crate::recovery::Recovery;
 use crate::slots::Slots;
 use crate::timestamp::Timestamps;
+use crate::tune::Tuned;
 use crate::{Pool, Trace};
 
 /// How often idle things are looked at.
@@ -36,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
     pub(crate) loss: Loss,
+    pub(crate) tuned: Tuned,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -48,10 +50,11 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
-    let (timestamps, loss) = (Timestamps::new(), Loss::default());
+    let (timestamps, loss, tuned) = (Timestamps::new(), Loss::default(), Tuned::default());
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
     let inner =
-        Arc::new(Inner { driver: device, pool, events, timestamps, slots, trace, recovery, loss, groups });
+        Inner { driver: device, pool, events, timestamps, slots, trace, recovery, loss, tuned, groups };
+    let inner = Arc::new(inner);
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);

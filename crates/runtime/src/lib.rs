@@ -63,6 +63,7 @@ mod group;
 mod host_use;
 mod kernel;
 mod known;
+mod learned;
 mod library;
 mod loss;
 mod map;
@@ -79,6 +80,7 @@ mod sync;
 mod timestamp;
 mod trace;
 mod transfer;
+mod tune;
 mod usage;
 
 pub use args::{Arg, Args, Threadgroup};
@@ -96,6 +98,7 @@ pub use grid::{Extent, Grid, Side};
 pub use group::StreamGroup;
 pub use host_use::HostUse;
 pub use kernel::{CheckedKernel, Kernel};
+pub use learned::Learned;
 pub use library::Library;
 pub use map::{Map, MapMut};
 pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
@@ -131,4 +134,6 @@ mod pages {
     mod launches {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
+    #[doc = include_str!("../../../docs/graphs.md")]
+    mod graphs {}
 }

@@ -16,12 +16,16 @@ pub struct Library {
     driver: Arc<dyn elinvar_driver::Library>,
     source: Arc<Source>,
     source_name: Arc<str>,
+    /// A hash of the text and of what else makes it compile to something else.
+    source_hash: blake3::Hash,
 }
 
 impl Library {
     pub(crate) fn new(device: Device, driver: Arc<dyn elinvar_driver::Library>, source: &Source) -> Self {
         let names: Vec<&str> = source.pieces.iter().map(|piece| piece.name.as_str()).collect();
-        Self { device, driver, source: Arc::new(source.clone()), source_name: names.join(", ").into() }
+        let source_hash = hash(source);
+        let (source, source_name) = (Arc::new(source.clone()), names.join(", ").into());
+        Self { device, driver, source, source_name, source_hash }
     }
 
     /// What each kernel takes, in the order of the source, with the arguments that depend on a function
@@ -67,8 +71,15 @@ impl Library {
     /// As [`Library::kernel`]; `InvalidArgument` also when a constant is unknown, has another type, or is
     /// needed and not given. The message names it and lists those there are.
     pub fn kernel_with(&self, name: &str, constants: &Constants) -> Result<Kernel> {
-        let pipeline = self.pipeline(name, options(constants, false))?;
-        Ok(Kernel::new(self.device.clone(), pipeline))
+        self.build(name, options(constants, false))
+    }
+
+    fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.source_hash.as_bytes()).update(format!("{options:?}").as_bytes());
+        let identity = format!("{name}:{}", hash.finalize().to_hex());
+        let pipeline = self.pipeline(name, options)?;
+        Ok(Kernel::new(self.device.clone(), pipeline, identity.into()))
     }
 }
 
@@ -88,8 +99,7 @@ impl Library {
     /// # Errors
     /// As [`Library::checked_kernel`] and [`Library::kernel_with`].
     pub fn checked_kernel_with(&self, name: &str, constants: &Constants) -> Result<CheckedKernel> {
-        let pipeline = self.pipeline(name, options(constants, true))?;
-        Ok(CheckedKernel { kernel: Kernel::new(self.device.clone(), pipeline) })
+        Ok(CheckedKernel { kernel: self.build(name, options(constants, true))? })
     }
 
     fn pipeline(&self, name: &str, options: PipelineOptions) -> Result<Arc<dyn Pipeline>> {
@@ -99,6 +109,15 @@ impl Library {
         self.device.recovery().origins.note(&pipeline, &self.source, options);
         Ok(pipeline)
     }
+}
+
+fn hash(source: &Source) -> blake3::Hash {
+    let mut hash = blake3::Hasher::new();
+    for piece in &source.pieces {
+        hash.update(&(piece.text.len() as u64).to_le_bytes()).update(piece.text.as_bytes());
+    }
+    hash.update(format!("{:?} {:?}", source.defines, source.math).as_bytes());
+    hash.finalize()
 }
 
 fn options(constants: &Constants, checked: bool) -> PipelineOptions {

@@ -52,6 +52,21 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     Suggestion { group, reason }
 }
 
+/// Sizes worth trying for a grid: the one that is suggested and others, smaller and larger.
+pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
+    let width = caps.simdgroup_width;
+    let most = most.clamp(1, caps.max_threads_per_threadgroup.max(1));
+    let aims = (0..6).map(|power| width << power).filter(|aim| *aim <= most);
+    let mut sizes = vec![suggest(grid, most, caps, signature).group];
+    for aim in aims {
+        let size = shape(grid, aim, caps.max_threadgroup_size, width);
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
 /// The largest multiple of `unit` up to `value`, or `value` if there is none.
 fn floor_multiple(value: u32, unit: u32) -> u32 {
     if value < unit { value } else { value / unit * unit }

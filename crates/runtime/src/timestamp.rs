@@ -104,7 +104,7 @@ impl Timestamps {
         // Any other handle belongs to work that has not ended, or may be done again.
         match Arc::strong_count(stamp) {
             1 => self.stock.put((), 1, 1, stamp.clone()),
-            _ => self.stock.discard(1, 1),
+            _ => self.stock.discard((), 1, 1),
         }
     }
 

@@ -432,6 +432,7 @@ impl Pipeline for SimPipeline {
 /// A launch as a kernel's closure sees it.
 pub struct Launch<'a> {
     dispatch: &'a Dispatch,
+    clock: &'a AtomicU64,
     stop: &'a Stop,
 }
 
@@ -443,6 +444,11 @@ impl Launch<'_> {
     /// What [`Queue::stop`] was given.
     pub fn stopped(&self) -> Result<()> {
         self.stop.check()
+    }
+
+    /// Let the launch take so long by the device's clock.
+    pub fn take_ns(&self, ns: u64) {
+        self.clock.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// Threads of the grid.

@@ -285,7 +285,7 @@ fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &Stop) -> Result<()> {
     let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {
         return Ok(());
     };
-    let launch = Launch { dispatch, stop };
+    let launch = Launch { dispatch, clock: &shared.clock, stop };
     catch_unwind(AssertUnwindSafe(|| body(&launch))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

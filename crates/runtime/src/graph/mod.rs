@@ -6,10 +6,11 @@
 //! transients in one arena. A graph does not run anything and does not change when it is planned.
 //!
 //! `step` is a node as data, `edges` finds what comes before what, `merge` and `prune` take out what is not needed,
-//! `schedule` places the rest, `arena` arranges the transients, `plan` puts it together and `run` submits it.
+//! `schedule` places the rest, `arena` arranges the transients, `layout` puts it together and `run` submits it.
 
 mod arena;
 mod edges;
+mod layout;
 mod merge;
 mod parameters;
 mod placeholder;

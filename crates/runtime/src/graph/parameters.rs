@@ -105,8 +105,8 @@ impl Graph {
     /// Declare a buffer as a parameter: [`crate::Plan::set`] puts another one in its place wherever nodes use it.
     ///
     /// # Errors
-    /// `InvalidArgument` for a transient, or a name that is declared already; `Unsupported` for a buffer that a launch
-    /// reaches through an address, since the address is in memory that the graph does not know.
+    /// `InvalidArgument` for a transient, or a name that is declared already. [`Graph::plan`] refuses a buffer that a
+    /// launch reaches through an address.
     pub fn buffer<T>(&mut self, name: &str, buffer: &Buffer<T>) -> Result<Parameter> {
         let storage = &buffer.span.storage;
         if Placeholder::graph_of(&storage.block.memory).is_some() {

@@ -92,6 +92,36 @@ impl Pool {
         self.sweep(Instant::now(), longer_than);
     }
 
+    /// The most blocks of each storage mode and size that buffers ever had at a time.
+    pub(crate) fn most_given(&self) -> Vec<(Storage, u64, u64)> {
+        self.stock.most_given()
+    }
+
+    /// Have so many idle blocks of this size, as far as the limits allow; how many of them were made.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`]; what was made by then stays.
+    pub(crate) fn warm(&self, storage: Storage, size: u64, count: u64) -> Result<u64> {
+        let misses = self.stats().misses;
+        let mut blocks = Vec::new();
+        let mut end = Ok(());
+        for _ in 0..count {
+            let held = blocks.iter().map(|block: &Block| block.bytes).sum::<u64>();
+            if held.saturating_add(size) > self.limits().idle_bytes {
+                break;
+            }
+            match self.allocate(size, storage, Init::Uninitialized, Location::caller()) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            }
+        }
+        blocks.into_iter().for_each(|block| self.give_back(block));
+        end.map(|()| self.stats().misses - misses)
+    }
+
     /// What it may hold.
     pub fn limits(&self) -> PoolLimits {
         self.stock.limits()

@@ -35,6 +35,8 @@ pub(super) enum Taken<B> {
 /// Idle blocks and counts.
 pub(super) struct Shelf<K, B> {
     idle: BTreeMap<Class<K>, VecDeque<Idle<B>>>,
+    /// Blocks that are given out, and the most that ever were at a time.
+    given: BTreeMap<Class<K>, (u64, u64)>,
     pub(super) limits: PoolLimits,
     /// By what the system has left.
     pub(super) outside: Pressure,
@@ -48,8 +50,8 @@ pub(super) struct Shelf<K, B> {
 impl<K: Copy + Ord, B> Shelf<K, B> {
     pub(super) fn new(limits: PoolLimits) -> Self {
         let (outside, noticed) = (Pressure::Normal, Pressure::Normal);
-        let counts = PoolStats::default();
-        Self { idle: BTreeMap::new(), limits, outside, noticed, reserved: 0, counts }
+        let (idle, given, counts) = (BTreeMap::new(), BTreeMap::new(), PoolStats::default());
+        Self { idle, given, limits, outside, noticed, reserved: 0, counts }
     }
 
     pub(super) fn stats(&self) -> PoolStats {
@@ -71,7 +73,7 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
             self.counts.idle_bytes -= size;
             self.counts.idle_blocks -= 1;
             self.counts.hits += 1;
-            self.give_out(bytes, size);
+            self.give_out(kind, bytes, size);
             return Taken::Block(block, size);
         }
         let left = self.limits.budget.saturating_sub(self.counts.live_block_bytes + self.reserved);
@@ -85,10 +87,10 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
     }
 
     /// The block exists for which [`Taken::Room`] was set aside.
-    pub(super) fn made(&mut self, bytes: u64, size: u64) {
+    pub(super) fn made(&mut self, kind: K, bytes: u64, size: u64) {
         self.reserved -= size;
         self.counts.misses += 1;
-        self.give_out(bytes, size);
+        self.give_out(kind, bytes, size);
     }
 
     /// It could not be made.
@@ -99,7 +101,7 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
 
     /// Put a block back that served a request of `bytes`.
     pub(super) fn put(&mut self, kind: K, bytes: u64, size: u64, block: B, now: Instant, gone: &mut Vec<B>) {
-        self.end(bytes, size);
+        self.end(kind, bytes, size);
         self.counts.idle_bytes += size;
         self.counts.idle_blocks += 1;
         self.idle.entry((kind, size)).or_default().push_back(Idle { block, since: now });
@@ -122,8 +124,13 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
     }
 
     /// A block that served a request of `bytes` is no more.
-    pub(super) fn discard(&mut self, bytes: u64, size: u64) {
-        self.end(bytes, size);
+    pub(super) fn discard(&mut self, kind: K, bytes: u64, size: u64) {
+        self.end(kind, bytes, size);
+    }
+
+    /// The most blocks of each class that ever were given out at a time.
+    pub(super) fn most_given(&self) -> Vec<(K, u64, u64)> {
+        self.given.iter().map(|((kind, size), (_, most))| (*kind, *size, *most)).collect()
     }
 
     /// Let the blocks go that have been idle for longest, until at most `keep` bytes are left. Returns how many bytes
@@ -176,7 +183,10 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         }
     }
 
-    fn give_out(&mut self, bytes: u64, size: u64) {
+    fn give_out(&mut self, kind: K, bytes: u64, size: u64) {
+        let (now, most) = self.given.entry((kind, size)).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
         let counts = &mut self.counts;
         counts.live_bytes += bytes;
         counts.live_buffers += 1;
@@ -186,7 +196,10 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         counts.peak_block_bytes = counts.peak_block_bytes.max(counts.live_block_bytes + counts.idle_bytes);
     }
 
-    fn end(&mut self, bytes: u64, size: u64) {
+    fn end(&mut self, kind: K, bytes: u64, size: u64) {
+        if let Some((now, _)) = self.given.get_mut(&(kind, size)) {
+            *now -= 1;
+        }
         self.counts.live_bytes -= bytes;
         self.counts.live_buffers -= 1;
         self.counts.live_block_bytes -= size;
@@ -225,7 +238,7 @@ mod tests {
         fn take(&mut self, size: u64) -> Taken<&'static str> {
             let taken = self.shelf.take(0, size, size, &mut self.gone);
             if taken == Taken::Room {
-                self.shelf.made(size, size);
+                self.shelf.made(0, size, size);
             }
             taken
         }

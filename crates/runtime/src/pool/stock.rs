@@ -56,7 +56,7 @@ impl<K: Copy + Ord, B> Stock<K, B> {
                 let mut shelf = self.shelf.lock();
                 match made {
                     Ok(block) => {
-                        shelf.made(bytes, size);
+                        shelf.made(kind, bytes, size);
                         Ok(Given { block, size, used: false })
                     }
                     Err(error) => {
@@ -80,8 +80,8 @@ impl<K: Copy + Ord, B> Stock<K, B> {
     }
 
     /// Count a block as gone that [`Stock::take`] gave for a request of `bytes`.
-    pub(crate) fn discard(&self, bytes: u64, size: u64) {
-        self.shelf.lock().discard(bytes, size);
+    pub(crate) fn discard(&self, kind: K, bytes: u64, size: u64) {
+        self.shelf.lock().discard(kind, bytes, size);
     }
 
     /// Drop idle blocks, the longest idle first, until at most `keep` bytes are left; returns the bytes dropped.
@@ -98,6 +98,11 @@ impl<K: Copy + Ord, B> Stock<K, B> {
 
     pub(crate) fn stats(&self) -> PoolStats {
         self.shelf.lock().stats()
+    }
+
+    /// The most blocks of each kind and size that ever were given out at a time.
+    pub(crate) fn most_given(&self) -> Vec<(K, u64, u64)> {
+        self.shelf.lock().most_given()
     }
 
     pub(crate) fn limits(&self) -> PoolLimits {

@@ -1,0 +1,156 @@
+//! What is learned of a device: threadgroup sizes that are measured, and what another process takes over.
+
+mod support;
+
+use std::path::Path;
+
+use elinvar::driver::{Access, Scalar};
+use elinvar::{Device, Error, Grid, HostUse, Kernel, Learned, Source, Storage};
+use elinvar_conformance::sim::Sim;
+use support::{Bench, invalid, pointer, signature};
+
+/// A kernel that is fastest with 128 threads in a group.
+fn likes_128(bench: &Bench) -> Kernel {
+    let data = pointer("data", Scalar::U32, Access::ReadWrite);
+    bench.declare(signature("likes_128", vec![data]), |launch| {
+        launch.take_ns(1000 + u64::from(launch.group().volume().abs_diff(128) as u32));
+        Ok(())
+    })
+}
+
+#[allow(unsafe_code)] // launches
+fn tune(bench: &Bench, kernel: &Kernel, grid: Grid) -> Result<elinvar::Suggestion, Error> {
+    let mut data = bench.device.buffer::<u32>(4).unwrap();
+    // SAFETY: the kernel touches no memory.
+    unsafe { kernel.tune(&bench.stream, grid, (&mut data,)) }
+}
+
+fn group(kernel: &Kernel, threads: u32) -> [u32; 3] {
+    kernel.threadgroup_size(Grid::threads(threads)).unwrap().unwrap().to_array()
+}
+
+#[test]
+fn a_size_is_measured_and_used() {
+    let bench = Bench::new();
+    let kernel = likes_128(&bench);
+    assert_eq!(group(&kernel, 5000), [256, 1, 1]);
+    let tuned = tune(&bench, &kernel, Grid::threads(5000)).unwrap();
+    assert_eq!(tuned.group.to_array(), [128, 1, 1]);
+    assert!(tuned.reason.starts_with("measured for grids up to 8192 x 1 x 1: 100"), "{tuned}");
+    assert_eq!((group(&kernel, 4097), group(&kernel, 8192)), ([128, 1, 1], [128, 1, 1]));
+    assert_eq!((group(&kernel, 4096), group(&kernel, 8193)), ([256, 1, 1], [256, 1, 1]), "of other sizes");
+    assert_eq!(kernel.suggest(6000).unwrap(), tuned);
+    let given = kernel.threadgroup_size(Grid::threads(5000).group(64)).unwrap().unwrap();
+    assert_eq!(given.to_array(), [64, 1, 1], "what is given is taken");
+    let other = bench.device.compile(Source::msl("// another")).unwrap().kernel("likes_128").unwrap();
+    assert_eq!(group(&other, 5000), [256, 1, 1], "a kernel of that name in another source");
+    assert_eq!(
+        invalid(tune(&bench, &kernel, Grid::threads(5000).group(8))),
+        "kernel `likes_128`: tune: the grid gives the size of a threadgroup"
+    );
+    let flat = kernel.threadgroup_size(Grid::threads((100, 100))).unwrap().unwrap();
+    tune(&bench, &kernel, Grid::threads((100, 100))).unwrap();
+    let tuned = kernel.threadgroup_size(Grid::threads((100, 100))).unwrap().unwrap();
+    assert_eq!((flat.volume(), tuned.volume()), (256, 128));
+}
+
+/// A device that has learned, and the file.
+fn learned(path: &Path) -> Bench {
+    let bench = Bench::new();
+    tune(&bench, &likes_128(&bench), Grid::threads(5000)).unwrap();
+    let held: Vec<_> = (0..3).map(|_| bench.device.buffer::<u8>(10_000).unwrap()).collect();
+    drop(bench.device.buffer_for::<u8>(70_000, HostUse::Never).unwrap());
+    bench.device.save_learned(path).unwrap();
+    drop(held);
+    bench
+}
+
+#[test]
+fn another_process_takes_it_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("learned");
+    learned(&path);
+    let next = Bench::new();
+    let kernel = likes_128(&next);
+    assert_eq!(group(&kernel, 5000), [256, 1, 1]);
+    let taken = next.device.restore_learned(&path).unwrap();
+    assert_eq!(group(&kernel, 5000), [128, 1, 1], "the first launch has it");
+    // Three of 10 kB, one of 70 kB and the one of `tune`.
+    let before = next.device.pool().stats();
+    assert_eq!((taken.sizes, taken.blocks, before.idle_blocks), (1, 5, 5));
+    let buffers: Vec<_> = (0..3).map(|_| next.device.buffer::<u8>(10_000).unwrap()).collect();
+    let private = next.device.buffer_in::<u8>(70_000, Storage::Private).unwrap();
+    let stats = next.device.pool().stats();
+    assert_eq!((stats.misses, stats.hits), (before.misses, before.hits + 4), "the pool is warm");
+    assert!(buffers.iter().chain([&private]).all(|b| b.to_vec().unwrap().iter().all(|byte| *byte == 0)));
+    // A second time there is nothing to make.
+    drop((buffers, private));
+    assert_eq!(next.device.restore_learned(&path).unwrap().blocks, 0);
+    // Within the limits of the pool.
+    let small = Bench::new();
+    let limits = small.device.pool().limits();
+    small.device.pool().set_limits(elinvar::PoolLimits { idle_bytes: 25_000, ..limits });
+    small.device.restore_learned(&path).unwrap();
+    assert!(small.device.pool().stats().idle_bytes <= 25_000);
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("learned");
+    let bench = learned(&path);
+    let whole = std::fs::read(&path).unwrap();
+    let (device, kernel) = (&bench.device, likes_128(&bench));
+    let refused = |bytes: &[u8], what: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        let result: Result<Learned, Error> = Bench::new().device.restore_learned(&path);
+        assert!(
+            matches!(&result, Err(Error::Environment(text)) if text.contains("is damaged: ")),
+            "{what}: {result:?}"
+        );
+        assert!(device.restore_learned(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}: the file stays");
+    };
+    for len in 0..whole.len() {
+        refused(&whole[..len], &format!("the first {len} bytes"));
+    }
+    for bit in (0..8 * whole.len()).step_by(3) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        refused(&flipped, &format!("bit {bit}"));
+    }
+    refused(&[&whole[..], b"x"].concat(), "more");
+    assert_eq!(group(&kernel, 5000), [128, 1, 1], "what the device knows, it knows");
+    device.save_learned(&path).unwrap();
+    assert_eq!(Bench::new().device.restore_learned(&path).unwrap().sizes, 1);
+}
+
+#[test]
+fn files_of_others_and_no_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("learned");
+    learned(&path);
+    for other in [Sim::named("another"), Sim::with_caps(|caps| caps.compute_units = 2)] {
+        let device = Device::new(other);
+        match device.restore_learned(&path) {
+            Err(Error::Unsupported(text)) => {
+                assert!(text.contains("is of the device `sim sim, 1 units"), "{text}")
+            }
+            result => panic!("{result:?}"),
+        }
+        assert_eq!(device.pool().stats().idle_blocks, 0);
+    }
+    let nowhere = folder.path().join("no folder").join("learned");
+    let device = Bench::new().device;
+    let missing = device.restore_learned(&nowhere);
+    assert!(
+        matches!(&missing, Err(Error::Environment(text)) if text.starts_with("reading what was learned from"))
+    );
+    let unwritten = device.save_learned(&nowhere);
+    assert!(
+        matches!(&unwritten, Err(Error::Environment(text)) if text.starts_with("writing what was learned to"))
+    );
+    // Nothing of an unfinished file is left.
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(files, ["learned"]);
+}

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use elinvar::driver::{CodeFacts, Dim3};
-use elinvar::{Access, Device, Error, Grid, Scalar, StopsAt, Stream, TraceStep, WhenFull};
+use elinvar::{Access, Device, Error, Grid, RecoveryPolicy, Scalar, StopsAt, Stream, TraceStep, WhenFull};
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, invalid, launch, pointer, signature};
 
@@ -354,8 +354,8 @@ fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
     assert_eq!(z.to_vec().unwrap(), [9; 5]);
 }
 
-/// Runs this very test as a process of its own, which ends while one launch runs, one waits for an event and one for the
-/// first.
+/// Runs this very test as a process of its own, which ends while one launch runs, one waits for an event, one for the
+/// first and one for its next attempt.
 #[test]
 fn a_process_ends_with_work_pending() {
     const CHILD: &str = "ELINVAR_TEST_ENDS_WITH_WORK_PENDING";
@@ -386,7 +386,14 @@ fn a_process_ends_with_work_pending() {
     let running = bench.launch(&endless, ()).unwrap();
     let behind = bench.stream.batch().submit().unwrap();
     begun.recv().unwrap();
-    assert!(!running.is_done() && !behind.is_done());
+    let patient = RecoveryPolicy {
+        backoff: Duration::MAX,
+        longest: Duration::MAX,
+        ..RecoveryPolicy::of(&bench.device)
+    };
+    bench.sim.fail_next(Op::Submit, Error::QueueFull { limit: 1 });
+    let waiting = bench.device.stream_recovering(patient).unwrap().batch().submit().unwrap();
+    assert!(!running.is_done() && !behind.is_done() && !waiting.is_done());
     std::process::exit(7);
 }
 

@@ -255,6 +255,20 @@ fn damaged_entries_are_built_again() {
     }
 }
 
+/// The folder may lie on a disk that machines share, or the machine may have got another processor.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn code_for_another_processor_is_not_used() {
+    let place = Place::new();
+    for target in ["x86-64-v3", "x86-64-v2"] {
+        let on = [("ELINVAR_CPU_TARGET", target)];
+        let (said, calls) = place.run(&on);
+        assert!(is(&said, 10) && calls >= 2, "{target}: {calls} calls: {said}");
+        let (again, calls) = place.run(&on);
+        assert!(is(&again, 10) && calls == 0, "{target}: {calls} calls: {again}");
+    }
+}
+
 #[test]
 fn without_a_cache_all_is_compiled_each_time() {
     let place = Place::new();

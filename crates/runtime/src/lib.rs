@@ -130,6 +130,8 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../docs/memory.md")]
     mod memory {}
+    #[doc = include_str!("../../../docs/errors-and-recovery.md")]
+    mod errors_and_recovery {}
     #[doc = include_str!("../../../docs/launches.md")]
     mod launches {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]

@@ -80,7 +80,12 @@ pub(super) struct Entry {
 
 impl Lane {
     /// An empty lane over a queue of the device's own, with its thread.
-    pub(super) fn start(device: &Device, priority: Priority, policy: RecoveryPolicy) -> Result<Arc<Self>> {
+    pub(super) fn start(
+        device: &Device,
+        priority: Priority,
+        mut policy: RecoveryPolicy,
+    ) -> Result<Arc<Self>> {
+        policy.rerun.take_if(|other| other == device);
         let inner = device.driver().queue_with(priority)?;
         let (sending, state, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
         let lane = Arc::new(Self { device: device.clone(), policy, inner, sending, state, changed });

@@ -28,7 +28,8 @@ pub struct RecoveryPolicy {
     pub faults: bool,
     /// How often the device may be reset for one piece of work.
     pub resets: u32,
-    /// The device to run work on when this one does not get it done, such as [`Device::cpu`].
+    /// The device to run work on when this one does not get it done, such as [`Device::cpu`]; another one, or it does not
+    /// count.
     pub rerun: Option<Device>,
     /// Whether work is run there also when it ran out of memory here.
     pub rerun_when_full: bool,

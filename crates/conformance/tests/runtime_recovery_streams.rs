@@ -272,6 +272,34 @@ fn a_device_lost_before_during_and_behind_the_work_is_reset() {
 }
 
 #[test]
+fn work_of_other_streams_survives_a_reset() {
+    let bench = Bench::new();
+    let resets = recovering(&bench);
+    let none = RecoveryPolicy { resets: 0, ..policy(&bench.device) };
+    let other = bench.device.stream_recovering(none).unwrap();
+    let double = double(&bench, &failing(0), outside());
+    let (a, mut b) = in_and_out(&bench.device);
+    let mut c = bench.device.buffer::<u32>(3).unwrap();
+    bench.sim.hold();
+    let pending = launch(&double, &other, Grid::threads(3), (&a, &mut b)).unwrap();
+    bench.sim.fail_next(Op::Submit, Error::DeviceLost("at submission".into()));
+    launch(&double, &resets, Grid::threads(3), (&a, &mut c)).unwrap();
+    while bench.sim.resets() == 0 {
+        thread::yield_now();
+    }
+    bench.sim.release();
+    assert_eq!(c.to_vec().unwrap(), [2, 4, 6]);
+    // The reset has ended it, and it is done again though its own policy has none.
+    pending.wait().unwrap();
+    assert_eq!(b.to_vec().unwrap(), [2, 4, 6]);
+    assert!(matches!(bench.device.breaker().state(), BreakerState::Closed));
+    let mut done = actions(&bench.device);
+    done.sort_by_key(|action| action.name());
+    assert_eq!(done, [Action::Reset, Action::Retry]);
+    assert_eq!(bench.device.health().of(Component::Queues), Status::Degraded, "attempts count");
+}
+
+#[test]
 fn readback_from_a_lost_device_is_an_error_and_what_it_alone_had_is_no_input() {
     let bench = Bench::on(Sim::discrete());
     let stream = recovering(&bench);

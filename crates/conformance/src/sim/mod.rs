@@ -364,11 +364,11 @@ impl Device for Sim {
 
     fn reset(&self) -> Result<()> {
         self.shared.fate.injected(Op::Reset)?;
-        self.shared.resets.fetch_add(1, Ordering::SeqCst);
         let cause = Error::DeviceLost("the device was reset".into());
         self.shared.lanes().iter().for_each(|lane| lane.abandon(&cause));
         self.shared.meter.forget();
         *self.shared.fate.lost.lock() = None;
+        self.shared.resets.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }

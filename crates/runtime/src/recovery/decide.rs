@@ -57,6 +57,8 @@ pub struct Attempts {
     pub made: u32,
     /// How often the device was reset for it.
     pub resets: u32,
+    /// Whether the device was reset, for whomever, since it was tried.
+    pub is_back: bool,
     /// Why it cannot be run again; `None` if it can.
     pub not_again: Option<String>,
     /// Why the device cannot be reset, once that is known.
@@ -71,7 +73,7 @@ impl Attempts {
     /// Of work that was tried once and can be run again.
     pub fn first(work: u64) -> Self {
         let (not_again, no_reset, no_rerun) = (None, None, None);
-        Self { work, made: 1, resets: 0, not_again, no_reset, no_rerun, stopped: false }
+        Self { work, made: 1, resets: 0, is_back: false, not_again, no_reset, no_rerun, stopped: false }
     }
 }
 
@@ -153,6 +155,9 @@ pub fn decide(error: &Error, policy: &RecoveryPolicy, tried: &Attempts) -> Decis
     let again = |action, after, reason: String| Decision { action, after, reason };
     match class {
         FaultClass::Refused => {}
+        FaultClass::DeviceLost if tried.is_back && made < most => {
+            return again(Action::Retry, after(false), "the device was reset meanwhile".into());
+        }
         FaultClass::DeviceLost if tried.no_reset.is_none() && tried.resets < policy.resets => {
             return again(Action::Reset, Duration::ZERO, "the device is lost".into());
         }
@@ -275,6 +280,10 @@ mod tests {
         assert_eq!(action(&lost(), &policy(), &tried(9)), Action::Reset);
         let again = decide(&lost(), &policy(), &Attempts { resets: 1, ..tried(2) });
         assert_eq!(again.to_string(), "give up: the device is lost after 1 of 1 resets");
+        let back = Attempts { is_back: true, resets: 1, ..tried(2) };
+        assert_eq!(decide(&lost(), &policy(), &back).to_string(), {
+            format!("retry after {:?}: the device was reset meanwhile", policy().wait(2, 0))
+        });
         let cannot = Attempts { no_reset: Some("no such thing".into()), ..tried(1) };
         assert_eq!(decide(&lost(), &policy(), &cannot).to_string(), "give up: no such thing");
     }

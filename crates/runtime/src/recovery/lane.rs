@@ -256,6 +256,8 @@ impl Lane {
             self.changed.wait(state);
             Self::tell_ends(state);
         }
+        // A reset that has ended it is to be over before anything is decided.
+        MutexGuard::unlocked(state, || self.device.recovery().wait_for_reset());
         // What was behind it has ended as poisoned, and waits again.
         self.inner.acknowledge();
         state.wait_again();
@@ -266,7 +268,7 @@ impl Lane {
             match decision.action {
                 Action::GiveUp | Action::Refuse => {
                     if first.tried.not_again.is_none() && !first.tried.stopped {
-                        self.device.note_loss(&error);
+                        MutexGuard::unlocked(state, || self.device.note_loss(&error, seen));
                     }
                     return state.give_up(error);
                 }
@@ -299,8 +301,13 @@ impl Lane {
         if first.begun && first.tried.not_again.is_none() {
             first.tried.not_again = replay::not_again(&first.commands);
         }
+        first.tried.is_back = self.device.recovery().resets() != first.seen;
         let decision = decide(&error, &self.policy, &first.tried);
         self.device.note(first.notes, &decision);
+        if !matches!(decision.action, Action::GiveUp | Action::Refuse) {
+            // What is given up counts when it ends.
+            self.device.recovery().vitals.submission(Some(&error));
+        }
         Some((decision, error))
     }
 

@@ -82,6 +82,11 @@ impl Recovery {
         self.resets.load(Ordering::Acquire)
     }
 
+    /// Blocks while the device is being reset.
+    fn wait_for_reset(&self) {
+        drop(self.resetting.lock());
+    }
+
     /// A number for a piece of work.
     fn work(&self) -> u64 {
         self.next_work.fetch_add(1, Ordering::Relaxed)
@@ -155,6 +160,7 @@ impl Device {
             };
             tried.made += 1;
             loop {
+                tried.is_back = self.recovery().resets() != seen;
                 let decision = decide(&error, policy, &tried);
                 self.note(notes, &decision);
                 std::thread::sleep(decision.after);
@@ -169,7 +175,7 @@ impl Device {
                         }
                     }
                     Action::GiveUp | Action::Refuse | Action::Rerun => {
-                        self.note_loss(&error);
+                        self.note_loss(&error, seen);
                         return Err(error);
                     }
                 }
@@ -195,10 +201,14 @@ impl Device {
         self.breaker().settle(permit, verdict, Instant::now());
     }
 
-    /// A device that is lost, and for which nothing more is tried, is not tried again.
-    fn note_loss(&self, error: &Error) {
+    /// A device that is lost, and for which nothing more is tried, is not tried again; unless it was reset since that was
+    /// done `seen` times.
+    fn note_loss(&self, error: &Error, seen: u64) {
         if FaultClass::of(error) == FaultClass::DeviceLost {
-            self.breaker().lose(error);
+            let _alone = self.recovery().resetting.lock();
+            if self.recovery().resets() == seen {
+                self.breaker().lose(error);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
@@ -228,26 +229,28 @@ struct Copies<'a> {
 
 #[allow(unsafe_code)] // looks at memory of a device
 impl Copies<'_> {
+    /// The copy of a memory, with nothing copied yet.
     fn of(&mut self, memory: &Arc<dyn Memory>) -> Result<&mut Buffer<u8>> {
-        let known =
-            self.memories.iter().position(|(of, _)| std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(memory)));
-        let at = match known {
+        let is_it = |(of, _): &(Arc<dyn Memory>, _)| std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(memory));
+        let at = match self.memories.iter().position(is_it) {
             Some(at) => at,
             None => {
-                let mut bytes = vec![0; memory.len() as usize];
-                // SAFETY: all of the memory. The work that uses it has not ended, so the host does not write it,
-                // and it does not run; other streams may not write it, or they would race with the work.
-                unsafe { memory.read(0, &mut bytes) }?;
-                self.memories.push((memory.clone(), self.other.buffer_from(&bytes)?));
+                self.memories.push((memory.clone(), self.other.buffer(memory.len() as usize)?));
                 self.memories.len() - 1
             }
         };
         Ok(&mut self.memories[at].1)
     }
 
+    /// The same bytes in the copy, copied.
     fn slice(&mut self, slice: &MemorySlice) -> Result<MemorySlice> {
-        let memory = self.of(&slice.memory)?.span.storage.block.memory.clone();
-        Ok(MemorySlice { memory, ..*slice })
+        let mut bytes = vec![0; slice.len as usize];
+        // SAFETY: the range is within the memory. The work that uses it has not ended, so the host does not write it, and it
+        // does not run; other streams may not write it, or they would race with the work.
+        unsafe { slice.memory.read(slice.offset, &mut bytes) }?;
+        let copy = self.of(&slice.memory)?;
+        copy.slice_mut(range(slice))?.write(&bytes)?;
+        Ok(MemorySlice { memory: copy.span.storage.block.memory.clone(), ..*slice })
     }
 
     fn translate(&mut self, device: &Device, command: &Command) -> Result<Command> {
@@ -281,10 +284,13 @@ impl Copies<'_> {
     }
 
     fn bring_back(&mut self, slice: &MemorySlice) -> Result<()> {
-        let (start, end) = (slice.offset as usize, (slice.offset + slice.len) as usize);
-        let bytes = self.of(&slice.memory)?.slice(start..end)?.to_vec()?;
+        let bytes = self.of(&slice.memory)?.slice(range(slice))?.to_vec()?;
         // SAFETY: the range is within the memory; the work that writes it has not ended, so the host does not touch it,
         // and it does not run; other streams may not use it, or they would race with the work.
         unsafe { slice.memory.write(slice.offset, &bytes) }
     }
+}
+
+fn range(slice: &MemorySlice) -> Range<usize> {
+    slice.offset as usize..(slice.offset + slice.len) as usize
 }

@@ -5,7 +5,8 @@ mod support;
 use std::time::Duration;
 
 use elinvar::{
-    Action, BreakerLimits, BreakerState, Device, Error, HostUse, RecoveryPolicy, Source, TraceStep,
+    Action, Attempts, BreakerLimits, BreakerState, Device, Error, HostUse, RecoveryPolicy, Source, TraceStep,
+    decide,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, signature};
@@ -139,6 +140,21 @@ fn a_device_that_cannot_be_reset_is_terminal() {
     device.reset().unwrap();
     assert!(matches!(device.breaker().state(), BreakerState::Closed));
     device.recover(&policy(device), || device.stream()).unwrap();
+}
+
+#[test]
+fn policies_suit_the_memory_of_the_device() {
+    let of = |sim| RecoveryPolicy::of(&Device::new(sim));
+    let (unified, discrete) = (of(Sim::new()), of(Sim::discrete()));
+    assert!(unified.backoff > discrete.backoff && unified.longest > discrete.longest);
+    assert_eq!((unified.resets, discrete.resets), (0, 1));
+    // Out of memory three times: the host's own memory is no way out, another device's is.
+    let other = Device::new(Sim::named("other"));
+    let tried = Attempts { made: 4, ..Attempts::first(0) };
+    let action = |policy: RecoveryPolicy| {
+        decide(&full(), &RecoveryPolicy { rerun: Some(other.clone()), ..policy }, &tried).action
+    };
+    assert_eq!((action(unified), action(discrete)), (Action::GiveUp, Action::Rerun));
 }
 
 #[test]

@@ -105,8 +105,8 @@ pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use profile::Profile;
 pub use recording::Recording;
 pub use recovery::{
-    Action, Attempts, Breaker, BreakerLimits, BreakerState, Component, Decision, FaultClass, Finding, Goal,
-    Health, Notice, RecoveryPolicy, Status, Thermal, decide,
+    Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Component, Decision, FaultClass,
+    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Thermal, decide,
 };
 pub use slice::{BufferSlice, BufferSliceMut};
 pub use slots::SlotStats;

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod graph;
+pub mod recovery;
 
 use std::future::Future;
 use std::pin::pin;

@@ -48,6 +48,17 @@ impl Default for BreakerLimits {
     }
 }
 
+/// What a breaker knows of its device that another process can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BreakerMemory {
+    /// Failures since the last that ended well.
+    pub failures: u32,
+    /// How often it has opened since it was last trusted.
+    pub trips: u32,
+    /// How long it is yet to be open; zero if it is not.
+    pub open_for: Duration,
+}
+
 /// How admitted work ended, as the device's fault or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -106,6 +117,30 @@ impl Breaker {
     /// How often it has opened since it was last trusted: since as much work in a row as opens it has ended well.
     pub fn trips(&self) -> u32 {
         self.inner.lock().trips
+    }
+
+    /// What is worth to be kept for another process. That the device is lost is not: another may well get it.
+    pub fn memory(&self, now: Instant) -> BreakerMemory {
+        let inner = self.inner.lock();
+        let open_for = match &inner.state {
+            BreakerState::Open { until } => until.saturating_duration_since(now),
+            _ => Duration::ZERO,
+        };
+        BreakerMemory { failures: inner.failures, trips: inner.trips, open_for }
+    }
+
+    /// Take over what another process knew, as long as this one knows nothing of its own. It opens for no longer than its
+    /// limits allow.
+    pub fn remember(&self, memory: BreakerMemory, now: Instant) {
+        let mut inner = self.inner.lock();
+        if inner.era > 0 || inner.failures > 0 || inner.successes > 0 {
+            return;
+        }
+        (inner.failures, inner.trips) = (memory.failures, memory.trips);
+        let open_for = memory.open_for.min(inner.limits.longest);
+        if let Some(until) = now.checked_add(open_for).filter(|_| !open_for.is_zero()) {
+            inner.change(BreakerState::Open { until });
+        }
     }
 
     /// Leave for one piece of work.

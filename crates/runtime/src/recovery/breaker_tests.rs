@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use elinvar_driver::Error;
 
-use super::breaker::{Breaker, BreakerState, Permit, Verdict};
+use super::breaker::{Breaker, BreakerMemory, BreakerState, Permit, Verdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -94,4 +94,25 @@ fn a_lost_device_is_terminal_until_it_is_reset() {
     assert_eq!(breaker.admit(now + hour).unwrap_err().to_string(), "device lost: gone");
     breaker.restore();
     assert!(breaker.admit(now).is_ok());
+}
+
+#[test]
+fn another_process_goes_on_where_this_one_ended() {
+    let (breaker, now) = (Breaker::new(), Instant::now());
+    (0..5).for_each(|_| bad(&breaker, now));
+    let later = now + SECOND / 4;
+    let memory = breaker.memory(later);
+    assert_eq!(memory, BreakerMemory { failures: 5, trips: 1, open_for: SECOND * 3 / 4 });
+    let other = Breaker::new();
+    other.remember(memory, now);
+    assert!(other.admit(now + SECOND / 2).is_err());
+    let probe = other.admit(now + SECOND * 3 / 4).unwrap();
+    other.settle(probe, Verdict::Bad, now);
+    assert_eq!(open_until(&other) - now, 2 * SECOND, "the second time in a row");
+    other.remember(BreakerMemory::default(), now);
+    assert_eq!(other.trips(), 2, "it knows better");
+    let file_from_anywhere = BreakerMemory { open_for: Duration::MAX, ..memory };
+    let other = Breaker::new();
+    other.remember(file_from_anywhere, now);
+    assert_eq!(open_until(&other) - now, 60 * SECOND);
 }

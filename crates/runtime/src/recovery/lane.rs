@@ -424,10 +424,9 @@ impl Entry {
         tried: Attempts,
         seen: u64,
     ) -> Self {
-        let is_signal = |command: &Command| matches!(command, Command::Signal { .. });
-        let len = commands.iter().rposition(|command| !is_signal(command)).map_or(0, |last| last + 1);
+        let len = replay::last_signals(&commands);
         let inner = if len == commands.len() { commands.clone() } else { commands[..len].into() };
-        let signals_within = inner.iter().any(is_signal);
+        let signals_within = inner.iter().any(replay::is_signal);
         let (progress, permit, begun) = (Progress::Waiting, None, false);
         Self {
             id,

@@ -26,7 +26,7 @@ use crate::Device;
 use crate::trace::{Notes, TraceStep};
 use crate::usage::Storage;
 
-pub use breaker::{Breaker, BreakerLimits, BreakerState};
+pub use breaker::{Breaker, BreakerLimits, BreakerMemory, BreakerState};
 use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
 use health::Vitals;

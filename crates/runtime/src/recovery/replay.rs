@@ -59,7 +59,7 @@ impl fmt::Display for By<'_> {
 
 /// Why commands that have begun cannot be run again; `None` if they can.
 pub(super) fn not_again(commands: &[Command]) -> Option<String> {
-    if commands.iter().any(signals_before_the_end(commands)) {
+    if commands[..last_signals(commands)].iter().any(is_signal) {
         return Some("it may have raised an event, which happens once".into());
     }
     let touches = touches(commands);
@@ -78,12 +78,13 @@ pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
     Some(format!("{}: its content was lost when the device was reset", input.by))
 }
 
-/// Whether a command is a signal with other commands behind it.
-fn signals_before_the_end(commands: &[Command]) -> impl Fn(&Command) -> bool {
-    let is_signal = |command: &Command| matches!(command, Command::Signal { .. });
-    let last = commands.iter().rposition(move |command| !is_signal(command));
-    let within = commands[..last.unwrap_or(0)].iter().any(is_signal);
-    move |command| within && is_signal(command)
+/// Where the signals at the end begin.
+pub(super) fn last_signals(commands: &[Command]) -> usize {
+    commands.iter().rposition(|command| !is_signal(command)).map_or(0, |last| last + 1)
+}
+
+pub(super) fn is_signal(command: &Command) -> bool {
+    matches!(command, Command::Signal { .. })
 }
 
 /// What the commands read before they have written it for certain.

@@ -115,9 +115,9 @@ fn overwritten_results_are_left_out() {
     let mut out = bench.device.buffer_from(&ramp()).unwrap();
     let mut graph = Graph::new();
     graph.fill(&mut out, 1u32).unwrap();
-    graph.fill(&mut out.slice_mut(0..40).unwrap(), 2u32).unwrap();
-    graph.fill(&mut out.slice_mut(20..30).unwrap(), 3u32).unwrap();
-    graph.fill(&mut out.slice_mut(40..N).unwrap(), 4u32).unwrap();
+    graph.fill(out.slice_mut(0..40).unwrap(), 2u32).unwrap();
+    graph.fill(out.slice_mut(20..30).unwrap(), 3u32).unwrap();
+    graph.fill(out.slice_mut(40..N).unwrap(), 4u32).unwrap();
     let mut plan = graph.plan().unwrap();
     assert_eq!((plan.stats().removed.len(), plan.stats().commands), (1, 3));
     run(&mut plan, &bench);
@@ -200,11 +200,11 @@ fn different_work_is_not_merged() {
     };
     // The input changes in between.
     node(&mut graph, &map, (&input, &mut t[0], 1u32));
-    graph.fill(&mut input.slice_mut(3..4).unwrap(), 9u32).unwrap();
+    graph.fill(input.slice_mut(3..4).unwrap(), 9u32).unwrap();
     node(&mut graph, &map, (&input, &mut t[1], 1u32));
     // The result is changed later on.
     node(&mut graph, &map, (&input, &mut t[2], 1u32));
-    graph.fill(&mut t[2].slice_mut(0..1).unwrap(), 1u32).unwrap();
+    graph.fill(t[2].slice_mut(0..1).unwrap(), 1u32).unwrap();
     // The result goes to what the program has.
     let mut held = bench.device.buffer::<u32>(N).unwrap();
     node(&mut graph, &map, (&input, &mut held, 1u32));

@@ -90,8 +90,9 @@ impl Plan {
     /// Run the graph behind the work that `stream` has; what the stream gets later runs behind it. Returns at once. The stream
     /// is of the device of the first node that is left; the others are the plan's own.
     ///
-    /// What fails takes with it what depends on it, and the stream, until [`Stream::acknowledge`]; then the plan can run again.
-    /// More branches than streams share them, and fail together.
+    /// What fails takes with it what depends on it, and the stream, until [`Stream::acknowledge`]; then the plan can run again,
+    /// and waits first until all of the run that failed has ended. More branches than streams share them, and fail
+    /// together. To cancel what is returned takes back the last submission only.
     ///
     /// # Safety
     /// As for each launch of the graph, with the arguments that it has now: see [`crate::Kernel::launch`].
@@ -159,6 +160,8 @@ impl Plan {
                 });
             }
         }
+        // In the order of their first commands. What a submission waits for is then there before the next of its stream,
+        // which may block until it has ended; and what it reads is known to be written anew.
         for segment in &self.segments {
             let on = self.lanes[segment.lane].stream.as_ref().unwrap_or(stream);
             let mut batch = on.batch();

@@ -78,3 +78,48 @@ pub(super) fn carry(from: &Buffer<u8>, to: &Buffer<u8>, bytes: u64) -> Result<()
     // SAFETY: the memory is at least that long; the only command that uses it waits for this.
     unsafe { target.write(0, source) }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use crate::{Buffer, Device, Graph, Route};
+
+    fn cpu() -> Device {
+        Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0))
+    }
+
+    /// There and back again between two devices of the CPU driver, which use each other's memory in place.
+    #[test]
+    #[allow(unsafe_code)] // runs a graph
+    fn the_cpu_copies_from_device_to_device_in_place() {
+        const N: usize = 5001;
+        let (ours, theirs) = (cpu(), cpu());
+        let mut source = ours.buffer_from(&(0..N as u32).collect::<Vec<_>>()).unwrap();
+        let (mut there, mut back) = (theirs.buffer::<u32>(N).unwrap(), ours.buffer::<u32>(N).unwrap());
+        let mut graph = Graph::new();
+        let mut between: Buffer<u32> = graph.transient(&theirs, N).unwrap();
+        graph.copy(&source, &mut between).unwrap();
+        graph.fill(between.slice_mut(0..7).unwrap(), 9).unwrap();
+        graph.copy(&between, &mut there).unwrap();
+        graph.copy(there.slice(1..N).unwrap(), back.slice_mut(0..N - 1).unwrap()).unwrap();
+        // The first copy covers all, so the zeroes are dead; the last goes back.
+        let mut plan = graph.plan().unwrap();
+        let stats = plan.stats();
+        assert_eq!(stats.removed, ["zero"]);
+        let routes: Vec<_> =
+            stats.transfers.iter().map(|transfer| (transfer.bytes, transfer.route)).collect();
+        let bytes = 4 * N as u64;
+        assert_eq!(routes, [(bytes, Route::HostInPlace), (bytes - 4, Route::HostInPlace)]);
+        let stream = ours.stream().unwrap();
+        for round in 0..3 {
+            let data: Vec<u32> = (0..N as u32).map(|i| i * 3 + round).collect();
+            source.write(&data).unwrap();
+            // SAFETY: the graph has no launches.
+            unsafe { plan.run(&stream) }.unwrap();
+            let expected: Vec<u32> = (0..N).map(|i| if i < 7 { 9 } else { data[i] }).collect();
+            assert_eq!(back.slice(0..N - 1).unwrap().to_vec().unwrap(), expected[1..]);
+            assert_eq!(there.to_vec().unwrap(), expected);
+        }
+    }
+}

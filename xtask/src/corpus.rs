@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_sample_has_the_first_and_the_last() {
-        assert_eq!(sample(0), []);
+        assert!(sample(0).is_empty());
         assert_eq!(sample(1), [0]);
         assert_eq!(sample(3), [0, 1, 2]);
         assert_eq!(sample(100), [0, 33, 66, 99]);

@@ -179,6 +179,28 @@ fn inputs_that_the_host_cannot_reach_are_not_run_elsewhere() {
 }
 
 #[test]
+fn what_waits_behind_work_that_runs_elsewhere_can_be_cancelled() {
+    let (bench, other) = (Bench::new(), elsewhere());
+    bench.device.trace().start(100);
+    let policy = RecoveryPolicy { attempts: 1, rerun: Some(other.device), ..policy(&bench.device) };
+    let stream = bench.device.stream_recovering(policy).unwrap();
+    let double = double(&bench, &failing(1), outside());
+    let (a, mut b) = in_and_out(&bench.device);
+    other.sim.hold();
+    let first = launch(&double, &stream, Grid::threads(3), (&a, &mut b)).unwrap();
+    while actions(&bench.device).is_empty() {
+        thread::yield_now();
+    }
+    assert!(!first.cancel(), "it has begun");
+    let behind = stream.fill(&mut b, 2).unwrap();
+    assert!(behind.cancel() && !behind.cancel());
+    other.sim.release();
+    first.wait().unwrap();
+    assert!(matches!(behind.wait(), Err(Error::Cancelled)));
+    assert_eq!(b.to_vec().unwrap(), [102, 104, 106]);
+}
+
+#[test]
 fn a_device_that_fails_too_often_gets_no_work_and_then_a_probe() {
     let (bench, other) = (Bench::new(), elsewhere());
     let device = &bench.device;

@@ -43,7 +43,9 @@ pub(super) struct State {
     pub(super) recovering: bool,
     /// What has ended and is to be told by the thread.
     pub(super) ends: Vec<(Entry, Result<Timing>)>,
-    /// Something has ended, and more may be sent.
+    /// Some wait because of what the driver has, and may be sent when something ends.
+    held: bool,
+    /// It has, or a failure was seen to.
     pub(super) resume: bool,
     pub(super) closed: bool,
 }
@@ -97,20 +99,23 @@ impl Lane {
     }
 
     /// Gives the driver what it may have.
-    pub(super) fn send(self: &Arc<Self>, _order: &MutexGuard<'_, ()>) {
+    pub(super) fn send(self: &Arc<Self>, _order: &MutexGuard<'_, ()>, mut state: MutexGuard<'_, State>) {
         loop {
-            let mut state = self.state.lock();
-            let Some(at) = state.next_to_send() else { return };
+            let Some(at) = state.next_to_send() else {
+                state.held = state.sent < state.entries.len();
+                return;
+            };
             let (first, entry) = (at == 0, &mut state.entries[at]);
             let admitted = self.admit(entry);
             let permit = match admitted {
                 Ok(permit) => permit,
                 Err(error) => {
-                    // What is not the first is looked at again in its turn.
                     if first {
                         entry.progress = Progress::Ended(Err(error));
                         state.recovering = true;
                         self.changed.notify_all();
+                    } else {
+                        state.held = true;
                     }
                     return;
                 }
@@ -121,9 +126,9 @@ impl Lane {
             let (id, commands) = (entry.id, entry.for_driver());
             state.alone = alone.then_some(id);
             state.sent += 1;
-            drop(state);
-            let result = self.inner.submit(commands, Report::done(self, id));
-            if !self.was_sent(id, result) {
+            let submit = || self.inner.submit(commands, Report::done(self, id));
+            let result = MutexGuard::unlocked(&mut state, submit);
+            if !self.was_sent(&mut state, id, result) {
                 return;
             }
         }
@@ -145,39 +150,37 @@ impl Lane {
     }
 
     /// Takes the driver's answer to a submission; whether more may follow.
-    fn was_sent(&self, id: u64, result: Result<Submission>) -> bool {
-        let mut state = self.state.lock();
+    fn was_sent(&self, state: &mut State, id: u64, result: Result<Submission>) -> bool {
         let Some(at) = state.find(id) else { return true };
         let entry = &mut state.entries[at];
-        match (result, &entry.progress) {
+        let error = match (result, &entry.progress) {
             (Ok(submission), Progress::Sending) => {
                 entry.progress = Progress::Sent(submission);
-                true
+                return true;
             }
             (Ok(_), Progress::Dropped) => {
-                drop(state);
-                self.ended(id, Err(given_up()));
-                true
+                entry.begun = true;
+                given_up()
             }
-            (Ok(_), _) => true,
-            (Err(error), _) => {
-                if let Some(permit) = entry.permit.take() {
-                    self.device.settle(permit, Some(&error));
-                }
-                if at == 0 || entry.poison.is_some() {
-                    entry.progress = Progress::Ended(Err(error));
-                    let ready = state.take_ready();
-                    state.ends.extend(ready);
-                } else {
-                    // In its turn again.
-                    (entry.progress, entry.tried.made) = (Progress::Waiting, entry.tried.made - 1);
-                    state.sent -= 1;
-                }
-                state.alone.take_if(|alone| *alone == id);
-                self.changed.notify_all();
-                false
-            }
+            (Ok(_), _) => return true,
+            (Err(error), _) => error,
+        };
+        if let Some(permit) = entry.permit.take() {
+            self.device.settle(permit, Some(&error));
         }
+        if at == 0 || entry.poison.is_some() || entry.begun {
+            entry.progress = Progress::Ended(Err(error));
+            let ready = state.take_ready();
+            state.ends.extend(ready);
+        } else {
+            // In its turn again.
+            (entry.progress, entry.tried.made) = (Progress::Waiting, entry.tried.made - 1);
+            state.sent -= 1;
+        }
+        state.held = true;
+        state.alone.take_if(|alone| *alone == id);
+        self.changed.notify_all();
+        false
     }
 
     /// The driver's callback.
@@ -201,7 +204,7 @@ impl Lane {
             ready.push((state.remove(at), Err(Error::Cancelled)));
         }
         ready.extend(state.take_ready());
-        state.resume = state.sent < state.entries.len();
+        state.resume |= std::mem::take(&mut state.held);
         if state.resume || state.recovering || state.closed {
             self.changed.notify_all();
         }
@@ -234,7 +237,7 @@ impl Lane {
             } else if std::mem::take(&mut state.resume) {
                 let ready = state.take_ready();
                 state.ends.extend(ready);
-                MutexGuard::unlocked(&mut state, || self.send(&self.sending.lock()));
+                MutexGuard::unlocked(&mut state, || self.send(&self.sending.lock(), self.state.lock()));
             } else if state.closed && state.entries.is_empty() && state.ends.is_empty() {
                 return;
             } else if state.ends.is_empty() {

@@ -40,8 +40,7 @@ impl RecoveringQueue {
         let recovery = self.lane.device.recovery();
         let (seen, tried) = (recovery.resets(), Attempts { made: 0, ..Attempts::first(recovery.work()) });
         state.entries.push_back(Entry::new(id, commands, done, notes, poison, tried, seen));
-        drop(state);
-        self.lane.send(&order);
+        self.lane.send(&order, state);
         Ok(Submission(id))
     }
 }

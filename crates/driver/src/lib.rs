@@ -25,6 +25,7 @@
 //! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | prefetch | – |
 //! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
+//! | [`Device::reset`] | – | a new primary context | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!

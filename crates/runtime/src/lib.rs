@@ -43,6 +43,8 @@
 //!   that would wait for one another in a circle are refused.
 //! - **Failure** is sticky on its stream until [`Stream::acknowledge`]; work behind it ends in
 //!   [`Error::Poisoned`] with the first cause, and so does reading what it should have written.
+//! - **Recovery** is for whom asks for it: streams of [`Device::stream_recovering`] and calls through [`Device::recover`]. What
+//!   may have overwritten its inputs is never run again.
 #![warn(missing_docs)]
 
 mod args;

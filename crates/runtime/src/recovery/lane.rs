@@ -293,7 +293,7 @@ impl Lane {
                 Action::Retry => return state.try_again(),
             }
         }
-        state.recovering = false;
+        (state.recovering, state.resume) = (false, true);
     }
 
     /// What is done about the first; `None` when it has not failed.

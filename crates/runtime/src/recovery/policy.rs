@@ -70,7 +70,7 @@ impl RecoveryPolicy {
         let most = doubled.min(self.longest);
         let random = mix(self.seed ^ mix(work.wrapping_add(u64::from(attempts) << 48)));
         let share = (random >> 11) as f64 / (1u64 << 53) as f64;
-        most.mul_f64(0.5 + share / 2.0)
+        Duration::try_from_secs_f64(most.as_secs_f64() * (0.5 + share / 2.0)).unwrap_or(most)
     }
 }
 
@@ -106,6 +106,8 @@ mod tests {
             assert_eq!(waits[3], policy.clone().wait(attempts, 3), "the same seed gives the same waits");
         }
         assert_ne!(policy.wait(1, 0), RecoveryPolicy { seed: 8, ..policy.clone() }.wait(1, 0));
+        let patient = RecoveryPolicy { backoff: Duration::MAX, longest: Duration::MAX, ..policy.clone() };
+        assert!((0..100).all(|work| patient.wait(u32::MAX, work) >= Duration::MAX / 2));
         assert_eq!(RecoveryPolicy { backoff: Duration::ZERO, ..policy }.wait(9, 9), Duration::ZERO);
     }
 }

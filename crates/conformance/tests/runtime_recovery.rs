@@ -95,6 +95,43 @@ fn compilers_that_fail_are_called_again_and_sources_that_are_wrong_are_not() {
     );
 }
 
+/// Runs this very test as a process of its own, with a compiler that crashes once, or that is not there.
+#[test]
+fn the_real_compiler_is_called_again() {
+    const CHILD: &str = "ELINVAR_TEST_CALLS_THE_COMPILER";
+    const TEST: &str = "the_real_compiler_is_called_again";
+    if std::env::var_os(CHILD).is_some() {
+        let device = Device::cpu().unwrap();
+        device.trace().start(100);
+        let text = "kernel void k(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = i; }";
+        let compiled = device.recover(&policy(&device), || device.compile(Source::msl(text)));
+        println!("\n{:?} {:?}", compiled.map(|library| library.kernels().len()).ok(), decisions(&device));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let clang = folder.path().join("clang");
+    let crash = format!("mkdir {}/once 2>/dev/null && kill -SEGV $$", folder.path().display());
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -disable-llvm-passes \"*) {crash};; esac\nexec $(command -v clang-19 clang | head -n 1) \"$@\"\n"
+    );
+    std::fs::write(&clang, script).unwrap();
+    std::fs::set_permissions(&clang, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (compiler, expected) in
+        [(clang, "Some(1) [Retry]"), (folder.path().join("none"), "None [Retry, Retry, GiveUp]")]
+    {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1");
+        child.env("ELINVAR_CACHE", "off").env("ELINVAR_CLANG", compiler);
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.lines().any(|line| line == expected),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
 #[test]
 fn a_lost_device_is_reset_and_what_it_alone_had_is_lost() {
     let bench = Bench::on(Sim::discrete());

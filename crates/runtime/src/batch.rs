@@ -292,7 +292,7 @@ impl Batch {
         let in_flight = stream.flight.enter()?;
         let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
         if due.is_some() {
-            commands = deadline::stoppable(&commands)?;
+            commands = deadline::stoppable(&stream.device, &commands)?;
         }
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);

@@ -75,13 +75,14 @@ pub(crate) fn watch(then: Instant, due: Due) -> Watched {
 ///
 /// # Errors
 /// As [`elinvar_driver::Pipeline::prepare`].
-pub(crate) fn stoppable(commands: &[Command]) -> Result<Arc<[Command]>, Error> {
+pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Command]>, Error> {
     let stoppable = |command: &Command| {
         let mut command = command.clone();
         if let Command::Dispatch(dispatch) = &mut command
             && let Some(pipeline) = dispatch.pipeline.stoppable()
         {
             pipeline.prepare(dispatch.group)?;
+            device.recovery().origins.note_other(&dispatch.pipeline, &pipeline);
             dispatch.pipeline = pipeline;
         }
         Ok(command)

@@ -187,6 +187,14 @@ impl Origins {
         by_pipeline.insert(address(pipeline), origin);
     }
 
+    /// `other` is the same kernel as `pipeline`, as other code.
+    pub(crate) fn note_other(&self, pipeline: &Arc<dyn Pipeline>, other: &Arc<dyn Pipeline>) {
+        let origin = self.by_pipeline.lock().get(&address(pipeline)).cloned();
+        if let Some(Origin { source, options, .. }) = origin {
+            self.note(other, &source, options);
+        }
+    }
+
     /// The same kernel on another device.
     fn on(&self, device: &Device, pipeline: &Arc<dyn Pipeline>) -> Result<Arc<dyn Pipeline>> {
         let name = &pipeline.signature().name;
@@ -208,7 +216,10 @@ pub(super) fn rerun(device: &Device, commands: &[Command], other: &Device) -> Re
     let mut copies = Copies { other, memories: Vec::new() };
     let translated: Vec<Command> = commands
         .iter()
-        .filter(|command| !matches!(command, Command::Wait { .. } | Command::Signal { .. }))
+        .filter(|command| {
+            // A time of the other device's clock would tell nothing here.
+            !matches!(command, Command::Wait { .. } | Command::Signal { .. } | Command::Timestamp { .. })
+        })
         .map(|command| copies.translate(device, command))
         .collect::<Result<_>>()?;
     let (sender, ended) = channel();

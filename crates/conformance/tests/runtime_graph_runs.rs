@@ -264,6 +264,32 @@ fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
     assert_eq!(all.right.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 3));
 }
 
+/// What reads a result that failed in the run before may be submitted before what writes it anew.
+#[test]
+fn a_submission_that_begins_early_runs_again_too() {
+    let bench = Bench::new();
+    let (map, mix, input) = (map(&bench), mix(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (mut left, mut out) =
+        (bench.device.buffer::<u32>(N).unwrap(), bench.device.buffer::<u32>(N).unwrap());
+    let mut graph = Graph::new();
+    graph.fill(&mut out, 0u32).unwrap();
+    node(&mut graph, &map.labeled("left", 0), (&input, &mut left, 2u32));
+    node(&mut graph, &mix, (&left, &input, &mut out));
+    for batching in [Batching::Chains, Batching::None, Batching::Streams] {
+        let mut plan = graph.plan_with(options(batching)).unwrap();
+        let expected: Vec<u32> =
+            mapped(&ramp(), 2).iter().zip(ramp()).map(|(left, x)| left ^ x.wrapping_mul(5)).collect();
+        for _ in 0..3 {
+            bench.sim.fail_launch("left", fault());
+            assert_poisoned(ended(&submit(&mut plan, &bench.stream).unwrap()));
+            assert_poisoned(left.to_vec());
+            bench.stream.acknowledge().unwrap();
+            run(&mut plan, &bench);
+            assert_eq!(out.to_vec().unwrap(), expected, "{batching:?}");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_is_not_submitted_in_full_ends() {
     let all = diamond();

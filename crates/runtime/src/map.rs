@@ -71,7 +71,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         let Span { storage, offset, len } = &self.span;
         let pushed = match self.access {
-            Access::Read => Ok(()),
+            Access::Read | Access::ReadAnew => Ok(()),
             // SAFETY: the span is within the memory, and as long as it is mapped for writing, which ends below,
             // nobody else uses it.
             Access::Write => unsafe { storage.block.memory.push(*offset, *len) },

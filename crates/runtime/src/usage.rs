@@ -24,6 +24,8 @@ use crate::pool::Block;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     Read,
+    /// What is read has been written in full by work that this waits for, and fails with.
+    ReadAnew,
     Write,
 }
 
@@ -107,7 +109,7 @@ impl Storage {
         let entered = account.entered;
         account.failed = lost.map(|cause| (entered, cause)).or(account.failed.take());
         match access {
-            Access::Read => account.maps -= 1,
+            Access::Read | Access::ReadAnew => account.maps -= 1,
             Access::Write => account.mapped_mut = false,
         }
     }
@@ -128,7 +130,7 @@ impl Account {
     /// Begins a map; to be called on what [`Storage::host`] gave for the same access.
     pub(crate) fn map(&mut self, access: Access) {
         match access {
-            Access::Read => self.maps += 1,
+            Access::Read | Access::ReadAnew => self.maps += 1,
             Access::Write => self.mapped_mut = true,
         }
     }

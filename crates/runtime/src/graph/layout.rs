@@ -1,6 +1,6 @@
 //! [`Layout`]: the commands of a run, and their way into submissions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use elinvar_driver::{Command, Memory, Result};
@@ -190,6 +190,7 @@ impl Layout {
 
     /// The submissions, and where each node's command is.
     fn segments(&self, schedule: &Schedule) -> (Vec<Segment>, HashMap<usize, Site>) {
+        let usages = self.usages();
         let mut sites = HashMap::new();
         let mut segments: Vec<Segment> = Vec::new();
         for numbers in &schedule.segments {
@@ -205,7 +206,7 @@ impl Layout {
                     let site = Site { segment: segments.len(), part: parts.len(), at };
                     sites.insert(self.pieces[*number].node, site);
                 }
-                parts.push(Part::Run(self.recording(device, commands)));
+                parts.push(Part::Run(self.recording(device, commands, &usages)));
                 commands.clear();
             };
             for number in numbers {
@@ -228,14 +229,30 @@ impl Layout {
         (segments, sites)
     }
 
-    fn recording(&self, device: &Device, numbers: &[usize]) -> Recording {
-        let pieces = || numbers.iter().map(|number| &self.pieces[*number]);
+    fn recording(&self, device: &Device, numbers: &[usize], usages: &[Vec<Usage>]) -> Recording {
+        let commands = numbers.iter().map(|number| self.pieces[*number].command.clone()).collect();
+        let usages = numbers.iter().flat_map(|number| usages[*number].iter().cloned()).collect();
+        Recording::new(device.clone(), commands, usages)
+    }
+
+    /// What each command uses, for the accounts.
+    fn usages(&self) -> Vec<Vec<Usage>> {
+        let mut written = HashSet::new();
         let of_piece = |piece: &Piece| {
-            let known = piece.touches.iter().filter(|touch| !touch.is_transient()).map(Touch::usage);
-            known.chain(piece.staged.iter().cloned()).collect::<Vec<Usage>>()
+            let touches = || piece.touches.iter().filter(|touch| !touch.is_transient());
+            let usage = |touch: &Touch| {
+                let mut usage = touch.usage();
+                if usage.access == Access::Read && written.contains(&touch.key()) {
+                    usage.access = Access::ReadAnew;
+                }
+                usage
+            };
+            let usages = touches().map(usage).chain(piece.staged.iter().cloned()).collect();
+            let covers = |touch: &&Touch| touch.writes() && touch.usage().covers;
+            written.extend(touches().filter(covers).map(Touch::key));
+            usages
         };
-        let commands = pieces().map(|piece| piece.command.clone()).collect();
-        Recording::new(device.clone(), commands, pieces().flat_map(of_piece).collect())
+        self.pieces.iter().map(of_piece).collect()
     }
 }
 

@@ -274,6 +274,8 @@ fn a_submission_that_begins_early_runs_again_too() {
     let mut graph = Graph::new();
     graph.fill(&mut out, 0u32).unwrap();
     node(&mut graph, &map.labeled("left", 0), (&input, &mut left, 2u32));
+    // One submission with the first and the last, which begins before that of `left`.
+    graph.fill(out.slice_mut(0..3).unwrap(), 0u32).unwrap();
     node(&mut graph, &mix, (&left, &input, &mut out));
     for batching in [Batching::Chains, Batching::None, Batching::Streams] {
         let mut plan = graph.plan_with(options(batching)).unwrap();

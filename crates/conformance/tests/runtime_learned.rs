@@ -3,10 +3,14 @@
 mod support;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use elinvar::driver::{Access, Scalar};
-use elinvar::{Device, Error, Grid, HostUse, Kernel, Learned, Source, Storage};
-use elinvar_conformance::sim::Sim;
+use elinvar::{
+    BreakerLimits, BreakerState, Device, Error, Grid, HostUse, Kernel, Learned, RecoveryPolicy, Source,
+    Storage,
+};
+use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, invalid, pointer, signature};
 
 /// A kernel that is fastest with 128 threads in a group.
@@ -153,4 +157,32 @@ fn files_of_others_and_no_files_are_refused() {
     // Nothing of an unfinished file is left.
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(files, ["learned"]);
+}
+
+#[test]
+fn a_device_that_failed_too_often_gets_no_work_from_the_next_process_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("learned");
+    let bench = Bench::new();
+    let limits =
+        BreakerLimits { failures: 2, cooldown: Duration::from_secs(600), longest: Duration::from_secs(900) };
+    let policy = |device: &Device| RecoveryPolicy { attempts: 1, ..RecoveryPolicy::of(device) };
+    bench.device.breaker().set_limits(limits);
+    for _ in 0..2 {
+        bench.sim.fail_next(Op::Compile, Error::Environment("no compiler".into()));
+        let compile = || bench.device.compile(Source::msl(""));
+        assert!(bench.device.recover(&policy(&bench.device), compile).is_err());
+    }
+    assert!(matches!(bench.device.breaker().state(), BreakerState::Open { .. }));
+    bench.device.save_learned(&path).unwrap();
+
+    let next = Bench::new();
+    next.device.breaker().set_limits(limits);
+    next.device.restore_learned(&path).unwrap();
+    let compile = || next.device.compile(Source::msl(""));
+    let refused = next.device.recover(&policy(&next.device), compile);
+    assert!(matches!(&refused, Err(Error::Refused(_))), "{:?}", refused.err());
+    let memory = next.device.breaker().memory(Instant::now());
+    assert_eq!((memory.failures, memory.trips), (2, 1));
+    assert!((Duration::from_secs(300)..=Duration::from_secs(600)).contains(&memory.open_for), "{memory:?}");
 }

@@ -1,18 +1,19 @@
-//! What a process has learned of a device, for the next one: threadgroup sizes that were measured and the blocks that its
-//! buffers took.
+//! What a process has learned of a device, for the next one: threadgroup sizes that were measured, the blocks that its
+//! buffers took, and whether work is kept from it.
 //!
 //! It is a file of two lines: a head with our version, the device and a checksum, and what was learned. It appears whole
 //! or not at all. A file that is damaged, or from another version or device, is refused before anything is taken from it.
-//! States of circuit breakers, once there are any, belong into [`Body`].
 
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use elinvar_driver::{Dim3, Error, Result, Storage};
 use serde::{Deserialize, Serialize};
 
 use crate::Device;
+use crate::recovery::BreakerMemory;
 use crate::tune::Measured;
 
 /// The form of the file.
@@ -41,6 +42,34 @@ struct Head {
 struct Body {
     sizes: Vec<Size>,
     blocks: Vec<Blocks>,
+    breaker: Kept,
+}
+
+/// A breaker.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    failures: u32,
+    trips: u32,
+    /// Milliseconds since 1970; 0 if it is not open.
+    open_until: u64,
+}
+
+impl Kept {
+    fn new(memory: BreakerMemory, now: Duration) -> Self {
+        let BreakerMemory { failures, trips, open_for } = memory;
+        let open_until = if open_for.is_zero() { 0 } else { (now + open_for).as_millis() as u64 };
+        Self { failures, trips, open_until }
+    }
+
+    fn memory(&self, now: Duration) -> BreakerMemory {
+        let open_for = Duration::from_millis(self.open_until).saturating_sub(now);
+        BreakerMemory { failures: self.failures, trips: self.trips, open_for }
+    }
+}
+
+/// The time since 1970, which processes have in common.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,7 +96,7 @@ enum Mode {
 
 impl Device {
     /// Write what was learned of this device to a file, which replaces one of that name in one step: the sizes that
-    /// [`crate::Kernel::tune`] has found, and how much memory of which sizes buffers had at most.
+    /// [`crate::Kernel::tune`] has found, how much memory of which sizes buffers had at most, and what the breaker knows.
     ///
     /// # Errors
     /// `Environment` when the file cannot be written; one that was there stays as it is.
@@ -90,7 +119,8 @@ impl Device {
     }
 
     /// Take from a file what another process, or this one, has learned of this device: launches without a threadgroup size
-    /// have the measured one, and the pool has as many idle blocks as its limits allow of what was used.
+    /// have the measured one, the pool has as many idle blocks as its limits allow of what was used, and the breaker keeps work
+    /// from the device for as long as it would have.
     ///
     /// # Errors
     /// `Environment` when the file cannot be read or is damaged, `Unsupported` when it is from another version or of
@@ -102,6 +132,7 @@ impl Device {
             let measured = Measured { group: Dim3::from(size.group), ns: size.ns };
             self.tuned().insert(size.kernel.as_str().into(), size.grid, measured);
         }
+        self.breaker().remember(body.breaker.memory(since_1970()), Instant::now());
         let mut learned = Learned { sizes: body.sizes.len(), blocks: 0 };
         for Blocks { storage, bytes, count } in &body.blocks {
             learned.blocks += self.pool().warm((*storage).into(), *bytes, *count)?;
@@ -146,6 +177,7 @@ impl Device {
         Body {
             sizes: self.tuned().list().into_iter().map(size).collect(),
             blocks: self.pool().most_given().into_iter().filter_map(blocks).collect(),
+            breaker: Kept::new(self.breaker().memory(Instant::now()), since_1970()),
         }
     }
 
@@ -219,7 +251,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it stays");
             result
         };
-        let body = r#"{"sizes":[{"kernel":"k","grid":[1,1,1],"group":[2,1,1],"ns":1}],"blocks":[]}"#;
+        let body = r#"{"sizes":[{"kernel":"k","grid":[1,1,1],"group":[2,1,1],"ns":1}],"blocks":[],"breaker":{"failures":0,"trips":0,"open_until":0}}"#;
         for (text, reason) in [
             (file(FORMAT, "0.0.9", &own, body), "is of version 0.0.9, format 1; this is"),
             (file(FORMAT + 1, version, &own, body), "format 2; this is"),

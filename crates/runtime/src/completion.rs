@@ -4,6 +4,7 @@
 //! wait, futures, and the accounts of the memory that the work uses. It never runs user code under its
 //! lock. A `Completion` is an outcome plus what is needed to cancel the work.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +21,12 @@ use parking_lot::{Condvar, Mutex};
 const SPIN: Duration = Duration::from_micros(20);
 /// How long of that it keeps the processor to itself.
 const ALONE: Duration = Duration::from_micros(5);
+
+thread_local! {
+    /// Whether the work that this thread waited for last took longer than spinning is worth. It then sleeps at once, so
+    /// that its processor is free when the device's own threads look for one.
+    static LAST_WAS_LONG: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The end of one submission, set once.
 #[derive(Default)]
@@ -59,8 +66,18 @@ impl Outcome {
 
     /// Waits until the outcome is known, or until the deadline.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<&Result<Timing>> {
+        let result = self.wait_somehow(deadline);
+        if let Some(Ok(timing)) = result {
+            let took = Duration::from_nanos(timing.end_ns.saturating_sub(timing.start_ns));
+            LAST_WAS_LONG.set(took > SPIN);
+        }
+        result
+    }
+
+    fn wait_somehow(&self, deadline: Option<Instant>) -> Option<&Result<Timing>> {
         let begin = Instant::now();
-        let spin_end = deadline.map_or(begin + SPIN, |d| d.min(begin + SPIN));
+        let spin = if LAST_WAS_LONG.get() { Duration::ZERO } else { SPIN };
+        let spin_end = deadline.map_or(begin + spin, |d| d.min(begin + spin));
         loop {
             if let Some(result) = self.get() {
                 return Some(result);

@@ -145,6 +145,46 @@ impl<'f> Builder<'f> {
     }
 }
 
+/// A variable of a loop, whose next value is still to be given.
+pub(crate) struct Counter {
+    /// The block that the loop goes back to.
+    pub at: BlockId,
+    pub value: ValueId,
+    first: (Operand, BlockId),
+    ty: Type,
+}
+
+impl Counter {
+    /// One with this value on the way from a block.
+    pub fn new(
+        f: &mut Function,
+        at: BlockId,
+        name: &str,
+        ty: Type,
+        (first, from): (impl Into<Operand>, BlockId),
+    ) -> Self {
+        let value = f.new_value(ty.clone(), Some(name));
+        Self { at, value, first: (first.into(), from), ty }
+    }
+
+    /// Give its next value, on the way from a block.
+    pub fn end(self, f: &mut Function, next: impl Into<Operand>, from: BlockId) {
+        let incoming = vec![self.first, (next.into(), from)];
+        let op = Op::Phi { flags: String::new(), ty: self.ty, incoming };
+        let phi = Inst { result: Some(self.value), op, metadata: Vec::new() };
+        f.block_mut(self.at).insts.insert(0, phi);
+    }
+
+    /// Give the next number, of an i32, on the way from where `b` appends to; whether that is below `end`.
+    pub fn count(self, b: &mut Builder<'_>, flags: &str, end: impl Into<Operand>) -> ValueId {
+        let next = b.binary(BinaryOp::Add, flags, &Type::I32, self.value, i32_const(1));
+        let more = b.icmp(IntPredicate::Ult, &Type::I32, next, end);
+        let from = b.at;
+        self.end(b.f, next, from);
+        more
+    }
+}
+
 /// A call of a function by name.
 pub(crate) fn call(ret: Type, name: &str, args: &[(Type, Operand)]) -> Op {
     let args = args.iter().map(|(ty, op)| CallArg { ty: ty.clone(), attrs: String::new(), op: op.clone() });

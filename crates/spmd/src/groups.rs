@@ -9,15 +9,12 @@
 //! start. Otherwise all steps are one row, and groups run from start to end in ascending order.
 
 use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Const, Function, Inst, IntPredicate, Op, Operand, Type, Typed, ValueId,
+    BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, Typed, ValueId,
 };
 
-use crate::Options;
-use crate::builder::{Builder, i32_const};
+use crate::builder::{Builder, Counter, i32_const};
 use crate::frame::Frame;
-use crate::layout::Layout;
-use crate::prepare::Kernel;
-use crate::uniform::Uniformity;
+use crate::workgroup::Parts;
 
 /// Threads along x that a run of several rows covers. Long enough for the prefetchers of processors, short enough that
 /// what the run's rows have in common stays in the first cache.
@@ -44,7 +41,8 @@ pub(crate) struct Groups {
 }
 
 /// How many rows of steps of a full group are run in turn in several groups.
-pub(crate) fn rows(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, options: &Options) -> u32 {
+pub(crate) fn rows(parts: &Parts<'_>) -> u32 {
+    let Parts { kernel, uniform, layout, options, .. } = *parts;
     let together = |block: BlockId, ptr: &Typed| {
         let known = uniform.at(&ptr.op, &ptr.ty, block);
         known.pattern().is_some_and(|p| p.offsets.span(layout.lanes) <= TOGETHER)
@@ -58,35 +56,6 @@ pub(crate) fn rows(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, optio
             _ => true,
         });
     if in_rows { layout.rows() } else { 1 }
-}
-
-/// A variable of a loop, whose next value is still to be given.
-struct Counter {
-    at: BlockId,
-    value: ValueId,
-    first: (Operand, BlockId),
-    ty: Type,
-}
-
-impl Counter {
-    fn new(
-        f: &mut Function,
-        at: BlockId,
-        name: &str,
-        ty: Type,
-        first: (impl Into<Operand>, BlockId),
-    ) -> Self {
-        let value = f.new_value(ty.clone(), Some(name));
-        Self { at, value, first: (first.0.into(), first.1), ty }
-    }
-
-    /// Write the phi, at the end of what is written of its block so far.
-    fn end(self, f: &mut Function, next: impl Into<Operand>, from: BlockId) {
-        let incoming = vec![self.first, (next.into(), from)];
-        let op = Op::Phi { flags: String::new(), ty: self.ty, incoming };
-        let phi = Inst { result: Some(self.value), op, metadata: Vec::new() };
-        f.block_mut(self.at).insts.insert(0, phi);
-    }
 }
 
 /// Write the loops, from the entry block on, over groups of this full size with so many rows.
@@ -148,10 +117,8 @@ pub(crate) fn groups(f: &mut Function, frame: &Frame, full: [u32; 3], rows: u32)
 /// In the block `at`: count on, and back to the counter's block, or to `onward` at the end.
 fn again(b: &mut Builder<'_>, counter: Counter, end: impl Into<Operand>, (at, onward): (BlockId, BlockId)) {
     b.at = at;
-    let after = b.binary(BinaryOp::Add, "nuw", &Type::I32, counter.value, i32_const(1));
-    let more = b.icmp(IntPredicate::Ult, &Type::I32, after, end);
     let back = counter.at;
-    counter.end(b.f, after, at);
+    let more = counter.count(b, "nuw", end);
     b.cond_br(more, back, onward);
 }
 

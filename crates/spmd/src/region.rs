@@ -4,9 +4,9 @@
 //! and ends at barriers and returns. Regions share blocks when a path without a barrier leads from one
 //! into the other's; each gets its own copy later.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use elinvar_ir::{BlockId, Function, Term};
+use elinvar_ir::{BlockId, Function, Term, ValueId};
 
 use crate::prepare::Kernel;
 use crate::uniform::Uniformity;
@@ -55,6 +55,12 @@ fn region(kernel: &Kernel, start: BlockId) -> Region {
 }
 
 impl Region {
+    /// The values that its blocks define.
+    pub fn defined(&self, kernel: &Kernel) -> BTreeSet<ValueId> {
+        let insts = self.blocks.iter().flat_map(|b| &kernel.function.block(*b).insts);
+        insts.filter_map(|i| i.result).collect()
+    }
+
     /// Blocks of which every loop in the region has one: those that are come to from a block that does not stand before them.
     pub fn again(&self, kernel: &Kernel) -> HashSet<BlockId> {
         let from = self.blocks.iter().filter(|b| kernel.barrier_after(**b).is_none());

@@ -2,7 +2,7 @@
 
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Op, Operand, Type, ValueId};
 
-use crate::builder::{Builder, i32_const};
+use crate::builder::{Builder, Counter, i32_const};
 use crate::emit::{Emit, Forms};
 use crate::layout::Layout;
 
@@ -41,9 +41,9 @@ pub(crate) fn steps(
         b.at = body;
         i32_const(0).into()
     } else {
-        let counter = b.f.new_value(Type::I32, Some("step"));
-        let plus_one = b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, counter, i32_const(1));
-        let mut more = b.icmp(IntPredicate::Ult, &Type::I32, plus_one, i32_const(count));
+        let counter = Counter::new(b.f, body, "step", Type::I32, (i32_const(0), before));
+        let step = counter.value;
+        let mut more = counter.count(b, "nuw nsw", i32_const(count));
         if let Some(slot) = last {
             let last = b.load(Type::I1, slot.clone(), None);
             let not_last = b.binary(BinaryOp::Xor, "", &Type::I1, last, Const::int(1, -1));
@@ -51,10 +51,7 @@ pub(crate) fn steps(
         }
         b.cond_br(more, body, done);
         b.at = body;
-        let incoming = vec![(i32_const(0).into(), before), (plus_one.into(), next)];
-        let phi = Op::Phi { flags: String::new(), ty: Type::I32, incoming };
-        b.push(elinvar_ir::Inst { result: Some(counter), op: phi, metadata: Vec::new() });
-        counter.into()
+        step.into()
     };
     let step = match (rows, count) {
         (1, _) => in_row.clone(),

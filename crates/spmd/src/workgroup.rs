@@ -54,17 +54,12 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
         Context::new(&source, live, parts.group, region::returns_apart(kernel, regions, parts.group));
     let (frame, threadgroup) = Frame::write(module, kernel, options, context.bytes, &mut function)?;
     source.threadgroup = threadgroup;
-    let last = Builder::new(&mut function, frame.entry).alloca(Type::I1, 1, "last").into();
     let mut group = GroupLoop {
+        parts,
         source: &source,
-        regions,
-        live,
-        options,
         context: &context,
         frame: &frame,
-        rows: groups::rows(kernel, uniform, layout, options),
-        quits: Quits { kernel, layout, live, context: &context, uniform, group: parts.group },
-        last,
+        rows: groups::rows(parts),
         slots: Slots::default(),
         privates: HashMap::new(),
         faults: Vec::new(),
@@ -77,17 +72,12 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
 }
 
 struct GroupLoop<'a> {
+    parts: &'a Parts<'a>,
     source: &'a Source<'a>,
-    regions: &'a [Region],
-    live: &'a Live,
-    options: &'a Options,
     context: &'a Context,
     frame: &'a Frame,
     /// Rows of steps that are run in several groups in turn.
     rows: u32,
-    quits: Quits<'a>,
-    /// Slot for whether a step is the last that has something to do.
-    last: Operand,
     slots: Slots,
     /// Where private arrays begin: of a step's first thread, or with barriers of the group's.
     privates: HashMap<ValueId, Operand>,
@@ -111,14 +101,14 @@ impl<'a> GroupLoop<'a> {
     }
 
     fn write(&mut self, f: &mut Function) -> Result<(), Error> {
-        let groups = groups::groups(f, self.frame, self.options.group, self.rows);
+        let groups = groups::groups(f, self.frame, self.parts.options.group, self.rows);
         let mut b = Builder::new(f, groups.exit);
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
-        let starts: Vec<BlockId> = self.regions.iter().map(|_| b.f.new_block(None)).collect();
+        let starts: Vec<BlockId> = self.parts.regions.iter().map(|_| b.f.new_block(None)).collect();
         b.br(starts[0]);
-        for number in 0..self.regions.len() {
-            if !self.regions[number].blocks.is_empty() {
+        for number in 0..self.parts.regions.len() {
+            if !self.parts.regions[number].blocks.is_empty() {
                 self.region(f, number, &starts, &groups)?;
             }
         }
@@ -132,7 +122,7 @@ impl<'a> GroupLoop<'a> {
         starts: &[BlockId],
         group: &Groups,
     ) -> Result<(), Error> {
-        let (region, source) = (&self.regions[number], self.source);
+        let (region, source) = (&self.parts.regions[number], self.source);
         let mut b = Builder::new(f, starts[number]);
         if number > 0 {
             // A loop with a barrier in it comes by here.
@@ -148,16 +138,16 @@ impl<'a> GroupLoop<'a> {
             .context
             .returned
             .map(|offset| Marks { base: b.gep(Type::I8, self.frame.scratch.clone(), i64_const(offset)) });
-        let before: Option<&BTreeSet<ValueId>> = number.checked_sub(1).map(|n| &self.live.across[n]);
+        let before: Option<&BTreeSet<ValueId>> = number.checked_sub(1).map(|n| &self.parts.live.across[n]);
         let shared =
             before.map(|live| self.context.read_shared(&mut b, source.kernel, &self.frame.scratch, live));
         let shared = shared.unwrap_or_default();
-        let quits = self.quits.of(region);
-        let last = (self.rows == 1 && source.layout.steps() > 1 && !quits.is_empty()).then_some(&self.last);
-        if let Some(slot) = last {
-            b.store(Type::I1, Const::int(1, 0), slot.clone());
-        }
-        let steps = steps::steps(&mut b, source.layout, (&group.row, self.rows), last);
+        let quits = match self.rows == 1 && source.layout.steps() > 1 {
+            true => Quits { parts: self.parts, context: self.context }.of(region),
+            false => HashMap::new(),
+        };
+        let last = (!quits.is_empty()).then(|| self.last(&mut b));
+        let steps = steps::steps(&mut b, source.layout, (&group.row, self.rows), last.as_ref());
         let place = Place { scratch: self.frame.scratch.clone(), step: steps.wide.clone() };
         let mut slots = std::mem::take(&mut self.slots);
         let mut emit = Emit::new(source, f, self.frame.entry, &mut slots, HashMap::new());
@@ -165,20 +155,20 @@ impl<'a> GroupLoop<'a> {
         let positions = steps::positions(&mut emit, &steps);
         emit.given = self.given(&mut emit, group, &positions, &steps);
         if number > 0 {
-            for value in &self.live.across[number - 1] {
+            for value in &self.parts.live.across[number - 1] {
                 match shared.get(value) {
                     Some(one) => emit.put(*value, one.clone()),
                     None => self.context.restore(&mut emit, &place, *value, region.start),
                 }
             }
-            for value in &self.live.anew[number - 1] {
+            for value in &self.parts.live.anew[number - 1] {
                 emit.anew(*value);
             }
         }
         let (decide, given) = (emit.b.at, emit.given.clone());
         let mut leave = Leave {
             source,
-            live: self.live,
+            live: self.parts.live,
             context: self.context,
             frame: self.frame,
             region,
@@ -186,8 +176,8 @@ impl<'a> GroupLoop<'a> {
             next: steps.next,
             step: steps.step.clone(),
             marks: marks.as_ref(),
-            quits: if last.is_some() { quits } else { HashMap::new() },
-            last: &self.last,
+            quits,
+            last,
             faults: &mut self.faults,
         };
         let copy = Emit::new(source, f, self.frame.entry, &mut slots, given.clone());
@@ -199,6 +189,13 @@ impl<'a> GroupLoop<'a> {
         let mut b = Builder::new(f, steps.done);
         self.go_on(&mut b, region, starts, group.next);
         Ok(())
+    }
+
+    /// A slot for whether a step is the last that has something to do, which is not so yet.
+    fn last(&self, b: &mut Builder<'_>) -> Operand {
+        let slot: Operand = Builder::new(b.f, self.frame.entry).alloca(Type::I1, 1, "last").into();
+        b.store(Type::I1, Const::int(1, 0), slot.clone());
+        slot
     }
 
     /// At the start of a step: which of the copies to run, for which lanes.
@@ -263,7 +260,7 @@ impl<'a> GroupLoop<'a> {
                 Position::Thread => positions.thread[*dim].clone(),
                 Position::Group => one(group.position[*dim].clone()),
                 Position::GroupSize => one(group.size[*dim].clone()),
-                Position::FullGroupSize => one(i32_const(self.options.group[*dim]).into()),
+                Position::FullGroupSize => one(i32_const(self.parts.options.group[*dim]).into()),
                 Position::Grid => one(self.frame.grid[*dim].clone()),
                 Position::Groups => one(self.frame.groups[*dim].clone()),
                 Position::ArgumentBytes => one(self.frame.sizes[*dim].clone()),
@@ -300,12 +297,6 @@ impl<'a> GroupLoop<'a> {
     }
 }
 
-/// The values that a region's own blocks define.
-fn defined(kernel: &Kernel, region: &Region) -> BTreeSet<ValueId> {
-    let insts = region.blocks.iter().flat_map(|b| &kernel.function.block(*b).insts);
-    insts.filter_map(|i| i.result).collect()
-}
-
 /// What happens where lanes leave a region.
 struct Leave<'a> {
     source: &'a Source<'a>,
@@ -319,7 +310,7 @@ struct Leave<'a> {
     marks: Option<&'a Marks>,
     /// Branches behind which no step is left that has something to do, and the slot to note it in.
     quits: HashMap<BlockId, BlockId>,
-    last: &'a Operand,
+    last: Option<Operand>,
     faults: &'a mut Vec<FaultSite>,
 }
 
@@ -359,13 +350,15 @@ impl Exits for Leave<'_> {
     }
 
     fn quit(&self, b: &mut Builder<'_>) {
-        b.store(Type::I1, Const::int(1, -1), self.last.clone());
+        if let Some(slot) = &self.last {
+            b.store(Type::I1, Const::int(1, -1), slot.clone());
+        }
     }
 
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize) {
         let kernel = self.source.kernel;
         let cont = kernel.barriers[barrier].cont;
-        let defined = defined(kernel, self.region);
+        let defined = self.region.defined(kernel);
         for value in self.live.across[barrier].intersection(&defined) {
             self.context.save(emit, &self.place, *value, cont);
         }

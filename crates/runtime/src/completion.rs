@@ -123,9 +123,14 @@ impl Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         if self.0.get().is_none() {
-            self.0.resolve(Err(Error::DeviceLost("the driver gave the work up without an answer".into())));
+            self.0.resolve(Err(given_up()));
         }
     }
+}
+
+/// What work ends in that the driver has dropped without an answer.
+pub(crate) fn given_up() -> Error {
+    Error::DeviceLost("the driver gave the work up without an answer".into())
 }
 
 /// Work that was given to a stream.

@@ -12,17 +12,16 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use elinvar_driver::{
-    Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Storage as StorageMode,
+    Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Stamp, Storage as StorageMode,
 };
 
-use crate::event::Events;
 use crate::group::Members;
 use crate::known::{self, Inner};
 use crate::loss::Loss;
 use crate::recovery::{RecoveringQueue, Recovery};
+use crate::reused::Reused;
 use crate::slots::Slots;
 use crate::span::Span;
-use crate::timestamp::Timestamps;
 use crate::tune::Tuned;
 use crate::{
     Buffer, Event, EventStats, HostUse, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup, Trace,
@@ -277,11 +276,11 @@ impl Device {
         &self.inner.loss
     }
 
-    pub(crate) fn timestamps(&self) -> &Timestamps {
+    pub(crate) fn timestamps(&self) -> &Reused<Arc<Stamp>> {
         &self.inner.timestamps
     }
 
-    pub(crate) fn events(&self) -> &Events {
+    pub(crate) fn events(&self) -> &Reused<Arc<dyn elinvar_driver::Event>> {
         &self.inner.events
     }
 

@@ -13,7 +13,6 @@ use elinvar_driver::{self as driver, Error, Result, Timing};
 
 use crate::completion::Promise;
 use crate::dependencies::Step;
-use crate::pool::{Given, PoolLimits, PoolStats, Stock};
 use crate::{Completion, Device};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -38,7 +37,7 @@ struct Inner {
 
 impl Event {
     pub(crate) fn new(device: Device) -> Result<Self> {
-        let event = device.events().take(&device)?;
+        let event = device.events().take(|| device.driver().event())?;
         let (base, id) = (event.value(), NEXT.fetch_add(1, Ordering::Relaxed));
         Ok(Self { inner: Arc::new(Inner { device, event, base, id }) })
     }
@@ -113,87 +112,20 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.device.events().give_back(&self.event, self.id);
+        let (events, event) = (self.device.events(), &self.event);
+        // This handle is one; any other belongs to somebody who waits, or to a command.
+        if Arc::strong_count(event) == 1 && event.failure().is_none() {
+            events.put(event.clone());
+        } else {
+            let id = self.id;
+            event.fail(&Error::invalid(format!("event {id} was dropped with nobody left to raise it")));
+            events.discard();
+        }
     }
 }
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Event({}, at {})", self.inner.id, self.value())
-    }
-}
-
-/// Events or timestamps of a device, as they are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EventStats {
-    /// In use.
-    pub live: u64,
-    /// The most that ever were in use.
-    pub peak: u64,
-    /// Kept to be used again. What is idle for a minute is dropped.
-    pub idle: u64,
-    /// Ever made by the driver.
-    pub created: u64,
-    /// Requests that an idle one served.
-    pub reused: u64,
-}
-
-impl EventStats {
-    /// Each counts as one byte in its stock.
-    pub(crate) fn of(stats: &PoolStats) -> Self {
-        Self {
-            live: stats.live_buffers,
-            peak: stats.peak_bytes,
-            idle: stats.idle_blocks,
-            created: stats.misses,
-            reused: stats.hits,
-        }
-    }
-
-    /// The part of those made that is in use, from 0 to 1; 0 where none was made.
-    pub fn utilisation(&self) -> f64 {
-        let there = self.live + self.idle;
-        if there == 0 { 0.0 } else { self.live as f64 / there as f64 }
-    }
-}
-
-/// The events of a device that wait to be used again, and how many there are.
-pub(crate) struct Events {
-    stock: Stock<(), Arc<dyn driver::Event>>,
-}
-
-impl Events {
-    /// As many are kept as a program of many streams uses at a time.
-    const KEPT: u64 = 256;
-
-    pub(crate) fn new() -> Self {
-        let idle_time = Duration::from_secs(60);
-        Self { stock: Stock::new(PoolLimits { budget: u64::MAX, idle_bytes: Self::KEPT, idle_time }) }
-    }
-
-    /// Events count as one byte each.
-    fn take(&self, device: &Device) -> Result<Arc<dyn driver::Event>> {
-        let Given { block, .. } = self.stock.take((), 1, 1, || device.driver().event())?;
-        Ok(block)
-    }
-
-    fn give_back(&self, event: &Arc<dyn driver::Event>, id: u64) {
-        // The handle that is being dropped has one; any other belongs to somebody who waits, or to a command.
-        let unused = Arc::strong_count(event) == 1 && event.failure().is_none();
-        if unused {
-            self.stock.put((), 1, 1, event.clone());
-        } else {
-            event.fail(&Error::invalid(format!("event {id} was dropped with nobody left to raise it")));
-            self.stock.discard((), 1, 1);
-        }
-    }
-
-    pub(crate) fn stats(&self) -> EventStats {
-        EventStats::of(&self.stock.stats())
-    }
-
-    pub(crate) fn drop_idle_since(&self, then: std::time::Instant) {
-        self.stock.drop_idle_since(then);
     }
 }

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use elinvar_driver as driver;
 use parking_lot::Mutex;
 
-use crate::event::Events;
 use crate::group::Members;
 use crate::loss::Loss;
 use crate::recovery::Recovery;
+use crate::reused::Reused;
 use crate::slots::Slots;
-use crate::timestamp::Timestamps;
 use crate::tune::Tuned;
 use crate::{Pool, Trace};
 
@@ -31,8 +30,8 @@ static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
     pub(crate) pool: Pool,
-    pub(crate) events: Events,
-    pub(crate) timestamps: Timestamps,
+    pub(crate) events: Reused<Arc<dyn driver::Event>>,
+    pub(crate) timestamps: Reused<Arc<driver::Stamp>>,
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
@@ -49,8 +48,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
         return inner;
     }
-    let (pool, events, groups) = (Pool::new(device.clone()), Events::new(), Mutex::default());
-    let (timestamps, loss, tuned) = (Timestamps::new(), Loss::default(), Tuned::default());
+    let (pool, events, groups) = (Pool::new(device.clone()), Reused::new(), Mutex::default());
+    let (timestamps, loss, tuned) = (Reused::new(), Loss::default(), Tuned::default());
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
     let inner =
         Inner { driver: device, pool, events, timestamps, slots, trace, recovery, loss, tuned, groups };

@@ -73,6 +73,7 @@ mod pool;
 mod profile;
 mod recording;
 mod recovery;
+mod reused;
 mod slice;
 mod slots;
 mod span;
@@ -80,6 +81,7 @@ mod stream;
 mod suggest;
 mod sync;
 mod timestamp;
+mod touched;
 mod trace;
 mod transfer;
 mod tune;
@@ -91,7 +93,7 @@ pub use buffer::Buffer;
 pub use completion::Completion;
 pub use constants::{ConstantValue, Constants};
 pub use device::Device;
-pub use event::{Event, EventStats};
+pub use event::Event;
 pub use flight::WhenFull;
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
@@ -110,6 +112,7 @@ pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Component, Decision, FaultClass,
     Finding, Goal, Health, Notice, RecoveryPolicy, Status, Thermal, decide,
 };
+pub use reused::EventStats;
 pub use slice::{BufferSlice, BufferSliceMut};
 pub use slots::SlotStats;
 pub use stream::Stream;

@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use elinvar_driver::{Command, Result, Stamp};
 
-use crate::pool::{Given, PoolLimits, Stock};
-use crate::{Batch, Device, EventStats, Stream};
+use crate::{Batch, Device, Stream};
 
 /// When a device came to a place in its work, by its own clock. Cloning gives another handle on the same one.
 #[derive(Clone)]
@@ -25,7 +24,8 @@ struct Inner {
 
 impl Timestamp {
     fn new(device: Device) -> Result<Self> {
-        let stamp = device.timestamps().take()?;
+        let stamp = device.timestamps().take(|| Ok(Arc::new(Stamp::new())))?;
+        stamp.clear();
         Ok(Self { inner: Arc::new(Inner { device, stamp }) })
     }
 
@@ -69,50 +69,16 @@ impl Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.device.timestamps().give_back(&self.stamp);
+        // Any other handle belongs to work that has not ended, or may be done again.
+        match Arc::strong_count(&self.stamp) {
+            1 => self.device.timestamps().put(self.stamp.clone()),
+            _ => self.device.timestamps().discard(),
+        }
     }
 }
 
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Timestamp({:?} ns)", self.ns())
-    }
-}
-
-/// The timestamps of a device that wait to be used again, and how many there are.
-pub(crate) struct Timestamps {
-    stock: Stock<(), Arc<Stamp>>,
-}
-
-impl Timestamps {
-    /// As many are kept as a program that times each of its launches uses at a time.
-    const KEPT: u64 = 256;
-
-    pub(crate) fn new() -> Self {
-        let idle_time = Duration::from_secs(60);
-        Self { stock: Stock::new(PoolLimits { budget: u64::MAX, idle_bytes: Self::KEPT, idle_time }) }
-    }
-
-    /// Each counts as one byte.
-    fn take(&self) -> Result<Arc<Stamp>> {
-        let Given { block, .. } = self.stock.take((), 1, 1, || Ok(Arc::new(Stamp::new())))?;
-        block.clear();
-        Ok(block)
-    }
-
-    fn give_back(&self, stamp: &Arc<Stamp>) {
-        // Any other handle belongs to work that has not ended, or may be done again.
-        match Arc::strong_count(stamp) {
-            1 => self.stock.put((), 1, 1, stamp.clone()),
-            _ => self.stock.discard((), 1, 1),
-        }
-    }
-
-    pub(crate) fn stats(&self) -> EventStats {
-        EventStats::of(&self.stock.stats())
-    }
-
-    pub(crate) fn drop_idle_since(&self, then: Instant) {
-        self.stock.drop_idle_since(then);
     }
 }

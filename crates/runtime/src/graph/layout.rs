@@ -9,10 +9,11 @@ use super::arena::{Lifetime, arrange};
 use super::plan::{Part, Plan, PlanOptions, Segment, Site};
 use super::run::{Hop, Lane};
 use super::schedule::{Item, Schedule, schedule};
-use super::step::{Step, Touch, Work, for_each_slice, memory_key};
+use super::step::{Step, Touch, Work, memory_key};
 use super::transfer::{Staged, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::recording::Recording;
+use crate::touched::slices_mut;
 use crate::usage::{Access, Usage, Who};
 use crate::{Buffer, Device, HostUse};
 
@@ -179,11 +180,11 @@ impl Layout {
             }
         }
         for piece in &mut self.pieces {
-            for_each_slice(&mut piece.command, |slice| {
+            for slice in slices_mut(&mut piece.command) {
                 if let Some((memory, offset)) = places.get(&memory_key(&slice.memory)) {
                     (slice.memory, slice.offset) = (memory.clone(), slice.offset + offset);
                 }
-            });
+            }
         }
         Ok(())
     }

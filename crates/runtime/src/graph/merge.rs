@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Dim3, Dispatch};
 
-use super::step::{Mode, Step, Touch, Work, for_each_slice, key, memory_key};
+use super::step::{Mode, Step, Touch, Work, key, memory_key};
+use crate::touched::slices_mut;
 use crate::usage::Storage;
 
 /// What content is, by how it came about.
@@ -248,11 +249,10 @@ fn replace(step: &mut Step, storage: &Arc<Storage>, with: &Arc<Storage>) {
     }
     let (old, new) = (memory_key(&storage.block.memory), &with.block.memory);
     match &mut step.work {
-        Work::Command(command) => for_each_slice(command, |slice| {
-            if memory_key(&slice.memory) == old {
-                slice.memory = new.clone();
-            }
-        }),
+        Work::Command(command) => {
+            let slices = slices_mut(command).into_iter().filter(|slice| memory_key(&slice.memory) == old);
+            slices.for_each(|slice| slice.memory = new.clone());
+        }
         Work::Transfer { source, .. } => {
             if key(&source.storage) == key(storage) {
                 source.storage = with.clone();

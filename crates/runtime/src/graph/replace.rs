@@ -8,12 +8,13 @@ use elinvar_driver::{Binding, Command, Dispatch, Error, Result};
 
 use super::parameters::{ParameterKey, Subject};
 use super::plan::{Part, Plan, Site};
-use super::step::{for_each_slice, key, memory_key};
+use super::step::{key, memory_key};
 use crate::Device;
 use crate::args::{Arg, Element, Value};
 use crate::bind::{place, rebind};
 use crate::recording::Recording;
 use crate::span::Span;
+use crate::touched::{slices_mut, touched};
 use crate::usage::{Access, Storage, Usage};
 
 /// What stands for a buffer parameter now, and where.
@@ -109,15 +110,11 @@ impl Plan {
         self.check_buffer(&old, new)?;
         let to = &new.span;
         for slice in &old.slices {
-            let mut number = 0;
-            if let Some(command) = self.command_mut(slice.site) {
-                for_each_slice(command, |range| {
-                    if number == slice.number {
-                        let memory = to.storage.block.memory.clone();
-                        (range.memory, range.offset) = (memory, to.offset + slice.offset);
-                    }
-                    number += 1;
-                });
+            let range =
+                self.command_mut(slice.site).and_then(|c| slices_mut(c).into_iter().nth(slice.number));
+            if let Some(range) = range {
+                let memory = to.storage.block.memory.clone();
+                (range.memory, range.offset) = (memory, to.offset + slice.offset);
             }
         }
         for (segment, part, at, covers) in &old.usages {
@@ -148,13 +145,9 @@ impl Plan {
         let memory = memory_key(&storage.block.memory);
         let mut slices = Vec::new();
         for (site, command) in self.commands() {
-            let mut number = 0;
-            for_each_slice(&mut command.clone(), |slice| {
-                if memory_key(&slice.memory) == memory {
-                    slices.push(Slice { site, number, offset: slice.offset });
-                }
-                number += 1;
-            });
+            let named = touched(command).into_iter().enumerate();
+            let of = named.filter(|(_, touched)| memory_key(&touched.slice.memory) == memory);
+            slices.extend(of.map(|(number, touched)| Slice { site, number, offset: touched.slice.offset }));
         }
         let span = Span { offset: 0, len: storage.block.bytes, storage };
         Replaced { span, slices, usages }

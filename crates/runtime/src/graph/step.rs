@@ -6,10 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use elinvar_driver::{self as driver, Binding, Command, Memory, MemorySlice};
+use elinvar_driver::{Command, Memory};
 
 use crate::Device;
 use crate::span::Span;
+use crate::touched::{Effect, Touched, touched};
 use crate::usage::{Access, Storage, Usage, Who};
 
 /// A node.
@@ -103,57 +104,20 @@ pub(super) fn memory_key(memory: &Arc<dyn Memory>) -> usize {
 
 /// What a command does to memory; `usages` has the allocations of all that it names.
 pub(super) fn touches(command: &Command, usages: &[Usage]) -> Vec<Touch> {
-    let mut list = Vec::new();
-    let mut add = |slice: &MemorySlice, mode: Mode, who: Who| {
+    let touch = |Touched { slice, effect, who }: Touched<'_>| {
         let of = |usage: &&Usage| memory_key(&usage.storage.block.memory) == memory_key(&slice.memory);
-        if let Some(usage) = usages.iter().find(of) {
-            let range = slice.offset..slice.offset + slice.len;
-            list.push(Touch { storage: usage.storage.clone(), range, mode, who });
-        }
+        let usage = usages.iter().find(of)?;
+        let mode = match effect {
+            Effect::Reads => Mode::Read,
+            Effect::MayWrite | Effect::MayReadAndWrite => Mode::Modify,
+            Effect::Overwrites => Mode::Overwrite,
+        };
+        Some(Touch {
+            storage: usage.storage.clone(),
+            range: slice.offset..slice.offset + slice.len,
+            mode,
+            who,
+        })
     };
-    let mode = |access: driver::Access| match access {
-        driver::Access::Read => Mode::Read,
-        driver::Access::ReadWrite => Mode::Modify,
-    };
-    match command {
-        Command::Dispatch(dispatch) => {
-            let pipeline = &dispatch.pipeline;
-            for (index, binding) in dispatch.bindings.iter().enumerate() {
-                if let Binding::Memory(slice) = binding {
-                    let access = pipeline.signature().args[index].access;
-                    add(slice, mode(access), Who::Argument(pipeline.clone(), index));
-                }
-            }
-            for (number, used) in dispatch.uses.iter().enumerate() {
-                add(&used.slice, mode(used.access), Who::Use(pipeline.clone(), number));
-            }
-        }
-        Command::Copy { source, target } => {
-            add(source, Mode::Read, Who::Operation("copy: the source"));
-            add(target, Mode::Overwrite, Who::Operation("copy: the target"));
-        }
-        Command::Fill { target, .. } => add(target, Mode::Overwrite, Who::Operation("fill: the buffer")),
-        _ => {}
-    }
-    list
-}
-
-/// Calls `change` with each range of memory that a command names.
-pub(super) fn for_each_slice(command: &mut Command, mut change: impl FnMut(&mut MemorySlice)) {
-    match command {
-        Command::Dispatch(dispatch) => {
-            for binding in &mut dispatch.bindings {
-                if let Binding::Memory(slice) = binding {
-                    change(slice);
-                }
-            }
-            dispatch.uses.iter_mut().for_each(|used| change(&mut used.slice));
-        }
-        Command::Copy { source, target } => {
-            change(source);
-            change(target);
-        }
-        Command::Fill { target, .. } => change(target),
-        _ => {}
-    }
+    touched(command).into_iter().filter_map(touch).collect()
 }

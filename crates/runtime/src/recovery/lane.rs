@@ -17,6 +17,7 @@ use super::breaker::Permit;
 use super::queue::Report;
 use super::{Action, Attempts, Decision, RecoveryPolicy, decide, replay};
 use crate::Device;
+use crate::completion::given_up;
 use crate::trace::Notes;
 
 pub(super) struct Lane {
@@ -339,10 +340,6 @@ impl Lane {
             None => Err(Error::unsupported("the policy names no other device")),
         }
     }
-}
-
-fn given_up() -> Error {
-    Error::DeviceLost("the driver gave the work up without an answer".into())
 }
 
 impl State {

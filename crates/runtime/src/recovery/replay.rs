@@ -1,61 +1,21 @@
 //! Whether commands can be run again, and running them on another device.
 //!
-//! Commands can be run again if what they read before they have written it is never written by them. What a kernel writes
-//! without reading is known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other
-//! argument that it may write it may also read. What two arguments share counts by its bytes.
+//! Commands can be run again if what they read before they have written it is never written by them
+//! ([`crate::touched`]). What two arguments share counts by its bytes.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
-    Access, Binding, Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result,
-    Source, Storage, Timing, Use,
+    Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result, Source, Storage, Timing,
 };
 use parking_lot::Mutex;
 
-use crate::bind::{place, used_place};
+use crate::completion::given_up;
+use crate::touched::{Effect, Touched, slices_mut, touched};
 use crate::{Buffer, Device};
-
-/// What a command does to bytes.
-#[derive(Clone, Copy, PartialEq)]
-enum Effect {
-    Reads,
-    /// Some or all of them, and reads none.
-    MayWrite,
-    MayReadAndWrite,
-    /// All of them.
-    Overwrites,
-}
-
-/// One use of bytes by a command.
-struct Touch<'a> {
-    slice: &'a MemorySlice,
-    effect: Effect,
-    by: By<'a>,
-}
-
-/// Who uses bytes, for people.
-#[derive(Clone, Copy)]
-enum By<'a> {
-    Argument(&'a Dispatch, usize),
-    Resource(&'a Dispatch, usize),
-    Operation(&'static str),
-}
-
-impl fmt::Display for By<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Argument(dispatch, index) => f.write_str(&place(dispatch.pipeline.signature(), *index)),
-            Self::Resource(dispatch, number) => {
-                f.write_str(&used_place(dispatch.pipeline.signature(), *number))
-            }
-            Self::Operation(name) => f.write_str(name),
-        }
-    }
-}
 
 /// Why commands that have begun cannot be run again; `None` if they can.
 pub(super) fn not_again(commands: &[Command]) -> Option<String> {
@@ -65,17 +25,17 @@ pub(super) fn not_again(commands: &[Command]) -> Option<String> {
     let touches = touches(commands);
     let inputs = inputs(&touches);
     let writes = || touches.iter().filter(|touch| touch.effect != Effect::Reads);
-    let clash = |input: &&&Touch<'_>| writes().any(|write| overlap(write.slice, input.slice));
+    let clash = |input: &&&Touched<'_>| writes().any(|write| overlap(write.slice, input.slice));
     let input = inputs.iter().find(clash)?;
-    Some(format!("{}: it works in place, and may have overwritten its input", input.by))
+    Some(format!("{}: it works in place, and may have overwritten its input", input.who))
 }
 
 /// Why commands that have not begun cannot be run once the device was reset; `None` if they can.
 pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
     let touches = touches(commands);
-    let own = |input: &&Touch<'_>| input.slice.memory.storage() != Storage::Shared;
+    let own = |input: &&Touched<'_>| input.slice.memory.storage() != Storage::Shared;
     let input = inputs(&touches).into_iter().find(own)?;
-    Some(format!("{}: its content was lost when the device was reset", input.by))
+    Some(format!("{}: its content was lost when the device was reset", input.who))
 }
 
 /// Where the signals at the end begin.
@@ -88,7 +48,7 @@ pub(super) fn is_signal(command: &Command) -> bool {
 }
 
 /// What the commands read before they have written it for certain.
-fn inputs<'t, 'a>(touches: &'t [Touch<'a>]) -> Vec<&'t Touch<'a>> {
+fn inputs<'t, 'a>(touches: &'t [Touched<'a>]) -> Vec<&'t Touched<'a>> {
     let mut covered: Vec<&MemorySlice> = Vec::new();
     let mut inputs = Vec::new();
     for touch in touches {
@@ -106,50 +66,8 @@ fn inputs<'t, 'a>(touches: &'t [Touch<'a>]) -> Vec<&'t Touch<'a>> {
 }
 
 /// Every use of memory, in order.
-fn touches(commands: &[Command]) -> Vec<Touch<'_>> {
-    let mut touches = Vec::new();
-    for command in commands {
-        match command {
-            Command::Dispatch(dispatch) => touch_by_launch(dispatch, &mut touches),
-            Command::Copy { source, target } => {
-                touches.push(Touch {
-                    slice: source,
-                    effect: Effect::Reads,
-                    by: By::Operation("copy: the source"),
-                });
-                let by = By::Operation("copy: the target");
-                touches.push(Touch { slice: target, effect: Effect::Overwrites, by });
-            }
-            Command::Fill { target, .. } => {
-                let by = By::Operation("fill: the buffer");
-                touches.push(Touch { slice: target, effect: Effect::Overwrites, by });
-            }
-            _ => {}
-        }
-    }
-    touches
-}
-
-fn touch_by_launch<'a>(dispatch: &'a Dispatch, touches: &mut Vec<Touch<'a>>) {
-    let signature = dispatch.pipeline.signature();
-    let only_written = signature.code.map_or(0, |code| code.only_written);
-    for (index, (binding, arg)) in dispatch.bindings.iter().zip(&signature.args).enumerate() {
-        if let Binding::Memory(slice) = binding {
-            let effect = match arg.access {
-                Access::Read => Effect::Reads,
-                Access::ReadWrite if index < 64 && only_written >> index & 1 == 1 => Effect::MayWrite,
-                Access::ReadWrite => Effect::MayReadAndWrite,
-            };
-            touches.push(Touch { slice, effect, by: By::Argument(dispatch, index) });
-        }
-    }
-    for (number, Use { slice, access }) in dispatch.uses.iter().enumerate() {
-        let effect = match access {
-            Access::Read => Effect::Reads,
-            Access::ReadWrite => Effect::MayReadAndWrite,
-        };
-        touches.push(Touch { slice, effect, by: By::Resource(dispatch, number) });
-    }
+fn touches(commands: &[Command]) -> Vec<Touched<'_>> {
+    commands.iter().flat_map(touched).collect()
 }
 
 fn same(a: &MemorySlice, b: &MemorySlice) -> bool {
@@ -225,8 +143,7 @@ pub(super) fn rerun(device: &Device, commands: &[Command], other: &Device) -> Re
     let (sender, ended) = channel();
     let queue = other.driver().queue()?;
     queue.submit(translated.into(), Box::new(move |result| drop(sender.send(result))))?;
-    let gone = || Error::DeviceLost("the driver gave the work up without an answer".into());
-    let timing = ended.recv().map_err(|_| gone())??;
+    let timing = ended.recv().map_err(|_| given_up())??;
     for touch in touches(commands).iter().filter(|touch| touch.effect != Effect::Reads) {
         copies.bring_back(touch.slice)?;
     }
@@ -266,19 +183,20 @@ impl Copies<'_> {
     }
 
     fn translate(&mut self, device: &Device, command: &Command) -> Result<Command> {
-        Ok(match command {
-            Command::Dispatch(dispatch) => Command::Dispatch(self.launch(device, dispatch)?),
-            Command::Copy { source, target } => {
-                Command::Copy { source: self.slice(source)?, target: self.slice(target)? }
-            }
-            Command::Fill { target, pattern } => {
-                Command::Fill { target: self.slice(target)?, pattern: pattern.clone() }
-            }
+        let mut command = command.clone();
+        match &mut command {
+            Command::Dispatch(dispatch) => dispatch.pipeline = self.pipeline(device, dispatch)?,
+            Command::Copy { .. } | Command::Fill { .. } => {}
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
-        })
+        }
+        for slice in slices_mut(&mut command) {
+            *slice = self.slice(slice)?;
+        }
+        Ok(command)
     }
 
-    fn launch(&mut self, device: &Device, dispatch: &Dispatch) -> Result<Dispatch> {
+    /// The kernel of a launch on the other device.
+    fn pipeline(&self, device: &Device, dispatch: &Dispatch) -> Result<Arc<dyn Pipeline>> {
         let name = &dispatch.pipeline.signature().name;
         if !dispatch.uses.is_empty() {
             let text =
@@ -287,12 +205,7 @@ impl Copies<'_> {
         }
         let pipeline = device.recovery().origins.on(self.other, &dispatch.pipeline)?;
         pipeline.prepare(dispatch.group)?;
-        let binding = |binding: &Binding| match binding {
-            Binding::Memory(slice) => self.slice(slice).map(Binding::Memory),
-            other => Ok(other.clone()),
-        };
-        let bindings = dispatch.bindings.iter().map(binding).collect::<Result<_>>()?;
-        Ok(Dispatch { pipeline, bindings, ..dispatch.clone() })
+        Ok(pipeline)
     }
 
     fn bring_back(&mut self, slice: &MemorySlice) -> Result<()> {

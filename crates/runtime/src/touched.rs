@@ -1,0 +1,81 @@
+//! What commands do to memory: each range that they name, how and by whom.
+//!
+//! This is the one place of the runtime that knows which commands name memory. What a kernel writes without reading is
+//! known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other argument that it
+//! may write it may also read.
+
+use elinvar_driver::{Access, Binding, Command, Dispatch, MemorySlice};
+
+use crate::usage::Who;
+
+/// What is done to a range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    /// Some or all of them are written, and none is read.
+    MayWrite,
+    MayReadAndWrite,
+    /// All of them are written, and none is read.
+    Overwrites,
+}
+
+/// One use of bytes by a command.
+pub(crate) struct Touched<'a> {
+    pub(crate) slice: &'a MemorySlice,
+    pub(crate) effect: Effect,
+    pub(crate) who: Who,
+}
+
+/// Every use of memory by a command, in the order of its arguments.
+pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
+    let operation = |slice, effect, name| Touched { slice, effect, who: Who::Operation(name) };
+    match command {
+        Command::Dispatch(dispatch) => by_launch(dispatch),
+        Command::Copy { source, target } => vec![
+            operation(source, Effect::Reads, "copy: the source"),
+            operation(target, Effect::Overwrites, "copy: the target"),
+        ],
+        Command::Fill { target, .. } => vec![operation(target, Effect::Overwrites, "fill: the buffer")],
+        _ => Vec::new(),
+    }
+}
+
+fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
+    let (pipeline, signature) = (&dispatch.pipeline, dispatch.pipeline.signature());
+    let only_written = signature.code.map_or(0, |code| code.only_written);
+    let mut touched = Vec::new();
+    for (index, (binding, arg)) in dispatch.bindings.iter().zip(&signature.args).enumerate() {
+        if let Binding::Memory(slice) = binding {
+            let effect = match arg.access {
+                Access::Read => Effect::Reads,
+                Access::ReadWrite if index < 64 && only_written >> index & 1 == 1 => Effect::MayWrite,
+                Access::ReadWrite => Effect::MayReadAndWrite,
+            };
+            touched.push(Touched { slice, effect, who: Who::Argument(pipeline.clone(), index) });
+        }
+    }
+    for (number, used) in dispatch.uses.iter().enumerate() {
+        let effect = match used.access {
+            Access::Read => Effect::Reads,
+            Access::ReadWrite => Effect::MayReadAndWrite,
+        };
+        touched.push(Touched { slice: &used.slice, effect, who: Who::Use(pipeline.clone(), number) });
+    }
+    touched
+}
+
+/// Each range of memory that a command names, to be changed; in the order of [`touched`].
+pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
+    match command {
+        Command::Dispatch(dispatch) => {
+            let bindings = dispatch.bindings.iter_mut().filter_map(|binding| match binding {
+                Binding::Memory(slice) => Some(slice),
+                _ => None,
+            });
+            bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).collect()
+        }
+        Command::Copy { source, target } => vec![source, target],
+        Command::Fill { target, .. } => vec![target],
+        _ => Vec::new(),
+    }
+}

@@ -130,9 +130,11 @@ pub use elinvar_driver::{
 };
 pub use half::{bf16, f16};
 
-/// The pages of `docs/`, whose examples are run as tests.
+/// The README and the pages of `docs/`, whose examples are run as tests.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/memory.md")]
     mod memory {}
     #[doc = include_str!("../../../docs/errors-and-recovery.md")]

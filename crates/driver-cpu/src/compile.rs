@@ -7,32 +7,25 @@
 //! IR is read.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key, KeyBuilder};
+use elinvar_code::{Bounds, Origin, least_bytes};
 use elinvar_driver::{
-    Arg, ArgKind, CodeFacts, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline,
-    PipelineOptions, Result, Severity, Signature, Source,
+    ArgKind, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result,
+    Signature, Source,
 };
 use elinvar_ir::{Location, Module};
 use elinvar_msl::{Checked, Specialized, Toolchain, stage};
 use parking_lot::Mutex;
 
-use crate::bounds::Bounds;
 use crate::codegen::Codegen;
-use crate::device::CpuDriver;
 use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Form, Kernel};
 use crate::loader::Code;
 use crate::order;
 use crate::target::Target;
-
-/// The user's cache, opened when it is first asked for.
-pub(crate) fn user_cache() -> &'static Cache {
-    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(CpuDriver::CACHE_VERSION));
-    &CACHE
-}
 
 /// Compile a source with the clang that is found, by way of a cache.
 pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
@@ -95,14 +88,7 @@ impl CpuLibrary {
             let Specialized { ir, signature: plain } = program.specialize(name, &constants)?;
             let origin = Origin { signature: plain, source: self.source.clone() };
             let parsed = origin.parse(&ir)?;
-            let facts = elinvar_spmd::facts(&parsed).map_err(|error| origin.error(error))?;
-            let code = CodeFacts {
-                threadgroup_memory: facts.threadgroup_memory,
-                barriers: facts.barriers,
-                atomics: facts.atomics,
-                simdgroup: facts.simdgroup,
-                only_written: only_written(&parsed),
-            };
+            let code = origin.facts(&parsed)?;
             let known = Signature { code: Some(code), ..origin.signature };
             if let Some(key) = &key {
                 cache.store(key, &kept::write_signature(&known));
@@ -117,14 +103,6 @@ impl CpuLibrary {
         let build = move |form| compiler.kernel(&origin, &thread, form);
         Ok(CpuPipeline::new(signature, Arc::new(build)))
     }
-}
-
-/// The arguments that the kernel writes and never reads: what clang marks so.
-fn only_written(module: &Module) -> u64 {
-    let params = module.function(elinvar_spmd::ENTRY).map_or(&[][..], |entry| &entry.params);
-    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
-    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
-    bits.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 /// The code of one thread of a kernel, which threadgroup sizes are built from.
@@ -207,104 +185,5 @@ impl Compiler {
         }
         let specialized = self.program.specialize(&origin.signature.name, &thread.constants)?;
         Ok(module.insert(Arc::new(origin.parse(&specialized.ir)?)).clone())
-    }
-}
-
-/// The least bytes that a launch gives for an argument.
-fn least_bytes(arg: &Arg) -> u64 {
-    match arg.kind {
-        ArgKind::Reference => arg.element_size,
-        ArgKind::Pointer | ArgKind::Threadgroup => 0,
-    }
-}
-
-/// Where a kernel comes from, for messages about it.
-struct Origin {
-    signature: Signature,
-    source: Arc<Source>,
-}
-
-impl Origin {
-    fn parse(&self, ir: &str) -> Result<Module> {
-        stage::timed("parse", || Module::parse(ir)).map_err(|error| {
-            let name = &self.signature.name;
-            Error::unsupported(format!("kernel `{name}`: cannot read clang's output: {error}"))
-        })
-    }
-
-    fn error(&self, error: elinvar_spmd::Error) -> Error {
-        let Signature { name, file, line, .. } = &self.signature;
-        match &error {
-            elinvar_spmd::Error::DivergentBarrier { location, branch } => {
-                let message = format!(
-                    "threadgroup_barrier in kernel `{name}` under control flow that differs between the \
-                     threads of a threadgroup"
-                );
-                let mut diagnostic = self.diagnostic(location.as_ref(), message);
-                if let Some(branch) = branch {
-                    let note = self.diagnostic(Some(branch), "the branch that decides".into());
-                    diagnostic.notes.push(Diagnostic { severity: Severity::Note, ..note });
-                }
-                Error::Compile(vec![diagnostic])
-            }
-            elinvar_spmd::Error::Unsupported { location: Some(_), .. } => {
-                Error::unsupported(format!("{error} (kernel `{name}`)"))
-            }
-            _ => Error::unsupported(format!("{file}:{line}: kernel `{name}`: {error}")),
-        }
-    }
-
-    /// An error at a place, or at the kernel's declaration, with the source line if it is ours.
-    fn diagnostic(&self, location: Option<&Location>, message: String) -> Diagnostic {
-        let (file, line, column) = match location {
-            Some(Location { file, line, column, .. }) => (file, *line, *column),
-            None => (&self.signature.file, self.signature.line, 0),
-        };
-        let mut diagnostic = Diagnostic::error(file.clone(), line, column, message);
-        let piece = self.source.pieces.iter().find(|piece| piece.name == *file);
-        let text = piece.and_then(|piece| piece.text.lines().nth((line as usize).checked_sub(1)?));
-        diagnostic.source_line = text.map(str::to_owned);
-        diagnostic
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-
-    fn origin() -> Origin {
-        let source = Arc::new(Source::named("a.metal", "first\n  second\n"));
-        let signature = Signature { file: "a.metal".into(), ..testing::signature("k") };
-        Origin { signature, source }
-    }
-
-    fn at(line: u32) -> Option<Location> {
-        Some(Location { file: "a.metal".into(), line, column: 3 })
-    }
-
-    #[test]
-    fn a_divergent_barrier_is_a_diagnostic_with_its_branch() {
-        let error = elinvar_spmd::Error::DivergentBarrier { location: at(2), branch: at(1) };
-        let Error::Compile(diagnostics) = origin().error(error) else { panic!("another kind of error") };
-        let text = diagnostics[0].to_string();
-        assert!(text.starts_with("a.metal:2:3: error: threadgroup_barrier in kernel `k`"), "{text}");
-        assert_eq!(diagnostics[0].source_line.as_deref(), Some("  second"));
-        let note = &diagnostics[0].notes[0];
-        assert_eq!(
-            (note.severity, note.line, note.source_line.as_deref()),
-            (Severity::Note, 1, Some("first"))
-        );
-    }
-
-    #[test]
-    fn a_message_without_a_place_gets_the_kernels() {
-        let error = elinvar_spmd::Error::DivergentBarrier { location: None, branch: None };
-        let Error::Compile(diagnostics) = origin().error(error) else { panic!("another kind of error") };
-        assert_eq!((diagnostics[0].line, diagnostics[0].column), (1, 0));
-        let error = elinvar_spmd::Error::Unsupported { what: "this".into(), location: None };
-        assert_eq!(origin().error(error).to_string(), "unsupported: a.metal:1: kernel `k`: this");
-        let error = elinvar_spmd::Error::Unsupported { what: "this".into(), location: at(2) };
-        assert_eq!(origin().error(error).to_string(), "unsupported: a.metal:2:3: this (kernel `k`)");
     }
 }

@@ -34,7 +34,7 @@ pub struct CpuDriver {
 impl CpuDriver {
     /// A driver whose device is its own and has `threads` worker threads, at least one.
     pub fn with_threads(threads: usize) -> Self {
-        Self::with_cache(threads, compile::user_cache())
+        Self::with_cache(threads, elinvar_code::user_cache())
     }
 
     /// A driver with a cache other than the user's.
@@ -43,7 +43,7 @@ impl CpuDriver {
     }
 
     /// The version that a cache for compiled kernels is opened with: that of this build of the compiler.
-    pub const CACHE_VERSION: &str = env!("ELINVAR_COMPILER");
+    pub const CACHE_VERSION: &str = elinvar_code::COMPILER;
 }
 
 impl Driver for CpuDriver {

@@ -3,10 +3,10 @@
 //! Every field of every type is named here: one that is added does not compile until it is kept, too.
 
 use elinvar_cache::{Reader, Writer};
+use elinvar_code::{read_checks, write_checks};
 use elinvar_driver::Signature;
 use elinvar_msl::record;
-use elinvar_spmd::Location;
-use elinvar_spmd::bounds::{Checks, Root, RootKind, Site};
+use elinvar_spmd::bounds::Checks;
 
 /// A kernel built for one threadgroup size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,7 @@ impl Object {
             w.text(message);
             w.option(place.as_deref(), Writer::text);
         });
-        w.option(checks.as_ref(), |w, Checks { sites, roots }| {
-            w.list(sites, write_site);
-            w.list(roots, write_root);
-        });
+        w.option(checks.as_ref(), write_checks);
         w.finish()
     }
 
@@ -47,54 +44,10 @@ impl Object {
             scratch_bytes: r.number()?,
             ascending: r.flag()?,
             faults: r.list(|r| Some((r.text()?, r.option(Reader::text)?)))?,
-            checks: r.option(|r| Some(Checks { sites: r.list(read_site)?, roots: r.list(read_root)? }))?,
+            checks: r.option(read_checks)?,
         };
         r.end(object)
     }
-}
-
-fn write_site(w: &mut Writer, Site { writes, location }: &Site) {
-    w.flag(*writes);
-    w.option(location.as_ref(), |w, Location { file, line, column }| {
-        w.text(file);
-        w.number(u64::from(*line));
-        w.number(u64::from(*column));
-    });
-}
-
-fn read_site(r: &mut Reader) -> Option<Site> {
-    let location = |r: &mut Reader| Some(Location { file: r.text()?, line: r.small()?, column: r.small()? });
-    Some(Site { writes: r.flag()?, location: r.option(location)? })
-}
-
-fn write_root(w: &mut Writer, Root { kind, bytes }: &Root) {
-    match kind {
-        RootKind::Argument(index) => {
-            w.number(0);
-            w.number(*index as u64);
-        }
-        RootKind::Threadgroup(name) => {
-            w.number(1);
-            w.text(name);
-        }
-        RootKind::Private => w.number(2),
-        RootKind::Constant(name) => {
-            w.number(3);
-            w.text(name);
-        }
-    }
-    w.number(*bytes);
-}
-
-fn read_root(r: &mut Reader) -> Option<Root> {
-    let kind = match r.number()? {
-        0 => RootKind::Argument(r.small()?),
-        1 => RootKind::Threadgroup(r.text()?),
-        2 => RootKind::Private,
-        3 => RootKind::Constant(r.text()?),
-        _ => return None,
-    };
-    Some(Root { kind, bytes: r.number()? })
 }
 
 pub(crate) fn write_signature(signature: &Signature) -> Vec<u8> {
@@ -111,6 +64,9 @@ pub(crate) fn read_signature(bytes: &[u8]) -> Option<Signature> {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_spmd::Location;
+    use elinvar_spmd::bounds::{Root, RootKind, Site};
+
     use super::*;
 
     #[test]

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 use parking_lot::{Mutex, RwLock};
 
-use crate::bounds::Bounds;
 use crate::host;
 use crate::loader::Code;
+use elinvar_code::Bounds;
 
 /// Machine code for one threadgroup size, with what is needed to run it.
 pub(crate) struct Kernel {

@@ -21,7 +21,6 @@
 //! runtime does), stop a threadgroup that has begun but in its loops, or keep a kernel's wild writes from the process.
 #![warn(missing_docs)]
 
-mod bounds;
 mod codegen;
 mod compile;
 mod device;

@@ -53,6 +53,7 @@ mod layout;
 mod live;
 mod masks;
 mod names;
+pub mod nvptx;
 mod output;
 mod plan;
 mod prepare;

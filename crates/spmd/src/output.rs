@@ -91,7 +91,7 @@ fn add_declarations(input: &Module, output: &mut Module) {
 }
 
 /// The declaration of an intrinsic that the passes have called.
-fn declaration(name: &str, call: &elinvar_ir::Call) -> Function {
+pub(crate) fn declaration(name: &str, call: &elinvar_ir::Call) -> Function {
     let mut function = Function::new(name, call.ret.clone());
     for (i, arg) in call.args.iter().enumerate() {
         let attrs = if is_immediate(name, i) { "immarg" } else { "" };

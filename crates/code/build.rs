@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 10] = [
     "src",
     "../cache/src",
     "../driver/src",
+    "../driver-cpu/src",
     "../ir/src",
     "../msl/src",
     "../msl/headers",
+    "../ptx/src",
     "../spmd/src",
     "build.rs",
 ];

@@ -4,18 +4,19 @@ use elinvar_driver::{Arg, Fault, Signature};
 use elinvar_spmd::bounds::{Checks, FaultRecord, RootKind};
 
 /// The meaning of a kernel's fault records.
-pub(crate) struct Bounds {
+pub struct Bounds {
     checks: Checks,
     signature: Signature,
 }
 
 impl Bounds {
-    pub(crate) fn new(checks: Checks, signature: Signature) -> Self {
+    /// Of a kernel with these checks.
+    pub fn new(checks: Checks, signature: Signature) -> Self {
         Self { checks, signature }
     }
 
     /// The fault that a record stands for.
-    pub(crate) fn fault(&self, record: &FaultRecord) -> Fault {
+    pub fn fault(&self, record: &FaultRecord) -> Fault {
         let site = self.checks.sites.get(record.site as usize);
         let root = self.checks.roots.get(record.root as usize).map(|root| &root.kind);
         let verb = if site.is_some_and(|site| site.writes) { "write to" } else { "read of" };

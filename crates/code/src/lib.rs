@@ -1,0 +1,27 @@
+//! What the compilers behind the front end share, for the CPU and for NVIDIA GPUs: a kernel's code read and described, errors and
+//! faults in the user's words.
+//!
+//! It compiles nothing and knows no device.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod bounds;
+mod kept;
+mod origin;
+
+pub use bounds::Bounds;
+pub use kept::{read_checks, write_checks};
+pub use origin::{Origin, least_bytes};
+
+use std::sync::LazyLock;
+
+use elinvar_cache::Cache;
+
+/// The version that a cache for compiled kernels is opened with: that of this build of the compilers.
+pub const COMPILER: &str = env!("ELINVAR_COMPILER");
+
+/// The user's cache, opened when it is first asked for.
+pub fn user_cache() -> &'static Cache {
+    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(COMPILER));
+    &CACHE
+}

@@ -1,0 +1,146 @@
+//! Where a kernel comes from: its code read, what the code uses, and errors in the user's words.
+
+use std::sync::Arc;
+
+use elinvar_driver::{Arg, ArgKind, CodeFacts, Diagnostic, Error, Result, Severity, Signature, Source};
+use elinvar_ir::{Location, Module};
+use elinvar_msl::stage;
+
+/// The least bytes that a launch gives for an argument.
+pub fn least_bytes(arg: &Arg) -> u64 {
+    match arg.kind {
+        ArgKind::Reference => arg.element_size,
+        ArgKind::Pointer | ArgKind::Threadgroup => 0,
+    }
+}
+
+/// Where a kernel comes from, for messages about it.
+pub struct Origin {
+    /// What it takes.
+    pub signature: Signature,
+    /// The source that it is in.
+    pub source: Arc<Source>,
+}
+
+impl Origin {
+    /// The code of one thread, read.
+    ///
+    /// # Errors
+    /// `Unsupported` when clang has written what the reader does not know.
+    pub fn parse(&self, ir: &str) -> Result<Module> {
+        stage::timed("parse", || Module::parse(ir)).map_err(|error| {
+            let name = &self.signature.name;
+            Error::unsupported(format!("kernel `{name}`: cannot read clang's output: {error}"))
+        })
+    }
+
+    /// What the code uses.
+    ///
+    /// # Errors
+    /// `Unsupported` when it is no kernel's.
+    pub fn facts(&self, module: &Module) -> Result<CodeFacts> {
+        let facts = elinvar_spmd::facts(module).map_err(|error| self.error(error))?;
+        Ok(CodeFacts {
+            threadgroup_memory: facts.threadgroup_memory,
+            barriers: facts.barriers,
+            atomics: facts.atomics,
+            simdgroup: facts.simdgroup,
+            only_written: only_written(module),
+        })
+    }
+
+    /// An error of the passes, in the words of the contract.
+    pub fn error(&self, error: elinvar_spmd::Error) -> Error {
+        let Signature { name, file, line, .. } = &self.signature;
+        match &error {
+            elinvar_spmd::Error::DivergentBarrier { location, branch } => {
+                let message = format!(
+                    "threadgroup_barrier in kernel `{name}` under control flow that differs between the \
+                     threads of a threadgroup"
+                );
+                let mut diagnostic = self.diagnostic(location.as_ref(), message);
+                if let Some(branch) = branch {
+                    let note = self.diagnostic(Some(branch), "the branch that decides".into());
+                    diagnostic.notes.push(Diagnostic { severity: Severity::Note, ..note });
+                }
+                Error::Compile(vec![diagnostic])
+            }
+            elinvar_spmd::Error::Unsupported { location: Some(_), .. } => {
+                Error::unsupported(format!("{error} (kernel `{name}`)"))
+            }
+            _ => Error::unsupported(format!("{file}:{line}: kernel `{name}`: {error}")),
+        }
+    }
+
+    /// An error at a place, or at the kernel's declaration, with the source line if it is ours.
+    fn diagnostic(&self, location: Option<&Location>, message: String) -> Diagnostic {
+        let (file, line, column) = match location {
+            Some(Location { file, line, column, .. }) => (file, *line, *column),
+            None => (&self.signature.file, self.signature.line, 0),
+        };
+        let mut diagnostic = Diagnostic::error(file.clone(), line, column, message);
+        let piece = self.source.pieces.iter().find(|piece| piece.name == *file);
+        let text = piece.and_then(|piece| piece.text.lines().nth((line as usize).checked_sub(1)?));
+        diagnostic.source_line = text.map(str::to_owned);
+        diagnostic
+    }
+}
+
+/// The arguments that the kernel writes and never reads: what clang marks so.
+fn only_written(module: &Module) -> u64 {
+    let params = module.function(elinvar_spmd::ENTRY).map_or(&[][..], |entry| &entry.params);
+    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
+    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
+    bits.fold(0, |bits, (index, _)| bits | 1 << index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature() -> Signature {
+        Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: "a.metal".into(),
+            line: 1,
+            max_threads_per_threadgroup: None,
+            code: None,
+        }
+    }
+
+    fn origin() -> Origin {
+        let source = Arc::new(Source::named("a.metal", "first\n  second\n"));
+        Origin { signature: signature(), source }
+    }
+
+    fn at(line: u32) -> Option<Location> {
+        Some(Location { file: "a.metal".into(), line, column: 3 })
+    }
+
+    #[test]
+    fn a_divergent_barrier_is_a_diagnostic_with_its_branch() {
+        let error = elinvar_spmd::Error::DivergentBarrier { location: at(2), branch: at(1) };
+        let Error::Compile(diagnostics) = origin().error(error) else { panic!("another kind of error") };
+        let text = diagnostics[0].to_string();
+        assert!(text.starts_with("a.metal:2:3: error: threadgroup_barrier in kernel `k`"), "{text}");
+        assert_eq!(diagnostics[0].source_line.as_deref(), Some("  second"));
+        let note = &diagnostics[0].notes[0];
+        assert_eq!(
+            (note.severity, note.line, note.source_line.as_deref()),
+            (Severity::Note, 1, Some("first"))
+        );
+    }
+
+    #[test]
+    fn a_message_without_a_place_gets_the_kernels() {
+        let error = elinvar_spmd::Error::DivergentBarrier { location: None, branch: None };
+        let Error::Compile(diagnostics) = origin().error(error) else { panic!("another kind of error") };
+        assert_eq!((diagnostics[0].line, diagnostics[0].column), (1, 0));
+        let error = elinvar_spmd::Error::Unsupported { what: "this".into(), location: None };
+        assert_eq!(origin().error(error).to_string(), "unsupported: a.metal:1: kernel `k`: this");
+        let error = elinvar_spmd::Error::Unsupported { what: "this".into(), location: at(2) };
+        assert_eq!(origin().error(error).to_string(), "unsupported: a.metal:2:3: this (kernel `k`)");
+    }
+}

@@ -1,0 +1,194 @@
+//! A source and the PTX of its kernels.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elinvar_cache::{Cache, Key};
+use elinvar_code::{Origin, least_bytes};
+use elinvar_driver::{
+    Arg, ArgKind, Diagnostic, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
+};
+use elinvar_ir::Module;
+use elinvar_msl::{Checked, Toolchain, stage};
+use elinvar_spmd::bounds::Checks;
+use elinvar_spmd::nvptx::{self, Argument, Parameter, Prepared};
+use parking_lot::Mutex;
+
+use crate::generate::Generator;
+use crate::kept;
+use crate::target::Target;
+
+/// Bytes of `constant` arguments that a kernel takes by value: of the 4096 that all parameters have (CUDA C++ Programming
+/// Guide), some are left for the others.
+const MOST_VALUES: u64 = 3584;
+
+/// How a kernel takes its `constant T&` arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Constants {
+    /// As bytes among its parameters, in the constant bank: for launches that bind bytes to them, which is what
+    /// programs do nearly always. The first 3584 bytes of them; what is beyond is an address.
+    #[default]
+    Values,
+    /// As addresses: for launches that bind a buffer to one.
+    Addresses,
+}
+
+/// A kernel as PTX, with all that a launch has to know.
+///
+/// The calling convention is that of [`elinvar_spmd::nvptx`]: the parameters in order, each aligned to its size, dynamic shared
+/// memory of [`Ptx::dynamic_base`] bytes and that of the threadgroup arguments behind it, the block as large as a full
+/// threadgroup, and as many blocks as the grid has threadgroups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ptx {
+    /// The PTX text of a module.
+    pub text: String,
+    /// The name of its one entry.
+    pub entry: String,
+    /// The capability that it is for, and every later one.
+    pub target: Target,
+    /// What the kernel takes, with [`Signature::code`] known.
+    pub signature: Signature,
+    /// The entry's parameters, in order.
+    pub parameters: Vec<Parameter>,
+    /// Bytes of shared memory that the module declares.
+    pub static_bytes: u64,
+    /// Bytes at the start of dynamic shared memory that belong to the kernel itself; a multiple of 16.
+    pub dynamic_base: u64,
+    /// What a fault record means, of a kernel with bounds checks; [`elinvar_code::Bounds`] puts it into words.
+    pub checks: Option<Checks>,
+}
+
+impl Ptx {
+    /// Whether a launch that binds a buffer to a `constant T&` needs the kernel made with [`Constants::Addresses`].
+    pub fn takes_values(&self) -> bool {
+        let is_value = |p: &Parameter| matches!(p, Parameter::Argument(_, Argument::Value { .. }));
+        self.parameters.iter().any(is_value)
+    }
+}
+
+/// A source that has passed all checks.
+pub struct Compiler {
+    program: Checked,
+    cache: Cache,
+    generator: Generator,
+    source: Arc<Source>,
+    /// The code of one thread, by kernel and constants, of those that were not in the cache.
+    threads: Mutex<HashMap<(String, PipelineOptions), Arc<Thread>>>,
+}
+
+/// The code of one thread of a kernel.
+struct Thread {
+    origin: Origin,
+    module: Module,
+}
+
+impl Compiler {
+    /// Check a source in full, with the clang that is found, by way of a cache.
+    ///
+    /// # Errors
+    /// `Compile` with the diagnostics; `Environment` when there is no clang.
+    pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        let toolchain = Toolchain::find_with(cache)?;
+        let program = Checked::new(&toolchain, source)?;
+        let generator = Generator::new(toolchain.path(), target);
+        let source = Arc::new(source.clone());
+        Ok(Self { program, cache: cache.clone(), generator, source, threads: Mutex::default() })
+    }
+
+    /// What each kernel takes, in the order of the source.
+    pub fn kernels(&self) -> &[Signature] {
+        self.program.kernels()
+    }
+
+    /// The function constants that the source declares, in its order.
+    pub fn constants(&self) -> &[FunctionConstant] {
+        self.program.constants()
+    }
+
+    /// Warnings of the compilation.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        self.program.warnings()
+    }
+
+    /// The PTX of a kernel, from the cache or made.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such kernel or constant, `Compile`, `Unsupported` with the source line,
+    /// `Environment` when clang fails.
+    pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
+        let key = self.key(name, options, constants);
+        if let Some(found) = key.as_ref().and_then(|key| self.cache.load(key)).and_then(|r| kept::read(&r)) {
+            return Ok(found);
+        }
+        let thread = self.thread(name, options)?;
+        let made = self.make(&thread, options, constants)?;
+        if let Some(key) = &key {
+            self.cache.store(key, &kept::write(&made));
+        }
+        Ok(made)
+    }
+
+    fn key(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {
+        let key = self.program.key("ptx", name, &options.constants)?;
+        let flags = u64::from(options.checked) | u64::from(constants == Constants::Addresses) << 1;
+        Some(self.generator.identify(key.number(flags)).finish())
+    }
+
+    fn thread(&self, name: &str, options: &PipelineOptions) -> Result<Arc<Thread>> {
+        let key = (name.to_owned(), PipelineOptions { checked: false, ..options.clone() });
+        if let Some(thread) = self.threads.lock().get(&key) {
+            return Ok(thread.clone());
+        }
+        let specialized = self.program.specialize(name, &options.constants)?;
+        let mut origin = Origin { signature: specialized.signature, source: self.source.clone() };
+        let module = origin.parse(&specialized.ir)?;
+        origin.signature.code = Some(origin.facts(&module)?);
+        let thread = Arc::new(Thread { origin, module });
+        self.threads.lock().insert(key, thread.clone());
+        Ok(thread)
+    }
+
+    fn make(&self, thread: &Thread, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
+        let Thread { origin, module } = thread;
+        let signature = origin.signature.clone();
+        let prepared = nvptx::Options {
+            name: identifier(&signature.name),
+            arguments: arguments(&signature.args, constants),
+            approximate: self.source.math != MathMode::Safe,
+            max_threads: signature.max_threads_per_threadgroup,
+            checks: options.checked.then(|| signature.args.iter().map(least_bytes).collect()),
+        };
+        let entry = prepared.name.clone();
+        let prepared = stage::timed("passes", || nvptx::prepare(module, &prepared));
+        let Prepared { ir, parameters, static_bytes, dynamic_base, checks } =
+            prepared.map_err(|error| origin.error(error))?;
+        let text = self.generator.ptx(&ir)?;
+        let target = self.generator.target();
+        Ok(Ptx { text, entry, target, signature, parameters, static_bytes, dynamic_base, checks })
+    }
+}
+
+/// How each argument is passed.
+fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
+    let mut values = 0;
+    let of = |arg: &Arg| match arg.kind {
+        ArgKind::Threadgroup => Argument::Threadgroup,
+        ArgKind::Reference if arg.constant && constants == Constants::Values => {
+            let (bytes, align) = (arg.element_size, arg.element_align.max(1));
+            let end = u64::next_multiple_of(values, align) + bytes;
+            if bytes == 0 || end > MOST_VALUES {
+                return Argument::Pointer { constant: true };
+            }
+            values = end;
+            Argument::Value { bytes, align }
+        }
+        ArgKind::Reference | ArgKind::Pointer => Argument::Pointer { constant: arg.constant },
+    };
+    args.iter().map(of).collect()
+}
+
+/// A kernel's name as an identifier of PTX.
+fn identifier(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("elinvar_{}", name.chars().map(letter).collect::<String>())
+}

@@ -1,0 +1,87 @@
+//! LLVM IR text to PTX text: one run of clang.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use elinvar_cache::KeyBuilder;
+use elinvar_driver::{Error, Result};
+use elinvar_msl::process::{self, Failure, Limits};
+use elinvar_msl::stage;
+use elinvar_spmd::nvptx::TRIPLE;
+
+use crate::target::Target;
+
+/// How clang is called.
+const FLAGS: [&str; 8] = [
+    "-S",
+    "-O3",
+    "-Wno-override-module",
+    "-Wno-unknown-cuda-version",
+    // Products and sums become one where their instructions say so, and nowhere else.
+    "-ffp-contract=on",
+    "-mllvm",
+    "-nvptx-fma-level=0",
+    "-fno-crash-diagnostics",
+];
+
+/// clang, and the GPU that it makes code for.
+pub(crate) struct Generator {
+    clang: PathBuf,
+    target: Target,
+}
+
+impl Generator {
+    pub(crate) fn new(clang: impl Into<PathBuf>, target: Target) -> Self {
+        Self { clang: clang.into(), target }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Add what decides, beside the IR, what comes out.
+    pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
+        FLAGS.iter().fold(key.program(&self.clang).text(&self.target.to_string()), |key, flag| key.text(flag))
+    }
+
+    /// Compile a module.
+    ///
+    /// # Errors
+    /// `Environment` when clang fails, with its call and what it said; its input is kept then.
+    pub(crate) fn ptx(&self, ir: &str) -> Result<String> {
+        let cannot =
+            |error: std::io::Error| Error::Environment(format!("cannot write a kernel's IR: {error}"));
+        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir().map_err(cannot)?;
+        let file = folder.path().join("kernel.ll");
+        std::fs::write(&file, ir).map_err(cannot)?;
+        let mut command = Command::new(&self.clang);
+        command.arg(format!("--target={TRIPLE}")).arg(format!("-march={}", self.target)).args(FLAGS);
+        command.args(["-Xclang", "-target-feature", "-Xclang", self.target.feature()]);
+        command.args(["-x", "ir", "-o", "-"]).arg(&file);
+        command.stdin(Stdio::null());
+        let result = stage::timed("codegen", || run(command));
+        if result.is_err() {
+            // The error names it.
+            let _kept: PathBuf = folder.keep();
+        }
+        result
+    }
+}
+
+fn run(mut command: Command) -> Result<String> {
+    let call = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
+    let limits = Limits::from_env().map_err(Error::Environment)?;
+    let why = match process::run(&mut command, &limits) {
+        Ok(finished) if finished.status.success() => {
+            let text = String::from_utf8(finished.stdout);
+            return text.map_err(|_| Error::Environment(format!("`{call}` wrote what is no text")));
+        }
+        Ok(finished) => {
+            let said = String::from_utf8_lossy(&finished.stderr);
+            format!("`{call}` failed ({}):\n{}", finished.status, said.trim_end())
+        }
+        Err(Failure::Start(error)) => format!("cannot run `{call}`: {error}"),
+        Err(Failure::Killed(why)) => format!("`{call}` {why}"),
+    };
+    Err(Error::Environment(why))
+}

@@ -1,0 +1,95 @@
+//! Which GPU code is made for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use elinvar_driver::{Error, Result};
+
+/// A GPU's compute capability. Code for one runs on all later ones: the driver translates PTX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// Ten times the major number plus the minor: 90 for `sm_90`.
+    capability: u32,
+}
+
+impl Target {
+    /// The least capability: threads of a warp that go their own ways, and `mma` of 16-bit floats.
+    const LEAST: u32 = 80;
+    /// The last that every clang that Elinvar takes knows.
+    const LAST: u32 = 90;
+
+    /// For a GPU of this compute capability, or the last before it that clang is sure to know.
+    ///
+    /// # Errors
+    /// `Unsupported` below 8.0.
+    pub fn of(major: u32, minor: u32) -> Result<Self> {
+        let capability = major.saturating_mul(10).saturating_add(minor);
+        if capability < Self::LEAST {
+            let least = Self { capability: Self::LEAST };
+            return Err(Error::unsupported(format!(
+                "compute capability {major}.{minor}; it has to be {least} or above"
+            )));
+        }
+        // Of those between, code for the one below is right.
+        let known = [80, 86, 89, Self::LAST].into_iter().rev().find(|known| *known <= capability);
+        Ok(Self { capability: known.unwrap_or(Self::LEAST) })
+    }
+
+    /// Ten times the major number plus the minor.
+    pub fn capability(self) -> u32 {
+        self.capability
+    }
+
+    /// The version of PTX, as clang names the feature: the first that has the capability and all that is used.
+    pub(crate) fn feature(self) -> &'static str {
+        if self.capability >= 89 { "+ptx78" } else { "+ptx77" }
+    }
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { capability: Self::LAST }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}", self.capability)
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = text.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
+        let number =
+            number.ok_or_else(|| Error::invalid(format!("`{text}` is no target; one is `sm_90`")))?;
+        let target = Self::of(number / 10, number % 10)?;
+        match target.capability == number {
+            true => Ok(target),
+            false => Err(Error::invalid(format!(
+                "`{text}` is not known; `{target}` is the last before it that is"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_becomes_the_last_that_is_known() {
+        for (major, minor, name) in
+            [(8, 0, "sm_80"), (8, 7, "sm_86"), (8, 9, "sm_89"), (9, 0, "sm_90"), (12, 0, "sm_90")]
+        {
+            assert_eq!(Target::of(major, minor).unwrap().to_string(), name);
+        }
+        assert!(matches!(Target::of(7, 5), Err(Error::Unsupported(_))));
+        assert_eq!("sm_90".parse::<Target>().unwrap(), Target::default());
+        for text in ["sm_75", "sm_87", "90", "sm_", "sm_-1"] {
+            text.parse::<Target>().unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The kernel's parameters and its prologue: what each thread asks for by primitives, computed once from CUDA's registers
+//! and the launch's parameters.
+
+use std::collections::HashMap;
+
+use elinvar_ir::{
+    BinaryOp, BlockId, CastOp, Function, Inst, IntPredicate, Module, Op, Operand, Term, Type, Typed, ValueId,
+};
+
+use super::{Argument, Options, Parameter, shared};
+use crate::Error;
+use crate::builder::{Builder, i32_const};
+use crate::calls::{self, CallKind};
+use crate::prepare::rename_incoming;
+use crate::primitive::Position;
+
+/// The address space of global memory.
+const GLOBAL: u32 = 1;
+
+/// Turn the entry into the kernel. Its blocks are behind block 0 then, which is the prologue.
+pub(super) fn wrap(
+    module: &Module,
+    kernel: &mut Function,
+    options: &Options,
+) -> Result<Vec<Parameter>, Error> {
+    if kernel.params.len() != options.arguments.len() {
+        return Err(Error::Malformed(format!(
+            "the entry takes {} arguments, the signature has {}",
+            kernel.params.len(),
+            options.arguments.len()
+        )));
+    }
+    let asked = take_positions(module, kernel)?;
+    let body = split(kernel);
+    let outside = kernel.new_block(None);
+    kernel.block_mut(outside).term = Term::Ret(None);
+
+    let given: Vec<ValueId> = std::mem::take(&mut kernel.params).iter().map(|p| p.value).collect();
+    let mut parameters = Vec::new();
+    for (index, (value, argument)) in given.iter().zip(&options.arguments).enumerate() {
+        take_argument(kernel, *value, argument);
+        parameters.push(Parameter::Argument(index, *argument));
+    }
+    let mut number = |kernel: &mut Function, parameter, ty| {
+        parameters.push(parameter);
+        kernel.add_param(ty, "", None)
+    };
+    let threads = [0, 1, 2].map(|d| number(kernel, Parameter::Threads(d), Type::I32));
+    let linear = [0, 1].map(|d| number(kernel, Parameter::Linear(d), Type::I32));
+    let mut launch = Launch { threads, linear, record: None, bytes: Vec::new() };
+    if options.checks.is_some() {
+        launch.record = Some(number(kernel, Parameter::Record, Type::Ptr(GLOBAL)));
+        let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
+        launch.bytes = (0..given.len()).map(bytes).collect();
+    }
+    let from = prologue(kernel, &launch, &asked, body, outside);
+    // The entry's own blocks follow behind the prologue's last.
+    let term = kernel.block(body).term.clone();
+    rename_incoming(kernel, &term, BlockId(0), body);
+    debug_assert!(kernel.block(from).term.successors().contains(&body));
+    kernel.name = options.name.clone();
+    kernel.linkage = "ptx_kernel".into();
+    kernel.suffix = "nounwind".into();
+    Ok(parameters)
+}
+
+/// What the launch's own parameters say.
+struct Launch {
+    threads: [ValueId; 3],
+    linear: [ValueId; 2],
+    record: Option<ValueId>,
+    bytes: Vec<ValueId>,
+}
+
+/// A value and the position that it is.
+type Asked = Vec<(ValueId, Position, usize)>;
+
+/// Take the calls that ask for positions out.
+fn take_positions(module: &Module, kernel: &mut Function) -> Result<Asked, Error> {
+    let mut asked = Vec::new();
+    for block in &mut kernel.blocks {
+        let mut kept = Vec::with_capacity(block.insts.len());
+        for inst in std::mem::take(&mut block.insts) {
+            let Op::Call(call) = &inst.op else {
+                kept.push(inst);
+                continue;
+            };
+            match (calls::classify(module, call, module.location(&inst.metadata))?, inst.result) {
+                (CallKind::Dropped, _) => {}
+                (CallKind::Position(position, dim), Some(value)) => asked.push((value, position, dim)),
+                _ => kept.push(inst),
+            }
+        }
+        block.insts = kept;
+    }
+    Ok(asked)
+}
+
+/// Move what block 0 has, but for private variables, to a new block.
+fn split(kernel: &mut Function) -> BlockId {
+    let body = kernel.new_block(None);
+    let first = kernel.block_mut(BlockId(0));
+    let insts = std::mem::take(&mut first.insts);
+    let (own, rest) = insts.into_iter().partition(|inst| matches!(inst.op, Op::Alloca { .. }));
+    first.insts = own;
+    let term = std::mem::replace(&mut first.term, Term::Unreachable);
+    let metadata = std::mem::take(&mut first.term_metadata);
+    let block = kernel.block_mut(body);
+    (block.insts, block.term, block.term_metadata) = (rest, term, metadata);
+    body
+}
+
+/// Give the kernel a parameter for an argument, and `value` what the entry was given for it.
+fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
+    let define = |kernel: &mut Function, op| {
+        kernel.block_mut(BlockId(0)).insts.push(Inst { result: Some(value), op, metadata: Vec::new() });
+    };
+    let cast = |from, operand: Operand| Op::Cast {
+        op: CastOp::AddrSpaceCast,
+        flags: String::new(),
+        from: Typed::new(from, operand),
+        to: Type::PTR,
+    };
+    match argument {
+        Argument::Pointer { constant } => {
+            let attrs = if *constant { "noalias readonly" } else { "" };
+            let given = kernel.add_param(Type::Ptr(GLOBAL), attrs, None);
+            define(kernel, cast(Type::Ptr(GLOBAL), given.into()));
+        }
+        Argument::Value { bytes, align } => {
+            let attrs = format!("byval([{bytes} x i8]) align {align}");
+            kernel.params.push(elinvar_ir::Param { ty: Type::PTR, attrs, value });
+        }
+        Argument::Threadgroup => {
+            let offset = kernel.add_param(Type::I32, "", None);
+            let (ty, base) = shared::dynamic();
+            let op = Op::Gep {
+                flags: String::new(),
+                source: Type::I8,
+                base: Typed::new(ty.clone(), base),
+                indices: vec![Typed::new(Type::I32, offset)],
+            };
+            let place = Builder::new(kernel, BlockId(0)).value(ty.clone(), None, op);
+            define(kernel, cast(ty, place.into()));
+        }
+    }
+}
+
+/// Fill block 0: positions, and the way out for threads outside the grid. The block that goes on to `body`.
+fn prologue(
+    kernel: &mut Function,
+    launch: &Launch,
+    asked: &Asked,
+    body: BlockId,
+    outside: BlockId,
+) -> BlockId {
+    let groups = group_positions(kernel, launch);
+    let at = BlockId(kernel.blocks.len() as u32 - 1);
+    let mut b = Builder::new(kernel, at);
+    let (mut known, mut inside) = (HashMap::new(), None::<ValueId>);
+    for (d, group) in groups.into_iter().enumerate() {
+        let thread = register(&mut b, "tid", d);
+        let full = register(&mut b, "ntid", d);
+        let begin = b.binary(BinaryOp::Mul, "", &Type::I32, group, full);
+        let rest = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin);
+        let is_inside = b.icmp(IntPredicate::Ult, &Type::I32, thread, rest);
+        inside = Some(match inside {
+            Some(before) => b.binary(BinaryOp::And, "", &Type::I1, before, is_inside),
+            None => is_inside,
+        });
+        let args = [(Type::I32, full.into()), (Type::I32, rest.into())];
+        let size = b.call(Type::I32, "llvm.umin.i32", &args);
+        let before = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], i32_const(1));
+        let last = b.binary(BinaryOp::UDiv, "", &Type::I32, before, full);
+        let groups = b.binary(BinaryOp::Add, "", &Type::I32, last, i32_const(1));
+        let values = [
+            (Position::Thread, thread),
+            (Position::Group, group),
+            (Position::GroupSize, size),
+            (Position::FullGroupSize, full),
+            (Position::Grid, launch.threads[d]),
+            (Position::Groups, groups),
+        ];
+        known.extend(values.map(|(position, value)| ((position, d), value)));
+    }
+    for (index, bytes) in launch.bytes.iter().enumerate() {
+        known.insert((Position::ArgumentBytes, index), *bytes);
+    }
+    if let Some(record) = launch.record {
+        let record = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), record, Type::PTR);
+        known.insert((Position::FaultRecord, 0), record);
+    }
+    if let Some(inside) = inside {
+        b.cond_br(inside, body, outside);
+    }
+    let names: HashMap<ValueId, ValueId> =
+        asked.iter().filter_map(|(value, p, d)| Some((*value, *known.get(&(*p, *d))?))).collect();
+    rename(kernel, &names);
+    at
+}
+
+/// The threadgroup's position in the grid, computed in block 0 and new blocks behind it; the last is the newest.
+fn group_positions(kernel: &mut Function, launch: &Launch) -> [ValueId; 3] {
+    let [row, shaped, both] = [(); 3].map(|()| kernel.new_block(None));
+    let mut b = Builder::new(kernel, BlockId(0));
+    let is_row = b.icmp(IntPredicate::Ne, &Type::I32, launch.linear[0], i32_const(0));
+    b.cond_br(is_row, row, shaped);
+    b.at = row;
+    let index = register(&mut b, "ctaid", 0);
+    let [along_x, along_y] = launch.linear;
+    let x = b.binary(BinaryOp::URem, "", &Type::I32, index, along_x);
+    let rows = b.binary(BinaryOp::UDiv, "", &Type::I32, index, along_x);
+    let y = b.binary(BinaryOp::URem, "", &Type::I32, rows, along_y);
+    let z = b.binary(BinaryOp::UDiv, "", &Type::I32, rows, along_y);
+    b.br(both);
+    b.at = shaped;
+    let plain = [0, 1, 2].map(|d| register(&mut b, "ctaid", d));
+    b.br(both);
+    b.at = both;
+    let mut joined = [x, y, z].into_iter().zip(plain).map(|(in_row, plain)| {
+        let incoming = vec![(in_row.into(), row), (plain.into(), shaped)];
+        b.value(Type::I32, None, Op::Phi { flags: String::new(), ty: Type::I32, incoming })
+    });
+    [(); 3].map(|()| joined.next().unwrap_or(x))
+}
+
+/// Read a special register.
+fn register(b: &mut Builder<'_>, name: &str, d: usize) -> ValueId {
+    b.call(Type::I32, &format!("llvm.nvvm.read.ptx.sreg.{name}.{}", ["x", "y", "z"][d]), &[])
+}
+
+/// Let other values stand for some.
+fn rename(function: &mut Function, names: &HashMap<ValueId, ValueId>) {
+    let one = |operand: &mut Operand| {
+        if let Some(other) = operand.value().and_then(|value| names.get(&value)) {
+            *operand = Operand::Value(*other);
+        }
+    };
+    for block in &mut function.blocks {
+        block.insts.iter_mut().for_each(|inst| inst.op.map_operands(one));
+        block.term.map_operands(one);
+    }
+}

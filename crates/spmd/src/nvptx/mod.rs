@@ -1,0 +1,142 @@
+//! The NVPTX preparation: from the code of one thread to a module that clang compiles to PTX.
+//!
+//! A thread stays a thread here, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. Input is what
+//! the CPU's passes take; output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
+//!
+//! 1. [`bounds`](crate::bounds), where asked for, as on the CPU.
+//! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared) puts threadgroup variables
+//!    into shared memory.
+//! 3. [`entry`](mod@entry) gives the kernel its parameters and a prologue that knows all positions; threads outside the
+//!    grid end there.
+//! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined.
+//!
+//! # The kernel's parameters
+//!
+//! In this order, each aligned to its size, as [`Prepared::parameters`] lists them:
+//!
+//! - One for each argument of the launch: [`Argument::Pointer`] the address (u64), [`Argument::Value`] the bytes
+//!   themselves (in the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of
+//!   16 and not below [`Prepared::dynamic_base`].
+//! - `threads` (three u32): `threads_per_grid`.
+//! - `linear` (two u32): zero when CUDA's grid is the grid of threadgroups. Else CUDA's grid is one row of all
+//!   threadgroups, x fastest, and these are the threadgroups along x and y: for more than 65535 along y or z.
+//! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::bounds::FaultRecord) (u64) in
+//!   device memory, all zero before the launch, and for each argument the bytes of its memory (u64).
+//!
+//! # What a launch does
+//!
+//! The block has the shape of a full threadgroup, also where the grid ends within it: all blocks are launched whole. Threads
+//! outside the grid return before anything else; a barrier waits for the threads that have not exited (PTX ISA,
+//! "barrier", for sm_70 and above). `threads_per_threadgroup` is the smaller size there, and functions of a simdgroup
+//! leave them out, as inactive lanes.
+//!
+//! Dynamic shared memory is [`Prepared::dynamic_base`] bytes and behind them that of the threadgroup arguments.
+//!
+//! It does no optimisation that clang does afterwards.
+
+mod entry;
+mod shared;
+mod sync;
+mod target;
+
+pub use target::TRIPLE;
+
+use elinvar_ir::Module;
+
+use crate::{ENTRY, Error, bounds};
+
+/// How the kernel takes an argument of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Argument {
+    /// As an address in global memory.
+    Pointer {
+        /// Whether nothing writes that memory while the kernel runs: `constant` in MSL.
+        constant: bool,
+    },
+    /// As bytes among the parameters.
+    Value {
+        /// How many.
+        bytes: u64,
+        /// The alignment of the first, a power of two.
+        align: u64,
+    },
+    /// As an offset into dynamic shared memory.
+    Threadgroup,
+}
+
+/// What to prepare for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The kernel's name in PTX, an identifier there.
+    pub name: String,
+    /// How each parameter of the entry is passed.
+    pub arguments: Vec<Argument>,
+    /// Whether quotients and roots may be some units in the last place off, as where the source's math mode is not
+    /// safe.
+    pub approximate: bool,
+    /// The most threads of a threadgroup, if the source says so.
+    pub max_threads: Option<u32>,
+    /// To check every access against the bounds of its memory: for each parameter of the entry the least
+    /// bytes that a launch gives.
+    pub checks: Option<Vec<u64>>,
+}
+
+/// A kernel, ready for clang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// LLVM IR text.
+    pub ir: String,
+    /// The kernel's parameters.
+    pub parameters: Vec<Parameter>,
+    /// Bytes of shared memory that the module declares itself.
+    pub static_bytes: u64,
+    /// Bytes at the start of dynamic shared memory that the kernel uses itself; a multiple of 16. It declares none then.
+    pub dynamic_base: u64,
+    /// What a fault record means, of a kernel with bounds checks.
+    pub checks: Option<bounds::Checks>,
+}
+
+/// A parameter of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parameter {
+    /// An argument of the launch, by its place.
+    Argument(usize, Argument),
+    /// `threads_per_grid` along a dimension, a u32.
+    Threads(usize),
+    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32; 0 if it is not.
+    Linear(usize),
+    /// The address of the fault record, a u64.
+    Record,
+    /// The bytes of an argument's memory, a u64.
+    Bytes(usize),
+}
+
+/// The most shared memory that a module may declare (CUDA C++ Programming Guide, compute capabilities); beyond that
+/// it has to be dynamic.
+const MOST_STATIC: u64 = 48 << 10;
+
+/// Prepare the entry of `module`.
+///
+/// # Errors
+/// `Unsupported` with what the kernel does that this does not do, `Malformed`.
+pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
+    let checked = options.checks.as_deref().map(|least| bounds::check(module, least)).transpose()?;
+    let (mut module, checks) = match checked {
+        Some((module, checks)) => (module, Some(checks)),
+        None => (module.clone(), None),
+    };
+    let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
+    let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
+    let names = crate::prepare::threadgroup_globals(&module);
+    crate::calls::callees(&module, &module.functions[index], &names)?;
+    let memory = shared::place(&mut module, &names);
+    let mut kernel = module.functions.remove(index);
+    let parameters = entry::wrap(&module, &mut kernel, options)?;
+    sync::write(&mut module, &mut kernel)?;
+    module.functions.push(kernel);
+    target::declare(&mut module);
+    target::retarget(&mut module, options);
+    let ir = module.to_string();
+    let shared::Memory { static_bytes, dynamic_base } = memory;
+    Ok(Prepared { ir, parameters, static_bytes, dynamic_base, checks })
+}

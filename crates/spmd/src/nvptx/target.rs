@@ -1,0 +1,103 @@
+//! From a module for the host's processor to one for NVPTX: triple, layout, attributes, metadata.
+//!
+//! Types have the same sizes and alignments in both layouts: those of MSL are spelled out in the IR that the front end
+//! writes, with an alignment at every access.
+
+use std::collections::BTreeMap;
+
+use elinvar_ir::{MetadataNode, Module, Op};
+
+use super::{Argument, Options};
+use crate::output::declaration;
+use crate::prepare::callee_name;
+
+/// The target, as clang names it.
+pub const TRIPLE: &str = "nvptx64-nvidia-cuda";
+
+/// LLVM's layout for it.
+const LAYOUT: &str = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64";
+
+/// Make the module one for the target.
+pub(super) fn retarget(module: &mut Module, options: &Options) {
+    module.triple = Some(TRIPLE.into());
+    module.data_layout = Some(LAYOUT.into());
+    // Lists for the linker of another target.
+    module.globals.retain(|g| !g.name.starts_with("llvm."));
+    for node in &mut module.metadata {
+        // With line tables of their own the assembler would not optimise.
+        for kind in ["FullDebug", "LineTablesOnly"] {
+            node.text =
+                node.text.replace(&format!("emissionKind: {kind}"), "emissionKind: DebugDirectivesOnly");
+        }
+    }
+    for (_, text) in &mut module.attributes {
+        *text = without_strings(text);
+    }
+    for function in module.functions.iter_mut().filter(|f| !f.is_declaration() && f.name != options.name) {
+        function.linkage = "internal".into();
+    }
+    for global in module.globals.iter_mut().filter(|g| g.constant) {
+        global.linkage = global.linkage.replace("dso_local", "").trim().to_owned();
+    }
+    let first = next_number(module);
+    let mut nodes = Vec::new();
+    let mut annotate = |text: String| {
+        nodes.push(MetadataNode { name: (first + nodes.len() as u32).to_string(), text });
+        format!("!{}", first + nodes.len() as u32 - 1)
+    };
+    let values = options.arguments.iter().enumerate().filter(|(_, a)| matches!(a, Argument::Value { .. }));
+    let places: Vec<String> = values.map(|(index, _)| format!("i32 {}", index + 1)).collect();
+    let mut annotations = Vec::new();
+    // A parameter that nothing writes needs no copy of each thread's own.
+    if !places.is_empty() {
+        let list = annotate(format!("!{{{}}}", places.join(", ")));
+        annotations.push(annotate(format!("!{{ptr @{}, !\"grid_constant\", {list}}}", options.name)));
+    }
+    if let Some(threads) = options.max_threads {
+        annotations.push(annotate(format!("!{{ptr @{}, !\"maxntidx\", i32 {threads}}}", options.name)));
+    }
+    module.metadata.extend(nodes);
+    if !annotations.is_empty() {
+        let text = format!("!{{{}}}", annotations.join(", "));
+        module.metadata.push(MetadataNode { name: "nvvm.annotations".into(), text });
+    }
+}
+
+/// Declare the intrinsics that are called, as their calls say.
+pub(super) fn declare(module: &mut Module) {
+    let mut missing = BTreeMap::new();
+    for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        if let Op::Call(call) = &inst.op
+            && let Some(name) = callee_name(call)
+            && name.starts_with("llvm.")
+            && module.function(name).is_none()
+        {
+            missing.insert(name.to_owned(), declaration(name, call));
+        }
+    }
+    module.functions.extend(missing.into_values());
+}
+
+fn next_number(module: &Module) -> u32 {
+    let numbers = module.metadata.iter().filter_map(|node| node.name.parse::<u32>().ok());
+    numbers.max().map_or(0, |last| last + 1)
+}
+
+/// Attributes without those that are strings: they are about the processor and about how floats were compiled, which
+/// the instructions say themselves.
+fn without_strings(text: &str) -> String {
+    let words = text.split_whitespace().filter(|word| !word.starts_with('"'));
+    words.filter(|word| !word.starts_with("uwtable")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_taken_out() {
+        let text =
+            "mustprogress nounwind \"target-cpu\"=\"x86-64\" \"target-features\"=\"+f16c,+mmx\" memory(none)";
+        assert_eq!(without_strings(text), "mustprogress nounwind memory(none)");
+    }
+}

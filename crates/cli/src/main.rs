@@ -19,8 +19,10 @@ mod signature;
 mod source;
 mod stages;
 mod summary;
+mod test;
 mod value;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -46,14 +48,20 @@ enum Verb {
     Run(run::Run),
     /// Measure the runtime and the kernels of the suites
     Bench(bench::Bench),
+    /// Run the tests of a crate that uses Metal, without a Mac
+    Test(test::Test),
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    if let Some(code) = test::compiler::run() {
+        return code;
+    }
+    let done = match Cli::parse_from(arguments()).verb {
         Verb::Devices(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
+        Verb::Test(verb) => verb.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,4 +70,14 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// The command line. As `cargo elinvar`, through a program of the name `cargo-elinvar`, the first argument is the
+/// subcommand's name.
+fn arguments() -> impl Iterator<Item = OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|first| first == "elinvar") {
+        args.remove(1);
+    }
+    args.into_iter()
 }

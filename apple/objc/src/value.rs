@@ -1,0 +1,255 @@
+//! C values: how arguments become Rust values, results C values, and how both are written in a method's types.
+//!
+//! The types are those of Apple's [type encodings](https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/ObjCRuntimeGuide/Articles/ocrtTypeEncodings.html),
+//! which objc2 compares with what it is about to send.
+
+use std::ffi::{c_char, c_void};
+
+use crate::class::Class;
+use crate::declare::Declared;
+use crate::object::Id;
+use crate::reference::{Object, Ref};
+use crate::selector::Selector;
+use crate::watch::fatal;
+
+/// A value as C code passes it.
+///
+/// # Safety
+/// The type has the layout that the encoding says.
+pub unsafe trait Encoded: Copy {
+    /// How it is written in a method's types.
+    const ENCODING: &'static str;
+}
+
+macro_rules! encoded {
+    ($($type:ty => $encoding:literal),* $(,)?) => {
+        $(
+            // SAFETY: the layouts are those of x86-64.
+            unsafe impl Encoded for $type {
+                const ENCODING: &'static str = $encoding;
+            }
+        )*
+    };
+}
+
+encoded! {
+    () => "v", i8 => "c", u8 => "C", i16 => "s", u16 => "S", i32 => "i", u32 => "I", i64 => "q", u64 => "Q",
+    isize => "q", usize => "Q", f32 => "f", f64 => "d", Id => "@", *mut Id => "^@", *const Id => "^@",
+    *const c_char => "*", *mut c_void => "^v", *const c_void => "^v", *const usize => "^Q", *const u64 => "^Q",
+    *mut usize => "^Q", *mut u64 => "^Q", *const Class => "#", NsRange => "{_NSRange=QQ}", *const NsRange => "^{_NSRange=QQ}",
+}
+
+/// `NSRange`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct NsRange {
+    /// The first.
+    pub location: usize,
+    /// How many.
+    pub length: usize,
+}
+
+impl NsRange {
+    /// The first behind it, if there is such a number.
+    pub fn end(self) -> Option<usize> {
+        self.location.checked_add(self.length)
+    }
+}
+
+/// What a method written in Rust can take.
+pub trait Argument: Sized {
+    /// What C code passes.
+    type Raw: Encoded;
+
+    /// # Safety
+    /// `raw` is what its encoding says.
+    unsafe fn from_raw(raw: Self::Raw) -> Self;
+}
+
+/// What a method written in Rust can return.
+pub trait Return: Sized {
+    /// What C code gets.
+    type Raw: Encoded;
+
+    /// The value for a method of that name, which may decide who owns it.
+    fn into_raw(self, selector: Selector) -> Self::Raw;
+}
+
+macro_rules! itself {
+    ($($type:ty),* $(,)?) => {
+        $(
+            impl Argument for $type {
+                type Raw = Self;
+
+                unsafe fn from_raw(raw: Self) -> Self {
+                    raw
+                }
+            }
+            impl Return for $type {
+                type Raw = Self;
+
+                fn into_raw(self, _selector: Selector) -> Self {
+                    self
+                }
+            }
+        )*
+    };
+}
+
+itself!(
+    u8,
+    i32,
+    u32,
+    u64,
+    isize,
+    usize,
+    f32,
+    f64,
+    i64,
+    *const c_char,
+    *mut c_void,
+    *const c_void,
+    *const usize,
+    *const u64,
+    *mut usize,
+    *mut u64,
+    *const Id,
+    *mut Id,
+    NsRange,
+    *const NsRange,
+    Selector,
+    *const Class
+);
+
+impl Return for () {
+    type Raw = ();
+
+    fn into_raw(self, _selector: Selector) {}
+}
+
+/// `BOOL` is a signed character on x86-64.
+impl Argument for bool {
+    type Raw = i8;
+
+    unsafe fn from_raw(raw: i8) -> Self {
+        raw != 0
+    }
+}
+
+impl Return for bool {
+    type Raw = i8;
+
+    fn into_raw(self, _selector: Selector) -> i8 {
+        i8::from(self)
+    }
+}
+
+impl Argument for Option<Object> {
+    type Raw = Id;
+
+    unsafe fn from_raw(raw: Id) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Object::from_lent(raw) }
+    }
+}
+
+impl Argument for Object {
+    type Raw = Id;
+
+    unsafe fn from_raw(raw: Id) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_lent(raw) }
+            .unwrap_or_else(|| fatal(format_args!("nil was passed where an object has to be")))
+    }
+}
+
+impl<T: Declared> Argument for Option<Ref<T>> {
+    type Raw = Id;
+
+    unsafe fn from_raw(raw: Id) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Object::from_lent(raw) }.map(|object| typed(&object))
+    }
+}
+
+impl<T: Declared> Argument for Ref<T> {
+    type Raw = Id;
+
+    unsafe fn from_raw(raw: Id) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Option::<Self>::from_raw(raw) }.unwrap_or_else(|| {
+            fatal(format_args!("nil was passed where a {} has to be", T::NAME.to_string_lossy()))
+        })
+    }
+}
+
+fn typed<T: Declared>(object: &Object) -> Ref<T> {
+    object.downcast().unwrap_or_else(|| {
+        let found = object.class().name().to_string_lossy();
+        fatal(format_args!("a {found} was passed where a {} has to be", T::NAME.to_string_lossy()))
+    })
+}
+
+impl Return for Option<Object> {
+    type Raw = Id;
+
+    fn into_raw(self, selector: Selector) -> Id {
+        match self {
+            None => std::ptr::null_mut(),
+            Some(object) if selector.hands_over() => object.into_owned(),
+            Some(object) => object.into_lent(),
+        }
+    }
+}
+
+impl Return for Object {
+    type Raw = Id;
+
+    fn into_raw(self, selector: Selector) -> Id {
+        Some(self).into_raw(selector)
+    }
+}
+
+impl<T: Declared> Return for Option<Ref<T>> {
+    type Raw = Id;
+
+    fn into_raw(self, selector: Selector) -> Id {
+        self.map(Ref::into_object).into_raw(selector)
+    }
+}
+
+impl<T: Declared> Return for Ref<T> {
+    type Raw = Id;
+
+    fn into_raw(self, selector: Selector) -> Id {
+        self.into_object().into_raw(selector)
+    }
+}
+
+/// Where a method says why it has no result: `NSError **`, or null.
+#[derive(Clone, Copy)]
+pub struct ErrorOut(*mut Id);
+
+impl Argument for ErrorOut {
+    type Raw = *mut Id;
+
+    unsafe fn from_raw(raw: *mut Id) -> Self {
+        Self(raw)
+    }
+}
+
+impl ErrorOut {
+    /// The result, or `None` after the error has been told.
+    pub fn catch<T, E: Declared>(self, result: Result<T, Ref<E>>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                if !self.0.is_null() {
+                    // SAFETY: who passes a pointer here passes one to an object variable.
+                    unsafe { *self.0 = error.into_object().into_lent() };
+                }
+                None
+            }
+        }
+    }
+}

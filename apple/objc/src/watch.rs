@@ -1,0 +1,100 @@
+//! What is watched for tests: objects and blocks that are alive, objects without a pool, and mistakes.
+//!
+//! Tests read counts through C functions. `ELINVAR_APPLE_EXIT=strict` makes a process that would end well fail if objects of
+//! Metal's are alive at its end, or objects were left to no pool.
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::block;
+use crate::class::Class;
+
+static WITHOUT_POOL: AtomicUsize = AtomicUsize::new(0);
+
+/// What a program must not do: say it and end the process.
+pub fn fatal(message: fmt::Arguments<'_>) -> ! {
+    eprintln!("elinvar-apple: {message}");
+    std::process::abort();
+}
+
+/// An object was left to a pool on a thread that has none.
+pub(crate) fn without_pool(class: &Class) {
+    let before = WITHOUT_POOL.fetch_add(1, Ordering::Relaxed);
+    if before == 0 && is_strict() {
+        eprintln!(
+            "elinvar-apple: a {} was autoreleased without a pool; it lives until its thread ends",
+            class.name().to_string_lossy()
+        );
+    }
+}
+
+fn is_strict() -> bool {
+    std::env::var_os("ELINVAR_APPLE_EXIT").is_some_and(|value| value == "strict")
+}
+
+/// Objects that are not freed, of the class or protocol of that name; of all classes if there is no name.
+fn live(name: Option<&CStr>) -> usize {
+    let is_meant = |class: &&Class| match name {
+        None => true,
+        Some(name) => class.conforms(name) || class.line().any(|class| class.name() == name),
+    };
+    Class::all().into_iter().filter(is_meant).map(|class| class.live.load(Ordering::Relaxed)).sum()
+}
+
+/// How many objects of a class or protocol are not freed; null for all classes.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn elinvar_apple_live(name: *const c_char) -> usize {
+    // SAFETY: the caller's promise.
+    live((!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }))
+}
+
+/// How many blocks are on the heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn elinvar_apple_live_blocks() -> usize {
+    block::LIVE.load(Ordering::Relaxed)
+}
+
+/// How many objects were autoreleased on threads without a pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn elinvar_apple_without_pool() -> usize {
+    WITHOUT_POOL.load(Ordering::Relaxed)
+}
+
+/// Classes of Metal's with objects that are not freed.
+fn leaked() -> Vec<(String, usize)> {
+    let counts = Class::all().into_iter().filter_map(|class| {
+        let live = class.live.load(Ordering::Relaxed);
+        let name = class.name().to_string_lossy().into_owned();
+        let is_metal = class.name().to_bytes().windows(3).any(|part| part == b"MTL" || part == b"MPS");
+        (live > 0 && is_metal).then_some((name, live))
+    });
+    let mut leaked: Vec<_> = counts.collect();
+    leaked.sort();
+    leaked
+}
+
+extern "C" fn at_exit() {
+    let (leaked, poolless) = (leaked(), WITHOUT_POOL.load(Ordering::Relaxed));
+    for (class, live) in &leaked {
+        eprintln!("elinvar-apple: at the end {live} of {class} were not freed");
+    }
+    if poolless > 0 {
+        eprintln!("elinvar-apple: {poolless} objects were autoreleased without a pool");
+    }
+    if poolless > 0 || !leaked.is_empty() {
+        // SAFETY: ends the process without further functions at its end.
+        unsafe { libc::_exit(70) };
+    }
+}
+
+/// Look at the end of the process, if the environment asks for it.
+pub fn look_at_exit() {
+    if is_strict() {
+        // SAFETY: the function stays, as this library is not unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+}

@@ -1,0 +1,1 @@
+#![cfg(target_os = "macos")]

@@ -45,7 +45,7 @@ impl Origin {
             barriers: facts.barriers,
             atomics: facts.atomics,
             simdgroup: facts.simdgroup,
-            only_written: only_written(module),
+            only_written: facts.only_written,
         })
     }
 
@@ -84,14 +84,6 @@ impl Origin {
         diagnostic.source_line = text.map(str::to_owned);
         diagnostic
     }
-}
-
-/// The arguments that the kernel writes and never reads: what clang marks so.
-fn only_written(module: &Module) -> u64 {
-    let params = module.function(elinvar_spmd::ENTRY).map_or(&[][..], |entry| &entry.params);
-    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
-    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
-    bits.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ static FOUND: Mutex<Option<Vec<Device>>> = Mutex::new(None);
 
 /// The drivers of this build, the preferred first.
 fn drivers() -> Vec<Box<dyn Driver>> {
-    vec![Box::new(elinvar_driver_cpu::driver())]
+    vec![Box::new(elinvar_driver_metal::driver()), Box::new(elinvar_driver_cpu::driver())]
 }
 
 /// Every device of every driver. A failure is reported and tried anew by the next call.

@@ -17,6 +17,8 @@ pub struct Facts {
     pub atomics: u32,
     /// Whether it exchanges values within a simdgroup.
     pub simdgroup: bool,
+    /// The arguments, by bit from the first, that the code writes and never reads: what clang marks so.
+    pub only_written: u64,
 }
 
 /// Count what the entry of `module` and the functions it calls use.
@@ -42,5 +44,13 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
             _ => {}
         }
     }
+    facts.only_written = only_written(module);
     Ok(facts)
+}
+
+fn only_written(module: &Module) -> u64 {
+    let params = module.function(ENTRY).map_or(&[][..], |entry| &entry.params);
+    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
+    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
+    bits.fold(0, |bits, (index, _)| bits | 1 << index)
 }

@@ -89,7 +89,7 @@ fn facts_are_counted() {
     let count = |text| facts(&parse(text)).expect("has an entry");
     assert_eq!(
         count(include_str!("data/exchange.ll")),
-        Facts { threadgroup_memory: 256, barriers: 1, atomics: 0, simdgroup: false }
+        Facts { threadgroup_memory: 256, barriers: 1, atomics: 0, simdgroup: false, only_written: 0 }
     );
     let text = format!(
         "define void @__elinvar_entry(ptr %p) {{
@@ -99,7 +99,10 @@ fn facts_are_counted() {
             ret void
         }}{DECLARATIONS}"
     );
-    assert_eq!(count(&text), Facts { threadgroup_memory: 0, barriers: 0, atomics: 2, simdgroup: true });
+    assert_eq!(
+        count(&text),
+        Facts { threadgroup_memory: 0, barriers: 0, atomics: 2, simdgroup: true, only_written: 0 }
+    );
 }
 
 #[test]

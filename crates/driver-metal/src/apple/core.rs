@@ -1,0 +1,98 @@
+//! [`Core`]: what a device's memory, pipelines and queues share.
+
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::{Caps, Error, Result};
+use objc2::rc::{Retained, autoreleasepool};
+use objc2::runtime::ProtocolObject;
+use objc2_metal::{
+    MTLBuffer as _, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLDevice, MTLResourceOptions,
+};
+use parking_lot::Mutex;
+
+use super::buffer::Buffer;
+use super::caps::{self, Features};
+use super::kernels::Kernels;
+use super::tasks::Tasks;
+use super::transfer::Transfer;
+
+pub(super) struct Core {
+    pub(super) device: Retained<ProtocolObject<dyn MTLDevice>>,
+    pub(super) caps: Caps,
+    pub(super) features: Features,
+    pub(super) kernels: Kernels,
+    pub(super) tasks: Tasks,
+    pub(super) cache: Cache,
+    descriptor: Descriptor,
+    pub(super) transfer: Mutex<Transfer>,
+    /// Why nothing can run on it any more.
+    lost: Mutex<Option<Error>>,
+}
+
+impl Core {
+    pub(super) fn open(device: Retained<ProtocolObject<dyn MTLDevice>>, cache: Cache) -> Result<Arc<Self>> {
+        autoreleasepool(|_| {
+            let features = Features::of(&device);
+            let kernels = Kernels::compile(&device)?;
+            let caps = caps::caps(&device, features, kernels.plain());
+            let (tasks, transfer) = (Tasks::start()?, Mutex::new(Transfer::new(&device)?));
+            let (descriptor, lost) = (Descriptor::new(), Mutex::default());
+            Ok(Arc::new(Self { device, caps, features, kernels, tasks, cache, descriptor, transfer, lost }))
+        })
+    }
+
+    /// `bytes` of new memory, zeroed as Metal's documentation of `newBufferWithLength:options:` says. The length is rounded up,
+    /// so that a blit may take whole words.
+    pub(super) fn buffer(&self, bytes: u64, options: MTLResourceOptions) -> Result<Buffer> {
+        let none = || Error::OutOfMemory { requested: bytes, available: self.available() };
+        let length = bytes.max(1).checked_next_multiple_of(16).ok_or_else(none)?;
+        let length = usize::try_from(length).map_err(|_| none())?;
+        self.device.newBufferWithLength_options(length, options).map(Buffer).ok_or_else(none)
+    }
+
+    /// Bytes that Metal recommends to use and has not given out.
+    pub(super) fn available(&self) -> u64 {
+        self.caps.working_set.saturating_sub(self.device.currentAllocatedSize() as u64)
+    }
+
+    /// What command buffers are made with.
+    pub(super) fn descriptor(&self) -> &MTLCommandBufferDescriptor {
+        &self.descriptor.0
+    }
+
+    pub(super) fn expect_present(&self) -> Result<()> {
+        self.lost.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// Notes that the device is gone, if that is what the error says.
+    pub(super) fn note(&self, error: &Error) {
+        if let Error::DeviceLost(_) = error {
+            self.lost.lock().get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+/// Command buffers that hold no references, since submissions do, and that tell which encoder has failed.
+struct Descriptor(Retained<MTLCommandBufferDescriptor>);
+
+#[allow(unsafe_code)] // the bindings leave it open
+// SAFETY: it is never changed once it is made, and read by Metal only.
+unsafe impl Send for Descriptor {}
+#[allow(unsafe_code)] // as above
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    fn new() -> Self {
+        let descriptor = MTLCommandBufferDescriptor::new();
+        descriptor.setRetainedReferences(false);
+        descriptor.setErrorOptions(MTLCommandBufferErrorOption::EncoderExecutionStatus);
+        Self(descriptor)
+    }
+}
+
+/// The bytes of a buffer, where the host sees them.
+pub(super) fn contents(buffer: &Buffer) -> std::ptr::NonNull<u8> {
+    buffer.contents().cast()
+}

@@ -1,0 +1,119 @@
+//! The driver and its devices: all that Metal has, the system's default first.
+
+use std::sync::{Arc, LazyLock};
+
+use elinvar_cache::Cache;
+use elinvar_driver::{
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source, Storage,
+};
+use objc2::rc::autoreleasepool;
+use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
+use parking_lot::Mutex;
+
+use super::core::Core;
+use super::memory::MetalMemory;
+use super::queue::MetalQueue;
+use super::{compile, host};
+
+/// The Metal driver of this process, whose devices are made when they are first asked for and kept.
+pub fn driver() -> MetalDriver {
+    static PROCESS: LazyLock<MetalDriver> =
+        LazyLock::new(|| MetalDriver::with_cache(&Cache::user(MetalDriver::CACHE_VERSION)));
+    PROCESS.clone()
+}
+
+/// Runs kernels on Apple GPUs. Clones have the same devices.
+#[derive(Clone)]
+pub struct MetalDriver {
+    cache: Cache,
+    devices: Arc<Mutex<Option<Vec<Arc<MetalDevice>>>>>,
+}
+
+impl MetalDriver {
+    /// A driver with devices of its own, and a cache other than the user's.
+    pub fn with_cache(cache: &Cache) -> Self {
+        Self { cache: cache.clone(), devices: Arc::default() }
+    }
+
+    /// The version that a cache for compiled kernels is opened with: that of this build of the front end.
+    pub const CACHE_VERSION: &str = env!("ELINVAR_COMPILER");
+}
+
+impl Driver for MetalDriver {
+    fn name(&self) -> &'static str {
+        "metal"
+    }
+
+    /// Every device of `MTLCopyAllDevices`. The error is for one that does not run the driver's own kernels.
+    fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
+        let mut found = self.devices.lock();
+        let devices = match &*found {
+            Some(devices) => devices,
+            None => found.insert(open_all(&self.cache)?),
+        };
+        Ok(devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect())
+    }
+}
+
+fn open_all(cache: &Cache) -> Result<Vec<Arc<MetalDevice>>> {
+    autoreleasepool(|_| {
+        let default = MTLCreateSystemDefaultDevice().map(|device| device.registryID());
+        let mut devices = MTLCopyAllDevices().to_vec();
+        devices.sort_by_key(|device| Some(device.registryID()) != default);
+        let open = |device| Ok(Arc::new(MetalDevice { core: Core::open(device, cache.clone())? }));
+        devices.into_iter().map(open).collect()
+    })
+}
+
+/// A GPU.
+pub(crate) struct MetalDevice {
+    core: Arc<Core>,
+}
+
+impl Device for MetalDevice {
+    fn caps(&self) -> &Caps {
+        &self.core.caps
+    }
+
+    /// Memory is zeroed for either `init`: Metal does so.
+    fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
+        self.core.expect_present()?;
+        let limit = self.core.caps.max_buffer_bytes;
+        if bytes > limit {
+            return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
+        }
+        Ok(Arc::new(MetalMemory::new(&self.core, bytes, storage)?))
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.core.available()
+    }
+
+    #[allow(unsafe_code)] // hands on the caller's promise
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        self.core.expect_present()?;
+        // SAFETY: the caller promises what this asks for.
+        Ok(Arc::new(unsafe { MetalMemory::wrap(&self.core, block) }?))
+    }
+
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        autoreleasepool(|_| compile::library(&self.core, source))
+    }
+
+    /// Metal's queues have no priority that a program could set: all are alike.
+    fn queue_with(&self, _priority: Priority) -> Result<Arc<dyn Queue>> {
+        self.core.expect_present()?;
+        Ok(Arc::new(MetalQueue::new(&self.core)?))
+    }
+
+    fn clock_ns(&self) -> u64 {
+        host::now_ns()
+    }
+
+    fn reset(&self) -> Result<()> {
+        Err(Error::unsupported(format!(
+            "a reset of Metal device `{}`: Metal brings a GPU back by itself and has no call for it",
+            self.core.caps.name
+        )))
+    }
+}

@@ -1,0 +1,205 @@
+//! Commands to Metal calls: the one `match` on [`Command`].
+//!
+//! What the host does (events, timestamps) it does between command buffers, when what is before it has ended; so a command
+//! buffer holds what lies between two such commands.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use elinvar_driver::{
+    Access, Binding, Command, Dim3, Dispatch, Error, Event, MemorySlice, Pipeline as _, Result,
+};
+use objc2::runtime::ProtocolObject;
+use objc2_foundation::NSString;
+use objc2_metal::{
+    MTLCommandEncoder as _, MTLCommandQueue, MTLComputeCommandEncoder as _, MTLResourceUsage, MTLSize,
+};
+
+use super::core::Core;
+use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
+use super::host;
+use super::memory::located;
+use super::pipeline::MetalPipeline;
+use crate::hazards::Touch;
+
+/// Threadgroup memory comes in pieces of this many bytes.
+const THREADGROUP_ALIGN: u64 = 16;
+
+/// What a submission does next.
+pub(super) enum Step {
+    /// A command buffer, to be committed.
+    Device(CommandBuffer),
+    /// Nothing, until the event is there.
+    Wait(Arc<dyn Event>, u64),
+    /// All is done.
+    End,
+}
+
+/// Does what the host has to do from command `next` on, which moves along, up to the first command of the device; encodes
+/// that and those behind it, up to the next of the host. `end_ns` is when what is before has ended.
+pub(super) fn step(
+    core: &Core,
+    queue: &ProtocolObject<dyn MTLCommandQueue>,
+    commands: &[Command],
+    next: &mut usize,
+    end_ns: &mut u64,
+    trail: &mut Trail,
+) -> Result<Step> {
+    core.expect_present()?;
+    let mut encoding = Encoding::new(core, queue, trail);
+    while let Some(command) = commands.get(*next) {
+        encoding.command = *next;
+        match command {
+            Command::Dispatch(launch) => dispatch(&mut encoding, launch)?,
+            Command::Copy { source, target } => copy(&mut encoding, source, target)?,
+            Command::Fill { target, pattern } => {
+                let (buffer, offset) = located(core, target)?;
+                encoding.fill(Place { buffer, offset }, target.len as usize, pattern)?;
+            }
+            _ if encoding.has_begun() => break,
+            Command::Signal { event, value } => event.signal(*value, *end_ns),
+            Command::Timestamp { into } => into.set(*end_ns),
+            Command::Wait { event, value } if event.value() >= *value => *end_ns = host::now_ns(),
+            Command::Wait { event, value } => match event.failure() {
+                Some(cause) => return Err(cause),
+                None => return Ok(Step::Wait(event.clone(), *value)),
+            },
+            other => return Err(Error::unsupported(format!("the Metal driver has no command {other:?}"))),
+        }
+        *next += 1;
+    }
+    Ok(encoding.finish().map_or(Step::End, Step::Device))
+}
+
+/// Whether it is done by the host.
+pub(super) fn is_hosts(command: &Command) -> bool {
+    !matches!(command, Command::Dispatch(_) | Command::Copy { .. } | Command::Fill { .. })
+}
+
+fn copy(encoding: &mut Encoding<'_>, source: &MemorySlice, target: &MemorySlice) -> Result<()> {
+    if source.len != target.len {
+        return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
+    }
+    let (from, from_offset) = located(encoding.core, source)?;
+    let (to, to_offset) = located(encoding.core, target)?;
+    let (source, len) = (Place { buffer: from, offset: from_offset }, source.len as usize);
+    encoding.copy(source, Place { buffer: to, offset: to_offset }, len)
+}
+
+fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
+    let core = encoding.core;
+    let pipeline: &dyn Any = &*dispatch.pipeline;
+    let pipeline = pipeline.downcast_ref::<MetalPipeline>().filter(|pipeline| pipeline.is_of(core));
+    let pipeline = pipeline.ok_or_else(|| {
+        let (kernel, device) = (&dispatch.pipeline.signature().name, &core.caps.name);
+        Error::invalid(format!("kernel `{kernel}` was not compiled for Metal device `{device}`"))
+    })?;
+    if dispatch.threads.volume() == 0 {
+        return Ok(());
+    }
+    let shape = Shape::of(core, pipeline, dispatch.threads, dispatch.group)?;
+    let encoder = encoding.compute(touches(pipeline, dispatch))?;
+    encoder.setComputePipelineState(pipeline.state());
+    if let Some(label) = &dispatch.label {
+        encoder.setLabel(Some(&NSString::from_str(&label.name)));
+    }
+    for (arg, binding) in pipeline.signature().args.iter().zip(&dispatch.bindings) {
+        bind(encoding, &encoder, arg.index as usize, binding)?;
+    }
+    for used in &dispatch.uses {
+        let (buffer, _) = located(core, &used.slice)?;
+        let usage = match used.access {
+            Access::Read => MTLResourceUsage::Read,
+            Access::ReadWrite => MTLResourceUsage::Read | MTLResourceUsage::Write,
+        };
+        encoder.useResource_usage(ProtocolObject::from_ref(&**buffer), usage);
+    }
+    match shape {
+        Shape::Threads(threads, group) => {
+            encoder.dispatchThreads_threadsPerThreadgroup(size(threads), size(group));
+        }
+        Shape::Groups(groups, group) => {
+            encoder.dispatchThreadgroups_threadsPerThreadgroup(size(groups), size(group));
+        }
+    }
+    Ok(())
+}
+
+/// What a dispatch does to memory.
+fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item = Touch> {
+    let args = pipeline.signature().args.iter().zip(&dispatch.bindings);
+    let bound = args.filter_map(|(arg, binding)| match binding {
+        Binding::Memory(slice) => Some(Touch::new(slice, arg.access)),
+        _ => None,
+    });
+    bound.chain(dispatch.uses.iter().map(|used| Touch::new(&used.slice, used.access)))
+}
+
+#[allow(unsafe_code)] // binds what a kernel takes
+fn bind(
+    encoding: &mut Encoding<'_>,
+    encoder: &ComputeEncoder,
+    index: usize,
+    binding: &Binding,
+) -> Result<()> {
+    match binding {
+        Binding::Memory(slice) => {
+            let (buffer, offset) = located(encoding.core, slice)?;
+            // Nothing behind the last byte has an address.
+            let offset = if slice.len == 0 { 0 } else { offset };
+            // SAFETY: the offset is within the buffer, which the submission keeps alive. What the kernel does with it is what
+            // whoever launched it answers for.
+            unsafe { encoder.setBuffer_offset_atIndex(Some(buffer), offset, index) };
+        }
+        Binding::Bytes(bytes) => encoding.set_bytes(encoder, bytes, index)?,
+        Binding::Threadgroup(bytes) => {
+            let length = bytes.max(&1).checked_next_multiple_of(THREADGROUP_ALIGN);
+            let length = length.and_then(|length| usize::try_from(length).ok());
+            let length =
+                length.ok_or_else(|| Error::invalid(format!("{bytes} bytes of threadgroup memory")))?;
+            // SAFETY: the runtime has compared the length with the device's limit.
+            unsafe { encoder.setThreadgroupMemoryLength_atIndex(length, index) };
+        }
+    }
+    Ok(())
+}
+
+/// How a grid is dispatched.
+enum Shape {
+    Threads(Dim3, Dim3),
+    Groups(Dim3, Dim3),
+}
+
+impl Shape {
+    /// Where threadgroups at the edges cannot be smaller, the grid is made of whole ones: those asked for, or, for a kernel
+    /// that cannot see the size, the largest that divide the grid.
+    fn of(core: &Core, pipeline: &MetalPipeline, threads: Dim3, group: Dim3) -> Result<Self> {
+        if core.features.edges {
+            return Ok(Self::Threads(threads, group));
+        }
+        let whole = Dim3::new(
+            largest_divisor(threads.x, group.x),
+            largest_divisor(threads.y, group.y),
+            largest_divisor(threads.z, group.z),
+        );
+        if whole != group && pipeline.sees_groups() {
+            let (kernel, device) = (&pipeline.signature().name, &core.caps.name);
+            return Err(Error::unsupported(format!(
+                "kernel `{kernel}`: a grid of {threads} threads is no multiple of threadgroups of {group}, smaller ones at \
+                 the edges are not there on Metal device `{device}`, and the kernel can tell others from them"
+            )));
+        }
+        Ok(Self::Groups(threads.div_ceil(whole), whole))
+    }
+}
+
+/// The largest number up to `most` that divides `count`.
+fn largest_divisor(count: u32, most: u32) -> u32 {
+    let most = most.clamp(1, count.max(1));
+    (1..=most).rev().find(|divisor| count.is_multiple_of(*divisor)).unwrap_or(1)
+}
+
+fn size(size: Dim3) -> MTLSize {
+    let Dim3 { x, y, z } = size;
+    MTLSize { width: x as usize, height: y as usize, depth: z as usize }
+}

@@ -1,0 +1,315 @@
+//! [`Encoding`]: the encoders of a command buffer, one at a time, and what is done with them.
+//!
+//! Dispatches are encoded for running side by side, with a barrier before one that uses what those since the last barrier
+//! have written, or writes what they use. Between encoders Metal itself keeps the order, since buffers are tracked.
+//! Whatever encoder is open ends when the value is dropped: Metal refuses a command buffer with an open one.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use elinvar_driver::{Error, Result};
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_foundation::NSRange;
+use objc2_metal::{
+    MTLBarrierScope, MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandEncoder as _, MTLCommandQueue,
+    MTLComputeCommandEncoder, MTLComputePipelineState as _, MTLDevice as _, MTLDispatchType,
+    MTLResourceOptions, MTLSize,
+};
+
+use super::buffer::Buffer;
+use super::core::Core;
+use super::kernels::State;
+use crate::hazards::{Hazards, Touch};
+
+/// The most bytes that `setBytes` takes.
+const MOST_SET_BYTES: usize = 4096;
+/// Blits take whole words on macOS.
+const WORD: usize = 4;
+/// Threads of one dispatch of our own kernels, whose positions have 32 bits.
+const MOST_THREADS: usize = 1 << 30;
+
+pub(super) type CommandBuffer = Retained<ProtocolObject<dyn MTLCommandBuffer>>;
+pub(super) type ComputeEncoder = Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>;
+type BlitEncoder = Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>;
+
+/// A byte of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) buffer: &'a Buffer,
+    pub(super) offset: usize,
+}
+
+impl Place<'_> {
+    fn plus(self, bytes: usize) -> Self {
+        Self { offset: self.offset + bytes, ..self }
+    }
+}
+
+/// What belongs to a command buffer beside its commands, and stays until it has ended.
+#[derive(Default)]
+pub(super) struct Trail {
+    /// For each encoder, in order, the numbers of the commands in it.
+    pub(super) encoders: Vec<Range<usize>>,
+    /// Buffers made for its commands.
+    kept: Vec<Buffer>,
+}
+
+impl Trail {
+    pub(super) fn clear(&mut self) {
+        self.encoders.clear();
+        self.kept.clear();
+    }
+}
+
+enum Open {
+    None,
+    Compute(ComputeEncoder),
+    Blit(BlitEncoder),
+}
+
+pub(super) struct Encoding<'a> {
+    pub(super) core: &'a Core,
+    queue: &'a ProtocolObject<dyn MTLCommandQueue>,
+    /// Made for the first encoder.
+    buffer: Option<CommandBuffer>,
+    trail: &'a mut Trail,
+    open: Open,
+    hazards: Hazards,
+    /// The number of the command that is being encoded.
+    pub(super) command: usize,
+}
+
+impl<'a> Encoding<'a> {
+    pub(super) fn new(
+        core: &'a Core,
+        queue: &'a ProtocolObject<dyn MTLCommandQueue>,
+        trail: &'a mut Trail,
+    ) -> Self {
+        trail.clear();
+        Self { core, queue, buffer: None, trail, open: Open::None, hazards: Hazards::default(), command: 0 }
+    }
+
+    /// Whether there is something for the device.
+    pub(super) fn has_begun(&self) -> bool {
+        self.buffer.is_some()
+    }
+
+    /// The command buffer, ready to be committed; `None` where there is nothing for the device.
+    pub(super) fn finish(mut self) -> Option<CommandBuffer> {
+        self.end();
+        self.buffer.take()
+    }
+
+    fn buffer(&mut self) -> Result<CommandBuffer> {
+        if let Some(buffer) = &self.buffer {
+            return Ok(buffer.clone());
+        }
+        let buffer = self.queue.commandBufferWithDescriptor(self.core.descriptor());
+        let buffer = buffer.ok_or_else(|| Error::Environment("Metal has no command buffer".into()))?;
+        Ok(self.buffer.insert(buffer).clone())
+    }
+
+    /// End the encoder that is open.
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.open, Open::None) {
+            Open::None => {}
+            Open::Compute(encoder) => encoder.endEncoding(),
+            Open::Blit(encoder) => encoder.endEncoding(),
+        }
+        self.hazards.clear();
+    }
+
+    fn entered(&mut self, new: bool) {
+        let next = self.command + 1;
+        match self.trail.encoders.last_mut().filter(|_| !new) {
+            Some(commands) => commands.end = next,
+            None => self.trail.encoders.push(self.command..next),
+        }
+    }
+
+    /// A compute encoder, in which a command with these uses may be encoded now.
+    pub(super) fn compute(&mut self, uses: impl Iterator<Item = Touch>) -> Result<ComputeEncoder> {
+        let open = match &self.open {
+            Open::Compute(encoder) => Some(encoder.clone()),
+            _ => None,
+        };
+        self.entered(open.is_none());
+        if let Some(encoder) = open {
+            if self.hazards.enter(uses) {
+                encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers);
+            }
+            return Ok(encoder);
+        }
+        self.end();
+        let encoder = self.buffer()?.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
+        let encoder = encoder.ok_or_else(|| Error::Environment("Metal has no compute encoder".into()))?;
+        self.hazards.enter(uses);
+        self.open = Open::Compute(encoder.clone());
+        Ok(encoder)
+    }
+
+    fn blit(&mut self) -> Result<BlitEncoder> {
+        let open = match &self.open {
+            Open::Blit(encoder) => Some(encoder.clone()),
+            _ => None,
+        };
+        self.entered(open.is_none());
+        if let Some(encoder) = open {
+            return Ok(encoder);
+        }
+        self.end();
+        let encoder = self.buffer()?.blitCommandEncoder();
+        let encoder = encoder.ok_or_else(|| Error::Environment("Metal has no blit encoder".into()))?;
+        self.open = Open::Blit(encoder.clone());
+        Ok(encoder)
+    }
+
+    /// A buffer that stays until the command buffer has ended.
+    fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
+        let made = self.core.buffer(bytes as u64, options)?;
+        self.trail.kept.push(made.clone());
+        Ok(made)
+    }
+
+    /// Give a kernel a pointer to a copy of `bytes`.
+    #[allow(unsafe_code)] // hands an address to Metal
+    pub(super) fn set_bytes(&mut self, encoder: &ComputeEncoder, bytes: &[u8], index: usize) -> Result<()> {
+        // Metal refuses a length of 0.
+        let bytes = if bytes.is_empty() { &[0; WORD] } else { bytes };
+        let address = NonNull::from(bytes).cast::<c_void>();
+        if bytes.len() <= MOST_SET_BYTES {
+            // SAFETY: Metal copies that many bytes from there.
+            unsafe { encoder.setBytes_length_atIndex(address, bytes.len(), index) };
+            return Ok(());
+        }
+        let options = MTLResourceOptions::StorageModeShared;
+        // SAFETY: Metal copies that many bytes from there.
+        let made =
+            unsafe { self.core.device.newBufferWithBytes_length_options(address, bytes.len(), options) };
+        let made = made.map(Buffer).ok_or_else(|| Error::OutOfMemory {
+            requested: bytes.len() as u64,
+            available: self.core.available(),
+        })?;
+        // SAFETY: the buffer stays until the command buffer has ended.
+        unsafe { encoder.setBuffer_offset_atIndex(Some(&made), 0, index) };
+        self.trail.kept.push(made);
+        Ok(())
+    }
+
+    /// Copy bytes between buffers, also within one.
+    #[allow(unsafe_code)] // hands ranges to Metal
+    pub(super) fn copy(&mut self, source: Place<'_>, target: Place<'_>, len: usize) -> Result<()> {
+        let same = std::ptr::eq::<ProtocolObject<_>>(&raw const **source.buffer, &raw const **target.buffer);
+        if len == 0 || (same && source.offset == target.offset) {
+            return Ok(());
+        }
+        if same && source.offset.abs_diff(target.offset) < len {
+            // Metal leaves overlapping copies undefined.
+            let between = self.transient(len, MTLResourceOptions::StorageModePrivate)?;
+            let between = Place { buffer: &between, offset: 0 };
+            self.copy(source, between, len)?;
+            return self.copy(between, target, len);
+        }
+        let words = [source.offset, target.offset, len].iter().all(|bytes| bytes.is_multiple_of(WORD));
+        if !words {
+            return self.copy_bytes(source, target, len);
+        }
+        let blit = self.blit()?;
+        // SAFETY: the callers have checked both ranges, which do not overlap; the buffers stay until the command buffer has
+        // ended.
+        unsafe {
+            blit.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(
+                source.buffer,
+                source.offset,
+                target.buffer,
+                target.offset,
+                len,
+            );
+        }
+        Ok(())
+    }
+
+    /// By a kernel, which has an encoder of its own, since what it uses is not on the list of uses.
+    #[allow(unsafe_code)] // binds buffers
+    fn copy_bytes(&mut self, source: Place<'_>, target: Place<'_>, len: usize) -> Result<()> {
+        self.end();
+        for begin in (0..len).step_by(MOST_THREADS) {
+            let count = MOST_THREADS.min(len - begin);
+            let encoder = self.compute(std::iter::empty())?;
+            for (place, index) in [(source.plus(begin), 0), (target.plus(begin), 1)] {
+                // SAFETY: the callers have checked the ranges; the buffers stay until the command buffer has ended.
+                unsafe { encoder.setBuffer_offset_atIndex(Some(place.buffer), place.offset, index) };
+            }
+            self.run(&encoder, &self.core.kernels.copy_bytes, count, 1)?;
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Repeat `pattern`, whose length divides `len`.
+    pub(super) fn fill(&mut self, target: Place<'_>, len: usize, pattern: &[u8]) -> Result<()> {
+        if !(1..=16).contains(&pattern.len()) || !len.is_multiple_of(pattern.len()) {
+            let pattern = pattern.len();
+            return Err(Error::invalid(format!("fill of {len} bytes with a pattern of {pattern} bytes")));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let words = target.offset.is_multiple_of(WORD) && len.is_multiple_of(WORD);
+        if words && pattern.iter().all(|byte| *byte == pattern[0]) {
+            let range = NSRange { location: target.offset, length: len };
+            self.blit()?.fillBuffer_range_value(target.buffer, range, pattern[0]);
+            return Ok(());
+        }
+        // Whole words of a whole number of patterns.
+        let (repeat, unit) = if words { (pattern.repeat(WORD), WORD) } else { (pattern.to_vec(), 1) };
+        let kernels = &self.core.kernels;
+        let kernel = if words { &kernels.fill_words } else { &kernels.fill_bytes };
+        self.fill_by(kernel, target, len, &repeat, unit)
+    }
+
+    /// By a kernel, as [`Encoding::copy_bytes`].
+    #[allow(unsafe_code)] // binds a buffer
+    fn fill_by(
+        &mut self,
+        kernel: &State,
+        target: Place<'_>,
+        len: usize,
+        pattern: &[u8],
+        unit: usize,
+    ) -> Result<()> {
+        self.end();
+        let period = pattern.len() / unit;
+        // Each part begins with a whole pattern.
+        let step = MOST_THREADS / period * period;
+        for begin in (0..len / unit).step_by(step) {
+            let count = step.min(len / unit - begin);
+            let (encoder, place) = (self.compute(std::iter::empty())?, target.plus(begin * unit));
+            // SAFETY: the callers have checked the range; the buffer stays until the command buffer has ended.
+            unsafe { encoder.setBuffer_offset_atIndex(Some(place.buffer), place.offset, 0) };
+            self.set_bytes(&encoder, pattern, 1)?;
+            self.run(&encoder, kernel, count, period)?;
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Run one of our kernels, which look at the count themselves.
+    fn run(&mut self, encoder: &ComputeEncoder, kernel: &State, count: usize, period: usize) -> Result<()> {
+        let sizes = [count as u32, period as u32].map(u32::to_ne_bytes);
+        self.set_bytes(encoder, sizes.as_flattened(), 2)?;
+        encoder.setComputePipelineState(kernel);
+        let threads = kernel.maxTotalThreadsPerThreadgroup().clamp(1, 256);
+        let size = |width| MTLSize { width, height: 1, depth: 1 };
+        encoder.dispatchThreadgroups_threadsPerThreadgroup(size(count.div_ceil(threads)), size(threads));
+        Ok(())
+    }
+}
+
+impl Drop for Encoding<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

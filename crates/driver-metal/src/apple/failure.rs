@@ -1,0 +1,117 @@
+//! What Metal says of a command buffer that has failed, as an [`Error`].
+//!
+//! Metal tells for each encoder whether it has caused the error, has been affected by it, or has not begun; that leads to the
+//! commands in it, and so to the kernels' names and the program's labels.
+
+use std::ops::Range;
+
+use elinvar_driver::{Binding, Command, Dispatch, Error, Fault};
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_foundation::{NSArray, NSError};
+use objc2_metal::{
+    MTLCommandBufferEncoderInfo, MTLCommandBufferEncoderInfoErrorKey, MTLCommandBufferError,
+    MTLCommandEncoderErrorState,
+};
+
+use super::core::Core;
+use super::encoding::Trail;
+
+type Infos = NSArray<ProtocolObject<dyn MTLCommandBufferEncoderInfo>>;
+
+/// The error of a command buffer with these commands.
+pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], trail: &Trail) -> Error {
+    let text = error.localizedDescription().to_string();
+    let launches = launches(faulted(error, trail), commands);
+    let device = &core.caps.name;
+    let code = MTLCommandBufferError(usize::try_from(error.code()).unwrap_or(0));
+    match code {
+        MTLCommandBufferError::Timeout => {
+            Error::Timeout(format!("{}Metal device `{device}`: {text}", named(&launches)))
+        }
+        MTLCommandBufferError::AccessRevoked
+        | MTLCommandBufferError::NotPermitted
+        | MTLCommandBufferError::DeviceRemoved => {
+            Error::DeviceLost(format!("Metal device `{device}`: {text}"))
+        }
+        MTLCommandBufferError::OutOfMemory => {
+            let requested = commands.iter().filter_map(launch).map(bytes).fold(0, u64::saturating_add);
+            Error::OutOfMemory { requested, available: core.available() }
+        }
+        MTLCommandBufferError::InvalidResource => {
+            Error::InvalidArgument(format!("{}Metal device `{device}`: {text}", named(&launches)))
+        }
+        MTLCommandBufferError::Memoryless => Error::unsupported(format!("Metal device `{device}`: {text}")),
+        _ => fault(&launches, text, device),
+    }
+}
+
+/// Page faults, stack overflows, internal errors, and what newer systems may add.
+fn fault(launches: &[&Dispatch], message: String, device: &str) -> Error {
+    match launches {
+        [] => Error::Environment(format!("Metal device `{device}`: {message}")),
+        [one] => Error::Fault(Fault {
+            kernel: one.pipeline.signature().name.clone(),
+            message,
+            location: None,
+            launch: one.label.clone(),
+        }),
+        several => {
+            let mut names: Vec<&str> =
+                several.iter().map(|one| one.pipeline.signature().name.as_str()).collect();
+            names.dedup();
+            let message = format!("{message} (one of {} launches that ran side by side)", several.len());
+            Error::Fault(Fault { kernel: names.join("` or `"), message, location: None, launch: None })
+        }
+    }
+}
+
+fn named(launches: &[&Dispatch]) -> String {
+    let mut names: Vec<String> = launches
+        .iter()
+        .map(|one| match &one.label {
+            Some(label) => format!("kernel `{}`, launch {label}", one.pipeline.signature().name),
+            None => format!("kernel `{}`", one.pipeline.signature().name),
+        })
+        .collect();
+    names.dedup();
+    if names.is_empty() { String::new() } else { format!("{}: ", names.join(" or ")) }
+}
+
+/// The launches among these commands.
+fn launches(range: Option<Range<usize>>, commands: &[Command]) -> Vec<&Dispatch> {
+    let within = range.and_then(|range| commands.get(range)).unwrap_or_default();
+    within.iter().filter_map(launch).collect()
+}
+
+fn launch(command: &Command) -> Option<&Dispatch> {
+    if let Command::Dispatch(dispatch) = command { Some(dispatch) } else { None }
+}
+
+/// The commands of the first encoder that has caused the error, or else was affected; of all where Metal does not say.
+fn faulted(error: &NSError, trail: &Trail) -> Option<Range<usize>> {
+    let all = || Some(trail.encoders.first()?.start..trail.encoders.last()?.end);
+    let Some(infos) = infos(error) else { return all() };
+    let states: Vec<MTLCommandEncoderErrorState> = infos.iter().map(|info| info.errorState()).collect();
+    let first = |state| states.iter().position(|other| *other == state);
+    let at = first(MTLCommandEncoderErrorState::Faulted).or(first(MTLCommandEncoderErrorState::Affected));
+    at.map_or_else(all, |at| trail.encoders.get(at).cloned())
+}
+
+#[allow(unsafe_code)] // a constant of Metal's, and the type of what lies under it
+fn infos(error: &NSError) -> Option<Retained<Infos>> {
+    // SAFETY: a constant of the framework, there since macOS 11.
+    let key = unsafe { MTLCommandBufferEncoderInfoErrorKey };
+    let infos = error.userInfo().objectForKey(key)?;
+    // SAFETY: Metal's documentation says that an array of such objects lies under this key.
+    Some(unsafe { Retained::cast_unchecked(infos) })
+}
+
+/// Bytes of memory that a launch names.
+fn bytes(dispatch: &Dispatch) -> u64 {
+    let bound = dispatch.bindings.iter().map(|binding| match binding {
+        Binding::Memory(slice) => slice.len,
+        Binding::Bytes(_) | Binding::Threadgroup(_) => 0,
+    });
+    bound.chain(dispatch.uses.iter().map(|used| used.slice.len)).fold(0, u64::saturating_add)
+}

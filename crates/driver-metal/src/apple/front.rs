@@ -1,0 +1,59 @@
+//! What Elinvar's own front end knows of a source: more of a kernel than Metal's reflection tells.
+//!
+//! It needs clang, which a Mac need not have; then there is only the reflection.
+
+use elinvar_cache::KeyBuilder;
+use elinvar_driver::{CodeFacts, Constant, Result, Signature, Source};
+use elinvar_ir::Module;
+use elinvar_msl::{Checked, Toolchain, record};
+
+use super::core::Core;
+
+/// Check a source.
+pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<Checked> {
+    Checked::new(&Toolchain::find_with(&core.cache)?, source)
+}
+
+/// What a kernel takes with these function constants, and what its code uses, as far as that can be found out.
+pub(super) fn signature(
+    core: &Core,
+    checked: &Checked,
+    name: &str,
+    constants: &[Constant],
+) -> Result<Signature> {
+    let key = checked.key("metal signature", name, constants).map(KeyBuilder::finish);
+    let kept = key.as_ref().and_then(|key| core.cache.load(key));
+    if let Some(signature) = kept.and_then(|bytes| read(&bytes)) {
+        return Ok(signature);
+    }
+    let specialized = checked.specialize(name, constants)?;
+    let code = Module::parse(&specialized.ir).ok().and_then(|module| facts(&module));
+    let signature = Signature { code, ..specialized.signature };
+    if let Some(key) = &key {
+        core.cache.store(key, &write(&signature));
+    }
+    Ok(signature)
+}
+
+fn facts(module: &Module) -> Option<CodeFacts> {
+    let facts = elinvar_spmd::facts(module).ok()?;
+    Some(CodeFacts {
+        threadgroup_memory: facts.threadgroup_memory,
+        barriers: facts.barriers,
+        atomics: facts.atomics,
+        simdgroup: facts.simdgroup,
+        only_written: facts.only_written,
+    })
+}
+
+fn write(signature: &Signature) -> Vec<u8> {
+    let mut writer = elinvar_cache::Writer::new();
+    record::write_signature(&mut writer, signature);
+    writer.finish()
+}
+
+fn read(bytes: &[u8]) -> Option<Signature> {
+    let mut reader = elinvar_cache::Reader::new(bytes);
+    let signature = record::read_signature(&mut reader)?;
+    reader.end(signature)
+}

@@ -1,0 +1,47 @@
+//! The driver's own kernels, for fills and copies that blits cannot do.
+
+use elinvar_driver::{Error, Result};
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_foundation::{NSError, NSString};
+use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLLibrary};
+
+const SOURCE: &str = include_str!("kernels.metal");
+
+pub(super) type State = Retained<ProtocolObject<dyn MTLComputePipelineState>>;
+
+pub(super) struct Kernels {
+    pub(super) fill_words: State,
+    pub(super) fill_bytes: State,
+    pub(super) copy_bytes: State,
+}
+
+impl Kernels {
+    pub(super) fn compile(device: &ProtocolObject<dyn MTLDevice>) -> Result<Self> {
+        let failed = |error: Retained<NSError>| {
+            let (device, text) = (device.name(), error.localizedDescription());
+            Error::Environment(format!(
+                "Metal device `{device}` does not compile the driver's kernels: {text}"
+            ))
+        };
+        let library =
+            device.newLibraryWithSource_options_error(&NSString::from_str(SOURCE), None).map_err(failed)?;
+        let state = |name: &str| {
+            let function = library.newFunctionWithName(&NSString::from_str(name));
+            let function = function.ok_or_else(|| {
+                Error::Environment(format!("Metal device `{}` has no function `{name}`", device.name()))
+            })?;
+            device.newComputePipelineStateWithFunction_error(&function).map_err(failed)
+        };
+        Ok(Self {
+            fill_words: state("elinvar_fill_words")?,
+            fill_bytes: state("elinvar_fill_bytes")?,
+            copy_bytes: state("elinvar_copy_bytes")?,
+        })
+    }
+
+    /// A kernel that uses next to nothing.
+    pub(super) fn plain(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {
+        &self.fill_words
+    }
+}

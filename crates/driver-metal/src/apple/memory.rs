@@ -1,0 +1,199 @@
+//! Memory: `MTLBuffer`s in the storage mode of the same name, and memory of the program used in place.
+//!
+//! Where host and device share their memory, `Managed` is `Shared`: there is one copy. Private memory is reached from the
+//! host by blits through a staging buffer, which are done when the call returns.
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use block2::RcBlock;
+use elinvar_driver::{Error, HostBlock, Memory, MemorySlice, Result, Storage};
+use objc2::rc::autoreleasepool;
+use objc2::runtime::NSObjectProtocol as _;
+use objc2::sel;
+use objc2_foundation::NSRange;
+use objc2_metal::{MTLBuffer as _, MTLDevice as _, MTLResourceOptions};
+use parking_lot::Mutex;
+
+use super::buffer::Buffer;
+use super::core::{self, Core};
+use super::host;
+
+/// A buffer.
+pub(super) struct MetalMemory {
+    buffer: Buffer,
+    len: u64,
+    storage: Storage,
+    /// Where the host sees the bytes; none for private memory.
+    host: Option<NonNull<u8>>,
+    /// Whether host and device have a copy each.
+    copies: bool,
+    core: Arc<Core>,
+}
+
+#[allow(unsafe_code)] // a raw address is not sent by default
+// SAFETY: the address is of the buffer's memory, which may be used from any thread.
+unsafe impl Send for MetalMemory {}
+#[allow(unsafe_code)] // as above
+// SAFETY: nothing changes after construction; who may touch the bytes when is the contract of `Memory`.
+unsafe impl Sync for MetalMemory {}
+
+impl MetalMemory {
+    pub(super) fn new(core: &Arc<Core>, len: u64, storage: Storage) -> Result<Self> {
+        let copies = storage == Storage::Managed && !core.features.unified;
+        let options = match storage {
+            Storage::Shared => MTLResourceOptions::StorageModeShared,
+            Storage::Managed if copies => MTLResourceOptions::StorageModeManaged,
+            Storage::Managed => MTLResourceOptions::StorageModeShared,
+            Storage::Private => MTLResourceOptions::StorageModePrivate,
+            other => return Err(Error::unsupported(format!("{other:?} storage on a Metal device"))),
+        };
+        autoreleasepool(|_| {
+            let buffer = core.buffer(len, options)?;
+            let host = (storage != Storage::Private).then(|| core::contents(&buffer));
+            Ok(Self { buffer, len, storage, host, copies, core: core.clone() })
+        })
+    }
+
+    /// Whole pages of the program. Their owner is dropped when Metal lets go of the buffer.
+    ///
+    /// # Safety
+    /// As [`elinvar_driver::Device::wrap`].
+    #[allow(unsafe_code)] // takes an address on trust
+    pub(super) unsafe fn wrap(core: &Arc<Core>, block: HostBlock) -> Result<Self> {
+        let HostBlock { address, bytes: len, owner } = block;
+        let (page, start) = (host::page_size(), address.as_ptr() as u64);
+        if !start.is_multiple_of(page) || !len.is_multiple_of(page) {
+            return Err(Error::invalid(format!(
+                "host memory of {len} bytes at {start:#x}: address and length must be multiples of {page}"
+            )));
+        }
+        if len == 0 {
+            return Err(Error::unsupported(
+                "host memory of no bytes in place: Metal has no buffer of length 0",
+            ));
+        }
+        let none = || Error::OutOfMemory { requested: len, available: core.available() };
+        let length = usize::try_from(len).map_err(|_| none())?;
+        let owner = Mutex::new(Some(owner));
+        let let_go = RcBlock::new(move |_: NonNull<std::ffi::c_void>, _: usize| drop(owner.lock().take()));
+        let options = MTLResourceOptions::StorageModeShared;
+        // SAFETY: the caller promises that the pages stay until the owner is dropped, which the block does that Metal calls
+        // when the buffer has gone.
+        let buffer = autoreleasepool(|_| unsafe {
+            core.device.newBufferWithBytesNoCopy_length_options_deallocator(
+                address.cast(),
+                length,
+                options,
+                Some(&let_go),
+            )
+        });
+        let buffer = Buffer(buffer.ok_or_else(none)?);
+        let (storage, host) = (Storage::Shared, Some(address));
+        Ok(Self { buffer, len, storage, host, copies: false, core: core.clone() })
+    }
+
+    /// The address of the byte at `offset` for the host, if `len` bytes from there on are within the memory.
+    fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
+        check(self.len, offset, len)?;
+        // In range of the buffer, whose length fits.
+        Ok(self.host.map(|host| host.as_ptr().wrapping_add(offset as usize)))
+    }
+}
+
+fn check(all: u64, offset: u64, len: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= all => Ok(()),
+        _ => Err(Error::invalid(format!(
+            "bytes {offset} to {} are outside a memory of {all} bytes",
+            offset.saturating_add(len)
+        ))),
+    }
+}
+
+/// The buffer of a slice of this device's memory, and the offset into it.
+pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Buffer, usize)> {
+    let memory: &dyn Any = &*slice.memory;
+    let memory = memory.downcast_ref::<MetalMemory>();
+    let memory = memory.ok_or_else(|| Error::invalid("memory of another driver"))?;
+    if !std::ptr::eq(&raw const *memory.core, core) {
+        let name = &core.caps.name;
+        return Err(Error::invalid(format!("memory of another device than Metal device `{name}`")));
+    }
+    check(memory.len, slice.offset, slice.len)?;
+    // In range of the buffer, whose length fits.
+    Ok((&memory.buffer, slice.offset as usize))
+}
+
+#[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
+impl Memory for MetalMemory {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    fn host_ptr(&self) -> Option<NonNull<u8>> {
+        self.host
+    }
+
+    /// None where buffers do not tell it, before macOS 13.
+    fn gpu_address(&self) -> Option<u64> {
+        self.buffer.respondsToSelector(sel!(gpuAddress)).then(|| self.buffer.gpuAddress())
+    }
+
+    unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        let len = target.len() as u64;
+        let Some(source) = self.at(offset, len)? else {
+            return self.core.transfer.lock().read(&self.core, &self.buffer, offset, target);
+        };
+        if self.copies {
+            return self.core.transfer.lock().read(&self.core, &self.buffer, offset, target);
+        }
+        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile, nor has `target`.
+        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
+        Ok(())
+    }
+
+    unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
+        let len = source.len() as u64;
+        let Some(target) = self.at(offset, len)? else {
+            return self.core.transfer.lock().write(&self.core, &self.buffer, offset, source);
+        };
+        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
+        // SAFETY: as the caller promises.
+        unsafe { self.push(offset, len) }
+    }
+
+    unsafe fn clear(&self, len: u64) -> Result<()> {
+        let Some(target) = self.at(0, len)? else {
+            return self.core.transfer.lock().clear(&self.core, &self.buffer, len);
+        };
+        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        unsafe { target.write_bytes(0, len as usize) };
+        // SAFETY: as the caller promises.
+        unsafe { self.push(0, len) }
+    }
+
+    unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
+        let host = self.at(offset, len)?.filter(|_| self.copies);
+        let Some(host) = host else { return Ok(()) };
+        // Not `synchronizeResource`, which would bring the rest of the host's copy in step as well.
+        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        let target = unsafe { std::slice::from_raw_parts_mut(host, len as usize) };
+        self.core.transfer.lock().read(&self.core, &self.buffer, offset, target)
+    }
+
+    unsafe fn push(&self, offset: u64, len: u64) -> Result<()> {
+        check(self.len, offset, len)?;
+        if self.copies && len > 0 {
+            let range = NSRange { location: offset as usize, length: len as usize };
+            autoreleasepool(|_| self.buffer.didModifyRange(range));
+        }
+        Ok(())
+    }
+}

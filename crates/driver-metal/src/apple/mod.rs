@@ -1,0 +1,23 @@
+//! The driver, on systems with Metal.
+
+mod buffer;
+mod caps;
+mod compile;
+mod constants;
+mod core;
+mod device;
+mod encode;
+mod encoding;
+mod failure;
+mod front;
+mod host;
+mod kernels;
+mod memory;
+mod pipeline;
+mod queue;
+mod reflect;
+mod tasks;
+mod transfer;
+mod types;
+
+pub use device::{MetalDriver, driver};

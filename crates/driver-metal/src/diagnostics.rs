@@ -1,0 +1,75 @@
+//! The text of Metal's compiler as diagnostics.
+//!
+//! A message is a line `FILE:LINE:COLUMN: error: TEXT`, followed by the source line and a line with a caret; lines of any
+//! other shape are about the compilation as a whole and are left out. Metal calls the source `program_source`; the
+//! text that it is given names the user's files itself (`flatten`), so that this name stands for lines of ours only.
+
+use elinvar_driver::{Diagnostic, Severity, Source};
+
+const KINDS: [(&str, Severity); 4] = [
+    (": fatal error: ", Severity::Error),
+    (": error: ", Severity::Error),
+    (": warning: ", Severity::Warning),
+    (": note: ", Severity::Note),
+];
+
+/// The messages in `text`, each with its notes. A text without any that names a place is one message about the source.
+pub(crate) fn parse(text: &str, source: &Source, severity: Severity) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for line in text.lines() {
+        let Some(diagnostic) = message(line, source) else { continue };
+        match (diagnostic.severity, found.last_mut()) {
+            (Severity::Note, Some(last)) => last.notes.push(diagnostic),
+            (Severity::Note, None) => {}
+            _ => found.push(diagnostic),
+        }
+    }
+    if found.is_empty() {
+        let file = source.pieces.first().map_or("", |piece| &piece.name);
+        found.push(Diagnostic { severity, ..Diagnostic::error(file, 0, 0, text.trim()) });
+    }
+    found
+}
+
+fn message(line: &str, source: &Source) -> Option<Diagnostic> {
+    let kinds = KINDS.iter().filter_map(|(mark, severity)| Some((line.find(mark)?, mark.len(), *severity)));
+    let (at, len, severity) = kinds.min_by_key(|(at, ..)| *at)?;
+    let (rest, column) = line[..at].rsplit_once(':')?;
+    let (file, number) = rest.rsplit_once(':')?;
+    let number: u32 = number.parse().ok()?;
+    let piece = source.pieces.iter().find(|piece| piece.name == file);
+    let text = piece.and_then(|piece| piece.text.lines().nth((number as usize).checked_sub(1)?));
+    Some(Diagnostic {
+        severity,
+        source_line: text.map(str::to_owned),
+        ..Diagnostic::error(file, number, column.parse().ok()?, &line[at + len..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_place_line_and_notes() {
+        let source = Source::named("bad.metal", "one\n  two three\n");
+        let text = "Compilation failed: \n\nbad.metal:2:7: error: unknown type name 'three'\n  two three\n      ^\n\
+                    other.h:9:1: note: declared here\nbad.metal:1:1: warning: unused: error: x\n2 errors generated.\n";
+        let found = parse(text, &source, Severity::Error);
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            found[0].to_string(),
+            "bad.metal:2:7: error: unknown type name 'three'\n    2 |   two three\n      |       ^\n\
+             other.h:9:1: note: declared here"
+        );
+        assert_eq!((found[1].severity, found[1].message.as_str()), (Severity::Warning, "unused: error: x"));
+    }
+
+    #[test]
+    fn a_text_without_a_place_is_about_the_source() {
+        let source = Source::named("k.metal", "");
+        let found = parse("Compiler encountered an internal error\n", &source, Severity::Error);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].to_string(), "k.metal: error: Compiler encountered an internal error");
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs Metal kernels on Apple GPUs, through Metal.
+//!
+//! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) puts the commands in the queue's list
+//! (`queue`); when its turn comes they are encoded (`encode`, the one `match` on
+//! [`Command`](elinvar_driver::Command)) into a command buffer, which is committed; its completion handler ends the
+//! submission and begins the next.
+//!
+//! | contract | Metal |
+//! |---|---|
+//! | memory | `MTLBuffer` in the storage mode of that name; memory of the program by `bytesNoCopy` (`memory`) |
+//! | library, pipeline | `newLibraryWithSource`, `MTLComputePipelineState` (`compile`, `pipeline`) |
+//! | signature | Elinvar's front end, compared with Metal's reflection; without clang the reflection alone (`reflect`) |
+//! | queue | `MTLCommandQueue`, one command buffer of it committed at a time (`queue`) |
+//! | wait | the host's: the command buffer behind it is committed when the event is there |
+//! | signal, timestamp | end their command buffer; the time is the GPU's end time of it |
+//! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
+//!
+//! A command buffer is committed when the one before it has ended well, because Metal goes on with the next after one has
+//! failed, and the contract does not. For the same reason no command buffer waits for an event on the GPU: what it waits
+//! for may fail, and a committed command buffer cannot be taken back.
+//!
+//! Where a Metal function is newer than the oldest system, the object is asked whether it has it, and what is done
+//! without it is said where that is decided.
+//!
+//! On systems that are not Apple's there is no device, and nothing else in this crate. With `--cfg elinvar_apple` it is
+//! built for another system against libraries that stand in for Apple's.
+//!
+//! What this crate does not do: check a launch against the kernel's signature (the runtime does), stop what runs (Metal
+//! cannot), check bounds in kernels.
+#![warn(missing_docs)]
+
+#[cfg(any(target_vendor = "apple", elinvar_apple))]
+mod apple;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod diagnostics;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod flatten;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod hazards;
+
+#[cfg(any(target_vendor = "apple", elinvar_apple))]
+pub use apple::{MetalDriver, driver};
+
+/// The Metal driver of this process. On systems that are not Apple's it finds no device.
+#[cfg(not(any(target_vendor = "apple", elinvar_apple)))]
+pub fn driver() -> MetalDriver {
+    MetalDriver { _none: () }
+}
+
+/// Runs kernels on Apple GPUs.
+#[cfg(not(any(target_vendor = "apple", elinvar_apple)))]
+#[derive(Clone)]
+pub struct MetalDriver {
+    _none: (),
+}
+
+#[cfg(not(any(target_vendor = "apple", elinvar_apple)))]
+impl elinvar_driver::Driver for MetalDriver {
+    fn name(&self) -> &'static str {
+        "metal"
+    }
+
+    /// None: Metal is Apple's.
+    fn devices(&self) -> elinvar_driver::Result<Vec<std::sync::Arc<dyn elinvar_driver::Device>>> {
+        Ok(Vec::new())
+    }
+}

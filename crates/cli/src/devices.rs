@@ -28,10 +28,15 @@ impl Devices {
                 Ok(found) => json!({ "path": found.path(), "version": found.version() }),
                 Err(error) => json!({ "error": error.to_string() }),
             };
-            return print_json(&json!({ "devices": devices, "compiler": compiler }));
+            let absent: serde_json::Map<String, Value> =
+                Device::absent().into_iter().map(|(kind, reason)| (kind.into(), reason.into())).collect();
+            return print_json(&json!({ "devices": devices, "absent": absent, "compiler": compiler }));
         }
         for device in &devices {
             print_caps(device.caps())?;
+        }
+        for (kind, reason) in Device::absent() {
+            say(format_args!("{kind}  none\n  {reason}"))?;
         }
         match toolchain {
             Ok(found) => say(format_args!("compiler  {} ({})", found.path().display(), found.version())),

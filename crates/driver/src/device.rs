@@ -17,6 +17,11 @@ pub trait Driver: Send + Sync {
     /// The devices that are present. No device is an empty list; the error is for hardware that is
     /// there and does not answer.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>>;
+
+    /// Why there is no device, in words, where that needs saying. `None` unless the driver says otherwise.
+    fn absence(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A thing that runs kernels.

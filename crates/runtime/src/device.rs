@@ -43,6 +43,11 @@ impl Device {
         drivers::devices()
     }
 
+    /// Kinds of hardware of which [`Device::all`] has none, by their lower-case names, each with the reason.
+    pub fn absent() -> Vec<(&'static str, String)> {
+        drivers::absences()
+    }
+
     /// The first of [`Device::all`].
     ///
     /// # Errors

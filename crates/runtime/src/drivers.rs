@@ -13,7 +13,11 @@ static FOUND: Mutex<Option<Vec<Device>>> = Mutex::new(None);
 
 /// The drivers of this build, the preferred first.
 fn drivers() -> Vec<Box<dyn Driver>> {
-    vec![Box::new(elinvar_driver_metal::driver()), Box::new(elinvar_driver_cpu::driver())]
+    vec![
+        Box::new(elinvar_driver_metal::driver()),
+        Box::new(elinvar_driver_cuda::driver()),
+        Box::new(elinvar_driver_cpu::driver()),
+    ]
 }
 
 /// Every device of every driver. A failure is reported and tried anew by the next call.
@@ -28,4 +32,9 @@ pub(crate) fn devices() -> Result<Vec<Device>> {
     }
     *found = Some(devices.clone());
     Ok(devices)
+}
+
+/// Drivers of this build that have no device, each with the reason where it has one to give.
+pub(crate) fn absences() -> Vec<(&'static str, String)> {
+    drivers().iter().filter_map(|driver| Some((driver.name(), driver.absence()?))).collect()
 }

@@ -1,0 +1,207 @@
+//! The driver and its devices: the NVIDIA GPUs of this machine.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
+use elinvar_cache::Cache;
+use elinvar_driver::{
+    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source,
+    Storage,
+};
+use elinvar_ptx::Target;
+
+use crate::api::{Api, Version, api};
+use crate::caps::{attribute, capability, caps};
+use crate::clock::now_ns;
+use crate::context::Context;
+use crate::event::CudaEvent;
+use crate::failure::{Failure, code};
+use crate::library::CudaLibrary;
+use crate::memory::CudaMemory;
+use crate::queue::CudaQueue;
+use crate::shared::Shared;
+
+/// The CUDA driver of this process.
+pub fn driver() -> CudaDriver {
+    CudaDriver { cache: elinvar_code::user_cache().clone() }
+}
+
+/// Runs kernels on NVIDIA GPUs. A device is opened when devices are listed and kept until nothing uses it.
+#[derive(Clone)]
+pub struct CudaDriver {
+    cache: Cache,
+}
+
+impl CudaDriver {
+    /// A driver with a cache other than the user's.
+    pub fn with_cache(cache: &Cache) -> Self {
+        Self { cache: cache.clone() }
+    }
+
+    /// The newest CUDA that the driver's library supports, such as `13.0`; `None` where there is no driver.
+    pub fn version(&self) -> Option<String> {
+        let api = api().ok()?;
+        let mut version = 0;
+        #[allow(unsafe_code)] // a C function
+        // SAFETY: it writes a number.
+        let told = unsafe { api.driver_version(&mut version) };
+        told.ok().map(|()| Version(version).to_string())
+    }
+}
+
+impl Driver for CudaDriver {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
+        let Ok(api) = api() else { return Ok(Vec::new()) };
+        let devices = list(api).map_err(|failure| Error::DeviceLost(failure.text(api)))?;
+        let open = |device| Ok(Arc::new(CudaDevice::open(api, device, &self.cache)?) as Arc<dyn Device>);
+        devices.into_iter().map(open).collect()
+    }
+
+    fn absence(&self) -> Option<String> {
+        match api() {
+            Err(reason) => Some(reason),
+            Ok(api) => match list(api) {
+                Ok(devices) if devices.is_empty() => Some("the NVIDIA driver finds no GPU".into()),
+                Ok(_) => None,
+                Err(failure) => Some(failure.text(api)),
+            },
+        }
+    }
+}
+
+#[allow(unsafe_code)] // C functions
+fn list(api: &Api) -> Result<Vec<CUdevice>, Failure> {
+    let mut count = 0;
+    // SAFETY: it writes a number.
+    match unsafe { api.device_count(&mut count) } {
+        Err(Failure { code: code::NO_DEVICE, .. }) => return Ok(Vec::new()),
+        other => other?,
+    }
+    let mut devices = Vec::new();
+    for ordinal in 0..count {
+        let mut device = 0;
+        // SAFETY: it writes a handle.
+        unsafe { api.device(&mut device, ordinal) }?;
+        devices.push(device);
+    }
+    Ok(devices)
+}
+
+/// A GPU.
+pub(crate) struct CudaDevice {
+    caps: Caps,
+    capability: (u32, u32),
+    cache: Cache,
+    shared: Arc<Shared>,
+    /// Priorities of streams: the least, and the greatest, which is a lower number.
+    priorities: OnceLock<(i32, i32)>,
+}
+
+impl CudaDevice {
+    fn open(api: &'static Api, device: CUdevice, cache: &Cache) -> Result<Self> {
+        let failed = |failure: Failure| Error::DeviceLost(format!("an NVIDIA GPU: {}", failure.text(api)));
+        let caps = caps(api, device).map_err(failed)?;
+        let capability = capability(api, device).map_err(failed)?;
+        let has_pools = attribute(api, device, Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
+            .map_err(failed)?
+            != 0;
+        let context = Context::new(api, device, caps.name.clone(), has_pools)?;
+        let shared = Shared::new(Arc::new(context))?;
+        Ok(Self { caps, capability, cache: cache.clone(), shared, priorities: OnceLock::new() })
+    }
+
+    /// CUDA's number for a priority.
+    #[allow(unsafe_code)] // a C function
+    fn priority(&self, priority: Priority) -> Result<i32> {
+        let context = &self.shared.context;
+        let (least, greatest) = match self.priorities.get() {
+            Some(range) => *range,
+            None => {
+                let _current = context.enter()?;
+                let (mut least, mut greatest) = (0, 0);
+                // SAFETY: it writes two numbers.
+                let told = unsafe { context.api.priority_range(&mut least, &mut greatest) };
+                told.map_err(|failure| context.error(failure, "asking for priorities"))?;
+                *self.priorities.get_or_init(|| (least, greatest))
+            }
+        };
+        Ok(match priority {
+            Priority::Low => least,
+            Priority::Normal => i32::midpoint(least, greatest),
+            Priority::High => greatest,
+        })
+    }
+}
+
+impl Device for CudaDevice {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
+        let limit = self.caps.max_buffer_bytes;
+        if bytes > limit {
+            return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
+        }
+        Ok(Arc::new(CudaMemory::new(&self.shared.context, bytes, storage, init)?))
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.shared.context.memory().map_or(0, |(free, _)| free)
+    }
+
+    #[allow(unsafe_code)] // hands on the caller's promise
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        if self.caps.wrap_granule.is_none() {
+            let (name, bytes) = (&self.caps.name, block.bytes);
+            return Err(Error::unsupported(format!(
+                "device `{name}` cannot use {bytes} bytes of host memory in place"
+            )));
+        }
+        // SAFETY: the caller promises what this asks for.
+        Ok(Arc::new(unsafe { CudaMemory::wrap(&self.shared.context, block) }?))
+    }
+
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        let (major, minor) = self.capability;
+        let target = Target::of(major, minor)?;
+        let (context, size) = (&self.shared.context, self.caps.max_threadgroup_size);
+        Ok(Arc::new(CudaLibrary::new(context, size, &self.cache, source, target)?))
+    }
+
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        let priority = self.priority(priority)?;
+        Ok(Arc::new(CudaQueue::new(&self.shared, priority)?))
+    }
+
+    fn event(&self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(CudaEvent::default()))
+    }
+
+    fn clock_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn reset(&self) -> Result<()> {
+        let name = &self.caps.name;
+        Err(Error::unsupported(match self.shared.context.lost() {
+            None => {
+                format!("a reset of device `{name}`: a kernel that runs cannot be ended but with the process")
+            }
+            Some(cause) => {
+                format!("a reset of device `{name}`: after this only a new process can use it: {cause}")
+            }
+        }))
+    }
+}
+
+/// The context of a device of this driver.
+pub(crate) fn context(device: &dyn Device) -> Option<&Arc<Context>> {
+    let device: &dyn Any = device;
+    device.downcast_ref::<CudaDevice>().map(|device| &device.shared.context)
+}

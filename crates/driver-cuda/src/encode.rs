@@ -1,0 +1,109 @@
+//! Commands to calls of the driver: the one `match` on [`Command`].
+
+use std::any::Any;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUstream;
+use elinvar_driver::{Command, Dispatch, Error, Event, MemorySlice, Result, Stamp};
+
+use crate::event::CudaEvent;
+use crate::function::{Target, memory};
+use crate::kept::{Chunks, Kept};
+use crate::pipeline::CudaPipeline;
+use crate::shared::Shared;
+use crate::transfer;
+
+/// What a command was.
+pub(crate) enum Step {
+    /// Nothing for the device.
+    Nothing,
+    /// Work, at the end of the stream now.
+    Work,
+    /// To be done by the host when the device has come so far.
+    Host(HostStep),
+    /// The stream waits for this event on the device.
+    Waits(Arc<dyn Event>, u64),
+    /// Nothing may be given to the device before the event has this value.
+    Gate(Arc<dyn Event>, u64),
+}
+
+/// What the host does when the device has come so far.
+pub(crate) enum HostStep {
+    Signal(Arc<dyn Event>, u64),
+    Stamp(Arc<Stamp>),
+}
+
+/// What the commands of a lane are encoded with.
+pub(crate) struct Encoder<'e> {
+    pub(crate) shared: &'e Shared,
+    pub(crate) stream: CUstream,
+    pub(crate) kept: &'e mut Kept,
+    pub(crate) params: &'e mut Vec<u8>,
+}
+
+impl Encoder<'_> {
+    /// Put a command at the end of the stream. The context is current.
+    pub(crate) fn encode(&mut self, command: &Command) -> Result<Step> {
+        match command {
+            Command::Dispatch(dispatch) => self.dispatch(dispatch).map(|()| Step::Work),
+            Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
+            Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
+            Command::Signal { event, value } => Ok(Step::Host(HostStep::Signal(event.clone(), *value))),
+            Command::Wait { event, value } => self.wait(event, *value),
+            Command::Timestamp { into } => Ok(Step::Host(HostStep::Stamp(into.clone()))),
+            other => Err(Error::unsupported(format!("the CUDA driver has no command {other:?}"))),
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<()> {
+        for used in &dispatch.uses {
+            memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
+        }
+        let function = pipeline(dispatch)?.function(&dispatch.bindings)?;
+        let chunks: &Chunks = &self.shared.chunks;
+        let mut target = Target { stream: self.stream, chunks, kept: self.kept, params: self.params };
+        function.launch(dispatch, &mut target)
+    }
+
+    fn copy(&self, source: &MemorySlice, target: &MemorySlice) -> Result<()> {
+        if source.len != target.len {
+            return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
+        }
+        let (from, to) = (memory(source)?, memory(target)?);
+        let (first, last) = (from.at(source.offset, source.len)?, to.at(target.offset, target.len)?);
+        if Arc::ptr_eq(from.context(), to.context()) {
+            return transfer::copy(&self.shared.context, self.stream, first, last, source.len);
+        }
+        transfer::copy_between(self.stream, (from.context(), first), (to.context(), last), source.len)
+    }
+
+    fn fill(&self, target: &MemorySlice, pattern: &[u8]) -> Result<()> {
+        let to = memory(target)?.at(target.offset, target.len)?;
+        transfer::fill(&self.shared.context, self.stream, to, target.len, pattern)
+    }
+
+    fn wait(&self, event: &Arc<dyn Event>, value: u64) -> Result<Step> {
+        if event.value() >= value {
+            return Ok(Step::Nothing);
+        }
+        if let Some(cause) = event.failure() {
+            return Err(cause);
+        }
+        let Some(point) = CudaEvent::of(&**event).and_then(|event| event.promised(value)) else {
+            return Ok(Step::Gate(event.clone(), value));
+        };
+        let context = &self.shared.context;
+        let gated = point.gate(context.api, self.stream);
+        gated.map_err(|failure| context.error(failure, "waiting for an event"))?;
+        Ok(Step::Waits(event.clone(), value))
+    }
+}
+
+/// The pipeline of a launch, if it is one of this driver's.
+pub(crate) fn pipeline(dispatch: &Dispatch) -> Result<&CudaPipeline> {
+    let pipeline: &dyn Any = &*dispatch.pipeline;
+    pipeline.downcast_ref().ok_or_else(|| {
+        let name = &dispatch.pipeline.signature().name;
+        Error::invalid(format!("kernel `{name}` was not compiled by the CUDA driver"))
+    })
+}

@@ -1,0 +1,335 @@
+//! A kernel as the driver has it, and its launch.
+//!
+//! PTX becomes the device's machine code when the module is loaded; the driver keeps that in a cache of its own. What
+//! parameters the kernel takes is what `elinvar-ptx` says of it.
+
+use std::any::Any;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUdevice_attribute_enum as Attribute, CUfunction, CUfunction_attribute_enum as FunctionAttribute,
+    CUjit_option_enum as JitOption, CUmodule, CUstream,
+};
+use elinvar_driver::{Binding, Dim3, Dispatch, Error, MemorySlice, Result};
+use elinvar_ptx::{Argument, Bounds, Parameter, Ptx};
+
+use crate::caps;
+use crate::context::{Context, Handle};
+use crate::failure::{Failure, code};
+use crate::kept::{Chunks, Kept};
+use crate::memory::CudaMemory;
+
+/// CUDA's largest grid: along x, and along y and z.
+const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+/// Dynamic shared memory that a launch may have without being allowed more.
+const ORDINARY_SHARED: u64 = 48 << 10;
+/// Bytes for what the compiler has to say.
+const LOG: usize = 8 << 10;
+/// Alignment of an argument's threadgroup memory.
+const THREADGROUP_ALIGN: u64 = 16;
+
+/// A loaded kernel.
+pub(crate) struct Function {
+    context: Arc<Context>,
+    /// The kernel's name in the source.
+    name: String,
+    module: Handle<CUmodule>,
+    function: Handle<CUfunction>,
+    parameters: Vec<Parameter>,
+    dynamic_base: u64,
+    most_dynamic: u64,
+    max_threads: u32,
+    /// What a fault record means, if it checks bounds.
+    pub(crate) bounds: Option<Arc<Bounds>>,
+}
+
+impl Function {
+    pub(crate) fn load(context: &Arc<Context>, ptx: &Ptx) -> Result<Self> {
+        let name = &ptx.signature.name;
+        let _current = context.enter()?;
+        let module = load_module(context, name, &ptx.text)?;
+        let bounds = ptx.checks.clone().map(|checks| Arc::new(Bounds::new(checks, ptx.signature.clone())));
+        // From here on dropping it unloads the module.
+        let mut function = Self {
+            context: context.clone(),
+            name: name.clone(),
+            module: Handle(module),
+            function: Handle(std::ptr::null_mut()),
+            parameters: ptx.parameters.clone(),
+            dynamic_base: ptx.dynamic_base,
+            most_dynamic: 0,
+            max_threads: 0,
+            bounds,
+        };
+        function
+            .find(&ptx.entry)
+            .map_err(|failure| context.error(failure, &format!("loading kernel `{name}`")))?;
+        Ok(function)
+    }
+
+    #[allow(unsafe_code)] // C functions
+    fn find(&mut self, entry: &str) -> Result<(), Failure> {
+        let api = self.context.api;
+        let entry = CString::new(entry).unwrap_or_default();
+        // SAFETY: the module is loaded and the name a C string.
+        unsafe { api.function(&mut self.function.0, self.module.0, entry.as_ptr()) }?;
+        let attribute = |attribute: FunctionAttribute| {
+            let mut value = 0;
+            // SAFETY: it writes a number.
+            unsafe { api.function_attribute(&mut value, attribute as u32, self.function.0) }.map(|()| value)
+        };
+        let own = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        let most = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        let shared = caps::attribute(
+            api,
+            self.context.device,
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        )?;
+        self.max_threads = u32::try_from(most).unwrap_or(0);
+        self.most_dynamic = u64::try_from(i64::from(shared) - i64::from(own)).unwrap_or(0);
+        if self.most_dynamic > ORDINARY_SHARED {
+            let which = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
+            // SAFETY: the function is loaded.
+            unsafe { api.set_function_attribute(self.function.0, which, (shared - own).max(0)) }?;
+        }
+        Ok(())
+    }
+
+    /// What it takes.
+    pub(crate) fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// Threads of the largest threadgroup that its registers allow.
+    pub(crate) fn max_threads(&self) -> u32 {
+        self.max_threads
+    }
+
+    /// Put a launch at the end of a stream. The context is current.
+    #[allow(unsafe_code)] // C functions
+    pub(crate) fn launch(&self, dispatch: &Dispatch, to: &mut Target<'_>) -> Result<()> {
+        let groups = dispatch.groups();
+        if groups.volume() == 0 {
+            return Ok(());
+        }
+        let (grid, linear) = self.grid(groups)?;
+        let shared = self.pack(dispatch, linear, to)?;
+        let mut bytes = to.params.len();
+        // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay until the call returns, which
+        // copies them.
+        let mut extra: [*mut c_void; 5] = [
+            std::ptr::without_provenance_mut(1),
+            to.params.as_mut_ptr().cast(),
+            std::ptr::without_provenance_mut(2),
+            (&raw mut bytes).cast(),
+            std::ptr::null_mut(),
+        ];
+        let Dim3 { x, y, z } = dispatch.group;
+        let none = std::ptr::null_mut();
+        // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever launched the kernel
+        // answers for what it does with them. What they name the submission keeps.
+        let launched = unsafe {
+            let api = self.context.api;
+            api.launch(
+                self.function.0,
+                grid.x,
+                grid.y,
+                grid.z,
+                x,
+                y,
+                z,
+                shared,
+                to.stream,
+                none,
+                extra.as_mut_ptr(),
+            )
+        };
+        launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
+    }
+
+    /// CUDA's grid for so many threadgroups, and threadgroups along x and y if it is one row of them all.
+    fn grid(&self, groups: Dim3) -> Result<(Dim3, [u32; 2])> {
+        let fits = groups.to_array().iter().zip(MOST_GROUPS).all(|(groups, most)| *groups <= most);
+        if fits {
+            return Ok((groups, [0, 0]));
+        }
+        match u32::try_from(groups.volume()) {
+            Ok(all) if all <= MOST_GROUPS[0] => Ok((Dim3::from(all), [groups.x, groups.y])),
+            _ => Err(Error::invalid(format!(
+                "kernel `{}`: {groups} threadgroups: at most {} in all, or {} along x and {} along y and z",
+                self.name, MOST_GROUPS[0], MOST_GROUPS[0], MOST_GROUPS[1]
+            ))),
+        }
+    }
+
+    /// Fill the parameters. Gives the bytes of dynamic shared memory.
+    fn pack(&self, dispatch: &Dispatch, linear: [u32; 2], to: &mut Target<'_>) -> Result<u32> {
+        to.params.clear();
+        let mut dynamic = self.dynamic_base;
+        for parameter in &self.parameters {
+            match *parameter {
+                Parameter::Argument(index, argument) => {
+                    self.argument(dispatch, index, argument, &mut dynamic, to)?
+                }
+                Parameter::Threads(d) => to.put(&dispatch.threads.to_array()[d].to_ne_bytes()),
+                Parameter::Linear(d) => to.put(&linear[d].to_ne_bytes()),
+                Parameter::Record => {
+                    let Some(bounds) = &self.bounds else {
+                        return Err(self.malformed("asks for a fault record and checks nothing"));
+                    };
+                    let (chunks, context, stream) = (to.chunks, &self.context, to.stream);
+                    let record = to.kept.record(chunks, context, stream, bounds, dispatch.label.as_ref())?;
+                    to.put(&record.to_ne_bytes());
+                }
+                Parameter::Bytes(index) => {
+                    to.put(&dispatch.bindings.get(index).map_or(0, bytes).to_ne_bytes())
+                }
+            }
+        }
+        if dynamic > self.most_dynamic {
+            return Err(Error::invalid(format!(
+                "kernel `{}`: {dynamic} bytes of dynamic threadgroup memory: at most {} beside its own",
+                self.name, self.most_dynamic
+            )));
+        }
+        // Fits: the limit came from an i32.
+        Ok(dynamic as u32)
+    }
+
+    fn argument(
+        &self,
+        dispatch: &Dispatch,
+        index: usize,
+        argument: Argument,
+        dynamic: &mut u64,
+        to: &mut Target<'_>,
+    ) -> Result<()> {
+        let binding =
+            dispatch.bindings.get(index).ok_or_else(|| self.malformed("takes more arguments than given"))?;
+        match (argument, binding) {
+            (Argument::Pointer { .. }, Binding::Memory(slice)) => {
+                to.put(&address(slice)?.to_ne_bytes());
+                Ok(())
+            }
+            (Argument::Pointer { .. }, Binding::Bytes(bytes)) => {
+                let copy = to.kept.copy(to.chunks, &self.context, to.stream, bytes)?;
+                to.put(&copy.to_ne_bytes());
+                Ok(())
+            }
+            (Argument::Value { bytes: size, align }, Binding::Bytes(bytes)) => {
+                to.put_value(bytes, size as usize, align as usize);
+                Ok(())
+            }
+            (Argument::Threadgroup, Binding::Threadgroup(bytes)) => {
+                // Beyond any memory there is, it is refused when all are known.
+                to.put(&u32::try_from(*dynamic).unwrap_or(u32::MAX).to_ne_bytes());
+                let end = bytes.checked_next_multiple_of(THREADGROUP_ALIGN).unwrap_or(u64::MAX);
+                *dynamic = dynamic.saturating_add(end);
+                Ok(())
+            }
+            _ => Err(self.malformed(&format!("takes argument {index} otherwise than it is bound"))),
+        }
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        Error::invalid(format!("kernel `{}`: its code {what}", self.name))
+    }
+}
+
+impl Drop for Function {
+    #[allow(unsafe_code)] // a C function
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: loaded by `load`; no work in flight names it, or it would live.
+            let _left = unsafe { self.context.api.unload_module(self.module.0) };
+        }
+    }
+}
+
+/// Where a launch goes, and what it needs there.
+pub(crate) struct Target<'t> {
+    pub(crate) stream: CUstream,
+    pub(crate) chunks: &'t Chunks,
+    pub(crate) kept: &'t mut Kept,
+    /// The parameters, used again by each launch.
+    pub(crate) params: &'t mut Vec<u8>,
+}
+
+impl Target<'_> {
+    /// Add a number, aligned to its size.
+    fn put(&mut self, bytes: &[u8]) {
+        self.put_value(bytes, bytes.len(), bytes.len());
+    }
+
+    /// Add a value of `size` bytes.
+    fn put_value(&mut self, bytes: &[u8], size: usize, align: usize) {
+        let begin = self.params.len().next_multiple_of(align.max(1));
+        self.params.resize(begin, 0);
+        self.params.extend_from_slice(&bytes[..bytes.len().min(size)]);
+        self.params.resize(begin + size, 0);
+    }
+}
+
+/// Bytes of the memory that an argument points to.
+fn bytes(binding: &Binding) -> u64 {
+    match binding {
+        Binding::Memory(slice) => slice.len,
+        Binding::Bytes(bytes) => bytes.len() as u64,
+        Binding::Threadgroup(bytes) => *bytes,
+    }
+}
+
+/// The memory of a slice, if it is one of this driver's.
+pub(crate) fn memory(slice: &MemorySlice) -> Result<&CudaMemory> {
+    let memory: &dyn Any = &*slice.memory;
+    memory.downcast_ref().ok_or_else(|| Error::invalid("memory of another driver"))
+}
+
+/// The address for kernels of a slice's first byte, all of it within the memory.
+pub(crate) fn address(slice: &MemorySlice) -> Result<u64> {
+    memory(slice)?.at(slice.offset, slice.len)
+}
+
+/// Have the driver compile PTX. The context is current.
+#[allow(unsafe_code)] // a C function
+fn load_module(context: &Context, name: &str, text: &str) -> Result<CUmodule> {
+    let image = CString::new(text)
+        .map_err(|_| Error::unsupported(format!("kernel `{name}`: its PTX has a null byte")))?;
+    let (mut errors, mut module): (Vec<u8>, CUmodule) = (vec![0; LOG], std::ptr::null_mut());
+    let mut options =
+        [JitOption::CU_JIT_ERROR_LOG_BUFFER as u32, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32];
+    let mut values: [*mut c_void; 2] = [errors.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
+    // SAFETY: the image is a C string, and the options are a buffer and its size, passed as a pointer, which the driver
+    // writes back.
+    let loaded = unsafe {
+        let count = options.len() as u32;
+        context.api.load_module(
+            &mut module,
+            image.as_ptr().cast(),
+            count,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    loaded.map(|()| module).map_err(|failure| {
+        let end = errors.iter().position(|byte| *byte == 0).unwrap_or(errors.len());
+        let log = String::from_utf8_lossy(&errors[..end]);
+        refused(context, name, failure, log.trim())
+    })
+}
+
+/// What it means that the driver does not take a module.
+fn refused(context: &Context, name: &str, failure: Failure, log: &str) -> Error {
+    let text = failure.text(context.api);
+    let log = if log.is_empty() { String::new() } else { format!("\n{log}") };
+    let device = &context.name;
+    match failure.code {
+        code::INVALID_PTX | code::NO_BINARY_FOR_GPU | code::UNSUPPORTED_PTX_VERSION | code::INVALID_IMAGE => {
+            Error::unsupported(format!(
+                "kernel `{name}`: device `{device}` does not take its code: {text}{log}"
+            ))
+        }
+        _ => context.error(failure, &format!("loading kernel `{name}`")),
+    }
+}

@@ -1,0 +1,79 @@
+//! Libraries: MSL compiled to PTX on this machine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::{
+    Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+};
+use elinvar_ptx::{Compiler, Target};
+use parking_lot::Mutex;
+
+use crate::context::Context;
+use crate::function::Function;
+use crate::pipeline::CudaPipeline;
+
+/// A source that has passed all checks.
+pub(crate) struct CudaLibrary {
+    context: Arc<Context>,
+    max_size: Dim3,
+    compiler: Arc<Compiler>,
+    pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CudaPipeline>>>,
+}
+
+impl CudaLibrary {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        max_size: Dim3,
+        cache: &Cache,
+        source: &Source,
+        target: Target,
+    ) -> Result<Self> {
+        let compiler = Arc::new(Compiler::new(cache, source, target)?);
+        Ok(Self { context: context.clone(), max_size, compiler, pipelines: Mutex::default() })
+    }
+
+    fn make(&self, kernel: &str, options: &PipelineOptions) -> Result<CudaPipeline> {
+        if let Some(lost) = self.context.lost() {
+            return Err(lost.clone());
+        }
+        if !self.compiler.kernels().iter().any(|signature| signature.name == kernel) {
+            let names: Vec<&str> = self.compiler.kernels().iter().map(|s| s.name.as_str()).collect();
+            return Err(Error::invalid(format!("no kernel `{kernel}`; there are: {}", names.join(", "))));
+        }
+        let (context, compiler) = (self.context.clone(), self.compiler.clone());
+        let (kernel, options) = (kernel.to_owned(), options.clone());
+        let make = move |constants| {
+            let ptx = compiler.kernel(&kernel, &options, constants)?;
+            let function = Function::load(&context, &ptx)?;
+            Ok((ptx.signature, function))
+        };
+        CudaPipeline::new(self.max_size, Box::new(make))
+    }
+}
+
+impl Library for CudaLibrary {
+    fn kernels(&self) -> &[Signature] {
+        self.compiler.kernels()
+    }
+
+    fn warnings(&self) -> &[Diagnostic] {
+        self.compiler.warnings()
+    }
+
+    fn constants(&self) -> &[FunctionConstant] {
+        self.compiler.constants()
+    }
+
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        let key = (kernel.to_owned(), options.clone());
+        if let Some(pipeline) = self.pipelines.lock().get(&key) {
+            return Ok(pipeline.clone());
+        }
+        // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make
+        // the same one, the second drops its own.
+        let made = Arc::new(self.make(kernel, options)?);
+        Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
+    }
+}

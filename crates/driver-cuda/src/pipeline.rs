@@ -1,0 +1,85 @@
+//! Pipelines: a kernel as a function of the driver, and its twin for launches that bind a buffer where bytes are usual.
+
+use std::sync::{Arc, OnceLock};
+
+use elinvar_driver::{Binding, Dim3, Error, Pipeline, Result, Signature};
+use elinvar_ptx::{Argument, Constants, Parameter};
+use parking_lot::Mutex;
+
+use crate::function::Function;
+
+/// Makes a kernel's function.
+pub(crate) type Make = Box<dyn Fn(Constants) -> Result<(Signature, Function)> + Send + Sync>;
+
+/// A kernel that can be launched.
+pub(crate) struct CudaPipeline {
+    signature: Signature,
+    max_threads: u32,
+    max_size: Dim3,
+    function: Arc<Function>,
+    /// The arguments that `function` takes by value.
+    values: Vec<usize>,
+    /// The one that takes addresses instead, made for the first launch that needs it.
+    twin: OnceLock<Arc<Function>>,
+    making: Mutex<()>,
+    make: Make,
+}
+
+impl CudaPipeline {
+    pub(crate) fn new(max_size: Dim3, make: Make) -> Result<Self> {
+        let (signature, function) = make(Constants::Values)?;
+        let own = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
+        let max_threads = own.min(function.max_threads());
+        let value = |parameter: &Parameter| match parameter {
+            Parameter::Argument(index, Argument::Value { .. }) => Some(*index),
+            _ => None,
+        };
+        let values = function.parameters().iter().filter_map(value).collect();
+        let (function, twin, making) = (Arc::new(function), OnceLock::new(), Mutex::new(()));
+        Ok(Self { signature, max_threads, max_size, function, values, twin, making, make })
+    }
+
+    /// The function for what is bound.
+    pub(crate) fn function(&self, bindings: &[Binding]) -> Result<&Arc<Function>> {
+        let is_bound = |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_)));
+        if !self.values.iter().any(is_bound) {
+            return Ok(&self.function);
+        }
+        let _turn = self.twin.get().is_none().then(|| self.making.lock());
+        if let Some(twin) = self.twin.get() {
+            return Ok(twin);
+        }
+        let (_, twin) = (self.make)(Constants::Addresses)?;
+        Ok(self.twin.get_or_init(|| Arc::new(twin)))
+    }
+}
+
+impl Pipeline for CudaPipeline {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn max_threads_per_threadgroup(&self) -> u32 {
+        self.max_threads
+    }
+
+    /// The code is the same for all sizes.
+    fn prepare(&self, group: Dim3) -> Result<()> {
+        let Dim3 { x, y, z } = group;
+        let most = self.max_size;
+        let name = &self.signature.name;
+        if !(1..=u128::from(self.max_threads)).contains(&group.volume()) {
+            return Err(Error::invalid(format!(
+                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {} threads are allowed",
+                self.max_threads
+            )));
+        }
+        if x > most.x || y > most.y || z > most.z {
+            return Err(Error::invalid(format!(
+                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: the device allows {}x{}x{} at most",
+                most.x, most.y, most.z
+            )));
+        }
+        Ok(())
+    }
+}

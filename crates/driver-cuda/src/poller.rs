@@ -1,0 +1,127 @@
+//! The thread of a device that notices what has ended.
+//!
+//! The driver has no call that waits for the first of several events, and its callbacks hold up the stream that they are in;
+//! so one thread asks. It asks without pause while things end one after the other, then less and less often, at most
+//! [`LONGEST`] apart, and sleeps when nothing is in flight. All `done` callbacks are made here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use elinvar_driver::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use crate::queue::Lane;
+
+/// It asks without pause for so long after something has ended.
+const EAGER: Duration = Duration::from_micros(100);
+/// Between two rounds of asking without pause, so that those who submit get at the driver's locks.
+const BREATH: Duration = Duration::from_micros(2);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_micros(500);
+
+/// What is done on the thread once.
+type Task = Box<dyn FnOnce() + Send>;
+
+/// The thread, for those who have something for it.
+pub(crate) struct Poller {
+    inbox: Mutex<Inbox>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Inbox {
+    lanes: Vec<Arc<Lane>>,
+    tasks: Vec<Task>,
+    /// Whether the thread waits.
+    waits: bool,
+    closed: bool,
+}
+
+impl Poller {
+    /// Start a thread, which ends with [`Poller::close`].
+    pub(crate) fn start(device: &str) -> Result<Arc<Self>> {
+        let poller = Arc::new(Self { inbox: Mutex::default(), filled: Condvar::new() });
+        let run = {
+            let poller = poller.clone();
+            move || poller.run()
+        };
+        let thread = std::thread::Builder::new().name("elinvar-cuda".into()).spawn(run);
+        thread.map_err(|error| {
+            Error::Environment(format!("device `{device}`: starting its thread: {error}"))
+        })?;
+        Ok(poller)
+    }
+
+    /// Look after a lane until it has nothing in flight.
+    pub(crate) fn watch(&self, lane: Arc<Lane>) {
+        self.fill(|inbox| inbox.lanes.push(lane));
+    }
+
+    /// Have something done on the thread.
+    pub(crate) fn run_soon(&self, task: Task) {
+        self.fill(|inbox| inbox.tasks.push(task));
+    }
+
+    /// End the thread when it has done what it has.
+    pub(crate) fn close(&self) {
+        self.fill(|inbox| inbox.closed = true);
+    }
+
+    fn fill(&self, with: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.inbox.lock();
+        with(&mut inbox);
+        let waits = inbox.waits;
+        drop(inbox);
+        if waits {
+            self.filled.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        let mut lanes: Vec<Arc<Lane>> = Vec::new();
+        let mut last = Instant::now();
+        loop {
+            let Some(tasks) = self.take(&mut lanes, last) else { return };
+            let mut has_done = !tasks.is_empty();
+            tasks.into_iter().for_each(|task| task());
+            lanes.retain(|lane| {
+                let turn = lane.turn();
+                has_done |= turn.has_done;
+                turn.goes_on
+            });
+            if has_done {
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// What has come, after a pause that depends on when something `last` ended. `None` at the end.
+    fn take(&self, lanes: &mut Vec<Arc<Lane>>, last: Instant) -> Option<Vec<Task>> {
+        let mut inbox = self.inbox.lock();
+        if inbox.lanes.is_empty() && inbox.tasks.is_empty() {
+            let since = last.elapsed();
+            if lanes.is_empty() {
+                while inbox.lanes.is_empty() && inbox.tasks.is_empty() && !inbox.closed {
+                    inbox.waits = true;
+                    self.filled.wait(&mut inbox);
+                }
+            } else if since < EAGER {
+                drop(inbox);
+                let begin = Instant::now();
+                while begin.elapsed() < BREATH {
+                    std::hint::spin_loop();
+                }
+                inbox = self.inbox.lock();
+            } else {
+                inbox.waits = true;
+                self.filled.wait_for(&mut inbox, (since / 8).min(LONGEST));
+            }
+            inbox.waits = false;
+        }
+        if inbox.closed && lanes.is_empty() && inbox.lanes.is_empty() && inbox.tasks.is_empty() {
+            return None;
+        }
+        lanes.append(&mut inbox.lanes);
+        Some(std::mem::take(&mut inbox.tasks))
+    }
+}

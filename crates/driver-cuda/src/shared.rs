@@ -1,0 +1,97 @@
+//! What the queues of a device share, and what happens when the device's context ends.
+
+use std::sync::{Arc, Weak};
+
+use elinvar_driver::{Command, Error, Fault, Label, Result};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::failure::{Extent, Failure};
+use crate::kept::Chunks;
+use crate::poller::Poller;
+use crate::queue::Lane;
+
+/// A device's context with what its queues need.
+pub(crate) struct Shared {
+    pub(crate) context: Arc<Context>,
+    pub(crate) clock: Clock,
+    pub(crate) chunks: Chunks,
+    pub(crate) poller: Arc<Poller>,
+    pub(crate) lanes: Mutex<Vec<Weak<Lane>>>,
+}
+
+/// A launch that may have ended the context.
+struct Suspect {
+    commands: Arc<[Command]>,
+    kernel: String,
+    launch: Option<Arc<Label>>,
+}
+
+impl Shared {
+    pub(crate) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
+        let clock = Clock::new(&context)?;
+        let poller = Poller::start(&context.name)?;
+        Ok(Arc::new(Self { context, clock, chunks: Chunks::default(), poller, lanes: Mutex::default() }))
+    }
+
+    /// Remember a lane, and forget those that are gone.
+    pub(crate) fn register(&self, lane: &Arc<Lane>) {
+        let mut lanes = self.lanes.lock();
+        if lanes.len() == lanes.capacity() {
+            lanes.retain(|lane| lane.strong_count() > 0);
+        }
+        lanes.push(Arc::downgrade(lane));
+    }
+
+    /// The context has ended: everything in flight ends, and nothing more is taken. Only the device's thread calls this.
+    ///
+    /// The driver does not say which kernel it was. Where kernels of one name alone were in flight it is known all the same,
+    /// and the submission of the first of them ends in the fault; else the error names all that it may have been.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let lanes: Vec<Arc<Lane>> = self.lanes.lock().iter().filter_map(Weak::upgrade).collect();
+        let suspects: Vec<Suspect> = match failure.extent() {
+            Extent::Kernel => {
+                lanes.iter().flat_map(|lane| lane.suspects()).flat_map(|list| launches(&list)).collect()
+            }
+            Extent::Call | Extent::Device => Vec::new(),
+        };
+        let (text, deed, name) = (failure.text(self.context.api), failure.deed(), &self.context.name);
+        let mut names: Vec<&str> = suspects.iter().map(|suspect| suspect.kernel.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let (fault, cause) = match (&names[..], suspects.first()) {
+            ([kernel], Some(first)) => {
+                let launch = if suspects.len() == 1 { first.launch.clone() } else { None };
+                let message = format!("{deed} ({text})");
+                let fault = Fault { kernel: (*kernel).to_owned(), message, location: None, launch };
+                let cause = fault.to_string();
+                (Some((first.commands.clone(), Error::Fault(fault))), cause)
+            }
+            ([], _) | (_, None) => (None, text),
+            (names, _) => (None, format!("one of the kernels `{}`: {deed} ({text})", names.join("`, `"))),
+        };
+        let message = format!("device `{name}` takes no more work of this process: {cause}");
+        self.context.lose(Error::DeviceLost(message));
+        let guilty = fault.as_ref().map(|(commands, fault)| (commands, fault));
+        lanes.iter().for_each(|lane| lane.abandon(guilty));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.poller.close();
+    }
+}
+
+fn launches(commands: &Arc<[Command]>) -> Vec<Suspect> {
+    let suspect = |command: &Command| match command {
+        Command::Dispatch(dispatch) => Some(Suspect {
+            commands: commands.clone(),
+            kernel: dispatch.pipeline.signature().name.clone(),
+            launch: dispatch.label.clone(),
+        }),
+        _ => None,
+    };
+    commands.iter().filter_map(suspect).collect()
+}

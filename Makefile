@@ -40,6 +40,8 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit: export ELINVAR_REQUIRE_NUMPY = 1
+# Clang has its time on a machine that is busy with other things too.
+unit: export ELINVAR_COMPILE_TIMEOUT = 600
 unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
 unit:
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \

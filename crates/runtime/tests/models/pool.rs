@@ -73,6 +73,24 @@ fn blocks_and_counts_agree_whatever_the_order() {
     });
 }
 
+/// The driver has room for one block, which is on its way back when another is asked for.
+#[test]
+fn what_is_just_being_freed_is_waited_for() {
+    model(|| {
+        let driver = Arc::new(Driver { room: 1, out: AtomicUsize::new(0) });
+        let stock = stock(1000);
+        let idle = stock.take(1, 10, 10, || Block::new(&driver)).map_err(|_| "no room").unwrap();
+        stock.put(1, 10, idle.size, idle.block);
+        let trims = {
+            let stock = stock.clone();
+            thread::spawn(move || stock.trim(0))
+        };
+        assert!(use_one(&stock, &driver), "of another kind");
+        trims.join().unwrap();
+        assert_eq!(stock.stats().refused, 0);
+    });
+}
+
 /// The budget is for one block, however the requests overlap.
 #[test]
 fn a_budget_is_never_exceeded() {

@@ -211,6 +211,7 @@ macro_rules! call {
 }
 call!(a: A);
 call!(a: A, b: B);
+call!(a: A, b: B, c: C);
 impl Block<()> {
     /// Call it.
     pub fn call(&self) {

@@ -12,6 +12,7 @@
 //! | `abi` | the runtime's C functions |
 //! | `declare`, `value` | how Rust types become classes, Rust functions methods, and C values arguments |
 //! | `reference` | [`Ref`] and [`Object`]: strong references |
+//! | `dispatch` | dispatch queues |
 //! | `foundation` | `NSObject`, `NSString`, `NSArray` and so on |
 //! | `watch` | counts of live objects, and what is said of mistakes |
 //!
@@ -29,6 +30,7 @@ mod abi;
 mod block;
 mod class;
 mod declare;
+mod dispatch;
 pub mod foundation;
 mod object;
 mod pool;
@@ -41,8 +43,9 @@ pub mod watch;
 pub use block::Block;
 pub use class::Class;
 pub use declare::{Declaration, Declared, Property, register};
+pub use dispatch::DispatchQueue;
 pub use object::{Id, Raw};
 pub use pool::with_pool;
 pub use reference::{Object, Ref};
 pub use selector::Selector;
-pub use value::{Argument, Encoded, ErrorOut, NsRange, Return};
+pub use value::{Argument, Encoded, NsRange, Out, Return};

@@ -140,6 +140,12 @@ impl<T> Ref<T> {
     }
 }
 
+impl<T: Declared + Default> Default for Ref<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> Clone for Ref<T> {
     fn clone(&self) -> Self {
         Self { object: self.object.clone(), held: self.held }

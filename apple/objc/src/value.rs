@@ -226,11 +226,11 @@ impl<T: Declared> Return for Ref<T> {
     }
 }
 
-/// Where a method says why it has no result: `NSError **`, or null.
+/// Where a method puts a further result, such as why it has no other: `NSError **`, or null.
 #[derive(Clone, Copy)]
-pub struct ErrorOut(*mut Id);
+pub struct Out(*mut Id);
 
-impl Argument for ErrorOut {
+impl Argument for Out {
     type Raw = *mut Id;
 
     unsafe fn from_raw(raw: *mut Id) -> Self {
@@ -238,16 +238,21 @@ impl Argument for ErrorOut {
     }
 }
 
-impl ErrorOut {
+impl Out {
+    /// Lend an object to the caller, if it wants one.
+    pub fn lend<T: Declared>(self, object: Ref<T>) {
+        if !self.0.is_null() {
+            // SAFETY: who passes a pointer here passes one to an object variable.
+            unsafe { *self.0 = object.into_object().into_lent() };
+        }
+    }
+
     /// The result, or `None` after the error has been told.
     pub fn catch<T, E: Declared>(self, result: Result<T, Ref<E>>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                if !self.0.is_null() {
-                    // SAFETY: who passes a pointer here passes one to an object variable.
-                    unsafe { *self.0 = error.into_object().into_lent() };
-                }
+                self.lend(error);
                 None
             }
         }

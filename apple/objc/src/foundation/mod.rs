@@ -32,5 +32,6 @@ pub fn register() {
         url::register,
         error::register,
         process::register,
+        crate::dispatch::register,
     ]);
 }

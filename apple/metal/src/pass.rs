@@ -1,0 +1,120 @@
+//! What a command buffer consists of: [`Step`]s, and the [`Op`]s of a pass, in the order in which they were encoded.
+
+use std::sync::Arc;
+
+use elinvar_objc::{NsRange, Ref};
+
+use crate::buffer::Held;
+use crate::counter::SampleBuffer;
+use crate::event::Counter;
+use crate::fence::Fence;
+use crate::indirect::IndirectBuffer;
+use crate::pipeline::Pipeline;
+use crate::values::Size;
+
+/// A part of a command buffer.
+pub enum Step {
+    /// What one encoder encoded.
+    Pass(Pass),
+    /// Wait for an event.
+    Wait(Arc<Counter>, u64),
+    /// Raise an event.
+    Signal(Arc<Counter>, u64),
+}
+
+/// What one encoder encoded.
+#[derive(Default)]
+pub struct Pass {
+    /// The encoder's label.
+    pub label: String,
+    /// Debug groups and signposts.
+    pub signposts: Vec<String>,
+    /// What is to be done.
+    pub ops: Vec<Op>,
+}
+
+/// Why an operation could not be done: an `MTLCommandBufferError` and a text.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: isize,
+    pub message: String,
+}
+
+/// What is done by the host in its turn.
+pub type HostWork = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
+
+/// One operation.
+pub enum Op {
+    Dispatch(Dispatch),
+    Copy {
+        from: (Held, usize),
+        to: (Held, usize),
+        length: usize,
+    },
+    Fill {
+        to: Held,
+        range: NsRange,
+        value: u8,
+    },
+    /// Let the host see a managed buffer.
+    Synchronize(Held),
+    /// Note the time.
+    Sample(Ref<SampleBuffer>, usize),
+    /// Write samples to a buffer.
+    Resolve {
+        samples: Ref<SampleBuffer>,
+        range: NsRange,
+        to: Held,
+        offset: usize,
+    },
+    Update(Ref<Fence>),
+    Await(Ref<Fence>),
+    /// Run commands of an indirect command buffer: a range, or the one that lies in a buffer.
+    Execute {
+        commands: Ref<IndirectBuffer>,
+        range: ExecuteRange,
+    },
+    /// Change an indirect command buffer.
+    ResetIndirect(Ref<IndirectBuffer>, NsRange),
+    CopyIndirect {
+        from: Ref<IndirectBuffer>,
+        range: NsRange,
+        to: Ref<IndirectBuffer>,
+        at: usize,
+    },
+    Host(HostWork),
+}
+
+/// Which commands are run.
+pub enum ExecuteRange {
+    Given(NsRange),
+    /// `MTLIndirectCommandBufferExecutionRange` in a buffer.
+    InBuffer(Held, usize),
+}
+
+/// A kernel over a grid.
+#[derive(Clone)]
+pub struct Dispatch {
+    pub pipeline: Ref<Pipeline>,
+    /// One for each argument of the kernel, in its order.
+    pub arguments: Vec<Argument>,
+    pub grid: Grid,
+    pub group: Size,
+}
+
+/// An argument's value.
+#[derive(Clone)]
+pub enum Argument {
+    Buffer(Held, usize),
+    Bytes(Arc<[u8]>),
+    Threadgroup(usize),
+}
+
+/// How large a grid is.
+#[derive(Clone)]
+pub enum Grid {
+    Threads(Size),
+    Groups(Size),
+    /// `MTLDispatchThreadgroupsIndirectArguments` in a buffer.
+    Indirect(Held, usize),
+}

@@ -1,0 +1,203 @@
+//! [`Store`]: the bytes of a buffer, and [`Account`]: how many a device has given out.
+//!
+//! Bytes are memory of the CPU driver, in whole pages: so a write a little past the end of a buffer, which hardware
+//! lets pass as well, does no harm. A managed buffer of a device with memory of its own has a second copy for the host.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use elinvar_driver::{HostBlock, Init, Memory, MemorySlice};
+use elinvar_objc::Block;
+
+use crate::values::Storage;
+
+/// Bytes of a page of Apple's processors: allocations are whole multiples.
+pub const PAGE: usize = 16 << 10;
+
+/// How much of a device's memory is in use.
+#[derive(Default)]
+pub struct Account(AtomicUsize);
+
+impl Account {
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Take bytes, if no more than `limit` are in use then.
+    pub fn charge(self: &Arc<Self>, bytes: usize, limit: u64) -> Option<Charge> {
+        let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum as u64 <= limit);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Charge { account: self.clone(), bytes })
+    }
+}
+
+/// Bytes that are in use until this is dropped.
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is called when memory of the program's is let go of.
+type Deallocator = Block<(*mut c_void, usize)>;
+
+struct Borrowed {
+    address: NonNull<u8>,
+    length: usize,
+    deallocator: Option<Deallocator>,
+}
+
+// SAFETY: the address is only handed to the block, which may be called on any thread.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above.
+unsafe impl Sync for Borrowed {}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(deallocator) = &self.deallocator {
+            deallocator.call(self.address.as_ptr().cast(), self.length);
+        }
+    }
+}
+
+/// Bytes of a buffer.
+pub struct Store {
+    memory: Arc<dyn Memory>,
+    /// The host's copy, where there are two.
+    host: Option<Arc<dyn Memory>>,
+    offset: u64,
+    length: usize,
+    storage: Storage,
+    _charge: Option<Charge>,
+}
+
+impl Store {
+    /// New memory, zeroed. `None` if there is none left.
+    pub fn allocate(
+        cpu: &dyn elinvar_driver::Device,
+        length: usize,
+        storage: Storage,
+        two_copies: bool,
+        charge: Charge,
+    ) -> Option<Self> {
+        let pages = length.next_multiple_of(PAGE) as u64;
+        let allocate = || cpu.allocate(pages, elinvar_driver::Storage::Shared, Init::Zeroed).ok();
+        let memory = allocate()?;
+        let host = if two_copies && storage == Storage::Managed { Some(allocate()?) } else { None };
+        Some(Self { memory, host, offset: 0, length, storage, _charge: Some(charge) })
+    }
+
+    /// Memory of the program's, whole pages, used in place.
+    ///
+    /// # Safety
+    /// It can be read and written until the deallocator is called.
+    pub unsafe fn borrow(
+        cpu: &dyn elinvar_driver::Device,
+        address: NonNull<u8>,
+        length: usize,
+        storage: Storage,
+        deallocator: Option<Deallocator>,
+    ) -> Option<Self> {
+        let owner = Box::new(Borrowed { address, length, deallocator });
+        let block = HostBlock { address, bytes: length as u64, owner };
+        // SAFETY: the caller's promise.
+        let memory = unsafe { cpu.wrap(block) }.ok()?;
+        Some(Self { memory, host: None, offset: 0, length, storage, _charge: None })
+    }
+
+    /// A part of this one; the program sees to it that parts in use at a time do not overlap, or means them to.
+    pub fn part(&self, offset: usize, length: usize) -> Self {
+        let memory = self.memory.clone();
+        Self {
+            memory,
+            host: self.host.clone(),
+            offset: self.offset + offset as u64,
+            length,
+            storage: self.storage,
+            _charge: None,
+        }
+    }
+
+    /// Bytes as asked for.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The storage mode.
+    pub fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    /// From `offset` on, to the end of the pages.
+    pub fn from(&self, offset: usize) -> MemorySlice {
+        let offset = self.offset + offset as u64;
+        MemorySlice { memory: self.memory.clone(), offset, len: self.memory.len() - offset }
+    }
+
+    /// A range, which is within it.
+    pub fn range(&self, offset: usize, length: usize) -> MemorySlice {
+        MemorySlice { memory: self.memory.clone(), offset: self.offset + offset as u64, len: length as u64 }
+    }
+
+    fn address(&self, memory: &dyn Memory) -> *mut u8 {
+        let base = memory.host_ptr().map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        // The offset is within the memory.
+        base.wrapping_add(usize::try_from(self.offset).unwrap_or(0))
+    }
+
+    /// Where the device sees it, as a host's address.
+    pub fn device_bytes(&self) -> *mut u8 {
+        self.address(&*self.memory)
+    }
+
+    /// Where the host sees it; null if it does not.
+    pub fn contents(&self) -> *mut u8 {
+        match self.storage {
+            Storage::Private | Storage::Memoryless => std::ptr::null_mut(),
+            _ => self.address(&**self.host.as_ref().unwrap_or(&self.memory)),
+        }
+    }
+
+    /// Where kernels see it.
+    pub fn gpu_address(&self) -> u64 {
+        self.memory.gpu_address().map_or(0, |address| address + self.offset)
+    }
+
+    /// Let the device see what the host wrote.
+    pub fn push(&self, offset: usize, length: usize) {
+        self.copy(true, offset, length);
+    }
+
+    /// Let the host see what the device wrote.
+    pub fn pull(&self) {
+        self.copy(false, 0, self.length);
+    }
+
+    fn copy(&self, to_device: bool, offset: usize, length: usize) {
+        let Some(host) = &self.host else { return };
+        let (host, device) = (self.address(&**host), self.device_bytes());
+        let (from, to) = if to_device { (host, device) } else { (device, host) };
+        // SAFETY: the caller has checked the range; the two copies are apart. The program sees to the order.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(offset), to.add(offset), length) };
+    }
+
+    /// Put bytes in, for host and device, before anybody else has the buffer.
+    ///
+    /// # Safety
+    /// There are so many bytes at `from`, at most the store's length.
+    pub unsafe fn fill(&self, from: *const u8, length: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.device_bytes(), length) };
+        if self.host.is_some() {
+            self.pull();
+        }
+    }
+}

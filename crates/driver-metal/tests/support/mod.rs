@@ -1,0 +1,84 @@
+//! What the tests of the driver share: devices, kernels, and submissions that are waited for.
+#![allow(dead_code)] // each test uses some of it
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use elinvar_driver::{
+    Binding, Command, Device, Dim3, Dispatch, Driver as _, Init, Memory, MemorySlice, Pipeline,
+    PipelineOptions, Queue, Result, Source, Storage, Submission, Timing,
+};
+
+pub type Devices = Vec<Arc<dyn Device>>;
+
+/// All devices of a driver of our own, so that nothing of another test is in its queues.
+pub fn devices() -> Devices {
+    let devices =
+        elinvar_driver_metal::MetalDriver::with_cache(&elinvar_cache::Cache::off()).devices().unwrap();
+    assert!(!devices.is_empty(), "Metal has no device");
+    devices
+}
+
+pub fn pipeline(device: &dyn Device, body: &str, name: &str) -> Arc<dyn Pipeline> {
+    let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
+    let library = device.compile(&Source::named(format!("{name}.metal"), text)).unwrap();
+    library.pipeline(name, &PipelineOptions::default()).unwrap()
+}
+
+pub fn memory(device: &dyn Device, bytes: u64, storage: Storage) -> Arc<dyn Memory> {
+    device.allocate(bytes, storage, Init::Zeroed).unwrap()
+}
+
+pub fn slice(memory: &Arc<dyn Memory>, offset: u64, len: u64) -> MemorySlice {
+    MemorySlice { memory: memory.clone(), offset, len }
+}
+
+pub fn whole(memory: &Arc<dyn Memory>) -> MemorySlice {
+    slice(memory, 0, memory.len())
+}
+
+#[allow(unsafe_code)] // the tests wait for what they have submitted
+pub fn read(memory: &Arc<dyn Memory>) -> Vec<u8> {
+    let mut bytes = vec![0x5a; memory.len() as usize];
+    // SAFETY: in range, and no work that uses it is in flight.
+    unsafe { memory.read(0, &mut bytes) }.unwrap();
+    bytes
+}
+
+#[allow(unsafe_code)] // as above
+pub fn write(memory: &Arc<dyn Memory>, offset: u64, bytes: &[u8]) {
+    // SAFETY: in range, and no work that uses it is in flight.
+    unsafe { memory.write(offset, bytes) }.unwrap();
+}
+
+pub fn words(memory: &Arc<dyn Memory>) -> Vec<u32> {
+    read(memory)
+        .chunks_exact(4)
+        .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
+}
+
+pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u32, group: u32) -> Command {
+    let (threads, group) = (Dim3::from(threads), Dim3::from(group));
+    pipeline.prepare(group).unwrap();
+    Command::Dispatch(Dispatch {
+        pipeline: pipeline.clone(),
+        bindings,
+        uses: Vec::new(),
+        threads,
+        group,
+        label: None,
+    })
+}
+
+/// Submit; the answer comes when it has ended.
+pub fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
+    let (sender, ended) = channel();
+    let done = Box::new(move |result| drop(sender.send(result)));
+    (queue.submit(commands.into(), done).unwrap(), ended)
+}
+
+/// Submit and wait.
+pub fn run(queue: &dyn Queue, commands: Vec<Command>) -> Result<Timing> {
+    submit(queue, commands).1.recv().expect("done is called")
+}

@@ -233,10 +233,6 @@ impl DeviceEvent {
         // SAFETY: the event was recorded, and may be of another context of this process.
         unsafe { api.stream_waits(stream, self.raw, 0) }
     }
-
-    pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
-        Arc::ptr_eq(&self.context, context)
-    }
 }
 
 impl Drop for DeviceEvent {

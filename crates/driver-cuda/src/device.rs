@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source,
-    Storage,
+    Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
+    Source, Storage,
 };
 use elinvar_ptx::Target;
 
@@ -19,6 +19,7 @@ use crate::event::CudaEvent;
 use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
 use crate::memory::CudaMemory;
+use crate::peers;
 use crate::queue::CudaQueue;
 use crate::shared::Shared;
 
@@ -187,6 +188,12 @@ impl Device for CudaDevice {
         now_ns()
     }
 
+    fn reaches(&self, other: &dyn Device) -> Option<Reach> {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>()?;
+        Some(peers::reach(&self.shared.context, &other.shared.context))
+    }
+
     fn reset(&self) -> Result<()> {
         let name = &self.caps.name;
         Err(Error::unsupported(match self.shared.context.lost() {
@@ -198,10 +205,4 @@ impl Device for CudaDevice {
             }
         }))
     }
-}
-
-/// The context of a device of this driver.
-pub(crate) fn context(device: &dyn Device) -> Option<&Arc<Context>> {
-    let device: &dyn Any = device;
-    device.downcast_ref::<CudaDevice>().map(|device| &device.shared.context)
 }

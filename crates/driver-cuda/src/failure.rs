@@ -22,6 +22,7 @@ pub(crate) mod code {
     pub(crate) const DEINITIALIZED: i32 = 4;
     pub(crate) const NO_DEVICE: i32 = 100;
     pub(crate) const ECC_UNCORRECTABLE: i32 = 214;
+    pub(crate) const PEER_ACCESS_UNSUPPORTED: i32 = 217;
     pub(crate) const NVLINK_UNCORRECTABLE: i32 = 220;
     pub(crate) const INVALID_IMAGE: i32 = 200;
     pub(crate) const NO_BINARY_FOR_GPU: i32 = 209;

@@ -37,6 +37,7 @@ mod function;
 mod kept;
 mod library;
 mod memory;
+mod peers;
 mod pipeline;
 mod poller;
 mod queue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    Diagnostic, Dim3, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
 };
 use elinvar_ptx::{Compiler, Target};
 use parking_lot::Mutex;
@@ -37,10 +37,6 @@ impl CudaLibrary {
     fn make(&self, kernel: &str, options: &PipelineOptions) -> Result<CudaPipeline> {
         if let Some(lost) = self.context.lost() {
             return Err(lost.clone());
-        }
-        if !self.compiler.kernels().iter().any(|signature| signature.name == kernel) {
-            let names: Vec<&str> = self.compiler.kernels().iter().map(|s| s.name.as_str()).collect();
-            return Err(Error::invalid(format!("no kernel `{kernel}`; there are: {}", names.join(", "))));
         }
         let (context, compiler) = (self.context.clone(), self.compiler.clone());
         let (kernel, options) = (kernel.to_owned(), options.clone());

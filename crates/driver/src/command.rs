@@ -15,7 +15,8 @@ pub enum Command {
     /// Run a kernel over a grid.
     Dispatch(Dispatch),
     /// Copy `source` to `target`; the two have the same length. Overlap within one memory is allowed
-    /// and behaves as if the source had been read in full first.
+    /// and behaves as if the source had been read in full first. One of the two may be of another device of the driver, if
+    /// [`Device::reaches`](crate::Device::reaches) says so.
     Copy {
         /// Where the bytes come from.
         source: MemorySlice,

@@ -90,6 +90,12 @@ pub trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
     }
 
+    /// How a [`Command::Copy`] of this device's queues moves bytes between its memory and that of `other`, in either direction.
+    /// `None`, as long as the driver does not say otherwise: it cannot.
+    fn reaches(&self, _other: &dyn Device) -> Option<Reach> {
+        None
+    }
+
     /// Bring the device back after it was lost, or when it does not get on. Once this has returned:
     ///
     /// - Every submission that was in flight has ended, those that had not before in [`Error::DeviceLost`], which is then
@@ -105,6 +111,16 @@ pub trait Device: Send + Sync + Any {
     fn reset(&self) -> Result<()> {
         Err(Error::unsupported(format!("device `{}` cannot be reset", self.caps().name)))
     }
+}
+
+/// How bytes get from the memory of one device to that of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Over the link or the bus between the two, without the host.
+    Peer,
+    /// Through memory of the host, by the driver's own means.
+    Staged,
 }
 
 /// A compiled source.

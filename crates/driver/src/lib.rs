@@ -17,15 +17,16 @@
 //! | [`Library`] | `MTLLibrary` | module | compiled MSL source |
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
-//! | [`Event`] | `MTLSharedEvent` | a counter in pinned memory | [`Timeline`] |
+//! | [`Event`] | `MTLSharedEvent` | [`Timeline`] and the events of streams that will raise it | [`Timeline`] |
 //! | [`Stamp`] | `MTLCounterSampleBuffer` | event with timing | a time |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
 //! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
-//! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | prefetch | – |
+//! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | copies from and to pinned memory | – |
 //! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
-//! | [`Device::reset`] | – | a new primary context | – |
+//! | [`Device::reset`] | – | – (a new process) | – |
+//! | [`Device::reaches`] | – | peer access | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!
@@ -74,7 +75,7 @@ mod timeline;
 
 pub use caps::{Caps, DeviceKind, StopsAt};
 pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
-pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Submission, Timing};
+pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Reach, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, Result};

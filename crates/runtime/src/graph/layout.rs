@@ -10,7 +10,7 @@ use super::plan::{Part, Plan, PlanOptions, Segment, Site};
 use super::run::{Hop, Lane};
 use super::schedule::{Item, Schedule, schedule};
 use super::step::{Step, Touch, Work, memory_key};
-use super::transfer::{Staged, staged};
+use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::recording::Recording;
 use crate::touched::slices_mut;
@@ -59,6 +59,18 @@ impl Layout {
                 }
                 Work::Transfer { source, target } => {
                     let to = target.storage.device.clone();
+                    if let Some(route) = in_one(&step.device, &to) {
+                        layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
+                        let command =
+                            Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
+                        let touches = step.touches.clone();
+                        let piece = Piece { node: *node, command, touches, staged: Vec::new() };
+                        layout.add(piece, &step.device, after, None);
+                        // What only this graph has there gets its place with the device's own.
+                        layout.number(&to);
+                        last.insert(*node, layout.pieces.len() - 1);
+                        continue;
+                    }
                     let staged = staged(&step.device, &to, source.len)?;
                     let route = staged.route;
                     layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
@@ -85,12 +97,17 @@ impl Layout {
         Ok(layout)
     }
 
-    fn add(&mut self, piece: Piece, device: &Device, after: Vec<usize>, hop: Option<usize>) -> usize {
+    /// A device's place in the list.
+    fn number(&mut self, device: &Device) -> usize {
         let known = self.devices.iter().position(|known| known == device);
-        let device = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.devices.push(device.clone());
             self.devices.len() - 1
-        });
+        })
+    }
+
+    fn add(&mut self, piece: Piece, device: &Device, after: Vec<usize>, hop: Option<usize>) -> usize {
+        let device = self.number(device);
         let mut keeps: Vec<usize> =
             piece.touches.iter().filter(|t| t.writes() && !t.is_transient()).map(Touch::key).collect();
         keeps.sort_unstable();

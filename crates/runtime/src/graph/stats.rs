@@ -57,4 +57,8 @@ pub enum Route {
     Host,
     /// The source's device copies to memory of the host, which the other device uses in place.
     HostInPlace,
+    /// The source's device copies to the other's memory, over the link or the bus between them.
+    Peer,
+    /// One copy of the source's device, which its driver takes through memory of the host.
+    Driver,
 }

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Result};
+use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Reach, Result};
 
 use super::Route;
 use crate::span::Span;
@@ -17,6 +17,15 @@ pub(super) struct Staged {
     /// Of the target's device.
     pub(super) to: Buffer<u8>,
     pub(super) bytes: u64,
+}
+
+/// The way of a copy that the source's device makes in one command, where it can.
+pub(super) fn in_one(from: &Device, to: &Device) -> Option<Route> {
+    match from.driver().reaches(to.driver())? {
+        Reach::Peer => Some(Route::Peer),
+        Reach::Staged => Some(Route::Driver),
+        _ => None,
+    }
 }
 
 /// The memory for a copy of so many bytes.

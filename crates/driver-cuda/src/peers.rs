@@ -1,0 +1,49 @@
+//! Copies between devices: whether they reach each other's memory, asked of the driver and never assumed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elinvar_driver::Reach;
+use parking_lot::Mutex;
+
+use crate::context::Context;
+use crate::failure::{Failure, code};
+
+/// What was found, by the devices' handles.
+static KNOWN: Mutex<Option<HashMap<(i32, i32), Reach>>> = Mutex::new(None);
+
+/// How copies between two devices go. Peer access is let on in both directions when it is first asked for; where the
+/// driver has none, it stages such copies itself.
+pub(crate) fn reach(one: &Arc<Context>, other: &Arc<Context>) -> Reach {
+    if Arc::ptr_eq(one, other) {
+        return Reach::Peer;
+    }
+    let pair = (one.device.min(other.device), one.device.max(other.device));
+    let mut known = KNOWN.lock();
+    let known = known.get_or_insert_default();
+    *known.entry(pair).or_insert_with(|| match open(one, other).and_then(|()| open(other, one)) {
+        Ok(()) => Reach::Peer,
+        Err(failure) => {
+            tracing::debug!("no peer access: {}", failure.text(one.api));
+            Reach::Staged
+        }
+    })
+}
+
+/// Let `from` reach the memory of `to`.
+#[allow(unsafe_code)] // C functions
+fn open(from: &Context, to: &Context) -> Result<(), Failure> {
+    let none = Failure { call: "cuDeviceCanAccessPeer", code: code::PEER_ACCESS_UNSUPPORTED };
+    let _current = from.enter().map_err(|_| none)?;
+    let mut can = 0;
+    // SAFETY: it writes a number.
+    unsafe { from.api.can_access_peer(&mut can, from.device, to.device) }?;
+    if can == 0 {
+        return Err(none);
+    }
+    // SAFETY: both contexts are retained, and `from` is current. No flags are defined.
+    match unsafe { from.api.enable_peer(to.raw, 0) } {
+        Err(Failure { code: code::PEER_ACCESS_ALREADY_ENABLED, .. }) => Ok(()),
+        other => other,
+    }
+}

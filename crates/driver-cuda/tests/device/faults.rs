@@ -1,0 +1,99 @@
+//! What a kernel does wrong: noted by its checks, or by the hardware. The latter ends the device for the process, so each
+//! such test runs in a process of its own.
+
+use std::process::Command as Process;
+use std::sync::Arc;
+
+use elinvar_driver::{Binding, Dim3, Error, Init, PipelineOptions, Storage};
+
+use crate::bench::{Bench, Test, bound, dispatch, expect_all, fill, signal, slice, submit, wait, words};
+
+pub const TESTS: &[Test] = &[
+    ("a_fault_that_checks_note", checked),
+    ("an_illegal_address_ends_the_device", |_| in_child("address")),
+    ("a_misaligned_address_ends_the_device", |_| in_child("alignment")),
+    ("one_of_several_kernels_ends_the_device", |_| in_child("several")),
+];
+
+fn checked(bench: &Bench) {
+    let body = "kernel void outside(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = i + 1; }";
+    let options = PipelineOptions { checked: true, ..PipelineOptions::default() };
+    let outside = bench.pipeline_with(body, "outside", &options);
+    let (queue, other) = (bench.queue(), bench.queue());
+    let event = bench.event();
+    let x = bench.memory(4 * 100);
+    let launch =
+        |n| dispatch(&outside, vec![Binding::Memory(slice(&x, 0, 80))], Dim3::from(n), Dim3::from(32));
+    submit(&queue, [launch(20), launch(19)]).wait().unwrap();
+    let behind = submit(&other, [wait(&event, 1), fill(&x, 9)]);
+    let failed = submit(&queue, [launch(20), launch(21), fill(&x, 7), signal(&event, 1)]);
+    let next = submit(&queue, [fill(&x, 8)]);
+    let ended = failed.wait();
+    let text = match &ended {
+        Err(Error::Fault(fault)) => fault.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        text.starts_with("kernel `outside` at outside.metal:3: write to element 20 of argument 0 `x`"),
+        "{text}"
+    );
+    assert!(
+        matches!(next.wait(), Err(Error::Poisoned(_))) && matches!(behind.wait(), Err(Error::Poisoned(_)))
+    );
+    assert!(queue.acknowledge().is_some() && other.acknowledge().is_some());
+    expect_all(&words(&x), |i| if i < 20 { i as u32 + 1 } else { 0 });
+    submit(&queue, [launch(20)]).wait().unwrap();
+}
+
+fn in_child(fault: &str) {
+    let program = std::env::current_exe().unwrap();
+    let output = Process::new(program).arg(format!("--fault={fault}")).output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    println!("{text}");
+    assert!(output.status.success() && text.contains("as expected"), "{}\n{text}", output.status);
+}
+
+const WILD: &str = "kernel void wild(device uint* x [[buffer(0)]], constant ulong& far [[buffer(1)]],
+        uint i [[thread_position_in_grid]]) {
+    *(device uint*)((device char*)x + far) = i;
+}
+kernel void tame(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }";
+
+/// The part of a test that a process of its own runs.
+pub fn child(fault: &str, bench: Bench) {
+    let (wild, tame) = (bench.pipeline(WILD, "wild"), bench.pipeline(WILD, "tame"));
+    let (queue, other) = (bench.queue(), bench.queue());
+    let (event, gate) = (bench.event(), bench.event());
+    let x = bench.memory(4096);
+    let far: u64 = if fault == "alignment" { 1 } else { 1 << 46 };
+    let bindings = vec![bound(&x), Binding::Bytes(far.to_ne_bytes().to_vec())];
+    let bad = dispatch(&wild, bindings, Dim3::from(32), Dim3::from(32));
+    let good = dispatch(&tame, vec![bound(&x)], Dim3::from(1024), Dim3::from(256));
+    submit(&queue, [good.clone()]).wait().unwrap();
+    let on_host = submit(&other, [wait(&gate, 1), fill(&x, 3)]);
+    let commands =
+        if fault == "several" { vec![good, bad, signal(&event, 1)] } else { vec![bad, signal(&event, 1)] };
+    let failed = submit(&queue, commands);
+    let ended = failed.wait();
+    println!("{ended:?}");
+    match (&ended, fault) {
+        (Err(Error::DeviceLost(text)), "several") => {
+            assert!(text.contains("`tame`, `wild`"), "{text}");
+        }
+        (Err(Error::Fault(fault)), _) => assert_eq!(fault.kernel, "wild"),
+        _ => panic!("{ended:?}"),
+    }
+    let waited = on_host.wait();
+    assert!(matches!(waited, Err(Error::DeviceLost(_))), "{waited:?}");
+    assert!(event.failure().is_some());
+    assert!(queue.acknowledge().is_some());
+    let refused = queue.submit(Arc::from([fill(&x, 1)]), Box::new(|_| panic!("it is refused"))).err();
+    assert!(matches!(&refused, Some(Error::DeviceLost(text)) if text.contains("wild")), "{refused:?}");
+    let refused = bench.device.allocate(100, Storage::Private, Init::Zeroed).err();
+    assert!(matches!(refused, Some(Error::DeviceLost(_))), "{refused:?}");
+    let reset = bench.device.reset();
+    assert!(matches!(&reset, Err(Error::Unsupported(text)) if text.contains("new process")), "{reset:?}");
+    assert!(bench.device.queue().is_err());
+    println!("as expected");
+}

@@ -1,0 +1,156 @@
+//! Launches: parameters of every kind, grids and threadgroups of every shape, threadgroup memory beyond 48 KiB, limits.
+
+use elinvar_driver::{Binding, Dim3, Error, PipelineOptions};
+
+use crate::bench::{Bench, Test, bound, dispatch, expect_all, fill, number, slice, submit, words};
+
+pub const TESTS: &[Test] = &[
+    ("an_addition", addition),
+    ("values_and_buffers_for_constants", constants),
+    ("bytes_for_a_pointer", bytes_for_a_pointer),
+    ("grids_beyond_the_limits_of_y_and_z", long_grids),
+    ("threadgroups_at_the_edge", edges),
+    ("much_threadgroup_memory", threadgroup_memory),
+    ("limits_of_a_kernel", limits),
+    ("launches_without_a_pause", many),
+];
+
+const ADD: &str = "kernel void add(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]],
+        device uint* c [[buffer(2)]], constant uint& n [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+    if (i < n) c[i] = a[i] + b[i];
+}";
+
+fn addition(bench: &Bench) {
+    const N: u32 = 1_000_003;
+    let add = bench.pipeline(ADD, "add");
+    let (a, b) = (
+        bench.holding(&(0..N).collect::<Vec<_>>()),
+        bench.holding(&(0..N).map(|i| i * 7).collect::<Vec<_>>()),
+    );
+    let c = bench.memory(4 * u64::from(N));
+    let arguments = || vec![bound(&a), bound(&b), bound(&c), number(N - 3)];
+    let launch = dispatch(&add, arguments(), Dim3::from(N), Dim3::from(256));
+    let timing = submit(&bench.queue(), [launch]).wait().unwrap();
+    assert!(timing.end_ns > timing.start_ns, "{timing:?}");
+    expect_all(&words(&c), |i| if i as u32 >= N - 3 { 0 } else { 8 * i as u32 });
+}
+
+fn constants(bench: &Bench) {
+    let add = bench.pipeline(ADD, "add");
+    let (a, c) = (bench.holding(&[1; 1000]), bench.memory(4000));
+    let n = bench.holding(&[0, 0, 700]);
+    let arguments = vec![bound(&a), bound(&a), bound(&c), Binding::Memory(slice(&n, 8, 4))];
+    let queue = bench.queue();
+    submit(&queue, [dispatch(&add, arguments, Dim3::from(1000), Dim3::from(64))]).wait().unwrap();
+    expect_all(&words(&c), |i| if i < 700 { 2 } else { 0 });
+}
+
+fn bytes_for_a_pointer(bench: &Bench) {
+    let body = "kernel void take(constant uint* table [[buffer(0)]], device uint* out [[buffer(1)]],
+            uint i [[thread_position_in_grid]]) { out[i] = table[i % 100] + i; }";
+    let take = bench.pipeline(body, "take");
+    let queue = bench.queue();
+    let outs: Vec<_> = (0..300).map(|_| bench.memory(4 * 1000)).collect();
+    let mut last = Vec::new();
+    for (k, out) in outs.iter().enumerate() {
+        let table: Vec<u8> = (0..100_u32).flat_map(|i| (i * 1000 + k as u32).to_ne_bytes()).collect();
+        let arguments = vec![Binding::Bytes(table), bound(out)];
+        last.push(submit(&queue, [dispatch(&take, arguments, Dim3::from(1000), Dim3::from(128))]));
+    }
+    last.iter().for_each(|done| drop(done.wait().unwrap()));
+    for (k, out) in outs.iter().enumerate() {
+        expect_all(&words(out), |i| (i as u32 % 100) * 1000 + k as u32 + i as u32);
+    }
+}
+
+fn long_grids(bench: &Bench) {
+    let body = "kernel void count(device atomic_uint* out [[buffer(0)]], constant uint3& n [[buffer(1)]],
+            uint3 p [[thread_position_in_grid]], uint3 g [[threadgroup_position_in_grid]], uint3 t [[threads_per_grid]]) {
+        uint at = (p.z * n.y + p.y) * n.x + p.x;
+        bool right = g.x == p.x / 2 && g.y == p.y / 2 && g.z == p.z && t.x == n.x && t.y == n.y && t.z == n.z;
+        atomic_fetch_add_explicit(&out[at], right ? 1u : 100u, memory_order_relaxed);
+    }";
+    let count = bench.pipeline(body, "count");
+    for (x, y, z) in [(1, 200_000, 1), (3, 5, 70_000), (2, 140_001, 3), (5, 3, 2)] {
+        let out = bench.memory(4 * u64::from(x * y * z));
+        let n = Binding::Bytes([x, y, z, 0].iter().flat_map(|n: &u32| n.to_ne_bytes()).collect());
+        let launch = dispatch(&count, vec![bound(&out), n], Dim3::new(x, y, z), Dim3::new(2, 2, 1));
+        submit(&bench.queue(), [launch]).wait().unwrap();
+        expect_all(&words(&out), |_| 1);
+    }
+}
+
+fn edges(bench: &Bench) {
+    let body = "kernel void size(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]],
+            uint n [[threads_per_threadgroup]], uint full [[dispatch_threads_per_threadgroup]]) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        out[i] = n * 1000 + full;
+    }";
+    let size = bench.pipeline(body, "size");
+    let out = bench.memory(4 * 1000);
+    submit(&bench.queue(), [dispatch(&size, vec![bound(&out)], Dim3::from(999), Dim3::from(128))])
+        .wait()
+        .unwrap();
+    expect_all(&words(&out), |i| match i {
+        0..896 => 128_128,
+        896..999 => 103_128,
+        _ => 0,
+    });
+}
+
+fn threadgroup_memory(bench: &Bench) {
+    let body = "kernel void turn(device uint* data [[buffer(0)]], threadgroup uint* a [[threadgroup(0)]],
+            threadgroup uint* b [[threadgroup(1)]], uint i [[thread_index_in_threadgroup]], uint n [[threads_per_threadgroup]]) {
+        for (uint k = i; k < 20000; k += n) { a[k] = data[k]; b[k % 5000] = 1; }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint k = i; k < 20000; k += n) data[k] = a[19999 - k] + b[k % 5000];
+    }";
+    let turn = bench.pipeline(body, "turn");
+    let data = bench.holding(&(0..20_000).collect::<Vec<u32>>());
+    let launch = |a, b| {
+        let arguments = vec![bound(&data), Binding::Threadgroup(a), Binding::Threadgroup(b)];
+        dispatch(&turn, arguments, Dim3::from(256), Dim3::from(256))
+    };
+    let queue = bench.queue();
+    submit(&queue, [launch(80_000, 20_000)]).wait().unwrap();
+    expect_all(&words(&data), |i| 20_000 - i as u32);
+    let most = bench.device.caps().max_threadgroup_memory;
+    let refused = submit(&queue, [launch(most, 16)]).wait();
+    assert!(matches!(&refused, Err(Error::InvalidArgument(text)) if text.contains("`turn`")), "{refused:?}");
+    assert!(queue.acknowledge().is_some());
+}
+
+fn limits(bench: &Bench) {
+    let add = bench.pipeline(ADD, "add");
+    let most = add.max_threads_per_threadgroup();
+    assert!((32..=bench.device.caps().max_threads_per_threadgroup).contains(&most), "{most}");
+    add.prepare(Dim3::from(most)).unwrap();
+    for group in [Dim3::from(most + 1), Dim3::from(0), Dim3::new(1, 1, 65)] {
+        let refused = add.prepare(group);
+        assert!(
+            matches!(&refused, Err(Error::InvalidArgument(text)) if text.contains("`add`")),
+            "{refused:?}"
+        );
+    }
+    let text = format!("#include <metal_stdlib>\n{ADD}").replace("void add", "void other");
+    let library =
+        bench.device.compile(&elinvar_driver::Source::msl(text.replace("uint", "metal::uint"))).unwrap();
+    let missing = library.pipeline("add", &PipelineOptions::default()).err();
+    assert!(matches!(&missing, Some(Error::InvalidArgument(text)) if text.contains("other")), "{missing:?}");
+}
+
+fn many(bench: &Bench) {
+    let body = "kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
+            uint i [[thread_position_in_grid]]) { x[i] = x[i] * 3u + k; }";
+    let step = bench.pipeline(body, "step_k");
+    let queue = bench.queue();
+    let x = bench.memory(4 * 4096);
+    let launch = |k| dispatch(&step, vec![bound(&x), number(k)], Dim3::from(4096), Dim3::from(256));
+    for k in 0..5000 {
+        submit(&queue, [launch(k)]);
+    }
+    submit(&queue, (5000..10_000).map(launch).collect::<Vec<_>>()).wait().unwrap();
+    let expected = (0..10_000_u32).fold(0_u32, |x, k| x.wrapping_mul(3).wrapping_add(k));
+    expect_all(&words(&x), |_| expected);
+    submit(&queue, [fill(&x, 0)]).wait().unwrap();
+}

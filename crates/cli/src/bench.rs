@@ -7,6 +7,7 @@
 mod checks;
 mod compile;
 mod cpu;
+mod cuda;
 mod launch;
 mod runtime;
 mod table;
@@ -34,7 +35,9 @@ _cached with all in it; compile_ and a name of the cpu suite for that kernel; on
 cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
 matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
 histogram_threadgroup, gather, softmax, stencil3d, nbody),
-checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline).
+checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline),
+cuda (on an NVIDIA GPU: whole kernels against the same in CUDA C++ compiled by NVRTC, `nvrtc`, and launches, a graph of them
+and copies against the driver's own calls, `bare`).
 
 Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
 for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
@@ -83,6 +86,10 @@ const CASES: &[(&str, &str, Run)] = &[
     ("checks", "vector_add_checked", checks::vector_add),
     ("checks", "matmul_naive_checked", checks::matmul_naive),
     ("checks", "matmul_naive_deadline", checks::matmul_naive_deadline),
+    ("cuda", "cuda_launch", cuda::launch),
+    ("cuda", "cuda_launches_ended", cuda::launches_ended),
+    ("cuda", "cuda_graph_1000", cuda::graph),
+    ("cuda", "cuda_copy", cuda::copy),
 ];
 
 /// One thing to measure.
@@ -99,6 +106,8 @@ enum Work {
     Kernel(cpu::Build),
     /// Its compilation.
     Compilation(cpu::Build),
+    /// A kernel of the `cuda` suite.
+    Cuda(cuda::Build),
 }
 
 /// All of them, in the order in which they are measured.
@@ -114,7 +123,10 @@ fn cases() -> impl Iterator<Item = Case> {
     };
     let kernel =
         |(name, problem): (&str, _)| Case { suite: "cpu", name: name.into(), work: Work::Kernel(problem) };
-    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(cpu::PROBLEMS.map(kernel))
+    let on_gpu =
+        |(name, problem): (&str, _)| Case { suite: "cuda", name: name.into(), work: Work::Cuda(problem) };
+    let kernels = cpu::PROBLEMS.map(kernel).into_iter().chain(cuda::PROBLEMS.map(on_gpu));
+    CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels)
 }
 
 /// Where it is measured.
@@ -125,6 +137,7 @@ struct Context {
 
 /// One measurement: of what, on how many threads, what came of it.
 struct Outcome {
+    device: Device,
     suite: &'static str,
     name: String,
     threads: usize,
@@ -148,10 +161,19 @@ struct Measured {
 
 impl Bench {
     pub fn run(self) -> Result<()> {
-        let cases = self.cases()?;
-        let contexts = self.contexts()?;
+        let mut places: Vec<(Option<Selection>, Vec<Context>)> = Vec::new();
         let mut outcomes = Vec::new();
-        for Case { suite, name, work } in cases {
+        for Case { suite, name, work } in self.cases()? {
+            let place = self.device.or(usual(suite));
+            let known = places.iter().position(|(known, _)| *known == place);
+            let known = match known {
+                Some(known) => known,
+                None => {
+                    places.push((place, self.contexts(place)?));
+                    places.len() - 1
+                }
+            };
+            let contexts = &places[known].1;
             // The last context is the one with all threads.
             let start = if matches!(work, Work::Kernel(_)) { 0 } else { contexts.len() - 1 };
             for context in &contexts[start..] {
@@ -159,14 +181,15 @@ impl Bench {
                     Work::Once(run) => run(context)?,
                     Work::Kernel(problem) => cpu::measure(context, problem)?,
                     Work::Compilation(problem) => compile::kernel(problem)?,
+                    Work::Cuda(problem) => cuda::measure(context, problem)?,
                 };
-                outcomes.push(Outcome { suite, name: name.clone(), threads: context.threads, measured });
+                let (device, threads) = (context.device.clone(), context.threads);
+                outcomes.push(Outcome { device, suite, name: name.clone(), threads, measured });
             }
         }
-        let device = &contexts[contexts.len() - 1].device;
         match self.json {
-            true => print_json(&json!({ "machine": machine(device), "results": results(device, &outcomes) })),
-            false => table::print(device, &outcomes),
+            true => print_json(&json!({ "machine": machine(&outcomes), "results": results(&outcomes) })),
+            false => table::print(&outcomes),
         }
     }
 
@@ -176,28 +199,39 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu and checks, the names {names}"
+                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu, checks and cuda, the names {names}"
                 )));
             }
         }
+        let has_gpu = Device::all()?.iter().any(|device| device.kind() == DeviceKind::Cuda);
         let wanted = |case: &Case| {
-            self.names.is_empty() || self.names.iter().any(|n| case.name == *n || case.suite == n)
+            self.names.is_empty() && (has_gpu || case.suite != "cuda")
+                || self.names.iter().any(|n| case.name == *n || case.suite == n)
         };
         Ok(cases().filter(wanted).collect())
     }
 
     /// The CPU device with one thread and with all, or as it was asked for; another device as it is.
-    fn contexts(&self) -> Result<Vec<Context>> {
+    fn contexts(&self, place: Option<Selection>) -> Result<Vec<Context>> {
         if self.threads.is_some() && self.device.is_some_and(|device| device.kind() != DeviceKind::Cpu) {
             return Err(Failure::usage("--threads is for the CPU device"));
         }
         if let Some(threads) = self.threads {
             return Ok(vec![on_cpu(usize::from(threads))?]);
         }
-        let device = Selection::device(self.device)?;
+        let device = Selection::device(place)?;
         let threads = device.caps().compute_units as usize;
         let alone = (device.kind() == DeviceKind::Cpu && threads > 1).then(|| on_cpu(1)).transpose()?;
         Ok(alone.into_iter().chain([Context { device, threads }]).collect())
+    }
+}
+
+/// The device of a suite when none is named; `None` for the best there is.
+fn usual(suite: &str) -> Option<Selection> {
+    match suite {
+        "cuda" => Some(Selection::first(DeviceKind::Cuda)),
+        "cpu" | "compile" | "checks" => Some(Selection::first(DeviceKind::Cpu)),
+        _ => None,
     }
 }
 
@@ -207,23 +241,31 @@ fn on_cpu(threads: usize) -> Result<Context> {
     Ok(Context { device, threads })
 }
 
-fn machine(device: &Device) -> Value {
-    let caps = device.caps();
+fn machine(outcomes: &[Outcome]) -> Value {
+    let caps = outcomes.last().map(|outcome| outcome.device.caps());
     json!({
-        "name": caps.name,
+        "name": caps.map(|caps| &caps.name),
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
-        "memory": caps.total_memory,
-        "vector_bits": caps.vector_bits,
+        "memory": caps.map(|caps| caps.total_memory),
+        "vector_bits": caps.and_then(|caps| caps.vector_bits),
         "compiler": Toolchain::find().ok().map(|found| found.version().to_owned()),
         "elinvar": env!("CARGO_PKG_VERSION"),
-        "absent": cpu::absences().into_iter().collect::<BTreeMap<_, _>>(),
+        "absent": absences(outcomes).into_iter().collect::<BTreeMap<_, _>>(),
     })
 }
 
-fn results(device: &Device, outcomes: &[Outcome]) -> Vec<Value> {
-    let result = |Outcome { suite, name, threads, measured }: &Outcome| {
+/// The baselines of what was measured that this machine has not, with the reason.
+fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
+    let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
+    let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
+    let nvrtc = has("cuda").then(cuda::absence).flatten().map(|why| ("nvrtc", why));
+    on_cpu.into_iter().chain(nvrtc).collect()
+}
+
+fn results(outcomes: &[Outcome]) -> Vec<Value> {
+    let result = |Outcome { device, suite, name, threads, measured }: &Outcome| {
         let baselines: serde_json::Map<String, Value> = measured
             .baselines
             .iter()

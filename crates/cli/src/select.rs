@@ -34,6 +34,11 @@ impl FromStr for Selection {
 }
 
 impl Selection {
+    /// The first device of a kind.
+    pub fn first(kind: DeviceKind) -> Self {
+        Self { kind, number: 0 }
+    }
+
     pub fn kind(self) -> DeviceKind {
         self.kind
     }
@@ -50,8 +55,9 @@ impl Selection {
 
 /// Why there is no such device.
 pub fn absent(kind: DeviceKind, number: usize) -> Error {
+    let known = Device::absent().into_iter().find(|(name, _)| *name == kind.name());
     match kind {
-        DeviceKind::Cuda => Error::unsupported("this build has no CUDA driver"),
+        _ if known.is_some() => Error::unsupported(known.map(|(_, reason)| reason).unwrap_or_default()),
         DeviceKind::Metal => Error::unsupported("this build has no Metal driver"),
         _ => Error::unsupported(format!("there is no device {}:{number}", kind.name())),
     }

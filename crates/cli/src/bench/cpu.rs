@@ -12,7 +12,7 @@ mod mandelbrot;
 mod matmul;
 mod nbody;
 mod opencl;
-mod problem;
+pub mod problem;
 mod reduce;
 mod softmax;
 mod stencil;
@@ -25,7 +25,7 @@ use elinvar::Error;
 use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
-use device::OnDevice;
+pub use device::OnDevice;
 use opencl::OpenCl;
 use problem::{Argument, Native};
 use team::Team;
@@ -69,7 +69,7 @@ pub fn absences() -> Vec<(&'static str, String)> {
 }
 
 /// Whoever does a problem's work.
-trait Contestant {
+pub trait Contestant {
     /// Run the work so often and tell how long it took.
     fn run(&mut self, iterations: u64) -> Result<u64>;
     /// The problem's arguments as they are now.

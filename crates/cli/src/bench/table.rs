@@ -1,13 +1,15 @@
 //! The results for people: a table with a column of ratios for each baseline, and one of stages.
 
-use elinvar::Device;
-
-use super::{Measured, Outcome, cpu, ratio};
+use super::{Measured, Outcome, absences, ratio};
 use crate::failure::Result;
 use crate::report::{print_table, say, time_text};
 
-pub(super) fn print(device: &Device, outcomes: &[Outcome]) -> Result<()> {
-    say(format_args!("{}: {}\n", device.kind().name(), device.name()))?;
+pub(super) fn print(outcomes: &[Outcome]) -> Result<()> {
+    for name in in_order(outcomes.iter().map(|outcome| outcome.device.name())) {
+        let device = outcomes.iter().map(|outcome| &outcome.device).find(|device| device.name() == name);
+        say(format_args!("{}: {name}", device.map_or("", |device| device.kind().name())))?;
+    }
+    say("")?;
     let baselines =
         in_order(outcomes.iter().flat_map(|o| o.measured.baselines.iter().map(|(name, _)| *name)));
     let head = ["name", "threads", "median", "rate"].into_iter().map(str::to_owned);
@@ -19,10 +21,8 @@ pub(super) fn print(device: &Device, outcomes: &[Outcome]) -> Result<()> {
     if !baselines.is_empty() {
         say("\n/ baseline: our time / its time, with its time; below 1 is faster than it")?;
     }
-    if outcomes.iter().any(|outcome| outcome.suite == "cpu") {
-        for (name, why) in cpu::absences() {
-            say(format_args!("{name} takes no part: {why}"))?;
-        }
+    for (name, why) in absences(outcomes) {
+        say(format_args!("{name} takes no part: {why}"))?;
     }
     print_stages(outcomes)
 }

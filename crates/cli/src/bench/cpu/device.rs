@@ -1,4 +1,4 @@
-//! A problem on the CPU device: buffers, one submission of many dispatches, the device's own clock.
+//! A problem on a device of ours: buffers, one submission of many dispatches, the device's own clock.
 
 use elinvar::{Arg, Buffer, Device, Grid, Kernel, Source, Stream};
 
@@ -26,6 +26,18 @@ enum Held {
 impl OnDevice {
     pub fn new(device: &Device, problem: &Problem) -> Result<Self> {
         let source = Source::named(format!("{}.metal", problem.file), problem.metal);
+        let kernel = device.compile(source)?.kernel(problem.kernel)?;
+        Self::with(device, kernel, problem.threads, problem.group, &problem.args)
+    }
+
+    /// A kernel with its own copy of the data.
+    pub fn with(
+        device: &Device,
+        kernel: Kernel,
+        threads: [usize; 3],
+        group: [usize; 3],
+        args: &[Argument],
+    ) -> Result<Self> {
         let hold = |argument: &Argument| -> Result<Held> {
             Ok(match argument {
                 Argument::Floats(values) => Held::Floats(device.buffer_from(values)?),
@@ -37,10 +49,10 @@ impl OnDevice {
             })
         };
         Ok(Self {
-            kernel: device.compile(source)?.kernel(problem.kernel)?,
+            kernel,
             stream: device.stream()?,
-            grid: Grid::threads(problem.threads).group(problem.group),
-            args: problem.args.iter().map(hold).collect::<Result<_>>()?,
+            grid: Grid::threads(threads).group(group),
+            args: args.iter().map(hold).collect::<Result<_>>()?,
         })
     }
 }

@@ -1,0 +1,84 @@
+//! The `cuda` suite: kernels on an NVIDIA GPU against the same kernels in CUDA C++, and what launches and copies cost against
+//! the driver's own calls.
+//!
+//! CUDA C++ is compiled by NVRTC, as its default is but with `--use_fast_math`, since fast is MSL's default. Where NVRTC is
+//! not, there is no such baseline, and the output says so. Each result is compared with the baseline's before anything is
+//! timed; then they take turns.
+
+mod host;
+mod nvrtc;
+mod problems;
+
+use elinvar::{Device, DeviceKind, Error};
+
+use super::cpu::problem::Argument;
+use super::cpu::{Contestant, OnDevice};
+use super::{Context, Measured};
+use crate::failure::Result;
+use crate::report::median;
+
+pub(super) use host::{copy, graph, launch, launches_ended};
+use nvrtc::Native;
+pub(super) use nvrtc::absence;
+pub(super) use problems::Build;
+pub(super) use problems::PROBLEMS;
+use problems::Problem;
+
+/// Rounds whose median counts.
+const ROUNDS: usize = 15;
+/// A round is so many iterations that it takes about this long, within the limit.
+const ROUND_NS: u64 = 10_000_000;
+const MOST_ITERATIONS: u64 = 100;
+
+/// The device, if it is an NVIDIA GPU.
+fn gpu(context: &Context) -> Result<&Device> {
+    match context.device.kind() {
+        DeviceKind::Cuda => Ok(&context.device),
+        kind => Err(Error::unsupported(format!("the cuda suite on a device of kind {}", kind.name())).into()),
+    }
+}
+
+/// Measures one kernel.
+pub(super) fn measure(context: &Context, build: Build) -> Result<Measured> {
+    let device = gpu(context)?;
+    let problem = build();
+    let source = elinvar::Source::named(format!("{}.metal", problem.kernel), problem.metal);
+    let kernel = device.compile(source)?.kernel(problem.kernel)?;
+    let mut ours = OnDevice::with(device, kernel, problem.threads, problem.group, &problem.args)?;
+    let mut native = Native::new(&problem)?;
+    ours.run(1)?;
+    if let Some(native) = &mut native {
+        native.run(1)?;
+        compare(&problem, &ours, native)?;
+    }
+    let count = (ROUND_NS / ours.run(1)?.max(1)).clamp(1, MOST_ITERATIONS);
+    let (mut times, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        times.push(ours.run(count)? / count);
+        if let Some(native) = &mut native {
+            theirs.push(native.run(count)? / count);
+        }
+    }
+    Ok(Measured {
+        size: problem.size.into(),
+        median_ns: median(times),
+        bytes: problem.bytes,
+        flops: problem.flops,
+        baselines: native.map(|_| ("nvrtc", median(theirs))).into_iter().collect(),
+        ..Measured::default()
+    })
+}
+
+/// Fails unless the two results agree on every element.
+fn compare(problem: &Problem, ours: &OnDevice, native: &Native) -> Result<()> {
+    let pick = |arguments: Vec<Argument>| arguments.into_iter().nth(problem.result).map(|a| a.numbers());
+    let (ours, theirs) = (pick(ours.arguments()?), pick(native.arguments()?));
+    match problem.agreement.difference(&ours.unwrap_or_default(), &theirs.unwrap_or_default()) {
+        None => Ok(()),
+        Some(difference) => {
+            let name = problem.kernel;
+            Err(Error::DeviceLost(format!("{name}: the result differs from that of CUDA C++: {difference}"))
+                .into())
+        }
+    }
+}

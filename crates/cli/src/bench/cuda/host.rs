@@ -1,0 +1,188 @@
+//! What launches and copies cost, against loops of the driver's own calls.
+#![allow(unsafe_code)] // launches and C functions
+
+use std::time::Instant;
+
+use cudarc::driver::result;
+use elinvar::{Args, Completion, Graph, Grid, HostUse, Kernel, Source, Stream};
+
+use super::nvrtc::{Module, failed};
+use super::{Context, Measured, gpu};
+use crate::failure::Result;
+use crate::report::median;
+
+const LAUNCHES: usize = 1000;
+const ROUNDS: usize = 50;
+const EMPTY: &str = "kernel void empty() {}";
+const STEP: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    x[i] = x[i] * 3u + k;
+}";
+/// Bytes of a copy.
+const COPY: usize = 4 << 30;
+
+/// Medians of the time per launch: to hand it over, and until it has ended.
+struct Launches {
+    handed: u64,
+    ended: u64,
+}
+
+fn launches(mut run: impl FnMut() -> Result<(u64, u64)>) -> Result<Launches> {
+    run()?;
+    let times = (0..ROUNDS).map(|_| run()).collect::<Result<Vec<_>>>()?;
+    let per_launch = |times: Vec<u64>| median(times) / LAUNCHES as u64;
+    let (handed, ended): (Vec<u64>, Vec<u64>) = times.into_iter().unzip();
+    Ok(Launches { handed: per_launch(handed), ended: per_launch(ended) })
+}
+
+/// The driver's own calls.
+fn bare() -> Result<Option<Launches>> {
+    let Some(module) = Module::new("empty")? else { return Ok(None) };
+    let times = launches(|| {
+        module.enter()?;
+        let start = Instant::now();
+        for _ in 0..LAUNCHES {
+            // SAFETY: the kernel takes nothing and does nothing.
+            unsafe { module.launch([1; 3], [32, 1, 1], &mut []) }.map_err(failed)?;
+        }
+        let handed = start.elapsed();
+        module.synchronize()?;
+        Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
+    })?;
+    Ok(Some(times))
+}
+
+/// Ours, as one submission and one by one.
+fn ours(context: &Context) -> Result<[Launches; 2]> {
+    let device = gpu(context)?;
+    let kernel = device.compile(Source::named("empty.metal", EMPTY))?.kernel("empty")?;
+    let stream = device.stream()?;
+    let grid = Grid::threads(32).group(32);
+    let batch = launches(|| {
+        let start = Instant::now();
+        let mut batch = stream.batch();
+        for _ in 0..LAUNCHES {
+            // SAFETY: the kernel takes nothing and does nothing.
+            unsafe { batch.launch(&kernel, grid, ()) }?;
+        }
+        let done = batch.submit()?;
+        let handed = start.elapsed();
+        done.wait()?;
+        Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
+    })?;
+    let singly = launches(|| {
+        let start = Instant::now();
+        let last = one_by_one(&kernel, &stream, grid, || ())?;
+        let handed = start.elapsed();
+        last.map(|done| done.wait()).transpose()?;
+        Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
+    })?;
+    Ok([batch, singly])
+}
+
+/// The last of many launches.
+fn one_by_one<A: Args>(
+    kernel: &Kernel,
+    stream: &Stream,
+    grid: Grid,
+    mut args: impl FnMut() -> A,
+) -> Result<Option<Completion>> {
+    let mut last = None;
+    for _ in 0..LAUNCHES {
+        // SAFETY: the kernels of this file stay within their arguments.
+        last = Some(unsafe { kernel.launch(stream, grid, args()) }?);
+    }
+    Ok(last)
+}
+
+fn measured(context: &Context, size: &str, pick: fn(&Launches) -> u64) -> Result<Measured> {
+    let [batch, singly] = ours(context)?;
+    let bare = bare()?;
+    Ok(Measured {
+        size: format!("{size} of {LAUNCHES} empty launches in one submission; stage: one by one"),
+        median_ns: pick(&batch),
+        baselines: bare.map(|bare| ("bare", pick(&bare))).into_iter().collect(),
+        stages: vec![("one by one".into(), pick(&singly))],
+        ..Measured::default()
+    })
+}
+
+/// The host's time to hand over one of many launches.
+pub(in super::super) fn launch(context: &Context) -> Result<Measured> {
+    measured(context, "handing over one", |launches| launches.handed)
+}
+
+/// The time of one of many launches until the last has ended.
+pub(in super::super) fn launches_ended(context: &Context) -> Result<Measured> {
+    measured(context, "one", |launches| launches.ended)
+}
+
+/// A copy within the device's memory.
+pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
+    let device = gpu(context)?;
+    let stream = device.stream()?;
+    let source = device.buffer_for::<u8>(COPY, HostUse::Never)?;
+    let mut target = device.buffer_for::<u8>(COPY, HostUse::Never)?;
+    let mut ours = Vec::new();
+    for _ in 0..ROUNDS {
+        let timing = stream.copy(&source, &mut target)?.wait()?;
+        ours.push(timing.end_ns - timing.start_ns);
+    }
+    let mut theirs = Vec::new();
+    if let Some(module) = Module::new("empty")? {
+        module.enter()?;
+        // SAFETY (both blocks): two allocations of this size, freed when the copies have been waited for.
+        let [from, to] = [(); 2].map(|()| unsafe { result::malloc_sync(COPY) });
+        let (from, to) = (from.map_err(failed)?, to.map_err(failed)?);
+        for _ in 0..ROUNDS {
+            theirs
+                .push(module.timed(|| unsafe { result::memcpy_dtod_async(to, from, COPY, module.stream) })?);
+        }
+        // SAFETY: as above.
+        unsafe { result::free_sync(from).and(result::free_sync(to)) }.map_err(failed)?;
+    }
+    Ok(Measured {
+        size: "4 GiB, read and written".into(),
+        median_ns: median(ours),
+        bytes: Some(2 * COPY as u64),
+        baselines: (!theirs.is_empty()).then(|| ("bare", median(theirs))).into_iter().collect(),
+        ..Measured::default()
+    })
+}
+
+/// A thousand small launches of a graph, until the last has ended, against one by one.
+pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
+    let device = gpu(context)?;
+    let kernel = device.compile(Source::named("step.metal", STEP))?.kernel("step_k")?;
+    let stream = device.stream()?;
+    let grid = Grid::threads(1024).group(256);
+    let mut x = device.buffer::<u32>(1024)?;
+    let mut graph = Graph::new();
+    for k in 0..LAUNCHES {
+        // SAFETY: thread i changes element i, and there are 1024 of both.
+        unsafe { graph.launch(&kernel, grid, (&mut x, k as u32)) }?;
+    }
+    let mut plan = graph.plan()?;
+    let (mut replayed, mut singly) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        // SAFETY: as above.
+        unsafe { plan.run(&stream) }?.wait()?;
+        replayed.push(start.elapsed().as_nanos() as u64);
+        let start = Instant::now();
+        let mut last = None;
+        for k in 0..LAUNCHES {
+            // SAFETY: as above.
+            last = Some(unsafe { kernel.launch(&stream, grid, (&mut x, k as u32)) }?);
+        }
+        last.map(|done| done.wait()).transpose()?;
+        singly.push(start.elapsed().as_nanos() as u64);
+    }
+    Ok(Measured {
+        size: format!("{LAUNCHES} launches of 1024 threads, each behind the one before"),
+        median_ns: median(replayed),
+        baselines: vec![("relaunch", median(singly))],
+        ..Measured::default()
+    })
+}

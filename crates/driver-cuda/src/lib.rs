@@ -4,8 +4,9 @@
 //! needs CUDA's toolkit: the driver's library is looked for at run time, and a machine without it has no such device.
 //!
 //! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) gives the commands to a stream, ahead of their turn
-//! as far as they may be (`queue`); each is put at its end (`encode`), a launch with its parameters packed (`function`); a
-//! thread of the device (`poller`) notices how far the stream has come, by events in it (`context`).
+//! as far as they may be (`queue`, `lane`); each is put at its end (`encode`), a launch with its parameters packed (`function`); a
+//! thread of the device (`poller`) notices how far the stream has come, by events in it (`context`), and ends what has ended
+//! (`arrive`).
 //!
 //! | memory | where it is |
 //! |---|---|
@@ -26,6 +27,7 @@
 #![warn(missing_docs)]
 
 mod api;
+mod arrive;
 mod caps;
 mod clock;
 mod context;
@@ -35,6 +37,7 @@ mod event;
 mod failure;
 mod function;
 mod kept;
+mod lane;
 mod library;
 mod memory;
 mod peers;

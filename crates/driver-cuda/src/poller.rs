@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use elinvar_driver::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::queue::Lane;
+use crate::lane::Lane;
 
 /// It asks without pause for so long after something has ended.
 const EAGER: Duration = Duration::from_micros(100);

@@ -9,8 +9,8 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::failure::{Extent, Failure};
 use crate::kept::Chunks;
+use crate::lane::Lane;
 use crate::poller::Poller;
-use crate::queue::Lane;
 
 /// A device's context with what its queues need.
 pub(crate) struct Shared {

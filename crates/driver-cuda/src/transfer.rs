@@ -127,15 +127,18 @@ pub(crate) fn fill(
         return Ok(());
     }
     let (api, count) = (context.api, bytes as usize);
-    // SAFETY (all three): the range is within a memory that the submission keeps alive; races are the program's.
     let filled = match *shortest(pattern) {
+        // SAFETY: the range is within a memory that the submission keeps alive; races are the program's.
         [byte] => unsafe { api.set_u8(to, byte, count, stream) },
-        [a, b] if to.is_multiple_of(2) => unsafe {
-            api.set_u16(to, u16::from_ne_bytes([a, b]), count / 2, stream)
-        },
-        [a, b, c, d] if to.is_multiple_of(4) => {
+        [a, b] if to.is_multiple_of(2) => {
+            let value = u16::from_ne_bytes([a, b]);
             // SAFETY: as above.
-            unsafe { api.set_u32(to, u32::from_ne_bytes([a, b, c, d]), count / 4, stream) }
+            unsafe { api.set_u16(to, value, count / 2, stream) }
+        }
+        [a, b, c, d] if to.is_multiple_of(4) => {
+            let value = u32::from_ne_bytes([a, b, c, d]);
+            // SAFETY: as above.
+            unsafe { api.set_u32(to, value, count / 4, stream) }
         }
         ref other => doubled(context, stream, to, bytes, other),
     };

@@ -49,15 +49,19 @@ fn managed(bench: &Bench) {
     const LEN: usize = 100_000;
     let memory = bench.device.allocate(LEN as u64, Storage::Managed, Init::Zeroed).unwrap();
     let data = pattern(LEN);
-    // SAFETY (all): in range, and nobody else has it.
+    // SAFETY: in range, and nobody else has it.
     unsafe { memory.write(0, &data) }.unwrap();
     let host = memory.host_ptr().unwrap();
     assert_eq!(memory.host_ptr(), Some(host), "it stays");
+    // SAFETY: as above.
     unsafe { memory.pull(10, 500) }.unwrap();
+    // SAFETY: as above.
     let seen = unsafe { std::slice::from_raw_parts(host.as_ptr().wrapping_add(10), 500) };
     expect_all(seen, |i| data[10 + i]);
+    // SAFETY: as above.
     unsafe { host.as_ptr().add(20).write_bytes(0xab, 5) };
     expect_all(&bytes(&memory), |i| data[i]);
+    // SAFETY: as above.
     unsafe { memory.push(20, 5) }.unwrap();
     expect_all(&bytes(&memory), |i| if (20..25).contains(&i) { 0xab } else { data[i] });
 }
@@ -160,18 +164,23 @@ fn pages(bench: &Bench) {
     let first = NonNull::from(&mut own.0).cast::<u8>();
     let alive = Arc::new(());
     let block = |address, bytes| HostBlock { address, bytes, owner: Box::new(alive.clone()) };
-    // SAFETY (all): `own` outlives the memory, and is looked at through it only.
+    // SAFETY: `own` outlives the memory, and is looked at through it only.
     let memory = unsafe { bench.device.wrap(block(first, 65536)) }.unwrap();
     assert_eq!((memory.host_ptr(), memory.len()), (Some(first), 65536));
     let fill = Command::Fill { target: slice(&memory, 100, 50), pattern: vec![9] };
     submit(&bench.queue(), [fill]).wait().unwrap();
     expect_all(&bytes(&memory), |i| if (100..150).contains(&i) { 9 } else { 7 });
+    // SAFETY: as above.
     let again = unsafe { bench.device.wrap(block(first, 65536)) }.err();
     assert!(matches!(again, Some(Error::InvalidArgument(_))), "{again:?}");
-    assert!(unsafe { bench.device.wrap(block(first, 65535)) }.is_err());
+    // SAFETY: refused.
+    let odd = unsafe { bench.device.wrap(block(first, 65535)) };
+    assert!(odd.is_err());
     drop((memory, again));
     assert_eq!(Arc::strong_count(&alive), 1, "the owners are dropped");
-    drop(unsafe { bench.device.wrap(block(first, 65536)) }.unwrap());
+    // SAFETY: as above.
+    let after = unsafe { bench.device.wrap(block(first, 65536)) };
+    after.unwrap();
 }
 
 fn caps(bench: &Bench) {

@@ -1,0 +1,223 @@
+//! What the host does as the device comes along: times, events, and the ends of submissions. All of it is done on the
+//! device's thread, in the order in which the stream was given its work.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use elinvar_driver::{Command, Done, Error, Event, Result, Timing, fail_signals};
+
+use crate::clock::now_ns;
+use crate::context::DeviceEvent;
+use crate::encode::HostStep;
+use crate::failure::Failure;
+use crate::kept::Kept;
+use crate::lane::{Lane, State};
+
+/// Something for the host to do when the device has come so far.
+pub(crate) struct Mark {
+    /// `None`: when what is before it has been done.
+    pub(crate) at: Option<Arc<DeviceEvent>>,
+    /// It was given by the host then, so it was not before.
+    pub(crate) given_ns: u64,
+    /// Commands that the device has done then.
+    pub(crate) commands: u32,
+    pub(crate) kept: Kept,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    /// A submission begins.
+    Begin,
+    Host(HostStep),
+    /// A part of a submission has ended.
+    Part,
+    /// A submission has ended.
+    End(Ending),
+}
+
+pub(crate) struct Ending {
+    pub(crate) id: u64,
+    pub(crate) commands: Arc<[Command]>,
+    pub(crate) has_begun: bool,
+    pub(crate) waits: Vec<(Arc<dyn Event>, u64)>,
+    pub(crate) done: Done,
+    pub(crate) result: Result<()>,
+}
+
+/// What is done without the lock.
+pub(crate) enum Reached {
+    Signal(Arc<dyn Event>, u64, u64),
+    End(Arc<[Command]>, Done, Result<Timing>),
+}
+
+/// What a turn has brought.
+pub(crate) struct Turn {
+    pub(crate) has_done: bool,
+    pub(crate) goes_on: bool,
+}
+
+impl Lane {
+    /// Do what is to be done for what the device has come to. Only the device's thread calls this.
+    pub(crate) fn turn(self: &Arc<Self>) -> Turn {
+        let mut reached = Vec::new();
+        let mut state = self.state.lock();
+        let collected = self.collect(&mut state, &mut reached);
+        drop(state);
+        let has_done = !reached.is_empty();
+        reached.into_iter().for_each(Reached::act);
+        if let Err(failure) = collected {
+            self.shared.fail(failure);
+        }
+        state = self.state.lock();
+        state.is_watched = !state.flying.is_empty() || !state.waiting.is_empty() && state.gate.is_none();
+        let goes_on = state.is_watched;
+        self.advance(state);
+        Turn { has_done, goes_on }
+    }
+
+    fn collect(&self, state: &mut State, reached: &mut Vec<Reached>) -> Result<(), Failure> {
+        let Ok(_current) = self.shared.context.enter() else {
+            self.abandon_locked(state, None, reached);
+            return Ok(());
+        };
+        if let Some(failure) = state.broken {
+            return Err(failure);
+        }
+        let mut come: Option<(Arc<DeviceEvent>, u64)> = None;
+        while let Some(mark) = state.flying.front() {
+            let ns = match &mark.at {
+                None => state.last_ns.max(mark.given_ns),
+                Some(at) => match &come {
+                    Some((known, ns)) if Arc::ptr_eq(known, at) => *ns,
+                    _ if !at.has_come()? => break,
+                    _ => {
+                        let ns = self.shared.clock.place(at)?;
+                        come = Some((at.clone(), ns));
+                        ns
+                    }
+                },
+            };
+            if let What::End(end) = &mark.what
+                && end.waits.iter().any(|(event, value)| event.value() < *value && event.failure().is_none())
+            {
+                // The device knows it, the host not yet: its turn comes.
+                break;
+            }
+            let ns = ns.max(mark.given_ns).min(now_ns()).max(state.last_ns);
+            state.last_ns = ns;
+            if let Some(mark) = state.flying.pop_front() {
+                self.pass(state, mark, ns, reached);
+            }
+        }
+        if state.flying.is_empty() {
+            state.tail = None;
+            self.shared.clock.refresh()?;
+        }
+        Ok(())
+    }
+
+    /// The device has come to a mark.
+    fn pass(&self, state: &mut State, mark: Mark, ns: u64, reached: &mut Vec<Reached>) {
+        let Mark { commands, kept, what, .. } = mark;
+        state.commands_ahead -= commands;
+        let (has_checks, fault) = (kept.has_checks(), kept.fault());
+        kept.end(&self.shared.chunks);
+        match what {
+            What::Begin => state.start_ns = ns,
+            What::Host(HostStep::Stamp(into)) => into.set(ns),
+            What::Host(HostStep::Signal(event, value)) => reached.push(Reached::Signal(event, value, ns)),
+            What::Part => {
+                state.holds &= !has_checks;
+                if let (Some(fault), Some(entry)) = (fault, state.waiting.front_mut()) {
+                    entry.ended = Some(fault);
+                }
+            }
+            What::End(end) => {
+                let timing = Timing { start_ns: if end.has_begun { state.start_ns } else { ns }, end_ns: ns };
+                if end.has_begun {
+                    state.submissions_ahead -= 1;
+                    let took = timing.end_ns.saturating_sub(timing.start_ns);
+                    state.mean_ns = Some(state.mean_ns.map_or(took, |mean| (3 * mean + took) / 4));
+                }
+                reached.push(Reached::End(end.commands, end.done, end.result.map(|()| timing)));
+            }
+        }
+    }
+
+    /// The kernels that the device has been given and may not have ended, by submission.
+    pub(crate) fn suspects(&self) -> Vec<Arc<[Command]>> {
+        let state = self.state.lock();
+        let flying = state.flying.iter().filter_map(|mark| match &mark.what {
+            What::End(end) if end.has_begun && end.result.is_ok() => Some(end.commands.clone()),
+            _ => None,
+        });
+        flying
+            .chain(state.waiting.iter().filter(|entry| entry.has_begun).map(|entry| entry.commands.clone()))
+            .collect()
+    }
+
+    /// Let everything end, since the context has. The submission of `guilty` ends in that error.
+    pub(crate) fn abandon(&self, guilty: Option<(&Arc<[Command]>, &Error)>) {
+        let mut reached = Vec::new();
+        self.abandon_locked(&mut self.state.lock(), guilty, &mut reached);
+        reached.into_iter().for_each(Reached::act);
+    }
+
+    fn abandon_locked(
+        &self,
+        state: &mut State,
+        guilty: Option<(&Arc<[Command]>, &Error)>,
+        reached: &mut Vec<Reached>,
+    ) {
+        let lost = self.shared.context.lost().cloned();
+        let lost =
+            lost.unwrap_or_else(|| Error::DeviceLost(format!("device `{}`", self.shared.context.name)));
+        let mut behind = lost.clone();
+        let mut end = |commands: Arc<[Command]>, done, known: Result<()>| {
+            let error = match (guilty, known) {
+                (_, Err(known)) => known,
+                (Some((theirs, fault)), _) if Arc::ptr_eq(theirs, &commands) => {
+                    behind = fault.poison();
+                    (*fault).clone()
+                }
+                _ => behind.clone(),
+            };
+            reached.push(Reached::End(commands, done, Err(error)));
+        };
+        for mark in std::mem::take(&mut state.flying) {
+            if let What::End(Ending { commands, done, result, .. }) = mark.what {
+                end(commands, done, result);
+            }
+        }
+        for entry in std::mem::take(&mut state.waiting) {
+            end(entry.commands, entry.done, entry.ended.map_or(Ok(()), Err));
+        }
+        let failure = state.failure.take().unwrap_or_else(|| guilty.map_or(lost, |(_, fault)| fault.clone()));
+        *state = State {
+            last_id: state.last_id,
+            is_watched: state.is_watched,
+            failure: Some(failure),
+            ..State::default()
+        };
+    }
+}
+
+impl Reached {
+    /// Tell those who wait. A panic of a callback ends here: the hook has reported it, and nobody is left to tell.
+    pub(crate) fn act(self) {
+        let told = catch_unwind(AssertUnwindSafe(|| match self {
+            Self::Signal(event, value, ns) => event.signal(value, ns),
+            Self::End(commands, done, result) => {
+                if let Err(error) = &result {
+                    fail_signals(&commands, error);
+                }
+                // Let go of what they name before anybody learns of the end.
+                drop(commands);
+                done(result);
+            }
+        }));
+        if told.is_err() {
+            tracing::error!("a callback has panicked");
+        }
+    }
+}

@@ -107,6 +107,11 @@ impl Buffer {
         Some(Self::new(device, store, options, None))
     }
 
+    /// Whose memory it is.
+    pub fn device(&self) -> &Ref<Device> {
+        &self.device
+    }
+
     /// The bytes.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

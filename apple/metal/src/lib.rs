@@ -8,6 +8,7 @@
 //! | `library`, `function`, `pipeline`, `reflection`, `archive` | compiled kernels |
 //! | `queue`, `command_buffer` | order, handlers, status |
 //! | `encoding`, `compute`, `blit`, `bindings`, `indirect` | what is encoded, as `pass` lists it |
+//! | `mps` | Metal Performance Shaders |
 //! | `run` | the thread of a queue: runs passes on the CPU driver |
 //! | `event`, `fence`, `counter`, `residency` | the rest of the objects |
 //! | `validation`, `fault` | what is a mistake; what fails because a test asks for it |
@@ -35,6 +36,7 @@ mod function;
 mod heap;
 mod indirect;
 mod library;
+mod mps;
 mod pass;
 mod pipeline;
 mod profile;
@@ -71,6 +73,7 @@ static AT_LOAD: extern "C" fn() = {
             counter::register,
             residency::register,
             run::register,
+            mps::register,
         ]);
         elinvar_objc::watch::look_at_exit();
     }

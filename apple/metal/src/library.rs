@@ -288,7 +288,6 @@ pub fn register() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn elinvar_apple_metallib(text: *const c_void, length: usize) -> Id {
     // SAFETY: the caller's promise.
-    let text =
-        if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) } };
+    let text = unsafe { elinvar_objc::bytes_of(text, length) };
     NsData::new([MAGIC, text].concat()).into_object().into_owned()
 }

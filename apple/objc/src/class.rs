@@ -186,7 +186,7 @@ impl Class {
     }
 
     pub(crate) fn ivar(&self, name: &CStr) -> Option<&'static Ivar> {
-        self.line().find_map(|class| class.ivars.lock().iter().copied().find(|ivar| &*ivar.name == name))
+        self.line().find_map(|class| class.ivars.lock().iter().copied().find(|ivar| *ivar.name == *name))
     }
 
     pub(crate) fn add_protocol(&self, name: &'static CStr) {

@@ -177,7 +177,7 @@ fn arguments_in(types: &str) -> usize {
 fn conjured<F: Copy>(_evidence: PhantomData<F>) -> F {
     const { assert!(size_of::<F>() == 0, "methods are functions, not closures over values") };
     // SAFETY: no bytes are needed for it, and whoever names the type had a value, which can be copied.
-    unsafe { std::mem::MaybeUninit::uninit().assume_init() }
+    unsafe { std::ptr::NonNull::<F>::dangling().read() }
 }
 
 /// A function that can be a method of objects.

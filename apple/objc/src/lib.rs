@@ -48,4 +48,4 @@ pub use object::{Id, Raw};
 pub use pool::with_pool;
 pub use reference::{Object, Ref};
 pub use selector::Selector;
-pub use value::{Argument, Encoded, NsRange, Out, Return};
+pub use value::{Argument, Encoded, NsRange, Out, Return, bytes_of};

@@ -56,6 +56,18 @@ impl NsRange {
     }
 }
 
+/// The bytes that C code passes as an address and a length.
+///
+/// # Safety
+/// There are so many, and they stay and do not change for `'a`.
+pub unsafe fn bytes_of<'a>(address: *const c_void, length: usize) -> &'a [u8] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(address.cast(), length) }
+}
+
 /// What a method written in Rust can take.
 pub trait Argument: Sized {
     /// What C code passes.

@@ -7,7 +7,7 @@ use crate::block::Block;
 use crate::declare::Declaration;
 use crate::object::Id;
 use crate::reference::Ref;
-use crate::value::{Argument, NsRange};
+use crate::value::{Argument, NsRange, bytes_of};
 use crate::watch::fatal;
 
 /// Bytes that do not change.
@@ -29,8 +29,7 @@ impl NsData {
 
     fn from_c(bytes: *const c_void, length: usize) -> Option<Self> {
         // SAFETY: the caller passes so many bytes.
-        let bytes =
-            if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes.cast(), length) } };
+        let bytes = unsafe { bytes_of(bytes, length) };
         Some(Self(bytes.into()))
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use crate::declare::Declaration;
 use crate::reference::Ref;
+use crate::value::bytes_of;
 
 /// `NSUTF8StringEncoding`.
 const UTF8: usize = 4;
@@ -32,8 +33,7 @@ impl NsString {
     /// `nil` for bytes that are no text of the encoding; only UTF-8 and ASCII are known.
     fn from_bytes(bytes: *const c_void, length: usize, encoding: usize) -> Option<Self> {
         // SAFETY: the caller passes so many bytes.
-        let bytes =
-            if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes.cast(), length) } };
+        let bytes = unsafe { bytes_of(bytes, length) };
         (matches!(encoding, 1 | UTF8) && std::str::from_utf8(bytes).is_ok()).then(|| Self::of(bytes))
     }
 

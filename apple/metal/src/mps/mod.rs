@@ -1,0 +1,60 @@
+//! [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders): matrices, their products and
+//! softmax. The host computes in a command buffer's turn, in double precision rounded once, so that a result is at
+//! least as exact as that of hardware, and not the same.
+
+mod matrix;
+mod multiplication;
+mod softmax;
+
+use elinvar_objc::foundation::NsString;
+use elinvar_objc::{Declaration, Declared, Id, Property, Ref};
+
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
+use crate::pass::{HostWork, Op, Pass};
+
+/// What every kernel has: [`MPSKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpskernel).
+pub struct Kernel {
+    device: Ref<Device>,
+    label: Property<Option<Ref<NsString>>>,
+    options: Property<usize>,
+}
+
+elinvar_objc::object!(Kernel, c"MPSKernel");
+
+impl Kernel {
+    fn new(device: Ref<Device>) -> Self {
+        Self { device, label: Property::default(), options: Property::default() }
+    }
+
+    /// Let the host do something in a command buffer's turn.
+    fn encode(&self, method: &str, buffer: &Ref<CommandBuffer>, work: HostWork) {
+        let label = self.label.get().map(|label| label.as_str().to_owned()).unwrap_or_default();
+        buffer.add_pass(method, Pass { label, signposts: Vec::new(), ops: vec![Op::Host(work)] });
+    }
+}
+
+/// The methods of `MPSKernel`.
+fn kernel<T, F>(class: Declaration<T>, of: F) -> Declaration<T>
+where
+    T: Declared,
+    F: Fn(&T) -> &Kernel + Copy + 'static,
+{
+    class
+        .property("label", move |this: &T| &of(this).label)
+        .property("options", move |this: &T| &of(this).options)
+        .method("device", move |this: &Ref<T>| of(this).device.clone())
+}
+
+/// Whether kernels run on a device.
+#[unsafe(no_mangle)]
+extern "C" fn MPSSupportsMTLDevice(device: Id) -> bool {
+    !device.is_null()
+}
+
+pub fn register() {
+    Declaration::<Kernel>::new().register();
+    matrix::register();
+    multiplication::register();
+    softmax::register();
+}

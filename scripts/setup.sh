@@ -3,6 +3,7 @@
 #
 #   setup.sh compiler       clang 19 or later and a linker
 #   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests
+#   setup.sh apple          a compiler and a linker for Apple's systems; on Debian only
 #   setup.sh baselines      PoCL and OpenBLAS, which `elinvar bench cpu` compares with; on Debian only
 #
 # It looks for clang as Elinvar does: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang does not do.
@@ -135,6 +136,22 @@ numpy() {
     "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy
 }
 
+# Rust for Apple's systems, where the one that is here has it not: Debian's, which brings the standard library's source.
+apple() {
+    local target=aarch64-apple-darwin
+    if [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; then
+        say "this Rust builds for $target"
+    elif [ -d /usr/lib/rustlib/src/rust/library/std ] && [ -x /usr/bin/cargo ]; then
+        say "Debian's Rust is here"
+    elif command -v apt-get >/dev/null; then
+        as_root apt-get update -qq
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            rustc-web cargo-web rust-web-src
+    else
+        die "this needs Rust for Apple's systems: rustup target add $target x86_64-apple-darwin"
+    fi
+}
+
 # What the benchmarks compare with. They do without it, and say so.
 baselines() {
     if ! command -v apt-get >/dev/null; then
@@ -157,6 +174,7 @@ baselines() {
 case ${1:-} in
 compiler) compiler ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
+apple) apple ;;
 baselines) baselines ;;
-*) die "usage: setup.sh compiler | setup.sh numpy FOLDER | setup.sh baselines" ;;
+*) die "usage: setup.sh compiler | setup.sh numpy FOLDER | setup.sh apple | setup.sh baselines" ;;
 esac

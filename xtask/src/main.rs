@@ -1,5 +1,6 @@
 //! `cargo xtask`: chores of the workspace that are no tests of a crate.
 
+mod apple;
 mod corpus;
 mod manifest;
 mod numerics;
@@ -12,7 +13,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | corpus [NAME...] [--json] [--run | --checked] | numerics [FUNCTION...] [--json] [--samples N]
+usage: cargo xtask tidy | apple [TARGET...] | corpus [NAME...] [--json] [--run | --checked]
+       | numerics [FUNCTION...] [--json] [--samples N]
+  apple    build the Metal driver's tests for Apple's systems, on Linux
   tidy     check the rules of the house
   corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
            --run runs the kernels only, --checked likewise with bounds checks compiled in
@@ -34,6 +37,7 @@ fn run(words: &[&str]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     match words {
         ["tidy"] => tidy::run(root),
+        ["apple", rest @ ..] => apple::run(root, rest),
         ["numerics", rest @ ..] => numerics::run(root, rest),
         ["corpus", rest @ ..] => corpus::run(root, rest),
         _ => bail!("{USAGE}"),

@@ -1,0 +1,141 @@
+//! `cargo xtask apple`: the Metal driver and the conformance suite built for Apple's systems, on Linux.
+//!
+//! They are type-checked and linked for both of Apple's architectures, against files that name the symbols of Apple's
+//! libraries which they may use (`sdk`). Linking checks those names and no more: classes and methods are looked up when a
+//! program runs. A compiler that has the standard library for these targets is used as it is; else Debian's `rustc-web`,
+//! which builds it from source.
+
+mod sdk;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-apple-darwin"];
+
+/// Names of LLVM's linker for Apple's systems.
+const LINKERS: [&str; 12] = [
+    "ld64.lld-19",
+    "ld64.lld-20",
+    "ld64.lld-21",
+    "ld64.lld-22",
+    "ld64.lld-23",
+    "ld64.lld-24",
+    "ld64.lld-25",
+    "ld64.lld-26",
+    "ld64.lld-27",
+    "ld64.lld-28",
+    "ld64.lld-29",
+    "ld64.lld",
+];
+
+/// Where Debian puts its compiler, beside one of rustup's.
+const DEBIANS: &str = "/usr/bin";
+const DEBIANS_SOURCE: &str = "/usr/lib/rustlib/src/rust/library/std";
+
+/// What is built: the tests that run on a device.
+const TESTS: [&str; 8] =
+    ["-p", "elinvar-conformance", "-p", "elinvar-driver-metal", "--test", "drivers", "--test", "queue"];
+
+/// Build for the targets named, or for all.
+pub fn run(root: &Path, words: &[&str]) -> Result<()> {
+    if let Some(unknown) = words.iter().find(|word| !TARGETS.contains(word)) {
+        bail!("`{unknown}` is none of {}", TARGETS.join(", "));
+    }
+    let folder = root.join("target/apple");
+    let sdk = sdk::write(&folder.join("sdk"))?;
+    let linker = linker()?;
+    for target in TARGETS.iter().filter(|target| words.is_empty() || words.contains(target)) {
+        let toolchain = Toolchain::find(target)?;
+        let mut cargo = toolchain.cargo(target);
+        cargo.current_dir(root).env("CARGO_TARGET_DIR", &folder).env("SDKROOT", &sdk);
+        cargo.env(variable(target, "LINKER"), &linker);
+        // Binds by name, which a loader needs that is not Apple's.
+        let flags = "-Clinker-flavor=ld64.lld -Clink-arg=--error-limit=0 -Clink-arg=-no_fixup_chains";
+        cargo.env(variable(target, "RUSTFLAGS"), flags);
+        let programs = build(cargo).with_context(|| format!("building for {target}"))?;
+        for program in &programs {
+            println!("apple: {target}: {}", program.display());
+        }
+        ensure!(programs.len() >= 2, "cargo has built {} programs for {target}", programs.len());
+    }
+    Ok(())
+}
+
+fn variable(target: &str, name: &str) -> String {
+    format!("CARGO_TARGET_{}_{name}", target.to_uppercase().replace('-', "_"))
+}
+
+/// A compiler for a target.
+enum Toolchain {
+    /// The one that runs this, which has the target's standard library.
+    Own,
+    /// Debian's, with the standard library's source.
+    Debians,
+}
+
+impl Toolchain {
+    fn find(target: &str) -> Result<Self> {
+        let print = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
+        let print = print.context("running rustc")?;
+        let folder = PathBuf::from(String::from_utf8_lossy(&print.stdout).trim());
+        if print.status.success() && folder.is_dir() {
+            return Ok(Self::Own);
+        }
+        if Path::new(DEBIANS_SOURCE).is_dir() && Path::new(DEBIANS).join("cargo").is_file() {
+            return Ok(Self::Debians);
+        }
+        bail!(
+            "no compiler for {target}: run `scripts/setup.sh apple`, or `rustup target add {target}` where that is possible"
+        )
+    }
+
+    /// `cargo test`, so far as not to run it. Without optimisation: what is built is looked at, or run for its calls.
+    fn cargo(&self, target: &str) -> Command {
+        let (mut cargo, std) = match self {
+            Self::Own => (Command::new("cargo"), None),
+            Self::Debians => {
+                let folder = Path::new(DEBIANS);
+                let mut cargo = Command::new(folder.join("cargo"));
+                cargo.env("RUSTC", folder.join("rustc")).env("RUSTC_BOOTSTRAP", "1");
+                (cargo, Some("-Zbuild-std=core,alloc,std,panic_abort"))
+            }
+        };
+        cargo.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN").env("CARGO_INCREMENTAL", "0");
+        cargo.args(["test", "--no-run", "--message-format=json-render-diagnostics", "--target", target]);
+        cargo.args([
+            "--config",
+            "profile.dev.opt-level=0",
+            "--config",
+            "profile.dev.package.'*'.opt-level=0",
+        ]);
+        cargo.args(TESTS).args(std);
+        cargo
+    }
+}
+
+fn linker() -> Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let found = LINKERS.iter().find(|name| folders.iter().any(|folder| folder.join(name).is_file()));
+    let found = found.context("no ld64.lld on the PATH: run `scripts/setup.sh apple`")?;
+    Ok(found.into())
+}
+
+/// Run cargo; gives the test programs that it has built.
+fn build(mut cargo: Command) -> Result<Vec<PathBuf>> {
+    let output = cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().context("starting cargo")?;
+    let output = output.wait_with_output().context("running cargo")?;
+    ensure!(
+        output.status.success(),
+        "cargo ended with {}; a symbol that Apple's libraries have belongs into xtask/src/apple/symbols.txt",
+        output.status
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let programs = messages.filter(|message| message["profile"]["test"] == Value::Bool(true));
+    Ok(programs.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect())
+}

@@ -9,7 +9,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test bench setup numpy fmt lint unit tidy
+.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -25,6 +25,11 @@ test: setup numpy
 bench: setup
 	@scripts/setup.sh baselines
 	$(CARGO) run --release --package elinvar-cli -- bench cpu
+
+# The CUDA driver's tests and figures: a folder that any machine can run, run here. Without a GPU it says so.
+test-cuda: setup
+	scripts/cuda.sh target/cuda
+	target/cuda/cuda-run.sh
 
 setup:
 	@scripts/setup.sh compiler

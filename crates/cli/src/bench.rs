@@ -90,6 +90,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("cuda", "cuda_launches_ended", cuda::launches_ended),
     ("cuda", "cuda_graph_1000", cuda::graph),
     ("cuda", "cuda_copy", cuda::copy),
+    ("cuda", "cuda_peer", cuda::peer),
 ];
 
 /// One thing to measure.
@@ -203,10 +204,12 @@ impl Bench {
                 )));
             }
         }
-        let has_gpu = Device::all()?.iter().any(|device| device.kind() == DeviceKind::Cuda);
+        let gpus = Device::all()?.iter().filter(|device| device.kind() == DeviceKind::Cuda).count();
+        // By its own name a case is always wanted, and says what is missing.
+        let can = |case: &Case| (case.suite != "cuda" || gpus > 0) && (case.name != "cuda_peer" || gpus > 1);
         let wanted = |case: &Case| {
-            self.names.is_empty() && (has_gpu || case.suite != "cuda")
-                || self.names.iter().any(|n| case.name == *n || case.suite == n)
+            self.names.contains(&case.name)
+                || can(case) && (self.names.is_empty() || self.names.iter().any(|name| case.suite == name))
         };
         Ok(cases().filter(wanted).collect())
     }

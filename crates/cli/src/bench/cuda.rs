@@ -7,6 +7,7 @@
 
 mod host;
 mod nvrtc;
+mod peer;
 mod problems;
 
 use elinvar::{Device, DeviceKind, Error};
@@ -20,6 +21,7 @@ use crate::report::median;
 pub(super) use host::{copy, graph, launch, launches_ended};
 use nvrtc::Native;
 pub(super) use nvrtc::absence;
+pub(super) use peer::peer;
 pub(super) use problems::Build;
 pub(super) use problems::PROBLEMS;
 use problems::Problem;

@@ -4,6 +4,7 @@ mod bench;
 mod faults;
 mod launches;
 mod memory;
+mod peers;
 mod queues;
 
 use std::sync::Arc;
@@ -44,5 +45,11 @@ fn main() {
             trials.push(Trial::test(format!("cuda:{ordinal}::{name}"), run).with_ignored_flag(absent));
         }
     }
+    let few = devices.len() < 2;
+    let between = move || {
+        peers::copies(&devices);
+        Ok(())
+    };
+    trials.push(Trial::test("cuda::copies_between_two_devices", between).with_ignored_flag(few));
     libtest_mimic::run(&arguments, trials).exit();
 }

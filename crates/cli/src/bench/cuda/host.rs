@@ -132,12 +132,17 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
     let mut theirs = Vec::new();
     if let Some(module) = Module::new("empty")? {
         module.enter()?;
-        // SAFETY (both blocks): two allocations of this size, freed when the copies have been waited for.
-        let [from, to] = [(); 2].map(|()| unsafe { result::malloc_sync(COPY) });
-        let (from, to) = (from.map_err(failed)?, to.map_err(failed)?);
+        let allocate = || {
+            // SAFETY: freed below, when the copies have been waited for.
+            unsafe { result::malloc_sync(COPY) }.map_err(failed)
+        };
+        let (from, to) = (allocate()?, allocate()?);
         for _ in 0..ROUNDS {
-            theirs
-                .push(module.timed(|| unsafe { result::memcpy_dtod_async(to, from, COPY, module.stream) })?);
+            let copy = || {
+                // SAFETY: two allocations of this size.
+                unsafe { result::memcpy_dtod_async(to, from, COPY, module.stream) }
+            };
+            theirs.push(module.timed(copy)?);
         }
         // SAFETY: as above.
         unsafe { result::free_sync(from).and(result::free_sync(to)) }.map_err(failed)?;

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Tests and measures the CUDA driver on this machine, from the folder that `cuda.sh` has made. Exits 0 when everything that ran
+# passed, and says `skipped: no NVIDIA device` where there is none.
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$here/out}
+mkdir -p "$out"
+steps=${*:-tests bench sanitize}
+failed=0
+
+if ! "$here/elinvar" devices | grep -q '^cuda  [^n]'; then
+    echo "skipped: no NVIDIA device"
+    "$here/elinvar" devices | grep -A1 '^cuda  none'
+    exit 0
+fi
+"$here/elinvar" devices
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+
+# Runs a command with a limit in seconds, and keeps what it says.
+step() {
+    local name=$1 limit=$2
+    shift 2
+    timeout "$limit" "$@" >"$out/$name.txt" 2>&1
+    local code=$?
+    printf '%-28s %s\n' "$name" "$( ((code == 0)) && echo passed || echo "FAILED ($code)")"
+    ((code == 0)) || failed=1
+}
+
+# One process a chapter: a kernel that goes wrong ends the device for its process.
+conformance() {
+    local chapters chapter
+    chapters=$("$here/drivers" --list 2>/dev/null | sed -n 's/^cuda::\([a-z_]*\)::.*/\1/p' | sort -u)
+    for chapter in $chapters; do
+        step "conformance-$chapter" 300 $1 "$here/drivers" "cuda::$chapter::" --test-threads 8
+    done
+    echo "conformance: $(cat "$out"/conformance-*.txt | grep -c '\.\.\. ok$') passed, $(
+        cat "$out"/conformance-*.txt | grep -c '\.\.\. FAILED$') failed"
+}
+
+for name in $steps; do
+    case $name in
+    tests)
+        step driver 300 "$here/device" --test-threads 1
+        conformance ""
+        ;;
+    bench)
+        step bench 500 "$here/elinvar" bench cuda
+        cat "$out/bench.txt"
+        ;;
+    sanitize)
+        tool=$(command -v compute-sanitizer) || { echo "sanitize: there is no compute-sanitizer" && continue; }
+        for check in memcheck racecheck; do
+            conformance "$tool --tool $check --error-exitcode 99 --print-limit 5"
+        done
+        ;;
+    *) echo "no step $name" && exit 2 ;;
+    esac
+done
+exit "$failed"

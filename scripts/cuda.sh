@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes the folder with which the CUDA driver is tested on another machine, one that need have neither Rust nor this source.
+#
+#   cuda.sh FOLDER     build what runs there, and copy it to FOLDER with cuda-run.sh
+#
+# There: ./cuda-run.sh [tests] [bench] [sanitize], all of them when none is named.
+set -euo pipefail
+
+folder=${1:?the folder to make}
+cargo=${CARGO:-cargo}
+root=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$folder"
+
+# Prints the program that cargo has built for a target of the workspace.
+program() {
+    "$cargo" "$@" --release --message-format=json-render-diagnostics |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+
+cd "$root"
+cp "$(program build --package elinvar-cli --bin elinvar)" "$folder/elinvar"
+cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$folder/device"
+cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
+strip "$folder/elinvar" "$folder/device" "$folder/drivers"
+cp scripts/cuda-run.sh "$folder/"
+du -sh "$folder"

@@ -23,7 +23,7 @@ impl Devices {
         let devices = Device::all()?;
         let toolchain = Toolchain::find();
         if self.json {
-            let devices: Vec<Value> = devices.iter().map(|device| caps_json(device.caps())).collect();
+            let devices: Vec<Value> = devices.iter().map(device_json).collect();
             let compiler = match &toolchain {
                 Ok(found) => json!({ "path": found.path(), "version": found.version() }),
                 Err(error) => json!({ "error": error.to_string() }),
@@ -34,6 +34,9 @@ impl Devices {
         }
         for device in &devices {
             print_caps(device.caps())?;
+            for (name, value) in device.details() {
+                say(format_args!("  {name} {value}"))?;
+            }
         }
         for (kind, reason) in Device::absent() {
             say(format_args!("{kind}  none\n  {reason}"))?;
@@ -65,8 +68,12 @@ fn print_caps(caps: &Caps) -> Result<()> {
     ))
 }
 
-fn caps_json(caps: &Caps) -> Value {
+fn device_json(device: &Device) -> Value {
+    let caps = device.caps();
+    let details: serde_json::Map<String, Value> =
+        device.details().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     json!({
+        "details": details,
         "name": caps.name,
         "kind": caps.kind.name(),
         "simdgroup_width": caps.simdgroup_width,

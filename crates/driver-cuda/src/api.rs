@@ -7,7 +7,9 @@
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+};
 
 use crate::failure::Failure;
 
@@ -86,6 +88,12 @@ api! {
     destroy_stream = "cuStreamDestroy_v2"(stream: CUstream);
     wait_for_stream = "cuStreamSynchronize"(stream: CUstream);
     stream_waits = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: u32);
+    begin_capture = "cuStreamBeginCapture_v2"(stream: CUstream, mode: u32);
+    end_capture = "cuStreamEndCapture"(stream: CUstream, graph: *mut CUgraph);
+    instantiate = "cuGraphInstantiateWithFlags"(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    launch_graph = "cuGraphLaunch"(exec: CUgraphExec, stream: CUstream);
+    destroy_graph = "cuGraphDestroy"(graph: CUgraph);
+    destroy_graph_exec = "cuGraphExecDestroy"(exec: CUgraphExec);
     create_event = "cuEventCreate"(event: *mut CUevent, flags: u32);
     destroy_event = "cuEventDestroy_v2"(event: CUevent);
     record = "cuEventRecord"(event: CUevent, stream: CUstream);

@@ -68,3 +68,26 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
         vector_bits: None,
     })
 }
+
+/// What [`Caps`] has no place for.
+pub(crate) fn details(api: &Api, device: CUdevice) -> Result<Vec<(&'static str, String)>, Failure> {
+    use Attribute as A;
+    let number = |which| attribute(api, device, which);
+    let mhz = |which| number(which).map(|khz| format!("{} MHz", khz / 1000));
+    let (major, minor) = capability(api, device)?;
+    let place = [
+        A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+        A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+        A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+    ];
+    let [domain, bus, slot] = place.map(number);
+    Ok(vec![
+        ("compute capability", format!("{major}.{minor}")),
+        ("clock", mhz(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
+        ("memory clock", mhz(A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?),
+        ("memory bus", format!("{} bits", number(A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?)),
+        ("L2 cache", format!("{} MiB", number(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? >> 20)),
+        ("registers of a threadgroup", number(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)?.to_string()),
+        ("PCI", format!("{:04x}:{:02x}:{:02x}", domain?, bus?, slot?)),
+    ])
+}

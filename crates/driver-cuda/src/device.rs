@@ -12,7 +12,7 @@ use elinvar_driver::{
 use elinvar_ptx::Target;
 
 use crate::api::{Api, Version, api};
-use crate::caps::{attribute, capability, caps};
+use crate::caps::{attribute, capability, caps, details};
 use crate::clock::now_ns;
 use crate::context::Context;
 use crate::event::CudaEvent;
@@ -38,16 +38,6 @@ impl CudaDriver {
     /// A driver with a cache other than the user's.
     pub fn with_cache(cache: &Cache) -> Self {
         Self { cache: cache.clone() }
-    }
-
-    /// The newest CUDA that the driver's library supports, such as `13.0`; `None` where there is no driver.
-    pub fn version(&self) -> Option<String> {
-        let api = api().ok()?;
-        let mut version = 0;
-        #[allow(unsafe_code)] // a C function
-        // SAFETY: it writes a number.
-        let told = unsafe { api.driver_version(&mut version) };
-        told.ok().map(|()| Version(version).to_string())
     }
 }
 
@@ -142,6 +132,19 @@ impl CudaDevice {
 impl Device for CudaDevice {
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let context = &self.shared.context;
+        let mut details = details(context.api, context.device).unwrap_or_default();
+        let mut version = 0;
+        #[allow(unsafe_code)] // a C function
+        // SAFETY: it writes a number.
+        let told = unsafe { context.api.driver_version(&mut version) };
+        if told.is_ok() {
+            details.push(("driver for CUDA", Version(version).to_string()));
+        }
+        details
     }
 
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {

@@ -65,6 +65,11 @@ impl Failure {
         if code == 0 { Ok(()) } else { Err(Self { call, code }) }
     }
 
+    /// A call that cannot succeed.
+    pub(crate) fn malformed(call: &'static str) -> Self {
+        Self { call, code: code::INVALID_VALUE }
+    }
+
     pub(crate) fn extent(self) -> Extent {
         match self.code {
             code::ILLEGAL_ADDRESS

@@ -114,6 +114,11 @@ impl Kept {
         })
     }
 
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// Whether a launch may turn out to have failed.
     pub(crate) fn has_checks(&self) -> bool {
         !self.checks.is_empty()

@@ -159,6 +159,8 @@ impl Lane {
                     return Some((event, value, state.gates));
                 }
                 Err(error) => {
+                    // Part of a command may have been given.
+                    state.has_more |= entry.has_begun;
                     state.fail(&error);
                     self.end(state, entry, kept, count, Err(error));
                 }
@@ -184,6 +186,14 @@ impl Lane {
         params: &mut Vec<u8>,
     ) -> Result<Given> {
         let commands = entry.commands.clone();
+        if entry.next == 0
+            && let Some(replay) = self.shared.replays.find(&self.shared, &commands)
+        {
+            self.begin(state, entry, &commands[0]);
+            replay.launch(self.stream.0)?;
+            (state.has_more, *count, entry.next) = (true, 1, commands.len());
+            return Ok(Given::All);
+        }
         while let Some(command) = commands.get(entry.next) {
             if kept.has_checks() || *count >= PART {
                 return Ok(Given::Part);

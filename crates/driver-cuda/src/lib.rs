@@ -44,6 +44,7 @@ mod peers;
 mod pipeline;
 mod poller;
 mod queue;
+mod replay;
 mod shared;
 mod transfer;
 

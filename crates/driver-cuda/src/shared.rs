@@ -11,12 +11,14 @@ use crate::failure::{Extent, Failure};
 use crate::kept::Chunks;
 use crate::lane::Lane;
 use crate::poller::Poller;
+use crate::replay::Replays;
 
 /// A device's context with what its queues need.
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     pub(crate) clock: Clock,
     pub(crate) chunks: Chunks,
+    pub(crate) replays: Replays,
     pub(crate) poller: Arc<Poller>,
     pub(crate) lanes: Mutex<Vec<Weak<Lane>>>,
 }
@@ -32,7 +34,8 @@ impl Shared {
     pub(crate) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
         let clock = Clock::new(&context)?;
         let poller = Poller::start(&context.name)?;
-        Ok(Arc::new(Self { context, clock, chunks: Chunks::default(), poller, lanes: Mutex::default() }))
+        let (chunks, replays) = (Chunks::default(), Replays::default());
+        Ok(Arc::new(Self { context, clock, chunks, replays, poller, lanes: Mutex::default() }))
     }
 
     /// Remember a lane, and forget those that are gone.

@@ -29,6 +29,11 @@ pub trait Device: Send + Sync + Any {
     /// Facts and limits; constant over the device's life.
     fn caps(&self) -> &Caps;
 
+    /// What else the driver tells of it, for people: name and value. Nothing unless the driver says otherwise.
+    fn details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// `bytes` of memory, at least aligned to 256. Zero bytes is allowed.
     ///
     /// # Errors

@@ -78,6 +78,11 @@ impl Device {
         self.inner.driver.caps()
     }
 
+    /// What else the driver tells of it, for people: name and value.
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        self.inner.driver.details()
+    }
+
     /// The hardware's own name.
     pub fn name(&self) -> &str {
         &self.caps().name

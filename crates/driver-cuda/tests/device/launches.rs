@@ -1,6 +1,8 @@
 //! Launches: parameters of every kind, grids and threadgroups of every shape, threadgroup memory beyond 48 KiB, limits.
 
-use elinvar_driver::{Binding, Dim3, Error, PipelineOptions};
+use std::sync::Arc;
+
+use elinvar_driver::{Binding, Command, Dim3, Error, PipelineOptions};
 
 use crate::bench::{Bench, Test, bound, dispatch, expect_all, fill, number, slice, submit, words};
 
@@ -13,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("much_threadgroup_memory", threadgroup_memory),
     ("limits_of_a_kernel", limits),
     ("launches_without_a_pause", many),
+    ("a_list_that_comes_again_and_again", again_and_again),
 ];
 
 const ADD: &str = "kernel void add(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]],
@@ -155,4 +158,40 @@ fn many(bench: &Bench) {
     let expected = (0..10_000_u32).fold(0_u32, |x, k| x.wrapping_mul(3).wrapping_add(k));
     expect_all(&words(&x), |_| expected);
     submit(&queue, [fill(&x, 0)]).wait().unwrap();
+}
+
+/// The third time it is recorded; the result and what is between stay the same.
+fn again_and_again(bench: &Bench) {
+    let body = "kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
+            uint i [[thread_position_in_grid]]) { x[i] = x[i] * 3u + k; }";
+    let step = bench.pipeline(body, "step_k");
+    let (queue, other) = (bench.queue(), bench.queue());
+    let (x, y) = (bench.memory(4 * 1024), bench.memory(4 * 1024));
+    let copy = |from: &_, to: &_| Command::Copy { source: slice(from, 0, 4096), target: slice(to, 0, 4096) };
+    let shifted = Command::Copy { source: slice(&y, 0, 4092), target: slice(&y, 4, 4092) };
+    let launch = |k| dispatch(&step, vec![bound(&x), number(k)], Dim3::from(1024), Dim3::from(256));
+    let list: Vec<Command> =
+        (0..200).map(launch).chain([copy(&x, &y), shifted, copy(&y, &x), fill(&y, 7)]).collect();
+    let list: Arc<[Command]> = list.into();
+    let mut expected = vec![0_u32; 1024];
+    for round in 0..12 {
+        let queue = if round % 4 == 3 { &other } else { &queue };
+        submit(queue, list.clone()).wait().unwrap();
+        for k in 0..200 {
+            expected.iter_mut().for_each(|x| *x = x.wrapping_mul(3).wrapping_add(k));
+        }
+        expected.copy_within(0..1023, 1);
+        expect_all(&words(&x), |i| expected[i]);
+        expect_all(&words(&y), |_| 7);
+    }
+    // Many in flight.
+    let all: Vec<_> = (0..50).map(|_| submit(&queue, list.clone())).collect();
+    for done in &all {
+        done.wait().unwrap();
+        for k in 0..200 {
+            expected.iter_mut().for_each(|x| *x = x.wrapping_mul(3).wrapping_add(k));
+        }
+        expected.copy_within(0..1023, 1);
+    }
+    expect_all(&words(&x), |i| expected[i]);
 }

@@ -42,6 +42,7 @@ for name in $steps; do
     case $name in
     tests)
         step driver 300 "$here/device" --test-threads 1
+        step runtime 100 "$here/runtime"
         conformance ""
         ;;
     bench)

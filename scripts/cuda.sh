@@ -21,6 +21,7 @@ cd "$root"
 cp "$(program build --package elinvar-cli --bin elinvar)" "$folder/elinvar"
 cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$folder/device"
 cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
-strip "$folder/elinvar" "$folder/device" "$folder/drivers"
+cp "$(program test --no-run --package elinvar-conformance --test runtime_cuda)" "$folder/runtime"
+strip "$folder"/{elinvar,device,drivers,runtime}
 cp scripts/cuda-run.sh "$folder/"
 du -sh "$folder"

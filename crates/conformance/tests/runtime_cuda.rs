@@ -1,0 +1,104 @@
+//! The runtime on an NVIDIA GPU where the hardware itself fails: a kernel that ends the device for its process, one that
+//! runs past its deadline. Each test runs in a process of its own; without a GPU they are reported as ignored.
+
+use std::process::Command;
+use std::time::Duration;
+
+use elinvar::{Device, DeviceKind, Error, Grid, HostUse, RecoveryPolicy, Source};
+use libtest_mimic::{Arguments, Trial};
+
+const KERNELS: &str = "#include <metal_stdlib>
+using namespace metal;
+kernel void triple(device const uint* in, device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
+    if (i < n) out[i] = 3 * in[i];
+}
+kernel void wild(device uint* x, constant ulong& far, uint i [[thread_position_in_grid]]) {
+    *(device uint*)((device char*)x + far) = i;
+}
+kernel void slow(device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
+    uint x = i + 1u;
+    for (uint k = 0; k < n; ++k) x = x * 1664525u + 1013904223u ^ (x >> 3);
+    out[i] = x;
+}";
+
+type Child = fn(&Device) -> elinvar::Result<()>;
+
+const CHILDREN: &[(&str, Child)] = &[
+    ("work_goes_on_elsewhere_after_a_kernel_has_ended_the_device", goes_on_elsewhere),
+    ("a_deadline_that_cannot_stop_what_runs_loses_the_device", deadline),
+];
+
+fn main() {
+    let gpu = Device::all().unwrap_or_default().into_iter().find(|device| device.kind() == DeviceKind::Cuda);
+    if let Some(name) = std::env::args().find_map(|arg| arg.strip_prefix("--child=").map(str::to_owned)) {
+        let child = CHILDREN.iter().find(|(known, _)| *known == name);
+        let (Some((_, child)), Some(gpu)) = (child, gpu) else { panic!("`{name}` and a GPU are needed") };
+        return child(&gpu).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let arguments = Arguments::from_args();
+    if gpu.is_none() {
+        eprintln!("skipped: no NVIDIA device");
+    }
+    let trial = |(name, _): &(&'static str, Child)| {
+        let name = *name;
+        let run = move || {
+            let program = std::env::current_exe()?;
+            let output = Command::new(program).arg(format!("--child={name}")).output()?;
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+            if output.status.success() { Ok(()) } else { Err(format!("{}", output.status).into()) }
+        };
+        Trial::test(format!("cuda::{name}"), run).with_ignored_flag(gpu.is_none())
+    };
+    libtest_mimic::run(&arguments, CHILDREN.iter().map(trial).collect()).exit();
+}
+
+/// A recovering stream runs its work on the processor, from memory that the host still reaches.
+#[allow(unsafe_code)] // launches
+fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
+    const N: usize = 1000;
+    let library = gpu.compile(Source::named("k.metal", KERNELS))?;
+    let (triple, wild) = (library.kernel("triple")?, library.kernel("wild")?);
+    let policy = RecoveryPolicy { rerun: Some(Device::cpu()?), ..RecoveryPolicy::of(gpu) };
+    let (recovering, plain) = (gpu.stream_recovering(policy)?, gpu.stream()?);
+    let mut a = gpu.buffer_for::<u32>(N, HostUse::Staging)?;
+    let mut b = gpu.buffer_for::<u32>(N, HostUse::Staging)?;
+    let mut x = gpu.buffer::<u32>(N)?;
+    a.write(&(0..N as u32).collect::<Vec<_>>())?;
+    // SAFETY: `triple` stays within its arguments. `wild` does not, which is what this is about: the GPU's page tables keep
+    // it from memory of others, and the process ends soon.
+    let (done, ended) = unsafe {
+        let done = triple.launch(&recovering, Grid::threads(N), (&a, &mut b, N as u32 - 1))?;
+        done.wait()?;
+        let ended = wild.launch(&plain, Grid::threads(32), (&mut x, 1_u64 << 46))?.wait();
+        (triple.launch(&recovering, Grid::threads(N), (&a, &mut b, N as u32)), ended)
+    };
+    assert!(matches!(&ended, Err(Error::Fault(fault)) if fault.kernel == "wild"), "{ended:?}");
+    done?.wait()?;
+    assert_eq!(b.to_vec()?, (0..N as u32).map(|i| 3 * i).collect::<Vec<_>>());
+    let lost = x.to_vec();
+    assert!(lost.is_err(), "{lost:?}");
+    let refused = gpu.buffer::<u32>(N).map(drop);
+    assert!(matches!(refused, Err(Error::DeviceLost(_))), "{refused:?}");
+    Ok(())
+}
+
+/// What runs past its deadline ends as `Timeout`, and everything else on the device as lost; nothing hangs.
+#[allow(unsafe_code)] // launches
+fn deadline(gpu: &Device) -> elinvar::Result<()> {
+    let slow = gpu.compile(Source::named("k.metal", KERNELS))?.kernel("slow")?;
+    let (stream, other) = (gpu.stream()?, gpu.stream()?);
+    let (mut out, mut x) = (gpu.buffer::<u32>(32)?, gpu.buffer::<u32>(32)?);
+    let gate = gpu.event()?;
+    other.wait_for(&gate, 1)?;
+    let waiting = other.fill(&mut x, 1)?;
+    let mut batch = stream.batch();
+    batch.deadline(Duration::from_millis(50))?;
+    // SAFETY: the kernel writes 32 elements, and there are as many.
+    unsafe { batch.launch(&slow, Grid::threads(32).group(32), (&mut out, 400_000_000_u32)) }?;
+    let ended = batch.submit()?.wait();
+    assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");
+    let waited = waiting.wait();
+    assert!(matches!(waited, Err(Error::DeviceLost(_))), "{waited:?}");
+    assert!(matches!(gpu.buffer::<u32>(1).map(drop), Err(Error::DeviceLost(_))));
+    Ok(())
+}

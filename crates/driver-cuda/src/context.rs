@@ -227,11 +227,15 @@ impl DeviceEvent {
         Ok((f64::from(ms) * 1e6) as i64)
     }
 
-    /// Let a stream of the same driver go on when the device has come there. The stream's context is current.
+    /// Let a stream of the same context go on when the device has come there. The context is current.
     #[allow(unsafe_code)] // a C function
-    pub(crate) fn gate(&self, api: &Api, stream: CUstream) -> Result<(), Failure> {
-        // SAFETY: the event was recorded, and may be of another context of this process.
-        unsafe { api.stream_waits(stream, self.raw, 0) }
+    pub(crate) fn gate(&self, stream: CUstream) -> Result<(), Failure> {
+        // SAFETY: both are of this context, and the event was recorded.
+        unsafe { self.context.api.stream_waits(stream, self.raw, 0) }
+    }
+
+    pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
     }
 }
 

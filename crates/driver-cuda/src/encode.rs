@@ -89,12 +89,13 @@ impl Encoder<'_> {
         if let Some(cause) = event.failure() {
             return Err(cause);
         }
-        let Some(point) = CudaEvent::of(&**event).and_then(|event| event.promised(value)) else {
+        let context = &self.shared.context;
+        // Another device's may end without raising it, and then this one's stream would wait for ever.
+        let promised = CudaEvent::of(&**event).and_then(|event| event.promised(value));
+        let Some(point) = promised.filter(|point| point.is_of(context)) else {
             return Ok(Step::Gate(event.clone(), value));
         };
-        let context = &self.shared.context;
-        let gated = point.gate(context.api, self.stream);
-        gated.map_err(|failure| context.error(failure, "waiting for an event"))?;
+        point.gate(self.stream).map_err(|failure| context.error(failure, "waiting for an event"))?;
         Ok(Step::Waits(event.clone(), value))
     }
 }

@@ -1,14 +1,12 @@
 //! What the function over threadgroups sets up once per call: arguments, sizes, threadgroup memory.
 
-use elinvar_ir::{
-    Atomic, BlockId, Const, Function, IntPredicate, Op, Operand, Ordering, Term, Type, Typed, ValueId,
-};
+use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
 use crate::builder::{Builder, i64_const};
 use crate::constants::Threadgroup;
 use crate::fixed::Fixed;
 use crate::prepare::Kernel;
-use crate::{Error, Options, STOPPED};
+use crate::{Error, Options, stops};
 
 /// Byte offsets in `Launch`: three u32 each.
 const LAUNCH_THREADS: u64 = 8;
@@ -99,17 +97,9 @@ impl Frame {
 impl Frame {
     /// Return from the function if it is to stop.
     pub fn poll(&self, b: &mut Builder<'_>) {
-        let Some(stop) = &self.stop else { return };
-        let atomic = Some(Atomic { ordering: Ordering::Monotonic, scope: None });
-        let ptr = Typed::new(Type::PTR, stop.clone());
-        let load = Op::Load { ty: Type::I8, ptr, align: Some(1), volatile: false, atomic };
-        let byte = b.value(Type::I8, None, load);
-        let stopped = b.icmp(IntPredicate::Ne, &Type::I8, byte, Const::Zero);
-        let (leave, go_on) = (b.f.new_block(None), b.f.new_block(None));
-        b.cond_br(stopped, leave, go_on);
-        b.at = leave;
-        b.end(Term::Ret(Some(Typed::new(Type::I32, Const::int(32, STOPPED.into())))));
-        b.at = go_on;
+        if let Some(stop) = &self.stop {
+            stops::poll(b, stop, stops::stopped());
+        }
     }
 }
 

@@ -65,6 +65,7 @@ mod scalarize;
 mod scattered;
 mod shape;
 mod steps;
+mod stops;
 mod uniform;
 mod workgroup;
 
@@ -118,8 +119,7 @@ pub struct Options {
     /// To check every access against the bounds of its memory: for each parameter of the entry the least
     /// bytes that a launch gives.
     pub checks: Option<Vec<u64>>,
-    /// Whether the function can be stopped in loops. Those of functions that are called without being inlined run to
-    /// their end.
+    /// Whether the function can be stopped in loops, its own and those of functions that are not inlined.
     pub stoppable: bool,
 }
 

@@ -10,10 +10,15 @@ use crate::Error;
 use crate::bounds::RECORD;
 use crate::constants::mentions;
 use crate::prepare::{Kernel, callee_name};
-use crate::scattered;
+use crate::{scattered, stops};
 
-/// The text of the module that defines `function`.
-pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -> Result<String, Error> {
+/// The text of the module that defines `function`, which has the address of the stop's byte in `stop` if it can be stopped.
+pub(crate) fn module_text(
+    input: &Module,
+    kernel: &Kernel,
+    mut function: Function,
+    stop: Option<&Operand>,
+) -> Result<String, Error> {
     let mut output = Module {
         data_layout: input.data_layout.clone(),
         triple: input.triple.clone(),
@@ -21,7 +26,7 @@ pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -
         attributes: input.attributes.clone(),
         ..Module::default()
     };
-    output.functions.push(function);
+    let mut callees = Vec::new();
     for callee in &kernel.callees {
         let callee = input.function(callee).cloned();
         let mut callee = callee.ok_or_else(|| Error::Malformed("a callee is missing".into()))?;
@@ -30,8 +35,13 @@ pub(crate) fn module_text(input: &Module, kernel: &Kernel, function: Function) -
             callee.suffix = String::new();
         }
         crate::guard::guard(&mut callee);
-        output.functions.push(callee);
+        callees.push(callee);
     }
+    if let Some(stop) = stop {
+        stops::add(&mut function, stop, &mut callees);
+    }
+    output.functions.push(function);
+    output.functions.extend(callees);
     output.functions.iter_mut().for_each(strip);
     add_scattered(&mut output);
     add_declarations(input, &mut output);

@@ -67,7 +67,7 @@ pub(crate) fn build(parts: &Parts<'_>) -> Result<Compiled, Error> {
     group.place_privates(&mut function);
     group.write(&mut function)?;
     let faults = group.faults;
-    let ir = output::module_text(module, kernel, function)?;
+    let ir = output::module_text(module, kernel, function, frame.stop.as_ref())?;
     Ok(Compiled { ir, scratch_bytes: context.bytes, faults, checks: None })
 }
 

@@ -111,7 +111,7 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
 }
 
 /// Loops that end only when the host or another thread writes, which nobody does: of all threads, of some, with a barrier
-/// inside, one within another, and of threads that exchange values.
+/// inside, one within another, of threads that exchange values, and in functions that are not inlined.
 const ENDLESS: &str = "#include <metal_stdlib>
 using namespace metal;
 
@@ -143,6 +143,24 @@ kernel void nested(device atomic_uint* flag, uint i [[thread_position_in_grid]])
 kernel void votes(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
     while (simd_any(atomic_load_explicit(flag, memory_order_relaxed) + i == i)) {}
     atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
+}
+[[gnu::noinline]] uint until(device atomic_uint* flag, uint wanted) {
+    uint rounds = 1;
+    while (atomic_load_explicit(flag, memory_order_relaxed) < wanted) ++rounds;
+    return rounds;
+}
+[[gnu::noinline]] uint twice(device atomic_uint* flag, uint wanted) {
+    return until(flag, wanted) + until(flag, wanted + 1);
+}
+kernel void called(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    uint rounds = until(flag, i % 4);
+    if (rounds != 0) atomic_store_explicit(flag + 2, 1u, memory_order_relaxed);
+}
+kernel void called_within(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {
+    if (i % 2 == 1) {
+        uint rounds = twice(flag, i % 8);
+        atomic_store_explicit(flag + 1 + rounds % 2, 1u, memory_order_relaxed);
+    }
 }";
 
 fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
@@ -151,7 +169,7 @@ fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
     }
     let library = device.compile(Source::msl(ENDLESS))?;
     let stream = device.stream()?;
-    for name in ["together", "apart", "barriers", "nested", "votes"] {
+    for name in ["together", "apart", "barriers", "nested", "votes", "called", "called_within"] {
         let endless = library.kernel(name)?;
         let mut flag = device.buffer::<u32>(3)?;
         let mut batch = stream.batch();

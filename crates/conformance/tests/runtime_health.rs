@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::thread;
 use std::time::Duration;
 
 use elinvar::{
     BreakerLimits, Component, Device, Error, Goal, Notice, PoolLimits, Pressure, RecoveryPolicy, Source,
-    Status, Thermal,
+    Status, Thermal, WatchOptions,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, fault};
@@ -117,6 +118,87 @@ fn a_notice_of_memory_pressure_empties_the_pool_until_it_is_over() {
     assert_eq!(device.health().of(Component::Memory), Status::Degraded);
     device.notice(Notice::Memory(Pressure::Normal)).unwrap();
     assert_eq!((idle(), device.health().of(Component::Memory)), (1, Status::Healthy));
+}
+
+/// Files of a folder stand for the system's; the watch is woken by time alone.
+#[cfg(target_os = "linux")]
+fn watched(folder: &std::path::Path) -> WatchOptions {
+    let (memory, thermal) = (vec![folder.join("none"), folder.join("memory")], folder.into());
+    WatchOptions { memory, triggers: None, thermal, every: Duration::from_millis(1) }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_watch_takes_notice_of_memory_pressure_and_ends_with_its_guard() {
+    let bench = Bench::new();
+    let pool = bench.device.pool();
+    let folder = tempfile::tempdir().unwrap();
+    let options = watched(folder.path());
+    assert!(matches!(bench.device.watch_memory(&options), Err(Error::Unsupported(_))));
+    let stalls = |some: &str| {
+        // Renamed, so that it is never seen in part.
+        std::fs::write(folder.path().join("new"), format!("some avg10={some} avg60=0.00")).unwrap();
+        std::fs::rename(folder.path().join("new"), folder.path().join("memory")).unwrap();
+    };
+    stalls("0.00");
+    let watch = bench.device.watch_memory(&options).unwrap();
+    drop(bench.device.buffer::<u32>(1000).unwrap());
+    assert_eq!(pool.stats().idle_blocks, 1);
+    stalls("30.00");
+    while pool.stats().idle_blocks > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(pool.stats().pressure, Pressure::High);
+    stalls("1.00");
+    while pool.stats().pressure != Pressure::Normal {
+        thread::yield_now();
+    }
+    // Its thread has ended when the drop returns, and with it the last handle on the device but this.
+    drop(watch);
+    stalls("30.00");
+    drop(bench.device.buffer::<u32>(1000).unwrap());
+    assert_eq!((pool.stats().idle_blocks, pool.stats().pressure), (1, Pressure::Normal));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_watch_takes_units_away_while_it_is_too_warm() {
+    let bench = Bench::on(Sim::with_caps(|caps| caps.compute_units = 8));
+    let folder = tempfile::tempdir().unwrap();
+    let options = watched(folder.path());
+    let refused = bench.device.watch_temperature(&options).unwrap_err();
+    assert!(matches!(&refused, Error::Unsupported(text) if text.contains("thermal zone")), "{refused}");
+    let zone = folder.path().join("thermal_zone0");
+    std::fs::create_dir(&zone).unwrap();
+    std::fs::write(zone.join("trip_point_0_type"), "passive\n").unwrap();
+    std::fs::write(zone.join("trip_point_0_temp"), "80000\n").unwrap();
+    let warm = |temperature: &str| {
+        std::fs::write(zone.join("new"), temperature).unwrap();
+        std::fs::rename(zone.join("new"), zone.join("temp")).unwrap();
+    };
+    warm("50000\n");
+    let _watch = bench.device.watch_temperature(&options).unwrap();
+    for (temperature, units, goal) in
+        [("90000\n", 4, Goal::Efficiency), ("50000\n", 8, Goal::Speed), ("80000\n", 4, Goal::Efficiency)]
+    {
+        warm(temperature);
+        while (bench.sim.units(), bench.device.goal()) != (units, goal) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// With the kernel's own files, where it has them: it takes the triggers, and the watch ends while it waits for them.
+#[test]
+fn the_system_is_watched_or_says_why_not() {
+    let bench = Bench::new();
+    let options = WatchOptions { every: Duration::from_secs(1_000_000), ..WatchOptions::default() };
+    for watch in [bench.device.watch_memory(&options), bench.device.watch_temperature(&options)] {
+        match watch {
+            Ok(watch) => drop(watch),
+            Err(error) => assert!(matches!(error, Error::Unsupported(_)), "{error}"),
+        }
+    }
 }
 
 #[test]

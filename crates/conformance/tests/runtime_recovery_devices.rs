@@ -8,10 +8,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use elinvar::driver::{Access, Scalar};
+use elinvar::driver::{Access, Command, Scalar};
 use elinvar::{
     Action, BreakerLimits, BreakerState, Component, Device, Error, Grid, HostUse, RecoveryPolicy, Source,
-    Status,
+    Status, StopsAt,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::recovery::{
@@ -138,6 +138,39 @@ fn what_the_device_does_not_get_done_is_run_on_another() {
     let last = decisions(&bench.device).pop().unwrap();
     assert_eq!(last.0, Action::GiveUp);
     assert!(last.1.contains("no kernel `only_here`"), "{}", last.1);
+}
+
+/// What has a deadline runs as other code of the same kernel, and is run elsewhere all the same.
+#[test]
+fn what_has_a_deadline_and_timestamps_is_run_on_another() {
+    let bench = Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Loops));
+    let other = elsewhere();
+    bench.device.trace().start(100);
+    let policy = RecoveryPolicy { attempts: 1, rerun: Some(other.device.clone()), ..policy(&bench.device) };
+    let stream = bench.device.stream_recovering(policy).unwrap();
+    let failures = failing(1);
+    let double = double(&bench, &failures, outside());
+    let run = || {
+        let (a, mut b) = in_and_out(&bench.device);
+        let mut batch = stream.batch();
+        let before = batch.timestamp().unwrap();
+        // SAFETY: the kernel keeps within its arguments.
+        #[allow(unsafe_code)]
+        unsafe { batch.launch(&double, Grid::threads(3), (&a, &mut b)) }.unwrap();
+        let after = batch.timestamp().unwrap();
+        batch.deadline(Duration::from_secs(1000)).unwrap();
+        batch.submit().unwrap().wait().unwrap();
+        (b.to_vec().unwrap(), before.ns(), after.since(&before))
+    };
+    // It fails at its first command's kernel, behind the first timestamp; another device's clock tells nothing here.
+    let (doubled, before, between) = run();
+    assert_eq!((doubled, between), (vec![102, 104, 106], None));
+    assert!(before.is_some());
+    assert_eq!(actions(&bench.device), [Action::Rerun]);
+    let (doubled, _, between) = run();
+    assert!(doubled == [2, 4, 6] && between.is_some());
+    let of_here = |command: &Command| matches!(command, Command::Timestamp { .. });
+    assert!(!other.sim.commands().iter().any(of_here));
 }
 
 /// The simulated device has the source and fails; the processor compiles and runs it.

@@ -14,9 +14,10 @@ use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
 
 use crate::bind::{Bound, bind};
 use crate::completion::{Outcome, Promise};
-use crate::deadline::{self, Due, Watched};
+use crate::deadline::{self, Due, Late, Watched};
 use crate::dependencies::{self, Entered, Step};
 use crate::flight::InFlight;
+use crate::loss::Flying;
 use crate::slots::Lease;
 use crate::span::Span;
 use crate::trace::{Notes, TraceEvent, TraceStep};
@@ -289,16 +290,19 @@ impl Batch {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
-        let in_flight = stream.flight.enter()?;
+        let in_flight = stream.flight.enter(stream.device.loss())?;
         let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
+        let alone = due.is_some() || !steps.is_empty();
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
         let device = stream.device.clone();
         let trace_to = notes.map(|notes| (notes, device.clone()));
         let submit = |storages: Vec<Arc<Storage>>| {
+            // A stream that recovers keeps it until a reset has ended.
+            let uses_content = !stream.recovers() && storages.iter().any(|storage| storage.is_own());
             let held = Held {
                 _storages: storages,
                 _entered: entered,
@@ -308,7 +312,8 @@ impl Batch {
                 _in_flight: in_flight,
             };
             let (promise, outcome) = Promise::new();
-            stream.device.loss().enter(&outcome, &commands)?;
+            let flying = Flying::new(&outcome, &commands, &stream.flight);
+            let _present = stream.device.loss().enter(flying, uses_content)?;
             let done = Box::new(move |result: Result<_>| {
                 let complete = notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned())));
                 device.recovery().vitals.submission(result.as_ref().err());
@@ -322,19 +327,18 @@ impl Batch {
             if let Some((notes, device)) = trace_to {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
             }
-            let submission = stream.hand_over(commands.clone(), done, notes)?;
-            Ok((outcome, submission))
+            let origin = stream.hand_over(commands.clone(), done, notes, &outcome, alone)?;
+            Ok((outcome, origin))
         };
-        let (outcome, submission): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
-        if let (None, Some(Err(cause))) = (&submission, outcome.get()) {
+        let (outcome, origin): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
+        if let (None, Some(Err(cause))) = (&origin, outcome.get()) {
             fail_signals(&commands, cause);
         }
-        if let (Some(submission), Some((then, cause)), Some(watched)) = (submission, due, watched) {
+        if let (Some((_, submission)), Some((then, cause)), Some(watched)) = (&origin, due, watched) {
             // Set after it has ended, it goes with the last handle on it, below.
-            let due = Due::new(&stream, submission, cause, &outcome);
+            let due = Due::Stop(Late::new(&stream, *submission, cause, &outcome));
             let _first = watched.set(deadline::watch(then, due));
         }
-        let origin = submission.map(|submission| (stream.queue, submission));
         Ok(Completion::new(outcome, origin))
     }
 

@@ -10,12 +10,14 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::{Error, Queue, Result, Submission, Timing};
 use parking_lot::{Condvar, Mutex};
+
+use crate::gather::Gather;
 
 /// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
 const SPIN: Duration = Duration::from_micros(20);
@@ -33,6 +35,8 @@ thread_local! {
 pub(crate) struct Outcome {
     result: OnceLock<Result<Timing>>,
     wakers: Mutex<Vec<(u64, Waker)>>,
+    /// Where the work is kept until it goes to the driver with other work, if it is.
+    gather: OnceLock<Weak<Gather>>,
     resolved: Condvar,
     next_waiter: AtomicU64,
 }
@@ -47,6 +51,18 @@ impl Outcome {
 
     pub(crate) fn get(&self) -> Option<&Result<Timing>> {
         self.result.get()
+    }
+
+    /// The work is kept there until somebody waits for it.
+    pub(crate) fn is_kept_in(&self, gather: &Arc<Gather>) {
+        let _once = self.gather.set(Arc::downgrade(gather));
+    }
+
+    /// Has the work go to the driver, if it is kept.
+    fn hurry(&self) {
+        if let Some(gather) = self.gather.get().and_then(Weak::upgrade) {
+            gather.flush();
+        }
     }
 
     /// Sets the result and wakes everybody; only the first call counts.
@@ -75,6 +91,7 @@ impl Outcome {
     }
 
     fn wait_somehow(&self, deadline: Option<Instant>) -> Option<&Result<Timing>> {
+        self.hurry();
         let begin = Instant::now();
         let spin = if LAST_WAS_LONG.get() { Duration::ZERO } else { SPIN };
         let spin_end = deadline.map_or(begin + spin, |d| d.min(begin + spin));
@@ -218,6 +235,7 @@ impl Future for Completion {
         if let Some(result) = self.outcome.get() {
             return Poll::Ready(result.clone());
         }
+        self.outcome.hurry();
         let waker = context.waker().clone();
         let mut wakers = self.outcome.wakers.lock();
         if let Some(result) = self.outcome.get() {

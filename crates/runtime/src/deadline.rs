@@ -1,4 +1,5 @@
-//! Deadlines: a thread that stops submissions which have taken too long.
+//! Deadlines: a thread that stops submissions which have taken too long, and hands over those that have been gathered for long
+//! enough.
 //!
 //! The thread starts with the first deadline and sleeps until the next. It holds no queue; a submission that ends takes
 //! its deadline out.
@@ -11,6 +12,7 @@ use elinvar_driver::{Command, Error, Queue, Submission};
 use parking_lot::{Condvar, Mutex};
 
 use crate::completion::Outcome;
+use crate::gather::Gather;
 use crate::{Device, Stream};
 
 static TABLE: Mutex<BTreeMap<Key, Due>> = Mutex::new(BTreeMap::new());
@@ -19,8 +21,14 @@ static CHANGED: Condvar = Condvar::new();
 /// When, and a number that tells those of one moment apart.
 type Key = (Instant, u64);
 
+/// What is done when it is time.
+pub(crate) enum Due {
+    Stop(Late),
+    Flush(Weak<Gather>),
+}
+
 /// What is to end.
-pub(crate) struct Due {
+pub(crate) struct Late {
     queue: Weak<dyn Queue>,
     submission: Submission,
     cause: Error,
@@ -28,7 +36,7 @@ pub(crate) struct Due {
     device: Device,
 }
 
-impl Due {
+impl Late {
     /// The submission ends in `cause` if it has not ended before.
     pub(crate) fn new(stream: &Stream, submission: Submission, cause: Error, outcome: &Arc<Outcome>) -> Self {
         let queue = Arc::downgrade(&stream.queue);
@@ -117,7 +125,10 @@ fn run() {
             continue;
         }
         if let Some((_, due)) = table.pop_first() {
-            parking_lot::MutexGuard::unlocked(&mut table, || due.end());
+            parking_lot::MutexGuard::unlocked(&mut table, || match due {
+                Due::Stop(late) => late.end(),
+                Due::Flush(gather) => gather.upgrade().into_iter().for_each(|gather| gather.flush()),
+            });
         }
     }
 }

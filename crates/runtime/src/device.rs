@@ -15,7 +15,9 @@ use elinvar_driver::{
     Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Stamp, Storage as StorageMode,
 };
 
+use crate::gather::Gatherings;
 use crate::group::Members;
+use crate::identity::identity;
 use crate::known::{self, Inner};
 use crate::loss::Loss;
 use crate::recovery::{RecoveringQueue, Recovery};
@@ -270,6 +272,10 @@ impl Device {
         &self.inner.tuned
     }
 
+    pub(crate) fn gatherings(&self) -> &Gatherings {
+        &self.inner.gatherings
+    }
+
     pub(crate) fn slots(&self) -> &Slots {
         &self.inner.slots
     }
@@ -309,7 +315,9 @@ impl Device {
             let name = self.name();
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{name}` allows {limit}")));
         }
-        self.loss().check()?;
+        // Memory that is made is known to a reset before that begins.
+        let present = self.loss().hold();
+        if storage == StorageMode::Shared { present.expect() } else { present.expect_content() }?;
         let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
         Ok(Buffer::new(Span::whole(self.clone(), block)))
     }
@@ -342,7 +350,7 @@ pub(crate) fn element_bytes<T>(len: usize) -> Result<u64> {
 impl PartialEq for Device {
     /// Whether both are handles on the same device.
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.inner.driver), Arc::as_ptr(&other.inner.driver))
+        identity(&self.inner.driver) == identity(&other.inner.driver)
     }
 }
 

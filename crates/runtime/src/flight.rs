@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use elinvar_driver::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use crate::loss::Loss;
+
 /// What a submission does when its stream has as many in flight as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
@@ -43,11 +45,21 @@ impl Flight {
         self.state.lock().count
     }
 
+    pub(crate) fn is_limited(&self) -> bool {
+        self.state.lock().limit.is_some()
+    }
+
+    /// Has those who wait look again whether there is anything to wait for.
+    pub(crate) fn look_again(&self) {
+        let _state = self.state.lock();
+        self.left.notify_all();
+    }
+
     /// Count one more.
     ///
     /// # Errors
-    /// `QueueFull`.
-    pub(crate) fn enter(self: &Arc<Self>) -> Result<InFlight> {
+    /// `QueueFull`; why the device is lost, when there is no room.
+    pub(crate) fn enter(self: &Arc<Self>, loss: &Loss) -> Result<InFlight> {
         let mut state = self.state.lock();
         if let Some((limit, when_full)) = state.limit {
             let end = match when_full {
@@ -56,6 +68,8 @@ impl Flight {
                 WhenFull::Deadline(timeout) => Instant::now().checked_add(timeout),
             };
             while state.count >= limit {
+                // What is in flight on a lost device may never end.
+                loss.check()?;
                 let late = match end {
                     None => {
                         self.left.wait(&mut state);

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use elinvar_driver as driver;
 use parking_lot::Mutex;
 
+use crate::gather::Gatherings;
 use crate::group::Members;
+use crate::identity::identity;
 use crate::loss::Loss;
 use crate::recovery::Recovery;
 use crate::reused::Reused;
@@ -37,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) recovery: Recovery,
     pub(crate) loss: Loss,
     pub(crate) tuned: Tuned,
+    pub(crate) gatherings: Gatherings,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -44,16 +47,27 @@ pub(crate) struct Inner {
 /// The one of this driver's device.
 pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     let mut known = KNOWN.lock();
-    let same = |inner: &Arc<Inner>| std::ptr::addr_eq(Arc::as_ptr(&inner.driver), Arc::as_ptr(&device));
+    let same = |inner: &Arc<Inner>| identity(&inner.driver) == identity(&device);
     if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), Reused::new(), Mutex::default());
     let (timestamps, loss, tuned) = (Reused::new(), Loss::default(), Tuned::default());
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
-    let inner =
-        Inner { driver: device, pool, events, timestamps, slots, trace, recovery, loss, tuned, groups };
-    let inner = Arc::new(inner);
+    let (driver, gatherings) = (device, Gatherings::default());
+    let inner = Arc::new(Inner {
+        driver,
+        pool,
+        events,
+        timestamps,
+        slots,
+        trace,
+        recovery,
+        loss,
+        tuned,
+        gatherings,
+        groups,
+    });
     known.retain(|inner| inner.strong_count() > 0);
     known.push(Arc::downgrade(&inner));
     drop(known);

@@ -59,10 +59,12 @@ mod device;
 mod drivers;
 mod event;
 mod flight;
+mod gather;
 mod graph;
 mod grid;
 mod group;
 mod host_use;
+mod identity;
 mod kernel;
 mod known;
 mod learned;
@@ -95,6 +97,7 @@ pub use constants::{ConstantValue, Constants};
 pub use device::Device;
 pub use event::Event;
 pub use flight::WhenFull;
+pub use gather::Gathering;
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
@@ -110,7 +113,7 @@ pub use profile::Profile;
 pub use recording::Recording;
 pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Component, Decision, FaultClass,
-    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Thermal, decide,
+    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Thermal, Watch, WatchOptions, decide,
 };
 pub use reused::EventStats;
 pub use slice::{BufferSlice, BufferSliceMut};

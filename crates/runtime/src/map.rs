@@ -47,6 +47,7 @@ impl Mapped {
             // SAFETY: the span is within the memory. No conflicting work is in flight and none can begin, nor can other
             // host access, while the account's lock is held; and no guard looks at the bytes.
             unsafe { span.storage.block.memory.pull(span.offset, span.len) }?;
+            span.storage.expect_content()?;
         }
         account.map(access);
         Ok(Self { span: span.clone(), access })

@@ -71,7 +71,8 @@ impl Span {
         account.expect_written()?;
         // SAFETY: the span is within the memory and as long as `target`. No work that writes is in flight,
         // none can begin and no other host access runs while the account's lock is held.
-        unsafe { self.storage.block.memory.read(self.offset, target) }
+        unsafe { self.storage.block.memory.read(self.offset, target) }?;
+        self.storage.expect_content()
     }
 
     /// Copies bytes from the host.

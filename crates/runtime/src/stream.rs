@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission, Timing};
 
+use crate::completion::Outcome;
 use crate::flight::Flight;
+use crate::gather::Gather;
 use crate::recovery::RecoveringQueue;
 use crate::trace::Notes;
 use crate::{Batch, BufferSlice, BufferSliceMut, Completion, Device, Event, WhenFull};
@@ -30,29 +32,54 @@ pub struct Stream {
     pub(crate) flight: Arc<Flight>,
     /// The queue once more, if it recovers.
     recovering: Option<Arc<RecoveringQueue>>,
+    gather: Arc<Gather>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, queue: Arc<dyn Queue>, priority: Priority) -> Self {
         let id = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
-        Self { device, queue, id, priority, flight: Arc::default(), recovering: None }
+        let gather = Gather::new(&device, &queue);
+        Self { device, queue, id, priority, flight: Arc::default(), recovering: None, gather }
     }
 
     pub(crate) fn recovering(device: Device, queue: Arc<RecoveringQueue>, priority: Priority) -> Self {
         Self { recovering: Some(queue.clone()), ..Self::new(device, queue, priority) }
     }
 
-    /// Hands commands to the queue.
+    pub(crate) fn recovers(&self) -> bool {
+        self.recovering.is_some()
+    }
+
+    /// Hands commands to the queue, or keeps them for a while if they may go with others; says who knows them.
     pub(crate) fn hand_over(
         &self,
         commands: Arc<[Command]>,
         done: Done,
         notes: Option<Notes>,
-    ) -> Result<Submission> {
-        match &self.recovering {
-            Some(queue) => queue.submit_noted(commands, done, notes),
-            None => self.queue.submit(commands, done),
+        outcome: &Outcome,
+        alone: bool,
+    ) -> Result<(Arc<dyn Queue>, Submission)> {
+        let (mut commands, mut done) = (commands, done);
+        if let Some(queue) = &self.recovering {
+            return Ok((queue.clone(), queue.submit_noted(commands, done, notes)?));
         }
+        if !(alone || self.flight.is_limited()) {
+            match self.gather.keep(commands, done) {
+                Ok(submission) => {
+                    // Nobody knows the outcome yet who could wait for it.
+                    outcome.is_kept_in(&self.gather);
+                    return Ok((self.gather.clone(), submission));
+                }
+                Err(back) => (commands, done) = back,
+            }
+        }
+        self.gather.flush();
+        Ok((self.queue.clone(), self.queue.submit(commands, done)?))
+    }
+
+    /// Hand over what the stream has gathered; see [`crate::Goal::Efficiency`]. Waiting for work does so too.
+    pub fn flush(&self) {
+        self.gather.flush();
     }
 
     /// This stream with at most `most` submissions in flight, at least one, of those that are submitted through the handle
@@ -134,6 +161,8 @@ impl Stream {
     ///
     /// Buffers that failed work should have written stay unreadable until they are written anew.
     pub fn acknowledge(&self) -> Option<Error> {
+        // What was submitted before is behind the failure.
+        self.gather.flush();
         self.queue.acknowledge()
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Pipeline, Result};
+use elinvar_driver::{Error, Pipeline, Result, Storage as StorageMode};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Device;
@@ -72,10 +72,10 @@ impl Storage {
     /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
     pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
         self.expect_memory(&operation)?;
-        // Work that nobody waits for any more may still use it.
-        self.device.loss().check()?;
         loop {
             let mut account = self.account.lock();
+            // Work that nobody waits for any more may still use it.
+            self.expect_content()?;
             account.settle();
             account.refuse_mapped(access, &operation)?;
             let Some(pending) = account.pending(access) else {
@@ -96,11 +96,23 @@ impl Storage {
         Ok(())
     }
 
-    /// The content is lost.
+    /// Whether the device alone has the content, so that a reset takes it away.
+    pub(crate) fn is_own(&self) -> bool {
+        self.block.memory.storage() != StorageMode::Shared
+    }
+
+    /// An error when the content is not to be looked at. What was read is good if there is none behind that, with the
+    /// account's lock held all the time: a reset that has begun meanwhile cannot have ended, since it enters the loss here.
+    pub(crate) fn expect_content(&self) -> Result<()> {
+        let present = self.device.loss().hold();
+        if self.is_own() { present.expect_content() } else { present.expect() }
+    }
+
+    /// The content is lost, with all that work has written that has ended. What has not is yet to run.
     pub(crate) fn lose(&self, cause: &Error) {
         let mut account = self.account.lock();
         account.settle();
-        account.failed = Some((account.entered, cause.clone()));
+        account.lose(cause);
     }
 
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.
@@ -180,6 +192,17 @@ impl Account {
         let conflicts = |u: &&Use| (u.writes || access == Access::Write) && u.outcome.get().is_none();
         let last = self.lanes.iter().find_map(|lane| lane.uses.iter().rev().find(conflicts));
         last.map(|u| u.outcome.clone())
+    }
+
+    fn lose(&mut self, cause: &Error) {
+        let mut last = self.entered;
+        for entry in self.lanes.iter_mut().flat_map(|lane| &mut lane.uses) {
+            match entry.outcome.get() {
+                None => last = last.min(entry.number - 1),
+                Some(_) => entry.covers = false,
+            }
+        }
+        self.failed = Some((last, cause.clone()));
     }
 
     fn refuse_mapped(&self, access: Access, who: &dyn fmt::Display) -> Result<()> {
@@ -351,6 +374,23 @@ mod tests {
         anew.resolve(Err(Error::Cancelled));
         assert!(!account.is_rewritten());
         partly.resolve(Ok(Timing::default()));
+    }
+
+    #[test]
+    fn a_loss_is_undone_by_what_ends_later_alone() {
+        let mut account = Account::default();
+        let first = write(&mut account, 0, true);
+        let behind = write(&mut account, 0, true);
+        let other = write(&mut account, 1, true);
+        behind.resolve(Ok(Timing::default()));
+        account.settle();
+        account.lose(&Error::DeviceLost("gone".into()));
+        first.resolve(Err(Error::Cancelled));
+        account.settle();
+        assert!(account.expect_written().is_err(), "what had ended by then is lost");
+        other.resolve(Ok(Timing::default()));
+        account.settle();
+        assert!(account.expect_written().is_ok() && account.lanes.is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them. Copies and fills are executed; kernels are declared by
 //! the test with a signature and, if they are to do something, a closure. Sources are not looked at.
 
+mod fate;
 mod memory;
 mod queue;
 
@@ -18,31 +19,10 @@ use elinvar_driver::{
 };
 use parking_lot::Mutex;
 
+use fate::Fate;
+pub use fate::Op;
 use memory::{Meter, SimMemory};
 use queue::{Lane, SimQueue, Stop};
-
-/// An operation that can be told to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// [`Device::allocate`].
-    Allocate,
-    /// [`Device::compile`].
-    Compile,
-    /// [`Device::queue`].
-    Queue,
-    /// [`Queue::submit`], which then returns the error.
-    Submit,
-    /// The execution of a submission, which then ends in the error.
-    Execute,
-    /// [`Library::pipeline`].
-    Pipeline,
-    /// [`Memory::read`].
-    Read,
-    /// [`Device::reset`].
-    Reset,
-    /// [`Device::use_units`].
-    Units,
-}
 
 /// What a kernel does in place of compiled code.
 pub type Body = Arc<dyn Fn(&Launch<'_>) -> Result<()> + Send + Sync>;
@@ -68,6 +48,7 @@ struct Shared {
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
     stops: AtomicU64,
+    submissions: AtomicU64,
     can_stop: bool,
     meter: Arc<Meter>,
 }
@@ -126,6 +107,7 @@ impl Sim {
             clock: AtomicU64::new(0),
             priorities: Mutex::default(),
             stops: AtomicU64::new(0),
+            submissions: AtomicU64::new(0),
             meter: Meter::new(caps.total_memory),
         };
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
@@ -150,6 +132,11 @@ impl Sim {
         self.shared.commands.lock().clone()
     }
 
+    /// How many submissions there were.
+    pub fn submissions(&self) -> u64 {
+        self.shared.submissions.load(Ordering::SeqCst)
+    }
+
     /// Let go of the commands that were submitted so far, and of the memory that they name.
     pub fn forget_commands(&self) {
         self.shared.commands.lock().clear();
@@ -162,7 +149,7 @@ impl Sim {
 
     /// Let the next operation of this kind pass: what [`Sim::fail_next`] is told from now on is for those after it.
     pub fn pass_next(&self, op: Op) {
-        self.shared.fate.failures.lock().push((op, None));
+        self.shared.fate.pass(op, 1);
     }
 
     /// Make the next launch of this kernel, or of this label, end its submission in the error.
@@ -172,15 +159,26 @@ impl Sim {
 
     /// Make an operation of this kind fail, behind those that are to fail already and `well` that do not.
     pub fn fail_after(&self, op: Op, well: usize, error: Error) {
-        let mut failures = self.shared.fate.failures.lock();
-        failures.extend(std::iter::repeat_n((op, None), well).chain([(op, Some(error))]));
+        self.shared.fate.pass(op, well);
+        self.shared.fate.fail(op, error);
+    }
+
+    /// Call `then` in the next operation of this kind, on its thread: before it does anything, or for [`Op::Reset`] when
+    /// the device is back. So a test can put something in the middle of it.
+    pub fn within_next(&self, op: Op, then: impl FnOnce() + Send + 'static) {
+        self.shared.fate.within_next(op, Box::new(then));
+    }
+
+    /// Queues that are there: those that are not dropped, or have work.
+    pub fn open_queues(&self) -> usize {
+        self.shared.lanes().len()
     }
 
     /// From now on the device is lost: what runs ends in [`Error::DeviceLost`] when it next looks whether it is stopped,
     /// all else ends in it at once, and so does looking at memory that is not shared. [`Device::reset`] brings it back.
     pub fn lose(&self, cause: &str) {
         let cause = Error::DeviceLost(cause.into());
-        *self.shared.fate.lost.lock() = Some(cause.clone());
+        self.shared.fate.lose(&cause);
         self.shared.lanes().iter().for_each(|lane| lane.stop_running(&cause));
     }
 
@@ -228,33 +226,6 @@ impl Sim {
     pub fn release(&self) {
         self.shared.held.store(false, Ordering::SeqCst);
         self.shared.lanes().iter().for_each(|lane| lane.wake());
-    }
-}
-
-/// What was done to the device, as queues, libraries and memory see it.
-#[derive(Default)]
-struct Fate {
-    /// What comes next for operations of a kind: an error, or none.
-    failures: Mutex<Vec<(Op, Option<Error>)>>,
-    lost: Mutex<Option<Error>>,
-}
-
-impl Fate {
-    /// The error that this operation was told to end in, once; the loss of the device.
-    fn of(&self, op: Op) -> Result<()> {
-        self.expect_present()?;
-        self.injected(op)
-    }
-
-    /// As [`Fate::of`], whether the device is lost or not.
-    fn injected(&self, op: Op) -> Result<()> {
-        let mut failures = self.failures.lock();
-        let next = failures.iter().position(|(failing, _)| *failing == op);
-        next.and_then(|at| failures.remove(at).1).map_or(Ok(()), Err)
-    }
-
-    fn expect_present(&self) -> Result<()> {
-        self.lost.lock().clone().map_or(Ok(()), Err)
     }
 }
 
@@ -339,7 +310,8 @@ impl Device for Sim {
         let kernels = self.shared.kernels.lock();
         let kernels = kernels.iter().map(|(signature, _)| signature.clone()).collect();
         let (fate, max_threads) = (self.shared.fate.clone(), self.caps.max_threads_per_threadgroup);
-        Ok(Arc::new(SimLibrary { kernels, max_threads, fate }))
+        let stops_in_loops = self.caps.stops_at == StopsAt::Loops;
+        Ok(Arc::new(SimLibrary { kernels, max_threads, stops_in_loops, fate }))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
@@ -367,8 +339,9 @@ impl Device for Sim {
         let cause = Error::DeviceLost("the device was reset".into());
         self.shared.lanes().iter().for_each(|lane| lane.abandon(&cause));
         self.shared.meter.forget();
-        *self.shared.fate.lost.lock() = None;
+        self.shared.fate.restore();
         self.shared.resets.fetch_add(1, Ordering::SeqCst);
+        self.shared.fate.interrupt(Op::Reset);
         Ok(())
     }
 }
@@ -383,6 +356,7 @@ impl Shared {
 struct SimLibrary {
     kernels: Vec<Signature>,
     max_threads: u32,
+    stops_in_loops: bool,
     fate: Arc<Fate>,
 }
 
@@ -406,13 +380,18 @@ impl Library for SimLibrary {
         };
         let mut signature = signature.clone();
         signature.code.get_or_insert(CodeFacts::default());
-        Ok(Arc::new(SimPipeline { signature, max_threads: self.max_threads }))
+        let other =
+            SimPipeline { signature: signature.clone(), max_threads: self.max_threads, stoppable: None };
+        let stoppable = self.stops_in_loops.then(|| Arc::new(other));
+        Ok(Arc::new(SimPipeline { signature, max_threads: self.max_threads, stoppable }))
     }
 }
 
 struct SimPipeline {
     signature: Signature,
     max_threads: u32,
+    /// The same kernel once more, as drivers have it that compile code which looks for stops apart.
+    stoppable: Option<Arc<SimPipeline>>,
 }
 
 impl Pipeline for SimPipeline {
@@ -426,6 +405,10 @@ impl Pipeline for SimPipeline {
 
     fn prepare(&self, _group: Dim3) -> Result<()> {
         Ok(())
+    }
+
+    fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
+        self.stoppable.clone().map(|pipeline| pipeline as Arc<dyn Pipeline>)
     }
 }
 

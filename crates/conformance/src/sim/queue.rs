@@ -214,6 +214,7 @@ impl Queue for SimQueue {
         self.shared.failure(Op::Submit)?;
         let mut state = self.lane.state.lock();
         self.shared.commands.lock().extend(commands.iter().cloned());
+        self.shared.submissions.fetch_add(1, Ordering::SeqCst);
         let id = Submission(state.next);
         state.next += 1;
         state.waiting.push_back(Entry { id, commands, stop: Arc::default(), done });

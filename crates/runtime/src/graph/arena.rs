@@ -69,7 +69,10 @@ pub(super) fn arrange(lifetimes: &[Lifetime], share: bool) -> (Vec<u64>, u64) {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_driver::Driver as _;
+
     use super::*;
+    use crate::{Device, Graph, Grid, PlanOptions, Source};
 
     /// One stream, in use from a command to a command.
     fn lifetime(bytes: u64, first: u32, last: u32) -> Lifetime {
@@ -116,6 +119,46 @@ mod tests {
                     assert!(!(in_time && in_space), "{a:?} at {} and {b:?} at {}", offsets[i], offsets[j]);
                 }
             }
+        }
+    }
+
+    /// What a run takes of the processor's memory at its peak, by the device's own count: a chain of twenty transients.
+    #[test]
+    #[allow(unsafe_code)] // launches, and transients that are written before they are read
+    fn the_processor_needs_memory_for_what_is_alive_at_once() {
+        const N: usize = 1 << 16;
+        let bytes = 4 * N as u64;
+        let text = "kernel void next(device const uint* a, device uint* b, constant uint& k,
+                                     uint i [[thread_position_in_grid]]) { b[i] = 3 * a[i] + k; }";
+        for (optimize, alive) in [(false, 20), (true, 2)] {
+            let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+            let device = Device::new(device);
+            let next = device.compile(Source::msl(text)).unwrap().kernel("next").unwrap();
+            let ramp: Vec<u32> = (0..N as u32).collect();
+            let (input, out) = (device.buffer_from(&ramp).unwrap(), device.buffer::<u32>(N).unwrap());
+            let before = device.pool().stats();
+            assert_eq!((before.live_bytes, before.peak_bytes), (2 * bytes, 2 * bytes));
+            let (mut graph, mut last) = (Graph::new(), input.clone());
+            for k in 0..=20u32 {
+                // SAFETY: the launch writes all of it, and what reads it comes behind.
+                let mut to = match k {
+                    20 => out.clone(),
+                    _ => unsafe { graph.transient_uninit(&device, N) }.unwrap(),
+                };
+                // SAFETY: thread i reads element i and writes element i, and there are as many.
+                unsafe { graph.launch(&next, Grid::threads(N), (&last, &mut to, k)) }.unwrap();
+                last = to;
+            }
+            let mut plan = graph.plan_with(PlanOptions { optimize, ..PlanOptions::default() }).unwrap();
+            // SAFETY: as for the launches.
+            unsafe { plan.run(&device.stream().unwrap()) }.unwrap().wait().unwrap();
+            let expected = |i: u32| (0..=20u32).fold(i, |x, k| x.wrapping_mul(3).wrapping_add(k));
+            let mut got = vec![0; N];
+            out.read(&mut got).unwrap();
+            assert!((0..).zip(&got).all(|(i, got)| *got == expected(i)));
+            let stats = device.pool().stats();
+            assert_eq!(stats.peak_bytes, (2 + alive) * bytes, "{stats:?}");
+            assert_eq!(plan.stats().transient_bytes, 20 * bytes);
         }
     }
 }

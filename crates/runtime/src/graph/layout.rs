@@ -9,9 +9,10 @@ use super::arena::{Lifetime, arrange};
 use super::plan::{Part, Plan, PlanOptions, Segment, Site};
 use super::run::{Hop, Lane};
 use super::schedule::{Item, Schedule, schedule};
-use super::step::{Step, Touch, Work, memory_key};
+use super::step::{Step, Touch, Work};
 use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
+use crate::identity::identity;
 use crate::recording::Recording;
 use crate::touched::slices_mut;
 use crate::usage::{Access, Usage, Who};
@@ -192,13 +193,13 @@ impl Layout {
             let arena = device.buffer_for::<u8>(bytes as usize, HostUse::Transient)?;
             for ((touch, users), offset) in own.iter().zip(offsets) {
                 let memory = arena.span.storage.block.memory.clone();
-                places.insert(memory_key(&touch.storage.block.memory), (memory, offset));
+                places.insert(identity(&touch.storage.block.memory), (memory, offset));
                 users.iter().for_each(|number| self.pieces[*number].staged.push(held(&arena)));
             }
         }
         for piece in &mut self.pieces {
             for slice in slices_mut(&mut piece.command) {
-                if let Some((memory, offset)) = places.get(&memory_key(&slice.memory)) {
+                if let Some((memory, offset)) = places.get(&identity(&slice.memory)) {
                     (slice.memory, slice.offset) = (memory.clone(), slice.offset + offset);
                 }
             }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Dim3, Dispatch};
 
-use super::step::{Mode, Step, Touch, Work, key, memory_key};
+use super::step::{Mode, Step, Touch, Work};
+use crate::identity::identity;
 use crate::touched::slices_mut;
 use crate::usage::Storage;
 
@@ -82,10 +83,10 @@ impl Contents {
     fn of(&mut self, storage: &Arc<Storage>) -> u64 {
         let first = match storage.block.is_placeholder() {
             true => Content::Anything(storage.block.bytes),
-            false => Content::Given(key(storage)),
+            false => Content::Given(identity(storage)),
         };
         let numbers = &mut self.numbers;
-        *self.now.entry(key(storage)).or_insert_with(|| numbers.of(first))
+        *self.now.entry(identity(storage)).or_insert_with(|| numbers.of(first))
     }
 
     fn set(&mut self, touch: &Touch, content: Content) {
@@ -185,11 +186,11 @@ fn launch(
 ) -> Launch {
     let allocations = allocations(&step.touches);
     let by_memory: HashMap<usize, &Arc<Storage>> =
-        step.touches.iter().map(|touch| (memory_key(&touch.storage.block.memory), &touch.storage)).collect();
+        step.touches.iter().map(|touch| (identity(&touch.storage.block.memory), &touch.storage)).collect();
     let value = |(index, binding): (usize, &Binding)| match binding {
         Binding::Memory(slice) => {
-            let storage = by_memory[&memory_key(&slice.memory)];
-            let (allocation, content) = (allocations[&key(storage)], contents.of(storage));
+            let storage = by_memory[&identity(&slice.memory)];
+            let (allocation, content) = (allocations[&identity(storage)], contents.of(storage));
             Value::Memory { allocation, content, offset: slice.offset, len: slice.len }
         }
         Binding::Bytes(bytes) => {
@@ -198,7 +199,7 @@ fn launch(
         Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
     };
     Launch {
-        pipeline: Arc::as_ptr(&dispatch.pipeline).cast::<()>() as usize,
+        pipeline: identity(&dispatch.pipeline),
         threads: dispatch.threads,
         group: dispatch.group,
         args: dispatch.bindings.iter().enumerate().map(value).collect(),
@@ -209,7 +210,7 @@ fn launch(
 fn pairs(theirs: &[Touch], ours: &[Touch]) -> Vec<(Arc<Storage>, Arc<Storage>)> {
     let mut pairs: Vec<(Arc<Storage>, Arc<Storage>)> = Vec::new();
     for (theirs, ours) in theirs.iter().zip(ours).filter(|(theirs, _)| theirs.writes()) {
-        if !pairs.iter().any(|(_, known)| key(known) == ours.key()) {
+        if !pairs.iter().any(|(_, known)| identity(known) == ours.key()) {
             pairs.push((theirs.storage.clone(), ours.storage.clone()));
         }
     }
@@ -225,7 +226,7 @@ fn can_merge(
     (theirs, ours): &(Arc<Storage>, Arc<Storage>),
 ) -> bool {
     let are_transients = theirs.block.is_placeholder() && ours.block.is_placeholder();
-    let same_size = theirs.block.bytes == ours.block.bytes && key(theirs) != key(ours);
+    let same_size = theirs.block.bytes == ours.block.bytes && identity(theirs) != identity(ours);
     let other_at = order[..at].iter().position(|node| *node == other);
     let final_theirs =
         other_at.is_some_and(|other| !order[other + 1..].iter().any(|node| writes(&steps[*node], theirs)));
@@ -233,28 +234,28 @@ fn can_merge(
     let only_prepared = order[..at].iter().all(|node| {
         let touches = &steps[*node].touches;
         let prepares = |touch: &Touch| touch.mode == Mode::Overwrite;
-        touches.iter().filter(|touch| touch.key() == key(ours)).all(prepares)
+        touches.iter().filter(|touch| touch.key() == identity(ours)).all(prepares)
     });
     are_transients && same_size && final_theirs && final_ours && only_prepared
 }
 
 fn writes(step: &Step, storage: &Arc<Storage>) -> bool {
-    step.touches.iter().any(|touch| touch.writes() && touch.key() == key(storage))
+    step.touches.iter().any(|touch| touch.writes() && touch.key() == identity(storage))
 }
 
 /// Lets a node use `with` in place of `storage`.
 fn replace(step: &mut Step, storage: &Arc<Storage>, with: &Arc<Storage>) {
-    for touch in step.touches.iter_mut().filter(|touch| touch.key() == key(storage)) {
+    for touch in step.touches.iter_mut().filter(|touch| touch.key() == identity(storage)) {
         touch.storage = with.clone();
     }
-    let (old, new) = (memory_key(&storage.block.memory), &with.block.memory);
+    let (old, new) = (identity(&storage.block.memory), &with.block.memory);
     match &mut step.work {
         Work::Command(command) => {
-            let slices = slices_mut(command).into_iter().filter(|slice| memory_key(&slice.memory) == old);
+            let slices = slices_mut(command).into_iter().filter(|slice| identity(&slice.memory) == old);
             slices.for_each(|slice| slice.memory = new.clone());
         }
         Work::Transfer { source, .. } => {
-            if key(&source.storage) == key(storage) {
+            if identity(&source.storage) == identity(storage) {
                 source.storage = with.clone();
             }
         }

@@ -12,9 +12,10 @@ use super::parameters::{Named, Subject};
 use super::prune::{Wanted, dead};
 use super::replace::Replaced;
 use super::run::{History, Hop, Lane};
-use super::step::{Mode, Step, Touch, Work, key};
+use super::step::{Mode, Step, Touch, Work};
 use super::{Graph, GraphStats, edges};
 use crate::Device;
+use crate::identity::identity;
 use crate::recording::Recording;
 use crate::usage::{Storage, Who};
 
@@ -167,8 +168,8 @@ impl Graph {
                 handles.insert(touch.key(), &touch.storage);
             }
             if let Work::Transfer { source, target } = &step.work {
-                *own.entry(key(&source.storage)).or_default() += 1;
-                *own.entry(key(&target.storage)).or_default() += 1;
+                *own.entry(identity(&source.storage)).or_default() += 1;
+                *own.entry(identity(&target.storage)).or_default() += 1;
             }
         }
         // The handle of a parameter counts as one that the program holds.
@@ -189,7 +190,7 @@ impl Graph {
             let Subject::Buffer(storage) = &parameter.subject else { continue };
             let mut touches = self.steps.iter().flat_map(|step| &step.touches);
             let by_address =
-                |touch: &&Touch| touch.key() == key(storage) && matches!(touch.who, Who::Use(..));
+                |touch: &&Touch| touch.key() == identity(storage) && matches!(touch.who, Who::Use(..));
             if let Some(touch) = touches.find(by_address) {
                 let (name, who) = (&parameter.name, &touch.who);
                 return Err(Error::unsupported(format!(

@@ -8,10 +8,10 @@ use elinvar_driver::{Binding, Command, Dispatch, Error, Result};
 
 use super::parameters::{ParameterKey, Subject};
 use super::plan::{Part, Plan, Site};
-use super::step::{key, memory_key};
 use crate::Device;
 use crate::args::{Arg, Element, Value};
 use crate::bind::{place, rebind};
+use crate::identity::identity;
 use crate::recording::Recording;
 use crate::span::Span;
 use crate::touched::{slices_mut, touched};
@@ -139,14 +139,14 @@ impl Plan {
 
     /// What the graph was built with.
     fn as_declared(&self, storage: Arc<Storage>) -> Replaced {
-        let of = |usage: &Usage| key(&usage.storage) == key(&storage);
+        let of = |usage: &Usage| identity(&usage.storage) == identity(&storage);
         let usages = self.usages().filter(|(_, usage)| of(usage));
         let usages = usages.map(|((s, p, at), usage)| (s, p, at, usage.covers)).collect();
-        let memory = memory_key(&storage.block.memory);
+        let memory = identity(&storage.block.memory);
         let mut slices = Vec::new();
         for (site, command) in self.commands() {
             let named = touched(command).into_iter().enumerate();
-            let of = named.filter(|(_, touched)| memory_key(&touched.slice.memory) == memory);
+            let of = named.filter(|(_, touched)| identity(&touched.slice.memory) == memory);
             slices.extend(of.map(|(number, touched)| Slice { site, number, offset: touched.slice.offset }));
         }
         let span = Span { offset: 0, len: storage.block.bytes, storage };
@@ -177,7 +177,7 @@ impl Plan {
             )));
         }
         let clash = |(at, usage): ((usize, usize, usize), &Usage)| {
-            let same = key(&usage.storage) == key(&new.span.storage);
+            let same = identity(&usage.storage) == identity(&new.span.storage);
             same && !mine(at) && (written || usage.access == Access::Write)
         };
         if self.usages().any(clash) {

@@ -6,9 +6,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Memory};
+use elinvar_driver::Command;
 
 use crate::Device;
+use crate::identity::identity;
 use crate::span::Span;
 use crate::touched::{Effect, Touched, touched};
 use crate::usage::{Access, Storage, Usage, Who};
@@ -71,7 +72,7 @@ impl Touch {
     }
 
     pub(super) fn key(&self) -> usize {
-        key(&self.storage)
+        identity(&self.storage)
     }
 
     pub(super) fn is_transient(&self) -> bool {
@@ -92,20 +93,10 @@ impl Touch {
     }
 }
 
-/// What tells allocations apart.
-pub(super) fn key(storage: &Arc<Storage>) -> usize {
-    Arc::as_ptr(storage) as usize
-}
-
-/// The same for their memory.
-pub(super) fn memory_key(memory: &Arc<dyn Memory>) -> usize {
-    Arc::as_ptr(memory).cast::<()>() as usize
-}
-
 /// What a command does to memory; `usages` has the allocations of all that it names.
 pub(super) fn touches(command: &Command, usages: &[Usage]) -> Vec<Touch> {
     let touch = |Touched { slice, effect, who }: Touched<'_>| {
-        let of = |usage: &&Usage| memory_key(&usage.storage.block.memory) == memory_key(&slice.memory);
+        let of = |usage: &&Usage| identity(&usage.storage.block.memory) == identity(&slice.memory);
         let usage = usages.iter().find(of)?;
         let mode = match effect {
             Effect::Reads => Mode::Read,

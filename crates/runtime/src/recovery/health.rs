@@ -13,6 +13,7 @@ use elinvar_driver::{Command, Error, Pipeline, Timing};
 use parking_lot::Mutex;
 
 use super::{BreakerState, FaultClass, Thermal};
+use crate::identity::identity;
 use crate::{Device, Pressure};
 
 /// How well something is.
@@ -112,7 +113,7 @@ impl Vitals {
     /// A submission has ended well. It counts if it is one launch.
     pub(super) fn latency(&self, commands: &[Command], timing: Timing) {
         let [Command::Dispatch(dispatch)] = commands else { return };
-        let key = (Arc::as_ptr(&dispatch.pipeline).cast::<()>() as usize, dispatch.threads.volume());
+        let key = (identity(&dispatch.pipeline), dispatch.threads.volume());
         let mut latencies = self.latencies.lock();
         if latencies.len() < LATENCIES || latencies.contains_key(&key) {
             let latency = latencies.entry(key).or_insert_with(|| Latency::new(&dispatch.pipeline));

@@ -5,20 +5,22 @@
 //! - The driver never sees a signal at the end of a submission: it would fail the event at the first failure. Such events are
 //!   raised here. A submission that signals before its end goes alone and is never run again.
 //! - `sending` orders what goes to the driver; `state` is locked for moments, and by callbacks.
+//! - When the device is lost ([`crate::loss`]), all ends in the cause and nothing is tried again. What the driver has then is kept
+//!   until the driver has let go of it, if ever; the thread does not wait for that.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission, Timing, fail_signals};
+use elinvar_driver::{Command, Error, Priority, Queue, Result, Submission, Timing};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::breaker::Permit;
+use super::entry::{Entry, Progress, State};
 use super::queue::Report;
-use super::{Action, Attempts, Decision, RecoveryPolicy, decide, replay};
+use super::{Action, Decision, RecoveryPolicy, decide, replay};
 use crate::Device;
 use crate::completion::given_up;
-use crate::trace::Notes;
+use crate::loss::Present;
 
 pub(super) struct Lane {
     pub(super) device: Device,
@@ -27,58 +29,8 @@ pub(super) struct Lane {
     pub(super) sending: Mutex<()>,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    pub(super) last_id: u64,
-    /// In order; those that the driver has had are first.
-    pub(super) entries: VecDeque<Entry>,
-    /// How many of them the driver has had.
-    sent: usize,
-    /// The one that has to end before more is sent.
-    alone: Option<u64>,
-    /// Set until it is acknowledged.
-    pub(super) failure: Option<Error>,
-    /// The first has failed, and it is seen to.
-    pub(super) recovering: bool,
-    /// What has ended and is to be told by the thread.
-    pub(super) ends: Vec<(Entry, Result<Timing>)>,
-    /// Some wait because of what the driver has, and may be sent when something ends.
-    held: bool,
-    /// It has, or a failure was seen to.
-    pub(super) resume: bool,
-    pub(super) closed: bool,
-}
-
-pub(super) enum Progress {
-    Waiting,
-    /// The driver is being given it.
-    Sending,
-    /// It has dropped what it was given, while it was.
-    Dropped,
-    Sent(Submission),
-    Ended(Result<Timing>),
-}
-
-pub(super) struct Entry {
-    id: u64,
-    commands: Arc<[Command]>,
-    /// What the driver gets: without the signals at the end.
-    inner: Arc<[Command]>,
-    /// Whether that still signals.
-    signals_within: bool,
-    done: Done,
-    notes: Option<Notes>,
-    /// Set when it is not to run.
-    poison: Option<Error>,
-    pub(super) progress: Progress,
-    permit: Option<Permit>,
-    pub(super) tried: Attempts,
-    /// Resets of the device when it was sent.
-    seen: u64,
-    /// Whether the device may have begun it.
-    pub(super) begun: bool,
+    /// Held while work is carried to or from another device.
+    carrying: Mutex<()>,
 }
 
 impl Lane {
@@ -91,7 +43,9 @@ impl Lane {
         policy.rerun.take_if(|other| other == device);
         let inner = device.driver().queue_with(priority)?;
         let (sending, state, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
-        let lane = Arc::new(Self { device: device.clone(), policy, inner, sending, state, changed });
+        let (device, carrying) = (device.clone(), Mutex::default());
+        let lane = Arc::new(Self { device, policy, inner, sending, state, changed, carrying });
+        lane.device.recovery().tend(&lane);
         let of_thread = lane.clone();
         let thread =
             std::thread::Builder::new().name("elinvar-recovery".into()).spawn(move || of_thread.tend());
@@ -106,8 +60,12 @@ impl Lane {
                 state.held = state.sent < state.entries.len();
                 return;
             };
+            if std::mem::take(&mut state.has_failed) {
+                self.inner.acknowledge();
+            }
             let (first, entry) = (at == 0, &mut state.entries[at]);
-            let admitted = self.admit(entry);
+            let present = self.device.loss().hold();
+            let admitted = self.admit(&present, entry);
             let permit = match admitted {
                 Ok(permit) => permit,
                 Err(error) => {
@@ -136,10 +94,11 @@ impl Lane {
     }
 
     /// Whether the work may be given to the device: the breaker's permit, which what does not run needs not.
-    fn admit(&self, entry: &mut Entry) -> Result<Option<Permit>> {
+    fn admit(&self, present: &Present<'_>, entry: &mut Entry) -> Result<Option<Permit>> {
         if entry.poison.is_some() {
             return Ok(None);
         }
+        present.expect_content()?;
         let resets = self.device.recovery().resets();
         if std::mem::replace(&mut entry.seen, resets) != resets
             && let Some(why) = replay::lost_input(&entry.commands)
@@ -152,7 +111,12 @@ impl Lane {
 
     /// Takes the driver's answer to a submission; whether more may follow.
     fn was_sent(&self, state: &mut State, id: u64, result: Result<Submission>) -> bool {
-        let Some(at) = state.find(id) else { return true };
+        let Some(at) = state.find(id) else {
+            if state.was_left(id, result) {
+                self.changed.notify_all();
+            }
+            return true;
+        };
         let entry = &mut state.entries[at];
         let error = match (result, &entry.progress) {
             (Ok(submission), Progress::Sending) => {
@@ -187,6 +151,11 @@ impl Lane {
     /// The driver's callback.
     pub(super) fn ended(&self, id: u64, result: Result<Timing>) {
         let mut state = self.state.lock();
+        if let Some((entry, cause)) = state.take_left(id) {
+            self.changed.notify_all();
+            drop(state);
+            return entry.tell(Err(cause));
+        }
         let Some(at) = state.find(id) else { return };
         let entry = &mut state.entries[at];
         if let Some(permit) = entry.permit.take() {
@@ -216,16 +185,22 @@ impl Lane {
     /// The driver's callback was dropped without a call.
     pub(super) fn dropped(&self, id: u64) {
         let mut state = self.state.lock();
-        if let Some(at) = state.find(id) {
-            let progress = &mut state.entries[at].progress;
-            match progress {
-                Progress::Sending => *progress = Progress::Dropped,
-                _ => {
-                    drop(state);
-                    self.ended(id, Err(given_up()));
-                }
+        match state.progress(id) {
+            Some(progress @ Progress::Sending) => *progress = Progress::Dropped,
+            Some(_) => {
+                drop(state);
+                self.ended(id, Err(given_up()));
             }
+            None => {}
         }
+    }
+
+    /// The device is lost, with what runs on it: all ends in the cause, and nothing is tried again.
+    pub(super) fn lose(&self, cause: &Error) {
+        self.state.lock().lose(cause);
+        self.changed.notify_all();
+        // Nobody looks at the memory of this any more once this has returned.
+        drop(self.carrying.lock());
     }
 
     /// The thread: sees to failures, sends what had to wait, tells what nobody else can.
@@ -265,31 +240,50 @@ impl Lane {
         // What was behind it has ended as poisoned, and waits again.
         self.inner.acknowledge();
         state.wait_again();
-        while let Some((decision, error)) = self.decide(state) {
-            self.pause(state, &decision);
-            let Some(first) = state.entries.front_mut() else { break };
-            let (seen, commands) = (first.seen, first.commands.clone());
+        while let Some((id, decision, error)) = self.decide(state) {
+            self.pause(state, id, &decision);
+            let Some(first) = state.first(id) else { break };
+            let (seen, commands, losses) = (first.seen, first.commands.clone(), state.losses);
+            let Some(first) = state.first(id) else { break };
             match decision.action {
                 Action::GiveUp | Action::Refuse => {
                     if first.tried.not_again.is_none() && !first.tried.stopped {
                         MutexGuard::unlocked(state, || self.device.note_loss(&error, seen));
                     }
-                    return state.give_up(error);
-                }
-                Action::Rerun => match MutexGuard::unlocked(state, || self.rerun(&commands)) {
-                    Ok(timing) => return state.end_first(Ok(timing)),
-                    Err(why) => state.change_first(|tried| tried.no_rerun = Some(why.to_string())),
-                },
-                Action::Reset => match MutexGuard::unlocked(state, || self.device.reset_since(seen)) {
-                    Ok(()) => {
-                        state.change_first(|tried| tried.resets += 1);
-                        return state.try_again();
+                    if state.first(id).is_some() {
+                        return state.give_up(error);
                     }
-                    Err(why) => state.change_first(|tried| tried.no_reset = Some(why.to_string())),
-                },
+                }
+                Action::Rerun => {
+                    let rerun = MutexGuard::unlocked(state, || self.rerun(&commands, losses));
+                    match (state.first(id), rerun) {
+                        (Some(_), Ok((timing, carried))) => {
+                            state.end_first(Ok(timing));
+                            // Told before a reset can take away what was brought back.
+                            Self::tell_ends(state);
+                            drop(carried);
+                            return;
+                        }
+                        (Some(first), Err(why)) => first.tried.no_rerun = Some(why.to_string()),
+                        (None, _) => break,
+                    }
+                }
+                Action::Reset => {
+                    let reset = MutexGuard::unlocked(state, || self.device.reset_since(seen));
+                    match (state.first(id), reset) {
+                        (Some(first), Ok(())) => {
+                            first.tried.resets += 1;
+                            return state.try_again();
+                        }
+                        (Some(first), Err(why)) => first.tried.no_reset = Some(why.to_string()),
+                        (None, _) => break,
+                    }
+                }
                 Action::Trim => {
                     MutexGuard::unlocked(state, || self.device.pool().trim(0));
-                    return state.try_again();
+                    if state.first(id).is_some() {
+                        return state.try_again();
+                    }
                 }
                 Action::Retry => return state.try_again(),
             }
@@ -298,7 +292,7 @@ impl Lane {
     }
 
     /// What is done about the first; `None` when it has not failed.
-    fn decide(&self, state: &mut State) -> Option<(Decision, Error)> {
+    fn decide(&self, state: &mut State) -> Option<(u64, Decision, Error)> {
         let first = state.entries.front_mut()?;
         let Progress::Ended(Err(error)) = &first.progress else { return None };
         let error = error.clone();
@@ -312,13 +306,13 @@ impl Lane {
             // What is given up counts when it ends.
             self.device.recovery().vitals.submission(Some(&error));
         }
-        Some((decision, error))
+        Some((first.id, decision, error))
     }
 
     /// Lets the time of a decision pass, unless the work is told to end.
-    fn pause(&self, state: &mut MutexGuard<'_, State>, decision: &Decision) {
+    fn pause(&self, state: &mut MutexGuard<'_, State>, id: u64, decision: &Decision) {
         let end = Instant::now().checked_add(decision.after);
-        let stopped = |state: &State| state.entries.front().is_none_or(|first| first.tried.stopped);
+        let stopped = |state: &mut State| state.first(id).is_none_or(|first| first.tried.stopped);
         while !decision.after.is_zero() && !stopped(state) {
             let late = match end {
                 Some(end) => self.changed.wait_until(state, end).timed_out(),
@@ -334,139 +328,25 @@ impl Lane {
         }
     }
 
-    fn rerun(&self, commands: &[Command]) -> Result<Timing> {
-        match &self.policy.rerun {
-            Some(device) => replay::rerun(&self.device, commands, device),
-            None => Err(Error::unsupported("the policy names no other device")),
-        }
-    }
-}
-
-impl State {
-    pub(super) fn find(&self, id: u64) -> Option<usize> {
-        // Ids ascend, with gaps where others were cancelled.
-        self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
-    }
-
-    fn next_to_send(&self) -> Option<usize> {
-        let next = self.entries.get(self.sent)?;
-        let may = !self.recovering && self.alone.is_none() && !(next.signals_within && self.sent > 0);
-        (may && matches!(next.progress, Progress::Waiting)).then_some(self.sent)
-    }
-
-    pub(super) fn remove(&mut self, at: usize) -> Entry {
-        self.sent -= usize::from(at < self.sent);
-        self.entries.remove(at).expect("`at` was found under this lock")
-    }
-
-    /// Takes what has ended for good; a failure of the first has to be seen to.
-    fn take_ready(&mut self) -> Vec<(Entry, Result<Timing>)> {
-        let mut ready = Vec::new();
-        while !self.recovering
-            && let Some(Entry { progress: Progress::Ended(result), poison, .. }) = self.entries.front()
-        {
-            let result = poison.clone().map_or_else(|| result.clone(), Err);
-            if result.is_err() && poison.is_none() {
-                self.recovering = true;
-                break;
+    /// Runs commands on the other device, when this one was lost so often.
+    fn rerun(&self, commands: &[Command], losses: u64) -> Result<(Timing, impl Sized + use<'_>)> {
+        let Some(device) = &self.policy.rerun else {
+            return Err(Error::unsupported("the policy names no other device"));
+        };
+        let carry = || {
+            let carrying = self.carrying.lock();
+            if self.state.lock().losses != losses {
+                let text = "the device was lost meanwhile, and the work with it";
+                return Err(Error::DeviceLost(text.into()));
             }
-            ready.push((self.remove(0), result));
-        }
-        ready
-    }
-
-    /// Lets all but the first wait, whatever they ended in.
-    fn wait_again(&mut self) {
-        for entry in self.entries.iter_mut().skip(1).filter(|entry| !entry.tried.stopped) {
-            entry.progress = Progress::Waiting;
-        }
-        (self.sent, self.alone) = (0, None);
-    }
-
-    /// Lets the first be sent again, unless it was told to end.
-    fn try_again(&mut self) {
-        if let Some(first) = self.entries.front_mut().filter(|first| !first.tried.stopped) {
-            first.progress = Progress::Waiting;
-            (self.recovering, self.resume) = (false, true);
-        }
-    }
-
-    fn change_first(&mut self, change: impl FnOnce(&mut Attempts)) {
-        if let Some(first) = self.entries.front_mut() {
-            change(&mut first.tried);
-        }
-    }
-
-    fn end_first(&mut self, result: Result<Timing>) {
-        let first = self.remove(0);
-        self.ends.push((first, result));
-        (self.recovering, self.resume) = (false, true);
-    }
-
-    /// The first has failed for good, and with it what is behind.
-    fn give_up(&mut self, error: Error) {
-        for entry in self.entries.iter_mut().skip(1) {
-            entry.poison.get_or_insert_with(|| error.poison());
-            entry.progress = Progress::Waiting;
-        }
-        self.failure = Some(error.clone());
-        self.end_first(Err(error));
-    }
-}
-
-impl Entry {
-    pub(super) fn new(
-        id: u64,
-        commands: Arc<[Command]>,
-        done: Done,
-        notes: Option<Notes>,
-        poison: Option<Error>,
-        tried: Attempts,
-        seen: u64,
-    ) -> Self {
-        let len = replay::last_signals(&commands);
-        let inner = if len == commands.len() { commands.clone() } else { commands[..len].into() };
-        let signals_within = inner.iter().any(replay::is_signal);
-        let (progress, permit, begun) = (Progress::Waiting, None, false);
-        Self {
-            id,
-            commands,
-            inner,
-            signals_within,
-            done,
-            notes,
-            poison,
-            progress,
-            permit,
-            tried,
-            seen,
-            begun,
-        }
-    }
-
-    fn is_with_driver(&self) -> bool {
-        matches!(self.progress, Progress::Sending | Progress::Dropped | Progress::Sent(_))
-    }
-
-    /// What the driver gets; nothing to do for what is not to run, so that it ends in its turn.
-    fn for_driver(&self) -> Arc<[Command]> {
-        if self.poison.is_some() { Arc::new([]) } else { self.inner.clone() }
-    }
-
-    /// Raises or fails its events, lets go of what it names, and then tells.
-    fn tell(self, result: Result<Timing>) {
-        let Self { commands, inner, done, .. } = self;
-        match &result {
-            Ok(timing) => {
-                for command in &commands[inner.len()..] {
-                    if let Command::Signal { event, value } = command {
-                        event.signal(*value, timing.end_ns);
-                    }
+            loop {
+                self.device.recovery().wait_for_reset();
+                let present = self.device.loss().hold();
+                if !present.is_resetting() {
+                    return Ok((carrying, present));
                 }
             }
-            Err(error) => fail_signals(&commands, error),
-        }
-        drop((commands, inner));
-        done(result);
+        };
+        replay::rerun(&self.device, commands, device, carry)
     }
 }

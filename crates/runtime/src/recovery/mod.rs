@@ -8,18 +8,21 @@ mod breaker;
 #[cfg(test)]
 mod breaker_tests;
 mod decide;
+mod entry;
 mod health;
 mod lane;
 mod notice;
 mod policy;
 mod queue;
 mod replay;
+mod thermal;
+mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use elinvar_driver::{Error, Priority, Result, Storage as StorageMode};
+use elinvar_driver::{Error, Priority, Result};
 use parking_lot::Mutex;
 
 use crate::Device;
@@ -31,11 +34,13 @@ use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
 use health::Vitals;
 pub use health::{Component, Finding, Health, Status};
+use lane::Lane;
 use notice::Wishes;
 pub use notice::{Goal, Notice, Thermal};
 pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
+pub use watch::{Watch, WatchOptions};
 
 /// What a device has for recovery.
 pub(crate) struct Recovery {
@@ -49,6 +54,8 @@ pub(crate) struct Recovery {
     wishes: Wishes,
     /// Memory whose content is lost at a reset.
     own: Mutex<Vec<Weak<Storage>>>,
+    /// Of the streams that recover.
+    lanes: Mutex<Vec<Weak<Lane>>>,
     next_work: AtomicU64,
 }
 
@@ -62,13 +69,14 @@ impl Recovery {
             vitals: Vitals::default(),
             wishes: Wishes::default(),
             own: Mutex::default(),
+            lanes: Mutex::default(),
             next_work: AtomicU64::new(0),
         }
     }
 
     /// Enters memory that is lost at a reset.
     pub(crate) fn register(&self, storage: &Arc<Storage>) {
-        if storage.block.memory.storage() != StorageMode::Shared {
+        if storage.is_own() {
             let mut own = self.own.lock();
             if own.len() == own.capacity() {
                 own.retain(|storage| storage.strong_count() > 0);
@@ -77,8 +85,15 @@ impl Recovery {
         }
     }
 
+    /// Enters a stream that recovers.
+    fn tend(&self, lane: &Arc<Lane>) {
+        let mut lanes = self.lanes.lock();
+        lanes.retain(|lane| lane.strong_count() > 0);
+        lanes.push(Arc::downgrade(lane));
+    }
+
     /// How often the device was reset.
-    fn resets(&self) -> u64 {
+    pub(crate) fn resets(&self) -> u64 {
         self.resets.load(Ordering::Acquire)
     }
 
@@ -119,18 +134,27 @@ impl Device {
     /// The device is lost, with what runs on it.
     pub(crate) fn lose(&self, cause: &Error) {
         self.breaker().lose(cause);
-        self.loss().lose(cause);
+        let in_flight = self.loss().declare(cause);
+        // Before anybody knows: what is told to have failed is not tried again.
+        let lanes: Vec<Arc<Lane>> = self.recovery().lanes.lock().iter().filter_map(Weak::upgrade).collect();
+        lanes.iter().for_each(|lane| lane.lose(cause));
+        in_flight.into_iter().for_each(|work| work.lose(cause));
     }
 
     fn reset_counted(&self) -> Result<()> {
-        self.driver().reset()?;
-        self.recovery().resets.fetch_add(1, Ordering::Release);
-        let lost = Error::DeviceLost("the content was lost when the device was reset".into());
-        let own: Vec<Arc<Storage>> = self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
-        own.iter().for_each(|storage| storage.lose(&lost));
-        self.loss().restore();
-        self.breaker().restore();
-        Ok(())
+        self.gatherings().flush();
+        self.loss().begin_reset();
+        let reset = self.driver().reset();
+        if reset.is_ok() {
+            self.recovery().resets.fetch_add(1, Ordering::Release);
+            let lost = Error::DeviceLost("the content was lost when the device was reset".into());
+            let own: Vec<Arc<Storage>> =
+                self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
+            own.iter().for_each(|storage| storage.lose(&lost));
+            self.breaker().restore();
+        }
+        self.loss().end_reset(reset.is_ok());
+        reset
     }
 
     /// Call `call` until it gives something, or the policy gives up: for what is no work of a stream, such as compiling,
@@ -159,6 +183,7 @@ impl Device {
                 Err(error) => error,
             };
             tried.made += 1;
+            self.recovery().wait_for_reset();
             loop {
                 tried.is_back = self.recovery().resets() != seen;
                 let decision = decide(&error, policy, &tried);

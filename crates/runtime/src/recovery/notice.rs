@@ -1,9 +1,9 @@
 //! [`Notice`] and [`Goal`]: what the platform and the program want of a device beside its work.
 //!
-//! A notice is what the platform says of memory or temperature. Where the platform has a way to be told, the program passes
-//! it on ([`Device::notice`]); nothing listens by itself. Linux can be asked for memory: [`Notice::of_memory_stalls`].
+//! A notice is what the platform says of memory or temperature. The program passes it on ([`Device::notice`]); nothing listens
+//! unless it is asked to ([`super::watch`]). Linux can be asked for memory: [`Notice::of_memory_stalls`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use elinvar_driver::{Error, Result};
 use parking_lot::Mutex;
@@ -41,7 +41,8 @@ pub enum Goal {
     /// To be done soon: all compute units.
     #[default]
     Speed,
-    /// To use little power: half of the compute units.
+    /// To use little power: half of the compute units, and small submissions that nobody waits for yet gathered to larger
+    /// ones ([`crate::Gathering`]). Those then share how they end, and are cancelled only until they are handed over.
     Efficiency,
 }
 
@@ -71,12 +72,12 @@ impl Notice {
     /// # Errors
     /// `Unsupported` where the system has no such measure.
     pub fn of_memory_stalls() -> Result<Self> {
-        let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let group = listed.lines().find_map(|line| line.strip_prefix("0::/"));
-        let group = group.map(|group| Path::new("/sys/fs/cgroup").join(group).join("memory.pressure"));
-        let machine = Path::new("/proc/pressure/memory").to_owned();
-        let mut texts =
-            group.into_iter().chain([machine]).filter_map(|file| std::fs::read_to_string(file).ok());
+        Self::of_stall_files(&stall_files())
+    }
+
+    /// As [`Notice::of_memory_stalls`], by the first of these files that is there.
+    pub(super) fn of_stall_files(files: &[PathBuf]) -> Result<Self> {
+        let mut texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
         let pressure = texts.find_map(|text| of_stalls(&text));
         pressure.map(Self::Memory).ok_or_else(|| {
             Error::unsupported(
@@ -84,6 +85,14 @@ impl Notice {
             )
         })
     }
+}
+
+/// Where Linux says how long processes wait for memory: of this process's control group, of the machine.
+pub(super) fn stall_files() -> Vec<PathBuf> {
+    let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = listed.lines().find_map(|line| line.strip_prefix("0::/"));
+    let group = group.map(|group| Path::new("/sys/fs/cgroup").join(group).join("memory.pressure"));
+    group.into_iter().chain([PathBuf::from("/proc/pressure/memory")]).collect()
 }
 
 /// The pressure that a file of Linux's pressure stall information tells of.
@@ -141,6 +150,7 @@ impl Device {
             let all = self.caps().compute_units;
             self.driver().use_units(if goal == Goal::Speed { all } else { (all / 2).max(1) })?;
             wished.effect = goal;
+            self.gatherings().set(goal == Goal::Efficiency);
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission};
 
-use super::lane::{Entry, Lane, Progress};
+use super::entry::{Entry, Progress};
+use super::lane::Lane;
 use super::{Attempts, RecoveryPolicy};
 use crate::Device;
 use crate::trace::Notes;

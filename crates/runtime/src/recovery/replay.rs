@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
@@ -13,7 +12,9 @@ use elinvar_driver::{
 };
 use parking_lot::Mutex;
 
-use crate::completion::given_up;
+use crate::completion::Promise;
+use crate::identity::identity;
+use crate::loss::Flying;
 use crate::touched::{Effect, Touched, slices_mut, touched};
 use crate::{Buffer, Device};
 
@@ -71,7 +72,7 @@ fn touches(commands: &[Command]) -> Vec<Touched<'_>> {
 }
 
 fn same(a: &MemorySlice, b: &MemorySlice) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(&a.memory), Arc::as_ptr(&b.memory))
+    identity(&a.memory) == identity(&b.memory)
 }
 
 fn overlap(a: &MemorySlice, b: &MemorySlice) -> bool {
@@ -102,12 +103,12 @@ impl Origins {
             by_pipeline.retain(|_, origin| origin.pipeline.strong_count() > 0);
         }
         let origin = Origin { pipeline: Arc::downgrade(pipeline), source: source.clone(), options };
-        by_pipeline.insert(address(pipeline), origin);
+        by_pipeline.insert(identity(pipeline), origin);
     }
 
     /// `other` is the same kernel as `pipeline`, as other code.
     pub(crate) fn note_other(&self, pipeline: &Arc<dyn Pipeline>, other: &Arc<dyn Pipeline>) {
-        let origin = self.by_pipeline.lock().get(&address(pipeline)).cloned();
+        let origin = self.by_pipeline.lock().get(&identity(pipeline)).cloned();
         if let Some(Origin { source, options, .. }) = origin {
             self.note(other, &source, options);
         }
@@ -116,23 +117,27 @@ impl Origins {
     /// The same kernel on another device.
     fn on(&self, device: &Device, pipeline: &Arc<dyn Pipeline>) -> Result<Arc<dyn Pipeline>> {
         let name = &pipeline.signature().name;
-        let origin = self.by_pipeline.lock().get(&address(pipeline)).cloned();
+        let origin = self.by_pipeline.lock().get(&identity(pipeline)).cloned();
         let origin = origin.ok_or_else(|| Error::unsupported(format!("kernel `{name}` has no source")))?;
         device.driver().compile(&origin.source)?.pipeline(name, &origin.options)
     }
-}
-
-fn address(pipeline: &Arc<dyn Pipeline>) -> usize {
-    Arc::as_ptr(pipeline).cast::<()>() as usize
 }
 
 /// Runs commands on `other`: what they use is copied there, and what they may have written back.
 ///
 /// # Errors
 /// Why it could not be done, or how it failed there. What the commands were to write may then hold anything.
-pub(super) fn rerun(device: &Device, commands: &[Command], other: &Device) -> Result<Timing> {
+///
+/// Memory of `device` is looked at while what `carry` gives is held, which answers an error when it is too late for that. What
+/// is returned holds it: what was brought back is there as long.
+pub(super) fn rerun<G>(
+    device: &Device,
+    commands: &[Command],
+    other: &Device,
+    carry: impl Fn() -> Result<G>,
+) -> Result<(Timing, G)> {
     let mut copies = Copies { other, memories: Vec::new() };
-    let translated: Vec<Command> = commands
+    let mut translated: Vec<Command> = commands
         .iter()
         .filter(|command| {
             // A time of the other device's clock would tell nothing here.
@@ -140,14 +145,17 @@ pub(super) fn rerun(device: &Device, commands: &[Command], other: &Device) -> Re
         })
         .map(|command| copies.translate(device, command))
         .collect::<Result<_>>()?;
-    let (sender, ended) = channel();
-    let queue = other.driver().queue()?;
-    queue.submit(translated.into(), Box::new(move |result| drop(sender.send(result))))?;
-    let timing = ended.recv().map_err(|_| given_up())??;
+    let carrying = carry()?;
+    for slice in translated.iter_mut().flat_map(slices_mut) {
+        *slice = copies.slice(slice)?;
+    }
+    drop(carrying);
+    let timing = copies.run(translated.into())?;
+    let carrying = carry()?;
     for touch in touches(commands).iter().filter(|touch| touch.effect != Effect::Reads) {
         copies.bring_back(touch.slice)?;
     }
-    Ok(timing)
+    Ok((timing, carrying))
 }
 
 /// Memory of a device and its copies on another.
@@ -160,7 +168,7 @@ struct Copies<'a> {
 impl Copies<'_> {
     /// The copy of a memory, with nothing copied yet.
     fn of(&mut self, memory: &Arc<dyn Memory>) -> Result<&mut Buffer<u8>> {
-        let is_it = |(of, _): &(Arc<dyn Memory>, _)| std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(memory));
+        let is_it = |(of, _): &(Arc<dyn Memory>, _)| identity(of) == identity(memory);
         let at = match self.memories.iter().position(is_it) {
             Some(at) => at,
             None => {
@@ -182,17 +190,34 @@ impl Copies<'_> {
         Ok(MemorySlice { memory: copy.span.storage.block.memory.clone(), ..*slice })
     }
 
-    fn translate(&mut self, device: &Device, command: &Command) -> Result<Command> {
+    /// The same command over the same memory, for the other device.
+    fn translate(&self, device: &Device, command: &Command) -> Result<Command> {
         let mut command = command.clone();
         match &mut command {
             Command::Dispatch(dispatch) => dispatch.pipeline = self.pipeline(device, dispatch)?,
             Command::Copy { .. } | Command::Fill { .. } => {}
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
         }
-        for slice in slices_mut(&mut command) {
-            *slice = self.slice(slice)?;
-        }
         Ok(command)
+    }
+
+    /// Runs commands on the other device, unless that is lost. It keeps the copies until it is done with them.
+    fn run(&self, commands: Arc<[Command]>) -> Result<Timing> {
+        let queue = self.other.driver().queue()?;
+        let (promise, outcome) = Promise::new();
+        let copies: Vec<Buffer<u8>> = self.memories.iter().map(|(_, copy)| copy.clone()).collect();
+        let done = Box::new(move |result| {
+            drop(copies);
+            promise.resolve(result);
+        });
+        let present = self.other.loss().enter(Flying::new(&outcome, &commands, &Arc::default()), true)?;
+        queue.submit(commands, done)?;
+        drop(present);
+        loop {
+            if let Some(result) = outcome.wait(None) {
+                return result.clone();
+            }
+        }
     }
 
     /// The kernel of a launch on the other device.

@@ -56,11 +56,8 @@ impl Selection {
 /// Why there is no such device.
 pub fn absent(kind: DeviceKind, number: usize) -> Error {
     let known = Device::absent().into_iter().find(|(name, _)| *name == kind.name());
-    match kind {
-        _ if known.is_some() => Error::unsupported(known.map(|(_, reason)| reason).unwrap_or_default()),
-        DeviceKind::Metal => Error::unsupported("this build has no Metal driver"),
-        _ => Error::unsupported(format!("there is no device {}:{number}", kind.name())),
-    }
+    let reason = known.map_or_else(String::new, |(_, reason)| format!(": {reason}"));
+    Error::unsupported(format!("there is no device {}:{number}{reason}", kind.name()))
 }
 
 #[cfg(test)]

@@ -255,3 +255,64 @@ fn the_signature_must_fit_the_entry() {
     let result = compile(&parse(include_str!("data/add.ll")), &lanes);
     assert!(matches!(result, Err(Error::Malformed(_))), "{result:?}");
 }
+
+/// A function that is not inlined gets the address of the stop, and so does the one that calls it; a third does not run for
+/// long.
+#[test]
+fn functions_with_loops_look_for_a_stop() {
+    let text = format!(
+        "define internal i32 @until(ptr %flag, i32 %wanted) {{
+            br label %round
+         round:
+            %n = phi i32 [ 1, %0 ], [ %next, %round ]
+            %now = load atomic i32, ptr %flag monotonic, align 4
+            %next = add i32 %n, 1
+            %more = icmp ult i32 %now, %wanted
+            br i1 %more, label %round, label %end
+         end:
+            ret i32 %n
+         }}
+         define internal i32 @twice(ptr %flag, i32 %wanted) {{
+            %a = tail call i32 @until(ptr %flag, i32 %wanted) memory(argmem: read)
+            %b = call i32 @until(ptr %flag, i32 7)
+            %sum = add i32 %a, %b
+            ret i32 %sum
+         }}
+         define internal i32 @short(i32 %x) {{
+            %y = add i32 %x, 1
+            ret i32 %y
+         }}
+         define void @__elinvar_entry(ptr %data) {{
+            %i = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+            %y = call i32 @short(i32 %i)
+            %n = call i32 @twice(ptr %data, i32 %y)
+            store i32 %n, ptr %data, align 4
+            ret void
+         }}
+         {DECLARATIONS}"
+    );
+    let module = parse(&text);
+    verify(&module).unwrap_or_else(|errors| panic!("the input is wrong: {errors:?}"));
+    for lanes in [1, 8] {
+        let options = Options {
+            group: [64, 1, 1],
+            lanes,
+            registers: 16,
+            gathers: true,
+            still: Vec::new(),
+            threadgroup_args: vec![false],
+            checks: None,
+            stoppable: true,
+            ascending: false,
+        };
+        let ir = compile(&module, &options).unwrap().ir;
+        verify(&parse(&ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{ir}"));
+        let lines = |what: &str| ir.lines().filter(|line| line.contains(what)).collect::<Vec<_>>();
+        let calls: Vec<_> = lines("call i32 @until(").into_iter().chain(lines("call i32 @twice(")).collect();
+        assert!(calls.len() >= 3, "{ir}");
+        assert!(calls.iter().all(|call| call.trim().ends_with("ptr %stop)")), "{calls:#?}");
+        assert!(lines("call i32 @short(").iter().all(|call| !call.contains("%stop")), "{ir}");
+        // One in the loop, one behind each call of one that looks.
+        assert_eq!(lines("load atomic i8, ptr %stop monotonic").len(), 1 + calls.len(), "{ir}");
+    }
+}

@@ -144,12 +144,12 @@ kernel void votes(device atomic_uint* flag, uint i [[thread_position_in_grid]]) 
     while (simd_any(atomic_load_explicit(flag, memory_order_relaxed) + i == i)) {}
     atomic_store_explicit(flag + 1, 1u, memory_order_relaxed);
 }
-[[gnu::noinline]] uint until(device atomic_uint* flag, uint wanted) {
+__attribute__((noinline)) uint until(device atomic_uint* flag, uint wanted) {
     uint rounds = 1;
     while (atomic_load_explicit(flag, memory_order_relaxed) < wanted) ++rounds;
     return rounds;
 }
-[[gnu::noinline]] uint twice(device atomic_uint* flag, uint wanted) {
+__attribute__((noinline)) uint twice(device atomic_uint* flag, uint wanted) {
     return until(flag, wanted) + until(flag, wanted + 1);
 }
 kernel void called(device atomic_uint* flag, uint i [[thread_position_in_grid]]) {

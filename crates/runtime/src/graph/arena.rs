@@ -140,9 +140,9 @@ mod tests {
             assert_eq!((before.live_bytes, before.peak_bytes), (2 * bytes, 2 * bytes));
             let (mut graph, mut last) = (Graph::new(), input.clone());
             for k in 0..=20u32 {
-                // SAFETY: the launch writes all of it, and what reads it comes behind.
                 let mut to = match k {
                     20 => out.clone(),
+                    // SAFETY: the launch writes all of it, and what reads it comes behind.
                     _ => unsafe { graph.transient_uninit(&device, N) }.unwrap(),
                 };
                 // SAFETY: thread i reads element i and writes element i, and there are as many.

@@ -49,14 +49,18 @@ fn devices_are_listed() {
     text.expect(0, &[]);
     assert!(text.stdout.contains("cpu  ") && text.stdout.contains("compiler  "), "{}", text.stdout);
     let json = elinvar(&["devices", "--json"]).json();
-    let of_kind = |kind| json["devices"].as_array().and_then(|all| all.iter().find(|device| device["kind"] == kind));
+    let of_kind =
+        |kind| json["devices"].as_array().and_then(|all| all.iter().find(|device| device["kind"] == kind));
     let cpu = of_kind("cpu").expect("the CPU is always there");
     // A GPU, or the reason why there is none.
     match of_kind("cuda") {
         Some(gpu) => assert!(gpu["details"]["compute capability"].is_string(), "{gpu}"),
         None => {
             assert!(text.stdout.contains("cuda  none\n"), "{}", text.stdout);
-            assert!(json["absent"]["cuda"].as_str().is_some_and(|reason| reason.contains("NVIDIA")), "{json}");
+            assert!(
+                json["absent"]["cuda"].as_str().is_some_and(|reason| reason.contains("NVIDIA")),
+                "{json}"
+            );
         }
     }
     assert!(cpu["max_threads_per_threadgroup"].as_u64() >= Some(1024), "{cpu}");

@@ -12,7 +12,7 @@ use elinvar_driver::{Command, Error, Queue, Submission};
 use parking_lot::{Condvar, Mutex};
 
 use crate::completion::Outcome;
-use crate::gather::Gather;
+use crate::gather::{Ends, Gather};
 use crate::{Device, Stream};
 
 static TABLE: Mutex<BTreeMap<Key, Due>> = Mutex::new(BTreeMap::new());
@@ -25,6 +25,7 @@ type Key = (Instant, u64);
 pub(crate) enum Due {
     Stop(Late),
     Flush(Weak<Gather>),
+    Tell(Ends),
 }
 
 /// What is to end.
@@ -67,8 +68,17 @@ impl Drop for Watched {
     }
 }
 
-/// Have what is due end at `then`.
+/// Have what is due done at `then`.
 pub(crate) fn watch(then: Instant, due: Due) -> Watched {
+    Watched(enter(then, due))
+}
+
+/// Have it done now, by a thread that holds no lock.
+pub(crate) fn soon(due: Due) {
+    enter(Instant::now(), due);
+}
+
+fn enter(then: Instant, due: Due) -> Key {
     let mut table = TABLE.lock();
     let mut key = (then, 0);
     while table.contains_key(&key) {
@@ -76,7 +86,7 @@ pub(crate) fn watch(then: Instant, due: Due) -> Watched {
     }
     table.insert(key, due);
     CHANGED.notify_one();
-    Watched(key)
+    key
 }
 
 /// The commands with kernels that can be stopped wherever the device can stop them.
@@ -128,6 +138,7 @@ fn run() {
             parking_lot::MutexGuard::unlocked(&mut table, || match due {
                 Due::Stop(late) => late.end(),
                 Due::Flush(gather) => gather.upgrade().into_iter().for_each(|gather| gather.flush()),
+                Due::Tell(ends) => ends.tell(),
             });
         }
     }

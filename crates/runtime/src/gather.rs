@@ -107,8 +107,8 @@ struct Gathered {
     done: Done,
 }
 
-/// What is to be told, once no lock is held.
-type Ends = Option<(Vec<Gathered>, Error)>;
+/// Submissions that have not got to the driver, and why.
+pub(crate) struct Ends(Vec<Gathered>, Error);
 
 impl Gather {
     pub(crate) fn new(device: &Device, queue: &Arc<dyn Queue>) -> Arc<Self> {
@@ -144,21 +144,27 @@ impl Gather {
         }
         state.commands += commands.len();
         state.gathered.push(Gathered { id, commands, done });
-        let ends = (state.commands >= limits.commands).then(|| self.hand_over(&mut state)).flatten();
-        drop(state);
-        tell(ends);
+        if state.commands >= limits.commands {
+            self.hand_over(&mut state);
+        }
         Ok(Submission(id))
     }
 
     /// Hands over what there is.
     pub(crate) fn flush(&self) {
         if self.some.load(Ordering::Acquire) {
-            let ends = self.hand_over(&mut self.state.lock());
-            tell(ends);
+            self.hand_over(&mut self.state.lock());
         }
     }
 
-    fn hand_over(&self, state: &mut State) -> Ends {
+    /// Those who wait are told elsewhere if the driver takes nothing: the caller may hold what they need.
+    fn hand_over(&self, state: &mut State) {
+        if let Some(ends) = self.given(state) {
+            deadline::soon(Due::Tell(ends));
+        }
+    }
+
+    fn given(&self, state: &mut State) -> Option<Ends> {
         state.watched = None;
         state.commands = 0;
         self.some.store(false, Ordering::Release);
@@ -169,10 +175,10 @@ impl Gather {
         // Told already, if the device was lost; it is not done all the same when that is back.
         let present = self.device.loss().hold();
         if let Err(cause) = present.expect() {
-            return Some((gathered, cause));
+            return Some(Ends(gathered, cause));
         }
         if self.device.recovery().resets() != state.seen {
-            return Some((gathered, Error::DeviceLost("the device was reset".into())));
+            return Some(Ends(gathered, Error::DeviceLost("the device was reset".into())));
         }
         let commands: Arc<[Command]> = gathered.iter().flat_map(|one| one.commands.iter().cloned()).collect();
         let shared = Arc::new(Mutex::new(gathered));
@@ -182,7 +188,7 @@ impl Gather {
             gathered.into_iter().for_each(|one| one.end(result.clone()));
         });
         let error = self.queue.submit(commands, done).err()?;
-        Some((std::mem::take(&mut *shared.lock()), error))
+        Some(Ends(std::mem::take(&mut *shared.lock()), error))
     }
 }
 
@@ -194,8 +200,9 @@ impl Gathered {
     }
 }
 
-fn tell(ends: Ends) {
-    if let Some((gathered, error)) = ends {
+impl Ends {
+    pub(crate) fn tell(self) {
+        let Self(gathered, error) = self;
         gathered.into_iter().for_each(|one| one.end(Err(error.clone())));
     }
 }

@@ -17,6 +17,10 @@ pub const ENTRY: &str = "__elinvar_entry";
 /// The table of which optional parameters are there: 1, and in their order 1 or 0, or 2 when that is not known.
 pub(crate) const PRESENT: &str = "__elinvar_present";
 
+/// What that table has for a parameter that is absent, and one more for one that is there. Not 0: clang writes many
+/// zeroes at a table's end in another form.
+pub(crate) const ABSENT: i64 = 3;
+
 /// Marks what follows as ours, for debug locations and warnings.
 pub(crate) const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
@@ -153,7 +157,7 @@ pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
     if !conditions.is_empty() {
         text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{1,\n"), offset);
         for condition in conditions {
-            text.replace("(long)(", offset);
+            text.replace(&format!("{ABSENT} + (long)("), offset);
             folded(text, condition, "2");
             text.replace("),\n", offset);
         }

@@ -204,8 +204,9 @@ impl Program {
         let mut there = Vec::new();
         for param in found.params.iter().filter(|param| glue::is_memory(param)) {
             there.push(match param.condition().map(|_| present.next()) {
-                None | Some(Some(1)) => true,
-                Some(Some(0)) => false,
+                None => true,
+                Some(Some(value)) if value == glue::ABSENT + 1 => true,
+                Some(Some(glue::ABSENT)) => false,
                 _ => return Err(self.undecided(found, param)),
             });
         }

@@ -4,7 +4,7 @@ use elinvar::{Constants, Device, ElementType, Error, Grid, Library, Scalar, Sour
 
 use super::{CaseResult, expect_all, run};
 
-cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, shared_indices,
+cases!("constants": scalars_and_vectors, by_index_and_derived, optional, conditional_arguments, many_absent_arguments, shared_indices,
     arrays_by_value,
     one_source_many_kernels, listed, refused);
 
@@ -102,6 +102,29 @@ fn optional(device: &Device) -> CaseResult {
         run(device, &kernel, Grid::threads(1), (&mut out,))?;
         expect_all(&out.to_vec()?, |e| expected[e]);
     }
+    Ok(())
+}
+
+/// That no argument of many is there, and some of many.
+fn many_absent_arguments(device: &Device) -> CaseResult {
+    let argument =
+        |i: u32| format!("device const int* a{i} [[buffer({}), function_constant(on{})]], ", i + 1, i % 2);
+    let use_of = |i: u32| format!("if (on{}) sum += a{i}[0];", i % 2);
+    let (arguments, uses): (String, String) =
+        ((0..12).map(argument).collect(), (0..12).map(use_of).collect());
+    let text = format!(
+        "constant bool on0 [[function_constant(0)]]; constant bool on1 [[function_constant(1)]];\n\
+         kernel void f({arguments} device int* out [[buffer(0)]]) {{ int sum = 1; {uses} out[0] = sum; }}"
+    );
+    let library = library(device, &text)?;
+    let mut out = device.buffer::<i32>(1)?;
+    let none = library.kernel_with("f", &Constants::new().set("on0", false).set("on1", false))?;
+    assert_eq!(none.signature().args.len(), 1);
+    run(device, &none, Grid::threads(1), (&mut out,))?;
+    assert_eq!(out.to_vec()?, [1]);
+    let some = library.kernel_with("f", &Constants::new().set("on0", true).set("on1", false))?;
+    let indices: Vec<u32> = some.signature().args.iter().map(|arg| arg.index).collect();
+    assert_eq!(indices, [1, 3, 5, 7, 9, 11, 0]);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Sizes, alignments and offsets of types in memory, as the tables of Metal's specification give them.
 
+use elinvar::f16;
+
 use super::sheet::{Sheet, sheets};
 
 sheets!("layout": scalars_and_vectors, matrices, structs, nested_structs, unions_and_enums);
@@ -123,7 +125,9 @@ fn unions_and_enums() -> Sheet {
          union Large { char a; float4 b; };
          enum class Small : uchar { one = 1, big = 200 };
          enum Plain { first, second = 7, third };
-         struct Holder { Small a; Plain b; Number c; };",
+         struct Holder { Small a; Plain b; Number c; };
+         struct Pair { half a; float b; };
+         Pair larger(Pair x, Pair y) { Pair c = x.a > y.a ? x : y; Pair r; r.b = c.b; r.a = c.a; return r; }",
     );
     let sheet = type_of(type_of(type_of(sheet, "Number", 4, 4), "Large", 16, 16), "Small", 1, 1);
     offsets(type_of(sheet, "Plain", 4, 4), "Holder", &[("a", 0), ("b", 4), ("c", 8)], 12, 4)
@@ -132,6 +136,10 @@ fn unions_and_enums() -> Sheet {
             0x0403_0901_u32
         })
         .block("vector in a union", "Number n; n.halves = half2(1, 2);", "n.bits", |_| 0x4000_3c00_u32)
+        .column("h", &[f16::from_f32(0.5), f16::from_f32(3.0)])
+        .block("half and float by value", "Pair p = larger(Pair{h, 1.5f}, Pair{1.0h, 2.5f});", "p.b", |row| {
+            [2.5_f32, 1.5][row]
+        })
         .line("uchar(Small::big)", |_| 200_u8)
         .line("int(third)", |_| 8_i32)
         .block("compared", "Small s = Small::one;", "s == Small::one && s != Small::big", |_| true)

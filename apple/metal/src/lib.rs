@@ -10,7 +10,7 @@
 //! | `encoding`, `compute`, `blit`, `bindings`, `indirect` | what is encoded, as `pass` lists it |
 //! | `mps` | Metal Performance Shaders |
 //! | `run` | the thread of a queue: runs passes on the CPU driver |
-//! | `event`, `fence`, `counter`, `residency` | the rest of the objects |
+//! | `event`, `fence`, `counter`, `residency`, `capture` | the rest of the objects |
 //! | `validation`, `fault` | what is a mistake; what fails because a test asks for it |
 //!
 //! What is encoded is checked as Apple's debug layer does; a mistake ends the process. Each module names the pages of Apple's
@@ -23,6 +23,7 @@ mod archive;
 mod bindings;
 mod blit;
 mod buffer;
+mod capture;
 mod command_buffer;
 mod compute;
 mod counter;
@@ -72,6 +73,7 @@ static AT_LOAD: extern "C" fn() = {
             fence::register,
             counter::register,
             residency::register,
+            capture::register,
             run::register,
             mps::register,
         ]);

@@ -37,6 +37,8 @@ mod pool;
 mod reference;
 mod selector;
 mod send;
+#[cfg(test)]
+mod tests;
 mod value;
 pub mod watch;
 

@@ -1,6 +1,6 @@
 //! What is watched for tests: objects and blocks that are alive, objects without a pool, and mistakes.
 //!
-//! Tests read counts through C functions. `ELINVAR_APPLE_EXIT=strict` makes a process that would end well fail if objects of
+//! `ELINVAR_APPLE_LOG=1` lets errors be told on stderr when they are made. Tests read counts through C functions. `ELINVAR_APPLE_EXIT=strict` makes a process that would end well fail if objects of
 //! Metal's are alive at its end, or objects were left to no pool.
 
 use std::ffi::{CStr, c_char};
@@ -16,6 +16,13 @@ static WITHOUT_POOL: AtomicUsize = AtomicUsize::new(0);
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     eprintln!("elinvar-apple: {message}");
     std::process::abort();
+}
+
+/// Say something that helps to find out what happened, if `ELINVAR_APPLE_LOG` asks for it.
+pub fn log(message: fmt::Arguments<'_>) {
+    if std::env::var_os("ELINVAR_APPLE_LOG").is_some_and(|value| !value.is_empty()) {
+        eprintln!("elinvar-apple: {message}");
+    }
 }
 
 /// An object was left to a pool on a thread that has none.

@@ -4,6 +4,7 @@
 //! It is `cargo test` with this program between cargo and rustc (`compiler`). Build scripts and procedural macros are
 //! built as always: only what is compiled for the target, which is named explicitly, is touched.
 
+mod carried;
 pub mod compiler;
 mod graph;
 mod standin;

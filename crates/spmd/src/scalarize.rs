@@ -302,9 +302,9 @@ impl Work<'_> {
         let all = bits(&from.ty).unwrap_or(64);
         let own = bits(from.ty.scalar()).unwrap_or(8);
         let wanted = bits(ty).unwrap_or(8);
-        let (first, count) = if wanted % own == 0 {
+        let (first, count) = if wanted.is_multiple_of(own) {
             (index as u32 * (wanted / own), wanted / own)
-        } else if own % wanted == 0 {
+        } else if own.is_multiple_of(wanted) {
             (index as u32 * wanted / own, 1)
         } else {
             (0, all / own)

@@ -34,6 +34,7 @@ impl NsError {
         description: &str,
         more: impl IntoIterator<Item = (&'a str, Object)>,
     ) -> Ref<Self> {
+        crate::watch::log(format_args!("{domain} {code}: {description}"));
         let described = (NsString::new(DESCRIPTION), NsString::new(description).into_object());
         let more = more.into_iter().map(|(key, value)| (NsString::new(key), value));
         let info = NsDictionary::new([described].into_iter().chain(more));

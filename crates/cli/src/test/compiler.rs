@@ -6,8 +6,8 @@
 //!   rustc knows frameworks on Apple's systems only.
 //! - What is linked finds those libraries in the stand-in's folder: text that names our one library.
 //!
-//! Crates that are not built for the target (build scripts, procedural macros) are handed on as they are. The same goes
-//! for rustdoc, which links the tests of documentation.
+//! Crates that are not built for the target (build scripts, procedural macros) are handed on as they are. Rustdoc, which
+//! compiles the tests of documentation, finds the libraries but gets no cfgs: it passes them on to where they are refused.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -25,6 +25,8 @@ pub const CRATES: &str = "ELINVAR_APPLE_CRATES";
 /// Whether cargo, when it asks for the target's cfgs, is told those of macOS as well.
 pub const PROBE: &str = "ELINVAR_APPLE_PROBE";
 
+const RUSTDOC: &str = "rustdoc";
+
 /// The name that cargo gives to the crate with which it asks.
 const PROBE_CRATE: &str = "___";
 
@@ -38,7 +40,7 @@ pub fn run() -> Option<ExitCode> {
     // Cargo puts the compiler's path first, but not rustdoc's.
     let program = match args.first() {
         Some(first) if is_rustc(first) => args.remove(0),
-        _ => "rustdoc".into(),
+        _ => RUSTDOC.into(),
     };
     let failure = match Compilation::new(program, args).run(Path::new(&folder)) {
         Ok(code) => return Some(code),
@@ -76,7 +78,8 @@ impl Compilation {
         if self.option("--target").is_none() || name.is_empty() {
             return self.become_it();
         }
-        if takes_cfgs(&name) {
+        let is_rustdoc = self.program == RUSTDOC;
+        if takes_cfgs(&name) && !is_rustdoc {
             self.args.splice(0..0, CFGS.map(OsString::from));
         }
         if name == PROBE_CRATE {
@@ -88,6 +91,9 @@ impl Compilation {
         let mut found_at_run_time = OsString::from("-Clink-arg=-Wl,-rpath,");
         found_at_run_time.push(&libraries);
         self.args.extend([search, found_at_run_time]);
+        if is_rustdoc {
+            return self.become_it();
+        }
         match self.rewritten(&name, folder)? {
             Some(copy) => self.compile_copy(&copy),
             None => self.become_it(),
@@ -217,7 +223,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// FNV-1a: the same in every process.
-fn hash(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{cargo, no_cargo, with_path};
+use super::{cargo, carried, no_cargo, with_path};
 use crate::failure::{Failure, Result};
 
 /// What crates ask the linker for.
@@ -26,7 +26,7 @@ const NAMES: [&str; 14] = [
 
 const LIBRARY: &str = "libelinvar_apple.so";
 
-/// A built stand-in.
+/// A built stand-in: from the sources of the checkout that this program was built in, else from those that it carries.
 pub struct StandIn {
     /// `lib/` has the library and its names, `sources/` the copies of crates that link frameworks.
     pub folder: PathBuf,
@@ -35,13 +35,15 @@ pub struct StandIn {
 impl StandIn {
     /// Build it if it is not there or not new.
     pub fn build() -> Result<Self> {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        if !workspace.join("apple/metal/Cargo.toml").exists() {
-            return Err(Failure::input(
-                "the sources of the stand-in are not where this program was built from",
-            ));
-        }
-        let target = target_folder()?;
+        let (workspace, target) = match checkout() {
+            Some(found) => found,
+            None => {
+                let folder = carried::folder()?;
+                let sources = folder.join("sources");
+                carried::unpack(&sources)?;
+                (sources, folder)
+            }
+        };
         compile(&workspace, &target)?;
         let standin = Self { folder: target.join("apple") };
         standin.fill(&target.join("debug").join(LIBRARY))?;
@@ -68,19 +70,21 @@ impl StandIn {
     }
 }
 
-/// Where this program was built: the folder above the profile's.
-fn target_folder() -> Result<PathBuf> {
-    let own = std::env::current_exe().map_err(|error| Failure::Machine(error.to_string()))?;
-    let found = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    found.map(Path::to_path_buf).ok_or_else(|| {
-        Failure::Machine(format!("{} is not in the folder that cargo builds in", own.display()))
-    })
+/// The workspace that this program was built in and where that was, if it still is where cargo put it.
+fn checkout() -> Option<(PathBuf, PathBuf)> {
+    let own = std::env::current_exe().ok()?;
+    let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists())?;
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    workspace.join("apple/metal/Cargo.toml").exists().then(|| (workspace, target.to_path_buf()))
 }
 
 fn compile(workspace: &Path, target: &Path) -> Result<()> {
     let mut cargo = cargo();
     cargo.current_dir(workspace).args(["build", "--quiet", "--package", "elinvar-apple", "--target-dir"]);
-    cargo.arg(target).env_remove("RUSTFLAGS");
+    for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(variable);
+    }
+    cargo.arg(target);
     let status = cargo.status().map_err(|error| no_cargo(&error))?;
     if !status.success() {
         return Err(Failure::Machine("the stand-in for Apple's libraries could not be built".into()));

@@ -1,5 +1,7 @@
-#![cfg(target_os = "macos")]
 //! What the tests share: a device, a pipeline from source, buffers of numbers.
+#![cfg(target_os = "macos")]
+
+pub mod test_hooks;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -19,7 +21,10 @@ pub fn device() -> Object<dyn MTLDevice> {
     MTLCreateSystemDefaultDevice().expect("a device")
 }
 
-pub fn library(device: &ProtocolObject<dyn MTLDevice>, source: &str) -> Result<Object<dyn MTLLibrary>, String> {
+pub fn library(
+    device: &ProtocolObject<dyn MTLDevice>,
+    source: &str,
+) -> Result<Object<dyn MTLLibrary>, String> {
     let made = device.newLibraryWithSource_options_error(&NSString::from_str(source), None);
     made.map_err(|error| error.localizedDescription().to_string())
 }
@@ -37,7 +42,8 @@ pub fn pipeline(
 pub fn buffer_of(device: &ProtocolObject<dyn MTLDevice>, numbers: &[f32]) -> Object<dyn MTLBuffer> {
     let bytes = NonNull::from(numbers).cast::<c_void>();
     let options = MTLResourceOptions::StorageModeShared;
-    unsafe { device.newBufferWithBytes_length_options(bytes, size_of_val(numbers), options) }.expect("a buffer")
+    unsafe { device.newBufferWithBytes_length_options(bytes, size_of_val(numbers), options) }
+        .expect("a buffer")
 }
 
 pub fn numbers(buffer: &ProtocolObject<dyn MTLBuffer>) -> Vec<f32> {

@@ -1,5 +1,5 @@
-#![cfg(target_os = "macos")]
 //! Kernels, copies, events.
+#![cfg(target_os = "macos")]
 
 use std::ptr::NonNull;
 use std::sync::mpsc::channel;

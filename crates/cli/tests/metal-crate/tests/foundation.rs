@@ -1,5 +1,5 @@
-#![cfg(target_os = "macos")]
 //! Strings, arrays, classes of the program's own.
+#![cfg(target_os = "macos")]
 
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::NSObject;

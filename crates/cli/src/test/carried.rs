@@ -1,0 +1,104 @@
+//! The stand-in's sources, which this program carries, and the folder in which they are unpacked and built: one of the user's
+//! cache for each state of them, or what `ELINVAR_APPLE_FOLDER` names.
+
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+
+use super::with_path;
+use crate::failure::{Failure, Result};
+
+include!(concat!(env!("OUT_DIR"), "/carried.rs"));
+
+/// The folder for this state of the sources.
+pub fn folder() -> Result<PathBuf> {
+    let chosen =
+        std::env::var_os("ELINVAR_APPLE_FOLDER").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folder = match chosen {
+        Some(chosen) => chosen,
+        None => etcetera::choose_base_strategy()
+            .map_err(|error| Failure::Machine(format!("there is no place for the stand-in: {error}")))?
+            .cache_dir()
+            .join("elinvar-apple"),
+    };
+    Ok(folder.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), state())))
+}
+
+/// A number that other sources would not have.
+fn state() -> u64 {
+    let mut hash = 0_u64;
+    for (name, content) in FILES.iter().chain(&[("Cargo.toml", WORKSPACE.as_bytes())]) {
+        hash = hash.rotate_left(5) ^ super::compiler::hash(name.as_bytes()) ^ super::compiler::hash(content);
+    }
+    hash
+}
+
+/// Write the sources as a workspace of their own. Files that are as they should be are not touched.
+pub fn unpack(to: &Path) -> Result<()> {
+    let workspace = workspace();
+    for (name, content) in FILES.iter().chain(&[("Cargo.toml", workspace.as_bytes())]) {
+        let path = to.join(name);
+        // Cargo takes out of the list of versions what is of other crates.
+        let is_there = std::fs::read(&path).is_ok_and(|present| present == *content || *name == "Cargo.lock");
+        if !is_there {
+            std::fs::create_dir_all(path.parent().unwrap_or(to)).map_err(with_path(&path))?;
+            std::fs::write(&path, content).map_err(with_path(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The manifest of the workspace, with these members only.
+fn workspace() -> String {
+    let line = |line: &str| {
+        if line.starts_with("members = ") { format!("members = {CRATES:?}\n") } else { format!("{line}\n") }
+    };
+    WORKSPACE.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The packages of the unpacked workspace that have no source in a registry.
+    fn own_packages(manifest: &Path) -> BTreeSet<String> {
+        let mut cargo = super::super::cargo();
+        cargo.args(["metadata", "--offline", "--format-version", "1", "--manifest-path"]).arg(manifest);
+        let text = super::super::output_of(cargo, "cargo metadata").unwrap();
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let packages = graph["packages"].as_array().unwrap().iter();
+        packages.filter(|p| p["source"].is_null()).map(|p| p["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_unpacked_sources_are_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(folder.path()).unwrap();
+        // Cargo refuses a workspace that lacks a member's manifest, root file or a crate beside it.
+        let own = own_packages(&folder.path().join("Cargo.toml"));
+        assert_eq!(own.len(), CRATES.len(), "{own:?}");
+        assert!(own.contains("elinvar-apple") && own.contains("elinvar-driver-cpu"), "{own:?}");
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (name, content) in FILES.iter().filter(|(name, _)| *name != "Cargo.lock") {
+            assert_eq!(std::fs::read(here.join(name)).unwrap(), *content, "{name}");
+            assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), *content, "{name}");
+        }
+        assert!(FILES.iter().any(|(name, _)| name.ends_with("headers/elinvar_stdlib/all.h")));
+    }
+
+    #[test]
+    fn what_is_there_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(folder.path()).unwrap();
+        let manifest = folder.path().join("Cargo.toml");
+        let written = || std::fs::metadata(&manifest).unwrap().modified().unwrap();
+        let first = written();
+        unpack(folder.path()).unwrap();
+        assert_eq!(written(), first);
+        std::fs::write(&manifest, "other").unwrap();
+        unpack(folder.path()).unwrap();
+        assert!(std::fs::read_to_string(&manifest).unwrap().contains("apple/metal"));
+    }
+}

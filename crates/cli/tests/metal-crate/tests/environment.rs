@@ -1,0 +1,51 @@
+//! Other devices and systems, as the environment names them. The test starts itself again with another environment.
+#![cfg(target_os = "macos")]
+
+use std::process::Command;
+
+use metal_crate::*;
+use objc2::rc::autoreleasepool;
+use objc2::runtime::{AnyClass, NSObjectProtocol};
+use objc2::{available, sel};
+use objc2_foundation::{NSProcessInfo, NSString};
+use objc2_metal::*;
+
+#[test]
+fn an_old_system_lacks_what_came_later() {
+    if std::env::var_os("ELINVAR_APPLE_OS").is_some() {
+        return autoreleasepool(|_| old());
+    }
+    let device = device();
+    assert!(device.respondsToSelector(sel!(newSharedEvent)) && available!(macos = 15.0));
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other.args(["--exact", "an_old_system_lacks_what_came_later"]);
+    other.envs([("ELINVAR_APPLE_OS", "10.13"), ("ELINVAR_APPLE_PROFILE", "apple3,small")]);
+    let output = other.env("ELINVAR_APPLE_FAULTS", "allocation:2").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn old() {
+    let device = device();
+    assert!(!device.respondsToSelector(sel!(newSharedEvent)) && device.respondsToSelector(sel!(newFence)));
+    assert!(!available!(macos = 10.14) && available!(macos = 10.13));
+    let version = NSProcessInfo::processInfo().operatingSystemVersion();
+    assert_eq!((version.majorVersion, version.minorVersion), (10, 13));
+    assert!(
+        AnyClass::get(c"MTLResidencySetDescriptor").is_none()
+            && AnyClass::get(c"MTLHeapDescriptor").is_some()
+    );
+
+    let names: Vec<String> = MTLCopyAllDevices().iter().map(|device| device.name().to_string()).collect();
+    assert_eq!(names, ["Elinvar stand-in (Apple3)", "Elinvar stand-in (small)"]);
+    assert_eq!(device.name().to_string(), names[0]);
+
+    let options = MTLCompileOptions::new();
+    options.setLanguageVersion(MTLLanguageVersion::Version2_1);
+    let source = NSString::from_str(SAXPY);
+    let error = device.newLibraryWithSource_options_error(&source, Some(&options)).unwrap_err();
+    assert!(error.localizedDescription().to_string().contains("language version 2.1"), "{error}");
+    assert!(library(&device, SAXPY).is_ok(), "the default is a version that there is");
+
+    let made = [(); 3].map(|()| device.newBufferWithLength_options(4, MTLResourceOptions::empty()).is_some());
+    assert_eq!(made, [true, false, true]);
+}

@@ -58,7 +58,7 @@ impl Driver for MetalDriver {
 fn open_all(cache: &Cache) -> Result<Vec<Arc<MetalDevice>>> {
     autoreleasepool(|_| {
         let default = MTLCreateSystemDefaultDevice().map(|device| device.registryID());
-        let mut devices = MTLCopyAllDevices().to_vec();
+        let mut devices: Vec<_> = MTLCopyAllDevices().iter().collect();
         devices.sort_by_key(|device| Some(device.registryID()) != default);
         let open = |device| Ok(Arc::new(MetalDevice { core: Core::open(device, cache.clone())? }));
         devices.into_iter().map(open).collect()

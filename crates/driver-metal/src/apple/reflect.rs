@@ -191,12 +191,12 @@ fn from_binding(binding: &ProtocolObject<dyn MTLBinding>) -> Reflected {
 
 /// The constants that a function knows, by index.
 pub(super) fn constants(function: &ProtocolObject<dyn MTLFunction>) -> Vec<FunctionConstant> {
-    let (_, constants) = function.functionConstantsDictionary().to_vecs();
     let constant = |constant: Retained<MTLFunctionConstant>| {
         let name = constant.name().to_string();
         FunctionConstant { index: number(constant.index()), ty: element(constant.r#type(), &name), name }
     };
-    let mut found: Vec<FunctionConstant> = constants.into_iter().map(constant).collect();
+    let constants = function.functionConstantsDictionary().allValues();
+    let mut found: Vec<FunctionConstant> = constants.iter().map(constant).collect();
     found.sort_by_key(|constant| constant.index);
     found
 }

@@ -34,7 +34,7 @@ test-cuda: setup
 setup:
 	@scripts/setup.sh compiler
 
-# The command line's results are compared with NumPy's.
+# The command line's results are compared with NumPy's, and PTX is assembled by NVIDIA's ptxas.
 numpy:
 	@scripts/setup.sh numpy $(VENV)
 
@@ -48,6 +48,11 @@ unit: export ELINVAR_REQUIRE_NUMPY = 1
 # Clang has its time on a machine that is busy with other things too.
 unit: export ELINVAR_COMPILE_TIMEOUT = 600
 unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
+# NVIDIA has it for Linux.
+ifeq ($(shell uname -s),Linux)
+unit: export ELINVAR_REQUIRE_PTXAS = 1
+unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
+endif
 unit:
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    set -x; $(CARGO) nextest run --workspace; \

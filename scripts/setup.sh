@@ -2,7 +2,7 @@
 # Installs what Elinvar needs beside Rust, and says so. What is there already is left as it is.
 #
 #   setup.sh compiler       clang 19 or later and a linker
-#   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests
+#   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests; on Linux with NVIDIA's ptxas
 #   setup.sh apple          a compiler and a linker for Apple's systems; on Debian only
 #   setup.sh baselines      PoCL and OpenBLAS, which `elinvar bench cpu` compares with; on Debian only
 #
@@ -106,13 +106,34 @@ compiler() {
     say "clang is $clang"
 }
 
-# NumPy goes into a folder of its own and nowhere else.
+# NumPy goes into a folder of its own and nowhere else. So does NVIDIA's assembler, which checks code for GPUs that are
+# not here; it is linked to FOLDER/bin/ptxas.
 numpy() {
     local venv=$1
-    if [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy' 2>/dev/null; then
-        say "NumPy is in $venv"
-        return
+    if ! { [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy' 2>/dev/null; }; then
+        new_environment "$venv"
     fi
+    say "NumPy is in $venv"
+    ptxas "$venv"
+}
+
+# A part of CUDA 12.9's compiler package, which NVIDIA publishes for Linux on these processors.
+ptxas() {
+    local venv=$1 found
+    case $(uname -s)-$(uname -m) in Linux-x86_64 | Linux-aarch64) ;; *) return ;; esac
+    if [ ! -x "$venv/bin/ptxas" ]; then
+        say "pip install nvidia-cuda-nvcc-cu12, for its ptxas"
+        "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check nvidia-cuda-nvcc-cu12==12.9.86
+        found=$(find "$venv" -path '*/nvidia/cuda_nvcc/bin/ptxas' | head -n 1)
+        [ -n "$found" ] || die "nvidia-cuda-nvcc-cu12 has no ptxas"
+        chmod +x "$found"
+        ln -sf "$(realpath "$found")" "$venv/bin/ptxas"
+    fi
+    say "ptxas is in $venv/bin"
+}
+
+new_environment() {
+    local venv=$1
     if ! command -v python3 >/dev/null || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         say "no Python with venv is here; installing it"
         if command -v apt-get >/dev/null; then

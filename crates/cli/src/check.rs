@@ -1,24 +1,23 @@
 //! `elinvar check`: whether files compile for a target, and what their kernels take.
 //!
-//! It goes through the target's driver and not through a launch, so that it needs no arguments. Each kernel
+//! It goes through the target's compiler and not through a launch, so that it needs no arguments and no device. Each kernel
 //! is built for a threadgroup of one simdgroup, because some kernels are refused only then.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
-use elinvar::{DeviceKind, Diagnostic, Dim3, Error, MathMode, Severity, Signature, Source};
-use elinvar_driver::{Constant, ConstantKey, Driver, FunctionConstant, PipelineOptions};
+use clap::Args;
+use elinvar::{Diagnostic, Dim3, Error, MathMode, Severity, Signature, Source};
+use elinvar_driver::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 use serde_json::{Value, json};
 
 use crate::annotation;
 use crate::constant;
 use crate::failure::{Failure, Result, exit_code};
 use crate::report::{print_json, say};
-use crate::select::absent;
 use crate::signature;
 use crate::source::SourceOptions;
 use crate::stages::Times;
+use crate::target::Target;
 use crate::value::split_pair;
 
 /// Compile Metal files, each on its own, and print what their kernels take
@@ -28,7 +27,8 @@ use crate::value::split_pair;
     elinvar check examples/reduce.metal --kernel reduce --json\n  \
     elinvar check gemm.metal --constant use_bias=true --constant 3=0.5f32\n  \
     elinvar check --github kernels/*.metal\n  \
-    elinvar check --times examples/matmul.metal\n\n\
+    elinvar check --times examples/matmul.metal\n  \
+    elinvar check --target cuda:sm_90 kernels/*.metal\n\n\
     Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
     space. A kernel that needs the value of a function constant is built when it is given.\n\n\
     Stages: cache (looking for what was made before), preprocess, header (our declarations are read or\n\
@@ -42,7 +42,7 @@ pub struct Check {
     #[command(flatten)]
     options: SourceOptions,
     /// What to compile for
-    #[arg(long, value_enum, default_value = "cpu")]
+    #[arg(long, value_name = "cpu|cuda[:sm_NN]", default_value = "cpu")]
     target: Target,
     /// Look at this kernel only
     #[arg(long, value_name = "K")]
@@ -61,12 +61,6 @@ pub struct Check {
     github: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Target {
-    Cpu,
-    Cuda,
-}
-
 /// What came of one file.
 struct Checked {
     file: String,
@@ -81,10 +75,9 @@ struct Checked {
 
 impl Check {
     pub fn run(self) -> Result<()> {
-        let device = target_device(self.target)?;
         let constants = constant::parse(&self.constants)?;
         let checked: Vec<Checked> =
-            self.files.iter().map(|file| self.check(&*device, file, &constants)).collect::<Result<_>>()?;
+            self.files.iter().map(|file| self.check(file, &constants)).collect::<Result<_>>()?;
         expect_declared(&constants, &checked)?;
         if self.json {
             let files: Vec<Value> = checked.iter().map(|checked| checked.to_json(self.times)).collect();
@@ -100,12 +93,7 @@ impl Check {
         }
     }
 
-    fn check(
-        &self,
-        device: &dyn elinvar_driver::Device,
-        file: &Path,
-        constants: &[Constant],
-    ) -> Result<Checked> {
+    fn check(&self, file: &Path, constants: &[Constant]) -> Result<Checked> {
         let mut checked = Checked {
             file: file.display().to_string(),
             kernels: Vec::new(),
@@ -118,7 +106,7 @@ impl Check {
             self.options
                 .load(file, MathMode::default())
                 .map(Source::check_spaces)
-                .and_then(|source| device.compile(&source).map_err(Failure::from))
+                .and_then(|source| self.target.compile(&source))
         });
         checked.times.push(times);
         let library = match compiled {
@@ -148,7 +136,7 @@ impl Check {
 }
 
 /// Whether a value is meant for this constant.
-fn is(known: &FunctionConstant, given: &Constant) -> bool {
+pub fn is(known: &FunctionConstant, given: &Constant) -> bool {
     match &given.key {
         ConstantKey::Index(index) => known.index == *index,
         ConstantKey::Name(name) => known.name == *name,
@@ -168,16 +156,6 @@ fn expect_declared(constants: &[Constant], files: &[Checked]) -> Result<()> {
             "--constant {index}: no file declares a function constant with index {index}"
         ))),
         None => Ok(()),
-    }
-}
-
-fn target_device(target: Target) -> Result<Arc<dyn elinvar_driver::Device>> {
-    match target {
-        Target::Cuda => Err(absent(DeviceKind::Cuda, 0).into()),
-        Target::Cpu => {
-            let devices = elinvar_driver_cpu::driver().devices()?;
-            Ok(devices.into_iter().next().ok_or_else(|| absent(DeviceKind::Cpu, 0))?)
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod constant;
 mod devices;
 mod failure;
 mod npy;
+mod pack;
 mod report;
 mod run;
 mod select;
@@ -19,6 +20,7 @@ mod signature;
 mod source;
 mod stages;
 mod summary;
+mod target;
 mod test;
 mod value;
 
@@ -46,6 +48,8 @@ enum Verb {
     Check(check::Check),
     /// Run a kernel on arrays and numbers
     Run(run::Run),
+    /// Compile Metal files ahead into a bundle, for machines without a compiler
+    Pack(pack::Pack),
     /// Measure the runtime and the kernels of the suites
     Bench(bench::Bench),
     /// Run the tests of a crate that uses Metal, without a Mac
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Verb::Devices(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Run(verb) => verb.run(),
+        Verb::Pack(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
         Verb::Test(verb) => verb.run(),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use elinvar::{
-    CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature,
+    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature,
     Stream,
 };
 use serde::Serialize;
@@ -46,7 +46,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// Metal source file
+    /// Metal source file, or a bundle that `elinvar pack` wrote and that is trusted as a program is
     file: PathBuf,
     /// The kernel's name
     #[arg(long, value_name = "K")]
@@ -104,12 +104,32 @@ struct Report<'a> {
 type Output = (usize, String, Option<PathBuf>);
 
 impl Run {
+    /// The file's kernels, compiled; of a bundle those of the source that has the wanted one.
+    fn library(&self, device: &Device) -> Result<Library> {
+        if !Bundle::is_at(&self.file) {
+            let source = self.options.load(&self.file, self.math.into())?;
+            return Ok(device.compile(&source)?);
+        }
+        // SAFETY: the file is named on the command line, whose help says what that means.
+        #[allow(unsafe_code)]
+        let bundle = unsafe { Bundle::open(&self.file) }?;
+        let mut known = Vec::new();
+        for name in bundle.sources() {
+            let library = device.compile(bundle.source(name)?)?;
+            if library.kernels().iter().any(|kernel| kernel.name == self.kernel) {
+                return Ok(library);
+            }
+            known.extend(library.kernels().iter().map(|kernel| format!("`{}`", kernel.name)));
+        }
+        let (file, kernel) = (self.file.display(), &self.kernel);
+        Err(Failure::input(format!("{file}: no kernel `{kernel}` in the bundle; it has {}", known.join(", "))))
+    }
+
     pub fn run(self) -> Result<()> {
         let given = self.values()?;
         let constants = self.constants()?;
         let device = Selection::device(self.device)?;
-        let source = self.options.load(&self.file, self.math.into())?;
-        let library = device.compile(&source)?;
+        let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
         }

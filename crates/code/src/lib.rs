@@ -1,15 +1,17 @@
 //! What the compilers behind the front end share, for the CPU and for NVIDIA GPUs: a kernel's code read and described, errors and
-//! faults in the user's words.
+//! faults in the user's words, and bundles of what was compiled ahead.
 //!
 //! It compiles nothing and knows no device.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod bounds;
+mod bundle;
 mod kept;
 mod origin;
 
 pub use bounds::Bounds;
+pub use bundle::{Bundle, Declared, kernel_key, source_key};
 pub use kept::{read_checks, write_checks};
 pub use origin::{Origin, least_bytes};
 

@@ -8,10 +8,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use elinvar_cache::{Cache, Key, KeyBuilder};
-use elinvar_code::{Bounds, Origin, least_bytes};
+use elinvar_code::{Origin, least_bytes};
 use elinvar_driver::{
     ArgKind, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result,
     Signature, Source,
@@ -24,17 +23,15 @@ use crate::codegen::Codegen;
 use crate::kept::{self, Object};
 use crate::kernel::{CpuPipeline, Form, Kernel};
 use crate::loader::Code;
-use crate::order;
 use crate::target::Target;
+use crate::{order, packed};
 
 /// Compile a source with the clang that is found, by way of a cache.
 pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
-    let toolchain = Toolchain::find_with(cache)?;
-    let program = Checked::new(&toolchain, source)?;
-    let codegen = Codegen::new(toolchain.path(), Target::from_env()?);
-    let (cache, source) = (cache.clone(), Arc::new(source.clone()));
-    let compiler = Arc::new(Compiler { program, cache, codegen });
-    Ok(Arc::new(CpuLibrary { compiler, source, pipelines: Mutex::default() }))
+    if source.packed.is_some() {
+        return packed::library(source);
+    }
+    Ok(Arc::new(CpuLibrary::new(cache, source, Target::from_env()?)?))
 }
 
 /// A source and the tools that make its kernels.
@@ -44,7 +41,7 @@ struct Compiler {
     codegen: Codegen,
 }
 
-struct CpuLibrary {
+pub(crate) struct CpuLibrary {
     compiler: Arc<Compiler>,
     source: Arc<Source>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
@@ -76,7 +73,32 @@ impl Library for CpuLibrary {
 }
 
 impl CpuLibrary {
+    /// Compile for a target.
+    pub(crate) fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        let toolchain = Toolchain::find_with(cache)?;
+        let program = Checked::new(&toolchain, source)?;
+        let codegen = Codegen::new(toolchain.path(), target);
+        let (cache, source) = (cache.clone(), Arc::new(source.clone()));
+        let compiler = Arc::new(Compiler { program, cache, codegen });
+        Ok(Self { compiler, source, pipelines: Mutex::default() })
+    }
+
     fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
+        let (origin, thread) = self.thread(name, options)?;
+        let (compiler, signature) = (self.compiler.clone(), origin.signature.clone());
+        let build = move |form| compiler.kernel(&origin, &thread, form);
+        Ok(CpuPipeline::new(signature, Arc::new(build)))
+    }
+
+    /// What a kernel takes, and its code for threadgroups of a size, as the cache keeps it.
+    pub(crate) fn object(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<(Signature, Object)> {
+        let (origin, thread) = self.thread(name, options)?;
+        let (_, object) = self.compiler.object(&origin, &thread, form)?;
+        Ok((origin.signature, object))
+    }
+
+    /// Where a kernel comes from, and its code for one thread.
+    fn thread(&self, name: &str, options: &PipelineOptions) -> Result<(Origin, ThreadCode)> {
         let Compiler { program, cache, .. } = &*self.compiler;
         let constants = options.constants.clone();
         let key = program.key("kernel", name, &constants).map(KeyBuilder::finish);
@@ -96,12 +118,10 @@ impl CpuLibrary {
             (signature, module) = (Some(known), Some(parsed));
         }
         let signature = signature.ok_or_else(|| Error::invalid(format!("no kernel `{name}`")))?;
-        let origin = Origin { signature: signature.clone(), source: self.source.clone() };
-        let compiler = self.compiler.clone();
+        let origin = Origin { signature, source: self.source.clone() };
         let thread =
             ThreadCode { constants, checked: options.checked, module: Mutex::new(module.map(Arc::new)) };
-        let build = move |form| compiler.kernel(&origin, &thread, form);
-        Ok(CpuPipeline::new(signature, Arc::new(build)))
+        Ok((origin, thread))
     }
 }
 
@@ -116,25 +136,21 @@ struct ThreadCode {
 impl Compiler {
     /// A kernel for a threadgroup size, from the cache or built.
     fn kernel(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<Kernel> {
+        let (code, object) = self.object(origin, thread, form)?;
+        Ok(object.kernel(code, &origin.signature))
+    }
+
+    fn object(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<(Code, Object)> {
         let key = self.object_key(origin, thread, form);
         let found = || {
             let object = Object::read(&self.cache.load(key.as_ref()?)?)?;
             let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL);
             Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, object))
         };
-        let (code, object) = match stage::timed("cache", found) {
-            Some(found) => found,
-            None => self.build(origin, thread, form, key)?,
-        };
-        Ok(Kernel {
-            name: origin.signature.name.clone(),
-            code,
-            scratch_bytes: object.scratch_bytes,
-            faults: object.faults,
-            bounds: object.checks.map(|checks| Bounds::new(checks, origin.signature.clone())),
-            ascending: object.ascending,
-            group_ns: AtomicU64::new(0),
-        })
+        match stage::timed("cache", found) {
+            Some(found) => Ok(found),
+            None => self.build(origin, thread, form, key),
+        }
     }
 
     fn object_key(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Option<Key> {

@@ -2,11 +2,16 @@
 //!
 //! Every field of every type is named here: one that is added does not compile until it is kept, too.
 
+use std::sync::atomic::AtomicU64;
+
 use elinvar_cache::{Reader, Writer};
-use elinvar_code::{read_checks, write_checks};
+use elinvar_code::{Bounds, read_checks, write_checks};
 use elinvar_driver::Signature;
 use elinvar_msl::record;
 use elinvar_spmd::bounds::Checks;
+
+use crate::kernel::Kernel;
+use crate::loader::Code;
 
 /// A kernel built for one threadgroup size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,19 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    /// The kernel of this signature, with its code loaded.
+    pub(crate) fn kernel(self, code: Code, signature: &Signature) -> Kernel {
+        Kernel {
+            name: signature.name.clone(),
+            code,
+            scratch_bytes: self.scratch_bytes,
+            faults: self.faults,
+            bounds: self.checks.map(|checks| Bounds::new(checks, signature.clone())),
+            ascending: self.ascending,
+            group_ns: AtomicU64::new(0),
+        }
+    }
+
     pub(crate) fn write(&self) -> Vec<u8> {
         let Self { bytes, scratch_bytes, ascending, faults, checks } = self;
         let mut w = Writer::new();

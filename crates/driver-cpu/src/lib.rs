@@ -33,6 +33,7 @@ mod limits;
 mod loader;
 mod memory;
 mod order;
+mod packed;
 mod pool;
 mod queue;
 mod ranges;
@@ -46,5 +47,6 @@ mod tests;
 
 pub use codegen::Codegen;
 pub use device::{CpuDriver, driver};
+pub use packed::Packer;
 pub use loader::{Code, Launch};
 pub use target::Target;

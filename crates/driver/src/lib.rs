@@ -83,6 +83,6 @@ pub use event::{Event, Reached, fail_signals};
 pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
-pub use source::{MathMode, Piece, Source};
+pub use source::{MathMode, Packed, Piece, Source};
 pub use stamp::Stamp;
 pub use timeline::Timeline;

@@ -1,6 +1,8 @@
 //! A kernel's source text and how to compile it.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One file's worth of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +39,23 @@ pub struct Source {
     /// Whether to look for misuse of address spaces as well: what Metal refuses and a driver to which all memory
     /// is one takes all the same becomes a warning. It takes about as long as the other checks.
     pub check_spaces: bool,
+    /// Where to find what was made of it ahead, in place of a text to compile.
+    pub packed: Option<Packed>,
+}
+
+/// A source in a bundle.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Packed {
+    /// The bundle's bytes. Code in it is run as it is.
+    pub bundle: Arc<[u8]>,
+    /// What the bundle calls the source.
+    pub key: [u8; 32],
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a source in a bundle of {} bytes", self.bundle.len())
+    }
 }
 
 impl Source {

@@ -134,7 +134,8 @@ pub fn read_signature(r: &mut Reader) -> Option<Signature> {
     })
 }
 
-pub(crate) fn write_diagnostic(w: &mut Writer, diagnostic: &Diagnostic) {
+/// Append a diagnostic.
+pub fn write_diagnostic(w: &mut Writer, diagnostic: &Diagnostic) {
     let Diagnostic { severity, file, line, column, message, source_line, notes } = diagnostic;
     choice(w, &SEVERITIES, severity);
     w.text(file);
@@ -145,7 +146,8 @@ pub(crate) fn write_diagnostic(w: &mut Writer, diagnostic: &Diagnostic) {
     w.list(notes, write_diagnostic);
 }
 
-pub(crate) fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
+/// Read what [`write_diagnostic`] has written.
+pub fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
     Some(Diagnostic {
         severity: chosen(r, &SEVERITIES)?,
         file: r.text()?,
@@ -157,14 +159,16 @@ pub(crate) fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
     })
 }
 
-pub(crate) fn write_constant(w: &mut Writer, constant: &FunctionConstant) {
+/// Append a function constant.
+pub fn write_constant(w: &mut Writer, constant: &FunctionConstant) {
     let FunctionConstant { name, index, ty } = constant;
     w.text(name);
     w.number(u64::from(*index));
     write_type(w, ty);
 }
 
-pub(crate) fn read_constant(r: &mut Reader) -> Option<FunctionConstant> {
+/// Read what [`write_constant`] has written.
+pub fn read_constant(r: &mut Reader) -> Option<FunctionConstant> {
     Some(FunctionConstant { name: r.text()?, index: r.small()?, ty: read_type(r)? })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elinvar_cache::{Cache, Key};
+use elinvar_cache::{Cache, Key, Reader, Writer};
 use elinvar_code::{Origin, least_bytes};
 use elinvar_driver::{
     Arg, ArgKind, Diagnostic, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
@@ -95,6 +95,14 @@ impl Compiler {
         Ok(Self { program, cache: cache.clone(), generator, source, threads: Mutex::default() })
     }
 
+    pub(crate) fn target(&self) -> Target {
+        self.generator.target()
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// What each kernel takes, in the order of the source.
     pub fn kernels(&self) -> &[Signature] {
         self.program.kernels()
@@ -117,13 +125,21 @@ impl Compiler {
     /// `Environment` when clang fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
         let key = self.key(name, options, constants);
-        if let Some(found) = key.as_ref().and_then(|key| self.cache.load(key)).and_then(|r| kept::read(&r)) {
+        let found = || {
+            let record = self.cache.load(key.as_ref()?)?;
+            let mut r = Reader::new(&record);
+            let found = kept::read(&mut r)?;
+            r.end(found)
+        };
+        if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
         let thread = self.thread(name, options)?;
         let made = self.make(&thread, options, constants)?;
         if let Some(key) = &key {
-            self.cache.store(key, &kept::write(&made));
+            let mut w = Writer::new();
+            kept::write(&mut w, &made);
+            self.cache.store(key, &w.finish());
         }
         Ok(made)
     }
@@ -158,11 +174,11 @@ impl Compiler {
             max_threads: signature.max_threads_per_threadgroup,
             checks: options.checked.then(|| signature.args.iter().map(least_bytes).collect()),
         };
-        let entry = prepared.name.clone();
+        let (entry, approximate) = (prepared.name.clone(), prepared.approximate);
         let prepared = stage::timed("passes", || nvptx::prepare(module, &prepared));
         let Prepared { ir, parameters, static_bytes, dynamic_base, checks } =
             prepared.map_err(|error| origin.error(error))?;
-        let text = self.generator.ptx(&ir)?;
+        let text = self.generator.ptx(&ir, approximate)?;
         let target = self.generator.target();
         Ok(Ptx { text, entry, target, signature, parameters, static_bytes, dynamic_base, checks })
     }

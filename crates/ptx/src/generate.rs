@@ -44,11 +44,11 @@ impl Generator {
         FLAGS.iter().fold(key.program(&self.clang).text(&self.target.to_string()), |key, flag| key.text(flag))
     }
 
-    /// Compile a module.
+    /// Compile a module, with quotients that may be some units in the last place off where it is `approximate`.
     ///
     /// # Errors
     /// `Environment` when clang fails, with its call and what it said; its input is kept then.
-    pub(crate) fn ptx(&self, ir: &str) -> Result<String> {
+    pub(crate) fn ptx(&self, ir: &str, approximate: bool) -> Result<String> {
         let cannot =
             |error: std::io::Error| Error::Environment(format!("cannot write a kernel's IR: {error}"));
         let folder = tempfile::Builder::new().prefix("elinvar-").tempdir().map_err(cannot)?;
@@ -57,6 +57,7 @@ impl Generator {
         let mut command = Command::new(&self.clang);
         command.arg(format!("--target={TRIPLE}")).arg(format!("-march={}", self.target)).args(FLAGS);
         command.args(["-Xclang", "-target-feature", "-Xclang", self.target.feature()]);
+        command.args(["-mllvm", if approximate { "-nvptx-prec-divf32=1" } else { "-nvptx-prec-divf32=2" }]);
         command.args(["-x", "ir", "-o", "-"]).arg(&file);
         command.stdin(Stdio::null());
         let result = stage::timed("codegen", || run(command));
@@ -74,7 +75,8 @@ fn run(mut command: Command) -> Result<String> {
     let why = match process::run(&mut command, &limits) {
         Ok(finished) if finished.status.success() => {
             let text = String::from_utf8(finished.stdout);
-            return text.map_err(|_| Error::Environment(format!("`{call}` wrote what is no text")));
+            let text = text.map_err(|_| Error::Environment(format!("`{call}` wrote what is no text")))?;
+            return Ok(without_comments(&text));
         }
         Ok(finished) => {
             let said = String::from_utf8_lossy(&finished.stderr);
@@ -84,4 +86,25 @@ fn run(mut command: Command) -> Result<String> {
         Err(Failure::Killed(why)) => format!("`{call}` {why}"),
     };
     Err(Error::Environment(why))
+}
+
+/// The text without lines that are comments or empty.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.split_once("//") {
+        // A file's name may have that in it.
+        Some((code, _)) if !code.contains('"') => code.trim_end(),
+        _ => line,
+    });
+    lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_go() {
+        let text = "//\n// Generated\n\n.version 7.8 // first\n\tret;\n  // end\n.file 1 \"a//b\"\n";
+        assert_eq!(without_comments(text), ".version 7.8\n\tret;\n.file 1 \"a//b\"\n");
+    }
 }

@@ -9,33 +9,29 @@ use elinvar_spmd::nvptx::{Argument, Parameter};
 
 use crate::compiler::Ptx;
 
-pub(crate) fn write(ptx: &Ptx) -> Vec<u8> {
+pub(crate) fn write(w: &mut Writer, ptx: &Ptx) {
     let Ptx { text, entry, target, signature, parameters, static_bytes, dynamic_base, checks } = ptx;
-    let mut w = Writer::new();
     w.text(text);
     w.text(entry);
     w.text(&target.to_string());
-    record::write_signature(&mut w, signature);
+    record::write_signature(w, signature);
     w.list(parameters, write_parameter);
     w.number(*static_bytes);
     w.number(*dynamic_base);
     w.option(checks.as_ref(), write_checks);
-    w.finish()
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Option<Ptx> {
-    let mut r = Reader::new(bytes);
-    let ptx = Ptx {
+pub(crate) fn read(r: &mut Reader) -> Option<Ptx> {
+    Some(Ptx {
         text: r.text()?,
         entry: r.text()?,
         target: r.text()?.parse().ok()?,
-        signature: record::read_signature(&mut r)?,
+        signature: record::read_signature(r)?,
         parameters: r.list(read_parameter)?,
         static_bytes: r.number()?,
         dynamic_base: r.number()?,
         checks: r.option(read_checks)?,
-    };
-    r.end(ptx)
+    })
 }
 
 fn write_parameter(w: &mut Writer, parameter: &Parameter) {
@@ -87,4 +83,51 @@ fn read_argument(r: &mut Reader) -> Option<Argument> {
         3 => Argument::Threadgroup,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Signature;
+    use elinvar_spmd::bounds::Checks;
+
+    use super::*;
+
+    #[test]
+    fn kernels() {
+        let arguments = [
+            Argument::Pointer { constant: true },
+            Argument::Pointer { constant: false },
+            Argument::Value { bytes: 12, align: 4 },
+            Argument::Threadgroup,
+        ];
+        let mut parameters: Vec<Parameter> =
+            arguments.iter().enumerate().map(|(index, argument)| Parameter::Argument(index, *argument)).collect();
+        parameters.extend([Parameter::Threads(2), Parameter::Linear(1), Parameter::Record, Parameter::Bytes(3)]);
+        let signature = Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: "k.metal".into(),
+            line: 1,
+            max_threads_per_threadgroup: None,
+            code: None,
+        };
+        let ptx = Ptx {
+            text: ".version 7.8".into(),
+            entry: "k".into(),
+            target: Default::default(),
+            signature,
+            parameters,
+            static_bytes: 64,
+            dynamic_base: 16,
+            checks: Some(Checks::default()),
+        };
+        let mut w = Writer::new();
+        write(&mut w, &ptx);
+        let bytes = w.finish();
+        let mut r = Reader::new(&bytes);
+        let back = read(&mut r).and_then(|ptx| r.end(ptx));
+        assert_eq!(back, Some(ptx));
+        assert!((0..bytes.len()).all(|end| read(&mut Reader::new(&bytes[..end])).is_none()));
+    }
 }

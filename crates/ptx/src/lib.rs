@@ -4,6 +4,9 @@
 //! The front end's code of one thread (`elinvar-msl`) is prepared by `elinvar_spmd::nvptx` and compiled by clang, which has
 //! NVIDIA's instruction set as a target; nothing of NVIDIA's is needed.
 //!
+//! [`Library`] is the same by way of a bundle that was packed ahead, for machines without clang. [`Sources`] gives both in the
+//! contract's shape, for tools that make code and run nothing.
+//!
 //! What a launch has to do is in the docs of [`Ptx`] and [`elinvar_spmd::nvptx`]. This crate loads nothing and knows no
 //! device.
 #![forbid(unsafe_code)]
@@ -12,10 +15,14 @@
 mod compiler;
 mod generate;
 mod kept;
+mod library;
+mod packed;
 mod target;
 
 pub use compiler::{Compiler, Constants, Ptx};
-pub use elinvar_code::Bounds;
+pub use elinvar_code::{Bounds, Bundle};
+pub use library::Sources;
+pub use packed::{BUNDLE, Library};
 pub use elinvar_spmd::bounds::FaultRecord;
 pub use elinvar_spmd::nvptx::{Argument, Parameter};
 pub use target::Target;

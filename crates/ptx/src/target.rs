@@ -15,8 +15,8 @@ pub struct Target {
 impl Target {
     /// The least capability: threads of a warp that go their own ways, and `mma` of 16-bit floats.
     const LEAST: u32 = 80;
-    /// The last that every clang that Elinvar takes knows.
-    const LAST: u32 = 90;
+    /// Those that are told apart, all of them known to every clang that Elinvar takes.
+    const KNOWN: [u32; 4] = [90, 89, 86, Self::LEAST];
 
     /// For a GPU of this compute capability, or the last before it that clang is sure to know.
     ///
@@ -31,8 +31,13 @@ impl Target {
             )));
         }
         // Of those between, code for the one below is right.
-        let known = [80, 86, 89, Self::LAST].into_iter().rev().find(|known| *known <= capability);
+        let known = Self::KNOWN.into_iter().find(|known| *known <= capability);
         Ok(Self { capability: known.unwrap_or(Self::LEAST) })
+    }
+
+    /// The targets whose code runs on this one, this one first.
+    pub fn that_run(self) -> impl Iterator<Item = Self> {
+        Self::KNOWN.into_iter().filter(move |known| *known <= self.capability).map(|capability| Self { capability })
     }
 
     /// Ten times the major number plus the minor.
@@ -48,7 +53,7 @@ impl Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { capability: Self::LAST }
+        Self { capability: Self::KNOWN[0] }
     }
 }
 
@@ -86,6 +91,8 @@ mod tests {
         {
             assert_eq!(Target::of(major, minor).unwrap().to_string(), name);
         }
+        let names: Vec<String> = Target::of(8, 9).unwrap().that_run().map(|target| target.to_string()).collect();
+        assert_eq!(names, ["sm_89", "sm_86", "sm_80"]);
         assert!(matches!(Target::of(7, 5), Err(Error::Unsupported(_))));
         assert_eq!("sm_90".parse::<Target>().unwrap(), Target::default());
         for text in ["sm_75", "sm_87", "90", "sm_", "sm_-1"] {

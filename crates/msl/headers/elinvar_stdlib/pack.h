@@ -24,10 +24,10 @@ template <int Bits> ELINVAR_PURE float from_snorm(uint word, int at) {
 }
 ELINVAR_PURE float to_srgb(float v) {
     float kept = smaller(larger(v, 0.0f), 1.0f);
-    return kept < 0.0031308f ? 12.92f * kept : 1.055f * __builtin_powf(kept, 1.0f / 2.4f) - 0.055f;
+    return kept < 0.0031308f ? 12.92f * kept : 1.055f * real::power<true>(kept, 1.0f / 2.4f) - 0.055f;
 }
 ELINVAR_PURE float from_srgb(float v) {
-    return v <= 0.04045f ? v / 12.92f : __builtin_powf((v + 0.055f) / 1.055f, 2.4f);
+    return v <= 0.04045f ? v / 12.92f : real::power<true>((v + 0.055f) / 1.055f, 2.4f);
 }
 } // namespace elinvar
 

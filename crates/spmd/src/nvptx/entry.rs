@@ -7,7 +7,7 @@ use elinvar_ir::{
     BinaryOp, BlockId, CastOp, Function, Inst, IntPredicate, Module, Op, Operand, Term, Type, Typed, ValueId,
 };
 
-use super::{Argument, Options, Parameter, shared};
+use super::{Argument, Options, Parameter, exchange, masks, shared};
 use crate::Error;
 use crate::builder::{Builder, i32_const};
 use crate::calls::{self, CallKind};
@@ -22,7 +22,7 @@ pub(super) fn wrap(
     module: &Module,
     kernel: &mut Function,
     options: &Options,
-) -> Result<Vec<Parameter>, Error> {
+) -> Result<Wrapped, Error> {
     if kernel.params.len() != options.arguments.len() {
         return Err(Error::Malformed(format!(
             "the entry takes {} arguments, the signature has {}",
@@ -53,15 +53,23 @@ pub(super) fn wrap(
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    let from = prologue(kernel, &launch, &asked, body, outside);
+    let mask = prologue(kernel, &launch, &asked, body, outside);
     // The entry's own blocks follow behind the prologue's last.
     let term = kernel.block(body).term.clone();
     rename_incoming(kernel, &term, BlockId(0), body);
-    debug_assert!(kernel.block(from).term.successors().contains(&body));
     kernel.name = options.name.clone();
     kernel.linkage = "ptx_kernel".into();
     kernel.suffix = "nounwind".into();
-    Ok(parameters)
+    Ok(Wrapped { parameters, body, mask })
+}
+
+/// The kernel's shape.
+pub(super) struct Wrapped {
+    pub parameters: Vec<Parameter>,
+    /// The block that the prologue goes on to.
+    pub body: BlockId,
+    /// The lanes of the simdgroup that come there, if they exchange values.
+    pub mask: Option<ValueId>,
 }
 
 /// What the launch's own parameters say.
@@ -146,14 +154,15 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
     }
 }
 
-/// Fill block 0: positions, and the way out for threads outside the grid. The block that goes on to `body`.
+/// Fill block 0: positions, and the way out for threads outside the grid. The result is a mask of the lanes that go on to `body`.
 fn prologue(
     kernel: &mut Function,
     launch: &Launch,
     asked: &Asked,
     body: BlockId,
     outside: BlockId,
-) -> BlockId {
+) -> Option<ValueId> {
+    let exchanges = exchange::is_used(kernel);
     let groups = group_positions(kernel, launch);
     let at = BlockId(kernel.blocks.len() as u32 - 1);
     let mut b = Builder::new(kernel, at);
@@ -190,13 +199,14 @@ fn prologue(
         let record = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), record, Type::PTR);
         known.insert((Position::FaultRecord, 0), record);
     }
+    let mask = inside.filter(|_| exchanges).map(|inside| masks::vote_of_all(&mut b, inside));
     if let Some(inside) = inside {
         b.cond_br(inside, body, outside);
     }
     let names: HashMap<ValueId, ValueId> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, *known.get(&(*p, *d))?))).collect();
     rename(kernel, &names);
-    at
+    mask
 }
 
 /// The threadgroup's position in the grid, computed in block 0 and new blocks behind it; the last is the newest.

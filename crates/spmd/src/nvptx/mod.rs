@@ -9,6 +9,10 @@
 //! 3. [`entry`](mod@entry) gives the kernel its parameters and a prologue that knows all positions; threads outside the
 //!    grid end there.
 //! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined.
+//! 5. [`exchange`](mod@exchange) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
+//!    lanes that are together, which [`masks`](mod@masks) finds from what [`vary`](mod@vary) says of branches.
+//!
+//! 6. [`math`](mod@math) says which divisions have to be right.
 //!
 //! # The kernel's parameters
 //!
@@ -35,9 +39,15 @@
 //! It does no optimisation that clang does afterwards.
 
 mod entry;
+mod exchange;
+mod library;
+mod masks;
+mod math;
+mod product;
 mod shared;
 mod sync;
 mod target;
+mod vary;
 
 pub use target::TRIPLE;
 
@@ -131,9 +141,15 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     crate::calls::callees(&module, &module.functions[index], &names)?;
     let memory = shared::place(&mut module, &names);
     let mut kernel = module.functions.remove(index);
-    let parameters = entry::wrap(&module, &mut kernel, options)?;
-    sync::write(&mut module, &mut kernel)?;
+    let entry::Wrapped { parameters, body, mask } = entry::wrap(&module, &mut kernel, options)?;
+    sync::write(&mut module, &mut kernel);
+    if let Some(mask) = mask {
+        exchange::write(&mut module, &mut kernel, body, mask, options.approximate)?;
+    }
     module.functions.push(kernel);
+    if options.approximate {
+        module.functions.iter_mut().for_each(math::write);
+    }
     target::declare(&mut module);
     target::retarget(&mut module, options);
     let ir = module.to_string();

@@ -6,7 +6,6 @@
 
 use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Type};
 
-use crate::Error;
 use crate::builder::call;
 use crate::guard::guard;
 use crate::prepare::callee_name;
@@ -16,7 +15,7 @@ const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
 
 /// Write the kernel's barriers and fences, and those of the functions that are not inlined.
-pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Error> {
+pub(super) fn write(module: &mut Module, kernel: &mut Function) {
     for function in module.functions.iter_mut().chain([kernel]) {
         guard(function);
         for block in &mut function.blocks {
@@ -24,7 +23,6 @@ pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Er
             block.insts = insts.into_iter().flat_map(written).collect();
         }
     }
-    Ok(())
 }
 
 fn written(inst: Inst) -> Vec<Inst> {

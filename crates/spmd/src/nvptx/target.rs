@@ -29,6 +29,8 @@ pub(super) fn retarget(module: &mut Module, options: &Options) {
             node.text =
                 node.text.replace(&format!("emissionKind: {kind}"), "emissionKind: DebugDirectivesOnly");
         }
+        // Else there are labels within calls, which the assembler does not read.
+        node.text = node.text.replace("DIFlagAllCallsDescribed", "DIFlagPrototyped");
     }
     for (_, text) in &mut module.attributes {
         *text = without_strings(text);

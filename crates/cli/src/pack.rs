@@ -1,0 +1,143 @@
+//! `elinvar pack`: kernels compiled ahead into one file, for machines without a compiler.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use elinvar::{Diagnostic, Dim3, Error, Signature, Source};
+use elinvar_driver::{Constant, FunctionConstant, PipelineOptions};
+use elinvar_driver_cpu::Packer;
+use elinvar_ptx::{Bundle, Compiler};
+
+use crate::check::is;
+use crate::constant;
+use crate::failure::{Failure, Result};
+use crate::report::say;
+use crate::source::{Math, SourceOptions};
+use crate::target::Target;
+use crate::value::{parse_size, split_pair};
+
+/// Compile Metal files ahead into a bundle
+#[derive(Args)]
+#[command(after_help = "Examples:\n  elinvar pack kernels/*.metal -o kernels.bundle --target cuda:sm_90\n  \
+    elinvar pack gemm.metal -o gemm.bundle --target cuda --constant use_bias=true --checked\n  \
+    elinvar pack sum.metal -o sum.bundle --target cpu:x86-64-v3 --target cuda --group 64 --group 16,16\n  \
+    elinvar run kernels.bundle --kernel vector_add …\n\n\
+    A bundle is run as it is: load none that you would not run as a program.")]
+pub struct Pack {
+    /// Metal source files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The file to write
+    #[arg(short = 'o', value_name = "BUNDLE")]
+    bundle: PathBuf,
+    /// What to compile for; may be given several times
+    #[arg(long = "target", value_name = "cpu[:LEVEL]|cuda[:sm_NN]", default_value = "cuda")]
+    targets: Vec<Target>,
+    /// A threadgroup's size that kernels for the CPU are packed for; may be given several times
+    #[arg(long = "group", value_name = "X[,Y[,Z]]", value_parser = parse_size, default_value = "256")]
+    groups: Vec<Dim3>,
+    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
+    constants: Vec<(String, String)>,
+    /// Pack each kernel with bounds checks as well
+    #[arg(long)]
+    checked: bool,
+    /// How far floating-point arithmetic may be rearranged
+    #[arg(long, value_enum, default_value = "fast")]
+    math: Math,
+    #[command(flatten)]
+    options: SourceOptions,
+}
+
+impl Pack {
+    pub fn run(self) -> Result<()> {
+        let constants = constant::parse(&self.constants)?;
+        let mut bundle = Bundle::default();
+        let mut packed = 0;
+        for file in &self.files {
+            let source = self.options.load(file, self.math.into())?;
+            for target in &self.targets {
+                packed += self.pack(&source, *target, &constants, &mut bundle)?;
+            }
+        }
+        let bytes = bundle.to_bytes();
+        let cannot = |error| Failure::input(format!("{}: {error}", self.bundle.display()));
+        std::fs::write(&self.bundle, &bytes).map_err(cannot)?;
+        let plural = if packed == 1 { "" } else { "s" };
+        say(format_args!("{}: {packed} kernel{plural}, {} bytes", self.bundle.display(), bytes.len()))
+    }
+
+    /// Pack a source's kernels; how many.
+    fn pack(&self, source: &Source, target: Target, constants: &[Constant], bundle: &mut Bundle) -> Result<usize> {
+        let cache = elinvar_code::user_cache();
+        match target {
+            Target::Cuda(target) => {
+                let compiler = Compiler::packing(cache, source, target, bundle)?;
+                let seen = Seen::of(compiler.kernels(), compiler.constants(), compiler.warnings(), constants);
+                self.pack_kernels(&seen, |kernel, options| compiler.pack(kernel, options, bundle).map(drop))
+            }
+            Target::Cpu(level) => {
+                let level = level.or_else(|| Packer::levels().into_iter().find(|level| *level != TOP_LEVEL));
+                let packer = Packer::new(cache, source, level.unwrap_or_default(), bundle)?;
+                let library = packer.library();
+                let seen = Seen::of(library.kernels(), library.constants(), library.warnings(), constants);
+                self.pack_kernels(&seen, |kernel, options| packer.pack(kernel, options, &self.groups, bundle))
+            }
+        }
+    }
+
+    fn pack_kernels(
+        &self,
+        seen: &Seen<'_>,
+        mut pack: impl FnMut(&str, &PipelineOptions) -> elinvar::Result<()>,
+    ) -> Result<usize> {
+        let plain = PipelineOptions { constants: seen.constants.clone(), checked: false };
+        let mut packed = 0;
+        for kernel in seen.kernels {
+            match pack(&kernel.name, &plain) {
+                Ok(()) => packed += 1,
+                // One that needs constants that were not given is not wrong.
+                Err(Error::InvalidArgument(why)) if seen.declared > plain.constants.len() => {
+                    let Signature { file, line, .. } = kernel;
+                    eprintln!("{file}:{line}: warning: {why}; it is not packed, give values with --constant");
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if self.checked {
+                match pack(&kernel.name, &PipelineOptions { checked: true, ..plain.clone() }) {
+                    Ok(()) => {}
+                    Err(Error::Unsupported(why)) => eprintln!("warning: not packed with bounds checks: {why}"),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(packed)
+    }
+}
+
+/// The level of the CPU that few machines have.
+const TOP_LEVEL: &str = "x86-64-v4";
+
+/// What a source has, as far as packing goes.
+struct Seen<'a> {
+    kernels: &'a [Signature],
+    /// How many function constants it declares.
+    declared: usize,
+    /// Those that were given.
+    constants: Vec<Constant>,
+}
+
+impl<'a> Seen<'a> {
+    /// Warnings are shown.
+    fn of(
+        kernels: &'a [Signature],
+        declared: &[FunctionConstant],
+        warnings: &[Diagnostic],
+        given: &[Constant],
+    ) -> Self {
+        warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        let own = given.iter().filter(|given| declared.iter().any(|known| is(known, given)));
+        Self { kernels, declared: declared.len(), constants: own.cloned().collect() }
+    }
+}

@@ -1,0 +1,82 @@
+//! `--target`: what the command line compiles for, which need not be here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use elinvar::{DeviceKind, Source};
+use elinvar_driver::{Driver, Library};
+use elinvar_driver_cpu::Packer;
+use elinvar_ptx::Sources;
+
+use crate::failure::Result;
+use crate::select::absent;
+
+/// `cpu[:LEVEL]`, or `cuda[:sm_NN]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This machine's processor, or a level of its architecture.
+    Cpu(Option<&'static str>),
+    Cuda(elinvar_ptx::Target),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Self::Cpu(None)),
+            Some(("cpu", level)) => {
+                let levels = Packer::levels();
+                let known = levels.iter().find(|known| **known == level);
+                known.map(|level| Self::Cpu(Some(level))).ok_or_else(|| {
+                    format!("`{level}` is no level that this machine has; it has `{}`", levels.join("`, `"))
+                })
+            }
+            None if text == "cuda" => Ok(Self::Cuda(elinvar_ptx::Target::default())),
+            Some(("cuda", name)) => name.parse().map(Self::Cuda).map_err(|error: elinvar::Error| error.to_string()),
+            _ => Err(format!("`{text}` is no target: cpu, cpu:LEVEL, cuda or cuda:sm_90")),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(None) => f.write_str("cpu"),
+            Self::Cpu(Some(level)) => write!(f, "cpu:{level}"),
+            Self::Cuda(target) => write!(f, "cuda:{target}"),
+        }
+    }
+}
+
+impl Target {
+    /// Check a source for the target.
+    pub fn compile(self, source: &Source) -> Result<Arc<dyn Library>> {
+        match self {
+            Self::Cpu(_) => {
+                let devices = elinvar_driver_cpu::driver().devices()?;
+                let device = devices.into_iter().next().ok_or_else(|| absent(DeviceKind::Cpu, 0))?;
+                Ok(device.compile(source)?)
+            }
+            Self::Cuda(target) => Ok(Sources::new(elinvar_code::user_cache(), target).compile(source)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_named_as_they_print() {
+        for (text, printed) in
+            [("cpu", "cpu"), ("cuda", "cuda:sm_90"), ("cuda:sm_80", "cuda:sm_80"), ("cuda:sm_90", "cuda:sm_90")]
+        {
+            assert_eq!(text.parse::<Target>().map(|target| target.to_string()).as_deref(), Ok(printed));
+        }
+        for wrong in ["gpu", "cuda:", "cuda:sm_70", "cuda:90", "cpu:z80", ""] {
+            assert!(wrong.parse::<Target>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A device that runs on another, and of all that it is asked to compile makes PTX as well, into a bundle.
+//!
+//! So every pipeline of a program is packed, also those that are known only while it runs, such as with function
+//! constants; and all of it can be assembled without a GPU.
+
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::{
+    Caps, Device, Diagnostic, Error, Event, FunctionConstant, HostBlock, Init, Library, Memory, Pipeline,
+    PipelineOptions, Priority, Queue, Result, Signature, Source, Storage,
+};
+use elinvar_ptx::{Bundle, Compiler, Ptx, Target};
+use parking_lot::Mutex;
+
+/// What was packed so far.
+#[derive(Default)]
+pub struct Packed {
+    /// Sources and kernels.
+    pub bundle: Bundle,
+    /// The kernels, each with its source's name.
+    pub kernels: Vec<(String, Ptx)>,
+    /// What the device below does and PTX does not.
+    pub refused: Vec<(String, Error)>,
+}
+
+/// A device that packs.
+pub struct Packing {
+    below: Arc<dyn Device>,
+    cache: Cache,
+    target: Target,
+    packed: Arc<Mutex<Packed>>,
+}
+
+impl Packing {
+    /// One that runs on `below`, which compiles by way of the same cache.
+    pub fn new(below: Arc<dyn Device>, cache: &Cache, target: Target) -> Self {
+        Self { below, cache: cache.clone(), target, packed: Arc::default() }
+    }
+
+    /// What was packed so far; shared with the device.
+    pub fn packed(&self) -> Arc<Mutex<Packed>> {
+        self.packed.clone()
+    }
+}
+
+impl Device for Packing {
+    fn caps(&self) -> &Caps {
+        self.below.caps()
+    }
+
+    fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
+        self.below.allocate(bytes, storage, init)
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.below.available_memory()
+    }
+
+    #[allow(unsafe_code)] // passes on what it is given
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        // SAFETY: the caller promises what the device below asks for.
+        unsafe { self.below.wrap(block) }
+    }
+
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        let compiled = self.below.compile(source);
+        let mut bundle = Bundle::default();
+        let compiler = Compiler::packing(&self.cache, source, self.target, &mut bundle);
+        let mut packed = self.packed.lock();
+        packed.bundle.extend(bundle);
+        let name = source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+        match (compiled, compiler) {
+            (Ok(below), Ok(compiler)) => {
+                Ok(Arc::new(PackingLibrary { below, compiler, name, packed: self.packed.clone() }))
+            }
+            (Ok(below), Err(error)) => {
+                packed.refused.push((name, error));
+                Ok(below)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        self.below.queue_with(priority)
+    }
+
+    fn event(&self) -> Result<Arc<dyn Event>> {
+        self.below.event()
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.below.clock_ns()
+    }
+
+    fn use_units(&self, units: u32) -> Result<()> {
+        self.below.use_units(units)
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.below.reset()
+    }
+}
+
+struct PackingLibrary {
+    below: Arc<dyn Library>,
+    compiler: Compiler,
+    name: String,
+    packed: Arc<Mutex<Packed>>,
+}
+
+impl Library for PackingLibrary {
+    fn kernels(&self) -> &[Signature] {
+        self.below.kernels()
+    }
+
+    fn warnings(&self) -> &[Diagnostic] {
+        self.below.warnings()
+    }
+
+    fn constants(&self) -> &[FunctionConstant] {
+        self.below.constants()
+    }
+
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        let pipeline = self.below.pipeline(kernel, options);
+        let mut bundle = Bundle::default();
+        let made = self.compiler.pack(kernel, options, &mut bundle);
+        let mut packed = self.packed.lock();
+        packed.bundle.extend(bundle);
+        match made {
+            Ok(made) => packed.kernels.extend(made.into_iter().map(|ptx| (self.name.clone(), ptx))),
+            Err(error) if pipeline.is_ok() => packed.refused.push((format!("{}: {kernel}", self.name), error)),
+            Err(_) => {}
+        }
+        pipeline
+    }
+}

@@ -1,0 +1,83 @@
+//! Sources, libraries and pipelines in the contract's shape, for tools that make code and run nothing.
+
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::{
+    Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+};
+
+use crate::compiler::{Compiler, Constants, Ptx};
+use crate::target::Target;
+
+/// Threads of a block, at most, on every capability (CUDA C++ Programming Guide, compute capabilities).
+const MOST_THREADS: u32 = 1024;
+
+/// Compiles sources for a target that need not be here.
+pub struct Sources {
+    cache: Cache,
+    target: Target,
+}
+
+impl Sources {
+    /// For a target, by way of a cache.
+    pub fn new(cache: &Cache, target: Target) -> Self {
+        Self { cache: cache.clone(), target }
+    }
+
+    /// Check a source; its kernels are made as their pipelines are asked for.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`].
+    pub fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        Ok(Arc::new(Checking { compiler: Compiler::new(&self.cache, source, self.target)? }))
+    }
+}
+
+struct Checking {
+    compiler: Compiler,
+}
+
+impl Library for Checking {
+    fn kernels(&self) -> &[Signature] {
+        self.compiler.kernels()
+    }
+
+    fn warnings(&self) -> &[Diagnostic] {
+        self.compiler.warnings()
+    }
+
+    fn constants(&self) -> &[FunctionConstant] {
+        self.compiler.constants()
+    }
+
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        Ok(Arc::new(Made { ptx: self.compiler.kernel(kernel, options, Constants::Values)? }))
+    }
+}
+
+/// A kernel that was made and stays where it is.
+struct Made {
+    ptx: Ptx,
+}
+
+impl Pipeline for Made {
+    fn signature(&self) -> &Signature {
+        &self.ptx.signature
+    }
+
+    fn max_threads_per_threadgroup(&self) -> u32 {
+        self.ptx.signature.max_threads_per_threadgroup.unwrap_or(MOST_THREADS).min(MOST_THREADS)
+    }
+
+    fn prepare(&self, group: Dim3) -> Result<()> {
+        match (1..=u128::from(self.max_threads_per_threadgroup())).contains(&group.volume()) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "kernel `{}` cannot have threadgroups of {group}: 1 to {} threads are allowed",
+                self.ptx.signature.name,
+                self.max_threads_per_threadgroup()
+            ))),
+        }
+    }
+}

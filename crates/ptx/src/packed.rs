@@ -1,0 +1,150 @@
+//! A source whose kernels were compiled ahead, or are compiled as they are asked for.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use elinvar_cache::{Cache, Key};
+use elinvar_code::{Bundle, Declared, kernel_key};
+use elinvar_driver::{Diagnostic, Error, FunctionConstant, PipelineOptions, Result, Signature, Source};
+
+use crate::compiler::{Compiler, Constants, Ptx};
+use crate::kept;
+use crate::target::Target;
+
+/// The environment variable that names a bundle's file. What that has is taken from it, before any cache or compiler is
+/// asked; it is run as it is, so the file is to be trusted as a program is.
+pub const BUNDLE: &str = "ELINVAR_BUNDLE";
+
+/// A source and the PTX of its kernels, from a bundle if one has it.
+pub struct Library {
+    source: Source,
+    target: Target,
+    from: From,
+}
+
+enum From {
+    Compiler(Box<Compiler>),
+    Bundle(Arc<Bundle>, Declared),
+}
+
+impl Library {
+    /// A source, from its own bundle, or from the one that [`BUNDLE`] names, or compiled.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`]; what is wrong with the bundle.
+    pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        let own = source.packed.as_ref().map(|packed| Bundle::from_bytes(&packed.bundle).map(Arc::new)).transpose()?;
+        let bundle = if own.is_some() { own } else { bundle()? };
+        let found = bundle.and_then(|bundle| Some((bundle.source(source)?, bundle)));
+        let from = match found {
+            Some((declared, bundle)) => From::Bundle(bundle, declared?),
+            None if source.packed.is_some() => return Err(Error::invalid("the bundle has no such source")),
+            None => From::Compiler(Box::new(Compiler::new(cache, source, target)?)),
+        };
+        Ok(Self { source: source.clone(), target, from })
+    }
+
+    /// What each kernel takes, in the order of the source.
+    pub fn kernels(&self) -> &[Signature] {
+        match &self.from {
+            From::Compiler(compiler) => compiler.kernels(),
+            From::Bundle(_, declared) => &declared.kernels,
+        }
+    }
+
+    /// The function constants that the source declares, in its order.
+    pub fn constants(&self) -> &[FunctionConstant] {
+        match &self.from {
+            From::Compiler(compiler) => compiler.constants(),
+            From::Bundle(_, declared) => &declared.constants,
+        }
+    }
+
+    /// Warnings of the compilation.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        match &self.from {
+            From::Compiler(compiler) => compiler.warnings(),
+            From::Bundle(_, declared) => &declared.warnings,
+        }
+    }
+
+    /// [`Compiler::kernel`], from the bundle if that has the source.
+    ///
+    /// # Errors
+    /// As there; `Unsupported` for a kernel, or constants for it, that the bundle has not.
+    pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
+        let bundle = match &self.from {
+            From::Compiler(compiler) => return compiler.kernel(name, options, constants),
+            From::Bundle(bundle, _) => bundle,
+        };
+        // Where there is no code with addresses, no launch needs any other.
+        let forms = [constants, Constants::Values];
+        let keys = self.target.that_run().flat_map(|target| {
+            forms.map(|constants| key(target, &self.source, name, options, constants))
+        });
+        let found = keys.into_iter().find_map(|key| bundle.get(&key, kept::read));
+        found.unwrap_or_else(|| {
+            let what = if options.checked { "with bounds checks" } else { "without bounds checks" };
+            let target = self.target;
+            Err(Error::unsupported(format!(
+                "the bundle has no kernel `{name}` for {target}, with these constants and {what}"
+            )))
+        })
+    }
+}
+
+/// The bundle that the environment names, read once.
+fn bundle() -> Result<Option<Arc<Bundle>>> {
+    static NAMED: LazyLock<Result<Option<Arc<Bundle>>>> = LazyLock::new(|| {
+        let path = std::env::var_os(BUNDLE).filter(|path| !path.is_empty());
+        path.map(|path| Bundle::open(Path::new(&path)).map(Arc::new)).transpose()
+    });
+    NAMED.clone()
+}
+
+fn key(target: Target, source: &Source, name: &str, options: &PipelineOptions, constants: Constants) -> Key {
+    let kind = match constants {
+        Constants::Values => format!("{target}"),
+        Constants::Addresses => format!("{target} with addresses"),
+    };
+    kernel_key(&kind, source, name, options)
+}
+
+/// Add a source to a bundle: what it declares, or why it is refused.
+pub(crate) fn pack_source(bundle: &mut Bundle, source: &Source, compiled: &Result<Compiler>) {
+    let declared = |compiler: &Compiler| Declared {
+        kernels: compiler.kernels().to_vec(),
+        constants: compiler.constants().to_vec(),
+        warnings: compiler.warnings().to_vec(),
+    };
+    bundle.insert_source(source, &compiled.as_ref().map(declared).map_err(Clone::clone));
+}
+
+impl Compiler {
+    /// Check a source and add it to a bundle: what it declares, or why it is refused.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`].
+    pub fn packing(cache: &Cache, source: &Source, target: Target, bundle: &mut Bundle) -> Result<Self> {
+        let compiled = Self::new(cache, source, target);
+        pack_source(bundle, source, &compiled);
+        compiled
+    }
+
+    /// Add a kernel to a bundle, in every form that a launch may need, or why there is none. What was made.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn pack(&self, name: &str, options: &PipelineOptions, bundle: &mut Bundle) -> Result<Vec<Ptx>> {
+        let mut made = Vec::new();
+        for constants in [Constants::Values, Constants::Addresses] {
+            let outcome = self.kernel(name, options, constants);
+            bundle.insert(&key(self.target(), self.source(), name, options, constants), &outcome, kept::write);
+            made.push(outcome?);
+            if !made.iter().any(Ptx::takes_values) {
+                break;
+            }
+        }
+        Ok(made)
+    }
+}

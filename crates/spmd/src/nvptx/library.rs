@@ -1,0 +1,511 @@
+//! Functions across a simdgroup, as LLVM IR text: shuffles, votes and reductions of a warp's lanes, each with the mask of
+//! the lanes that call it.
+//!
+//! What a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions over all lanes go the way that
+//! the CPU's go, so that sums of floats are the same; over some lanes they go from lane to lane.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use elinvar_ir::Module;
+
+use super::product;
+use crate::Error;
+
+/// What the library's names begin with.
+pub(super) const PREFIX: &str = "elinvar.";
+
+/// What is behind the name of a shuffle by a distance that is known to be within the lanes.
+const NEAR: &str = ".near";
+
+/// The library's name for a primitive.
+pub(super) fn name(primitive: &str, near: bool) -> String {
+    let msl = primitive.strip_prefix(crate::primitive::PREFIX).unwrap_or(primitive);
+    format!("{PREFIX}{msl}{}", if near { NEAR } else { "" })
+}
+
+/// The lanes within which a shuffle is cheaper when its distance is known to be smaller.
+pub(super) fn has_near(function: &str) -> Option<u32> {
+    match function {
+        "simd_shuffle_up" | "simd_shuffle_down" => Some(32),
+        "quad_shuffle_up" | "quad_shuffle_down" => Some(4),
+        _ => None,
+    }
+}
+
+/// Add the functions of these names, and those that they call.
+pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Error> {
+    let mut text = String::new();
+    let (mut todo, mut done): (Vec<String>, BTreeSet<String>) = (names.into_iter().collect(), BTreeSet::new());
+    while let Some(name) = todo.pop() {
+        if !done.insert(name.clone()) {
+            continue;
+        }
+        let mut body = Body::default();
+        let unknown = || Error::Malformed(format!("no function `{name}` across a simdgroup"));
+        define(&name, &mut body).ok_or_else(unknown)?;
+        text += &body.text;
+        todo.extend(body.calls);
+    }
+    let parsed = Module::parse(&text).map_err(|error| Error::Malformed(format!("{error} in\n{text}")))?;
+    module.functions.extend(parsed.functions);
+    Ok(())
+}
+
+/// A scalar type of the primitives.
+#[derive(Clone, Copy)]
+pub(super) struct Scalar {
+    suffix: &'static str,
+    /// The type in IR.
+    ty: &'static str,
+    /// The type in which it is folded.
+    wide: &'static str,
+    unsigned: bool,
+}
+
+const SCALARS: [Scalar; 12] = [
+    scalar("b8", "i1", "i32", true),
+    scalar("i8", "i8", "i32", false),
+    scalar("u8", "i8", "i32", true),
+    scalar("i16", "i16", "i32", false),
+    scalar("u16", "i16", "i32", true),
+    scalar("i32", "i32", "i32", false),
+    scalar("u32", "i32", "i32", true),
+    scalar("i64", "i64", "i64", false),
+    scalar("u64", "i64", "i64", true),
+    scalar("f16", "half", "float", false),
+    scalar("bf16", "bfloat", "float", false),
+    scalar("f32", "float", "float", false),
+];
+
+/// A word and a float, for what shuffles them.
+pub(super) const WORD: Scalar = SCALARS[6];
+pub(super) const FLOAT: Scalar = SCALARS[11];
+
+const fn scalar(suffix: &'static str, ty: &'static str, wide: &'static str, unsigned: bool) -> Scalar {
+    Scalar { suffix, ty, wide, unsigned }
+}
+
+/// The text of a function.
+#[derive(Default)]
+pub(super) struct Body {
+    text: String,
+    /// Library functions that it calls.
+    calls: Vec<String>,
+}
+
+impl Body {
+    pub fn line(&mut self, line: impl AsRef<str>) {
+        let _ = writeln!(self.text, "  {}", line.as_ref());
+    }
+
+    fn label(&mut self, label: &str) {
+        let _ = writeln!(self.text, "{label}:");
+    }
+
+    pub fn open(&mut self, ret: &str, name: &str, params: &str, inlined: bool) {
+        let inlined = if inlined { "alwaysinline" } else { "noinline" };
+        let _ = writeln!(self.text, "define internal {ret} @{name}({params}) {inlined} convergent nounwind {{");
+    }
+
+    pub fn close(&mut self, ret: &str, value: &str) {
+        let _ = writeln!(self.text, "  ret {ret} {value}\n}}");
+    }
+
+    /// `%to` is lane `%lane` of this thread's warp.
+    pub fn lane(&mut self) {
+        self.line("%lane = call i32 @llvm.nvvm.read.ptx.sreg.laneid()");
+    }
+
+    /// `to` is `value` of another lane: by a mode of `shfl.sync`, its operands `b` and `c`.
+    pub fn shuffle(&mut self, to: &str, mode: &str, s: Scalar, value: &str, b: &str, c: u32) {
+        let name = format!("{PREFIX}shfl.{mode}.{c}.{}", s.ty);
+        self.line(format!("{to} = call {} @{name}({} {value}, i32 {b}, i32 %mask)", s.ty, s.ty));
+        self.calls.push(name);
+    }
+}
+
+/// The `c` operand that keeps a shuffle within groups of `width` lanes (PTX ISA, "shfl.sync").
+pub(super) fn within(width: u32, up: bool) -> u32 {
+    (32 - width) << 8 | if up { 0 } else { 31 & (width - 1) }
+}
+
+fn define(name: &str, body: &mut Body) -> Option<()> {
+    let rest = name.strip_prefix(PREFIX)?;
+    if rest.starts_with("product") {
+        return product::define(name, body);
+    }
+    if let Some(rest) = rest.strip_prefix("shfl.") {
+        return word_shuffle(name, rest, body);
+    }
+    if let Some(rest) = rest.strip_prefix("some.") {
+        return some(name, rest, body);
+    }
+    let (rest, near) = match rest.strip_suffix(NEAR) {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let (width, rest) = match (rest.strip_prefix("simd_"), rest.strip_prefix("quad_")) {
+        (Some(rest), _) => (32, rest),
+        (_, Some(rest)) => (4, rest),
+        _ => return None,
+    };
+    match rest {
+        "ballot" => ballot(name, width, body),
+        "is_first" => is_first(name, width, body),
+        _ => {
+            let (function, suffix) = rest.rsplit_once('_')?;
+            let s = *SCALARS.iter().find(|s| s.suffix == suffix)?;
+            match function {
+                "broadcast_first" => broadcast_first(name, width, s, body),
+                "shuffle_and_fill_up" | "shuffle_and_fill_down" => fill(name, function, width, s, body),
+                _ if function.starts_with("broadcast") || function.starts_with("shuffle") => {
+                    shuffle(name, function, (width, near), s, body);
+                }
+                _ => return fold(name, function, width, s, body),
+            }
+        }
+    }
+    Some(())
+}
+
+/// A shuffle of words, `mode.c.type`, of any type.
+fn word_shuffle(name: &str, rest: &str, body: &mut Body) -> Option<()> {
+    let mut parts = rest.split('.');
+    let (mode, c, ty) = (parts.next()?, parts.next()?, parts.next()?);
+    body.open(ty, name, &format!("{ty} %v, i32 %b, i32 %mask"), true);
+    let call = |to: &str, from: &str| {
+        format!("{to} = call i32 @llvm.nvvm.shfl.sync.{mode}.i32(i32 %mask, i32 {from}, i32 %b, i32 {c})")
+    };
+    match ty {
+        "i32" => {
+            body.line(call("%r", "%v"));
+        }
+        "float" => {
+            body.line("%w = bitcast float %v to i32");
+            body.line(call("%x", "%w"));
+            body.line("%r = bitcast i32 %x to float");
+        }
+        "i64" => {
+            body.line("%low = trunc i64 %v to i32");
+            body.line("%shifted = lshr i64 %v, 32");
+            body.line("%high = trunc i64 %shifted to i32");
+            body.line(call("%l", "%low"));
+            body.line(call("%h", "%high"));
+            body.line("%l.wide = zext i32 %l to i64");
+            body.line("%h.wide = zext i32 %h to i64");
+            body.line("%h.there = shl i64 %h.wide, 32");
+            body.line("%r = or i64 %l.wide, %h.there");
+        }
+        "half" | "bfloat" => {
+            body.line(format!("%s = bitcast {ty} %v to i16"));
+            body.line("%w = zext i16 %s to i32");
+            body.line(call("%x", "%w"));
+            body.line("%t = trunc i32 %x to i16");
+            body.line(format!("%r = bitcast i16 %t to {ty}"));
+        }
+        _ => {
+            body.line(format!("%w = zext {ty} %v to i32"));
+            body.line(call("%x", "%w"));
+            body.line(format!("%r = trunc i32 %x to {ty}"));
+        }
+    }
+    body.close(ty, "%r");
+    Some(())
+}
+
+/// `%bits` are those of the lane's own group in the word `of`.
+fn group_bits(body: &mut Body, width: u32, of: &str) {
+    if width == 32 {
+        body.line(format!("%bits = or i32 {of}, 0"));
+        return;
+    }
+    body.lane();
+    body.line("%base = and i32 %lane, 28");
+    body.line(format!("%moved = lshr i32 {of}, %base"));
+    body.line("%bits = and i32 %moved, 15");
+}
+
+fn ballot(name: &str, width: u32, body: &mut Body) {
+    body.open("i64", name, "i1 %c, i32 %mask", true);
+    body.line("%all = call i32 @llvm.nvvm.vote.ballot.sync(i32 %mask, i1 %c)");
+    group_bits(body, width, "%all");
+    body.line("%r = zext i32 %bits to i64");
+    body.close("i64", "%r");
+}
+
+/// `%first` is the first lane of the own group that is in the mask, by its place in the group.
+fn first(body: &mut Body, width: u32) {
+    group_bits(body, width, "%mask");
+    body.line("%first = call i32 @llvm.cttz.i32(i32 %bits, i1 false)");
+}
+
+fn is_first(name: &str, width: u32, body: &mut Body) {
+    body.open("i1", name, "i32 %mask", true);
+    first(body, width);
+    if width == 32 {
+        body.lane();
+    }
+    body.line(format!("%own = and i32 %lane, {}", width - 1));
+    body.line("%r = icmp eq i32 %own, %first");
+    body.close("i1", "%r");
+}
+
+fn broadcast_first(name: &str, width: u32, s: Scalar, body: &mut Body) {
+    body.open(s.ty, name, &format!("{} %v, i32 %mask", s.ty), true);
+    first(body, width);
+    body.shuffle("%r", "idx", s, "%v", "%first", within(width, false));
+    body.close(s.ty, "%r");
+}
+
+fn shuffle(name: &str, function: &str, (width, near): (u32, bool), s: Scalar, body: &mut Body) {
+    body.open(s.ty, name, &format!("{} %v, i16 %by, i32 %mask", s.ty), true);
+    body.line("%n = zext i16 %by to i32");
+    let low = width - 1;
+    let (whole, clamped) = (within(width, false), within(width, true));
+    match function {
+        "shuffle_up" if near => body.shuffle("%r", "up", s, "%v", "%n", clamped),
+        "shuffle_down" if near => body.shuffle("%r", "down", s, "%v", "%n", whole),
+        "shuffle_xor" => {
+            body.line(format!("%m = and i32 %n, {low}"));
+            body.shuffle("%r", "bfly", s, "%v", "%m", whole);
+        }
+        "broadcast" | "shuffle" => {
+            body.line(format!("%m = and i32 %n, {low}"));
+            body.shuffle("%r", "idx", s, "%v", "%m", whole);
+        }
+        _ => {
+            body.lane();
+            body.line(format!("%own = and i32 %lane, {low}"));
+            let op = if function.ends_with("up") { "sub" } else { "add" };
+            body.line(format!("%to = {op} i32 %own, %n"));
+            if !function.starts_with("shuffle_rotate") {
+                body.line(format!("%inside = icmp ule i32 %to, {low}"));
+                body.line("%from = select i1 %inside, i32 %to, i32 %own");
+            } else {
+                body.line(format!("%from = and i32 %to, {low}"));
+            }
+            body.shuffle("%r", "idx", s, "%v", "%from", whole);
+        }
+    }
+    body.close(s.ty, "%r");
+}
+
+/// A shift within segments of lanes, with the other value's lanes coming in.
+fn fill(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) {
+    let ty = s.ty;
+    let params = format!("{ty} %v, {ty} %other, i16 %by, i16 %modulo, i32 %mask");
+    body.open(ty, name, &params, true);
+    body.lane();
+    body.line("%n = zext i16 %by to i32");
+    body.line("%m = zext i16 %modulo to i32");
+    body.line(format!("%most = call i32 @llvm.umin.i32(i32 %m, i32 {width})"));
+    body.line("%segment = call i32 @llvm.umax.i32(i32 %most, i32 1)");
+    body.line(format!("%own = and i32 %lane, {}", width - 1));
+    body.line("%at = urem i32 %own, %segment");
+    let (op, back) = if function.ends_with("up") { ("sub", "add") } else { ("add", "sub") };
+    body.line(format!("%moved = {op} i32 %at, %n"));
+    body.line("%inside = icmp ult i32 %moved, %segment");
+    body.line(format!("%near.any = {op} i32 %lane, %n"));
+    body.line(format!("%far.any = {back} i32 %near.any, %segment"));
+    body.line("%near = and i32 %near.any, 31");
+    body.line("%far = and i32 %far.any, 31");
+    body.shuffle("%a", "idx", s, "%v", "%near", within(32, false));
+    body.shuffle("%b", "idx", s, "%other", "%far", within(32, false));
+    body.line(format!("%r = select i1 %inside, {ty} %a, {ty} %b"));
+    body.close(ty, "%r");
+}
+
+/// How two values become one, and the value that changes nothing.
+struct Fold {
+    identity: String,
+    /// The operation, or the intrinsic.
+    op: String,
+    is_call: bool,
+    /// What `redux.sync` calls it.
+    redux: Option<&'static str>,
+}
+
+fn how(function: &str, s: Scalar) -> Option<Fold> {
+    let float = s.wide == "float";
+    let bits = if s.wide == "i64" { 64 } else { 32 };
+    let (least, most) = (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1);
+    let op = |op: &str, identity: &str, redux| {
+        Some(Fold { identity: identity.into(), op: op.into(), is_call: false, redux })
+    };
+    let min_max = |name: &str, identity: String, redux| {
+        let op = format!("llvm.{name}.{}", if float { "f32" } else { s.wide });
+        Some(Fold { identity, op, is_call: true, redux })
+    };
+    match (function, float) {
+        ("sum", true) => op("fadd", "-0.000000e+00", None),
+        ("product", true) => op("fmul", "1.000000e+00", None),
+        ("min", true) => min_max("minnum", "0x7FF0000000000000".into(), None),
+        ("max", true) => min_max("maxnum", "0xFFF0000000000000".into(), None),
+        ("sum", false) => op("add", "0", Some("add")),
+        ("product", false) => op("mul", "1", None),
+        ("and", false) => op("and", "-1", Some("and")),
+        ("or", false) => op("or", "0", Some("or")),
+        ("xor", false) => op("xor", "0", Some("xor")),
+        ("min", false) if s.unsigned => min_max("umin", "-1".into(), Some("umin")),
+        ("max", false) if s.unsigned => min_max("umax", "0".into(), Some("umax")),
+        ("min", false) => min_max("smin", most.to_string(), Some("min")),
+        ("max", false) => min_max("smax", least.to_string(), Some("max")),
+        _ => None,
+    }
+}
+
+impl Fold {
+    fn combine(&self, body: &mut Body, ty: &str, to: &str, a: &str, b: &str) {
+        match self.is_call {
+            true => body.line(format!("{to} = call {ty} @{}({ty} {a}, {ty} {b})", self.op)),
+            false => body.line(format!("{to} = {} {ty} {a}, {b}", self.op)),
+        }
+    }
+}
+
+/// The scalar in which values are folded.
+fn folded(s: Scalar) -> Scalar {
+    Scalar { ty: s.wide, ..s }
+}
+
+/// `%x` is `%v` in the type in which it is folded.
+fn widen(body: &mut Body, s: Scalar) {
+    let op = match s.ty {
+        "half" | "bfloat" => "fpext",
+        _ if s.unsigned => "zext",
+        _ => "sext",
+    };
+    match s.ty == s.wide {
+        true if s.ty == "float" => body.line("%x = select i1 true, float %v, float %v"),
+        true => body.line(format!("%x = or {} %v, 0", s.ty)),
+        false => body.line(format!("%x = {op} {} %v to {}", s.ty, s.wide)),
+    }
+}
+
+/// Return what was folded.
+fn narrow(body: &mut Body, s: Scalar, value: &str) {
+    if s.ty == s.wide {
+        return body.close(s.ty, value);
+    }
+    let op = if s.wide == "float" { "fptrunc" } else { "trunc" };
+    body.line(format!("%narrow = {op} {} {value} to {}", s.wide, s.ty));
+    body.close(s.ty, "%narrow");
+}
+
+/// Reductions and prefix sums.
+fn fold(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) -> Option<()> {
+    let (inclusive, exclusive) =
+        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
+    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
+    body.open(s.ty, name, &format!("{} %v, i32 %mask", s.ty), true);
+    widen(body, s);
+    let ty = s.wide;
+    match (how.redux, width) {
+        (Some(redux), 32) if ty == "i32" && inclusive.or(exclusive).is_none() => {
+            body.line(format!("%r = call i32 @llvm.nvvm.redux.sync.{redux}(i32 %x, i32 %mask)"));
+            narrow(body, s, "%r");
+            return Some(());
+        }
+        _ => {}
+    }
+    body.line("%whole = icmp eq i32 %mask, -1");
+    body.line("br i1 %whole, label %all, label %few");
+    body.label("all");
+    let wide = folded(s);
+    if let Some(exclusive) = inclusive.map(|_| false).or(exclusive.map(|_| true)) {
+        scan(body, &how, wide, width, exclusive);
+    } else {
+        let mut value = "%x".to_owned();
+        let mut distance = width / 2;
+        while distance > 0 {
+            let (other, sum) = (format!("%o{distance}"), format!("%s{distance}"));
+            body.shuffle(&other, "bfly", wide, &value, &distance.to_string(), within(width, false));
+            how.combine(body, ty, &sum, &value, &other);
+            value = sum;
+            distance /= 2;
+        }
+        body.line(format!("%full = select i1 true, {ty} {value}, {ty} {value}"));
+    }
+    body.line("br label %end");
+    body.label("few");
+    let some = format!("{PREFIX}some.{function}.{width}.{}", s.suffix);
+    body.line(format!("%part = call {ty} @{some}({ty} %x, i32 %mask)"));
+    body.calls.push(some);
+    body.line("br label %end");
+    body.label("end");
+    body.line(format!("%r = phi {ty} [ %full, %all ], [ %part, %few ]"));
+    narrow(body, s, "%r");
+    Some(())
+}
+
+/// `%full` is what the lanes up to the own one have together, all lanes being there.
+fn scan(body: &mut Body, how: &Fold, s: Scalar, width: u32, exclusive: bool) {
+    let ty = s.ty;
+    let up = within(width, true);
+    body.lane();
+    body.line(format!("%own = and i32 %lane, {}", width - 1));
+    let mut value = "%x".to_owned();
+    let mut distance = 1;
+    while distance < width {
+        let d = distance;
+        body.shuffle(&format!("%o{d}"), "up", s, &value, &d.to_string(), up);
+        how.combine(body, ty, &format!("%t{d}"), &format!("%o{d}"), &value);
+        body.line(format!("%in{d} = icmp uge i32 %own, {d}"));
+        body.line(format!("%s{d} = select i1 %in{d}, {ty} %t{d}, {ty} {value}"));
+        value = format!("%s{d}");
+        distance *= 2;
+    }
+    if exclusive {
+        body.shuffle("%before", "up", s, &value, "1", up);
+        body.line("%is.first = icmp eq i32 %own, 0");
+        let none = nothing(how, ty);
+        body.line(format!("%full = select i1 %is.first, {ty} {none}, {ty} %before"));
+    } else {
+        body.line(format!("%full = select i1 true, {ty} {value}, {ty} {value}"));
+    }
+}
+
+/// What no lane has together: the sum of none is 0, not -0, which is neutral otherwise.
+fn nothing(how: &Fold, ty: &str) -> String {
+    if how.op == "fadd" && ty == "float" { "0.000000e+00".into() } else { how.identity.clone() }
+}
+
+/// `function.width.suffix` over the lanes of a mask, one after the other.
+fn some(name: &str, rest: &str, body: &mut Body) -> Option<()> {
+    let mut parts = rest.split('.');
+    let (function, width, suffix) = (parts.next()?, parts.next()?.parse::<u32>().ok()?, parts.next()?);
+    let s = folded(*SCALARS.iter().find(|s| s.suffix == suffix)?);
+    let (inclusive, exclusive) =
+        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
+    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
+    let ty = s.ty;
+    let start = if exclusive.is_some() { nothing(&how, ty) } else { how.identity.clone() };
+    body.open(ty, name, &format!("{ty} %v, i32 %mask"), false);
+    body.lane();
+    body.line(format!("%group = and i32 %lane, {}", 32 - width));
+    body.line("br label %loop");
+    body.label("loop");
+    body.line("%rest = phi i32 [ %mask, %0 ], [ %next, %loop ]");
+    body.line(format!("%sum = phi {ty} [ {start}, %0 ], [ %more, %loop ]"));
+    body.line("%from = call i32 @llvm.cttz.i32(i32 %rest, i1 true)");
+    body.shuffle("%other", "idx", s, "%v", "%from", within(32, false));
+    how.combine(body, ty, "%with", "%sum", "%other");
+    let until = match (inclusive, exclusive) {
+        (Some(_), _) => "%before = icmp ule i32 %from, %lane",
+        (_, Some(_)) => "%before = icmp ult i32 %from, %lane",
+        _ => "%before = icmp ule i32 %from, 31",
+    };
+    body.line(until);
+    body.line(format!("%from.group = and i32 %from, {}", 32 - width));
+    body.line("%same = icmp eq i32 %from.group, %group");
+    body.line("%counts = and i1 %same, %before");
+    body.line(format!("%more = select i1 %counts, {ty} %with, {ty} %sum"));
+    body.line("%less = sub i32 %rest, 1");
+    body.line("%next = and i32 %rest, %less");
+    body.line("%done = icmp eq i32 %next, 0");
+    body.line("br i1 %done, label %end, label %loop");
+    body.label("end");
+    body.close(ty, "%more");
+    Some(())
+}

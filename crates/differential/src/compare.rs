@@ -75,10 +75,21 @@ fn run(text: &str, cases: &[Case]) -> Result<Vec<Outcome>> {
 
 fn outcome(built: &Built, case: &Case) -> Outcome {
     let input = Memory::random(case.shape, case.seed);
-    let expected = match interpreted(&built.unoptimized, case, input.clone()) {
+    let expected = match interpreted(&built.unoptimized, case, input.clone(), false) {
         Ok(expected) => expected,
         Err(outcome) => return outcome,
     };
+    let on_warps = match &built.prepared {
+        Ok(prepared) => interpreted(prepared, case, input.clone(), true),
+        Err(why) => Err(Outcome::Different(format!("not prepared for NVPTX: {why}"))),
+    };
+    match on_warps.map(|actual| difference(&expected, &actual)) {
+        Ok(Outcome::Same) => {}
+        Ok(Outcome::Different(why)) | Err(Outcome::Different(why)) => {
+            return Outcome::Different(format!("on warps: {why}"));
+        }
+        Ok(outcome) | Err(outcome) => return outcome,
+    }
     match &built.compiled {
         Ok(runnable) => match compiled(runnable, case, input) {
             Ok(actual) => difference(&expected, &actual),
@@ -104,19 +115,30 @@ impl Memory {
     }
 }
 
-fn interpreted(module: &Module, case: &Case, input: Memory) -> std::result::Result<Memory, Outcome> {
+/// Run in the interpreter; in `blocks`, of code that was prepared for NVPTX.
+fn interpreted(
+    module: &Module,
+    case: &Case,
+    input: Memory,
+    blocks: bool,
+) -> std::result::Result<Memory, Outcome> {
     let bytes = |words: &[u32]| Argument::Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     let [out, given, acc] = &input.buffers;
-    let arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc)];
+    let mut arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc)];
+    if blocks {
+        let [x, y, z] = case.shape.threads;
+        arguments.extend([x, y, z, 0, 0].map(Argument::Number));
+    }
     let launch =
         elinvar_reference::Launch { threads: case.shape.threads, group: case.shape.group, arguments };
-    let options = Options { steps: STEPS, ..Options::default() };
+    let steps = if blocks { STEPS * 8 } else { STEPS };
+    let options = Options { steps, blocks, ..Options::default() };
     let words = |bytes: &[u8]| {
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>()
     };
     match elinvar_reference::run_with(module, &launch, &options) {
         Ok(memory) => Ok(Memory { buffers: [0, 1, 3].map(|at| words(&memory[at])) }),
-        Err(fault) if *fault.problem == elinvar_reference::Problem::Steps(STEPS) => Err(Outcome::TooLong),
+        Err(fault) if *fault.problem == elinvar_reference::Problem::Steps(steps) => Err(Outcome::TooLong),
         Err(fault) => Err(Outcome::Different(format!("the interpreter: {fault}"))),
     }
 }

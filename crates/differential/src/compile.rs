@@ -6,6 +6,7 @@ use elinvar_driver_cpu::{Code, Codegen, Target};
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_spmd::Compiled;
+use elinvar_spmd::nvptx::Argument;
 
 use crate::generate::Shape;
 use crate::module::{self, Items};
@@ -53,6 +54,8 @@ pub(crate) struct Case {
 pub(crate) struct Built {
     /// For the interpreter.
     pub unoptimized: Module,
+    /// Prepared for NVPTX, for the interpreter; or the message that refuses it.
+    pub prepared: std::result::Result<Module, String>,
     /// The message of a compiler that refuses the kernel.
     pub compiled: std::result::Result<Runnable, String>,
 }
@@ -75,20 +78,37 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     let together = program.together(&names)?;
     let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
     let mut threads = Vec::new();
-    let mut functions = Vec::new();
+    let (mut functions, mut warps) = (Vec::new(), Vec::new());
     for case in cases {
         let place = names.iter().position(|name| *name == case.name).context("a kernel without a place")?;
         let module = |items: &Items| Module::parse(&items.alone(&format!("{}_{place}", elinvar_msl::ENTRY)));
         threads.push(module(&unoptimized)?);
-        functions.push(work_group(&module(&optimized)?, case));
+        let thread = module(&optimized)?;
+        functions.push(work_group(&thread, case));
+        warps.push(prepared(&thread));
     }
     let codes = build(toolchain.path(), cases, &functions)?;
-    let built = threads.into_iter().zip(functions).zip(codes).map(|((unoptimized, made), code)| {
+    let all = threads.into_iter().zip(warps).zip(functions).zip(codes);
+    let built = all.map(|(((unoptimized, prepared), made), code)| {
         let runnable = |made| Some(Runnable { code: code?, made });
         let compiled = made.and_then(|made| runnable(made).ok_or_else(|| "no machine code".to_owned()));
-        Built { unoptimized, compiled }
+        Built { unoptimized, prepared, compiled }
     });
     Ok(built.collect())
+}
+
+/// A kernel as it is given to clang for NVPTX.
+fn prepared(module: &Module) -> std::result::Result<Module, String> {
+    let pointer = |constant| Argument::Pointer { constant };
+    let options = elinvar_spmd::nvptx::Options {
+        name: elinvar_msl::ENTRY.into(),
+        arguments: vec![pointer(false), pointer(false), pointer(true), pointer(false)],
+        approximate: false,
+        max_threads: None,
+        checks: None,
+    };
+    let prepared = elinvar_spmd::nvptx::prepare(module, &options).map_err(|error| error.to_string())?;
+    Module::parse(&prepared.ir).map_err(|error| format!("{error} in\n{}", prepared.ir))
 }
 
 fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, String> {

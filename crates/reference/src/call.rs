@@ -8,6 +8,7 @@ use crate::machine::Machine;
 use crate::memory::{Allocation, Place};
 use crate::thread::{Exchange, Frame, State, Thread};
 use crate::value::{Value, length};
+use crate::warp;
 
 /// Calls nest at most this deep.
 const DEPTH: usize = 1000;
@@ -36,11 +37,11 @@ impl<'m> Machine<'m> {
             thread.frames.push(frame);
             return Ok(());
         }
-        if name == THREADGROUP_BARRIER {
+        if name == THREADGROUP_BARRIER || name == warp::BARRIER {
             thread.state = State::AtBarrier;
             return Ok(());
         }
-        if name == SIMDGROUP_BARRIER || exchange(name).is_some() {
+        if name == SIMDGROUP_BARRIER || exchange(name).is_some() || warp::is_shared(name) {
             thread.state = State::AtExchange(Exchange { name, args });
             return Ok(());
         }
@@ -48,6 +49,8 @@ impl<'m> Machine<'m> {
             Some(self.position(thread.position, position, name, &args)?)
         } else if name.starts_with(PREFIX) {
             return Err(Problem::Unsupported(format!("the primitive `{name}`")));
+        } else if name.starts_with(warp::PREFIX) {
+            self.warp_intrinsic(thread, name, &args)?
         } else if let Some(intrinsic) = name.strip_prefix("llvm.") {
             self.intrinsic(intrinsic, call, &args)?
         } else {

@@ -57,6 +57,9 @@ pub enum Problem {
         /// The other barrier.
         other: Option<Location>,
     },
+    /// A lane waits for others that do not come.
+    #[error("a lane waits for others of its mask, which do not come")]
+    Stuck,
     /// Code that the kernel promises never to reach.
     #[error("code that is marked unreachable is reached")]
     Unreachable,

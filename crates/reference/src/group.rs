@@ -10,6 +10,7 @@ use crate::fault::{Fault, Problem, Result};
 use crate::machine::Machine;
 use crate::thread::{State, Thread};
 use crate::value::Value;
+use crate::warp;
 
 impl<'m> Machine<'m> {
     /// Run one group from start to end.
@@ -20,7 +21,8 @@ impl<'m> Machine<'m> {
                 self.run_simdgroup(simdgroup)?;
             }
             if !self.pass_barrier(&mut threads)? {
-                return Ok(());
+                let stuck = threads.iter().find(|t| !matches!(t.state, State::Done));
+                return stuck.map_or(Ok(()), |thread| Err(self.fault(Problem::Stuck, Some(thread))));
             }
         }
     }
@@ -46,10 +48,25 @@ impl<'m> Machine<'m> {
                     self.step(thread).map_err(|p| self.fault(p, Some(thread)))?;
                 }
             }
-            if !self.meet(threads)? {
+            let met = if self.options.blocks { self.meet_by_mask(threads)? } else { self.meet(threads)? };
+            if !met {
                 return Ok(());
             }
         }
+    }
+
+    /// Make a call that all lanes of its mask wait at; false when there is none.
+    fn meet_by_mask(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
+        let results = warp::meet(threads).map_err(|p| self.fault(p, threads.first()))?;
+        let met = !results.is_empty();
+        for (lane, value) in results {
+            let thread = &mut threads[lane];
+            thread.state = State::Ready;
+            if let Err(problem) = self.return_from_call(thread, value) {
+                return Err(self.fault(problem, Some(thread)));
+            }
+        }
+        Ok(met)
     }
 
     /// Make the first call that threads wait at; false when none does.

@@ -19,6 +19,8 @@ pub enum Argument {
     Bytes(Vec<u8>),
     /// Memory of each threadgroup, this many bytes.
     Threadgroup(u64),
+    /// A number, passed by value.
+    Number(u32),
 }
 
 /// What to run.
@@ -39,11 +41,13 @@ pub struct Options {
     pub uninitialised: Uninitialised,
     /// Instructions after which the launch is given up, of all threads together.
     pub steps: u64,
+    /// Whether all groups are launched whole, as blocks of code that was prepared for NVPTX.
+    pub blocks: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { uninitialised: Uninitialised::Zero, steps: u64::MAX }
+        Options { uninitialised: Uninitialised::Zero, steps: u64::MAX, blocks: false }
     }
 }
 
@@ -69,7 +73,7 @@ pub fn run_with(
     let (mut machine, entry, mut addresses) = prepare(module, launch, options, sizes)
         .map_err(|problem| Fault::outside(problem, format!("the launch of `{ENTRY}`")))?;
     for index in 0..u64::from(u32::MAX) {
-        if !machine.sizes.go_to_group(index) {
+        if !machine.sizes.go_to_group(index, options.blocks) {
             break;
         }
         begin_group(&mut machine, launch, &mut addresses).map_err(|p| machine.fault(p, None))?;
@@ -78,7 +82,7 @@ pub fn run_with(
     }
     let kept = launch.arguments.iter().zip(addresses).map(|(argument, address)| match argument {
         Argument::Bytes(_) => machine.memory.release(address).map_or_else(Vec::new, |a| a.bytes),
-        Argument::Threadgroup(_) => Vec::new(),
+        Argument::Threadgroup(_) | Argument::Number(_) => Vec::new(),
     });
     Ok(kept.collect())
 }
@@ -104,6 +108,7 @@ fn prepare<'m>(
                 machine.memory.allocate(Allocation::filled(Place::Argument(index), bytes.clone(), ALIGN))?
             }
             Argument::Threadgroup(_) => 0,
+            Argument::Number(number) => u64::from(*number),
         });
     }
     Ok((machine, entry, addresses))

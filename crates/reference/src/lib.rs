@@ -11,6 +11,7 @@
 //! - Integer arithmetic is defined for every operand, as the compilers define it (`integer`). `undef` is
 //!   zero. Flags that make results poison (`nsw`, `inbounds`, fast-math and their kin) change nothing.
 //! - Barriers and functions across a simdgroup are met in lockstep (`group`, `exchange`, `order`).
+//! - Code that was prepared for NVPTX runs as well ([`Options::blocks`]), its lanes in no order (`warp`).
 //! - What is unknown is a [`Fault`] that names it, never skipped.
 //!
 //! It does not look for races: threads of a group run one after the other between barriers, so a kernel
@@ -38,6 +39,7 @@ mod step;
 mod thread;
 mod transfer;
 mod value;
+mod warp;
 
 pub use fault::{Fault, Problem};
 pub use launch::{Argument, Launch, Options, run, run_with};

@@ -35,13 +35,17 @@ impl Sizes {
         Some(Sizes { grid, groups, full_group, group: [0; 3], group_size: full_group })
     }
 
-    /// Go to the group with this index, x fastest; false behind the last.
-    pub(crate) fn go_to_group(&mut self, index: u64) -> bool {
+    /// Go to the group with this index, x fastest; false behind the last. Groups at the grid's edges have fewer threads
+    /// unless all are `whole`.
+    pub(crate) fn go_to_group(&mut self, index: u64, whole: bool) -> bool {
         let [x, y, z] = self.groups.map(u64::from);
         if index >= x * y * z {
             return false;
         }
         self.group = [index % x, index / x % y, index / x / y].map(|p| p as u32);
+        if whole {
+            return true;
+        }
         let left = |d: usize| self.grid[d] - self.group[d] * self.full_group[d];
         self.group_size = [0, 1, 2].map(|d| left(d).min(self.full_group[d]));
         true
@@ -197,5 +201,5 @@ impl Globals for Machine<'_> {
 }
 
 fn is_threadgroup(global: &Global) -> bool {
-    global.section.as_deref() == Some(THREADGROUP_SECTION)
+    global.section.as_deref() == Some(THREADGROUP_SECTION) || global.linkage.contains("addrspace(3)")
 }

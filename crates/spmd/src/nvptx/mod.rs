@@ -150,6 +150,7 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     if options.approximate {
         module.functions.iter_mut().for_each(math::write);
     }
+    target::check_calls(&module)?;
     target::declare(&mut module);
     target::retarget(&mut module, options);
     let ir = module.to_string();

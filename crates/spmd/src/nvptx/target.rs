@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use elinvar_ir::{MetadataNode, Module, Op};
 
 use super::{Argument, Options};
+use crate::Error;
+use crate::names::source_name;
 use crate::output::declaration;
 use crate::prepare::callee_name;
 
@@ -63,6 +65,26 @@ pub(super) fn retarget(module: &mut Module, options: &Options) {
         let text = format!("!{{{}}}", annotations.join(", "));
         module.metadata.push(MetadataNode { name: "nvvm.annotations".into(), text });
     }
+}
+
+/// Functions of C's library that are intrinsics to LLVM and nothing on the target. Our headers have their own.
+const MATHEMATICS: [&str; 9] = ["cos", "exp", "exp10", "exp2", "log", "log10", "log2", "pow", "sin"];
+
+/// Refuse calls of what is neither in the module nor known to the target.
+pub(super) fn check_calls(module: &Module) -> Result<(), Error> {
+    for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        let Op::Call(call) = &inst.op else { continue };
+        let name = callee_name(call).unwrap_or_default();
+        let known = match name.strip_prefix("llvm.") {
+            Some(intrinsic) => !MATHEMATICS.contains(&intrinsic.split('.').next().unwrap_or_default()),
+            None => module.function(name).is_some_and(|f| !f.is_declaration()),
+        };
+        if !known {
+            let what = format!("a call of `{}` on an NVIDIA GPU", source_name(name));
+            return Err(Error::unsupported(what, module.location(&inst.metadata)));
+        }
+    }
+    Ok(())
 }
 
 /// Declare the intrinsics that are called, as their calls say.

@@ -1,0 +1,152 @@
+//! Code prepared for NVPTX: what its threads ask the hardware for, and how a warp's lanes wait for one another.
+//!
+//! A lane that votes, shuffles or reduces waits for all lanes of its mask that have not exited, which have to make the same
+//! call with the same mask, wherever it stands (PTX ISA, "vote.sync", "shfl.sync", "redux.sync"). Lanes run in no
+//! order otherwise: nothing here brings those together that have parted.
+
+use elinvar_ir::{BinaryOp, Type};
+
+use crate::exchange::LANES;
+use crate::fault::{Problem, Result};
+use crate::machine::Machine;
+use crate::thread::{Exchange, State, Thread};
+use crate::value::{Value, truncated};
+use crate::{float, integer};
+
+/// What the names of NVPTX's intrinsics begin with.
+pub(crate) const PREFIX: &str = "llvm.nvvm.";
+
+/// The threadgroup barrier.
+pub(crate) const BARRIER: &str = "llvm.nvvm.barrier0";
+
+/// Whether the lanes of a mask make a call together.
+pub(crate) fn is_shared(name: &str) -> bool {
+    let shared = ["vote.ballot.sync", "shfl.sync.", "redux.sync.", "bar.warp.sync"];
+    name.strip_prefix(PREFIX).is_some_and(|name| shared.iter().any(|start| name.starts_with(start)))
+}
+
+impl Machine<'_> {
+    /// An intrinsic that a thread runs alone.
+    pub(crate) fn warp_intrinsic(&self, thread: &Thread<'_>, name: &str, args: &[Value]) -> Result<Option<Value>> {
+        let unknown = || Problem::Unsupported(format!("the intrinsic `{name}`"));
+        let name = name.strip_prefix(PREFIX).ok_or_else(unknown)?;
+        if let Some(register) = name.strip_prefix("read.ptx.sreg.") {
+            if register == "laneid" {
+                return Ok(Some(Value::Bits((thread.nominal % LANES) as u128)));
+            }
+            let (of, dimension) = register.split_once('.').ok_or_else(unknown)?;
+            let sizes = match of {
+                "tid" => thread.position,
+                "ntid" => self.sizes.full_group,
+                "ctaid" => self.sizes.group,
+                "nctaid" => self.sizes.groups,
+                _ => return Err(unknown()),
+            };
+            let at = ["x", "y", "z"].iter().position(|d| *d == dimension).ok_or_else(unknown)?;
+            return Ok(Some(Value::Bits(u128::from(sizes[at]))));
+        }
+        match (name, args) {
+            ("membar.gl", []) => Ok(None),
+            ("div.rn.f", [a, b]) => {
+                a.zip(b, &mut |a, b| float::binary(BinaryOp::FDiv, &Type::Float, a, b)).map(Some)
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The call's mask.
+fn mask(call: &Exchange<'_>) -> Result<u32> {
+    let last = call.name.contains("redux.sync.").then(|| call.args.last()).flatten();
+    let mask = last.or(call.args.first()).ok_or_else(|| Problem::Malformed("a call without a mask".into()))?;
+    Ok(mask.known("a mask")? as u32)
+}
+
+/// The lanes that can go on, with what they get; none when all wait for others. `threads` are those of a warp.
+pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>> {
+    for thread in threads {
+        let State::AtExchange(call) = &thread.state else { continue };
+        let wanted = mask(call)?;
+        let lane = |thread: &Thread<'_>| thread.nominal % LANES;
+        if wanted >> lane(thread) & 1 == 0 {
+            return Err(Problem::Malformed(format!("lane {} is not in its mask {wanted:#x}", lane(thread))));
+        }
+        let others = || threads.iter().enumerate().filter(|(_, t)| wanted >> lane(t) & 1 == 1);
+        let mut calls: [Option<&[Value]>; LANES] = [None; LANES];
+        let mut waits = true;
+        for (_, other) in others() {
+            match &other.state {
+                State::Done => {}
+                State::AtExchange(theirs) if theirs.name == call.name && mask(theirs)? == wanted => {
+                    calls[lane(other)] = Some(&theirs.args);
+                }
+                _ => waits = false,
+            }
+        }
+        if waits {
+            let here = others().filter(|(_, t)| calls[lane(t)].is_some());
+            return here.map(|(index, t)| Ok((index, result(call.name, lane(t), &calls)?))).collect();
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What a lane gets.
+fn result(name: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Option<Value>> {
+    let name = name.strip_prefix(PREFIX).unwrap_or(name);
+    let number = |lane: usize, index: usize| -> Result<u128> {
+        calls[lane].and_then(|args| args.get(index)).map_or(Ok(0), |value| value.known("what a lane passes"))
+    };
+    if name == "bar.warp.sync" {
+        return Ok(None);
+    }
+    let lanes = || (0..LANES).filter(|lane| calls[*lane].is_some());
+    if name == "vote.ballot.sync" {
+        let mut votes = 0;
+        for voter in lanes() {
+            votes |= (number(voter, 1)? & 1) << voter;
+        }
+        return Ok(Some(Value::Bits(votes)));
+    }
+    if let Some(op) = name.strip_prefix("redux.sync.") {
+        let mut total: Option<u128> = None;
+        for from in lanes() {
+            let value = number(from, 0)?;
+            total = Some(match total {
+                None => value,
+                Some(total) => reduced(op, total, value)?,
+            });
+        }
+        return Ok(Some(Value::Bits(total.unwrap_or(0))));
+    }
+    let mode = name.strip_prefix("shfl.sync.").and_then(|name| name.strip_suffix(".i32"));
+    let (b, c) = (number(lane, 2)? as usize & 31, number(lane, 3)? as usize);
+    let (segment, clamp) = (c >> 8 & 31, c & 31);
+    let most = lane & segment | clamp & !segment;
+    let from = match mode {
+        Some("up") => lane.checked_sub(b).filter(|from| *from >= most),
+        Some("down") => Some(lane + b).filter(|from| *from <= most),
+        Some("bfly") => Some(lane ^ b).filter(|from| *from <= most),
+        Some("idx") => Some(lane & segment | b & !segment).filter(|from| *from <= most),
+        _ => return Err(Problem::Unsupported(format!("the shuffle `{name}`"))),
+    };
+    // Of a lane that is not there it is anything.
+    let from = from.unwrap_or(lane);
+    Ok(Some(calls[from].and_then(|args| args.get(1)).cloned().unwrap_or(Value::Bits(0xdead_beef))))
+}
+
+fn reduced(op: &str, a: u128, b: u128) -> Result<u128> {
+    let binary = match op {
+        "add" => Some(BinaryOp::Add),
+        "and" => Some(BinaryOp::And),
+        "or" => Some(BinaryOp::Or),
+        "xor" => Some(BinaryOp::Xor),
+        _ => None,
+    };
+    if let Some(op) = binary {
+        return integer::binary(op, 32, a, b);
+    }
+    let name = if op.starts_with('u') { op.to_owned() } else { format!("s{op}") };
+    let unknown = || Problem::Unsupported(format!("the reduction `{op}`"));
+    integer::pair(&name, 32, a, b).map(|result| truncated(result, 32)).ok_or_else(unknown)
+}

@@ -1,0 +1,138 @@
+//! What kernels become for NVPTX, as text, and what is refused.
+
+use elinvar_ir::Module;
+use elinvar_spmd::Error;
+use elinvar_spmd::nvptx::{Argument, Options, Parameter, Prepared, prepare};
+
+const POINTER: Argument = Argument::Pointer { constant: false };
+
+fn prepared(text: &str, arguments: &[Argument], checked: bool) -> Result<Prepared, Error> {
+    let options = Options {
+        name: "kernel".into(),
+        arguments: arguments.to_vec(),
+        approximate: false,
+        max_threads: Some(256),
+        checks: checked.then(|| vec![0; arguments.len()]),
+    };
+    prepare(&Module::parse(text).unwrap(), &options)
+}
+
+fn ir(text: &str, arguments: &[Argument]) -> String {
+    let prepared = prepared(text, arguments, false).unwrap();
+    let module = Module::parse(&prepared.ir).unwrap_or_else(|error| panic!("{error} in\n{}", prepared.ir));
+    let errors = elinvar_ir::verify(&module);
+    assert!(errors.is_ok(), "{errors:?} in\n{}", prepared.ir);
+    prepared.ir
+}
+
+/// A kernel of two buffers that is `body`.
+fn kernel(body: &str) -> String {
+    format!(
+        "define void @__elinvar_entry(ptr %in, ptr %out) {{\n{body}\n}}
+        declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+        declare void @__elinvar_threadgroup_barrier(i32)
+        declare void @__elinvar_simdgroup_barrier(i32)
+        declare i32 @__elinvar_simd_sum_u32(i32)
+        declare float @expf(float)
+        declare float @llvm.pow.f32(float, float)"
+    )
+}
+
+const SUM: &str = "%v = load i32, ptr %in, align 4
+    %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)";
+
+#[test]
+fn a_kernel_and_its_prologue() {
+    insta::assert_snapshot!(ir(include_str!("data/add.ll"), &[POINTER; 2]));
+}
+
+#[test]
+fn parameters_are_the_arguments_and_what_the_launch_adds() {
+    let text = kernel("ret void");
+    let arguments = [Argument::Threadgroup, Argument::Value { bytes: 8, align: 4 }];
+    let plain = prepared(&text, &arguments, false).unwrap().parameters;
+    let given = [0, 1].map(|index| Parameter::Argument(index, arguments[index]));
+    let sizes = [Parameter::Threads(0), Parameter::Threads(1), Parameter::Threads(2), Parameter::Linear(0), Parameter::Linear(1)];
+    assert_eq!(plain, [&given[..], &sizes].concat());
+    let checked = prepared(&text, &arguments, true).unwrap();
+    let more = [Parameter::Record, Parameter::Bytes(0), Parameter::Bytes(1)];
+    assert_eq!(checked.parameters, [&given[..], &sizes, &more].concat());
+    assert!(checked.checks.is_some());
+}
+
+#[test]
+fn threadgroup_variables_are_shared_and_many_are_dynamic() {
+    let with = |count: u32| {
+        let variable = format!(
+            "@tile = internal global [{count} x float] undef, section \"elinvar.threadgroup\", align 4\n\
+             @llvm.compiler.used = appending global [1 x ptr] [ptr @tile], section \"llvm.metadata\"\n"
+        );
+        let body = "%p = getelementptr float, ptr @tile, i64 3\nstore float 1.0, ptr %p, align 4\nret void";
+        prepared(&(variable + &kernel(body)), &[POINTER, POINTER], false).unwrap()
+    };
+    let few = with(64);
+    assert_eq!((few.static_bytes, few.dynamic_base), (256, 0));
+    assert!(few.ir.contains("@tile = internal unnamed_addr addrspace(3) global [64 x float] undef, align 16"), "{}", few.ir);
+    assert!(few.ir.contains("addrspacecast (ptr addrspace(3) @tile to ptr)"), "{}", few.ir);
+    let many = with(20_000);
+    assert_eq!((many.static_bytes, many.dynamic_base), (0, 80_000));
+    assert!(!many.ir.contains("@tile"), "{}", many.ir);
+}
+
+#[test]
+fn barriers_of_device_memory_have_a_fence() {
+    let text = |flags| ir(&kernel(&format!("call void @__elinvar_threadgroup_barrier(i32 {flags})\nret void")), &[POINTER; 2]);
+    for (flags, fences) in [(0, false), (2, false), (1, true), (3, true), (4, true)] {
+        let text = text(flags);
+        assert!(text.contains("call void @llvm.nvvm.barrier0()"), "{text}");
+        assert_eq!(text.contains("call void @llvm.nvvm.membar.gl()"), fences, "{flags}: {text}");
+    }
+}
+
+/// The votes of a kernel, beside the one in its prologue.
+fn votes(body: &str) -> usize {
+    ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2]).matches("call i32 @llvm.nvvm.vote.ballot.sync(").count() - 1
+}
+
+#[test]
+fn lanes_that_stay_together_do_not_vote() {
+    let straight = "%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nret void";
+    assert_eq!(votes(straight), 0);
+    // A branch on what was loaded from one address, and a loop that counts to it.
+    let shared = "%c = icmp eq i32 %v, 0\nbr i1 %c, label %a, label %b
+        a:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %b
+        b:\nbr label %loop
+        loop:\n%i = phi i32 [ 0, %b ], [ %n, %loop ]\n%r = call i32 @__elinvar_simd_sum_u32(i32 %i)
+        %n = add i32 %i, 1\n%m = icmp ult i32 %n, %v\nbr i1 %m, label %loop, label %end
+        end:\nstore i32 %r, ptr %out, align 4\nret void";
+    assert_eq!(votes(shared), 0);
+    // Behind a branch that lanes take apart they are all there again.
+    let joined = "%c = icmp eq i32 %t, 3\nbr i1 %c, label %a, label %b
+        a:\nstore i32 %t, ptr %out, align 4\nbr label %b
+        b:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nret void";
+    assert_eq!(votes(joined), 0);
+}
+
+#[test]
+fn lanes_vote_where_they_part() {
+    let branch = "%c = icmp eq i32 %t, 3\nbr i1 %c, label %a, label %b
+        a:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %b
+        b:\nret void";
+    assert_eq!(votes(branch), 1);
+    // On the way round, and on the way out.
+    let looped = "br label %loop
+        loop:\n%i = phi i32 [ 0, %0 ], [ %n, %loop ]\n%s = call i32 @__elinvar_simd_sum_u32(i32 %i)
+        %n = add i32 %i, 1\n%m = icmp ult i32 %n, %t\nbr i1 %m, label %loop, label %end
+        end:\nstore i32 %s, ptr %out, align 4\nret void";
+    assert_eq!(votes(looped), 2);
+}
+
+#[test]
+fn what_the_target_does_not_know_is_refused() {
+    let refused = |body: &str| prepared(&kernel(body), &[POINTER; 2], false).unwrap_err().to_string();
+    assert!(refused("%x = call float @expf(float 1.0)\nret void").contains("`expf` on an NVIDIA GPU"));
+    let power = "%x = call float @llvm.pow.f32(float 1.0, float 2.0)\nret void";
+    assert!(refused(power).contains("on an NVIDIA GPU"));
+    let pointer = "%f = load ptr, ptr %in, align 8\ncall void %f()\nret void";
+    assert!(refused(pointer).contains("function pointer"));
+}

@@ -68,7 +68,13 @@ impl Pack {
     }
 
     /// Pack a source's kernels; how many.
-    fn pack(&self, source: &Source, target: Target, constants: &[Constant], bundle: &mut Bundle) -> Result<usize> {
+    fn pack(
+        &self,
+        source: &Source,
+        target: Target,
+        constants: &[Constant],
+        bundle: &mut Bundle,
+    ) -> Result<usize> {
         let cache = elinvar_code::user_cache();
         match target {
             Target::Cuda(target) => {
@@ -107,7 +113,9 @@ impl Pack {
             if self.checked {
                 match pack(&kernel.name, &PipelineOptions { checked: true, ..plain.clone() }) {
                     Ok(()) => {}
-                    Err(Error::Unsupported(why)) => eprintln!("warning: not packed with bounds checks: {why}"),
+                    Err(Error::Unsupported(why)) => {
+                        eprintln!("warning: not packed with bounds checks: {why}")
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use elinvar::{
-    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library, Signature,
-    Stream,
+    Bundle, CheckedKernel, Completion, Constants, Device, DeviceKind, Dim3, Error, Grid, Kernel, Library,
+    Signature, Stream,
 };
 use serde::Serialize;
 
@@ -122,7 +122,10 @@ impl Run {
             known.extend(library.kernels().iter().map(|kernel| format!("`{}`", kernel.name)));
         }
         let (file, kernel) = (self.file.display(), &self.kernel);
-        Err(Failure::input(format!("{file}: no kernel `{kernel}` in the bundle; it has {}", known.join(", "))))
+        Err(Failure::input(format!(
+            "{file}: no kernel `{kernel}` in the bundle; it has {}",
+            known.join(", ")
+        )))
     }
 
     pub fn run(self) -> Result<()> {

@@ -34,7 +34,9 @@ impl FromStr for Target {
                 })
             }
             None if text == "cuda" => Ok(Self::Cuda(elinvar_ptx::Target::default())),
-            Some(("cuda", name)) => name.parse().map(Self::Cuda).map_err(|error: elinvar::Error| error.to_string()),
+            Some(("cuda", name)) => {
+                name.parse().map(Self::Cuda).map_err(|error: elinvar::Error| error.to_string())
+            }
             _ => Err(format!("`{text}` is no target: cpu, cpu:LEVEL, cuda or cuda:sm_90")),
         }
     }
@@ -70,9 +72,12 @@ mod tests {
 
     #[test]
     fn targets_are_named_as_they_print() {
-        for (text, printed) in
-            [("cpu", "cpu"), ("cuda", "cuda:sm_90"), ("cuda:sm_80", "cuda:sm_80"), ("cuda:sm_90", "cuda:sm_90")]
-        {
+        for (text, printed) in [
+            ("cpu", "cpu"),
+            ("cuda", "cuda:sm_90"),
+            ("cuda:sm_80", "cuda:sm_80"),
+            ("cuda:sm_90", "cuda:sm_90"),
+        ] {
             assert_eq!(text.parse::<Target>().map(|target| target.to_string()).as_deref(), Ok(printed));
         }
         for wrong in ["gpu", "cuda:", "cuda:sm_70", "cuda:90", "cpu:z80", ""] {

@@ -6,7 +6,19 @@ use common::{Ended, Folder, elinvar, elinvar_with, example};
 
 /// `run` of `add` over 64 threads in groups of 32, where there is no compiler.
 fn run(bundle: &str, more: &[&str]) -> Ended {
-    let words = ["run", bundle, "--kernel", "vector_add", "--grid", "64", "--device", "cpu", "--json", "--out", "out"];
+    let words = [
+        "run",
+        bundle,
+        "--kernel",
+        "vector_add",
+        "--grid",
+        "64",
+        "--device",
+        "cpu",
+        "--json",
+        "--out",
+        "out",
+    ];
     let args = ["a=f32:64:ramp", "b=f32:64:ones", "out=f32:64:zeros", "n=64u32"];
     let args = args.iter().flat_map(|arg| ["--arg", arg]);
     let words: Vec<&str> = words.into_iter().chain(args).chain(more.iter().copied()).collect();

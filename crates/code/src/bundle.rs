@@ -53,12 +53,16 @@ impl Bundle {
         if !bytes.starts_with(NAME) {
             return Err(wrong("is none: it does not begin as one".into()));
         }
-        let head = bytes.get(NAME.len()..HEAD).ok_or_else(|| wrong("is cut short, within its first bytes".into()))?;
+        let head = bytes
+            .get(NAME.len()..HEAD)
+            .ok_or_else(|| wrong("is cut short, within its first bytes".into()))?;
         let (version, rest) = head.split_at(4);
         let (length, hash) = rest.split_at(8);
         let version = u32::from_le_bytes(version.try_into().unwrap_or_default());
         if version != VERSION {
-            return Err(wrong(format!("has version {version}; this build reads version {VERSION}: pack it again")));
+            return Err(wrong(format!(
+                "has version {version}; this build reads version {VERSION}: pack it again"
+            )));
         }
         let (length, body) = (u64::from_le_bytes(length.try_into().unwrap_or_default()), &bytes[HEAD..]);
         if length != body.len() as u64 {
@@ -89,7 +93,8 @@ impl Bundle {
     /// # Errors
     /// `Environment` when it cannot be read, and as [`Bundle::from_bytes`].
     pub fn open(path: &Path) -> Result<Self> {
-        let cannot = |error| Error::Environment(format!("cannot read the bundle {}: {error}", path.display()));
+        let cannot =
+            |error| Error::Environment(format!("cannot read the bundle {}: {error}", path.display()));
         Self::from_bytes(&std::fs::read(path).map_err(cannot)?).map_err(|error| match error {
             Error::InvalidArgument(why) => Error::invalid(format!("{}: {why}", path.display())),
             other => other,
@@ -289,7 +294,12 @@ mod tests {
         assert!(Bundle::from_bytes(&longer).unwrap_err().to_string().contains("should have"));
         let mut newer = bytes;
         newer[16] = 2;
-        assert!(Bundle::from_bytes(&newer).unwrap_err().to_string().contains("has version 2; this build reads version 1"));
+        assert!(
+            Bundle::from_bytes(&newer)
+                .unwrap_err()
+                .to_string()
+                .contains("has version 2; this build reads version 1")
+        );
     }
 
     #[test]

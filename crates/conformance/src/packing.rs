@@ -131,7 +131,9 @@ impl Library for PackingLibrary {
         packed.bundle.extend(bundle);
         match made {
             Ok(made) => packed.kernels.extend(made.into_iter().map(|ptx| (self.name.clone(), ptx))),
-            Err(error) if pipeline.is_ok() => packed.refused.push((format!("{}: {kernel}", self.name), error)),
+            Err(error) if pipeline.is_ok() => {
+                packed.refused.push((format!("{}: {kernel}", self.name), error))
+            }
             Err(_) => {}
         }
         pipeline

@@ -91,7 +91,12 @@ impl CpuLibrary {
     }
 
     /// What a kernel takes, and its code for threadgroups of a size, as the cache keeps it.
-    pub(crate) fn object(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<(Signature, Object)> {
+    pub(crate) fn object(
+        &self,
+        name: &str,
+        options: &PipelineOptions,
+        form: Form,
+    ) -> Result<(Signature, Object)> {
         let (origin, thread) = self.thread(name, options)?;
         let (_, object) = self.compiler.object(&origin, &thread, form)?;
         Ok((origin.signature, object))

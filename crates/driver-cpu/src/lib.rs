@@ -47,6 +47,6 @@ mod tests;
 
 pub use codegen::Codegen;
 pub use device::{CpuDriver, driver};
-pub use packed::Packer;
 pub use loader::{Code, Launch};
+pub use packed::Packer;
 pub use target::Target;

@@ -55,7 +55,9 @@ impl Packer {
         let levels = Self::levels();
         if !levels.contains(&level) {
             let known = levels.join("`, `");
-            return Err(Error::invalid(format!("`{level}` is no level that this machine has; it has `{known}`")));
+            return Err(Error::invalid(format!(
+                "`{level}` is no level that this machine has; it has `{known}`"
+            )));
         }
         let library = CpuLibrary::new(cache, source, Target::new(Some(level), None));
         let declared = |library: &CpuLibrary| Declared {
@@ -76,7 +78,13 @@ impl Packer {
     ///
     /// # Errors
     /// As [`Library::pipeline`] and [`Pipeline::prepare`].
-    pub fn pack(&self, name: &str, options: &PipelineOptions, groups: &[Dim3], bundle: &mut Bundle) -> Result<()> {
+    pub fn pack(
+        &self,
+        name: &str,
+        options: &PipelineOptions,
+        groups: &[Dim3],
+        bundle: &mut Bundle,
+    ) -> Result<()> {
         let signature = self.library.pipeline(name, options)?.signature().clone();
         let write = |w: &mut elinvar_cache::Writer, s: &Signature| record::write_signature(w, s);
         bundle.insert(&signature_key(&self.source, name, options), &Ok(signature), write);
@@ -173,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_packed_kernel_is_the_kernel() {
-        let source = Source::msl("kernel void k(device int* out, uint i [[thread_position_in_grid]]) { out[i] = 7; }");
+        let source =
+            Source::msl("kernel void k(device int* out, uint i [[thread_position_in_grid]]) { out[i] = 7; }");
         let mut bundle = Bundle::default();
         let level = Packer::levels()[0];
         let packer = Packer::new(&Cache::off(), &source, level, &mut bundle).unwrap();

@@ -100,9 +100,17 @@ mod tests {
             Argument::Value { bytes: 12, align: 4 },
             Argument::Threadgroup,
         ];
-        let mut parameters: Vec<Parameter> =
-            arguments.iter().enumerate().map(|(index, argument)| Parameter::Argument(index, *argument)).collect();
-        parameters.extend([Parameter::Threads(2), Parameter::Linear(1), Parameter::Record, Parameter::Bytes(3)]);
+        let mut parameters: Vec<Parameter> = arguments
+            .iter()
+            .enumerate()
+            .map(|(index, argument)| Parameter::Argument(index, *argument))
+            .collect();
+        parameters.extend([
+            Parameter::Threads(2),
+            Parameter::Linear(1),
+            Parameter::Record,
+            Parameter::Bytes(3),
+        ]);
         let signature = Signature {
             name: "k".into(),
             args: Vec::new(),

@@ -33,7 +33,11 @@ impl Library {
     /// # Errors
     /// As [`Compiler::new`]; what is wrong with the bundle.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
-        let own = source.packed.as_ref().map(|packed| Bundle::from_bytes(&packed.bundle).map(Arc::new)).transpose()?;
+        let own = source
+            .packed
+            .as_ref()
+            .map(|packed| Bundle::from_bytes(&packed.bundle).map(Arc::new))
+            .transpose()?;
         let bundle = if own.is_some() { own } else { bundle()? };
         let found = bundle.and_then(|bundle| Some((bundle.source(source)?, bundle)));
         let from = match found {
@@ -79,9 +83,10 @@ impl Library {
         };
         // Where there is no code with addresses, no launch needs any other.
         let forms = [constants, Constants::Values];
-        let keys = self.target.that_run().flat_map(|target| {
-            forms.map(|constants| key(target, &self.source, name, options, constants))
-        });
+        let keys = self
+            .target
+            .that_run()
+            .flat_map(|target| forms.map(|constants| key(target, &self.source, name, options, constants)));
         let found = keys.into_iter().find_map(|key| bundle.get(&key, kept::read));
         found.unwrap_or_else(|| {
             let what = if options.checked { "with bounds checks" } else { "without bounds checks" };
@@ -139,7 +144,11 @@ impl Compiler {
         let mut made = Vec::new();
         for constants in [Constants::Values, Constants::Addresses] {
             let outcome = self.kernel(name, options, constants);
-            bundle.insert(&key(self.target(), self.source(), name, options, constants), &outcome, kept::write);
+            bundle.insert(
+                &key(self.target(), self.source(), name, options, constants),
+                &outcome,
+                kept::write,
+            );
             made.push(outcome?);
             if !made.iter().any(Ptx::takes_values) {
                 break;

@@ -37,7 +37,10 @@ impl Target {
 
     /// The targets whose code runs on this one, this one first.
     pub fn that_run(self) -> impl Iterator<Item = Self> {
-        Self::KNOWN.into_iter().filter(move |known| *known <= self.capability).map(|capability| Self { capability })
+        Self::KNOWN
+            .into_iter()
+            .filter(move |known| *known <= self.capability)
+            .map(|capability| Self { capability })
     }
 
     /// Ten times the major number plus the minor.
@@ -91,7 +94,8 @@ mod tests {
         {
             assert_eq!(Target::of(major, minor).unwrap().to_string(), name);
         }
-        let names: Vec<String> = Target::of(8, 9).unwrap().that_run().map(|target| target.to_string()).collect();
+        let names: Vec<String> =
+            Target::of(8, 9).unwrap().that_run().map(|target| target.to_string()).collect();
         assert_eq!(names, ["sm_89", "sm_86", "sm_80"]);
         assert!(matches!(Target::of(7, 5), Err(Error::Unsupported(_))));
         assert_eq!("sm_90".parse::<Target>().unwrap(), Target::default());

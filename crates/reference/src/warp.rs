@@ -27,7 +27,12 @@ pub(crate) fn is_shared(name: &str) -> bool {
 
 impl Machine<'_> {
     /// An intrinsic that a thread runs alone.
-    pub(crate) fn warp_intrinsic(&self, thread: &Thread<'_>, name: &str, args: &[Value]) -> Result<Option<Value>> {
+    pub(crate) fn warp_intrinsic(
+        &self,
+        thread: &Thread<'_>,
+        name: &str,
+        args: &[Value],
+    ) -> Result<Option<Value>> {
         let unknown = || Problem::Unsupported(format!("the intrinsic `{name}`"));
         let name = name.strip_prefix(PREFIX).ok_or_else(unknown)?;
         if let Some(register) = name.strip_prefix("read.ptx.sreg.") {
@@ -58,7 +63,8 @@ impl Machine<'_> {
 /// The call's mask.
 fn mask(call: &Exchange<'_>) -> Result<u32> {
     let last = call.name.contains("redux.sync.").then(|| call.args.last()).flatten();
-    let mask = last.or(call.args.first()).ok_or_else(|| Problem::Malformed("a call without a mask".into()))?;
+    let mask =
+        last.or(call.args.first()).ok_or_else(|| Problem::Malformed("a call without a mask".into()))?;
     Ok(mask.known("a mask")? as u32)
 }
 

@@ -48,7 +48,8 @@ impl Bundle {
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self> {
         let bytes = std::fs::read(path.as_ref());
         let path = path.as_ref().display();
-        let bytes = bytes.map_err(|error| Error::Environment(format!("cannot read the bundle {path}: {error}")))?;
+        let bytes =
+            bytes.map_err(|error| Error::Environment(format!("cannot read the bundle {path}: {error}")))?;
         // SAFETY: the caller promises what is asked for.
         unsafe { Self::from_bytes(bytes) }.map_err(|error| match error {
             Error::InvalidArgument(why) => Error::invalid(format!("{path}: {why}")),
@@ -68,7 +69,10 @@ impl Bundle {
     pub fn source(&self, name: &str) -> Result<Source> {
         let Some((name, key)) = self.sources.iter().find(|(known, _)| known == name) else {
             let known: Vec<String> = self.sources().map(|name| format!("`{name}`")).collect();
-            return Err(Error::invalid(format!("the bundle has no source `{name}`; it has {}", known.join(", "))));
+            return Err(Error::invalid(format!(
+                "the bundle has no source `{name}`; it has {}",
+                known.join(", ")
+            )));
         };
         let packed = Some(Packed { bundle: self.bytes.clone(), key: *key });
         let pieces = vec![Piece { name: name.clone(), text: String::new() }];

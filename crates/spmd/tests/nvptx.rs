@@ -52,7 +52,13 @@ fn parameters_are_the_arguments_and_what_the_launch_adds() {
     let arguments = [Argument::Threadgroup, Argument::Value { bytes: 8, align: 4 }];
     let plain = prepared(&text, &arguments, false).unwrap().parameters;
     let given = [0, 1].map(|index| Parameter::Argument(index, arguments[index]));
-    let sizes = [Parameter::Threads(0), Parameter::Threads(1), Parameter::Threads(2), Parameter::Linear(0), Parameter::Linear(1)];
+    let sizes = [
+        Parameter::Threads(0),
+        Parameter::Threads(1),
+        Parameter::Threads(2),
+        Parameter::Linear(0),
+        Parameter::Linear(1),
+    ];
     assert_eq!(plain, [&given[..], &sizes].concat());
     let checked = prepared(&text, &arguments, true).unwrap();
     let more = [Parameter::Record, Parameter::Bytes(0), Parameter::Bytes(1)];
@@ -72,7 +78,11 @@ fn threadgroup_variables_are_shared_and_many_are_dynamic() {
     };
     let few = with(64);
     assert_eq!((few.static_bytes, few.dynamic_base), (256, 0));
-    assert!(few.ir.contains("@tile = internal unnamed_addr addrspace(3) global [64 x float] undef, align 16"), "{}", few.ir);
+    assert!(
+        few.ir.contains("@tile = internal unnamed_addr addrspace(3) global [64 x float] undef, align 16"),
+        "{}",
+        few.ir
+    );
     assert!(few.ir.contains("addrspacecast (ptr addrspace(3) @tile to ptr)"), "{}", few.ir);
     let many = with(20_000);
     assert_eq!((many.static_bytes, many.dynamic_base), (0, 80_000));
@@ -81,7 +91,12 @@ fn threadgroup_variables_are_shared_and_many_are_dynamic() {
 
 #[test]
 fn barriers_of_device_memory_have_a_fence() {
-    let text = |flags| ir(&kernel(&format!("call void @__elinvar_threadgroup_barrier(i32 {flags})\nret void")), &[POINTER; 2]);
+    let text = |flags| {
+        ir(
+            &kernel(&format!("call void @__elinvar_threadgroup_barrier(i32 {flags})\nret void")),
+            &[POINTER; 2],
+        )
+    };
     for (flags, fences) in [(0, false), (2, false), (1, true), (3, true), (4, true)] {
         let text = text(flags);
         assert!(text.contains("call void @llvm.nvvm.barrier0()"), "{text}");
@@ -91,7 +106,10 @@ fn barriers_of_device_memory_have_a_fence() {
 
 /// The votes of a kernel, beside the one in its prologue.
 fn votes(body: &str) -> usize {
-    ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2]).matches("call i32 @llvm.nvvm.vote.ballot.sync(").count() - 1
+    ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2])
+        .matches("call i32 @llvm.nvvm.vote.ballot.sync(")
+        .count()
+        - 1
 }
 
 #[test]

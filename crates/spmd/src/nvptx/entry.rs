@@ -18,11 +18,7 @@ use crate::primitive::Position;
 const GLOBAL: u32 = 1;
 
 /// Turn the entry into the kernel. Its blocks are behind block 0 then, which is the prologue.
-pub(super) fn wrap(
-    module: &Module,
-    kernel: &mut Function,
-    options: &Options,
-) -> Result<Wrapped, Error> {
+pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) -> Result<Wrapped, Error> {
     if kernel.params.len() != options.arguments.len() {
         return Err(Error::Malformed(format!(
             "the entry takes {} arguments, the signature has {}",

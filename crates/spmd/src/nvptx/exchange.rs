@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use elinvar_ir::{BlockId, Call, CallArg, Callee, CastOp, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{
+    BlockId, Call, CallArg, Callee, CastOp, Function, Inst, Module, Op, Operand, Type, Typed, ValueId,
+};
 
 use super::masks::Masks;
 use super::{library, product};

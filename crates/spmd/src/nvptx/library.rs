@@ -36,7 +36,8 @@ pub(super) fn has_near(function: &str) -> Option<u32> {
 /// Add the functions of these names, and those that they call.
 pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Error> {
     let mut text = String::new();
-    let (mut todo, mut done): (Vec<String>, BTreeSet<String>) = (names.into_iter().collect(), BTreeSet::new());
+    let (mut todo, mut done): (Vec<String>, BTreeSet<String>) =
+        (names.into_iter().collect(), BTreeSet::new());
     while let Some(name) = todo.pop() {
         if !done.insert(name.clone()) {
             continue;
@@ -105,7 +106,8 @@ impl Body {
 
     pub fn open(&mut self, ret: &str, name: &str, params: &str, inlined: bool) {
         let inlined = if inlined { "alwaysinline" } else { "noinline" };
-        let _ = writeln!(self.text, "define internal {ret} @{name}({params}) {inlined} convergent nounwind {{");
+        let _ =
+            writeln!(self.text, "define internal {ret} @{name}({params}) {inlined} convergent nounwind {{");
     }
 
     pub fn close(&mut self, ret: &str, value: &str) {

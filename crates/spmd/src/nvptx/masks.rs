@@ -137,7 +137,9 @@ impl<'f> Masks<'f> {
         let place = self.end_of(l);
         let edges: Vec<(BlockId, BlockId)> = self
             .edges()
-            .filter(|(from, to)| self.flow.contains(l, *from) && (*to == header || !self.flow.contains(l, *to)))
+            .filter(|(from, to)| {
+                self.flow.contains(l, *from) && (*to == header || !self.flow.contains(l, *to))
+            })
             .collect();
         for (from, to) in edges {
             self.add((from, to), place, mask.into(), to == header);
@@ -183,9 +185,10 @@ impl<'f> Masks<'f> {
     }
 
     fn edges(&self) -> impl Iterator<Item = (BlockId, BlockId)> {
-        self.flow.order.iter().flat_map(|from| {
-            self.flow.successors[from.0 as usize].iter().map(|to| (*from, *to))
-        })
+        self.flow
+            .order
+            .iter()
+            .flat_map(|from| self.flow.successors[from.0 as usize].iter().map(|to| (*from, *to)))
     }
 
     /// Let the lanes of `mask`, which are together in `near`, vote on whether they come to `block`.
@@ -195,10 +198,11 @@ impl<'f> Masks<'f> {
             let (begin, end) = (self.flow.position(*from), self.flow.position(*to));
             let ahead = self.flow.dominates(near, *from) && begin < at;
             // Back to the header of a loop around both, or on to the block or one behind it.
-            ahead && match self.flow.is_back_edge(*from, *to) {
-                true => end <= self.flow.position(near),
-                false => end >= at,
-            }
+            ahead
+                && match self.flow.is_back_edge(*from, *to) {
+                    true => end <= self.flow.position(near),
+                    false => end >= at,
+                }
         };
         let edges: Vec<(BlockId, BlockId)> = self.edges().filter(passes).collect();
         for (from, to) in edges {

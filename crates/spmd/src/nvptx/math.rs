@@ -33,7 +33,9 @@ pub(super) fn write(function: &mut Function) {
 /// A square root, and what of.
 fn root_of(inst: &Inst) -> Option<(ValueId, Operand)> {
     match &inst.op {
-        Op::Call(call) if callee_name(call) == Some(ROOT) => Some((inst.result?, call.args.first()?.op.clone())),
+        Op::Call(call) if callee_name(call) == Some(ROOT) => {
+            Some((inst.result?, call.args.first()?.op.clone()))
+        }
         _ => None,
     }
 }

@@ -71,7 +71,9 @@ impl Vary {
     /// Whether all threads that exchange values get the same one.
     fn is_shared(&self, name: &str, second: Option<&Operand>) -> bool {
         match primitive::exchange(name).and_then(|function| function.strip_prefix("simd_")) {
-            Some("ballot" | "sum" | "product" | "min" | "max" | "and" | "or" | "xor" | "broadcast_first") => true,
+            Some("ballot" | "sum" | "product" | "min" | "max" | "and" | "or" | "xor" | "broadcast_first") => {
+                true
+            }
             Some("broadcast" | "shuffle") => second.is_some_and(|lane| !self.has(lane)),
             _ => false,
         }

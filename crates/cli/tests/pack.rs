@@ -64,7 +64,7 @@ fn what_is_wrong_is_not_packed() {
     let folder = Folder::new();
     let file = folder.write("wrong.metal", b"kernel void k(device int* a) { a[0] = b; }\n");
     let bundle = folder.file("wrong.bundle").display().to_string();
-    elinvar(&["pack", &file, "-o", &bundle]).expect(1, &["wrong.metal:1:", "`b`"]);
+    elinvar(&["pack", &file, "-o", &bundle]).expect(1, &["wrong.metal:1:", "identifier 'b'"]);
     assert!(!std::path::Path::new(&bundle).exists());
     elinvar(&["pack", &file, "-o", &bundle, "--target", "gpu"]).expect(2, &["`gpu` is no target"]);
 }

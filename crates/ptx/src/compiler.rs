@@ -6,7 +6,7 @@ use std::sync::Arc;
 use elinvar_cache::{Cache, Key, Reader, Writer};
 use elinvar_code::{Origin, least_bytes};
 use elinvar_driver::{
-    Arg, ArgKind, Diagnostic, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
+    Arg, ArgKind, Diagnostic, Dim3, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
 };
 use elinvar_ir::Module;
 use elinvar_msl::{Checked, Toolchain, stage};
@@ -142,6 +142,19 @@ impl Compiler {
             self.cache.store(key, &w.finish());
         }
         Ok(made)
+    }
+
+    /// Refuse a threadgroup's size with which some threads reach a barrier that others provably miss.
+    ///
+    /// # Errors
+    /// `Compile` with the barrier and the branch, and as [`Compiler::kernel`].
+    pub fn check_group(&self, name: &str, options: &PipelineOptions, group: Dim3) -> Result<()> {
+        let thread = self.thread(name, options)?;
+        // Only barriers can be missed, and reading code takes time.
+        if thread.origin.signature.code.is_some_and(|code| code.barriers == 0) {
+            return Ok(());
+        }
+        nvptx::check_group(&thread.module, group.to_array()).map_err(|error| thread.origin.error(error))
     }
 
     fn key(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {

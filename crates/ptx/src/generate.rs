@@ -12,7 +12,7 @@ use elinvar_spmd::nvptx::TRIPLE;
 use crate::target::Target;
 
 /// How clang is called.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 10] = [
     "-S",
     "-O3",
     "-Wno-override-module",
@@ -21,6 +21,9 @@ const FLAGS: [&str; 8] = [
     "-ffp-contract=on",
     "-mllvm",
     "-nvptx-fma-level=0",
+    // Loops of some twenty instructions go four to eight rounds at once.
+    "-mllvm",
+    "-unroll-partial-threshold=150",
     "-fno-crash-diagnostics",
 ];
 

@@ -30,12 +30,12 @@ impl Sources {
     /// # Errors
     /// As [`Compiler::new`].
     pub fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
-        Ok(Arc::new(Checking { compiler: Compiler::new(&self.cache, source, self.target)? }))
+        Ok(Arc::new(Checking { compiler: Arc::new(Compiler::new(&self.cache, source, self.target)?) }))
     }
 }
 
 struct Checking {
-    compiler: Compiler,
+    compiler: Arc<Compiler>,
 }
 
 impl Library for Checking {
@@ -52,13 +52,19 @@ impl Library for Checking {
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
-        Ok(Arc::new(Made { ptx: self.compiler.kernel(kernel, options, Constants::Values)? }))
+        Ok(Arc::new(Made {
+            ptx: self.compiler.kernel(kernel, options, Constants::Values)?,
+            compiler: self.compiler.clone(),
+            options: options.clone(),
+        }))
     }
 }
 
 /// A kernel that was made and stays where it is.
 struct Made {
     ptx: Ptx,
+    compiler: Arc<Compiler>,
+    options: PipelineOptions,
 }
 
 impl Pipeline for Made {
@@ -72,7 +78,7 @@ impl Pipeline for Made {
 
     fn prepare(&self, group: Dim3) -> Result<()> {
         match (1..=u128::from(self.max_threads_per_threadgroup())).contains(&group.volume()) {
-            true => Ok(()),
+            true => self.compiler.check_group(&self.ptx.signature.name, &self.options, group),
             false => Err(Error::invalid(format!(
                 "kernel `{}` cannot have threadgroups of {group}: 1 to {} threads are allowed",
                 self.ptx.signature.name,

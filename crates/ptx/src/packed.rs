@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, kernel_key};
-use elinvar_driver::{Diagnostic, Error, FunctionConstant, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{Diagnostic, Dim3, Error, FunctionConstant, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::kept;
@@ -98,6 +98,31 @@ impl Library {
     }
 }
 
+impl Library {
+    /// [`Compiler::check_group`]; by a bundle for threadgroups in one row.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_group(&self, name: &str, options: &PipelineOptions, group: Dim3) -> Result<()> {
+        let bundle = match &self.from {
+            From::Compiler(compiler) => return compiler.check_group(name, options, group),
+            From::Bundle(bundle, _) => bundle,
+        };
+        let rows =
+            (1..=ROWS).map(|power| 1 << power).filter(|x| *x <= group.x && (group.y, group.z) == (1, 1));
+        let refused = rows.map(|x| row_key(&self.source, name, options, x));
+        refused.into_iter().find_map(|key| bundle.get(&key, |_| Some(()))).unwrap_or(Ok(()))
+    }
+}
+
+/// Threadgroups in one row are looked at up to 2 to this power.
+const ROWS: u32 = 10;
+
+/// The key of why threadgroups in a row of at least this length are refused.
+fn row_key(source: &Source, name: &str, options: &PipelineOptions, x: u32) -> Key {
+    kernel_key(&format!("group {x}"), source, name, options)
+}
+
 /// The bundle that the environment names, read once.
 fn bundle() -> Result<Option<Arc<Bundle>>> {
     static NAMED: LazyLock<Result<Option<Arc<Bundle>>>> = LazyLock::new(|| {
@@ -142,6 +167,13 @@ impl Compiler {
     /// As [`Compiler::kernel`].
     pub fn pack(&self, name: &str, options: &PipelineOptions, bundle: &mut Bundle) -> Result<Vec<Ptx>> {
         let mut made = Vec::new();
+        for x in (1..=ROWS).map(|power| 1 << power) {
+            let outcome = self.check_group(name, options, Dim3::from(x));
+            if matches!(outcome, Err(Error::Compile(_))) {
+                bundle.insert(&row_key(self.source(), name, options, x), &outcome, |_, ()| {});
+                break;
+            }
+        }
         for constants in [Constants::Values, Constants::Addresses] {
             let outcome = self.kernel(name, options, constants);
             bundle.insert(

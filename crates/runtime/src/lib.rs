@@ -140,6 +140,8 @@ pub use half::{bf16, f16};
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/bundles.md")]
+    mod bundles {}
     #[doc = include_str!("../../../docs/memory.md")]
     mod memory {}
     #[doc = include_str!("../../../docs/errors-and-recovery.md")]

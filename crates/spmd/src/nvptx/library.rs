@@ -1,15 +1,15 @@
 //! Functions across a simdgroup, as LLVM IR text: shuffles, votes and reductions of a warp's lanes, each with the mask of
 //! the lanes that call it.
 //!
-//! What a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions over all lanes go the way that
-//! the CPU's go, so that sums of floats are the same; over some lanes they go from lane to lane.
+//! What a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions are in
+//! [`folds`](super::folds), matrix products in [`product`](super::product).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use elinvar_ir::Module;
 
-use super::product;
+use super::{folds, product};
 use crate::Error;
 
 /// What the library's names begin with.
@@ -56,15 +56,15 @@ pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Er
 /// A scalar type of the primitives.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar {
-    suffix: &'static str,
+    pub suffix: &'static str,
     /// The type in IR.
-    ty: &'static str,
+    pub ty: &'static str,
     /// The type in which it is folded.
-    wide: &'static str,
-    unsigned: bool,
+    pub wide: &'static str,
+    pub unsigned: bool,
 }
 
-const SCALARS: [Scalar; 12] = [
+pub(super) const SCALARS: [Scalar; 12] = [
     scalar("b8", "i1", "i32", true),
     scalar("i8", "i8", "i32", false),
     scalar("u8", "i8", "i32", true),
@@ -92,7 +92,7 @@ const fn scalar(suffix: &'static str, ty: &'static str, wide: &'static str, unsi
 pub(super) struct Body {
     text: String,
     /// Library functions that it calls.
-    calls: Vec<String>,
+    pub calls: Vec<String>,
 }
 
 impl Body {
@@ -100,7 +100,7 @@ impl Body {
         let _ = writeln!(self.text, "  {}", line.as_ref());
     }
 
-    fn label(&mut self, label: &str) {
+    pub fn label(&mut self, label: &str) {
         let _ = writeln!(self.text, "{label}:");
     }
 
@@ -141,7 +141,7 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
         return word_shuffle(name, rest, body);
     }
     if let Some(rest) = rest.strip_prefix("some.") {
-        return some(name, rest, body);
+        return folds::some(name, rest, body);
     }
     let (rest, near) = match rest.strip_suffix(NEAR) {
         Some(rest) => (rest, true),
@@ -164,7 +164,7 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
                 _ if function.starts_with("broadcast") || function.starts_with("shuffle") => {
                     shuffle(name, function, (width, near), s, body);
                 }
-                _ => return fold(name, function, width, s, body),
+                _ => return folds::fold(name, function, width, s, body),
             }
         }
     }
@@ -216,30 +216,30 @@ fn word_shuffle(name: &str, rest: &str, body: &mut Body) -> Option<()> {
     Some(())
 }
 
-/// `%bits` are those of the lane's own group in the word `of`.
-fn group_bits(body: &mut Body, width: u32, of: &str) {
+/// The name of the own group's bits of the word `of`.
+fn group_bits<'a>(body: &mut Body, width: u32, of: &'a str) -> &'a str {
     if width == 32 {
-        body.line(format!("%bits = or i32 {of}, 0"));
-        return;
+        return of;
     }
     body.lane();
     body.line("%base = and i32 %lane, 28");
     body.line(format!("%moved = lshr i32 {of}, %base"));
     body.line("%bits = and i32 %moved, 15");
+    "%bits"
 }
 
 fn ballot(name: &str, width: u32, body: &mut Body) {
     body.open("i64", name, "i1 %c, i32 %mask", true);
     body.line("%all = call i32 @llvm.nvvm.vote.ballot.sync(i32 %mask, i1 %c)");
-    group_bits(body, width, "%all");
-    body.line("%r = zext i32 %bits to i64");
+    let bits = group_bits(body, width, "%all");
+    body.line(format!("%r = zext i32 {bits} to i64"));
     body.close("i64", "%r");
 }
 
 /// `%first` is the first lane of the own group that is in the mask, by its place in the group.
 fn first(body: &mut Body, width: u32) {
-    group_bits(body, width, "%mask");
-    body.line("%first = call i32 @llvm.cttz.i32(i32 %bits, i1 false)");
+    let bits = group_bits(body, width, "%mask");
+    body.line(format!("%first = call i32 @llvm.cttz.i32(i32 {bits}, i1 false)"));
 }
 
 fn is_first(name: &str, width: u32, body: &mut Body) {
@@ -316,198 +316,4 @@ fn fill(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) {
     body.shuffle("%b", "idx", s, "%other", "%far", within(32, false));
     body.line(format!("%r = select i1 %inside, {ty} %a, {ty} %b"));
     body.close(ty, "%r");
-}
-
-/// How two values become one, and the value that changes nothing.
-struct Fold {
-    identity: String,
-    /// The operation, or the intrinsic.
-    op: String,
-    is_call: bool,
-    /// What `redux.sync` calls it.
-    redux: Option<&'static str>,
-}
-
-fn how(function: &str, s: Scalar) -> Option<Fold> {
-    let float = s.wide == "float";
-    let bits = if s.wide == "i64" { 64 } else { 32 };
-    let (least, most) = (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1);
-    let op = |op: &str, identity: &str, redux| {
-        Some(Fold { identity: identity.into(), op: op.into(), is_call: false, redux })
-    };
-    let min_max = |name: &str, identity: String, redux| {
-        let op = format!("llvm.{name}.{}", if float { "f32" } else { s.wide });
-        Some(Fold { identity, op, is_call: true, redux })
-    };
-    match (function, float) {
-        ("sum", true) => op("fadd", "-0.000000e+00", None),
-        ("product", true) => op("fmul", "1.000000e+00", None),
-        ("min", true) => min_max("minnum", "0x7FF0000000000000".into(), None),
-        ("max", true) => min_max("maxnum", "0xFFF0000000000000".into(), None),
-        ("sum", false) => op("add", "0", Some("add")),
-        ("product", false) => op("mul", "1", None),
-        ("and", false) => op("and", "-1", Some("and")),
-        ("or", false) => op("or", "0", Some("or")),
-        ("xor", false) => op("xor", "0", Some("xor")),
-        ("min", false) if s.unsigned => min_max("umin", "-1".into(), Some("umin")),
-        ("max", false) if s.unsigned => min_max("umax", "0".into(), Some("umax")),
-        ("min", false) => min_max("smin", most.to_string(), Some("min")),
-        ("max", false) => min_max("smax", least.to_string(), Some("max")),
-        _ => None,
-    }
-}
-
-impl Fold {
-    fn combine(&self, body: &mut Body, ty: &str, to: &str, a: &str, b: &str) {
-        match self.is_call {
-            true => body.line(format!("{to} = call {ty} @{}({ty} {a}, {ty} {b})", self.op)),
-            false => body.line(format!("{to} = {} {ty} {a}, {b}", self.op)),
-        }
-    }
-}
-
-/// The scalar in which values are folded.
-fn folded(s: Scalar) -> Scalar {
-    Scalar { ty: s.wide, ..s }
-}
-
-/// `%x` is `%v` in the type in which it is folded.
-fn widen(body: &mut Body, s: Scalar) {
-    let op = match s.ty {
-        "half" | "bfloat" => "fpext",
-        _ if s.unsigned => "zext",
-        _ => "sext",
-    };
-    match s.ty == s.wide {
-        true if s.ty == "float" => body.line("%x = select i1 true, float %v, float %v"),
-        true => body.line(format!("%x = or {} %v, 0", s.ty)),
-        false => body.line(format!("%x = {op} {} %v to {}", s.ty, s.wide)),
-    }
-}
-
-/// Return what was folded.
-fn narrow(body: &mut Body, s: Scalar, value: &str) {
-    if s.ty == s.wide {
-        return body.close(s.ty, value);
-    }
-    let op = if s.wide == "float" { "fptrunc" } else { "trunc" };
-    body.line(format!("%narrow = {op} {} {value} to {}", s.wide, s.ty));
-    body.close(s.ty, "%narrow");
-}
-
-/// Reductions and prefix sums.
-fn fold(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) -> Option<()> {
-    let (inclusive, exclusive) =
-        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
-    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
-    body.open(s.ty, name, &format!("{} %v, i32 %mask", s.ty), true);
-    widen(body, s);
-    let ty = s.wide;
-    match (how.redux, width) {
-        (Some(redux), 32) if ty == "i32" && inclusive.or(exclusive).is_none() => {
-            body.line(format!("%r = call i32 @llvm.nvvm.redux.sync.{redux}(i32 %x, i32 %mask)"));
-            narrow(body, s, "%r");
-            return Some(());
-        }
-        _ => {}
-    }
-    body.line("%whole = icmp eq i32 %mask, -1");
-    body.line("br i1 %whole, label %all, label %few");
-    body.label("all");
-    let wide = folded(s);
-    if let Some(exclusive) = inclusive.map(|_| false).or(exclusive.map(|_| true)) {
-        scan(body, &how, wide, width, exclusive);
-    } else {
-        let mut value = "%x".to_owned();
-        let mut distance = width / 2;
-        while distance > 0 {
-            let (other, sum) = (format!("%o{distance}"), format!("%s{distance}"));
-            body.shuffle(&other, "bfly", wide, &value, &distance.to_string(), within(width, false));
-            how.combine(body, ty, &sum, &value, &other);
-            value = sum;
-            distance /= 2;
-        }
-        body.line(format!("%full = select i1 true, {ty} {value}, {ty} {value}"));
-    }
-    body.line("br label %end");
-    body.label("few");
-    let some = format!("{PREFIX}some.{function}.{width}.{}", s.suffix);
-    body.line(format!("%part = call {ty} @{some}({ty} %x, i32 %mask)"));
-    body.calls.push(some);
-    body.line("br label %end");
-    body.label("end");
-    body.line(format!("%r = phi {ty} [ %full, %all ], [ %part, %few ]"));
-    narrow(body, s, "%r");
-    Some(())
-}
-
-/// `%full` is what the lanes up to the own one have together, all lanes being there.
-fn scan(body: &mut Body, how: &Fold, s: Scalar, width: u32, exclusive: bool) {
-    let ty = s.ty;
-    let up = within(width, true);
-    body.lane();
-    body.line(format!("%own = and i32 %lane, {}", width - 1));
-    let mut value = "%x".to_owned();
-    let mut distance = 1;
-    while distance < width {
-        let d = distance;
-        body.shuffle(&format!("%o{d}"), "up", s, &value, &d.to_string(), up);
-        how.combine(body, ty, &format!("%t{d}"), &format!("%o{d}"), &value);
-        body.line(format!("%in{d} = icmp uge i32 %own, {d}"));
-        body.line(format!("%s{d} = select i1 %in{d}, {ty} %t{d}, {ty} {value}"));
-        value = format!("%s{d}");
-        distance *= 2;
-    }
-    if exclusive {
-        body.shuffle("%before", "up", s, &value, "1", up);
-        body.line("%is.first = icmp eq i32 %own, 0");
-        let none = nothing(how, ty);
-        body.line(format!("%full = select i1 %is.first, {ty} {none}, {ty} %before"));
-    } else {
-        body.line(format!("%full = select i1 true, {ty} {value}, {ty} {value}"));
-    }
-}
-
-/// What no lane has together: the sum of none is 0, not -0, which is neutral otherwise.
-fn nothing(how: &Fold, ty: &str) -> String {
-    if how.op == "fadd" && ty == "float" { "0.000000e+00".into() } else { how.identity.clone() }
-}
-
-/// `function.width.suffix` over the lanes of a mask, one after the other.
-fn some(name: &str, rest: &str, body: &mut Body) -> Option<()> {
-    let mut parts = rest.split('.');
-    let (function, width, suffix) = (parts.next()?, parts.next()?.parse::<u32>().ok()?, parts.next()?);
-    let s = folded(*SCALARS.iter().find(|s| s.suffix == suffix)?);
-    let (inclusive, exclusive) =
-        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
-    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
-    let ty = s.ty;
-    let start = if exclusive.is_some() { nothing(&how, ty) } else { how.identity.clone() };
-    body.open(ty, name, &format!("{ty} %v, i32 %mask"), false);
-    body.lane();
-    body.line(format!("%group = and i32 %lane, {}", 32 - width));
-    body.line("br label %loop");
-    body.label("loop");
-    body.line("%rest = phi i32 [ %mask, %0 ], [ %next, %loop ]");
-    body.line(format!("%sum = phi {ty} [ {start}, %0 ], [ %more, %loop ]"));
-    body.line("%from = call i32 @llvm.cttz.i32(i32 %rest, i1 true)");
-    body.shuffle("%other", "idx", s, "%v", "%from", within(32, false));
-    how.combine(body, ty, "%with", "%sum", "%other");
-    let until = match (inclusive, exclusive) {
-        (Some(_), _) => "%before = icmp ule i32 %from, %lane",
-        (_, Some(_)) => "%before = icmp ult i32 %from, %lane",
-        _ => "%before = icmp ule i32 %from, 31",
-    };
-    body.line(until);
-    body.line(format!("%from.group = and i32 %from, {}", 32 - width));
-    body.line("%same = icmp eq i32 %from.group, %group");
-    body.line("%counts = and i1 %same, %before");
-    body.line(format!("%more = select i1 %counts, {ty} %with, {ty} %sum"));
-    body.line("%less = sub i32 %rest, 1");
-    body.line("%next = and i32 %rest, %less");
-    body.line("%done = icmp eq i32 %next, 0");
-    body.line("br i1 %done, label %end, label %loop");
-    body.label("end");
-    body.close(ty, "%more");
-    Some(())
 }

@@ -40,6 +40,7 @@
 
 mod entry;
 mod exchange;
+mod folds;
 mod library;
 mod masks;
 mod math;
@@ -124,6 +125,17 @@ pub enum Parameter {
 /// The most shared memory that a module may declare (CUDA C++ Programming Guide, compute capabilities); beyond that
 /// it has to be dynamic.
 const MOST_STATIC: u64 = 48 << 10;
+
+/// Refuse barriers that some threads of a threadgroup of this size reach and others provably miss; the hardware would let
+/// them pass one another.
+///
+/// # Errors
+/// `DivergentBarrier`, and as [`prepare`].
+pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
+    let kernel = crate::prepare::prepare(module)?;
+    let regions = crate::region::regions(&kernel);
+    crate::divergence::check(module, &kernel, &regions, group)
+}
 
 /// Prepare the entry of `module`.
 ///

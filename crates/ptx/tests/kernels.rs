@@ -1,0 +1,185 @@
+//! What kernels become as PTX: the instructions that their speed rests on.
+
+use elinvar_cache::Cache;
+use elinvar_driver::{Dim3, Error, MathMode, PipelineOptions, Source};
+use elinvar_ptx::{Argument, Bundle, Compiler, Constants, Parameter, Ptx, Target};
+
+const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+
+fn compiler(text: &str, math: MathMode) -> Compiler {
+    let source = Source::named("k.metal", format!("{HEAD}{text}")).math(math);
+    Compiler::new(&Cache::off(), &source, Target::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn ptx_in(text: &str, math: MathMode, constants: Constants) -> Ptx {
+    let compiler = compiler(text, math);
+    let name = compiler.kernels()[0].name.clone();
+    compiler.kernel(&name, &PipelineOptions::default(), constants).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn ptx(text: &str) -> Ptx {
+    ptx_in(text, MathMode::Fast, Constants::Values)
+}
+
+#[track_caller]
+fn expect(ptx: &Ptx, there: &[&str], absent: &[&str]) {
+    for text in there {
+        assert!(ptx.text.contains(text), "`{text}` is not in\n{}", ptx.text);
+    }
+    for text in absent {
+        assert!(!ptx.text.contains(text), "`{text}` is in\n{}", ptx.text);
+    }
+}
+
+const SAXPY: &str = "struct P { float a; uint n; };
+    kernel void saxpy(device const float* x, device float* y, constant P& p, uint i [[thread_position_in_grid]]) {
+        if (i < p.n) y[i] = p.a * x[i] + y[i];
+    }";
+
+#[test]
+fn constants_are_parameters_and_accesses_are_global() {
+    let saxpy = ptx(SAXPY);
+    assert_eq!((saxpy.entry.as_str(), saxpy.target.to_string().as_str()), ("elinvar_saxpy", "sm_90"));
+    assert!(saxpy.takes_values());
+    assert!(saxpy.parameters.contains(&Parameter::Argument(2, Argument::Value { bytes: 8, align: 4 })));
+    let there = [
+        ".entry elinvar_saxpy(",
+        ".param .align 4 .b8 elinvar_saxpy_param_2[8]",
+        "fma.rn.f32",
+        "ld.global.f32",
+        "st.global.f32",
+    ];
+    expect(&saxpy, &there, &[".local", "cvta", "//"]);
+    let addresses = ptx_in(SAXPY, MathMode::Fast, Constants::Addresses);
+    assert!(!addresses.takes_values());
+    // Nothing writes what a `constant` is.
+    expect(&addresses, &["ld.global.nc.u32", "ld.global.nc.f32"], &[".align 4 .b8"]);
+}
+
+#[test]
+fn constants_beyond_what_parameters_hold_are_addresses() {
+    let text = "struct Big { float4 v[128]; }; struct P { float a; };
+        kernel void k(device float4* y, constant Big& a, constant Big& b, constant P& p, uint i [[thread_position_in_grid]]) {
+            y[i] = a.v[i] + b.v[i] * p.a;
+        }";
+    let value = |bytes, align| Argument::Value { bytes, align };
+    let made = ptx(text).parameters;
+    let arguments: Vec<Argument> =
+        made.iter().filter_map(|p| if let Parameter::Argument(_, a) = p { Some(*a) } else { None }).collect();
+    let pointer = |constant| Argument::Pointer { constant };
+    assert_eq!(arguments, [pointer(false), value(2048, 16), pointer(true), value(4, 4)]);
+}
+
+#[test]
+fn float4_is_one_access() {
+    let text = "kernel void k(device const float4* x, device float4* y, uint i [[thread_position_in_grid]]) { y[i] = x[i] * 2; }";
+    expect(&ptx(text), &["ld.global.v4.f32", "st.global.v4.f32"], &[]);
+}
+
+#[test]
+fn quotients_and_roots_follow_the_math_mode() {
+    let text = "kernel void k(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {
+            y[2 * i] = x[i] / x[i + 1];
+            y[2 * i + 1] = rsqrt(x[i]) + sqrt(x[i + 2]);
+        }";
+    expect(&ptx(text), &["div.full.f32", "rsqrt.approx.f32", "sqrt.rn.f32"], &["div.rn", ".ftz"]);
+    let safe = ptx_in(text, MathMode::Safe, Constants::Values);
+    expect(&safe, &["div.rn.f32", "sqrt.rn.f32"], &["div.full", "approx", ".ftz"]);
+}
+
+#[test]
+fn nothing_is_fused_that_may_not_be() {
+    let text = "kernel void k(device float* y, uint i [[thread_position_in_grid]]) {
+            float product = y[i] * y[i + 1];
+            y[i + 3] = product + y[i + 2];
+        }";
+    expect(&ptx(text), &["fma.rn.f32"], &[]);
+    expect(&ptx_in(text, MathMode::Safe, Constants::Values), &["mul.rn.f32", "add.rn.f32"], &["fma"]);
+}
+
+#[test]
+fn threadgroup_memory_is_shared_and_sums_are_shuffles() {
+    let text = "kernel void k(device float* y, threadgroup float* s [[threadgroup(0)]], uint t [[thread_index_in_threadgroup]]) {
+            threadgroup float part[32];
+            part[t & 31] = simd_sum(y[t]);
+            s[t] = part[(t + 1) & 31];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            y[t] = s[t ^ 1] + float(simd_max(t));
+        }";
+    let made = ptx(text);
+    assert_eq!((made.static_bytes, made.dynamic_base), (128, 0));
+    assert!(made.signature.code.is_some_and(|code| code.simdgroup && code.barriers == 1));
+    let there = [
+        "ld.shared.f32",
+        "st.shared.f32",
+        "shfl.sync.bfly.b32",
+        "redux.sync.max.u32",
+        "bar.sync",
+        ".extern .shared",
+    ];
+    expect(&made, &there, &["membar", ".local"]);
+}
+
+#[test]
+fn products_of_halves_are_for_tensor_cores() {
+    let product = |ty: &str| {
+        format!(
+            "kernel void k(device const {ty}* a, device const {ty}* b, device float* c) {{
+                simdgroup_matrix<{ty}, 8, 8> x, y;
+                simdgroup_float8x8 z = make_filled_simdgroup_matrix<float, 8>(0.0f);
+                simdgroup_load(x, a); simdgroup_load(y, b);
+                simdgroup_multiply_accumulate(z, x, y, z);
+                simdgroup_store(z, c);
+            }}"
+        )
+    };
+    expect(&ptx(&product("half")), &["mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"], &[]);
+    expect(&ptx(&product("bfloat")), &["mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"], &[]);
+    expect(&ptx(&product("float")), &["fma.rn.f32"], &["mma.sync"]);
+    expect(&ptx_in(&product("half"), MathMode::Safe, Constants::Values), &["fma.rn.f32"], &["mma.sync"]);
+}
+
+#[test]
+fn checked_kernels_take_sizes_and_a_record() {
+    let compiler = compiler(
+        "kernel void k(device int* a, uint i [[thread_position_in_grid]]) { a[i] = 1; }",
+        MathMode::Fast,
+    );
+    let checked = PipelineOptions { checked: true, ..PipelineOptions::default() };
+    let made = compiler.kernel("k", &checked, Constants::Values).unwrap();
+    assert!(made.parameters.ends_with(&[Parameter::Record, Parameter::Bytes(0)]), "{:?}", made.parameters);
+    assert_eq!(made.checks.map(|checks| checks.sites.len()), Some(1));
+}
+
+const MISSED: &str = "kernel void k(device uint* a, uint t [[thread_position_in_threadgroup]]) {
+        if (t < 16u) threadgroup_barrier(mem_flags::mem_threadgroup);
+        a[t] += 1u;
+    }";
+
+#[test]
+fn a_barrier_that_threads_miss_is_refused_with_its_line_also_from_a_bundle() {
+    let compiler = compiler(MISSED, MathMode::Fast);
+    let options = PipelineOptions::default();
+    compiler.check_group("k", &options, Dim3::from(16)).unwrap();
+    let Err(Error::Compile(wrong)) = compiler.check_group("k", &options, Dim3::from(32)) else {
+        panic!("not refused")
+    };
+    assert_eq!((wrong[0].file.as_str(), wrong[0].line), ("k.metal", 4));
+    let source = Source::named("k.metal", format!("{HEAD}{MISSED}"));
+    let mut bundle = Bundle::default();
+    let packing = Compiler::packing(&Cache::off(), &source, Target::default(), &mut bundle).unwrap();
+    packing.pack("k", &options, &mut bundle).unwrap();
+    let key = bundle.sources().next().unwrap().1;
+    let packed = elinvar_driver::Packed { bundle: bundle.to_bytes().into(), key };
+    let source = Source { packed: Some(packed), ..Source::default() };
+    let library = elinvar_ptx::Library::new(&Cache::off(), &source, Target::default()).unwrap();
+    assert_eq!(library.kernel("k", &options, Constants::Addresses).unwrap().entry, "elinvar_k");
+    library.check_group("k", &options, Dim3::from(16)).unwrap();
+    let Err(Error::Compile(again)) = library.check_group("k", &options, Dim3::from(64)) else {
+        panic!("not refused")
+    };
+    assert_eq!(again, wrong);
+    let older = elinvar_ptx::Library::new(&Cache::off(), &source, "sm_80".parse().unwrap()).unwrap();
+    let error = older.kernel("k", &options, Constants::Values).unwrap_err().to_string();
+    assert!(error.contains("no kernel `k` for sm_80"), "{error}");
+}

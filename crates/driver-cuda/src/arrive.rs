@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use elinvar_driver::{Command, Done, Error, Event, Result, Timing, fail_signals};
 
@@ -11,7 +12,7 @@ use crate::context::DeviceEvent;
 use crate::encode::HostStep;
 use crate::failure::Failure;
 use crate::kept::Kept;
-use crate::lane::{Lane, State};
+use crate::lane::{Flight, Lane};
 
 /// Something for the host to do when the device has come so far.
 pub(crate) struct Mark {
@@ -60,94 +61,108 @@ impl Lane {
     /// Do what is to be done for what the device has come to. Only the device's thread calls this.
     pub(crate) fn turn(self: &Arc<Self>) -> Turn {
         let mut reached = Vec::new();
-        let mut state = self.state.lock();
-        let collected = self.collect(&mut state, &mut reached);
-        drop(state);
+        let collected = self.collect(&mut reached);
         let has_done = !reached.is_empty();
         reached.into_iter().for_each(Reached::act);
         if let Err(failure) = collected {
             self.shared.fail(failure);
         }
-        state = self.state.lock();
-        state.is_watched = !state.flying.is_empty() || !state.waiting.is_empty() && state.gate.is_none();
-        let goes_on = state.is_watched;
-        self.advance(state);
-        Turn { has_done, goes_on }
+        let is_empty = self.flight.lock().marks.is_empty();
+        if self.has_backlog.load(Ordering::Acquire) && (has_done || is_empty) {
+            self.advance(self.state.lock());
+        }
+        let mut flight = self.flight.lock();
+        flight.is_watched = !flight.marks.is_empty();
+        Turn { has_done, goes_on: flight.is_watched }
     }
 
-    fn collect(&self, state: &mut State, reached: &mut Vec<Reached>) -> Result<(), Failure> {
+    fn collect(&self, reached: &mut Vec<Reached>) -> Result<(), Failure> {
         let Ok(_current) = self.shared.context.enter() else {
-            self.abandon_locked(state, None, reached);
+            self.take_all(None, reached);
             return Ok(());
         };
-        if let Some(failure) = state.broken {
-            return Err(failure);
-        }
         let mut come: Option<(Arc<DeviceEvent>, u64)> = None;
-        while let Some(mark) = state.flying.front() {
-            let ns = match &mark.at {
-                None => state.last_ns.max(mark.given_ns),
+        loop {
+            // Nobody else takes from the list: what is first stays first without the lock.
+            let at = {
+                let flight = self.flight.lock();
+                if let Some(failure) = flight.broken {
+                    return Err(failure);
+                }
+                let Some(mark) = flight.marks.front() else { break };
+                mark.at.clone()
+            };
+            let ns = match at {
+                None => 0,
                 Some(at) => match &come {
-                    Some((known, ns)) if Arc::ptr_eq(known, at) => *ns,
-                    _ if !at.has_come()? => break,
+                    Some((known, ns)) if Arc::ptr_eq(known, &at) => *ns,
+                    _ if !at.has_come()? => return Ok(()),
                     _ => {
-                        let ns = self.shared.clock.place(at)?;
-                        come = Some((at.clone(), ns));
+                        let ns = self.shared.clock.place(&at)?;
+                        come = Some((at, ns));
                         ns
                     }
                 },
             };
-            if let What::End(end) = &mark.what
-                && end.waits.iter().any(|(event, value)| event.value() < *value && event.failure().is_none())
-            {
-                // The device knows it, the host not yet: its turn comes.
-                break;
-            }
-            let ns = ns.max(mark.given_ns).min(now_ns()).max(state.last_ns);
-            state.last_ns = ns;
-            if let Some(mark) = state.flying.pop_front() {
-                self.pass(state, mark, ns, reached);
+            if !self.pass(ns, reached) {
+                return Ok(());
             }
         }
-        if state.flying.is_empty() {
-            state.tail = None;
-            self.shared.clock.refresh()?;
-        }
-        Ok(())
+        self.shared.clock.refresh()
     }
 
-    /// The device has come to a mark.
-    fn pass(&self, state: &mut State, mark: Mark, ns: u64, reached: &mut Vec<Reached>) {
-        let Mark { commands, kept, what, .. } = mark;
-        state.commands_ahead -= commands;
-        let (has_checks, fault) = (kept.has_checks(), kept.fault());
-        kept.end(&self.shared.chunks);
+    /// The device has come to the first mark. `false` if the host has to know more first.
+    fn pass(&self, ns: u64, reached: &mut Vec<Reached>) -> bool {
+        let mut flight = self.flight.lock();
+        let Some(mark) = flight.marks.front() else { return false };
+        if let What::End(end) = &mark.what
+            && end.waits.iter().any(|(event, value)| event.value() < *value && event.failure().is_none())
+        {
+            // The device knows it, the host not yet: its turn comes.
+            return false;
+        }
+        let ns = ns.max(mark.given_ns).min(now_ns()).max(flight.last_ns);
+        flight.last_ns = ns;
+        let Some(Mark { commands, kept, what, .. }) = flight.marks.pop_front() else { return false };
+        flight.commands -= commands;
         match what {
-            What::Begin => state.start_ns = ns,
+            What::Begin => flight.start_ns = ns,
             What::Host(HostStep::Stamp(into)) => into.set(ns),
             What::Host(HostStep::Signal(event, value)) => reached.push(Reached::Signal(event, value, ns)),
-            What::Part => {
-                state.holds &= !has_checks;
-                if let (Some(fault), Some(entry)) = (fault, state.waiting.front_mut()) {
-                    entry.ended = Some(fault);
-                }
-            }
+            What::Part => {}
             What::End(end) => {
-                let timing = Timing { start_ns: if end.has_begun { state.start_ns } else { ns }, end_ns: ns };
+                let timing =
+                    Timing { start_ns: if end.has_begun { flight.start_ns } else { ns }, end_ns: ns };
                 if end.has_begun {
-                    state.submissions_ahead -= 1;
+                    flight.submissions -= 1;
                     let took = timing.end_ns.saturating_sub(timing.start_ns);
-                    state.mean_ns = Some(state.mean_ns.map_or(took, |mean| (3 * mean + took) / 4));
+                    flight.mean_ns = Some(flight.mean_ns.map_or(took, |mean| (3 * mean + took) / 4));
                 }
                 reached.push(Reached::End(end.commands, end.done, end.result.map(|()| timing)));
             }
         }
+        drop(flight);
+        self.let_go(kept);
+        true
+    }
+
+    /// What a part of a submission has needed is needed no more; what its checks have noted is known now.
+    fn let_go(&self, kept: Kept) {
+        if kept.has_checks() {
+            let mut state = self.state.lock();
+            state.holds = false;
+            if let (Some(fault), Some(entry)) = (kept.fault(), state.waiting.front_mut()) {
+                entry.ended = Some(fault);
+            }
+        }
+        kept.end(&self.shared.chunks);
     }
 
     /// The kernels that the device has been given and may not have ended, by submission.
     pub(crate) fn suspects(&self) -> Vec<Arc<[Command]>> {
         let state = self.state.lock();
-        let flying = state.flying.iter().filter_map(|mark| match &mark.what {
+        let flight = self.flight.lock();
+        let flying = flight.marks.iter().filter_map(|mark| match &mark.what {
             What::End(end) if end.has_begun && end.result.is_ok() => Some(end.commands.clone()),
             _ => None,
         });
@@ -159,16 +174,18 @@ impl Lane {
     /// Let everything end, since the context has. The submission of `guilty` ends in that error.
     pub(crate) fn abandon(&self, guilty: Option<(&Arc<[Command]>, &Error)>) {
         let mut reached = Vec::new();
-        self.abandon_locked(&mut self.state.lock(), guilty, &mut reached);
+        self.take_all(guilty, &mut reached);
         reached.into_iter().for_each(Reached::act);
     }
 
-    fn abandon_locked(
-        &self,
-        state: &mut State,
-        guilty: Option<(&Arc<[Command]>, &Error)>,
-        reached: &mut Vec<Reached>,
-    ) {
+    fn take_all(&self, guilty: Option<(&Arc<[Command]>, &Error)>, reached: &mut Vec<Reached>) {
+        let mut state = self.state.lock();
+        let marks = {
+            let mut flight = self.flight.lock();
+            let marks = std::mem::take(&mut flight.marks);
+            *flight = Flight { is_watched: flight.is_watched, ..Flight::default() };
+            marks
+        };
         let lost = self.shared.context.lost().cloned();
         let lost =
             lost.unwrap_or_else(|| Error::DeviceLost(format!("device `{}`", self.shared.context.name)));
@@ -184,7 +201,7 @@ impl Lane {
             };
             reached.push(Reached::End(commands, done, Err(error)));
         };
-        for mark in std::mem::take(&mut state.flying) {
+        for mark in marks {
             if let What::End(Ending { commands, done, result, .. }) = mark.what {
                 end(commands, done, result);
             }
@@ -193,12 +210,8 @@ impl Lane {
             end(entry.commands, entry.done, entry.ended.map_or(Ok(()), Err));
         }
         let failure = state.failure.take().unwrap_or_else(|| guilty.map_or(lost, |(_, fault)| fault.clone()));
-        *state = State {
-            last_id: state.last_id,
-            is_watched: state.is_watched,
-            failure: Some(failure),
-            ..State::default()
-        };
+        state.forget(failure);
+        self.has_backlog.store(false, Ordering::Release);
     }
 }
 

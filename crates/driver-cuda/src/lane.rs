@@ -9,14 +9,19 @@
 //! - what is further ahead than about a millisecond of work, so that of long work little is given that could still be
 //!   cancelled, and the stream never has more launches than the driver takes without waiting.
 //!
+//! Two locks, in this order: `state` is held while the stream is given work, which takes as long as the driver's calls do;
+//! `flight` for moments only, so that noticing what has ended and giving more do not hold each other up.
+//!
 //! Invariants:
-//! - `flying` lists in order what the host has to do as the device comes along; only the device's thread takes from it.
-//! - While `flying` has anything the lane is on the list of that thread (`is_watched`), which keeps it alive.
+//! - `Flight::marks` lists in order what the host has to do as the device comes along; only the device's thread takes from it.
+//! - While it has anything the lane is on the list of that thread (`is_watched`), which keeps it alive.
+//! - What waits only for room is given when something has ended: `has_backlog` is set before it is seen that something flies.
 //! - A submission's memory is let go of when the device has done all of it, also when it ends in an error.
 //! - `done` and the callbacks of events are called without any lock held.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::CUstream;
 use elinvar_driver::{Command, Done, Error, Event, Result};
@@ -36,7 +41,7 @@ const AHEAD_NS: u64 = 1_000_000;
 /// What a submission is taken to need before any has been seen.
 const FIRST_NS: u64 = AHEAD_NS / 4;
 /// Commands that a stream is given at most; the driver takes about a thousand without waiting.
-const MOST_AHEAD: u32 = 512;
+const MOST_AHEAD: u32 = 960;
 /// Commands between two points at which the host learns how far the device is.
 const PART: u32 = 128;
 
@@ -45,37 +50,47 @@ pub(crate) struct Lane {
     pub(crate) shared: Arc<Shared>,
     stream: Handle<CUstream>,
     pub(crate) state: Mutex<State>,
+    pub(crate) flight: Mutex<Flight>,
+    /// Whether something waits for nothing but what flies.
+    pub(crate) has_backlog: AtomicBool,
 }
 
+/// What has not been given to the device, and the stream's end.
 #[derive(Default)]
 pub(crate) struct State {
-    /// What has not been given to the device, or not all of it: the first only.
+    /// Submissions of which the device has not been given all: of the first only it may have been given some.
     pub(crate) waiting: VecDeque<Entry>,
-    /// What the host has to do as the device comes along.
-    pub(crate) flying: VecDeque<Mark>,
     /// The number of the event's callback that the first of `waiting` waits for.
     pub(crate) gate: Option<u64>,
-    pub(crate) gates: u64,
+    gates: u64,
     /// Whether nothing may be given before what flies has ended.
     pub(crate) holds: bool,
-    /// The last point that was recorded, while something flies.
-    pub(crate) tail: Option<Arc<DeviceEvent>>,
+    /// The last point that was recorded.
+    tail: Option<Arc<DeviceEvent>>,
     /// Whether the stream was given something since.
-    pub(crate) has_more: bool,
+    has_more: bool,
+    pub(crate) last_id: u64,
+    pub(crate) failure: Option<Error>,
+    /// Whether the device's thread has to be told of the lane.
+    is_new: bool,
+    params: Vec<u8>,
+}
+
+/// What the device has been given and has not been seen to have ended.
+#[derive(Default)]
+pub(crate) struct Flight {
+    /// What the host has to do as the device comes along.
+    pub(crate) marks: VecDeque<Mark>,
     /// What the driver has answered that ends everything.
     pub(crate) broken: Option<Failure>,
-    /// Commands and submissions that the stream has been given and that have not ended.
-    pub(crate) commands_ahead: u32,
-    pub(crate) submissions_ahead: u64,
+    pub(crate) commands: u32,
+    pub(crate) submissions: u64,
     /// What a submission takes, about.
     pub(crate) mean_ns: Option<u64>,
     /// When the submission began whose marks come next, and the last time that was told.
     pub(crate) start_ns: u64,
     pub(crate) last_ns: u64,
-    pub(crate) last_id: u64,
-    pub(crate) failure: Option<Error>,
     pub(crate) is_watched: bool,
-    pub(crate) params: Vec<u8>,
 }
 
 pub(crate) struct Entry {
@@ -103,16 +118,24 @@ impl Lane {
     pub(crate) fn new(shared: &Arc<Shared>, priority: i32) -> Result<Arc<Self>> {
         let _current = shared.context.enter()?;
         let stream = Handle(shared.context.create_stream(priority)?);
-        let lane = Arc::new(Self { shared: shared.clone(), stream, state: Mutex::default() });
+        let (state, flight, has_backlog) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        let lane = Arc::new(Self { shared: shared.clone(), stream, state, flight, has_backlog });
         shared.register(&lane);
         Ok(lane)
     }
 
     /// Give the device what it may have, and see to what comes of it.
     pub(crate) fn advance(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let gate = self.give(&mut state);
-        let is_new = !state.flying.is_empty() && !state.is_watched;
-        state.is_watched |= is_new;
+        let gate = loop {
+            let gate = self.give(&mut state);
+            let waits = state.gate.is_none() && !state.waiting.is_empty();
+            self.has_backlog.store(waits, Ordering::Release);
+            // If what it was to wait for has ended meanwhile, nobody else gives it. What holds it ends with the device's thread.
+            if !waits || state.holds || !self.flight.lock().marks.is_empty() {
+                break gate;
+            }
+        };
+        let is_new = std::mem::take(&mut state.is_new);
         drop(state);
         if is_new {
             self.shared.poller.watch(self.clone());
@@ -133,7 +156,7 @@ impl Lane {
     /// Give the stream what it may have. Gives the event to wait for and the gate's number.
     fn give(&self, state: &mut State) -> Option<(Arc<dyn Event>, u64, u64)> {
         let current = self.shared.context.enter();
-        while state.gate.is_none() && !state.holds && state.has_room() {
+        while state.gate.is_none() && !state.holds && self.has_room(state) {
             let mut entry = state.waiting.pop_front()?;
             let lost = current.as_ref().err().cloned();
             if let Some(cause) = lost.or_else(|| entry.ended.take()) {
@@ -227,10 +250,14 @@ impl Lane {
     /// A submission begins now, or when what is before it has ended.
     fn begin(&self, state: &mut State, entry: &mut Entry, first: &Command) {
         entry.has_begun = true;
-        state.submissions_ahead += 1;
-        // With nothing before it there is no point in the stream yet that says when.
-        let works = !matches!(first, Command::Signal { .. } | Command::Timestamp { .. });
-        state.has_more |= works && state.flying.is_empty();
+        let mut flight = self.flight.lock();
+        flight.submissions += 1;
+        if flight.marks.is_empty() {
+            // With nothing before it there is no point in the stream yet that says when.
+            state.tail = None;
+            state.has_more |= !matches!(first, Command::Signal { .. } | Command::Timestamp { .. });
+        }
+        drop(flight);
         self.mark(state, Kept::default(), 0, What::Begin);
     }
 
@@ -242,14 +269,15 @@ impl Lane {
     /// Have the host do something when the device has come so far.
     fn mark(&self, state: &mut State, kept: Kept, commands: u32, what: What) {
         let context = &self.shared.context;
+        let mut broken = None;
         if kept.has_checks() {
-            state.broken = kept.fetch(context, self.stream.0).err().or(state.broken);
+            broken = kept.fetch(context, self.stream.0).err();
         }
         if state.has_more {
             state.has_more = false;
             match DeviceEvent::record(context, self.stream.0) {
                 Ok(event) => state.tail = Some(Arc::new(event)),
-                Err(failure) => state.broken = Some(failure),
+                Err(failure) => broken = Some(failure),
             }
         }
         let at = state.tail.clone();
@@ -258,8 +286,19 @@ impl Lane {
         {
             event.promise(*value, at);
         }
-        state.commands_ahead += commands;
-        state.flying.push_back(Mark { at, given_ns: now_ns(), commands, kept, what });
+        let mut flight = self.flight.lock();
+        flight.broken = broken.or(flight.broken);
+        flight.commands += commands;
+        flight.marks.push_back(Mark { at, given_ns: now_ns(), commands, kept, what });
+        state.is_new |= !std::mem::replace(&mut flight.is_watched, true);
+    }
+
+    /// Whether more may be given.
+    fn has_room(&self, state: &State) -> bool {
+        let flight = self.flight.lock();
+        let most = (AHEAD_NS / flight.mean_ns.unwrap_or(FIRST_NS).max(1)).clamp(2, u64::from(MOST_AHEAD));
+        let goes_on = state.waiting.front().is_some_and(|entry| entry.has_begun);
+        flight.commands + PART <= MOST_AHEAD && (goes_on || flight.submissions < most)
     }
 }
 
@@ -274,11 +313,9 @@ impl Drop for Lane {
 }
 
 impl State {
-    /// Whether more may be given.
-    fn has_room(&self) -> bool {
-        let most = (AHEAD_NS / self.mean_ns.unwrap_or(FIRST_NS).max(1)).clamp(2, u64::from(MOST_AHEAD));
-        let goes_on = self.waiting.front().is_some_and(|entry| entry.has_begun);
-        self.commands_ahead + PART <= MOST_AHEAD && (goes_on || self.submissions_ahead < most)
+    /// Nothing waits any more, and this is the failure.
+    pub(crate) fn forget(&mut self, failure: Error) {
+        *self = Self { last_id: self.last_id, failure: Some(failure), ..Self::default() };
     }
 
     /// What waits behind a failure, and what comes, is not to run.

@@ -13,9 +13,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::lane::Lane;
 
 /// It asks without pause for so long after something has ended.
-const EAGER: Duration = Duration::from_micros(100);
+const EAGER: Duration = Duration::from_micros(200);
 /// Between two rounds of asking without pause, so that those who submit get at the driver's locks.
-const BREATH: Duration = Duration::from_micros(2);
+const BREATH: Duration = Duration::from_micros(3);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_micros(500);
 

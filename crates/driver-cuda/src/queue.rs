@@ -65,7 +65,7 @@ impl Queue for CudaQueue {
         let running = || Error::unsupported("what an NVIDIA GPU has been given runs to its end");
         let mut state = self.lane.state.lock();
         let Ok(index) = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id) else {
-            let flies = state.flying.iter().find_map(|mark| match &mark.what {
+            let flies = self.lane.flight.lock().marks.iter().find_map(|mark| match &mark.what {
                 What::End(end) if end.id == submission.0 => Some(end.has_begun),
                 _ => None,
             });

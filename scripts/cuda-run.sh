@@ -8,6 +8,8 @@ out=${OUT:-$here/out}
 mkdir -p "$out"
 steps=${*:-tests bench sanitize}
 failed=0
+# Where there is a clang, it compiles; else what was compiled ahead is taken.
+command -v "${ELINVAR_CLANG:-clang}" >/dev/null || export ELINVAR_BUNDLE=$here/suite.bundle
 
 if ! "$here/elinvar" devices | grep -q '^cuda  [^n]'; then
     echo "skipped: no NVIDIA device"

@@ -3,6 +3,9 @@
 #
 #   cuda.sh FOLDER     build what runs there, and copy it to FOLDER with cuda-run.sh
 #
+# The suite's kernels are compiled here, for sm_90 and later unless ELINVAR_CUDA_TARGET names another, since there is no
+# compiler there.
+#
 # There: ./cuda-run.sh [tests] [bench] [sanitize], all of them when none is named.
 set -euo pipefail
 
@@ -23,5 +26,6 @@ cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$fold
 cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
 cp "$(program test --no-run --package elinvar-conformance --test runtime_cuda)" "$folder/runtime"
 strip "$folder"/{elinvar,device,drivers,runtime}
+"$cargo" run --release --quiet --package elinvar-conformance --bin pack-suite -- "$folder/suite.bundle" "${ELINVAR_CUDA_TARGET:-sm_90}"
 cp scripts/cuda-run.sh "$folder/"
 du -sh "$folder"

@@ -1,4 +1,4 @@
-//! Libraries: MSL compiled to PTX on this machine.
+//! Libraries: the PTX of a source's kernels, compiled on this machine or ahead.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use elinvar_cache::Cache;
 use elinvar_driver::{
     Diagnostic, Dim3, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
 };
-use elinvar_ptx::{Compiler, Target};
+use elinvar_ptx::Target;
 use parking_lot::Mutex;
 
 use crate::context::Context;
@@ -18,7 +18,7 @@ use crate::pipeline::CudaPipeline;
 pub(crate) struct CudaLibrary {
     context: Arc<Context>,
     max_size: Dim3,
-    compiler: Arc<Compiler>,
+    code: Arc<elinvar_ptx::Library>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CudaPipeline>>>,
 }
 
@@ -30,18 +30,18 @@ impl CudaLibrary {
         source: &Source,
         target: Target,
     ) -> Result<Self> {
-        let compiler = Arc::new(Compiler::new(cache, source, target)?);
-        Ok(Self { context: context.clone(), max_size, compiler, pipelines: Mutex::default() })
+        let code = Arc::new(elinvar_ptx::Library::new(cache, source, target)?);
+        Ok(Self { context: context.clone(), max_size, code, pipelines: Mutex::default() })
     }
 
     fn make(&self, kernel: &str, options: &PipelineOptions) -> Result<CudaPipeline> {
         if let Some(lost) = self.context.lost() {
             return Err(lost.clone());
         }
-        let (context, compiler) = (self.context.clone(), self.compiler.clone());
+        let (context, code) = (self.context.clone(), self.code.clone());
         let (kernel, options) = (kernel.to_owned(), options.clone());
         let make = move |constants| {
-            let ptx = compiler.kernel(&kernel, &options, constants)?;
+            let ptx = code.kernel(&kernel, &options, constants)?;
             let function = Function::load(&context, &ptx)?;
             Ok((ptx.signature, function))
         };
@@ -51,15 +51,15 @@ impl CudaLibrary {
 
 impl Library for CudaLibrary {
     fn kernels(&self) -> &[Signature] {
-        self.compiler.kernels()
+        self.code.kernels()
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.compiler.warnings()
+        self.code.warnings()
     }
 
     fn constants(&self) -> &[FunctionConstant] {
-        self.compiler.constants()
+        self.code.constants()
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {

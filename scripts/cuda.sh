@@ -3,7 +3,7 @@
 #
 #   cuda.sh FOLDER     build what runs there, and copy it to FOLDER with cuda-run.sh
 #
-# The suite's kernels are compiled here, for sm_90 and later unless ELINVAR_CUDA_TARGET names another, since there is no
+# All kernels are compiled here, for sm_90 and later unless ELINVAR_CUDA_TARGET names another, since there is no
 # compiler there.
 #
 # There: ./cuda-run.sh [tests] [bench] [sanitize], all of them when none is named.
@@ -26,6 +26,17 @@ cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$fold
 cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
 cp "$(program test --no-run --package elinvar-conformance --test runtime_cuda)" "$folder/runtime"
 strip "$folder"/{elinvar,device,drivers,runtime}
-"$cargo" run --release --quiet --package elinvar-conformance --bin pack-suite -- "$folder/suite.bundle" "${ELINVAR_CUDA_TARGET:-sm_90}"
+target=cuda:${ELINVAR_CUDA_TARGET:-sm_90}
+# The names of the files are part of what a source is found by.
+pack() {
+    local bundle
+    bundle=$(realpath "$folder")/$1
+    (cd "$2" && shift 2 && "$elinvar" pack --checked --target "$target" -o "$bundle" "$@")
+}
+elinvar=$(realpath "$folder")/elinvar
+pack driver.bundle crates/driver-cuda/tests/device kernels.metal
+pack runtime.bundle crates/conformance/tests runtime_cuda.metal
+pack bench.bundle crates/cli/src/bench/kernels $(cd crates/cli/src/bench/kernels && echo *.metal)
+"$cargo" run --release --quiet --package elinvar-conformance --bin pack-suite -- "$folder/suite.bundle" "${target#cuda:}"
 cp scripts/cuda-run.sh "$folder/"
 du -sh "$folder"

@@ -7,19 +7,7 @@ use std::time::Duration;
 use elinvar::{Device, DeviceKind, Error, Grid, HostUse, RecoveryPolicy, Source};
 use libtest_mimic::{Arguments, Trial};
 
-const KERNELS: &str = "#include <metal_stdlib>
-using namespace metal;
-kernel void triple(device const uint* in, device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
-    if (i < n) out[i] = 3 * in[i];
-}
-kernel void wild(device uint* x, constant ulong& far, uint i [[thread_position_in_grid]]) {
-    *(device uint*)((device char*)x + far) = i;
-}
-kernel void slow(device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
-    uint x = i + 1u;
-    for (uint k = 0; k < n; ++k) x = x * 1664525u + 1013904223u ^ (x >> 3);
-    out[i] = x;
-}";
+const KERNELS: &str = include_str!("runtime_cuda.metal");
 
 type Child = fn(&Device) -> elinvar::Result<()>;
 
@@ -56,7 +44,7 @@ fn main() {
 #[allow(unsafe_code)] // launches
 fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
     const N: usize = 1000;
-    let library = gpu.compile(Source::named("k.metal", KERNELS))?;
+    let library = gpu.compile(Source::named("runtime_cuda.metal", KERNELS))?;
     let (triple, wild) = (library.kernel("triple")?, library.kernel("wild")?);
     let policy = RecoveryPolicy { rerun: Some(Device::cpu()?), ..RecoveryPolicy::of(gpu) };
     let (recovering, plain) = (gpu.stream_recovering(policy)?, gpu.stream()?);
@@ -85,7 +73,7 @@ fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
 /// What runs past its deadline ends as `Timeout`, and everything else on the device as lost; nothing hangs.
 #[allow(unsafe_code)] // launches
 fn deadline(gpu: &Device) -> elinvar::Result<()> {
-    let slow = gpu.compile(Source::named("k.metal", KERNELS))?.kernel("slow")?;
+    let slow = gpu.compile(Source::named("runtime_cuda.metal", KERNELS))?.kernel("slow")?;
     let (stream, other) = (gpu.stream()?, gpu.stream()?);
     let (mut out, mut x) = (gpu.buffer::<u32>(32)?, gpu.buffer::<u32>(32)?);
     let gate = gpu.event()?;

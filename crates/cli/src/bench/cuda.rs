@@ -44,7 +44,7 @@ fn gpu(context: &Context) -> Result<&Device> {
 pub(super) fn measure(context: &Context, build: Build) -> Result<Measured> {
     let device = gpu(context)?;
     let problem = build();
-    let source = elinvar::Source::named(format!("{}.metal", problem.kernel), problem.metal);
+    let source = elinvar::Source::named(problem.file, problem.metal);
     let kernel = device.compile(source)?.kernel(problem.kernel)?;
     let mut ours = OnDevice::with(device, kernel, problem.threads, problem.group, &problem.args)?;
     let mut native = Native::new(&problem)?;

@@ -60,14 +60,14 @@ impl Bench {
         self.device.event().expect("an event")
     }
 
-    pub fn pipeline(&self, body: &str, name: &str) -> Arc<dyn Pipeline> {
-        self.pipeline_with(body, name, &PipelineOptions::default())
+    /// A kernel of `kernels.metal`.
+    pub fn pipeline(&self, name: &str) -> Arc<dyn Pipeline> {
+        self.pipeline_with(name, &PipelineOptions::default())
     }
 
-    pub fn pipeline_with(&self, body: &str, name: &str, options: &PipelineOptions) -> Arc<dyn Pipeline> {
-        let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
-        let library =
-            self.device.compile(&Source::named(format!("{name}.metal"), text)).expect("it compiles");
+    pub fn pipeline_with(&self, name: &str, options: &PipelineOptions) -> Arc<dyn Pipeline> {
+        let source = Source::named("kernels.metal", include_str!("kernels.metal"));
+        let library = self.device.compile(&source).expect("it compiles");
         library.pipeline(name, options).expect("a pipeline")
     }
 }

@@ -18,14 +18,9 @@ pub const TESTS: &[Test] = &[
     ("a_list_that_comes_again_and_again", again_and_again),
 ];
 
-const ADD: &str = "kernel void add(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]],
-        device uint* c [[buffer(2)]], constant uint& n [[buffer(3)]], uint i [[thread_position_in_grid]]) {
-    if (i < n) c[i] = a[i] + b[i];
-}";
-
 fn addition(bench: &Bench) {
     const N: u32 = 1_000_003;
-    let add = bench.pipeline(ADD, "add");
+    let add = bench.pipeline("add");
     let (a, b) = (
         bench.holding(&(0..N).collect::<Vec<_>>()),
         bench.holding(&(0..N).map(|i| i * 7).collect::<Vec<_>>()),
@@ -39,7 +34,7 @@ fn addition(bench: &Bench) {
 }
 
 fn constants(bench: &Bench) {
-    let add = bench.pipeline(ADD, "add");
+    let add = bench.pipeline("add");
     let (a, c) = (bench.holding(&[1; 1000]), bench.memory(4000));
     let n = bench.holding(&[0, 0, 700]);
     let arguments = vec![bound(&a), bound(&a), bound(&c), Binding::Memory(slice(&n, 8, 4))];
@@ -49,9 +44,7 @@ fn constants(bench: &Bench) {
 }
 
 fn bytes_for_a_pointer(bench: &Bench) {
-    let body = "kernel void take(constant uint* table [[buffer(0)]], device uint* out [[buffer(1)]],
-            uint i [[thread_position_in_grid]]) { out[i] = table[i % 100] + i; }";
-    let take = bench.pipeline(body, "take");
+    let take = bench.pipeline("take");
     let queue = bench.queue();
     let outs: Vec<_> = (0..300).map(|_| bench.memory(4 * 1000)).collect();
     let mut last = Vec::new();
@@ -69,13 +62,7 @@ fn bytes_for_a_pointer(bench: &Bench) {
 }
 
 fn long_grids(bench: &Bench) {
-    let body = "kernel void count(device atomic_uint* out [[buffer(0)]], constant uint3& n [[buffer(1)]],
-            uint3 p [[thread_position_in_grid]], uint3 g [[threadgroup_position_in_grid]], uint3 t [[threads_per_grid]]) {
-        uint at = (p.z * n.y + p.y) * n.x + p.x;
-        bool right = g.x == p.x / 2 && g.y == p.y / 2 && g.z == p.z && t.x == n.x && t.y == n.y && t.z == n.z;
-        atomic_fetch_add_explicit(&out[at], right ? 1u : 100u, memory_order_relaxed);
-    }";
-    let count = bench.pipeline(body, "count");
+    let count = bench.pipeline("count");
     for (x, y, z) in [(1, 200_000, 1), (3, 5, 70_000), (2, 140_001, 3), (5, 3, 2)] {
         let out = bench.memory(4 * u64::from(x * y * z));
         let n = Binding::Bytes([x, y, z, 0].iter().flat_map(|n: &u32| n.to_ne_bytes()).collect());
@@ -86,12 +73,7 @@ fn long_grids(bench: &Bench) {
 }
 
 fn edges(bench: &Bench) {
-    let body = "kernel void size(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]],
-            uint n [[threads_per_threadgroup]], uint full [[dispatch_threads_per_threadgroup]]) {
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        out[i] = n * 1000 + full;
-    }";
-    let size = bench.pipeline(body, "size");
+    let size = bench.pipeline("size");
     let out = bench.memory(4 * 1000);
     submit(&bench.queue(), [dispatch(&size, vec![bound(&out)], Dim3::from(999), Dim3::from(128))])
         .wait()
@@ -104,13 +86,7 @@ fn edges(bench: &Bench) {
 }
 
 fn threadgroup_memory(bench: &Bench) {
-    let body = "kernel void turn(device uint* data [[buffer(0)]], threadgroup uint* a [[threadgroup(0)]],
-            threadgroup uint* b [[threadgroup(1)]], uint i [[thread_index_in_threadgroup]], uint n [[threads_per_threadgroup]]) {
-        for (uint k = i; k < 20000; k += n) { a[k] = data[k]; b[k % 5000] = 1; }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint k = i; k < 20000; k += n) data[k] = a[19999 - k] + b[k % 5000];
-    }";
-    let turn = bench.pipeline(body, "turn");
+    let turn = bench.pipeline("turn");
     let data = bench.holding(&(0..20_000).collect::<Vec<u32>>());
     let launch = |a, b| {
         let arguments = vec![bound(&data), Binding::Threadgroup(a), Binding::Threadgroup(b)];
@@ -126,7 +102,7 @@ fn threadgroup_memory(bench: &Bench) {
 }
 
 fn limits(bench: &Bench) {
-    let add = bench.pipeline(ADD, "add");
+    let add = bench.pipeline("add");
     let most = add.max_threads_per_threadgroup();
     assert!((32..=bench.device.caps().max_threads_per_threadgroup).contains(&most), "{most}");
     add.prepare(Dim3::from(most)).unwrap();
@@ -137,17 +113,14 @@ fn limits(bench: &Bench) {
             "{refused:?}"
         );
     }
-    let text = format!("#include <metal_stdlib>\n{ADD}").replace("void add", "void other");
-    let library =
-        bench.device.compile(&elinvar_driver::Source::msl(text.replace("uint", "metal::uint"))).unwrap();
-    let missing = library.pipeline("add", &PipelineOptions::default()).err();
-    assert!(matches!(&missing, Some(Error::InvalidArgument(text)) if text.contains("other")), "{missing:?}");
+    let source = elinvar_driver::Source::named("kernels.metal", include_str!("kernels.metal"));
+    let library = bench.device.compile(&source).unwrap();
+    let missing = library.pipeline("none", &PipelineOptions::default()).err();
+    assert!(matches!(&missing, Some(Error::InvalidArgument(_) | Error::Unsupported(_))), "{missing:?}");
 }
 
 fn many(bench: &Bench) {
-    let body = "kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
-            uint i [[thread_position_in_grid]]) { x[i] = x[i] * 3u + k; }";
-    let step = bench.pipeline(body, "step_k");
+    let step = bench.pipeline("step_k");
     let queue = bench.queue();
     let x = bench.memory(4 * 4096);
     let launch = |k| dispatch(&step, vec![bound(&x), number(k)], Dim3::from(4096), Dim3::from(256));
@@ -162,9 +135,7 @@ fn many(bench: &Bench) {
 
 /// The third time it is recorded; the result and what is between stay the same.
 fn again_and_again(bench: &Bench) {
-    let body = "kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
-            uint i [[thread_position_in_grid]]) { x[i] = x[i] * 3u + k; }";
-    let step = bench.pipeline(body, "step_k");
+    let step = bench.pipeline("step_k");
     let (queue, other) = (bench.queue(), bench.queue());
     let (x, y) = (bench.memory(4 * 1024), bench.memory(4 * 1024));
     let copy = |from: &_, to: &_| Command::Copy { source: slice(from, 0, 4096), target: slice(to, 0, 4096) };

@@ -13,12 +13,7 @@ use crate::report::median;
 
 const LAUNCHES: usize = 1000;
 const ROUNDS: usize = 50;
-const EMPTY: &str = "kernel void empty() {}";
-const STEP: &str = "#include <metal_stdlib>
-using namespace metal;
-kernel void step_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-    x[i] = x[i] * 3u + k;
-}";
+const KERNELS: &str = include_str!("../kernels/launches.metal");
 /// Bytes of a copy.
 const COPY: usize = 4 << 30;
 
@@ -56,7 +51,7 @@ fn bare() -> Result<Option<Launches>> {
 /// Ours, as one submission and one by one.
 fn ours(context: &Context) -> Result<[Launches; 2]> {
     let device = gpu(context)?;
-    let kernel = device.compile(Source::named("empty.metal", EMPTY))?.kernel("empty")?;
+    let kernel = device.compile(Source::named("launches.metal", KERNELS))?.kernel("empty")?;
     let stream = device.stream()?;
     let grid = Grid::threads(32).group(32);
     let batch = launches(|| {
@@ -159,7 +154,7 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
 /// A thousand small launches of a graph, until the last has ended, against one by one.
 pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
     let device = gpu(context)?;
-    let kernel = device.compile(Source::named("step.metal", STEP))?.kernel("step_k")?;
+    let kernel = device.compile(Source::named("launches.metal", KERNELS))?.kernel("step_k")?;
     let stream = device.stream()?;
     let grid = Grid::threads(1024).group(256);
     let mut x = device.buffer::<u32>(1024)?;

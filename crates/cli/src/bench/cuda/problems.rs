@@ -9,6 +9,8 @@ pub type Build = fn() -> Problem;
 pub struct Problem {
     /// The kernel's name, in MSL and in CUDA C++.
     pub kernel: &'static str,
+    /// Its file in `kernels`, and the text.
+    pub file: &'static str,
     pub metal: &'static str,
     /// The fixed size, for people.
     pub size: &'static str,
@@ -53,6 +55,7 @@ fn zeroes(count: usize) -> Argument {
 fn saxpy() -> Problem {
     Problem {
         kernel: "saxpy",
+        file: "saxpy.metal",
         metal: include_str!("../kernels/saxpy.metal"),
         size: "2 x 2^28 floats",
         threads: [MANY, 1, 1],
@@ -68,6 +71,7 @@ fn saxpy() -> Problem {
 fn vector_add() -> Problem {
     Problem {
         kernel: "vector_add",
+        file: "vector_add.metal",
         metal: include_str!("../kernels/vector_add.metal"),
         size: "3 x 2^28 floats",
         threads: [MANY, 1, 1],
@@ -83,6 +87,7 @@ fn vector_add() -> Problem {
 fn matmul(kernel: &'static str, size: &'static str, n: usize) -> Problem {
     Problem {
         kernel,
+        file: "matmul.metal",
         metal: include_str!("../kernels/matmul.metal"),
         size,
         threads: [n, n, 1],
@@ -106,6 +111,7 @@ fn matmul_tiled() -> Problem {
 fn reduce(kernel: &'static str) -> Problem {
     Problem {
         kernel,
+        file: "reduce.metal",
         metal: include_str!("../kernels/reduce.metal"),
         size: "2^28 floats, groups of 256",
         threads: [MANY, 1, 1],
@@ -131,6 +137,7 @@ fn softmax() -> Problem {
     const ROW: usize = 4096;
     Problem {
         kernel: "softmax",
+        file: "softmax.metal",
         metal: include_str!("../kernels/softmax.metal"),
         size: "32768 rows of 4096 floats",
         threads: [256 * ROWS, 1, 1],
@@ -147,6 +154,7 @@ fn histogram(kernel: &'static str, per_thread: usize) -> Problem {
     let data = scattered(MANY, 256).map(|value| value as u8).collect();
     Problem {
         kernel,
+        file: "histogram.metal",
         metal: include_str!("../kernels/histogram.metal"),
         size: "2^28 bytes, 256 bins",
         threads: [MANY / per_thread, 1, 1],
@@ -171,6 +179,7 @@ fn transpose() -> Problem {
     const N: usize = 16_384;
     Problem {
         kernel: "transpose",
+        file: "transpose.metal",
         metal: include_str!("../kernels/transpose.metal"),
         size: "16384 x 16384 floats",
         threads: [N, N / 4, 1],
@@ -187,6 +196,7 @@ fn stencil3d() -> Problem {
     const N: usize = 512;
     Problem {
         kernel: "stencil3d",
+        file: "stencil3d.metal",
         metal: include_str!("../kernels/stencil3d.metal"),
         size: "512^3 floats, groups of 64 x 4",
         threads: [N, N, N],
@@ -206,6 +216,7 @@ fn nbody() -> Problem {
     let accelerations = Argument::Quads(vec![[0.0; 4]; N]);
     Problem {
         kernel: "nbody",
+        file: "nbody.metal",
         metal: include_str!("../kernels/nbody.metal"),
         size: "65536 bodies",
         threads: [N, 1, 1],

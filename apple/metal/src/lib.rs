@@ -17,6 +17,7 @@
 //! documentation that it follows, and says what is a guess. Textures and rendering are not here.
 //!
 //! For tests there are C functions whose names begin with `elinvar_apple_`.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))] // elsewhere there is nothing in it
 #![allow(unsafe_code)] // C interfaces
 
 mod archive;

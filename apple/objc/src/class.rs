@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::selector::Selector;
-use crate::send::{Cache, EMPTY};
+use crate::send::{ANY, Cache, EMPTY};
 
 /// A method's code. What it takes is said by its types.
 pub(crate) type Imp = *const c_void;
@@ -161,6 +161,9 @@ impl Class {
 
     /// Let this class, those below it and their metaclasses look methods up anew.
     fn forget_cached(&self) {
+        if !ANY.load(Ordering::Acquire) {
+            return;
+        }
         for class in Self::all() {
             for class in [class, class.meta()] {
                 if class.is_below(self) {

@@ -24,6 +24,7 @@
 //! Behaviour follows Apple's documentation of the [Objective-C Runtime](https://developer.apple.com/documentation/objectivec/objective-c-runtime)
 //! and Clang's of [automatic reference counting](https://clang.llvm.org/docs/AutomaticReferenceCounting.html) and of
 //! [blocks](https://clang.llvm.org/docs/Block-ABI-Apple.html).
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))] // elsewhere there is nothing in it
 #![allow(unsafe_code)] // C interfaces and raw objects are this crate's work
 
 mod abi;

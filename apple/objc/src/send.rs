@@ -7,7 +7,7 @@
 //! A message to nil returns zero. x86-64 with the System V convention, which is that of macOS as well.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::class::Class;
 use crate::object::{Id, Raw};
@@ -32,6 +32,9 @@ pub(crate) struct Cache([Place; PLACES]);
 /// The cache of a class that was asked for nothing.
 pub(crate) static EMPTY: Cache = Cache::new();
 
+/// Whether a class was ever asked for anything.
+pub(crate) static ANY: AtomicBool = AtomicBool::new(false);
+
 impl Cache {
     const fn new() -> Self {
         Self(
@@ -41,6 +44,7 @@ impl Cache {
     }
 
     fn note(class: &Class, selector: Selector, imp: *const c_void) {
+        ANY.store(true, Ordering::Release);
         let mut cache = class.cache.load(Ordering::Acquire);
         if std::ptr::eq(cache, &raw const EMPTY) {
             let new = Box::into_raw(Box::new(Self::new()));

@@ -71,6 +71,8 @@ impl Test {
         cargo.arg("--target-dir").arg(graph.target.join("elinvar-apple"));
         cargo.args(self.no_run.then_some("--no-run")).args(&self.cargo).arg("--").args(&self.args);
         cargo.env("RUSTC_WRAPPER", &own).env_remove("RUSTC_WORKSPACE_WRAPPER").env("RUSTDOC", own);
+        // What cargo learns of the target depends on the crate.
+        cargo.env("CARGO_CACHE_RUSTC_INFO", "0");
         cargo.env(compiler::FOLDER, &standin.folder);
         cargo.env("ELINVAR_CACHE", compiled_kernels(graph));
         match &self.cfg {

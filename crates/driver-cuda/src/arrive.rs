@@ -51,9 +51,17 @@ pub(crate) enum Reached {
     End(Arc<[Command]>, Done, Result<Timing>),
 }
 
+/// So many marks ahead are asked for at once, since all before one that was reached have been.
+const MANY: usize = 16;
+
+/// After so many have ended those who wait are told.
+const MOST_AT_ONCE: usize = 64;
+
 /// What a turn has brought.
 pub(crate) struct Turn {
     pub(crate) has_done: bool,
+    /// Whether so much is in flight that nobody waits for what is next.
+    pub(crate) is_busy: bool,
     pub(crate) goes_on: bool,
 }
 
@@ -73,7 +81,7 @@ impl Lane {
         }
         let mut flight = self.flight.lock();
         flight.is_watched = !flight.marks.is_empty();
-        Turn { has_done, goes_on: flight.is_watched }
+        Turn { has_done, is_busy: flight.marks.len() > MANY, goes_on: flight.is_watched }
     }
 
     fn collect(&self, reached: &mut Vec<Reached>) -> Result<(), Failure> {
@@ -82,21 +90,29 @@ impl Lane {
             return Ok(());
         };
         let mut come: Option<(Arc<DeviceEvent>, u64)> = None;
+        // Marks from the first on of which it is known that the device has come there.
+        let mut known = 0;
         loop {
             // Nobody else takes from the list: what is first stays first without the lock.
-            let at = {
+            let (at, far) = {
                 let flight = self.flight.lock();
                 if let Some(failure) = flight.broken {
                     return Err(failure);
                 }
                 let Some(mark) = flight.marks.front() else { break };
-                mark.at.clone()
+                (mark.at.clone(), flight.marks.get(MANY - 1).and_then(|mark| mark.at.clone()))
             };
+            if known == 0
+                && let Some(far) = far
+                && far.has_come()?
+            {
+                known = MANY;
+            }
             let ns = match at {
                 None => 0,
                 Some(at) => match &come {
                     Some((known, ns)) if Arc::ptr_eq(known, &at) => *ns,
-                    _ if !at.has_come()? => return Ok(()),
+                    _ if known == 0 && !at.has_come()? => return Ok(()),
                     _ => {
                         let ns = self.shared.clock.place(&at)?;
                         come = Some((at, ns));
@@ -105,6 +121,10 @@ impl Lane {
                 },
             };
             if !self.pass(ns, reached) {
+                return Ok(());
+            }
+            known = known.saturating_sub(1);
+            if reached.len() >= MOST_AT_ONCE {
                 return Ok(());
             }
         }

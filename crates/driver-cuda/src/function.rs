@@ -109,11 +109,10 @@ impl Function {
     /// Put a launch at the end of a stream. The context is current.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn launch(&self, dispatch: &Dispatch, to: &mut Target<'_>) -> Result<()> {
-        let groups = dispatch.groups();
-        if groups.volume() == 0 {
+        if dispatch.groups().volume() == 0 {
             return Ok(());
         }
-        let (grid, linear) = self.grid(groups)?;
+        let (grid, linear) = self.grid(dispatch)?;
         let shared = self.pack(dispatch, linear, to)?;
         let mut bytes = to.params.len();
         // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay until the call returns, which
@@ -148,11 +147,15 @@ impl Function {
         launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
     }
 
-    /// CUDA's grid for so many threadgroups, and threadgroups along x and y if it is one row of them all.
-    fn grid(&self, groups: Dim3) -> Result<(Dim3, [u32; 2])> {
+    /// CUDA's grid, and what the kernel is told of it: threadgroups along x and y if it is one row of them all, else 0 and
+    /// whether no thread of a threadgroup is outside.
+    fn grid(&self, dispatch: &Dispatch) -> Result<(Dim3, [u32; 2])> {
+        let (threads, group, groups) =
+            (dispatch.threads.to_array(), dispatch.group.to_array(), dispatch.groups());
         let fits = groups.to_array().iter().zip(MOST_GROUPS).all(|(groups, most)| *groups <= most);
         if fits {
-            return Ok((groups, [0, 0]));
+            let is_whole = threads.iter().zip(group).all(|(threads, group)| threads.is_multiple_of(group));
+            return Ok((groups, [0, u32::from(is_whole)]));
         }
         match u32::try_from(groups.volume()) {
             Ok(all) if all <= MOST_GROUPS[0] => Ok((Dim3::from(all), [groups.x, groups.y])),

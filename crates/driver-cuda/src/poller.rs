@@ -5,6 +5,7 @@
 //! [`LONGEST`] apart, and sleeps when nothing is in flight. All `done` callbacks are made here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::{Error, Result};
@@ -13,9 +14,13 @@ use parking_lot::{Condvar, Mutex};
 use crate::lane::Lane;
 
 /// It asks without pause for so long after something has ended.
-const EAGER: Duration = Duration::from_micros(200);
-/// Between two rounds of asking without pause, so that those who submit get at the driver's locks.
+const EAGER: Duration = Duration::from_micros(500);
+/// It looks for something new without pause for so long after the last has ended.
+const IDLE: Duration = Duration::from_micros(50);
+/// Between two rounds of asking without pause, so that those who submit get at the driver's locks: where somebody may wait
+/// for what is next, and where much is in flight.
 const BREATH: Duration = Duration::from_micros(3);
+const LONG_BREATH: Duration = Duration::from_micros(20);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_micros(500);
 
@@ -26,6 +31,8 @@ type Task = Box<dyn FnOnce() + Send>;
 pub(crate) struct Poller {
     inbox: Mutex<Inbox>,
     filled: Condvar,
+    /// Whether there is something in the inbox.
+    has_some: AtomicBool,
 }
 
 #[derive(Default)]
@@ -40,7 +47,11 @@ struct Inbox {
 impl Poller {
     /// Start a thread, which ends with [`Poller::close`].
     pub(crate) fn start(device: &str) -> Result<Arc<Self>> {
-        let poller = Arc::new(Self { inbox: Mutex::default(), filled: Condvar::new() });
+        let poller = Arc::new(Self {
+            inbox: Mutex::default(),
+            filled: Condvar::new(),
+            has_some: AtomicBool::new(false),
+        });
         let run = {
             let poller = poller.clone();
             move || poller.run()
@@ -70,6 +81,7 @@ impl Poller {
     fn fill(&self, with: impl FnOnce(&mut Inbox)) {
         let mut inbox = self.inbox.lock();
         with(&mut inbox);
+        self.has_some.store(true, Ordering::Release);
         let waits = inbox.waits;
         drop(inbox);
         if waits {
@@ -78,15 +90,17 @@ impl Poller {
     }
 
     fn run(&self) {
-        let mut lanes: Vec<Arc<Lane>> = Vec::new();
+        let (mut lanes, mut is_busy): (Vec<Arc<Lane>>, bool) = (Vec::new(), false);
         let mut last = Instant::now();
         loop {
-            let Some(tasks) = self.take(&mut lanes, last) else { return };
+            let Some(tasks) = self.take(&mut lanes, last, is_busy) else { return };
             let mut has_done = !tasks.is_empty();
             tasks.into_iter().for_each(|task| task());
+            is_busy = false;
             lanes.retain(|lane| {
                 let turn = lane.turn();
                 has_done |= turn.has_done;
+                is_busy |= turn.is_busy;
                 turn.goes_on
             });
             if has_done {
@@ -96,32 +110,41 @@ impl Poller {
     }
 
     /// What has come, after a pause that depends on when something `last` ended. `None` at the end.
-    fn take(&self, lanes: &mut Vec<Arc<Lane>>, last: Instant) -> Option<Vec<Task>> {
-        let mut inbox = self.inbox.lock();
-        if inbox.lanes.is_empty() && inbox.tasks.is_empty() {
-            let since = last.elapsed();
-            if lanes.is_empty() {
-                while inbox.lanes.is_empty() && inbox.tasks.is_empty() && !inbox.closed {
-                    inbox.waits = true;
-                    self.filled.wait(&mut inbox);
-                }
-            } else if since < EAGER {
-                drop(inbox);
-                let begin = Instant::now();
-                while begin.elapsed() < BREATH {
-                    std::hint::spin_loop();
-                }
-                inbox = self.inbox.lock();
-            } else {
-                inbox.waits = true;
-                self.filled.wait_for(&mut inbox, (since / 8).min(LONGEST));
-            }
-            inbox.waits = false;
+    fn take(&self, lanes: &mut Vec<Arc<Lane>>, last: Instant, is_busy: bool) -> Option<Vec<Task>> {
+        if lanes.is_empty() {
+            self.spin_until(last + IDLE);
+        } else if last.elapsed() < EAGER {
+            self.spin_until(Instant::now() + if is_busy { LONG_BREATH } else { BREATH });
         }
-        if inbox.closed && lanes.is_empty() && inbox.lanes.is_empty() && inbox.tasks.is_empty() {
+        let mut inbox = self.inbox.lock();
+        if lanes.is_empty() {
+            while inbox.is_empty() && !inbox.closed {
+                inbox.waits = true;
+                self.filled.wait(&mut inbox);
+            }
+        } else if inbox.is_empty() && last.elapsed() >= EAGER {
+            inbox.waits = true;
+            self.filled.wait_for(&mut inbox, (last.elapsed() / 32).min(LONGEST));
+        }
+        inbox.waits = false;
+        if inbox.closed && lanes.is_empty() && inbox.is_empty() {
             return None;
         }
+        self.has_some.store(false, Ordering::Release);
         lanes.append(&mut inbox.lanes);
         Some(std::mem::take(&mut inbox.tasks))
+    }
+
+    /// Until then, or until something comes.
+    fn spin_until(&self, then: Instant) {
+        while Instant::now() < then && !self.has_some.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.lanes.is_empty() && self.tasks.is_empty()
     }
 }

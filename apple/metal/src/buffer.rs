@@ -24,6 +24,8 @@ pub struct Buffer {
     label: Property<Option<Ref<NsString>>>,
     purgeable: Mutex<usize>,
     place: Option<Place>,
+    /// The buffer of another device that this is a view of.
+    remote: Option<Ref<Buffer>>,
 }
 
 elinvar_objc::object!(Buffer, c"ElinvarMTLBuffer");
@@ -40,6 +42,7 @@ impl Buffer {
             label: Property::default(),
             purgeable: Mutex::new(NON_VOLATILE),
             place,
+            remote: None,
         })
     }
 
@@ -117,6 +120,24 @@ impl Buffer {
         &self.store
     }
 
+    /// A view for another device of the peer group, which can only copy from it.
+    fn remote_view(this: &Ref<Self>, device: Ref<Device>) -> Option<Ref<Self>> {
+        const METHOD: &str = "newRemoteBufferViewForDevice:";
+        let private = this.store.storage() == Storage::Private;
+        require!(private, "{METHOD} the buffer is not private");
+        let (own, other) = (this.device.peer_group(), device.peer_group());
+        require!(own != 0 && own == other, "{METHOD} the devices are not of one peer group");
+        Some(Ref::new(Self {
+            device,
+            store: this.store.clone(),
+            options: this.options,
+            label: Property::default(),
+            purgeable: Mutex::new(NON_VOLATILE),
+            place: None,
+            remote: Some(this.clone()),
+        }))
+    }
+
     fn did_modify(this: &Ref<Self>, range: NsRange) {
         let length = this.store.length();
         require!(within(range, length), "didModifyRange: {range:?} is not within {length} bytes");
@@ -166,6 +187,8 @@ pub fn register() {
         .method("gpuAddress", |this: &Ref<Buffer>| this.store.gpu_address())
         .method("didModifyRange:", Buffer::did_modify)
         .method("addDebugMarker:range:", |_: &Ref<Buffer>, _marker: Ref<NsString>, _range: NsRange| {})
+        .method("newRemoteBufferViewForDevice:", Buffer::remote_view)
+        .method("remoteStorageBuffer", |this: &Ref<Buffer>| this.remote.clone())
         .method("removeAllDebugMarkers", |_: &Ref<Buffer>| {});
     buffer
         .property("label", |buffer: &Buffer| &buffer.label)

@@ -68,6 +68,11 @@ impl Device {
         })
     }
 
+    /// The group of devices that it can copy from directly; 0 for none.
+    pub fn peer_group(&self) -> u64 {
+        if self.peer.1 > 1 { self.profile.peers } else { 0 }
+    }
+
     /// Whether it has been taken away.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
@@ -158,7 +163,7 @@ pub fn register() {
             point == 0 || (this.profile.samples_anywhere && matches!(point, 2 | 4))
         })
         .method("sampleTimestamps:gpuTimestamp:", Device::sample_timestamps)
-        .method("peerGroupID", |this: &Ref<Device>| if this.peer.1 > 1 { this.profile.peers } else { 0 })
+        .method("peerGroupID", |this: &Ref<Device>| this.peer_group())
         .method("peerIndex", |this: &Ref<Device>| this.peer.0)
         .method("peerCount", |this: &Ref<Device>| if this.peer.1 > 1 { this.peer.1 } else { 0 })
         .method("maximumConcurrentCompilationTaskCount", |_: &Ref<Device>| 2_usize)

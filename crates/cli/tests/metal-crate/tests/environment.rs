@@ -24,6 +24,44 @@ fn an_old_system_lacks_what_came_later() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn cards_of_a_peer_group_see_each_other() {
+    if std::env::var_os("ELINVAR_APPLE_PROFILE").is_none() {
+        let mut other = Command::new(std::env::current_exe().unwrap());
+        other.args(["--exact", "cards_of_a_peer_group_see_each_other"]);
+        let output = other.env("ELINVAR_APPLE_PROFILE", "discrete,discrete,apple9").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    autoreleasepool(|_| {
+        let devices = MTLCopyAllDevices().to_vec();
+        let peers: Vec<_> = devices.iter().map(|d| (d.peerGroupID(), d.peerIndex(), d.peerCount())).collect();
+        assert_eq!(peers, [(1, 0, 2), (1, 1, 2), (0, 0, 0)]);
+        let options = MTLResourceOptions::StorageModePrivate;
+        let own = devices[0].newBufferWithLength_options(16, options).unwrap();
+        let view = own.newRemoteBufferViewForDevice(&devices[1]).unwrap();
+        assert_eq!((view.device().registryID(), view.length()), (devices[1].registryID(), 16));
+        assert!(view.remoteStorageBuffer().is_some() && own.remoteStorageBuffer().is_none());
+        let (copy, range) =
+            (buffer_of(&devices[1], &[0.0; 4]), objc2_foundation::NSRange { location: 0, length: 16 });
+        for (device, fills) in [(&devices[0], true), (&devices[1], false)] {
+            let commands = device.newCommandQueue().unwrap().commandBuffer().unwrap();
+            let blit = commands.blitCommandEncoder().unwrap();
+            if fills {
+                blit.fillBuffer_range_value(&own, range, 0x3f);
+            } else {
+                unsafe {
+                    blit.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(&view, 0, &copy, 0, 16);
+                }
+            }
+            blit.endEncoding();
+            commands.commit();
+            commands.waitUntilCompleted();
+        }
+        assert_eq!(numbers(&copy), [f32::from_bits(0x3f3f_3f3f); 4]);
+    });
+}
+
 fn old() {
     let device = device();
     assert!(!device.respondsToSelector(sel!(newSharedEvent)) && device.respondsToSelector(sel!(newFence)));

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::declare::Declaration;
 use crate::object::Id;
 use crate::reference::{Object, Ref};
-use crate::value::{Argument, Encoded};
+use crate::value::{Argument, Encoded, NsRange};
 use crate::watch::fatal;
 
 /// Objects in order.
@@ -28,6 +28,13 @@ impl NsArray {
     fn from_c(objects: *const Id, count: usize) -> Option<Self> {
         // SAFETY: the caller passes so many objects.
         Some(Self((0..count).map(|at| unsafe { Object::from_raw(*objects.add(at)) }).collect()))
+    }
+
+    fn copy_range(this: &Ref<Self>, to: *mut Id, range: NsRange) {
+        let Some(objects) = range.end().and_then(|end| this.0.get(range.location..end)) else {
+            fatal(format_args!("-[NSArray getObjects:range:]: {range:?} of {}", this.0.len()));
+        };
+        copy_to(objects.iter(), to);
     }
 
     fn at(this: &Ref<Self>, index: usize) -> Object {
@@ -82,6 +89,14 @@ pub(super) fn enumerate(objects: &[Object], state: EnumerationPointer, room: *mu
     }
 }
 
+/// Write objects to memory of the caller's, which does not own them.
+pub(super) fn copy_to<'a>(objects: impl Iterator<Item = &'a Object>, to: *mut Id) {
+    for (at, object) in objects.enumerate() {
+        // SAFETY: the caller passes room for all.
+        unsafe { to.add(at).write(object.id()) };
+    }
+}
+
 pub(super) fn register() {
     Declaration::<NsArray>::new()
         .makes_default()
@@ -94,6 +109,8 @@ pub(super) fn register() {
         .method("count", |this: &Ref<NsArray>| this.0.len())
         .method("objectAtIndex:", NsArray::at)
         .method("objectAtIndexedSubscript:", NsArray::at)
+        .method("getObjects:range:", NsArray::copy_range)
+        .method("getObjects:", |this: &Ref<NsArray>, to: *mut Id| copy_to(this.0.iter(), to))
         .method("firstObject", |this: &Ref<NsArray>| this.0.first().cloned())
         .method("lastObject", |this: &Ref<NsArray>| this.0.last().cloned())
         .method("countByEnumeratingWithState:objects:count:", enumerate_array)

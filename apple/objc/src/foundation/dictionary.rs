@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use crate::declare::Declaration;
+use crate::foundation::array::{EnumerationPointer, copy_to, enumerate};
 use crate::foundation::{NsArray, NsString};
 use crate::object::Id;
 use crate::reference::{Object, Ref};
@@ -37,6 +38,28 @@ impl NsDictionary {
         Some(Self((0..count).map(entry).collect()))
     }
 
+    fn keys(&self) -> Vec<Object> {
+        self.0.iter().map(|(key, _)| key.object().clone()).collect()
+    }
+
+    /// Its keys, one after the other.
+    fn enumerate(this: &Ref<Self>, state: EnumerationPointer, room: *mut Id, count: usize) -> usize {
+        enumerate(&this.keys(), state, room, count)
+    }
+
+    fn copy(this: &Ref<Self>, values: *mut Id, keys: *mut Id) {
+        Self::copy_some(this, values, keys, this.0.len());
+    }
+
+    fn copy_some(this: &Ref<Self>, values: *mut Id, keys: *mut Id, count: usize) {
+        if !values.is_null() {
+            copy_to(this.0.iter().map(|(_, value)| value).take(count), values);
+        }
+        if !keys.is_null() {
+            copy_to(this.0.iter().map(|(key, _)| key.object()).take(count), keys);
+        }
+    }
+
     fn get(this: &Ref<Self>, key: Object) -> Option<Object> {
         let key = key.downcast::<NsString>()?;
         this.0.iter().find(|(own, _)| own.as_str() == key.as_str()).map(|(_, value)| value.clone())
@@ -57,9 +80,10 @@ pub(super) fn register() {
         .method("count", |this: &Ref<NsDictionary>| this.0.len())
         .method("objectForKey:", NsDictionary::get)
         .method("objectForKeyedSubscript:", NsDictionary::get)
-        .method("allKeys", |this: &Ref<NsDictionary>| {
-            NsArray::new(this.0.iter().map(|e| e.0.object().clone()))
-        })
+        .method("countByEnumeratingWithState:objects:count:", NsDictionary::enumerate)
+        .method("getObjects:andKeys:", NsDictionary::copy)
+        .method("getObjects:andKeys:count:", NsDictionary::copy_some)
+        .method("allKeys", |this: &Ref<NsDictionary>| NsArray::new(this.keys()))
         .method("allValues", |this: &Ref<NsDictionary>| NsArray::new(this.0.iter().map(|e| e.1.clone())))
         .method("copyWithZone:", |this: &Ref<NsDictionary>, _: *mut c_void| this.clone())
         .register();

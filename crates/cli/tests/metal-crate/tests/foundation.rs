@@ -4,7 +4,7 @@
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::NSObject;
 use objc2::{AnyThread, DefinedClass, define_class, msg_send};
-use objc2_foundation::{NSArray, NSError, NSNumber, NSObjectProtocol, NSString};
+use objc2_foundation::{NSArray, NSDictionary, NSError, NSNumber, NSObjectProtocol, NSString};
 
 #[test]
 fn strings_and_arrays() {
@@ -14,6 +14,11 @@ fn strings_and_arrays() {
     let array = NSArray::from_retained_slice(&[a, b]);
     let texts: Vec<String> = array.iter().map(|text| text.to_string()).collect();
     assert_eq!(texts, ["µ-one", "two"]);
+    assert_eq!(array.to_vec(), [array.objectAtIndex(0), array.objectAtIndex(1)]);
+    let dictionary = NSDictionary::from_slices(&[&*array.objectAtIndex(1)], &[&*NSNumber::new_i32(-3)]);
+    let (keys, values) = dictionary.to_vecs();
+    assert_eq!((keys[0].to_string().as_str(), values[0].as_i64(), dictionary.len()), ("two", -3, 1));
+    assert_eq!(dictionary.keys().map(|key| key.to_string()).collect::<Vec<_>>(), ["two"]);
     assert_eq!(NSNumber::new_f32(2.5).as_f64(), 2.5);
     let error = autoreleasepool(|_| NSError::new(7, &NSString::from_str("domain")));
     assert_eq!((error.code(), error.domain().to_string()), (7, "domain".to_owned()));

@@ -32,7 +32,7 @@ fn fits(buffer: &Buffer, offset: usize, length: usize) -> bool {
 impl BlitEncoder {
     /// Begin a pass.
     pub fn begin(buffer: &Ref<CommandBuffer>, samples: Option<&Attachments>) -> Option<Ref<Self>> {
-        Some(Ref::new(Self(Encoding::begin(buffer, CLASS, "blitCommandEncoder:", samples)?)))
+        Some(Ref::new(Self(Encoding::begin(buffer, CLASS, "blitCommandEncoder:", false, samples)?)))
     }
 
     fn copy(

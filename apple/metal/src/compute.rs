@@ -1,6 +1,7 @@
 //! [`ComputeEncoder`]: [`MTLComputeCommandEncoder`](https://developer.apple.com/documentation/metal/mtlcomputecommandencoder).
 //!
-//! Dispatches of a concurrent encoder run in the order in which they are encoded, which is one that they may have.
+//! Dispatches of a concurrent encoder run last first between two barriers, which is an order that they may have. A barrier for
+//! some resources is one for all.
 
 use std::ffi::c_void;
 
@@ -40,6 +41,9 @@ pub struct ComputeEncoder {
 
 elinvar_objc::object!(ComputeEncoder, c"ElinvarMTLComputeCommandEncoder");
 
+/// `MTLDispatchTypeConcurrent`.
+const CONCURRENT: usize = 1;
+
 const CLASS: &str = "MTLComputeCommandEncoder";
 
 impl ComputeEncoder {
@@ -49,7 +53,7 @@ impl ComputeEncoder {
         kind: usize,
         samples: Option<&Attachments>,
     ) -> Option<Ref<Self>> {
-        let encoding = Encoding::begin(buffer, CLASS, "computeCommandEncoder:", samples)?;
+        let encoding = Encoding::begin(buffer, CLASS, "computeCommandEncoder:", kind == CONCURRENT, samples)?;
         Some(Ref::new(Self { encoding, kind, bindings: Mutex::default() }))
     }
 
@@ -211,7 +215,7 @@ pub fn register() {
     residency_and_barriers(encoder).register();
 }
 
-/// All memory is resident here, and what is encoded runs in order: these check their arguments.
+/// All memory is resident here: what makes it so checks its arguments.
 fn residency_and_barriers(encoder: Declaration<ComputeEncoder>) -> Declaration<ComputeEncoder> {
     encoder
         .method("memoryBarrierWithScope:", |this: &Ref<ComputeEncoder>, scope: usize| {
@@ -219,12 +223,13 @@ fn residency_and_barriers(encoder: Declaration<ComputeEncoder>) -> Declaration<C
                 scope != 0 && scope < 8,
                 "-[{CLASS} memoryBarrierWithScope:]: there is no scope {scope}"
             );
-            this.encoding.is_open("memoryBarrierWithScope:");
+            this.encoding.push("memoryBarrierWithScope:", Op::Barrier);
         })
         .method(
             "memoryBarrierWithResources:count:",
             |this: &Ref<ComputeEncoder>, list: *const Id, count: usize| {
                 ComputeEncoder::use_list(this, "memoryBarrierWithResources:count:", list, count);
+                this.encoding.push("memoryBarrierWithResources:count:", Op::Barrier);
             },
         )
         .method("useResource:usage:", |this: &Ref<ComputeEncoder>, _resource: Object, usage: usize| {

@@ -43,13 +43,14 @@ impl Encoding {
         buffer: &Ref<CommandBuffer>,
         protocol: &'static str,
         method: &str,
+        concurrent: bool,
         samples: Option<&Attachments>,
     ) -> Option<Self> {
         if !buffer.begin(method) {
             return None;
         }
         let (ops, at_end) = samples.map(Attachments::ops).unwrap_or_default();
-        let pass = Pass { ops, ..Pass::default() };
+        let pass = Pass { ops, concurrent, ..Pass::default() };
         let open = Mutex::new(Some(Open { pass, groups: 0, at_end }));
         Some(Self { buffer: buffer.clone(), protocol, label: Property::default(), open })
     }

@@ -47,6 +47,8 @@ impl Default for IndirectDescriptor {
 struct Command {
     bindings: Bindings,
     work: Option<(Grid, Size)>,
+    /// Whether it waits for the commands before it.
+    barrier: bool,
 }
 
 /// Commands that are kept.
@@ -103,15 +105,20 @@ impl IndirectBuffer {
         self.commands.lock().len()
     }
 
-    /// What the commands of a range are now; empty ones do nothing.
+    /// What the commands of a range are now; empty ones do nothing. Between barriers the last goes first, as in a
+    /// concurrent pass.
     pub fn dispatches(&self, range: NsRange) -> Vec<Dispatch> {
         let commands = self.commands.lock();
-        let chosen = commands.iter().skip(range.location).take(range.length);
-        let dispatch = |command: &Command| {
-            let (grid, group) = command.work.clone()?;
-            command.bindings.dispatch(&self.device, "an indirect command:", grid, group)
-        };
-        chosen.filter_map(dispatch).collect()
+        let (mut ordered, mut side_by_side) = (Vec::new(), Vec::new());
+        for command in commands.iter().skip(range.location).take(range.length) {
+            if command.barrier {
+                ordered.extend(side_by_side.drain(..).rev());
+            }
+            let Some((grid, group)) = command.work.clone() else { continue };
+            side_by_side.extend(command.bindings.dispatch(&self.device, "an indirect command:", grid, group));
+        }
+        ordered.extend(side_by_side.drain(..).rev());
+        ordered
     }
 
     /// Empty a range.
@@ -227,9 +234,8 @@ pub fn register() {
                 IndirectCommand::dispatch(this, DISPATCH_THREADS, Grid::Threads(threads), group);
             },
         )
-        // Commands run in order here.
-        .method("setBarrier", |_: &Ref<IndirectCommand>| {})
-        .method("clearBarrier", |_: &Ref<IndirectCommand>| {})
+        .method("setBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = true))
+        .method("clearBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = false))
         .method("reset", |this: &Ref<IndirectCommand>| this.change(|command| *command = Command::default()))
         .register();
 }

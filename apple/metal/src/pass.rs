@@ -29,6 +29,8 @@ pub struct Pass {
     pub label: String,
     /// Debug groups and signposts.
     pub signposts: Vec<String>,
+    /// Whether dispatches between barriers may run side by side.
+    pub concurrent: bool,
     /// What is to be done.
     pub ops: Vec<Op>,
 }
@@ -46,6 +48,8 @@ pub type HostWork = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
 /// One operation.
 pub enum Op {
     Dispatch(Dispatch),
+    /// What is behind it begins when what is before it has ended.
+    Barrier,
     Copy {
         from: (Held, usize),
         to: (Held, usize),
@@ -83,6 +87,28 @@ pub enum Op {
         at: usize,
     },
     Host(HostWork),
+}
+
+impl Pass {
+    /// The operations in the order in which they run. Dispatches that may run side by side do so in no order; here the
+    /// last goes first, so that the result shows where a barrier is missing.
+    pub fn into_ordered(self) -> Vec<Op> {
+        if !self.concurrent {
+            return self.ops;
+        }
+        let mut ordered = Vec::with_capacity(self.ops.len());
+        let mut side_by_side = Vec::new();
+        for op in self.ops {
+            if matches!(op, Op::Dispatch(_) | Op::Execute { .. }) {
+                side_by_side.push(op);
+            } else {
+                ordered.extend(side_by_side.drain(..).rev());
+                ordered.push(op);
+            }
+        }
+        ordered.extend(side_by_side.drain(..).rev());
+        ordered
+    }
 }
 
 /// Which commands are run.

@@ -169,7 +169,7 @@ fn times(groups: Size, group: Size) -> Size {
 
 impl Run<'_> {
     fn pass(&mut self, pass: Pass) -> Result<(), Failure> {
-        for op in pass.ops {
+        for op in pass.into_ordered() {
             self.op(op)?;
         }
         self.flush()
@@ -187,6 +187,8 @@ impl Run<'_> {
                 let target = self.store(&to).range(range.location, range.length);
                 self.commands.push(Command::Fill { target, pattern: vec![value] });
             }
+            // What the CPU driver is given runs in order.
+            Op::Barrier => {}
             Op::Sample(samples, index) => {
                 self.commands.push(Command::Timestamp { into: samples.stamp(index) })
             }

@@ -30,7 +30,7 @@ impl Kernel {
     /// Let the host do something in a command buffer's turn.
     fn encode(&self, method: &str, buffer: &Ref<CommandBuffer>, work: HostWork) {
         let label = self.label.get().map(|label| label.as_str().to_owned()).unwrap_or_default();
-        buffer.add_pass(method, Pass { label, signposts: Vec::new(), ops: vec![Op::Host(work)] });
+        buffer.add_pass(method, Pass { label, ops: vec![Op::Host(work)], ..Pass::default() });
     }
 }
 

@@ -101,6 +101,40 @@ fn copies_fills_and_events() {
 }
 
 #[test]
+fn a_missing_barrier_shows() {
+    autoreleasepool(|_| {
+        let device = device();
+        let pipeline = pipeline(&device, SAXPY, "saxpy");
+        let queue = device.newCommandQueue().unwrap();
+        // y = 2 x + y, then x = 1 y + x.
+        let twice = |barrier: bool| {
+            let (x, y) = (buffer_of(&device, &[1.0, 2.0]), buffer_of(&device, &[10.0, 20.0]));
+            let commands = queue.commandBuffer().unwrap();
+            let encoder =
+                commands.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent).unwrap();
+            encoder.setComputePipelineState(&pipeline);
+            for (from, to, factor) in [(&x, &y, 2.0_f32), (&y, &x, 1.0)] {
+                unsafe {
+                    encoder.setBuffer_offset_atIndex(Some(from), 0, 0);
+                    encoder.setBuffer_offset_atIndex(Some(to), 0, 1);
+                    encoder.setBytes_length_atIndex(NonNull::from(&factor).cast(), 4, 2);
+                }
+                encoder.dispatchThreads_threadsPerThreadgroup(size(2), size(2));
+                if barrier {
+                    encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers);
+                }
+            }
+            encoder.endEncoding();
+            commands.commit();
+            commands.waitUntilCompleted();
+            (numbers(&x), numbers(&y))
+        };
+        assert_eq!(twice(true), (vec![13.0, 26.0], vec![12.0, 24.0]));
+        assert_eq!(twice(false), (vec![11.0, 22.0], vec![32.0, 64.0]), "the last first");
+    });
+}
+
+#[test]
 fn errors_of_the_compiler_have_a_place() {
     autoreleasepool(|_| {
         let error = library(&device(), "kernel void k(device float *x) {\n  y = 1;\n}").unwrap_err();

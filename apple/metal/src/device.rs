@@ -83,9 +83,13 @@ impl Device {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Its clock, in nanoseconds.
+    /// The host's time since it started, in nanoseconds, which
+    /// [the times of command buffers](https://developer.apple.com/documentation/metal/mtlcommandbuffer/gpustarttime) are in.
     pub fn now_ns(&self) -> u64 {
-        self.cpu.clock_ns()
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes one `timespec`.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
     /// How many threads a threadgroup has along each dimension at most.
@@ -95,11 +99,11 @@ impl Device {
     }
 
     fn sample_timestamps(this: &Ref<Self>, cpu: *mut u64, gpu: *mut u64) {
-        let now = this.now_ns();
+        let (host, device) = (this.now_ns(), this.cpu.clock_ns());
         // SAFETY: the program passes two places.
         unsafe {
-            cpu.write(now);
-            gpu.write(now);
+            cpu.write(host);
+            gpu.write(device);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The text of Metal's compiler as diagnostics.
 //!
-//! A message is a line `FILE:LINE:COLUMN: error: TEXT`, followed by the source line and a line with a caret; lines of any
+//! A message is a line `FILE:LINE:COLUMN: error: TEXT`, or the same without the column, followed by the source line and a line with a caret; lines of any
 //! other shape are about the compilation as a whole and are left out. Metal calls the source `program_source`; the
 //! text that it is given names the user's files itself (`flatten`), so that this name stands for lines of ours only.
 
@@ -34,16 +34,28 @@ pub(crate) fn parse(text: &str, source: &Source, severity: Severity) -> Vec<Diag
 fn message(line: &str, source: &Source) -> Option<Diagnostic> {
     let kinds = KINDS.iter().filter_map(|(mark, severity)| Some((line.find(mark)?, mark.len(), *severity)));
     let (at, len, severity) = kinds.min_by_key(|(at, ..)| *at)?;
-    let (rest, column) = line[..at].rsplit_once(':')?;
-    let (file, number) = rest.rsplit_once(':')?;
-    let number: u32 = number.parse().ok()?;
+    let (rest, last) = line[..at].rsplit_once(':')?;
+    let last: u32 = last.parse().ok()?;
+    let before = rest.rsplit_once(':').and_then(|(file, number)| Some((file, number.parse().ok()?)));
+    let (file, number, column): (&str, u32, u32) =
+        before.map_or((rest, last, 0), |(file, number)| (file, number, last));
     let piece = source.pieces.iter().find(|piece| piece.name == file);
     let text = piece.and_then(|piece| piece.text.lines().nth((number as usize).checked_sub(1)?));
     Some(Diagnostic {
         severity,
         source_line: text.map(str::to_owned),
-        ..Diagnostic::error(file, number, column.parse().ok()?, &line[at + len..])
+        ..Diagnostic::error(file, number, column, &line[at + len..])
     })
+}
+
+/// Errors of Metal's that lack their column, as another compiler of the same source says them.
+pub(crate) fn with_columns(found: Vec<Diagnostic>, other: &[Diagnostic]) -> Vec<Diagnostic> {
+    let fuller = |diagnostic: Diagnostic| {
+        let same = |known: &&Diagnostic| (&known.file, known.line) == (&diagnostic.file, diagnostic.line);
+        let known = other.iter().find(same).filter(|_| diagnostic.column == 0).cloned();
+        known.unwrap_or(diagnostic)
+    };
+    found.into_iter().map(fuller).collect()
 }
 
 #[cfg(test)]
@@ -63,6 +75,18 @@ mod tests {
              other.h:9:1: note: declared here"
         );
         assert_eq!((found[1].severity, found[1].message.as_str()), (Severity::Warning, "unused: error: x"));
+    }
+
+    #[test]
+    fn a_column_that_is_missing_comes_from_another_compiler() {
+        let source = Source::named("a:b.metal", "");
+        let found =
+            parse("a:b.metal:7: error: first\na:b.metal:8:2: error: second", &source, Severity::Error);
+        assert_eq!((found[0].file.as_str(), found[0].line, found[0].column), ("a:b.metal", 7, 0));
+        let other = [7, 8].map(|line| Diagnostic::error("a:b.metal", line, 5, "other"));
+        let columns: Vec<_> =
+            with_columns(found, &other).into_iter().map(|d| (d.column, d.message)).collect();
+        assert_eq!(columns, [(5, "other".to_owned()), (2, "second".into())]);
     }
 
     #[test]

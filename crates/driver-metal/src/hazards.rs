@@ -13,7 +13,8 @@ const MOST: usize = 256;
 /// A use of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
-    memory: *const (),
+    /// The address of the memory's object.
+    memory: usize,
     bytes: Range<u64>,
     writes: bool,
 }
@@ -21,10 +22,10 @@ pub(crate) struct Touch {
 impl Touch {
     #[cfg(any(target_vendor = "apple", elinvar_apple))]
     pub(crate) fn new(slice: &elinvar_driver::MemorySlice, access: Access) -> Self {
-        Self::of(std::sync::Arc::as_ptr(&slice.memory).cast(), slice.offset..slice.offset + slice.len, access)
+        Self::of(std::sync::Arc::as_ptr(&slice.memory).addr(), slice.offset..slice.offset + slice.len, access)
     }
 
-    fn of(memory: *const (), bytes: Range<u64>, access: Access) -> Self {
+    fn of(memory: usize, bytes: Range<u64>, access: Access) -> Self {
         Self { memory, bytes, writes: access == Access::ReadWrite }
     }
 
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     fn touch(memory: usize, bytes: Range<u64>, access: Access) -> Touch {
-        Touch::of(std::ptr::without_provenance(memory), bytes, access)
+        Touch::of(memory, bytes, access)
     }
 
     #[test]

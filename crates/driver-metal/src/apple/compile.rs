@@ -40,12 +40,35 @@ struct MetalLibrary {
 }
 
 pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Library>> {
+    let made = compiled(core, source).map_err(|error| with_columns(core, source, error))?;
+    match front::check(core, source) {
+        Ok(checked) => Ok(Arc::new(made.checked(checked))),
+        Err(error) => Ok(Arc::new(made.reflected(&error)?)),
+    }
+}
+
+/// A refusal with the columns that Metal has not said, where the front end refuses the same.
+fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
+    match error {
+        Error::Compile(found) if found.iter().any(|diagnostic| diagnostic.column == 0) => {
+            let ours = match front::check(core, source) {
+                Err(elinvar_msl::Error::Compile(ours)) => ours,
+                _ => Vec::new(),
+            };
+            Error::Compile(diagnostics::with_columns(found, &ours))
+        }
+        other => other,
+    }
+}
+
+/// What Metal makes of a source; what its kernels take is not known yet.
+fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
     core.expect_present()?;
     let text = NSString::from_str(&flatten::flatten(source)?);
     let library = core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math)));
     let library = library.map_err(|error| refused(&error, source))?;
     let file = source.pieces.first().map_or_else(String::new, |piece| piece.name.clone());
-    let made = MetalLibrary {
+    Ok(MetalLibrary {
         core: core.clone(),
         file,
         library,
@@ -54,11 +77,7 @@ pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Libra
         constants: Vec::new(),
         warnings: Vec::new(),
         pipelines: Mutex::default(),
-    };
-    match front::check(core, source) {
-        Ok(checked) => Ok(Arc::new(made.checked(checked))),
-        Err(error) => Ok(Arc::new(made.reflected(&error)?)),
-    }
+    })
 }
 
 /// The newest version of the language that the system has, which is Metal's default. `mathMode` came with macOS 15; before,
@@ -190,5 +209,110 @@ impl Library for MetalLibrary {
         // second drops its own.
         let made = Arc::new(autoreleasepool(|_| self.make(kernel, options))?);
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_cache::Cache;
+    use elinvar_driver::{Access, ArgKind, Constant, ConstantKey, ElementType, Scalar};
+    use objc2_metal::MTLCreateSystemDefaultDevice;
+
+    use super::*;
+
+    fn without_front_end(text: &str) -> MetalLibrary {
+        let core = Core::open(MTLCreateSystemDefaultDevice().expect("a device"), Cache::off()).unwrap();
+        let source =
+            Source::named("k.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
+        autoreleasepool(|_| {
+            let plain = compiled(&core, &source).unwrap();
+            plain.reflected(&elinvar_msl::Error::Toolchain("no clang here".into())).unwrap()
+        })
+    }
+
+    #[test]
+    fn without_a_front_end_the_reflection_says_what_a_kernel_takes() {
+        let library = without_front_end(
+            "struct P { float4 a; };
+             kernel void k(device const float* in [[buffer(2)]], device uint3* out [[buffer(0)]],
+                constant P& p [[buffer(5)]], threadgroup half* part [[threadgroup(1)]],
+                uint i [[thread_position_in_grid]]) { part[0] = in[i]; out[i] = uint3(p.a.xyz + float(part[0])); }",
+        );
+        assert!(library.warnings()[0].message.contains("no clang here"), "{:?}", library.warnings());
+        let pipeline = library.pipeline("k", &PipelineOptions::default()).unwrap();
+        let mut args: Vec<_> = pipeline
+            .signature()
+            .args
+            .iter()
+            .map(|arg| (arg.name.as_str(), arg.kind, arg.index, arg.access, arg.element_size))
+            .collect();
+        args.sort_by_key(|arg| (arg.1 == ArgKind::Threadgroup, arg.2));
+        use Access::{Read, ReadWrite};
+        assert_eq!(
+            args[..3],
+            [
+                ("out", ArgKind::Pointer, 0, ReadWrite, 16),
+                ("in", ArgKind::Pointer, 2, Read, 4),
+                ("p", ArgKind::Pointer, 5, Read, 16),
+            ]
+        );
+        assert_eq!((args[3].0, args[3].1, args[3].2), ("part", ArgKind::Threadgroup, 1));
+        let out = pipeline.signature().args.iter().find(|arg| arg.name == "out").unwrap();
+        assert_eq!(out.element, ElementType::Vector { scalar: Scalar::U32, lanes: 3, packed: false });
+        let code = pipeline.signature().code.unwrap();
+        assert!(code.barriers > 0 && code.simdgroup, "what is not known is taken to be there");
+        let error = library.pipeline("none", &PipelineOptions::default()).err().unwrap();
+        assert_eq!(error.to_string(), "no kernel `none` in the source; it has `k`");
+    }
+
+    #[test]
+    fn function_constants_are_checked_and_given() {
+        let library = without_front_end(
+            "constant uint N [[function_constant(3)]];
+             kernel void k(device uint* out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = N; }",
+        );
+        assert_eq!((library.constants().len(), library.constants()[0].index), (1, 3));
+        let options = |key: ConstantKey, scalar, bytes: &[u8]| {
+            let constants = vec![Constant { key, scalar, bytes: bytes.to_vec() }];
+            PipelineOptions { constants, checked: false }
+        };
+        let error = |options| library.pipeline("k", &options).err().unwrap().to_string();
+        let unknown = error(options(ConstantKey::Name("M".into()), Scalar::U32, &[0; 4]));
+        assert_eq!(unknown, "there is no function constant `M`; the source has `N` (index 3)");
+        let other = error(options(ConstantKey::Index(3), Scalar::F32, &[0; 4]));
+        assert_eq!(other, "function constant `N` (index 3) is `uint`; given 4 bytes of `float`");
+        library.pipeline("k", &options(ConstantKey::Index(3), Scalar::U32, &[7, 0, 0, 0])).unwrap();
+        let checked = PipelineOptions { checked: true, ..PipelineOptions::default() };
+        assert!(
+            matches!(library.pipeline("k", &checked), Err(Error::Unsupported(text)) if text.contains("`k`"))
+        );
+    }
+
+    #[test]
+    fn a_signature_that_differs_from_the_reflection_is_refused() {
+        let library = without_front_end("kernel void k(device float* out [[buffer(4)]]) { out[0] = 1; }");
+        let reflection = autoreleasepool(|_| {
+            let function = library.library.newFunctionWithName(&NSString::from_str("k")).unwrap();
+            pipeline::build(&library.core, "k", &function).unwrap().1
+        });
+        let right = reflection.signature("k", "k.metal").unwrap();
+        reflection.compare(&right).unwrap();
+        let refused = |change: &dyn Fn(&mut elinvar_driver::Arg)| {
+            let mut wrong = right.clone();
+            change(&mut wrong.args[0]);
+            reflection.compare(&wrong).unwrap_err().to_string()
+        };
+        assert!(
+            refused(&|arg| arg.element_size = 8)
+                .contains("argument `out` (index 4) has elements of 4 bytes for Metal and of 8")
+        );
+        assert!(
+            refused(&|arg| arg.access = Access::Read)
+                .contains("argument `out` (index 4) is written for Metal")
+        );
+        assert!(
+            refused(&|arg| arg.index = 3)
+                .contains("Metal has an argument `out` (index 4) that the signature has not")
+        );
     }
 }

@@ -54,12 +54,15 @@ pub(super) struct Trail {
     pub(super) encoders: Vec<Range<usize>>,
     /// Buffers made for its commands.
     kept: Vec<Buffer>,
+    /// What commands have used since the last barrier.
+    hazards: Hazards,
 }
 
 impl Trail {
     pub(super) fn clear(&mut self) {
         self.encoders.clear();
         self.kept.clear();
+        self.hazards.clear();
     }
 }
 
@@ -76,7 +79,6 @@ pub(super) struct Encoding<'a> {
     buffer: Option<CommandBuffer>,
     trail: &'a mut Trail,
     open: Open,
-    hazards: Hazards,
     /// The number of the command that is being encoded.
     pub(super) command: usize,
 }
@@ -88,7 +90,7 @@ impl<'a> Encoding<'a> {
         trail: &'a mut Trail,
     ) -> Self {
         trail.clear();
-        Self { core, queue, buffer: None, trail, open: Open::None, hazards: Hazards::default(), command: 0 }
+        Self { core, queue, buffer: None, trail, open: Open::None, command: 0 }
     }
 
     /// Whether there is something for the device.
@@ -118,7 +120,7 @@ impl<'a> Encoding<'a> {
             Open::Compute(encoder) => encoder.endEncoding(),
             Open::Blit(encoder) => encoder.endEncoding(),
         }
-        self.hazards.clear();
+        self.trail.hazards.clear();
     }
 
     fn entered(&mut self, new: bool) {
@@ -137,7 +139,7 @@ impl<'a> Encoding<'a> {
         };
         self.entered(open.is_none());
         if let Some(encoder) = open {
-            if self.hazards.enter(uses) {
+            if self.trail.hazards.enter(uses) {
                 encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers);
             }
             return Ok(encoder);
@@ -145,7 +147,7 @@ impl<'a> Encoding<'a> {
         self.end();
         let encoder = self.buffer()?.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
         let encoder = encoder.ok_or_else(|| Error::Environment("Metal has no compute encoder".into()))?;
-        self.hazards.enter(uses);
+        self.trail.hazards.enter(uses);
         self.open = Open::Compute(encoder.clone());
         Ok(encoder)
     }

@@ -1,0 +1,74 @@
+//! What a launch costs on the host's heap once all has been used before: nothing of the driver's own.
+//!
+//! Only without debug assertions: with them the bindings compare the types of every message, and allocate for it.
+#![cfg(all(any(target_vendor = "apple", elinvar_apple), not(debug_assertions)))]
+#![allow(unsafe_code)] // counts allocations
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use elinvar_driver::{Binding, Command, Queue, Storage};
+use support::{devices, dispatch, memory, pipeline, whole, words};
+
+struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(u64::from(COUNTS.load(Ordering::Relaxed)), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(address, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Submits the commands again and again, each time when the time before has ended.
+fn run(queue: &dyn Queue, commands: &Arc<[Command]>, times: u64) {
+    let ended = Arc::new((Mutex::new(0_u64), Condvar::new()));
+    for time in 1..=times {
+        let tell = ended.clone();
+        let done = move |result: elinvar_driver::Result<_>| {
+            assert!(result.is_ok());
+            *tell.0.lock().unwrap() += 1;
+            tell.1.notify_all();
+        };
+        queue.submit(commands.clone(), Box::new(done)).unwrap();
+        drop(ended.1.wait_while(ended.0.lock().unwrap(), |count| *count < time).unwrap());
+    }
+}
+
+#[test]
+fn a_launch_allocates_nothing_of_the_drivers_own() {
+    const TIMES: u64 = 200;
+    let body = "kernel void add_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
+        uint i [[thread_position_in_grid]]) { x[i] += k; }";
+    let device = devices().swap_remove(0);
+    let (add, x) = (pipeline(&*device, body, "add_k"), memory(&*device, 400, Storage::Shared));
+    let launch = || {
+        let bindings = vec![Binding::Memory(whole(&x)), Binding::Bytes(1_u32.to_ne_bytes().to_vec())];
+        dispatch(&add, bindings, 100, 50)
+    };
+    let commands: Arc<[Command]> =
+        [launch(), launch(), Command::Fill { target: support::slice(&x, 0, 4), pattern: vec![0] }].into();
+    let queue = device.queue().unwrap();
+    run(&*queue, &commands, 20);
+    COUNTS.store(true, Ordering::Relaxed);
+    run(&*queue, &commands, TIMES);
+    COUNTS.store(false, Ordering::Relaxed);
+    // Of the test: one box for each callback, and the counter.
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), TIMES + 1);
+    assert!(words(&x)[1..].iter().all(|word| *word == 2 * (TIMES + 20) as u32));
+}

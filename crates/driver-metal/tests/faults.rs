@@ -1,0 +1,249 @@
+//! What goes wrong at each step, as the libraries that stand in for Apple's can be told to let it, and what is left behind.
+#![cfg(elinvar_apple)]
+#![allow(unsafe_code)] // calls the stand-in's C functions
+
+mod support;
+
+use std::ffi::c_char;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use elinvar_driver::{
+    Binding, Command, Device, Dispatch, Error, Init, Label, PipelineOptions, Result, Source, Storage, Timing,
+};
+use objc2::runtime::{AnyObject, ProtocolObject};
+use objc2_metal::{MTLCommandBufferError, MTLCreateSystemDefaultDevice, MTLDevice};
+use support::{devices, dispatch, memory, pipeline, run, submit, whole, words};
+
+const ALLOCATION: u32 = 0;
+const LIBRARY: u32 = 1;
+const PIPELINE: u32 = 2;
+const QUEUE: u32 = 3;
+const COMMAND_BUFFER: u32 = 4;
+const ENCODER: u32 = 5;
+const EXECUTION: u32 = 7;
+
+unsafe extern "C" {
+    fn elinvar_apple_inject(device: *const AnyObject, site: u32, nth: u64, code: isize, encoder: isize);
+    fn elinvar_apple_live(name: *const c_char) -> usize;
+    fn elinvar_apple_live_blocks() -> usize;
+    fn elinvar_apple_settle(milliseconds: u64) -> bool;
+    fn elinvar_apple_without_pool() -> usize;
+}
+
+/// The system's first device is one for the whole process, and so are the faults that it is told.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Let the `nth` time that this is done on the first device fail.
+fn inject(site: u32, nth: u64, code: MTLCommandBufferError, encoder: isize) {
+    let device = MTLCreateSystemDefaultDevice().expect("a device");
+    let device: *const ProtocolObject<dyn MTLDevice> = &raw const *device;
+    // SAFETY: it is a device.
+    unsafe { elinvar_apple_inject(device.cast(), site, nth, code.0 as isize, encoder) };
+}
+
+fn fail(site: u32) {
+    inject(site, 1, MTLCommandBufferError::Internal, -1);
+}
+
+const ADD: &str = "kernel void add_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
+    uint i [[thread_position_in_grid]]) { x[i] += k; }";
+
+/// A kernel and memory for it.
+struct Fixture {
+    device: Arc<dyn Device>,
+    add: Arc<dyn elinvar_driver::Pipeline>,
+    x: Arc<dyn elinvar_driver::Memory>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let device = devices().swap_remove(0);
+        let (add, x) = (pipeline(&*device, ADD, "add_k"), memory(&*device, 400, Storage::Shared));
+        Self { device, add, x }
+    }
+
+    fn add(&self, k: u32) -> Command {
+        let bindings = vec![Binding::Memory(whole(&self.x)), Binding::Bytes(k.to_ne_bytes().to_vec())];
+        dispatch(&self.add, bindings, 100, 25)
+    }
+
+    fn labeled(&self, k: u32, name: &str) -> Command {
+        let Command::Dispatch(plain) = self.add(k) else { unreachable!("a dispatch") };
+        let label = Some(Arc::new(Label { name: name.into(), id: 7 }));
+        Command::Dispatch(Dispatch { label, ..plain })
+    }
+
+    fn copy(&self) -> Command {
+        Command::Copy { source: support::slice(&self.x, 0, 4), target: support::slice(&self.x, 8, 4) }
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_an_error_and_the_next_is_made() {
+    let _alone = alone();
+    let Fixture { device, .. } = Fixture::new();
+    for storage in [Storage::Shared, Storage::Private, Storage::Managed] {
+        fail(ALLOCATION);
+        let error = device.allocate(100, storage, Init::Zeroed).err().unwrap();
+        assert!(matches!(error, Error::OutOfMemory { requested: 100, .. }), "{error}");
+        device.allocate(100, storage, Init::Zeroed).unwrap();
+    }
+    let source = Source::msl(ADD);
+    fail(LIBRARY);
+    assert!(device.compile(&source).is_err());
+    let library = device.compile(&source).unwrap();
+    fail(PIPELINE);
+    let error = library.pipeline("add_k", &PipelineOptions::default()).err().unwrap();
+    assert!(matches!(error, Error::Compile(_)), "{error}");
+    library.pipeline("add_k", &PipelineOptions::default()).unwrap();
+    fail(QUEUE);
+    assert!(
+        matches!(device.queue().err().unwrap(), Error::Environment(text) if text.contains("command queues"))
+    );
+    device.queue().unwrap();
+}
+
+#[test]
+fn what_cannot_be_encoded_fails_and_does_nothing() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    let queue = fixture.device.queue().unwrap();
+    for (site, nth) in [(COMMAND_BUFFER, 1), (ENCODER, 1), (ENCODER, 2)] {
+        inject(site, nth, MTLCommandBufferError::Internal, -1);
+        let error = run(&*queue, vec![fixture.add(1), fixture.copy(), fixture.add(1)]).unwrap_err();
+        assert!(matches!(error, Error::Environment(_)), "{error}");
+        assert!(matches!(run(&*queue, vec![fixture.add(1)]), Err(Error::Poisoned(_))));
+        assert!(queue.acknowledge().is_some());
+    }
+    assert!(words(&fixture.x).iter().all(|word| *word == 0));
+    run(&*queue, vec![fixture.add(5)]).unwrap();
+    assert!(words(&fixture.x).iter().all(|word| *word == 5));
+}
+
+#[test]
+fn a_staged_transfer_that_fails_is_an_error() {
+    let _alone = alone();
+    let Fixture { device, .. } = Fixture::new();
+    let private = memory(&*device, 64, Storage::Private);
+    for site in [COMMAND_BUFFER, ENCODER, EXECUTION] {
+        fail(site);
+        let mut bytes = [0; 64];
+        // SAFETY: in range, and nobody else uses it.
+        assert!(unsafe { private.read(0, &mut bytes) }.is_err(), "site {site}");
+        // SAFETY: as above.
+        unsafe { private.read(0, &mut bytes) }.unwrap();
+    }
+}
+
+/// Submits work that fails with the code in the second of three encoders; gives what it ends in.
+fn failed(fixture: &Fixture, code: MTLCommandBufferError) -> Error {
+    let (queue, other) = (fixture.device.queue().unwrap(), fixture.device.queue().unwrap());
+    let event = fixture.device.event().unwrap();
+    let wait = vec![Command::Wait { event: event.clone(), value: 1 }, fixture.add(1000)];
+    let waits = submit(&*other, wait).1;
+    inject(EXECUTION, 1, code, 2);
+    let signal = Command::Signal { event, value: 1 };
+    let commands = vec![fixture.add(1), fixture.copy(), fixture.labeled(100, "guilty"), signal];
+    let error = run(&*queue, commands).unwrap_err();
+    let is_poisoned = |result: Result<Timing>| matches!(result, Err(Error::Poisoned(_)));
+    assert!(is_poisoned(waits.recv().unwrap()), "{code:?}: what waits for it does not run");
+    assert!(is_poisoned(run(&*queue, vec![fixture.add(1000)])), "{code:?}");
+    assert!(queue.acknowledge().is_some());
+    error
+}
+
+#[test]
+fn every_error_of_a_command_buffer_has_its_kind_and_names_the_launch() {
+    let _alone = alone();
+    let fixture = Fixture::new();
+    let launch = "kernel `add_k`, launch `guilty` (7)";
+    for code in [
+        MTLCommandBufferError::Internal,
+        MTLCommandBufferError::PageFault,
+        MTLCommandBufferError::StackOverflow,
+        MTLCommandBufferError(99),
+    ] {
+        let error = failed(&fixture, code);
+        assert!(matches!(&error, Error::Fault(fault) if fault.kernel == "add_k"), "{code:?}: {error}");
+        assert!(error.to_string().starts_with(launch), "{code:?}: {error}");
+    }
+    let error = failed(&fixture, MTLCommandBufferError::Timeout);
+    assert!(matches!(&error, Error::Timeout(text) if text.starts_with(launch)), "{error}");
+    let error = failed(&fixture, MTLCommandBufferError::InvalidResource);
+    assert!(matches!(&error, Error::InvalidArgument(text) if text.starts_with(launch)), "{error}");
+    let error = failed(&fixture, MTLCommandBufferError::OutOfMemory);
+    assert!(matches!(error, Error::OutOfMemory { requested: 800, .. }), "{error}");
+    let error = failed(&fixture, MTLCommandBufferError::Memoryless);
+    assert!(matches!(error, Error::Unsupported(_)), "{error}");
+    // What was before the encoder has run, and nothing behind it.
+    let words = words(&fixture.x);
+    assert!(words.iter().enumerate().all(|(i, word)| i == 2 || *word == 8), "{words:?}");
+    for code in [MTLCommandBufferError::AccessRevoked, MTLCommandBufferError::NotPermitted] {
+        let fixture = Fixture::new();
+        assert!(matches!(failed(&fixture, code), Error::DeviceLost(_)), "{code:?}");
+        let refused = fixture.device.allocate(4, Storage::Shared, Init::Zeroed).err();
+        assert!(matches!(refused, Some(Error::DeviceLost(_))), "{code:?}: {refused:?}");
+        assert!(matches!(fixture.device.queue().err(), Some(Error::DeviceLost(_))), "{code:?}");
+    }
+}
+
+/// Objects of Metal's that are alive, and blocks.
+fn live() -> [usize; 6] {
+    // SAFETY: takes a number.
+    assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
+    let count = |name: &std::ffi::CStr| {
+        // SAFETY: a text that ends with a zero.
+        unsafe { elinvar_apple_live(name.as_ptr()) }
+    };
+    // SAFETY: nothing is asked of the caller.
+    let blocks = unsafe { elinvar_apple_live_blocks() };
+    let names = [
+        c"MTLBuffer",
+        c"MTLCommandBuffer",
+        c"MTLCommandEncoder",
+        c"MTLCommandQueue",
+        c"MTLComputePipelineState",
+    ];
+    let [a, b, c, d, e] = names.map(count);
+    [a, b, c, d, e, blocks]
+}
+
+#[test]
+fn nothing_stays_when_all_is_dropped() {
+    let _alone = alone();
+    let use_all = || {
+        let fixture = Fixture::new();
+        let (queue, private) =
+            (fixture.device.queue().unwrap(), memory(&*fixture.device, 1000, Storage::Private));
+        support::write(&private, 3, &[1; 500]);
+        for round in 0..10 {
+            let copy = Command::Copy {
+                source: support::slice(&private, 1, 99),
+                target: support::slice(&private, 40, 99),
+            };
+            let fill = Command::Fill { target: whole(&private), pattern: vec![1, 2, 3, round] };
+            run(&*queue, vec![fixture.add(1), copy, fill, fixture.labeled(1, "one"), fixture.add(2)])
+                .unwrap();
+        }
+        fail(EXECUTION);
+        run(&*queue, vec![fixture.add(1)]).unwrap_err();
+        fail(ENCODER);
+        drop(queue.acknowledge());
+        run(&*queue, vec![fixture.add(1)]).unwrap_err();
+        let never = fixture.device.event().unwrap();
+        let (aside, _ended) =
+            submit(&*fixture.device.queue().unwrap(), vec![Command::Wait { event: never.clone(), value: 1 }]);
+        let _ = aside;
+        never.fail(&Error::Cancelled);
+    };
+    use_all();
+    let before = live();
+    use_all();
+    assert_eq!(live(), before);
+    assert_eq!(before[..4], [0; 4], "buffers, command buffers, encoders, queues");
+    // SAFETY: nothing is asked of the caller.
+    assert_eq!(unsafe { elinvar_apple_without_pool() }, 0);
+}

@@ -126,8 +126,9 @@ fn interpreted(
     let [out, given, acc] = &input.buffers;
     let mut arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc)];
     if blocks {
-        let [x, y, z] = case.shape.threads;
-        arguments.extend([x, y, z, 0, 0].map(Argument::Number));
+        let Shape { threads: [x, y, z], group } = case.shape;
+        let is_even = [x, y, z].iter().zip(group).all(|(threads, group)| threads % group == 0);
+        arguments.extend([x, y, z, 0, is_even.into()].map(Argument::Number));
     }
     let launch =
         elinvar_reference::Launch { threads: case.shape.threads, group: case.shape.group, arguments };

@@ -104,12 +104,12 @@ fn barriers_of_device_memory_have_a_fence() {
     }
 }
 
-/// The votes of a kernel, beside the one in its prologue.
+/// The votes of a kernel, beside the two in its prologue.
 fn votes(body: &str) -> usize {
     ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2])
         .matches("call i32 @llvm.nvvm.vote.ballot.sync(")
         .count()
-        - 1
+        - 2
 }
 
 #[test]

@@ -1,21 +1,19 @@
-//! The kernel's parameters and its prologue: what each thread asks for by primitives, computed once from CUDA's registers
-//! and the launch's parameters.
+//! The kernel's parameters; what each thread asks for by primitives becomes what the [`prologue`](super::prologue) knows.
 
 use std::collections::HashMap;
 
-use elinvar_ir::{
-    BinaryOp, BlockId, CastOp, Function, Inst, IntPredicate, Module, Op, Operand, Term, Type, Typed, ValueId,
-};
+use elinvar_ir::{BlockId, CastOp, Function, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
-use super::{Argument, Options, Parameter, exchange, masks, shared};
+use super::prologue::{self, Prologue};
+use super::{Argument, Options, Parameter, shared};
 use crate::Error;
-use crate::builder::{Builder, i32_const};
+use crate::builder::Builder;
 use crate::calls::{self, CallKind};
 use crate::prepare::rename_incoming;
 use crate::primitive::Position;
 
 /// The address space of global memory.
-const GLOBAL: u32 = 1;
+pub(super) const GLOBAL: u32 = 1;
 
 /// Turn the entry into the kernel. Its blocks are behind block 0 then, which is the prologue.
 pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) -> Result<Wrapped, Error> {
@@ -49,7 +47,10 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    let mask = prologue(kernel, &launch, &asked, body, outside);
+    let Prologue { known, mask } = prologue::write(kernel, &launch, body, outside);
+    let names: HashMap<ValueId, ValueId> =
+        asked.iter().filter_map(|(value, p, d)| Some((*value, *known.get(&(*p, *d))?))).collect();
+    rename(kernel, &names);
     // The entry's own blocks follow behind the prologue's last.
     let term = kernel.block(body).term.clone();
     rename_incoming(kernel, &term, BlockId(0), body);
@@ -69,11 +70,11 @@ pub(super) struct Wrapped {
 }
 
 /// What the launch's own parameters say.
-struct Launch {
-    threads: [ValueId; 3],
-    linear: [ValueId; 2],
-    record: Option<ValueId>,
-    bytes: Vec<ValueId>,
+pub(super) struct Launch {
+    pub threads: [ValueId; 3],
+    pub linear: [ValueId; 2],
+    pub record: Option<ValueId>,
+    pub bytes: Vec<ValueId>,
 }
 
 /// A value and the position that it is.
@@ -148,91 +149,6 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
             define(kernel, cast(ty, place.into()));
         }
     }
-}
-
-/// Fill block 0: positions, and the way out for threads outside the grid. The result is a mask of the lanes that go on to `body`.
-fn prologue(
-    kernel: &mut Function,
-    launch: &Launch,
-    asked: &Asked,
-    body: BlockId,
-    outside: BlockId,
-) -> Option<ValueId> {
-    let exchanges = exchange::is_used(kernel);
-    let groups = group_positions(kernel, launch);
-    let at = BlockId(kernel.blocks.len() as u32 - 1);
-    let mut b = Builder::new(kernel, at);
-    let (mut known, mut inside) = (HashMap::new(), None::<ValueId>);
-    for (d, group) in groups.into_iter().enumerate() {
-        let thread = register(&mut b, "tid", d);
-        let full = register(&mut b, "ntid", d);
-        let begin = b.binary(BinaryOp::Mul, "", &Type::I32, group, full);
-        let rest = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin);
-        let is_inside = b.icmp(IntPredicate::Ult, &Type::I32, thread, rest);
-        inside = Some(match inside {
-            Some(before) => b.binary(BinaryOp::And, "", &Type::I1, before, is_inside),
-            None => is_inside,
-        });
-        let args = [(Type::I32, full.into()), (Type::I32, rest.into())];
-        let size = b.call(Type::I32, "llvm.umin.i32", &args);
-        let before = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], i32_const(1));
-        let last = b.binary(BinaryOp::UDiv, "", &Type::I32, before, full);
-        let groups = b.binary(BinaryOp::Add, "", &Type::I32, last, i32_const(1));
-        let values = [
-            (Position::Thread, thread),
-            (Position::Group, group),
-            (Position::GroupSize, size),
-            (Position::FullGroupSize, full),
-            (Position::Grid, launch.threads[d]),
-            (Position::Groups, groups),
-        ];
-        known.extend(values.map(|(position, value)| ((position, d), value)));
-    }
-    for (index, bytes) in launch.bytes.iter().enumerate() {
-        known.insert((Position::ArgumentBytes, index), *bytes);
-    }
-    if let Some(record) = launch.record {
-        let record = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), record, Type::PTR);
-        known.insert((Position::FaultRecord, 0), record);
-    }
-    let mask = inside.filter(|_| exchanges).map(|inside| masks::vote_of_all(&mut b, inside));
-    if let Some(inside) = inside {
-        b.cond_br(inside, body, outside);
-    }
-    let names: HashMap<ValueId, ValueId> =
-        asked.iter().filter_map(|(value, p, d)| Some((*value, *known.get(&(*p, *d))?))).collect();
-    rename(kernel, &names);
-    mask
-}
-
-/// The threadgroup's position in the grid, computed in block 0 and new blocks behind it; the last is the newest.
-fn group_positions(kernel: &mut Function, launch: &Launch) -> [ValueId; 3] {
-    let [row, shaped, both] = [(); 3].map(|()| kernel.new_block(None));
-    let mut b = Builder::new(kernel, BlockId(0));
-    let is_row = b.icmp(IntPredicate::Ne, &Type::I32, launch.linear[0], i32_const(0));
-    b.cond_br(is_row, row, shaped);
-    b.at = row;
-    let index = register(&mut b, "ctaid", 0);
-    let [along_x, along_y] = launch.linear;
-    let x = b.binary(BinaryOp::URem, "", &Type::I32, index, along_x);
-    let rows = b.binary(BinaryOp::UDiv, "", &Type::I32, index, along_x);
-    let y = b.binary(BinaryOp::URem, "", &Type::I32, rows, along_y);
-    let z = b.binary(BinaryOp::UDiv, "", &Type::I32, rows, along_y);
-    b.br(both);
-    b.at = shaped;
-    let plain = [0, 1, 2].map(|d| register(&mut b, "ctaid", d));
-    b.br(both);
-    b.at = both;
-    let mut joined = [x, y, z].into_iter().zip(plain).map(|(in_row, plain)| {
-        let incoming = vec![(in_row.into(), row), (plain.into(), shaped)];
-        b.value(Type::I32, None, Op::Phi { flags: String::new(), ty: Type::I32, incoming })
-    });
-    [(); 3].map(|()| joined.next().unwrap_or(x))
-}
-
-/// Read a special register.
-fn register(b: &mut Builder<'_>, name: &str, d: usize) -> ValueId {
-    b.call(Type::I32, &format!("llvm.nvvm.read.ptx.sreg.{name}.{}", ["x", "y", "z"][d]), &[])
 }
 
 /// Let other values stand for some.

@@ -298,6 +298,6 @@ fn split_edge(function: &mut Function, from: BlockId, to: BlockId) -> BlockId {
 }
 
 /// The lanes of a simdgroup for which a condition holds, all of them voting; appended to a block.
-pub(super) fn vote_of_all(b: &mut Builder<'_>, condition: ValueId) -> ValueId {
+pub(super) fn vote_of_all(b: &mut Builder<'_>, condition: impl Into<Operand>) -> ValueId {
     b.call(Type::I32, VOTE, &[(Type::I32, i32_const(u32::MAX).into()), (Type::I1, condition.into())])
 }

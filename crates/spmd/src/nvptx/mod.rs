@@ -6,8 +6,8 @@
 //! 1. [`bounds`](crate::bounds), where asked for, as on the CPU.
 //! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared) puts threadgroup variables
 //!    into shared memory.
-//! 3. [`entry`](mod@entry) gives the kernel its parameters and a prologue that knows all positions; threads outside the
-//!    grid end there.
+//! 3. [`entry`](mod@entry) gives the kernel its parameters, and a [`prologue`](mod@prologue) that knows all positions;
+//!    threads outside the grid end there.
 //! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined.
 //! 5. [`exchange`](mod@exchange) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
 //!    lanes that are together, which [`masks`](mod@masks) finds from what [`vary`](mod@vary) says of branches.
@@ -22,8 +22,9 @@
 //!   themselves (in the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of
 //!   16 and not below [`Prepared::dynamic_base`].
 //! - `threads` (three u32): `threads_per_grid`.
-//! - `linear` (two u32): zero when CUDA's grid is the grid of threadgroups. Else CUDA's grid is one row of all
-//!   threadgroups, x fastest, and these are the threadgroups along x and y: for more than 65535 along y or z.
+//! - `linear` (two u32): the first is 0 when CUDA's grid is the grid of threadgroups; the second is 1 then if no threadgroup
+//!   reaches over the grid's edges, which is quicker, and 0 if one may. Otherwise CUDA's grid is one row of all threadgroups,
+//!   x fastest, and these are the threadgroups along x and y: for more than 65535 along y or z.
 //! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::bounds::FaultRecord) (u64) in
 //!   device memory, all zero before the launch, and for each argument the bytes of its memory (u64).
 //!
@@ -45,6 +46,7 @@ mod library;
 mod masks;
 mod math;
 mod product;
+mod prologue;
 mod shared;
 mod sync;
 mod target;
@@ -114,7 +116,8 @@ pub enum Parameter {
     Argument(usize, Argument),
     /// `threads_per_grid` along a dimension, a u32.
     Threads(usize),
-    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32; 0 if it is not.
+    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32. If it is not in one row: 0, and 1 if no threadgroup
+    /// reaches over an edge, else 0.
     Linear(usize),
     /// The address of the fault record, a u64.
     Record,

@@ -36,7 +36,8 @@ cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_n
 matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
 histogram_threadgroup, gather, softmax, stencil3d, nbody),
 checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline),
-cuda (on an NVIDIA GPU: whole kernels against the same in CUDA C++ compiled by NVRTC, `nvrtc`, and launches, a graph of them
+cuda (on an NVIDIA GPU: whole kernels against the same in CUDA C++ compiled by NVRTC, `nvrtc` and, with
+--use_fast_math, `nvrtc_fast`; and launches, a graph of them
 and copies against the driver's own calls, `bare`).
 
 Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,

@@ -33,7 +33,7 @@ fn launches(mut run: impl FnMut() -> Result<(u64, u64)>) -> Result<Launches> {
 
 /// The driver's own calls.
 fn bare() -> Result<Option<Launches>> {
-    let Some(module) = Module::new("empty")? else { return Ok(None) };
+    let Some(module) = Module::new("empty", &[])? else { return Ok(None) };
     let times = launches(|| {
         module.enter()?;
         let start = Instant::now();
@@ -125,7 +125,7 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
         ours.push(timing.end_ns - timing.start_ns);
     }
     let mut theirs = Vec::new();
-    if let Some(module) = Module::new("empty")? {
+    if let Some(module) = Module::new("empty", &[])? {
         module.enter()?;
         let allocate = || {
             // SAFETY: freed below, when the copies have been waited for.

@@ -39,13 +39,13 @@ pub(super) struct Module {
 
 impl Module {
     /// `None` where NVRTC is not.
-    pub(super) fn new(kernel: &str) -> Result<Option<Self>> {
+    pub(super) fn new(kernel: &str, options: &[&str]) -> Result<Option<Self>> {
         if absence().is_some() {
             return Ok(None);
         }
         let options = CompileOptions {
             arch: Some(ARCHITECTURE),
-            options: vec!["--use_fast_math".into()],
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
             ..CompileOptions::default()
         };
         let ptx = nvrtc::compile_ptx_with_opts(TEXT, options);
@@ -130,8 +130,8 @@ pub(super) struct Native {
 }
 
 impl Native {
-    pub(super) fn new(problem: &Problem) -> Result<Option<Self>> {
-        let Some(module) = Module::new(problem.kernel)? else { return Ok(None) };
+    pub(super) fn new(problem: &Problem, options: &[&str]) -> Result<Option<Self>> {
+        let Some(module) = Module::new(problem.kernel, options)? else { return Ok(None) };
         let mut memory = Vec::new();
         for argument in &problem.args {
             let bytes = argument.raw();

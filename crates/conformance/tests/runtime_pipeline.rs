@@ -65,10 +65,14 @@ fn the_trace_has_copies_events_refusals_and_failures() {
     ];
     assert_eq!(names[..expected.len()], expected);
     let events = bench.device.trace().events();
-    let refused =
-        events.iter().filter(|e| matches!(&e.step, TraceStep::Refused(Error::OutOfMemory { .. }))).count();
-    let failed =
-        events.iter().filter(|e| matches!(&e.step, TraceStep::Complete(Some(Error::Fault(_))))).count();
+    let refused = events
+        .iter()
+        .filter(|e| matches!(&e.step, TraceStep::Refused(e) if matches!(**e, Error::OutOfMemory { .. })))
+        .count();
+    let failed = events
+        .iter()
+        .filter(|e| matches!(&e.step, TraceStep::Complete(Some(e)) if matches!(**e, Error::Fault(_))))
+        .count();
     assert_eq!((refused, failed), (1, 1));
 }
 

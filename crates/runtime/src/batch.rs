@@ -20,7 +20,7 @@ use crate::flight::InFlight;
 use crate::loss::Flying;
 use crate::slots::Lease;
 use crate::span::Span;
-use crate::trace::{Notes, TraceEvent, TraceStep};
+use crate::trace::{Noted, Notes, TraceStep};
 use crate::usage::{Access, Storage, Usage, Who, commit};
 use crate::{
     Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
@@ -90,7 +90,7 @@ pub struct Batch {
     deadline: Option<Duration>,
     notes: Option<Notes>,
     /// What was noted so far.
-    traced: Vec<TraceEvent>,
+    traced: Vec<Noted>,
 }
 
 /// What a submission holds until it has ended.
@@ -130,7 +130,7 @@ impl Batch {
 
     /// Notes a refusal, if there is one.
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.note(|| TraceStep::Refused(error.clone())))
+        result.inspect_err(|error| self.note(|| TraceStep::Refused(Box::new(error.clone()))))
     }
 
     /// Let it end as [`Error::Timeout`] when it has not ended so long after it was submitted. What runs then ends where
@@ -272,12 +272,12 @@ impl Batch {
         let result = self.commit(&mut traced);
         match &result {
             Err(error) => {
-                let refused = notes.event(TraceStep::Refused(error.clone()));
+                let refused = notes.event(TraceStep::Refused(Box::new(error.clone())));
                 device.trace().add(traced.into_iter().chain([refused]));
             }
             // Not handed to the driver, because what it reads had failed.
             Ok(done) if !traced.is_empty() => {
-                let ends = [TraceStep::Complete(done.wait().err()), TraceStep::Release];
+                let ends = [TraceStep::Complete(done.wait().err().map(Box::new)), TraceStep::Release];
                 device.trace().add(traced.into_iter().chain(ends.map(|step| notes.event(step))));
             }
             Ok(_) => {}
@@ -286,7 +286,7 @@ impl Batch {
     }
 
     /// Hands the commands to the driver, and what was noted to the trace just before that.
-    fn commit(self, traced: &mut Vec<TraceEvent>) -> Result<Completion> {
+    fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
@@ -315,7 +315,8 @@ impl Batch {
             let flying = Flying::new(&outcome, &commands, &stream.flight);
             let _present = stream.device.loss().enter(flying, uses_content)?;
             let done = Box::new(move |result: Result<_>| {
-                let complete = notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned())));
+                let complete =
+                    notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
                 device.recovery().vitals.submission(result.as_ref().err());
                 // Before anybody knows: who then waits finds memory given back that only this work still had.
                 drop(held);

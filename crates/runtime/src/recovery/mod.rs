@@ -239,7 +239,7 @@ impl Device {
 
     fn note(&self, notes: Option<Notes>, decision: &Decision) {
         if let Some(notes) = notes {
-            self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(decision.clone()))));
+            self.trace().add(std::iter::once(notes.event(TraceStep::Recovery(Box::new(decision.clone())))));
         }
     }
 }

@@ -9,7 +9,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy
+.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy apple macos
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -20,6 +20,7 @@ test: setup numpy
 	$(MAKE) lint
 	$(MAKE) unit
 	$(MAKE) tidy
+	$(MAKE) apple
 
 # The baselines that the system may have are installed first where that is simple.
 bench: setup
@@ -63,3 +64,19 @@ unit:
 
 tidy:
 	$(CARGO) xtask tidy
+
+# The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
+STANDIN := run --quiet --package elinvar-cli -- test --cfg elinvar_apple
+
+ifeq ($(shell uname -sm),Linux x86_64)
+apple:
+	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete $(CARGO) $(STANDIN) --manifest-path crates/driver-metal/Cargo.toml
+	$(CARGO) $(STANDIN) --manifest-path crates/conformance/Cargo.toml --cargo-arg=--test=drivers -- metal::
+else
+apple:
+endif
+
+# The same built for macOS, and where that is possible run. It takes a compiler for macOS, which Debian has.
+macos:
+	@scripts/setup.sh apple
+	$(CARGO) xtask apple run

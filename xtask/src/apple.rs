@@ -4,6 +4,9 @@
 //! libraries which they may use (`sdk`). Linking checks those names and no more: classes and methods are looked up when a
 //! program runs. A compiler that has the standard library for these targets is used as it is; else Debian's `rustc-web`,
 //! which builds it from source.
+//!
+//! `run` also runs what was built for x86-64, on Linux, by a loader of ours (`apple/loader`), against the libraries that
+//! stand in for Apple's. There a panic ends the process, and so the run.
 
 mod sdk;
 
@@ -38,12 +41,16 @@ const DEBIANS_SOURCE: &str = "/usr/lib/rustlib/src/rust/library/std";
 
 /// What is built: the tests that run on a device.
 const TESTS: [&str; 8] =
-    ["-p", "elinvar-conformance", "-p", "elinvar-driver-metal", "--test", "drivers", "--test", "queue"];
+    ["-p", "elinvar-conformance", "-p", "elinvar-driver-metal", "--test", "drivers", "--test", "memory"];
 
-/// Build for the targets named, or for all.
+/// The target whose programs this machine can run.
+const RUN: &str = "x86_64-apple-darwin";
+
+/// Build for the targets named, or for all; with the word `run`, run what can be run.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
+    let (run, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| **word == "run");
     if let Some(unknown) = words.iter().find(|word| !TARGETS.contains(word)) {
-        bail!("`{unknown}` is none of {}", TARGETS.join(", "));
+        bail!("`{unknown}` is neither `run` nor one of {}", TARGETS.join(", "));
     }
     let folder = root.join("target/apple");
     let sdk = sdk::write(&folder.join("sdk"))?;
@@ -61,6 +68,29 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
             println!("apple: {target}: {}", program.display());
         }
         ensure!(programs.len() >= 2, "cargo has built {} programs for {target}", programs.len());
+        if *target == RUN && !run.is_empty() {
+            run_all(root, &programs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Run programs on the stand-in. Of the suite, the cases on Metal's devices.
+fn run_all(root: &Path, programs: &[PathBuf]) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(root).args(["build", "--quiet", "-p", "elinvar-apple", "-p", "elinvar-apple-loader"]);
+    let status = cargo.status().context("running cargo")?;
+    ensure!(status.success(), "the stand-in or the loader could not be built");
+    let own = std::env::current_exe()?;
+    let built = own.parent().context("this program lies in a folder")?;
+    for program in programs {
+        let mut loader = Command::new(built.join("elinvar-macho"));
+        loader.arg(built.join("libelinvar_apple.so")).arg(program).current_dir(root);
+        if program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("drivers")) {
+            loader.arg("metal::");
+        }
+        let status = loader.status().context("running the loader")?;
+        ensure!(status.success(), "{} ended with {status}", program.display());
     }
     Ok(())
 }

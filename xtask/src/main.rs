@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | apple [TARGET...] | corpus [NAME...] [--json] [--run | --checked]
+usage: cargo xtask tidy | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked]
        | numerics [FUNCTION...] [--json] [--samples N]
-  apple    build the Metal driver's tests for Apple's systems, on Linux
+  apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
   tidy     check the rules of the house
   corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
            --run runs the kernels only, --checked likewise with bounds checks compiled in

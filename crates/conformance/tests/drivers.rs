@@ -9,7 +9,31 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const CANNOT: &[(&str, &str, &str)] = &[
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
+    ("metal", "barriers::different_barriers_fault", UNDEFINED),
+    ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
+    ("metal", "checks::atomics", NO_CHECKS),
+    ("metal", "checks::barriers_and_early_return", NO_CHECKS),
+    ("metal", "checks::before_the_start", NO_CHECKS),
+    ("metal", "checks::constant_table", NO_CHECKS),
+    ("metal", "checks::dynamic_threadgroup_memory", NO_CHECKS),
+    ("metal", "checks::empty_buffer", NO_CHECKS),
+    ("metal", "checks::one_of_two_buffers", NO_CHECKS),
+    ("metal", "checks::pointer_from_memory_is_refused", NO_CHECKS),
+    ("metal", "checks::private_array", NO_CHECKS),
+    ("metal", "checks::read_past_the_end", NO_CHECKS),
+    ("metal", "checks::slices_are_bounds", NO_CHECKS),
+    ("metal", "checks::struct_copy", NO_CHECKS),
+    ("metal", "checks::threadgroup_variable", NO_CHECKS),
+    ("metal", "checks::within_bounds_nothing_changes", NO_CHECKS),
+    ("metal", "checks::works_after_a_fault", NO_CHECKS),
+    ("metal", "checks::write_past_the_end", NO_CHECKS),
+    ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
+    ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
 ];
+
+const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
+const NO_CHECKS: &str = "Metal's compiler has none that a program could ask for";
+const NO_STOP: &str = "this device cannot stop";
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -28,7 +52,10 @@ fn main() {
             trials.push(Trial::test(name, move || run(&device, case)));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    #[cfg(elinvar_apple)]
+    left::expect_what_devices_keep();
+    conclusion.exit();
 }
 
 fn run(device: &Device, case: Case) -> Result<(), Failed> {
@@ -51,5 +78,48 @@ fn maker(kind: &str) -> &str {
         "cuda" => "NVIDIA",
         "metal" => "Apple",
         other => other,
+    }
+}
+
+/// What is alive of Metal's objects when all cases have ended, as the libraries that stand in for Apple's count them.
+#[cfg(elinvar_apple)]
+#[allow(unsafe_code)] // calls their C functions
+mod left {
+    use std::ffi::{CStr, c_char};
+
+    use elinvar::{Device, DeviceKind};
+
+    unsafe extern "C" {
+        fn elinvar_apple_live(name: *const c_char) -> usize;
+        fn elinvar_apple_settle(milliseconds: u64) -> bool;
+        fn elinvar_apple_without_pool() -> usize;
+    }
+
+    /// Of what a device of the driver keeps: its staging buffer, its own queue and three kernels.
+    pub fn expect_what_devices_keep() {
+        let devices = Device::all().expect("they were listed before");
+        for device in &devices {
+            device.pool().trim(0);
+        }
+        let metal = devices.iter().filter(|device| device.kind() == DeviceKind::Metal).count();
+        // SAFETY: takes a number.
+        assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
+        let kept = [
+            (c"MTLBuffer", metal),
+            (c"MTLCommandBuffer", 0),
+            (c"MTLCommandEncoder", 0),
+            (c"MTLCommandQueue", metal),
+            (c"MTLLibrary", 0),
+            (c"MTLComputePipelineState", 3 * metal),
+        ];
+        let live = |name: &CStr| {
+            // SAFETY: a text that ends with a zero.
+            unsafe { elinvar_apple_live(name.as_ptr()) }
+        };
+        for (name, most) in kept {
+            assert!(live(name) <= most, "{} of {name:?} are alive, {most} are kept", live(name));
+        }
+        // SAFETY: nothing is asked of the caller.
+        assert_eq!(unsafe { elinvar_apple_without_pool() }, 0, "objects were autoreleased without a pool");
     }
 }

@@ -1,7 +1,7 @@
 //! A folder that a linker takes for Apple's SDK: for each library the symbols in it that may be used, as text.
 //!
-//! The list is `symbols.txt`: what our programs use of Apple's libraries, each line a library and its symbols without the
-//! leading underscore. A symbol that is not on it does not link, so that a new one is looked at.
+//! The list is `symbols.txt`: what our programs use of Apple's libraries, each line a library and symbols of it. A symbol
+//! that is not on it does not link, so that a new one is looked at.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ fn stub(install: &str, symbols: &[&str]) -> String {
     );
     for (index, symbol) in symbols.iter().enumerate() {
         // Writing to a string does not fail.
-        let _written = write!(text, "{}'_{symbol}'", if index == 0 { " " } else { ", " });
+        let _written = write!(text, "{}'{symbol}'", if index == 0 { " " } else { ", " });
     }
     text + " ]\n...\n"
 }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_stub_names_its_symbols() {
         assert!(
-            stub("/usr/lib/libobjc.A.dylib", &["a", "b$c"]).ends_with("symbols: [ '_a', '_b$c' ]\n...\n")
+            stub("/usr/lib/libobjc.A.dylib", &["_a", "_b$c"]).ends_with("symbols: [ '_a', '_b$c' ]\n...\n")
         );
     }
 

@@ -1,6 +1,6 @@
 //! Threads of a threadgroup that meet: values written before a barrier are read after it.
 
-use elinvar::{Device, Error, Grid, Threadgroup};
+use elinvar::{Device, DeviceKind, Error, Grid, Threadgroup};
 
 use super::{CaseResult, expect_all, kernel, run};
 
@@ -340,6 +340,7 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
     let mut same = device.buffer_from(&[1_u32; 64])?;
     run(device, &kernel, Grid::threads(64).group(64), (&mut same,))?;
     expect_all(&same.to_vec()?, |i| 64 - i as u32);
+    expect_defined(device)?;
     let mut flags = [0_u32; 64];
     flags[5] = 1;
     let mut mixed = device.buffer_from(&flags)?;
@@ -358,7 +359,16 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
     Ok(())
 }
 
+/// Threads that miss a barrier can stop a GPU for good, so that is not tried where nothing looks for it.
+fn expect_defined(device: &Device) -> CaseResult {
+    if device.kind() == DeviceKind::Metal {
+        return Err("Metal leaves undefined what happens at a barrier that threads miss".into());
+    }
+    Ok(())
+}
+
 fn divergent_barrier_refused(device: &Device) -> CaseResult {
+    expect_defined(device)?;
     let kernel = kernel(
         device,
         "half_of_them",

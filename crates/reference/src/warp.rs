@@ -19,9 +19,12 @@ pub(crate) const PREFIX: &str = "llvm.nvvm.";
 /// The threadgroup barrier.
 pub(crate) const BARRIER: &str = "llvm.nvvm.barrier0";
 
+/// The products of matrices, which all lanes make together.
+const PRODUCT: &str = "mma.m16n8k8.row.col.";
+
 /// Whether the lanes of a mask make a call together.
 pub(crate) fn is_shared(name: &str) -> bool {
-    let shared = ["vote.ballot.sync", "shfl.sync.", "redux.sync.", "bar.warp.sync"];
+    let shared = ["vote.ballot.sync", "shfl.sync.", "redux.sync.", "bar.warp.sync", PRODUCT];
     name.strip_prefix(PREFIX).is_some_and(|name| shared.iter().any(|start| name.starts_with(start)))
 }
 
@@ -62,6 +65,9 @@ impl Machine<'_> {
 
 /// The call's mask.
 fn mask(call: &Exchange<'_>) -> Result<u32> {
+    if call.name.contains(PRODUCT) {
+        return Ok(u32::MAX);
+    }
     let last = call.name.contains("redux.sync.").then(|| call.args.last()).flatten();
     let mask =
         last.or(call.args.first()).ok_or_else(|| Problem::Malformed("a call without a mask".into()))?;
@@ -125,6 +131,9 @@ fn result(name: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<
         }
         return Ok(Some(Value::Bits(total.unwrap_or(0))));
     }
+    if let Some(ty) = name.strip_prefix(PRODUCT) {
+        return product(ty, lane, calls).map(Some);
+    }
     let mode = name.strip_prefix("shfl.sync.").and_then(|name| name.strip_suffix(".i32"));
     let (b, c) = (number(lane, 2)? as usize & 31, number(lane, 3)? as usize);
     let (segment, clamp) = (c >> 8 & 31, c & 31);
@@ -155,4 +164,33 @@ fn reduced(op: &str, a: u128, b: u128) -> Result<u128> {
     let name = if op.starts_with('u') { op.to_owned() } else { format!("s{op}") };
     let unknown = || Problem::Unsupported(format!("the reduction `{op}`"));
     integer::pair(&name, 32, a, b).map(|result| truncated(result, 32)).ok_or_else(unknown)
+}
+
+/// A lane's elements of a product and sum (PTX ISA, "Matrix Fragments for mma.m16n8k8").
+fn product(ty: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Value> {
+    let narrow = if ty == "bf16" { Type::BFloat } else { Type::Half };
+    let argument = |lane: usize, index: usize| -> Result<&Value> {
+        let value = calls[lane].and_then(|args| args.get(index));
+        value.ok_or_else(|| Problem::Malformed("a product of matrices by a part of a warp".into()))
+    };
+    // Of a register with two elements.
+    let element = |lane: usize, index: usize, at: usize| -> Result<f64> {
+        let bits = match argument(lane, index)? {
+            Value::List(pair) => pair[at].known("an element of a matrix")?,
+            word => word.known("an element of a matrix")? >> (16 * at) & 0xffff,
+        };
+        float::decode(&narrow, bits)
+    };
+    let (group, pair) = (lane / 4, lane % 4);
+    let mut results = Vec::new();
+    for number in 0..4 {
+        let (high, column) = (number / 2, pair * 2 + number % 2);
+        let own = argument(lane, 3 + number)?.known("an element of a matrix")?;
+        let mut sum = float::decode(&Type::Float, own)?;
+        for k in 0..8 {
+            sum += element(group * 4 + k / 2, high, k % 2)? * element(column * 4 + k / 2, 2, k % 2)?;
+        }
+        results.push(Value::Bits(float::encode(&Type::Float, sum)?));
+    }
+    Ok(Value::List(results))
 }

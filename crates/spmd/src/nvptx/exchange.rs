@@ -7,8 +7,9 @@ use elinvar_ir::{
     BlockId, Call, CallArg, Callee, CastOp, Function, Inst, Module, Op, Operand, Type, Typed, ValueId,
 };
 
+use super::library;
 use super::masks::Masks;
-use super::{library, product};
+use super::product::Step;
 use crate::Error;
 use crate::builder::call as call_of;
 use crate::flow::Flow;
@@ -48,8 +49,8 @@ pub(super) fn write(
     for (block, mask) in known {
         let insts = std::mem::take(&mut kernel.block_mut(block).insts);
         let needed = &mut needed;
-        let products = Vec::new();
-        let mut written = Written { kernel, narrow: &narrow, needed, mask, products, out: Vec::new() };
+        let steps = Vec::new();
+        let mut written = Written { kernel, narrow: &narrow, needed, mask, steps, out: Vec::new() };
         for inst in insts {
             written.inst(inst)?;
         }
@@ -80,8 +81,8 @@ struct Written<'k> {
     /// The functions of the library that are called.
     needed: &'k mut BTreeSet<String>,
     mask: Operand,
-    /// Matrix products of this block: what they are of, and both elements.
-    products: Vec<(Vec<CallArg>, ValueId)>,
+    /// Steps of matrix products in this block, with what they take.
+    steps: Vec<(String, Vec<Typed>, ValueId)>,
     out: Vec<Inst>,
 }
 
@@ -115,36 +116,50 @@ impl Written<'_> {
         Ok(())
     }
 
-    /// An element of a product; the calls for both elements of one are made once.
+    /// An element of a product; what is the same for several is made once.
     fn product(&mut self, inst: Inst, call: &Call) -> Result<(), Error> {
         let malformed = || Error::Malformed("a matrix product without a constant element".into());
         let (element, of) = call.args.split_last().ok_or_else(malformed)?;
         let Operand::Const(element) = &element.op else { return Err(malformed()) };
         let element = element.as_unsigned(32).filter(|e| *e < 2).ok_or_else(malformed)? as u32;
-        let made = self.products.iter().find(|(args, _)| args == of).map(|(_, pair)| *pair);
-        let ty = Type::Struct { packed: false, fields: vec![Type::Float, Type::Float] };
-        let pair = made.unwrap_or_else(|| {
-            let mut args: Vec<_> = of.iter().map(|arg| (arg.ty.clone(), arg.op.clone())).collect();
-            let factors = args.iter().take(4).map(|(_, op)| self.narrow.get(&op.value()?).cloned());
-            let factors: Option<Vec<Typed>> = factors.collect();
-            let name = match factors.filter(|f| f.iter().all(|factor| factor.ty == f[0].ty)) {
-                Some(factors) => {
-                    let name = product::of(&factors[0].ty.to_string());
-                    args.splice(..4, factors.into_iter().map(|factor| (factor.ty, factor.op)));
-                    name
-                }
-                None => product::FLOATS.to_owned(),
-            };
-            self.needed.insert(name.clone());
-            let pair = self.kernel.new_value(ty.clone(), None);
-            args.push((Type::I32, self.mask.clone()));
-            let op = call_of(ty.clone(), &name, &args);
-            self.out.push(Inst { result: Some(pair), op, metadata: inst.metadata.clone() });
-            self.products.push((of.to_vec(), pair));
-            pair
-        });
-        let op = Op::ExtractValue { agg: Typed::new(ty, pair), path: vec![element] };
+        let given: Vec<Typed> = of.iter().map(|arg| Typed::new(arg.ty.clone(), arg.op.clone())).collect();
+        let [a0, a1, b0, b1, c0, c1] = &given[..] else { return Err(malformed()) };
+        let factors = self.factors([a0, a1, b0, b1]);
+        let ty = factors[0].ty.clone();
+        let [a0, a1, b0, b1] = factors;
+        let left = self.step(Step::Left, &ty, vec![a0, a1], &inst);
+        let right = self.step(Step::Right, &ty, vec![b0, b1], &inst);
+        let pair = self.step(Step::Sum, &ty, vec![left, right, c0.clone(), c1.clone()], &inst);
+        let op = Op::ExtractValue { agg: pair, path: vec![element] };
         self.out.push(Inst { op, ..inst });
         Ok(())
+    }
+
+    /// The factors' elements, as what they were before they were widened to floats, if all had one type.
+    fn factors(&self, given: [&Typed; 4]) -> [Typed; 4] {
+        let narrow = given.map(|factor| factor.op.value().and_then(|value| self.narrow.get(&value)));
+        match narrow {
+            [Some(a), Some(b), Some(c), Some(d)] if [b, c, d].iter().all(|other| other.ty == a.ty) => {
+                [a, b, c, d].map(Clone::clone)
+            }
+            _ => given.map(Clone::clone),
+        }
+    }
+
+    /// A step of a product, made once for what it takes.
+    fn step(&mut self, step: Step, factor: &Type, mut args: Vec<Typed>, inst: &Inst) -> Typed {
+        let (name, ty) = (step.name(factor), step.result(factor));
+        let known = self.steps.iter().find(|(known, of, _)| *known == name && *of == args);
+        if let Some((_, _, made)) = known {
+            return Typed::new(ty, *made);
+        }
+        let made = self.kernel.new_value(ty.clone(), None);
+        self.needed.insert(name.clone());
+        self.steps.push((name.clone(), args.clone(), made));
+        args.push(Typed::new(Type::I32, self.mask.clone()));
+        let args: Vec<_> = args.into_iter().map(|arg| (arg.ty, arg.op)).collect();
+        let op = call_of(ty.clone(), &name, &args);
+        self.out.push(Inst { result: Some(made), op, metadata: inst.metadata.clone() });
+        Typed::new(ty, made)
     }
 }

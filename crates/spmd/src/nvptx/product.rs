@@ -6,62 +6,127 @@
 //! Fragments for mma.m16n8k8"): its lane l holds row l / 4 and the columns from l % 4 * 2 on of the left factor and of
 //! the sum, and of the right factor column l / 4 and the rows from l % 4 * 2 on. The lower eight rows of the
 //! instruction's left factor are zero.
+//!
+//! A product is made in three steps, so that a factor of several products is shuffled once: the left factor as the
+//! product needs it, the right one, and the sum.
+
+use std::fmt::Write as _;
+
+use elinvar_ir::Type;
 
 use super::library::{Body, FLOAT, PREFIX, WORD, within};
 
-/// The product of floats.
-pub(super) const FLOATS: &str = "elinvar.product";
-
-/// A kind of product whose factors have another type.
-pub(super) fn of(ty: &str) -> String {
-    format!("{FLOATS}.{ty}")
+/// A step of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Takes both elements of the left factor, and the mask.
+    Left,
+    /// Takes those of the right one, and the mask.
+    Right,
+    /// Takes what the others give, both elements to add to, and the mask; gives both elements.
+    Sum,
 }
 
-/// Define the product of this name.
+impl Step {
+    /// The library's function for factors of this type.
+    pub fn name(self, factor: &Type) -> String {
+        format!("{PREFIX}product.{self:?}.{factor}")
+    }
+
+    /// What it gives.
+    pub fn result(self, factor: &Type) -> Type {
+        let floats = |count| Type::Struct { packed: false, fields: vec![Type::Float; count] };
+        match (self, factor) {
+            (Self::Sum, _) => floats(2),
+            (Self::Left, Type::Float) => floats(8),
+            (Self::Right, Type::Float) => floats(16),
+            _ => Type::I32,
+        }
+    }
+}
+
+/// Define the step of this name.
 pub(super) fn define(name: &str, body: &mut Body) -> Option<()> {
-    match name.strip_prefix(PREFIX)?.strip_prefix("product")? {
-        "" => floats(body),
-        ".half" => narrow("half", body),
-        ".bfloat" => narrow("bfloat", body),
-        _ => return None,
+    let steps = [Step::Left, Step::Right, Step::Sum];
+    let factors = [Type::Float, Type::Half, Type::BFloat];
+    let all = steps.iter().flat_map(|step| factors.iter().map(|factor| (*step, factor)));
+    let (step, factor) = all.into_iter().find(|(step, factor)| step.name(factor) == name)?;
+    let (ret, ty) = (step.result(factor).to_string(), factor.to_string());
+    match step {
+        Step::Left | Step::Right => body.open(&ret, name, &format!("{ty} %e0, {ty} %e1, i32 %mask"), true),
+        Step::Sum => {
+            let left = Step::Left.result(factor);
+            let right = Step::Right.result(factor);
+            let params = format!("{left} %left, {right} %right, float %c0, float %c1, i32 %mask");
+            body.open(&ret, name, &params, true);
+        }
+    }
+    match (step, factor) {
+        (Step::Left, Type::Float) => left_floats(body, &ret),
+        (Step::Right, Type::Float) => right_floats(body, &ret),
+        (Step::Sum, Type::Float) => sum_of_floats(body),
+        (Step::Left, _) => left_word(body, &ty),
+        (Step::Right, _) => right_word(body, &ty),
+        (Step::Sum, _) => sum_of_words(body, factor),
     }
     Some(())
 }
 
-fn floats(body: &mut Body) {
-    let params = "float %a0, float %a1, float %b0, float %b1, float %c0, float %c1, i32 %mask";
-    body.open("{ float, float }", FLOATS, params, true);
+/// The eight elements of the own row.
+fn left_floats(body: &mut Body, ret: &str) {
     body.lane();
     body.line("%row = and i32 %lane, 22");
-    body.line("%column = and i32 %lane, 9");
-    let (mut first, mut second) = ("%c0".to_owned(), "%c1".to_owned());
     let c = within(32, false);
     for k in 0..8 {
-        let (left, right) = (k / 4 * 8 + k % 4 / 2, k / 4 * 16 + k % 4 * 2);
-        body.line(format!("%left{k} = or i32 %row, {left}"));
-        body.line(format!("%right{k} = or i32 %column, {right}"));
-        body.shuffle(&format!("%x{k}"), "idx", FLOAT, &format!("%a{}", k % 2), &format!("%left{k}"), c);
-        body.shuffle(&format!("%y{k}"), "idx", FLOAT, "%b0", &format!("%right{k}"), c);
-        body.shuffle(&format!("%z{k}"), "idx", FLOAT, "%b1", &format!("%right{k}"), c);
-        for (sum, other, to) in [(&mut first, "y", "p"), (&mut second, "z", "q")] {
-            body.line(format!(
-                "%{to}{k} = call float @llvm.fma.f32(float %x{k}, float %{other}{k}, float {sum})"
-            ));
-            *sum = format!("%{to}{k}");
-        }
+        body.line(format!("%from{k} = or i32 %row, {}", k / 4 * 8 + k % 4 / 2));
+        body.shuffle(&format!("%x{k}"), "idx", FLOAT, &format!("%e{}", k % 2), &format!("%from{k}"), c);
     }
-    pair(body, &first, &second);
+    give(body, ret, 8);
 }
 
-/// One instruction, between shuffles from our layout to its and back.
-fn narrow(ty: &str, body: &mut Body) {
-    let params = format!("{ty} %a0, {ty} %a1, {ty} %b0, {ty} %b1, float %c0, float %c1, i32 %mask");
-    body.open("{ float, float }", &of(ty), &params, true);
+/// The eight elements of both own columns, the first column's first.
+fn right_floats(body: &mut Body, ret: &str) {
     body.lane();
+    body.line("%column = and i32 %lane, 9");
     let c = within(32, false);
+    for k in 0..8 {
+        body.line(format!("%from{k} = or i32 %column, {}", k / 4 * 16 + k % 4 * 2));
+        body.shuffle(&format!("%x{k}"), "idx", FLOAT, "%e0", &format!("%from{k}"), c);
+        body.shuffle(&format!("%x{}", k + 8), "idx", FLOAT, "%e1", &format!("%from{k}"), c);
+    }
+    give(body, ret, 16);
+}
+
+/// Return `%x0`, `%x1` and so on.
+fn give(body: &mut Body, ret: &str, count: usize) {
+    let mut all = "poison".to_owned();
+    for at in 0..count {
+        body.line(format!("%r{at} = insertvalue {ret} {all}, float %x{at}, {at}"));
+        all = format!("%r{at}");
+    }
+    body.close(ret, &all);
+}
+
+fn sum_of_floats(body: &mut Body) {
+    let (left, right) = (Step::Left.result(&Type::Float), Step::Right.result(&Type::Float));
+    let mut sums = ["%c0".to_owned(), "%c1".to_owned()];
+    for k in 0..8 {
+        body.line(format!("%a{k} = extractvalue {left} %left, {k}"));
+        for (column, sum) in sums.iter_mut().enumerate() {
+            body.line(format!("%b{column}.{k} = extractvalue {right} %right, {}", column * 8 + k));
+            let factors = format!("float %a{k}, float %b{column}.{k}");
+            body.line(format!("%s{column}.{k} = call float @llvm.fma.f32({factors}, float {sum})"));
+            *sum = format!("%s{column}.{k}");
+        }
+    }
+    pair(body, &sums[0], &sums[1]);
+}
+
+/// `%from`: where what the instruction's lane has is in our layout. Row r and pair p of columns, in its lane r * 4 + p, are
+/// in our lane r / 4 * 16 + p / 2 * 8 + r % 4 * 2 + p % 2.
+fn from_ours(body: &mut Body) {
     body.line("%high.row = and i32 %lane, 16");
     body.line("%low.row = lshr i32 %lane, 1");
-    // Row r and pair p of columns, in its lane r * 4 + p, are in our lane r / 4 * 16 + p / 2 * 8 + r % 4 * 2 + p % 2.
     body.line("%low.row.there = and i32 %low.row, 6");
     body.line("%pair.high = and i32 %lane, 2");
     body.line("%pair.high.there = shl i32 %pair.high, 2");
@@ -69,44 +134,74 @@ fn narrow(ty: &str, body: &mut Body) {
     body.line("%from.row = or i32 %high.row, %low.row.there");
     body.line("%from.pair = or i32 %pair.high.there, %pair.low");
     body.line("%from = or i32 %from.row, %from.pair");
-    pack(body, ty, "a");
-    pack(body, ty, "b");
-    body.shuffle("%a", "idx", WORD, "%a.word", "%from", c);
-    // Its column n = l / 4 of rows k = l % 4 * 2 and k + 1 is in our lanes k / 4 * 16 + n / 4 * 8 + k % 4 * 2 + n % 4 / 2.
-    body.line("%k.high.there = shl i32 %pair.high, 3");
-    body.line("%k.low.there = shl i32 %pair.low, 2");
-    body.line("%n.high.there = lshr i32 %high.row, 1");
+}
+
+/// `%word` is both elements of a factor.
+fn pack(body: &mut Body, ty: &str) {
+    for element in 0..2 {
+        body.line(format!("%e{element}.bits = bitcast {ty} %e{element} to i16"));
+        body.line(format!("%e{element}.word = zext i16 %e{element}.bits to i32"));
+    }
+    body.line("%e1.high = shl i32 %e1.word, 16");
+    body.line("%word = or i32 %e0.word, %e1.high");
+}
+
+fn left_word(body: &mut Body, ty: &str) {
+    body.lane();
+    from_ours(body);
+    pack(body, ty);
+    body.shuffle("%r", "idx", WORD, "%word", "%from", within(32, false));
+    body.close("i32", "%r");
+}
+
+/// Column n = l / 4 of rows k = l % 4 * 2 and k + 1: in our lanes k / 4 * 16 + n / 4 * 8 + k % 4 * 2 + n % 4 / 2, as element
+/// n % 2.
+fn right_word(body: &mut Body, ty: &str) {
+    body.lane();
+    pack(body, ty);
+    body.line("%k.high = and i32 %lane, 2");
+    body.line("%k.high.there = shl i32 %k.high, 3");
+    body.line("%k.low = and i32 %lane, 1");
+    body.line("%k.low.there = shl i32 %k.low, 2");
+    body.line("%n.high = and i32 %lane, 16");
+    body.line("%n.high.there = lshr i32 %n.high, 1");
     body.line("%n.low = lshr i32 %lane, 3");
     body.line("%n.low.there = and i32 %n.low, 1");
     body.line("%k.there = or i32 %k.high.there, %k.low.there");
     body.line("%n.there = or i32 %n.high.there, %n.low.there");
     body.line("%upper = or i32 %k.there, %n.there");
     body.line("%lower = or i32 %upper, 2");
-    body.shuffle("%b.upper", "idx", WORD, "%b.word", "%upper", c);
-    body.shuffle("%b.lower", "idx", WORD, "%b.word", "%lower", c);
+    let c = within(32, false);
+    body.shuffle("%of.upper", "idx", WORD, "%word", "%upper", c);
+    body.shuffle("%of.lower", "idx", WORD, "%word", "%lower", c);
     body.line("%n.odd = and i32 %lane, 4");
     body.line("%shift = shl i32 %n.odd, 2");
-    body.line("%upper.moved = lshr i32 %b.upper, %shift");
-    body.line("%lower.moved = lshr i32 %b.lower, %shift");
+    body.line("%upper.moved = lshr i32 %of.upper, %shift");
+    body.line("%lower.moved = lshr i32 %of.lower, %shift");
     body.line("%upper.half = and i32 %upper.moved, 65535");
     body.line("%lower.half = shl i32 %lower.moved, 16");
-    body.line("%b = or i32 %upper.half, %lower.half");
+    body.line("%r = or i32 %upper.half, %lower.half");
+    body.close("i32", "%r");
+}
+
+/// The instruction, between shuffles of the sum from our layout to its and back.
+fn sum_of_words(body: &mut Body, factor: &Type) {
+    body.lane();
+    from_ours(body);
+    let c = within(32, false);
     body.shuffle("%s0", "idx", FLOAT, "%c0", "%from", c);
     body.shuffle("%s1", "idx", FLOAT, "%c1", "%from", c);
     let sums = "float %s0, float %s1, float 0.000000e+00, float 0.000000e+00";
     let four = "{ float, float, float, float }";
-    if ty == "half" {
-        body.line("%a.pair = bitcast i32 %a to <2 x half>");
-        body.line("%b.pair = bitcast i32 %b to <2 x half>");
-        body.line(format!(
-            "%d = call {four} @llvm.nvvm.mma.m16n8k8.row.col.f32.f32(<2 x half> %a.pair, <2 x half> zeroinitializer, \
-             <2 x half> %b.pair, {sums})"
-        ));
+    let mut call = format!("%d = call {four} @llvm.nvvm.mma.m16n8k8.row.col.");
+    if *factor == Type::Half {
+        body.line("%a = bitcast i32 %left to <2 x half>");
+        body.line("%b = bitcast i32 %right to <2 x half>");
+        let _ = write!(call, "f32.f32(<2 x half> %a, <2 x half> zeroinitializer, <2 x half> %b, {sums})");
     } else {
-        body.line(format!(
-            "%d = call {four} @llvm.nvvm.mma.m16n8k8.row.col.bf16(i32 %a, i32 0, i32 %b, {sums})"
-        ));
+        let _ = write!(call, "bf16(i32 %left, i32 0, i32 %right, {sums})");
     }
+    body.line(call);
     body.line(format!("%d0 = extractvalue {four} %d, 0"));
     body.line(format!("%d1 = extractvalue {four} %d, 1"));
     // Back: our lane's row is l / 16 * 4 + l / 2 % 4, its pair l / 8 % 2 * 2 + l % 2.
@@ -120,16 +215,6 @@ fn narrow(ty: &str, body: &mut Body) {
     body.shuffle("%r0", "idx", FLOAT, "%d0", "%to", c);
     body.shuffle("%r1", "idx", FLOAT, "%d1", "%to", c);
     pair(body, "%r0", "%r1");
-}
-
-/// Both elements of a factor as a word.
-fn pack(body: &mut Body, ty: &str, factor: &str) {
-    for element in 0..2 {
-        body.line(format!("%{factor}{element}.bits = bitcast {ty} %{factor}{element} to i16"));
-        body.line(format!("%{factor}{element}.word = zext i16 %{factor}{element}.bits to i32"));
-    }
-    body.line(format!("%{factor}1.high = shl i32 %{factor}1.word, 16"));
-    body.line(format!("%{factor}.word = or i32 %{factor}0.word, %{factor}1.high"));
 }
 
 fn pair(body: &mut Body, first: &str, second: &str) {

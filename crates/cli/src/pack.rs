@@ -7,11 +7,12 @@ use elinvar::{Diagnostic, Dim3, Error, Signature, Source};
 use elinvar_driver::{Constant, FunctionConstant, PipelineOptions};
 use elinvar_driver_cpu::Packer;
 use elinvar_ptx::{Bundle, Compiler};
+use serde_json::json;
 
 use crate::check::is;
 use crate::constant;
 use crate::failure::{Failure, Result};
-use crate::report::say;
+use crate::report::{print_json, say};
 use crate::source::{Math, SourceOptions};
 use crate::target::Target;
 use crate::value::{parse_size, split_pair};
@@ -47,6 +48,9 @@ pub struct Pack {
     math: Math,
     #[command(flatten)]
     options: SourceOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Pack {
@@ -63,6 +67,10 @@ impl Pack {
         let bytes = bundle.to_bytes();
         let cannot = |error| Failure::input(format!("{}: {error}", self.bundle.display()));
         std::fs::write(&self.bundle, &bytes).map_err(cannot)?;
+        if self.json {
+            let bundle = self.bundle.display().to_string();
+            return print_json(&json!({ "bundle": bundle, "kernels": packed, "bytes": bytes.len() }));
+        }
         let plural = if packed == 1 { "" } else { "s" };
         say(format_args!("{}: {packed} kernel{plural}, {} bytes", self.bundle.display(), bytes.len()))
     }

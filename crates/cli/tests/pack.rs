@@ -49,7 +49,8 @@ fn what_was_packed_runs_without_a_compiler() {
 fn kernels_that_are_not_there_and_damage_are_named() {
     let folder = Folder::new();
     let bundle = folder.file("scale.bundle").display().to_string();
-    elinvar(&["pack", &example("scale"), "-o", &bundle]).expect(0, &[]);
+    let packed = elinvar(&["pack", &example("scale"), "-o", &bundle, "--json"]).json();
+    assert_eq!(packed["kernels"], 1, "{packed}");
     run(&bundle, &[]).expect(1, &["scale.bundle: no kernel `vector_add` in the bundle; it has `scale`"]);
     let mut bytes = std::fs::read(&bundle).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -7,6 +7,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Cases that a driver cannot pass, with the reason. They are run all the same: one that passes, or
 /// fails without that reason in its message, is an error.
 const CANNOT: &[(&str, &str, &str)] = &[
+    ("cuda", "barriers::different_barriers_fault", "does not tell that threads"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),

@@ -40,12 +40,14 @@ impl CudaLibrary {
         }
         let (context, code) = (self.context.clone(), self.code.clone());
         let (kernel, options) = (kernel.to_owned(), options.clone());
+        let checks = (code.clone(), kernel.clone(), options.clone());
         let make = move |constants| {
             let ptx = code.kernel(&kernel, &options, constants)?;
             let function = Function::load(&context, &ptx)?;
             Ok((ptx.signature, function))
         };
-        CudaPipeline::new(self.max_size, Box::new(make))
+        let check = move |group| checks.0.check_group(&checks.1, &checks.2, group);
+        CudaPipeline::new(self.max_size, Box::new(make), Box::new(check))
     }
 }
 

@@ -1,15 +1,19 @@
 //! Pipelines: a kernel as a function of the driver, and its twin for launches that bind a buffer where bytes are usual.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{Binding, Dim3, Error, Pipeline, Result, Signature};
 use elinvar_ptx::{Argument, Constants, Parameter};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::function::Function;
 
 /// Makes a kernel's function.
 pub(crate) type Make = Box<dyn Fn(Constants) -> Result<(Signature, Function)> + Send + Sync>;
+
+/// Refuses threadgroups of a size with which threads provably miss a barrier.
+pub(crate) type Check = Box<dyn Fn(Dim3) -> Result<()> + Send + Sync>;
 
 /// A kernel that can be launched.
 pub(crate) struct CudaPipeline {
@@ -23,10 +27,13 @@ pub(crate) struct CudaPipeline {
     twin: OnceLock<Arc<Function>>,
     making: Mutex<()>,
     make: Make,
+    check: Check,
+    /// Sizes that have passed.
+    checked: RwLock<HashSet<Dim3>>,
 }
 
 impl CudaPipeline {
-    pub(crate) fn new(max_size: Dim3, make: Make) -> Result<Self> {
+    pub(crate) fn new(max_size: Dim3, make: Make, check: Check) -> Result<Self> {
         let (signature, function) = make(Constants::Values)?;
         let own = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
         let max_threads = own.min(function.max_threads());
@@ -36,7 +43,8 @@ impl CudaPipeline {
         };
         let values = function.parameters().iter().filter_map(value).collect();
         let (function, twin, making) = (Arc::new(function), OnceLock::new(), Mutex::new(()));
-        Ok(Self { signature, max_threads, max_size, function, values, twin, making, make })
+        let checked = RwLock::default();
+        Ok(Self { signature, max_threads, max_size, function, values, twin, making, make, check, checked })
     }
 
     /// The function for what is bound.
@@ -63,8 +71,11 @@ impl Pipeline for CudaPipeline {
         self.max_threads
     }
 
-    /// The code is the same for all sizes.
+    /// The code is the same for all sizes; what is looked at is whether all threads come to its barriers.
     fn prepare(&self, group: Dim3) -> Result<()> {
+        if self.checked.read().contains(&group) {
+            return Ok(());
+        }
         let Dim3 { x, y, z } = group;
         let most = self.max_size;
         let name = &self.signature.name;
@@ -80,6 +91,8 @@ impl Pipeline for CudaPipeline {
                 most.x, most.y, most.z
             )));
         }
+        (self.check)(group)?;
+        self.checked.write().insert(group);
         Ok(())
     }
 }

@@ -63,13 +63,31 @@ impl Generator {
         command.args(["-mllvm", if approximate { "-nvptx-prec-divf32=1" } else { "-nvptx-prec-divf32=2" }]);
         command.args(["-x", "ir", "-o", "-"]).arg(&file);
         command.stdin(Stdio::null());
-        let result = stage::timed("codegen", || run(command));
+        let result = stage::timed("codegen", || run(command)).map(|text| signed(&text));
         if result.is_err() {
             // The error names it.
             let _kept: PathBuf = folder.keep();
         }
         result
     }
+}
+
+/// `abs.s16` in other words. What assembles PTX takes its result for non-negative and extends it with zeroes, which for -32768
+/// it is not: that has no other absolute value (seen with CUDA 13.0).
+fn signed(text: &str) -> String {
+    let line = |line: &str| match line
+        .trim()
+        .strip_prefix("abs.s16")
+        .and_then(|rest| rest.trim().split_once(", "))
+    {
+        // Each register is written once, so the two differ.
+        Some((to, of)) => {
+            let of = of.trim_end_matches(';');
+            format!("\tneg.s16 \t{to}, {of};\n\tmax.s16 \t{to}, {to}, {of};\n")
+        }
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 fn run(mut command: Command) -> Result<String> {
@@ -109,5 +127,13 @@ mod tests {
     fn comments_go() {
         let text = "//\n// Generated\n\n.version 7.8 // first\n\tret;\n  // end\n.file 1 \"a//b\"\n";
         assert_eq!(without_comments(text), ".version 7.8\n\tret;\n.file 1 \"a//b\"\n");
+    }
+
+    #[test]
+    fn absolute_values_of_shorts_keep_their_sign() {
+        let text = "{\n\tabs.s16 \t%rs2, %rs1;\n\tabs.s32 \t%r2, %r1;\n}\n";
+        let expected =
+            "{\n\tneg.s16 \t%rs2, %rs1;\n\tmax.s16 \t%rs2, %rs2, %rs1;\n\tabs.s32 \t%r2, %r1;\n}\n";
+        assert_eq!(signed(text), expected);
     }
 }

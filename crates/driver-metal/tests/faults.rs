@@ -6,6 +6,7 @@ mod support;
 
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use elinvar_driver::{
     Binding, Command, Device, Dispatch, Error, Init, Label, PipelineOptions, Result, Source, Storage, Timing,
@@ -149,7 +150,9 @@ fn failed(fixture: &Fixture, code: MTLCommandBufferError) -> Error {
     let commands = vec![fixture.add(1), fixture.copy(), fixture.labeled(100, "guilty"), signal];
     let error = run(&*queue, commands).unwrap_err();
     let is_poisoned = |result: Result<Timing>| matches!(result, Err(Error::Poisoned(_)));
-    assert!(is_poisoned(waits.recv().unwrap()), "{code:?}: what waits for it does not run");
+    // Of a device that is lost all ends in that.
+    let waited = waits.recv().unwrap();
+    assert!(matches!(waited, Err(Error::Poisoned(_) | Error::DeviceLost(_))), "{code:?}: {waited:?}");
     assert!(is_poisoned(run(&*queue, vec![fixture.add(1000)])), "{code:?}");
     assert!(queue.acknowledge().is_some());
     error
@@ -240,10 +243,13 @@ fn nothing_stays_when_all_is_dropped() {
         never.fail(&Error::Cancelled);
     };
     use_all();
-    let before = live();
     use_all();
-    assert_eq!(live(), before);
-    assert_eq!(before[..4], [0; 4], "buffers, command buffers, encoders, queues");
+    // The driver's own thread lets go of the last device after the test has.
+    let begin = Instant::now();
+    while live() != [0; 6] && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    assert_eq!(live(), [0; 6], "buffers, command buffers, encoders, queues, pipelines, blocks");
     // SAFETY: nothing is asked of the caller.
     assert_eq!(unsafe { elinvar_apple_without_pool() }, 0);
 }

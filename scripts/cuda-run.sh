@@ -28,12 +28,19 @@ step() {
     ((code == 0)) || failed=1
 }
 
+# What clang does with folders whose names are made up as it runs cannot be compiled ahead.
+skip=()
+if ! command -v "${ELINVAR_CLANG:-clang}" >/dev/null; then
+    skip=(--skip only_the_given_folders)
+    echo "conformance: sources::only_the_given_folders is not run: there is no clang"
+fi
+
 # One process a chapter: a kernel that goes wrong ends the device for its process.
 conformance() {
     local chapters chapter
     chapters=$("$here/drivers" --list 2>/dev/null | sed -n 's/^cuda::\([a-z_]*\)::.*/\1/p' | sort -u)
     for chapter in $chapters; do
-        step "suite-$chapter" 300 $1 "$here/drivers" "cuda::$chapter::" --test-threads 8
+        step "suite-$chapter" 300 $1 "$here/drivers" "cuda::$chapter::" --test-threads 8 "${skip[@]}"
     done
     echo "conformance: $(cat "$out"/suite-*.txt | grep -c '\.\.\. ok$') passed, $(
         cat "$out"/suite-*.txt | grep -c '\.\.\. FAILED$') failed"

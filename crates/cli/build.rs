@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The crates that the stand-in consists of.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "apple/metal",
     "apple/objc",
     "crates/cache",
+    "crates/code",
     "crates/driver",
     "crates/driver-cpu",
     "crates/ir",

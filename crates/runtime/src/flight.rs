@@ -22,14 +22,9 @@ pub enum WhenFull {
 /// The count of one stream.
 #[derive(Default)]
 pub(crate) struct Flight {
-    state: Mutex<State>,
-    left: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    count: usize,
     limit: Option<(usize, WhenFull)>,
+    count: Mutex<usize>,
+    left: Condvar,
 }
 
 /// A submission that is counted until this is dropped.
@@ -37,21 +32,20 @@ pub(crate) struct InFlight(Arc<Flight>);
 
 impl Flight {
     pub(crate) fn limited(most: usize, when_full: WhenFull) -> Self {
-        let state = State { count: 0, limit: Some((most.max(1), when_full)) };
-        Self { state: Mutex::new(state), left: Condvar::new() }
+        Self { limit: Some((most.max(1), when_full)), ..Self::default() }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.state.lock().count
+        *self.count.lock()
     }
 
     pub(crate) fn is_limited(&self) -> bool {
-        self.state.lock().limit.is_some()
+        self.limit.is_some()
     }
 
     /// Has those who wait look again whether there is anything to wait for.
     pub(crate) fn look_again(&self) {
-        let _state = self.state.lock();
+        let _count = self.count.lock();
         self.left.notify_all();
     }
 
@@ -60,38 +54,37 @@ impl Flight {
     /// # Errors
     /// `QueueFull`; why the device is lost, when there is no room.
     pub(crate) fn enter(self: &Arc<Self>, loss: &Loss) -> Result<InFlight> {
-        let mut state = self.state.lock();
-        if let Some((limit, when_full)) = state.limit {
+        let mut count = self.count.lock();
+        if let Some((limit, when_full)) = self.limit {
             let end = match when_full {
                 WhenFull::Block => None,
                 WhenFull::Reject => Some(Instant::now()),
                 WhenFull::Deadline(timeout) => Instant::now().checked_add(timeout),
             };
-            while state.count >= limit {
+            while *count >= limit {
                 // What is in flight on a lost device may never end.
                 loss.check()?;
                 let late = match end {
                     None => {
-                        self.left.wait(&mut state);
+                        self.left.wait(&mut count);
                         false
                     }
-                    Some(end) => self.left.wait_until(&mut state, end).timed_out(),
+                    Some(end) => self.left.wait_until(&mut count, end).timed_out(),
                 };
-                if late && state.count >= limit {
+                if late && *count >= limit {
                     return Err(Error::QueueFull { limit });
                 }
             }
         }
-        state.count += 1;
+        *count += 1;
         Ok(InFlight(self.clone()))
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.count -= 1;
-        if state.limit.is_some() {
+        *self.0.count.lock() -= 1;
+        if self.0.limit.is_some() {
             self.0.left.notify_one();
         }
     }

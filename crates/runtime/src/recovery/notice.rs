@@ -87,12 +87,15 @@ impl Notice {
     }
 }
 
-/// Where Linux says how long processes wait for memory: of this process's control group, of the machine.
+/// Where Linux says how long processes of the machine wait for memory.
+pub(super) const MACHINE: &str = "/proc/pressure/memory";
+
+/// The same of this process's control group, and of the machine.
 pub(super) fn stall_files() -> Vec<PathBuf> {
     let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = listed.lines().find_map(|line| line.strip_prefix("0::/"));
     let group = group.map(|group| Path::new("/sys/fs/cgroup").join(group).join("memory.pressure"));
-    group.into_iter().chain([PathBuf::from("/proc/pressure/memory")]).collect()
+    group.into_iter().chain([MACHINE.into()]).collect()
 }
 
 /// The pressure that a file of Linux's pressure stall information tells of.

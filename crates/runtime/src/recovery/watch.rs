@@ -30,8 +30,7 @@ pub struct WatchOptions {
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        let machine = PathBuf::from("/proc/pressure/memory");
-        let triggers = machine.exists().then(|| machine.clone());
+        let triggers = Some(PathBuf::from(super::notice::MACHINE)).filter(|file| file.exists());
         let memory = super::notice::stall_files();
         Self { memory, triggers, thermal: "/sys/class/thermal".into(), every: Duration::from_secs(2) }
     }
@@ -175,7 +174,7 @@ mod thread {
 
         #[test]
         fn the_kernel_takes_the_triggers_or_none() {
-            let file = Path::new("/proc/pressure/memory");
+            let file = Path::new(crate::recovery::notice::MACHINE);
             // Some systems have the file and give nobody triggers.
             let gives = File::options()
                 .read(true)

@@ -66,12 +66,19 @@ tidy:
 	$(CARGO) xtask tidy
 
 # The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
-STANDIN := run --quiet --package elinvar-cli -- test --cfg elinvar_apple
+# The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would
+# cargo the driver, if the suite were not built along with it.
+ELINVAR := $(or $(CARGO_TARGET_DIR),target)/debug/elinvar
+STANDIN := $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
+    --cargo-arg=--package=elinvar-conformance
+DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 
 ifeq ($(shell uname -sm),Linux x86_64)
 apple:
-	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete $(CARGO) $(STANDIN) --manifest-path crates/driver-metal/Cargo.toml
-	$(CARGO) $(STANDIN) --manifest-path crates/conformance/Cargo.toml --cargo-arg=--test=drivers -- metal::
+	$(CARGO) test --workspace --no-run --quiet
+	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
+	    $(STANDIN) --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%)
+	$(STANDIN) --cargo-arg=--test=drivers -- metal::
 else
 apple:
 endif

@@ -37,15 +37,23 @@ pub struct Device {
 }
 
 impl Device {
-    /// Every device of this machine, the preferred first: Apple, then NVIDIA, then the processor.
+    /// Every device of this machine, the preferred first: Apple, then NVIDIA, then the processor. Hardware that is present
+    /// and does not work is not among them, and [`Device::absent`] says why; the next call asks for it again.
     ///
     /// # Errors
-    /// What a driver answers whose hardware is present and does not work.
+    /// `Unsupported` when there is none at all.
     pub fn all() -> Result<Vec<Self>> {
-        drivers::devices()
+        let devices = drivers::devices();
+        if devices.is_empty() {
+            let reasons = Self::absent().into_iter().map(|(kind, reason)| format!("\n{kind}: {reason}"));
+            let reasons: String = reasons.collect();
+            return Err(Error::unsupported(format!("no driver of this build has found a device{reasons}")));
+        }
+        Ok(devices)
     }
 
-    /// Kinds of hardware of which [`Device::all`] has none, by their lower-case names, each with the reason.
+    /// Kinds of hardware of which [`Device::all`] has none, by their lower-case names, each with the reason. What does not work is
+    /// known once it has been asked for.
     pub fn absent() -> Vec<(&'static str, String)> {
         drivers::absences()
     }
@@ -53,10 +61,9 @@ impl Device {
     /// The first of [`Device::all`].
     ///
     /// # Errors
-    /// `Unsupported` when this build has no driver that finds a device; else as [`Device::all`].
+    /// As [`Device::all`].
     pub fn best() -> Result<Self> {
-        let first = Self::all()?.into_iter().next();
-        first.ok_or_else(|| Error::unsupported("no driver of this build has found a device"))
+        Ok(Self::all()?.swap_remove(0))
     }
 
     /// The processor.

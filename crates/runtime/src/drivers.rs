@@ -1,40 +1,110 @@
 //! Which drivers this build has, and the devices they found.
 //!
-//! The list of devices is made once per process and kept, so that two calls of [`crate::Device::all`]
+//! What a driver has found is kept for the life of the process, so that two calls of [`crate::Device::all`]
 //! give the same devices and a buffer of one can be used with the other. It does not choose among
 //! them; the order is that of preference.
+
+use std::sync::LazyLock;
 
 use elinvar_driver::{Driver, Result};
 use parking_lot::Mutex;
 
 use crate::Device;
 
-static FOUND: Mutex<Option<Vec<Device>>> = Mutex::new(None);
-
 /// The drivers of this build, the preferred first.
-fn drivers() -> Vec<Box<dyn Driver>> {
-    vec![
+static DRIVERS: LazyLock<Drivers> = LazyLock::new(|| {
+    Drivers::new(vec![
         Box::new(elinvar_driver_metal::driver()),
         Box::new(elinvar_driver_cuda::driver()),
         Box::new(elinvar_driver_cpu::driver()),
-    ]
-}
+    ])
+});
 
-/// Every device of every driver. A failure is reported and tried anew by the next call.
-pub(crate) fn devices() -> Result<Vec<Device>> {
-    let mut found = FOUND.lock();
-    if let Some(devices) = &*found {
-        return Ok(devices.clone());
-    }
-    let mut devices = Vec::new();
-    for driver in drivers() {
-        devices.extend(driver.devices()?.into_iter().map(Device::new));
-    }
-    *found = Some(devices.clone());
-    Ok(devices)
+/// Every device of every driver that works.
+pub(crate) fn devices() -> Vec<Device> {
+    DRIVERS.devices()
 }
 
 /// Drivers of this build that have no device, each with the reason where it has one to give.
 pub(crate) fn absences() -> Vec<(&'static str, String)> {
-    drivers().iter().filter_map(|driver| Some((driver.name(), driver.absence()?))).collect()
+    DRIVERS.absences()
+}
+
+struct Drivers {
+    each: Vec<(Box<dyn Driver>, Mutex<Answer>)>,
+}
+
+/// What a driver has answered, if it was asked. After an error, which is of hardware that is there and does not work, it
+/// is asked again each time.
+type Answer = Option<Result<Vec<Device>>>;
+
+impl Drivers {
+    fn new(drivers: Vec<Box<dyn Driver>>) -> Self {
+        Self { each: drivers.into_iter().map(|driver| (driver, Mutex::default())).collect() }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.each.iter().flat_map(|(driver, answer)| Self::ask(&**driver, &mut answer.lock())).collect()
+    }
+
+    /// The devices of one driver. That it does not work takes nothing from the others.
+    fn ask(driver: &dyn Driver, answer: &mut Answer) -> Vec<Device> {
+        if let Some(Ok(devices)) = answer {
+            return devices.clone();
+        }
+        let found = driver.devices().map(|devices| devices.into_iter().map(Device::new).collect());
+        answer.insert(found).as_ref().map_or_else(|_| Vec::new(), Vec::clone)
+    }
+
+    fn absences(&self) -> Vec<(&'static str, String)> {
+        let why = |(driver, answer): &(Box<dyn Driver>, Mutex<Answer>)| {
+            let reason = match &*answer.lock() {
+                Some(Err(error)) => Some(error.to_string()),
+                _ => driver.absence(),
+            };
+            Some((driver.name(), reason?))
+        };
+        self.each.iter().filter_map(why).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use elinvar_driver::Error;
+
+    use super::*;
+
+    /// Finds the processor, but not before it is asked often enough.
+    struct Late(AtomicU32);
+
+    impl Driver for Late {
+        fn name(&self) -> &'static str {
+            "late"
+        }
+
+        fn devices(&self) -> Result<Vec<Arc<dyn elinvar_driver::Device>>> {
+            if self.0.fetch_sub(1, Ordering::Relaxed) > 0 {
+                return Err(Error::DeviceLost("it has fallen off the bus".into()));
+            }
+            elinvar_driver_cpu::driver().devices()
+        }
+    }
+
+    #[test]
+    fn a_driver_that_fails_takes_no_devices_from_the_others_and_is_asked_again() {
+        let drivers =
+            Drivers::new(vec![Box::new(Late(AtomicU32::new(2))), Box::new(elinvar_driver_cpu::driver())]);
+        assert!(drivers.absences().is_empty(), "nobody has been asked");
+        let first = drivers.devices();
+        assert_eq!(first.len(), 1);
+        let [(name, reason)] = &drivers.absences()[..] else { panic!("{:?}", drivers.absences()) };
+        assert!(*name == "late" && reason.contains("fallen off the bus"), "{name}: {reason}");
+        assert_eq!(drivers.devices().len(), 1);
+        assert_eq!(drivers.devices().len(), 2, "it has come back");
+        assert!(drivers.absences().is_empty());
+        assert_eq!(drivers.devices().len(), 2, "what was found is kept");
+    }
 }

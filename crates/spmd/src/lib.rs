@@ -9,7 +9,8 @@
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
 //!    [`scalarize`](mod@scalarize) takes a thread's own short vectors apart.
-//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand; [`fixed`](mod@fixed) takes
+//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand, [`halves`](mod@halves) takes
+//!    conversions of `half` to integers by way of `float`; [`fixed`](mod@fixed) takes
 //!    loads of `constant` arguments out.
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
@@ -47,6 +48,7 @@ mod frame;
 mod gep;
 mod groups;
 mod guard;
+mod halves;
 mod interleave;
 mod jam;
 mod layout;
@@ -164,6 +166,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         )));
     }
     guard::guard(&mut kernel.function);
+    halves::widen(&mut kernel.function);
     fixed::hoist(module, &mut kernel, &options.still);
     let regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;

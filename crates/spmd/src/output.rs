@@ -35,6 +35,7 @@ pub(crate) fn module_text(
             callee.suffix = String::new();
         }
         crate::guard::guard(&mut callee);
+        crate::halves::widen(&mut callee);
         callees.push(callee);
     }
     if let Some(stop) = stop {

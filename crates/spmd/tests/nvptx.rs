@@ -90,6 +90,26 @@ fn threadgroup_variables_are_shared_and_many_are_dynamic() {
 }
 
 #[test]
+fn threadgroup_variables_are_whole_words() {
+    let text = |ty: &str| {
+        let variable =
+            format!("@odd = internal global {ty} undef, section \"elinvar.threadgroup\", align 1\n");
+        ir(&(variable + &kernel("store i8 1, ptr @odd, align 1\nret void")), &[POINTER; 2])
+    };
+    for (ty, there) in [
+        ("i8", "[4 x i8]"),
+        ("[3 x i8]", "[4 x i8]"),
+        ("[3 x i16]", "[8 x i8]"),
+        ("[8 x i8]", "[8 x i8]"),
+        ("[2 x i16]", "[2 x i16]"),
+    ] {
+        let (text, line) =
+            (text(ty), format!("@odd = internal unnamed_addr addrspace(3) global {there} undef, align 16"));
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn barriers_of_device_memory_have_a_fence() {
     let text = |flags| {
         ir(

@@ -14,6 +14,9 @@ const DYNAMIC: &str = "elinvar_dynamic";
 /// Alignment of each variable and of dynamic memory.
 const ALIGN: u64 = 16;
 
+/// Bytes of a variable are a multiple of this: an exchange of one byte or two reads the word that they are in.
+const WORD: u64 = 4;
+
 /// How much shared memory the kernel uses itself.
 pub(super) struct Memory {
     pub static_bytes: u64,
@@ -23,10 +26,13 @@ pub(super) struct Memory {
 /// Put the threadgroup variables of these names into shared memory, and declare the dynamic one.
 pub(super) fn place(module: &mut Module, names: &[String]) -> Memory {
     let mut places: Vec<(String, u64)> = Vec::new();
+    let mut sizes = Vec::new();
     let mut total = 0;
     for global in module.globals.iter().filter(|g| names.contains(&g.name)) {
+        let size = global.ty.size_align(module).0;
         places.push((global.name.clone(), total));
-        total += global.ty.size_align(module).0.next_multiple_of(ALIGN);
+        sizes.push(size);
+        total += size.next_multiple_of(ALIGN);
     }
     let dynamic = total > MOST_STATIC;
     let stand_in = |name: &str| {
@@ -47,7 +53,10 @@ pub(super) fn place(module: &mut Module, names: &[String]) -> Memory {
     if dynamic {
         module.globals.retain(|g| !names.contains(&g.name));
     }
-    for global in module.globals.iter_mut().filter(|g| names.contains(&g.name)) {
+    for (global, size) in module.globals.iter_mut().filter(|g| names.contains(&g.name)).zip(sizes) {
+        if !size.is_multiple_of(WORD) {
+            global.ty = Type::array(size.next_multiple_of(WORD), Type::I8);
+        }
         global.linkage = format!("internal unnamed_addr addrspace({SPACE})");
         global.section = None;
         global.init = Some(Const::Undef);

@@ -175,6 +175,7 @@ impl CommandBuffer {
         state.status = status::COMMITTED;
         state.times.kernel_start = this.queue.device.now_ns();
         drop(state);
+        this.queue.device.hold.count();
         this.queue.commit(this.number, this.clone());
     }
 

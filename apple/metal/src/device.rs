@@ -12,6 +12,7 @@ use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, Id, Ref};
 
 use crate::fault::Plan;
+use crate::hold::Hold;
 use crate::profile::Profile;
 use crate::store::Account;
 use crate::values::Size;
@@ -22,6 +23,7 @@ pub struct Device {
     pub cpu: Arc<dyn elinvar_driver::Device>,
     pub account: Arc<Account>,
     pub faults: Plan,
+    pub hold: Hold,
     lost: AtomicBool,
     id: u64,
     /// Its number among those of its peer group, and how many these are.
@@ -62,6 +64,7 @@ impl Device {
             cpu,
             account: Arc::default(),
             faults,
+            hold: Hold::default(),
             lost: AtomicBool::new(false),
             id,
             peer,

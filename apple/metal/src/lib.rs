@@ -11,7 +11,7 @@
 //! | `mps` | Metal Performance Shaders |
 //! | `run` | the thread of a queue: runs passes on the CPU driver |
 //! | `event`, `fence`, `counter`, `residency`, `capture` | the rest of the objects |
-//! | `validation`, `fault` | what is a mistake; what fails because a test asks for it |
+//! | `validation`, `fault`, `hold` | what is a mistake; what fails, and what waits, because a test asks for it |
 //!
 //! What is encoded is checked as Apple's debug layer does; a mistake ends the process. Each module names the pages of Apple's
 //! documentation that it follows, and says what is a guess. Textures and rendering are not here.
@@ -36,6 +36,7 @@ mod fault;
 mod fence;
 mod function;
 mod heap;
+mod hold;
 mod indirect;
 mod library;
 mod mps;

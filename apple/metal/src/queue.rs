@@ -4,10 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use elinvar_objc::foundation::NsString;
-use elinvar_objc::{Declaration, Id, Object, Property, Ref, with_pool};
+use elinvar_objc::{BUSY, Declaration, Id, Object, Property, Ref, with_pool};
 use parking_lot::{Condvar, Mutex};
 
 use crate::command_buffer::{BufferDescriptor, CommandBuffer};
@@ -171,39 +170,6 @@ impl Shared {
             BUSY.end();
         }
     }
-}
-
-/// How many committed command buffers are not run and let go of, of all queues.
-struct Busy {
-    count: Mutex<usize>,
-    changed: Condvar,
-}
-
-static BUSY: Busy = Busy { count: Mutex::new(0), changed: Condvar::new() };
-
-impl Busy {
-    fn begin(&self) {
-        *self.count.lock() += 1;
-    }
-
-    fn end(&self) {
-        *self.count.lock() -= 1;
-        self.changed.notify_all();
-    }
-}
-
-/// Wait until no thread of a queue has anything to do, its handlers have returned, and nothing is kept alive by one, so
-/// that objects can be counted. `false` when that takes longer.
-#[unsafe(no_mangle)]
-extern "C" fn elinvar_apple_settle(milliseconds: u64) -> bool {
-    let end = Instant::now() + Duration::from_millis(milliseconds);
-    let mut count = BUSY.count.lock();
-    while *count > 0 {
-        if BUSY.changed.wait_until(&mut count, end).timed_out() {
-            return *count == 0;
-        }
-    }
-    true
 }
 
 pub fn register() {

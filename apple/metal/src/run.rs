@@ -105,6 +105,7 @@ fn steps_of(
                     state: state::PENDING,
                 };
                 if result.is_ok() {
+                    device.hold.pass(number);
                     result = match fault.filter(|fault| fault.encoder == number) {
                         Some(fault) => Err(asked_for(fault)),
                         None => run.pass(pass),

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
 
 use crate::block::Block;
+use crate::busy::BUSY;
 use crate::declare::Declaration;
 use crate::object::{Id, Raw};
 use crate::pool::with_pool;
@@ -26,6 +27,7 @@ impl DispatchQueue {
         std::thread::spawn(move || {
             for work in work {
                 with_pool(work);
+                BUSY.end();
             }
         });
         Ref::new(Self(sender))
@@ -39,6 +41,7 @@ impl DispatchQueue {
 
     /// Let the queue do something, later.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
+        BUSY.begin();
         // The thread lives as long as the sender.
         let _sent = self.0.send(Box::new(work));
     }

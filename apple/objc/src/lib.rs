@@ -14,7 +14,7 @@
 //! | `reference` | [`Ref`] and [`Object`]: strong references |
 //! | `dispatch` | dispatch queues |
 //! | `foundation` | `NSObject`, `NSString`, `NSArray` and so on |
-//! | `watch` | counts of live objects, and what is said of mistakes |
+//! | `watch`, `busy` | counts of live objects, what is said of mistakes, and when all work is done |
 //!
 //! What a program does wrong ends the process with a message that names class and selector; an exception that could be
 //! caught there is not thrown. Freed objects stay recognisable for a while, so that a message to one, or
@@ -29,6 +29,7 @@
 
 mod abi;
 mod block;
+mod busy;
 mod class;
 mod declare;
 mod dispatch;
@@ -44,6 +45,7 @@ mod value;
 pub mod watch;
 
 pub use block::Block;
+pub use busy::BUSY;
 pub use class::Class;
 pub use declare::{Declaration, Declared, Property, register};
 pub use dispatch::DispatchQueue;

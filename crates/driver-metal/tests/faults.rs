@@ -1,86 +1,18 @@
 //! What goes wrong at each step, as the libraries that stand in for Apple's can be told to let it, and what is left behind.
 #![cfg(elinvar_apple)]
-#![allow(unsafe_code)] // calls the stand-in's C functions
+#![allow(unsafe_code)] // reads memory
 
 mod support;
 
-use std::ffi::c_char;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{
-    Binding, Command, Device, Dispatch, Error, Init, Label, PipelineOptions, Result, Source, Storage, Timing,
+use elinvar_driver::{Command, Error, Init, PipelineOptions, Result, Source, Storage, Timing};
+use objc2_metal::MTLCommandBufferError;
+use support::standin::{
+    ALLOCATION, COMMAND_BUFFER, ENCODER, EXECUTION, Fixture, LIBRARY, PIPELINE, QUEUE, alone, fail, inject,
+    live, without_pool,
 };
-use objc2::runtime::{AnyObject, ProtocolObject};
-use objc2_metal::{MTLCommandBufferError, MTLCreateSystemDefaultDevice, MTLDevice};
-use support::{devices, dispatch, memory, pipeline, run, submit, whole, words};
-
-const ALLOCATION: u32 = 0;
-const LIBRARY: u32 = 1;
-const PIPELINE: u32 = 2;
-const QUEUE: u32 = 3;
-const COMMAND_BUFFER: u32 = 4;
-const ENCODER: u32 = 5;
-const EXECUTION: u32 = 7;
-
-unsafe extern "C" {
-    fn elinvar_apple_inject(device: *const AnyObject, site: u32, nth: u64, code: isize, encoder: isize);
-    fn elinvar_apple_live(name: *const c_char) -> usize;
-    fn elinvar_apple_live_blocks() -> usize;
-    fn elinvar_apple_settle(milliseconds: u64) -> bool;
-    fn elinvar_apple_without_pool() -> usize;
-}
-
-/// The system's first device is one for the whole process, and so are the faults that it is told.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Let the `nth` time that this is done on the first device fail.
-fn inject(site: u32, nth: u64, code: MTLCommandBufferError, encoder: isize) {
-    let device = MTLCreateSystemDefaultDevice().expect("a device");
-    let device: *const ProtocolObject<dyn MTLDevice> = &raw const *device;
-    // SAFETY: it is a device.
-    unsafe { elinvar_apple_inject(device.cast(), site, nth, code.0 as isize, encoder) };
-}
-
-fn fail(site: u32) {
-    inject(site, 1, MTLCommandBufferError::Internal, -1);
-}
-
-const ADD: &str = "kernel void add_k(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
-    uint i [[thread_position_in_grid]]) { x[i] += k; }";
-
-/// A kernel and memory for it.
-struct Fixture {
-    device: Arc<dyn Device>,
-    add: Arc<dyn elinvar_driver::Pipeline>,
-    x: Arc<dyn elinvar_driver::Memory>,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let device = devices().swap_remove(0);
-        let (add, x) = (pipeline(&*device, ADD, "add_k"), memory(&*device, 400, Storage::Shared));
-        Self { device, add, x }
-    }
-
-    fn add(&self, k: u32) -> Command {
-        let bindings = vec![Binding::Memory(whole(&self.x)), Binding::Bytes(k.to_ne_bytes().to_vec())];
-        dispatch(&self.add, bindings, 100, 25)
-    }
-
-    fn labeled(&self, k: u32, name: &str) -> Command {
-        let Command::Dispatch(plain) = self.add(k) else { unreachable!("a dispatch") };
-        let label = Some(Arc::new(Label { name: name.into(), id: 7 }));
-        Command::Dispatch(Dispatch { label, ..plain })
-    }
-
-    fn copy(&self) -> Command {
-        Command::Copy { source: support::slice(&self.x, 0, 4), target: support::slice(&self.x, 8, 4) }
-    }
-}
+use support::{memory, run, submit, whole, words};
 
 #[test]
 fn what_cannot_be_made_is_an_error_and_the_next_is_made() {
@@ -92,7 +24,7 @@ fn what_cannot_be_made_is_an_error_and_the_next_is_made() {
         assert!(matches!(error, Error::OutOfMemory { requested: 100, .. }), "{error}");
         device.allocate(100, storage, Init::Zeroed).unwrap();
     }
-    let source = Source::msl(ADD);
+    let source = Source::msl(Fixture::SOURCE);
     fail(LIBRARY);
     assert!(device.compile(&source).is_err());
     let library = device.compile(&source).unwrap();
@@ -193,27 +125,6 @@ fn every_error_of_a_command_buffer_has_its_kind_and_names_the_launch() {
     }
 }
 
-/// Objects of Metal's that are alive, and blocks.
-fn live() -> [usize; 6] {
-    // SAFETY: takes a number.
-    assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
-    let count = |name: &std::ffi::CStr| {
-        // SAFETY: a text that ends with a zero.
-        unsafe { elinvar_apple_live(name.as_ptr()) }
-    };
-    // SAFETY: nothing is asked of the caller.
-    let blocks = unsafe { elinvar_apple_live_blocks() };
-    let names = [
-        c"MTLBuffer",
-        c"MTLCommandBuffer",
-        c"MTLCommandEncoder",
-        c"MTLCommandQueue",
-        c"MTLComputePipelineState",
-    ];
-    let [a, b, c, d, e] = names.map(count);
-    [a, b, c, d, e, blocks]
-}
-
 #[test]
 fn nothing_stays_when_all_is_dropped() {
     let _alone = alone();
@@ -231,8 +142,11 @@ fn nothing_stays_when_all_is_dropped() {
             run(&*queue, vec![fixture.add(1), copy, fill, fixture.labeled(1, "one"), fixture.add(2)])
                 .unwrap();
         }
+        let event = fixture.device.event().unwrap();
+        let signal = |value| Command::Signal { event: event.clone(), value };
+        run(&*queue, vec![fixture.add(1), signal(1), fixture.add(1), signal(2), fixture.add(1)]).unwrap();
         fail(EXECUTION);
-        run(&*queue, vec![fixture.add(1)]).unwrap_err();
+        run(&*queue, vec![fixture.add(1), signal(3), fixture.add(1)]).unwrap_err();
         fail(ENCODER);
         drop(queue.acknowledge());
         run(&*queue, vec![fixture.add(1)]).unwrap_err();
@@ -246,10 +160,9 @@ fn nothing_stays_when_all_is_dropped() {
     use_all();
     // The driver's own thread lets go of the last device after the test has.
     let begin = Instant::now();
-    while live() != [0; 6] && begin.elapsed() < Duration::from_secs(60) {
+    while live() != [0; 7] && begin.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
-    assert_eq!(live(), [0; 6], "buffers, command buffers, encoders, queues, pipelines, blocks");
-    // SAFETY: nothing is asked of the caller.
-    assert_eq!(unsafe { elinvar_apple_without_pool() }, 0);
+    assert_eq!(live(), [0; 7], "buffers, command buffers, encoders, queues, pipelines, events, blocks");
+    assert_eq!(without_pool(), 0);
 }

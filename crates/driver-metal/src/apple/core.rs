@@ -1,6 +1,6 @@
 //! [`Core`]: what a device's memory, pipelines and queues share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use elinvar_cache::Cache;
 use elinvar_driver::{Caps, Error, Result};
@@ -8,6 +8,7 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{
     MTLBuffer as _, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLDevice, MTLResourceOptions,
+    MTLSharedEventListener,
 };
 use parking_lot::Mutex;
 
@@ -26,6 +27,8 @@ pub(super) struct Core {
     pub(super) cache: Cache,
     descriptor: Descriptor,
     pub(super) transfer: Mutex<Transfer>,
+    /// On whose dispatch queue Metal tells of shared events.
+    pub(super) listener: OnceLock<Retained<MTLSharedEventListener>>,
     /// Why nothing can run on it any more.
     lost: Mutex<Option<Error>>,
 }
@@ -37,8 +40,18 @@ impl Core {
             let kernels = Kernels::compile(&device)?;
             let caps = caps::caps(&device, features, kernels.plain());
             let (tasks, transfer) = (Tasks::start()?, Mutex::new(Transfer::new(&device)?));
-            let (descriptor, lost) = (Descriptor::new(), Mutex::default());
-            Ok(Arc::new(Self { device, caps, features, kernels, tasks, cache, descriptor, transfer, lost }))
+            Ok(Arc::new(Self {
+                device,
+                caps,
+                features,
+                kernels,
+                tasks,
+                cache,
+                descriptor: Descriptor::new(),
+                transfer,
+                listener: OnceLock::new(),
+                lost: Mutex::default(),
+            }))
         })
     }
 

@@ -1,7 +1,8 @@
 //! Commands to Metal calls: the one `match` on [`Command`].
 //!
-//! What the host does (events, timestamps) it does between command buffers, when what is before it has ended; so a command
-//! buffer holds what lies between two such commands.
+//! What the host does (waits, timestamps) it does between command buffers, when what is before it has ended; so a command
+//! buffer holds what lies between two such commands. A signal within is the GPU's, where it can; one at the end of a command
+//! buffer is the host's, with the time at which that has ended.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
 use super::host;
 use super::memory::located;
 use super::pipeline::MetalPipeline;
+use super::signals::Signals;
 use crate::hazards::Touch;
 
 /// Threadgroup memory comes in pieces of this many bytes.
@@ -40,6 +42,7 @@ pub(super) enum Step {
 pub(super) fn step(
     core: &Core,
     queue: &ProtocolObject<dyn MTLCommandQueue>,
+    signals: Option<&Signals>,
     commands: &[Command],
     next: &mut usize,
     end_ns: &mut u64,
@@ -56,6 +59,10 @@ pub(super) fn step(
                 let (buffer, offset) = located(core, target)?;
                 encoding.fill(Place { buffer, offset }, target.len as usize, pattern)?;
             }
+            Command::Signal { .. } if encoding.has_begun() && goes_on(&commands[*next..]) => match signals {
+                Some(signals) => encoding.signal(signals)?,
+                None => break,
+            },
             _ if encoding.has_begun() => break,
             Command::Signal { event, value } => event.signal(*value, *end_ns),
             Command::Timestamp { into } => into.set(*end_ns),
@@ -69,6 +76,12 @@ pub(super) fn step(
         *next += 1;
     }
     Ok(encoding.finish().map_or(Step::End, Step::Device))
+}
+
+/// Whether the device has more to do behind signals.
+fn goes_on(commands: &[Command]) -> bool {
+    let behind = commands.iter().find(|command| !matches!(command, Command::Signal { .. }));
+    behind.is_some_and(|command| !is_hosts(command))
 }
 
 /// Whether it is done by the host.

@@ -21,6 +21,7 @@ use objc2_metal::{
 use super::buffer::Buffer;
 use super::core::Core;
 use super::kernels::State;
+use super::signals::Signals;
 use crate::hazards::{Hazards, Touch};
 
 /// The most bytes that `setBytes` takes.
@@ -52,6 +53,8 @@ impl Place<'_> {
 pub(super) struct Trail {
     /// For each encoder, in order, the numbers of the commands in it.
     pub(super) encoders: Vec<Range<usize>>,
+    /// Of each signal within it, in order, the ticket and the number of the command.
+    pub(super) signals: Vec<(u64, usize)>,
     /// Buffers made for its commands.
     kept: Vec<Buffer>,
     /// What commands have used since the last barrier.
@@ -61,6 +64,7 @@ pub(super) struct Trail {
 impl Trail {
     pub(super) fn clear(&mut self) {
         self.encoders.clear();
+        self.signals.clear();
         self.kept.clear();
         self.hazards.clear();
     }
@@ -121,6 +125,14 @@ impl<'a> Encoding<'a> {
             Open::Blit(encoder) => encoder.endEncoding(),
         }
         self.trail.hazards.clear();
+    }
+
+    /// Raise the event of this command when what is before it has ended.
+    pub(super) fn signal(&mut self, signals: &Signals) -> Result<()> {
+        self.end();
+        let ticket = signals.encode(&self.buffer()?);
+        self.trail.signals.push((ticket, self.command));
+        Ok(())
     }
 
     fn entered(&mut self, new: bool) {

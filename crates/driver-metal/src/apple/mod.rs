@@ -16,6 +16,7 @@ mod memory;
 mod pipeline;
 mod queue;
 mod reflect;
+mod signals;
 mod tasks;
 mod transfer;
 mod types;

@@ -4,6 +4,10 @@
 //! completion handler of what was. One that comes to an event that is not there yet is put aside, and the event's callback
 //! gives the queue its next turn.
 //!
+//! Events that a command buffer raises before it has ended are raised when Metal tells that it has come so far; at its end
+//! all of them are, in order, before anything else is said of it. If it fails, those that it has come to are raised, and
+//! the others fail.
+//!
 //! Invariants:
 //! - `busy` is true exactly while a submission is encoded, in flight, ending or put aside; whoever sets it has the turn.
 //! - What a submission ends in is fixed early: a failure marks all that wait behind it, and, until it is acknowledged,
@@ -25,6 +29,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::encode::{self, Step};
 use super::encoding::{CommandBuffer, Trail};
+use super::signals::Signals;
 use super::{failure, host};
 
 type Completed = RcBlock<dyn Fn(NonNull<ProtocolObject<dyn MTLCommandBuffer>>)>;
@@ -39,6 +44,8 @@ struct Lane {
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     /// What Metal calls when a command buffer has ended; one for all of them.
     completed: Block,
+    /// `None` where Metal has no events for it.
+    signals: Option<Signals>,
     state: Mutex<State>,
 }
 
@@ -91,21 +98,34 @@ impl MetalQueue {
             Error::Environment(format!("Metal device `{}` gives no more command queues", core.caps.name))
         })?;
         let lane = Arc::new_cyclic(|lane: &Weak<Lane>| {
-            let lane = lane.clone();
+            let ended = lane.clone();
             let completed = RcBlock::new(move |buffer: NonNull<ProtocolObject<dyn MTLCommandBuffer>>| {
                 // What unwinds from here would end the process.
                 let _panic = catch_unwind(AssertUnwindSafe(|| {
-                    let Some(lane) = lane.upgrade() else { return };
+                    let Some(lane) = ended.upgrade() else { return };
                     #[allow(unsafe_code)] // an argument from Metal
                     // SAFETY: Metal hands its handler a command buffer that lives as long as the call.
                     let buffer = unsafe { buffer.as_ref() };
                     autoreleasepool(|_| lane.completed(buffer));
                 }));
             });
-            Lane { core: core.clone(), queue, completed: Block(completed), state: Mutex::default() }
+            let (completed, signals) = (Block(completed), autoreleasepool(|_| signals(core, lane)));
+            Lane { core: core.clone(), queue, completed, signals, state: Mutex::default() }
         });
         Ok(Self { lane })
     }
+}
+
+/// The queue's, through which it learns what its command buffer has come to.
+fn signals(core: &Core, lane: &Weak<Lane>) -> Option<Signals> {
+    let lane = lane.clone();
+    Signals::new(core, move |ticket| {
+        // What unwinds from here would end the process.
+        let _panic = catch_unwind(AssertUnwindSafe(|| {
+            let Some(lane) = lane.upgrade() else { return };
+            autoreleasepool(|_| lane.raise(ticket, host::now_ns()));
+        }));
+    })
 }
 
 impl Queue for MetalQueue {
@@ -193,7 +213,15 @@ impl Lane {
         let mut trail = self.state.lock().trail.take().unwrap_or_default();
         let step = contained(|| {
             let (next, end_ns) = (&mut entry.next, &mut entry.end_ns);
-            encode::step(&self.core, &self.queue, &entry.commands, next, end_ns, &mut trail)
+            encode::step(
+                &self.core,
+                &self.queue,
+                self.signals.as_ref(),
+                &entry.commands,
+                next,
+                end_ns,
+                &mut trail,
+            )
         });
         match step {
             Ok(Step::Device(buffer)) => {
@@ -219,6 +247,9 @@ impl Lane {
 
     #[allow(unsafe_code)] // hands a block to Metal
     fn commit(&self, entry: Entry, trail: Trail, buffer: &CommandBuffer) {
+        for (ticket, _) in &trail.signals {
+            self.signals.iter().for_each(|signals| signals.listen(*ticket));
+        }
         self.state.lock().flight = Some((entry, trail));
         // SAFETY: the block is valid, and Metal retains it.
         unsafe { buffer.addCompletedHandler(RcBlock::as_ptr(&self.completed.0)) };
@@ -227,20 +258,47 @@ impl Lane {
 
     /// The command buffer in flight has ended.
     fn completed(self: &Arc<Self>, buffer: &ProtocolObject<dyn MTLCommandBuffer>) {
+        let last = self.state.lock().flight.as_ref().and_then(|(_, trail)| trail.signals.last().copied());
+        let failed = buffer.error();
+        if let Some((signals, (last, _))) = self.signals.as_ref().zip(last) {
+            match &failed {
+                None => self.raise(last, host::from_seconds(buffer.GPUEndTime())),
+                Some(_) => self.raise(signals.reached(), host::now_ns()),
+            }
+        }
         let Some((mut entry, mut trail)) = self.state.lock().flight.take() else { return };
         let start = host::from_seconds(buffer.GPUStartTime());
         entry.start_ns.get_or_insert(start);
         entry.end_ns = host::from_seconds(buffer.GPUEndTime()).max(start);
-        let error = buffer.error().map(|error| failure::error(&self.core, &error, &entry.commands, &trail));
+        let error = failed.map(|error| failure::error(&self.core, &error, &entry.commands, &trail));
         trail.clear();
         self.keep(trail);
         match error {
             Some(error) => {
                 self.core.note(&error);
                 self.fail(&error);
+                if let Some((signals, (last, _))) = self.signals.as_ref().zip(last) {
+                    signals.give_up(last);
+                }
                 self.end(entry, Err(error));
             }
             None => self.turn(entry),
+        }
+    }
+
+    /// Raise the events that the command buffer in flight has come to with this ticket, in order; those that are raised stay as
+    /// they are.
+    fn raise(&self, ticket: u64, now_ns: u64) {
+        let mut raised = 0;
+        loop {
+            let state = self.state.lock();
+            let Some((entry, trail)) = &state.flight else { return };
+            let next = trail.signals.iter().find(|(one, _)| (raised + 1..=ticket).contains(one));
+            let Some(&(one, command)) = next else { return };
+            let Command::Signal { event, value } = entry.commands[command].clone() else { return };
+            drop(state);
+            event.signal(value, now_ns);
+            raised = one;
         }
     }
 

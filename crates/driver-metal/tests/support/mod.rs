@@ -1,6 +1,9 @@
 //! What the tests of the driver share: devices, kernels, and submissions that are waited for.
 #![allow(dead_code)] // each test uses some of it
 
+#[cfg(elinvar_apple)]
+pub mod standin;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 

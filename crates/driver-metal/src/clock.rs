@@ -1,0 +1,71 @@
+//! [`Span`]: times of a GPU's clock as times of the host's.
+//!
+//! A GPU counts ticks of its own, at a rate and from a beginning that Metal does not tell. What it tells is what both clocks show
+//! at a moment. With two such moments, (h₀, g₀) before and (h₁, g₁) behind, the tick g between them was at
+//!
+//! h₀ + (g − g₀) · (h₁ − h₀) / (g₁ − g₀)
+//!
+//! where h is in nanoseconds of the host's clock and g in ticks; the fraction is the nanoseconds of a tick. The result is within
+//! h₀ and h₁, and as exact as these.
+
+/// What both clocks show at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    /// Nanoseconds of the host's clock.
+    pub(crate) host_ns: u64,
+    /// Ticks of the GPU's.
+    pub(crate) ticks: u64,
+}
+
+/// Two moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) before: Moment,
+    pub(crate) behind: Moment,
+}
+
+impl Span {
+    /// When the GPU's clock showed `ticks`; `None` for a number that it did not show within the span, such as that of
+    /// a sample that was not taken.
+    pub(crate) fn host_ns(self, ticks: u64) -> Option<u64> {
+        let Self { before, behind } = self;
+        let all = behind.ticks.checked_sub(before.ticks).filter(|all| *all > 0)?;
+        let part = ticks.checked_sub(before.ticks).filter(|part| *part <= all)?;
+        let ns = behind.host_ns.checked_sub(before.host_ns)?;
+        let ns = u128::from(part) * u128::from(ns) / u128::from(all);
+        Some(before.host_ns + u64::try_from(ns).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(host: [u64; 2], gpu: [u64; 2]) -> Span {
+        let moment = |at: usize| Moment { host_ns: host[at], ticks: gpu[at] };
+        Span { before: moment(0), behind: moment(1) }
+    }
+
+    #[test]
+    fn ticks_of_any_rate_and_beginning_become_nanoseconds() {
+        let same = span([1000, 5000], [1000, 5000]);
+        assert_eq!([1000, 1001, 5000].map(|g| same.host_ns(g)), [Some(1000), Some(1001), Some(5000)]);
+        // 27 MHz, which began long before.
+        let slow = span([1_000_000, 2_000_000], [1 << 40, (1 << 40) + 27_000]);
+        assert_eq!(slow.host_ns((1 << 40) + 27), Some(1_001_000));
+        assert_eq!(slow.host_ns((1 << 40) + 13_500), Some(1_500_000));
+        // Faster than nanoseconds, over a century.
+        let ns = 3_000_000_000_000_000_000;
+        let fast = span([0, ns], [7, 7 + 6 * ns]);
+        assert_eq!(fast.host_ns(7 + 3 * ns), Some(ns / 2));
+    }
+
+    #[test]
+    fn what_the_clock_did_not_show_has_no_time() {
+        let span_ = span([1000, 2000], [500, 600]);
+        assert_eq!([0, 499, 601, u64::MAX].map(|ticks| span_.host_ns(ticks)), [None; 4]);
+        assert_eq!(span([1000, 2000], [500, 500]).host_ns(500), None, "a clock that stands");
+        assert_eq!(span([1000, 2000], [500, 400]).host_ns(450), None, "a clock that goes back");
+        assert_eq!(span([2000, 1000], [500, 600]).host_ns(550), None);
+    }
+}

@@ -1,8 +1,11 @@
 //! Captures: [`MTLCaptureManager`](https://developer.apple.com/documentation/metal/mtlcapturemanager) and
-//! [`MTLCaptureScope`](https://developer.apple.com/documentation/metal/mtlcapturescope). What is captured is nothing: a file of
-//! one line stands for the trace. As the documentation says, a document is only written if `MTL_CAPTURE_ENABLED` is 1.
+//! [`MTLCaptureScope`](https://developer.apple.com/documentation/metal/mtlcapturescope). As `startCaptureWithDescriptor:error:`
+//! says, command buffers that are created behind the start of a capture and committed before its end are captured, of the device or queue
+//! that is asked for, and of a scope those created while that is begun. A document, which is only written if
+//! `METAL_CAPTURE_ENABLED` is 1 (`MTL_CAPTURE_ENABLED` in older notes), is a text here: labels, debug groups and commands, one a line.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use elinvar_objc::foundation::{NsError, NsString, NsUrl};
 use elinvar_objc::{Declaration, Object, Out, Property, Ref};
@@ -42,11 +45,21 @@ impl Default for CaptureDescriptor {
     }
 }
 
+/// A capture that has begun.
+struct UnderWay {
+    number: u64,
+    /// What is captured.
+    object: Object,
+    /// Where it is written to.
+    url: Ref<NsUrl>,
+    words: String,
+}
+
 /// Begins and ends captures.
 #[derive(Default)]
 struct Captures {
-    /// Where the one under way is written to.
-    under_way: Mutex<Option<Ref<NsUrl>>>,
+    under_way: Mutex<Option<UnderWay>>,
+    last: AtomicU64,
     default_scope: Property<Option<Ref<CaptureScope>>>,
 }
 
@@ -64,10 +77,32 @@ struct CaptureScope {
 
 elinvar_objc::object!(CaptureScope, c"ElinvarMTLCaptureScope");
 
+/// The capture that a new command buffer of a queue belongs to.
+pub fn under_way(queue: &Ref<Queue>) -> Option<u64> {
+    let under_way = SHARED.under_way.lock();
+    let capture = under_way.as_ref()?;
+    let object = &capture.object;
+    let is_device = object.downcast::<Device>().is_some_and(|device| device.is(&queue.device));
+    let is_queue = object.downcast::<Queue>().is_some_and(|own| own.is(queue));
+    let is_scope = object.downcast::<CaptureScope>().is_some_and(|scope| {
+        *scope.begun.lock()
+            && scope.device.is(&queue.device)
+            && scope.queue.as_ref().is_none_or(|own| own.is(queue))
+    });
+    (is_device || is_queue || is_scope).then_some(capture.number)
+}
+
+/// A command buffer that belongs to a capture is committed.
+pub fn note(number: u64, words: impl FnOnce() -> String) {
+    if let Some(capture) = SHARED.under_way.lock().as_mut().filter(|capture| capture.number == number) {
+        capture.words += &words();
+    }
+}
+
 impl Captures {
     fn supports(destination: isize) -> bool {
-        let enabled = std::env::var_os("MTL_CAPTURE_ENABLED").is_some_and(|value| value == "1");
-        destination == DOCUMENT && enabled
+        let is_one = |name| std::env::var_os(name).is_some_and(|value| value == "1");
+        destination == DOCUMENT && (is_one("METAL_CAPTURE_ENABLED") || is_one("MTL_CAPTURE_ENABLED"))
     }
 
     fn start(this: &Ref<Self>, descriptor: Ref<CaptureDescriptor>, error: Out) -> bool {
@@ -83,16 +118,17 @@ impl Captures {
         if !Self::supports(descriptor.destination.get()) {
             return failure(
                 NOT_SUPPORTED,
-                "the destination is not supported; MTL_CAPTURE_ENABLED=1 allows documents",
+                "the destination is not supported; METAL_CAPTURE_ENABLED=1 allows documents",
             );
         }
-        if descriptor.object.get().is_none() {
+        let Some(object) = descriptor.object.get() else {
             return failure(INVALID_DESCRIPTOR, "the descriptor has no capture object");
-        }
+        };
         match descriptor.url.get() {
             Some(url) if url.path().exists() => failure(INVALID_DESCRIPTOR, "the output URL exists"),
             Some(url) => {
-                *under_way = Some(url);
+                let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+                *under_way = Some(UnderWay { number, object, url, words: "elinvar-gputrace 1\n".to_owned() });
                 Ok(())
             }
             None => failure(INVALID_DESCRIPTOR, "the descriptor has no output URL"),
@@ -100,10 +136,10 @@ impl Captures {
     }
 
     fn stop(this: &Ref<Self>) {
-        let url = this.under_way.lock().take();
-        require!(url.is_some(), "-[MTLCaptureManager stopCapture]: no capture is under way");
-        if let Some(url) = url
-            && let Err(error) = std::fs::write(url.path(), "elinvar-gputrace 1\n")
+        let capture = this.under_way.lock().take();
+        require!(capture.is_some(), "-[MTLCaptureManager stopCapture]: no capture is under way");
+        if let Some(UnderWay { url, words, .. }) = capture
+            && let Err(error) = std::fs::write(url.path(), words)
         {
             elinvar_objc::watch::log(format_args!("{}: {error}", url.path().display()));
         }

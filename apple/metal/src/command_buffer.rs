@@ -9,6 +9,7 @@ use elinvar_objc::{Block, Declaration, Id, Object, Property, Ref};
 use parking_lot::{Condvar, Mutex};
 
 use crate::blit::{BlitEncoder, BlitPassDescriptor};
+use crate::capture;
 use crate::compute::{ComputeEncoder, ComputePassDescriptor};
 use crate::event::counter_of;
 use crate::pass::{Pass, Step};
@@ -66,6 +67,8 @@ pub struct CommandBuffer {
     /// Whether it keeps alive what it uses.
     pub retained: bool,
     pub error_options: usize,
+    /// The capture that it is part of, if it is committed before that ends.
+    pub captured: Option<u64>,
     label: Property<Option<Ref<NsString>>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -95,6 +98,7 @@ impl CommandBuffer {
             number,
             retained,
             error_options,
+            captured: capture::under_way(queue),
             label: Property::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -171,12 +175,34 @@ impl CommandBuffer {
         }
         let groups = this.state.lock().groups;
         require!(groups == 0, "{METHOD} {groups} debug groups are not popped");
+        if let Some(captured) = this.captured {
+            capture::note(captured, || this.in_words());
+        }
         let mut state = this.state.lock();
         state.status = status::COMMITTED;
         state.times.kernel_start = this.queue.device.now_ns();
         drop(state);
         this.queue.device.hold.count();
         this.queue.commit(this.number, this.clone());
+    }
+
+    /// What a capture shows of it.
+    fn in_words(&self) -> String {
+        let name = |label: &Property<Option<Ref<NsString>>>| {
+            label.get().map_or_else(String::new, |label| label.as_str().to_owned())
+        };
+        let mut words = format!("command buffer {} of {}\n", name(&self.label), name(&self.queue.label));
+        for step in &self.state.lock().steps {
+            match step {
+                Step::Pass(pass) => {
+                    words += &format!("  encoder {}\n", pass.label);
+                    pass.trace.iter().for_each(|line| words += &format!("    {line}\n"));
+                }
+                Step::Wait(_, value) => words += &format!("  wait for {value}\n"),
+                Step::Signal(_, value) => words += &format!("  signal {value}\n"),
+            }
+        }
+        words
     }
 
     fn wait(this: &Ref<Self>, for_status: usize, method: &str) {

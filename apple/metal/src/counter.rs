@@ -2,8 +2,6 @@
 //! time; [`MTLCounterSampleBuffer`](https://developer.apple.com/documentation/metal/mtlcountersamplebuffer); and what passes
 //! sample at their ends.
 
-use std::sync::Arc;
-
 use elinvar_driver::Stamp;
 use elinvar_objc::foundation::{NsArray, NsData, NsError, NsString};
 use elinvar_objc::{Declaration, NsRange, Out, Property, Ref};
@@ -12,6 +10,7 @@ use parking_lot::Mutex;
 use crate::device::Device;
 use crate::fault::Site;
 use crate::pass::Op;
+use crate::profile::Samples;
 use crate::require;
 use crate::values::{Storage, within};
 
@@ -40,9 +39,10 @@ pub struct CounterSet;
 
 elinvar_objc::object!(CounterSet, c"ElinvarMTLCounterSet");
 
-/// `counterSets` of a device.
-pub fn sets(_device: &Ref<Device>) -> Ref<NsArray> {
-    NsArray::new([Ref::new(CounterSet).into_object()])
+/// `counterSets` of a device; nil, as the documentation says, if it has none.
+pub fn sets(device: &Ref<Device>) -> Option<Ref<NsArray>> {
+    let has = device.profile.samples != Samples::Nowhere;
+    has.then(|| NsArray::new([Ref::new(CounterSet).into_object()]))
 }
 
 /// How a sample buffer is to be.
@@ -61,7 +61,7 @@ pub struct SampleBuffer {
     device: Ref<Device>,
     label: Option<Ref<NsString>>,
     shared: bool,
-    samples: Vec<Arc<Stamp>>,
+    samples: Vec<Stamp>,
 }
 
 elinvar_objc::object!(SampleBuffer, c"ElinvarMTLCounterSampleBuffer");
@@ -97,7 +97,7 @@ impl SampleBuffer {
             device: device.clone(),
             label: descriptor.label.get(),
             shared: storage == Some(Storage::Shared),
-            samples: (0..count).map(|_| Arc::default()).collect(),
+            samples: (0..count).map(|_| Stamp::new()).collect(),
         }))
     }
 
@@ -106,9 +106,12 @@ impl SampleBuffer {
         self.samples.len()
     }
 
-    /// Where a sample's time is noted.
-    pub fn stamp(&self, index: usize) -> Arc<Stamp> {
-        self.samples[index].clone()
+    /// Take a sample now. One that a test lets fail has no value.
+    pub fn take(&self, index: usize) {
+        match self.device.faults.now(Site::Sample) {
+            Some(_) => self.samples[index].clear(),
+            None => self.samples[index].set(self.device.profile.clock.ticks(self.device.now_ns())),
+        }
     }
 
     /// Samples as bytes: each a number of 64 bits.

@@ -13,7 +13,7 @@ use elinvar_objc::{Declaration, Id, Ref};
 
 use crate::fault::Plan;
 use crate::hold::Hold;
-use crate::profile::Profile;
+use crate::profile::{Profile, Samples};
 use crate::store::Account;
 use crate::values::Size;
 
@@ -102,11 +102,11 @@ impl Device {
     }
 
     fn sample_timestamps(this: &Ref<Self>, cpu: *mut u64, gpu: *mut u64) {
-        let (host, device) = (this.now_ns(), this.cpu.clock_ns());
+        let now = this.now_ns();
         // SAFETY: the program passes two places.
         unsafe {
-            cpu.write(host);
-            gpu.write(device);
+            cpu.write(now);
+            gpu.write(this.profile.clock.ticks(now));
         }
     }
 
@@ -165,9 +165,10 @@ pub fn register() {
         .method("supportsDynamicLibraries", |_: &Ref<Device>| false)
         .method("supportsFunctionPointers", |_: &Ref<Device>| false)
         .method("supportsRaytracing", |_: &Ref<Device>| false)
-        .method("supportsCounterSampling:", |this: &Ref<Device>, point: usize| {
-            // At the ends of passes everywhere; between dispatches and copies on some.
-            point == 0 || (this.profile.samples_anywhere && matches!(point, 2 | 4))
+        .method("supportsCounterSampling:", |this: &Ref<Device>, point: usize| match this.profile.samples {
+            Samples::Nowhere => false,
+            Samples::Passes => point == 0,
+            Samples::Commands => matches!(point, 2 | 4),
         })
         .method("sampleTimestamps:gpuTimestamp:", Device::sample_timestamps)
         .method("peerGroupID", |this: &Ref<Device>| this.peer_group())

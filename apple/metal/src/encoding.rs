@@ -10,6 +10,7 @@ use crate::command_buffer::CommandBuffer;
 use crate::counter::{Attachments, SampleBuffer};
 use crate::fence::Fence;
 use crate::pass::{Op, Pass};
+use crate::profile::Samples;
 use crate::require;
 use crate::validation::failed;
 
@@ -72,7 +73,15 @@ impl Encoding {
     /// Add an operation.
     pub fn push(&self, method: &str, op: Op) {
         if let Some(mut open) = self.open(method) {
+            self.trace(&mut open, || op.in_words());
             open.pass.ops.push(op);
+        }
+    }
+
+    /// Note what a capture shows.
+    fn trace(&self, open: &mut Open, words: impl FnOnce() -> String) {
+        if self.buffer.captured.is_some() {
+            open.pass.trace.push(words());
         }
     }
 
@@ -93,12 +102,15 @@ impl Encoding {
     fn signpost(&self, method: &str, text: &Ref<NsString>, pushes: bool) {
         if let Some(mut open) = self.open(method) {
             open.pass.signposts.push(text.as_str().to_owned());
+            let kind = if pushes { "group" } else { "signpost" };
+            self.trace(&mut open, || format!("{kind} {}", text.as_str()));
             open.groups += usize::from(pushes);
         }
     }
 
     fn pop(&self) {
         let Some(popped) = self.open("popDebugGroup").map(|mut open| {
+            self.trace(&mut open, || "end".to_owned());
             let left = open.groups.checked_sub(1);
             open.groups = left.unwrap_or(0);
             left.is_some()
@@ -112,7 +124,7 @@ impl Encoding {
         const METHOD: &str = "sampleCountersInBuffer:atSampleIndex:withBarrier:";
         let device = &self.buffer.queue.device;
         require!(
-            device.profile.samples_anywhere,
+            device.profile.samples == Samples::Commands,
             "-[{} {METHOD}]: the device samples counters at the ends of passes only",
             self.protocol
         );

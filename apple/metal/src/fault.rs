@@ -30,10 +30,12 @@ pub enum Site {
     Object,
     /// A command buffer runs; it ends in an error.
     Execution,
+    /// Counters are sampled; the sample is `MTLCounterErrorValue`.
+    Sample,
 }
 
 /// In the order of their numbers.
-const SITES: [(&str, Site); 8] = [
+const SITES: [(&str, Site); 9] = [
     ("allocation", Site::Allocation),
     ("library", Site::Library),
     ("pipeline", Site::Pipeline),
@@ -42,6 +44,7 @@ const SITES: [(&str, Site); 8] = [
     ("encoder", Site::Encoder),
     ("object", Site::Object),
     ("execution", Site::Execution),
+    ("sample", Site::Sample),
 ];
 
 /// How a planned fault shows.

@@ -29,6 +29,8 @@ pub struct Pass {
     pub label: String,
     /// Debug groups and signposts.
     pub signposts: Vec<String>,
+    /// What was encoded, in words, if it is captured.
+    pub trace: Vec<String>,
     /// Whether dispatches between barriers may run side by side.
     pub concurrent: bool,
     /// What is to be done.
@@ -87,6 +89,27 @@ pub enum Op {
         at: usize,
     },
     Host(HostWork),
+}
+
+impl Op {
+    /// What a capture shows of it.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Dispatch(dispatch) => format!("dispatch {}", dispatch.pipeline.compiled.signature().name),
+            Self::Barrier => "barrier".to_owned(),
+            Self::Copy { length, .. } => format!("copy {length}"),
+            Self::Fill { range, .. } => format!("fill {}", range.length),
+            Self::Synchronize(_) => "synchronize".to_owned(),
+            Self::Sample(_, index) => format!("sample {index}"),
+            Self::Resolve { .. } => "resolve".to_owned(),
+            Self::Update(_) => "update fence".to_owned(),
+            Self::Await(_) => "wait for fence".to_owned(),
+            Self::Execute { .. } => "execute".to_owned(),
+            Self::ResetIndirect(..) => "reset".to_owned(),
+            Self::CopyIndirect { .. } => "copy commands".to_owned(),
+            Self::Host(_) => "host".to_owned(),
+        }
+    }
 }
 
 impl Pass {

@@ -33,11 +33,43 @@ pub struct Profile {
     pub threadgroup_memory: usize,
     /// Threads of a threadgroup.
     pub threads: usize,
-    /// Whether counters can be sampled between dispatches, not only at the ends of passes.
-    pub samples_anywhere: bool,
+    /// Where counters can be sampled. That of the first families is a guess, and so is that cards do not sample at the ends of passes.
+    pub samples: Samples,
+    /// What its clock shows.
+    pub clock: Clock,
     /// Its peer group, 0 for none.
     pub peers: u64,
 }
+
+/// Where counters can be sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Samples {
+    /// There are no counters.
+    Nowhere,
+    /// At the ends of passes.
+    Passes,
+    /// Between dispatches and copies.
+    Commands,
+}
+
+/// A GPU's clock, as a function of the host's.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// What it showed when the host's showed 0.
+    begin: u64,
+    /// Its ticks in a microsecond.
+    per_us: u64,
+}
+
+impl Clock {
+    /// What it shows when the host's shows so many nanoseconds.
+    pub fn ticks(self, host_ns: u64) -> u64 {
+        let ticks = u128::from(host_ns) * u128::from(self.per_us) / 1000;
+        self.begin.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+}
+
+const NANOSECONDS: Clock = Clock { begin: 0, per_us: 1000 };
 
 const GIB: u64 = 1 << 30;
 
@@ -56,7 +88,8 @@ const PROFILES: [Profile; 5] = [
         buffer: 8 << 30,
         threadgroup_memory: 32 << 10,
         threads: 1024,
-        samples_anywhere: false,
+        samples: Samples::Passes,
+        clock: NANOSECONDS,
         peers: 0,
     },
     Profile {
@@ -72,7 +105,8 @@ const PROFILES: [Profile; 5] = [
         buffer: 4 << 30,
         threadgroup_memory: 32 << 10,
         threads: 1024,
-        samples_anywhere: false,
+        samples: Samples::Passes,
+        clock: Clock { begin: 7 << 50, per_us: 24 },
         peers: 0,
     },
     // A family that has no threadgroups of different sizes.
@@ -89,7 +123,8 @@ const PROFILES: [Profile; 5] = [
         buffer: 256 << 20,
         threadgroup_memory: 16 << 10,
         threads: 512,
-        samples_anywhere: false,
+        samples: Samples::Nowhere,
+        clock: NANOSECONDS,
         peers: 0,
     },
     Profile {
@@ -105,7 +140,8 @@ const PROFILES: [Profile; 5] = [
         buffer: 16 << 20,
         threadgroup_memory: 32 << 10,
         threads: 1024,
-        samples_anywhere: false,
+        samples: Samples::Passes,
+        clock: NANOSECONDS,
         peers: 0,
     },
     // A card with memory of its own.
@@ -122,7 +158,8 @@ const PROFILES: [Profile; 5] = [
         buffer: 3 << 30,
         threadgroup_memory: 64 << 10,
         threads: 1024,
-        samples_anywhere: true,
+        samples: Samples::Commands,
+        clock: Clock { begin: 1 << 40, per_us: 27 },
         peers: 1,
     },
 ];

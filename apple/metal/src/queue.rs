@@ -55,7 +55,7 @@ pub struct Queue {
     count: usize,
     started: AtomicBool,
     residency: Mutex<Vec<Ref<ResidencySet>>>,
-    label: Property<Option<Ref<NsString>>>,
+    pub label: Property<Option<Ref<NsString>>>,
 }
 
 elinvar_objc::object!(Queue, c"ElinvarMTLCommandQueue");

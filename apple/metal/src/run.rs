@@ -190,9 +190,6 @@ impl Run<'_> {
             }
             // What the CPU driver is given runs in order.
             Op::Barrier => {}
-            Op::Sample(samples, index) => {
-                self.commands.push(Command::Timestamp { into: samples.stamp(index) })
-            }
             other => {
                 self.flush()?;
                 self.on_host(other)?;
@@ -212,6 +209,7 @@ impl Run<'_> {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.device_bytes().add(offset), bytes.len())
                 };
             }
+            Op::Sample(samples, index) => samples.take(index),
             Op::Update(fence) => fence.update(),
             Op::Await(fence) if !fence.is_updated() => {
                 fatal(format_args!("a pass waits for a fence that no pass before it updates"));

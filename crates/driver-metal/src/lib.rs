@@ -12,7 +12,8 @@
 //! | signature | Elinvar's front end, compared with Metal's reflection; without clang the reflection alone (`reflect`) |
 //! | queue | `MTLCommandQueue`, one command buffer of it committed at a time (`queue`) |
 //! | wait | the host's: the command buffer behind it is committed when the event is there |
-//! | signal, timestamp | end their command buffer; the time is the GPU's end time of it |
+//! | signal | within a command buffer that of an `MTLSharedEvent`, of which the host is told (`signals`); at its end, and without shared events, the host's |
+//! | timestamp | within a command buffer a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU's end time |
 //! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
 //!
 //! A command buffer is committed when the one before it has ended well, because Metal goes on with the next after one has
@@ -31,6 +32,8 @@
 
 #[cfg(any(target_vendor = "apple", elinvar_apple))]
 mod apple;
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod clock;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod diagnostics;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]

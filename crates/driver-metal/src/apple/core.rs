@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::buffer::Buffer;
 use super::caps::{self, Features};
 use super::kernels::Kernels;
+use super::stamps::Counters;
 use super::tasks::Tasks;
 use super::transfer::Transfer;
 
@@ -26,6 +27,7 @@ pub(super) struct Core {
     pub(super) tasks: Tasks,
     pub(super) cache: Cache,
     descriptor: Descriptor,
+    pub(super) counters: Counters,
     pub(super) transfer: Mutex<Transfer>,
     /// On whose dispatch queue Metal tells of shared events.
     pub(super) listener: OnceLock<Retained<MTLSharedEventListener>>,
@@ -39,6 +41,7 @@ impl Core {
             let features = Features::of(&device);
             let kernels = Kernels::compile(&device)?;
             let caps = caps::caps(&device, features, kernels.plain());
+            let counters = Counters::of(&device);
             let (tasks, transfer) = (Tasks::start()?, Mutex::new(Transfer::new(&device)?));
             Ok(Arc::new(Self {
                 device,
@@ -48,6 +51,7 @@ impl Core {
                 tasks,
                 cache,
                 descriptor: Descriptor::new(),
+                counters,
                 transfer,
                 listener: OnceLock::new(),
                 lost: Mutex::default(),

@@ -1,8 +1,8 @@
 //! Commands to Metal calls: the one `match` on [`Command`].
 //!
-//! What the host does (waits, timestamps) it does between command buffers, when what is before it has ended; so a command
-//! buffer holds what lies between two such commands. A signal within is the GPU's, where it can; one at the end of a command
-//! buffer is the host's, with the time at which that has ended.
+//! What the host does, such as to wait, it does between command buffers, when what is before it has ended; so a command
+//! buffer holds what lies between two such commands. A signal or a timestamp within is the GPU's, where it can; one at the
+//! end of a command buffer is the host's, with the time at which that has ended.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use objc2_metal::{
 use super::core::Core;
 use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
 use super::host;
+use super::marks::Marks;
 use super::memory::located;
 use super::pipeline::MetalPipeline;
-use super::signals::Signals;
 use crate::hazards::Touch;
 
 /// Threadgroup memory comes in pieces of this many bytes.
@@ -42,7 +42,7 @@ pub(super) enum Step {
 pub(super) fn step(
     core: &Core,
     queue: &ProtocolObject<dyn MTLCommandQueue>,
-    signals: Option<&Signals>,
+    marks: &Marks,
     commands: &[Command],
     next: &mut usize,
     end_ns: &mut u64,
@@ -50,6 +50,9 @@ pub(super) fn step(
 ) -> Result<Step> {
     core.expect_present()?;
     let mut encoding = Encoding::new(core, queue, trail);
+    let stamps = if times_within(&commands[*next..]) { marks.stamps(core) } else { None };
+    let times = stamps.is_some_and(|stamps| stamps.has(core, 0));
+    encoding.note_times(stamps.filter(|_| times));
     while let Some(command) = commands.get(*next) {
         encoding.command = *next;
         match command {
@@ -59,10 +62,17 @@ pub(super) fn step(
                 let (buffer, offset) = located(core, target)?;
                 encoding.fill(Place { buffer, offset }, target.len as usize, pattern)?;
             }
-            Command::Signal { .. } if encoding.has_begun() && goes_on(&commands[*next..]) => match signals {
-                Some(signals) => encoding.signal(signals)?,
-                None => break,
-            },
+            Command::Signal { .. } if encoding.has_begun() && goes_on(&commands[*next..], times) => {
+                match &marks.signals {
+                    Some(signals) => encoding.signal(signals)?,
+                    None => break,
+                }
+            }
+            Command::Timestamp { .. } if encoding.has_begun() && goes_on(&commands[*next..], times) => {
+                if !encoding.stamp()? {
+                    break;
+                }
+            }
             _ if encoding.has_begun() => break,
             Command::Signal { event, value } => event.signal(*value, *end_ns),
             Command::Timestamp { into } => into.set(*end_ns),
@@ -78,10 +88,29 @@ pub(super) fn step(
     Ok(encoding.finish().map_or(Step::End, Step::Device))
 }
 
-/// Whether the device has more to do behind signals.
-fn goes_on(commands: &[Command]) -> bool {
-    let behind = commands.iter().find(|command| !matches!(command, Command::Signal { .. }));
+/// Whether the device has more to do behind signals, and behind timestamps where `times` are noted.
+fn goes_on(commands: &[Command], times: bool) -> bool {
+    let behind = commands.iter().find(|command| match command {
+        Command::Signal { .. } => false,
+        Command::Timestamp { .. } => !times,
+        _ => true,
+    });
     behind.is_some_and(|command| !is_hosts(command))
+}
+
+/// Whether the device has something to do on both sides of a timestamp, before the next wait.
+fn times_within(commands: &[Command]) -> bool {
+    let (mut begun, mut stamped) = (false, false);
+    for command in commands {
+        match command {
+            Command::Wait { .. } => return false,
+            Command::Timestamp { .. } => stamped |= begun,
+            Command::Signal { .. } => {}
+            _ if stamped => return true,
+            _ => begun = true,
+        }
+    }
+    false
 }
 
 /// Whether it is done by the host.

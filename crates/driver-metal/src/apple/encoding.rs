@@ -2,6 +2,7 @@
 //!
 //! Dispatches are encoded for running side by side, with a barrier before one that uses what those since the last barrier
 //! have written, or writes what they use. Between encoders Metal itself keeps the order, since buffers are tracked.
+//! Where times are noted in the middle of a command buffer, a fence keeps it (`stamps`).
 //! Whatever encoder is open ends when the value is dropped: Metal refuses a command buffer with an open one.
 
 use std::ffi::c_void;
@@ -14,7 +15,7 @@ use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSRange;
 use objc2_metal::{
     MTLBarrierScope, MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandEncoder as _, MTLCommandQueue,
-    MTLComputeCommandEncoder, MTLComputePipelineState as _, MTLDevice as _, MTLDispatchType,
+    MTLComputeCommandEncoder, MTLComputePipelineState as _, MTLDevice as _, MTLDispatchType, MTLFence,
     MTLResourceOptions, MTLSize,
 };
 
@@ -22,6 +23,8 @@ use super::buffer::Buffer;
 use super::core::Core;
 use super::kernels::State;
 use super::signals::Signals;
+use super::stamps::Stamps;
+use crate::clock::Moment;
 use crate::hazards::{Hazards, Touch};
 
 /// The most bytes that `setBytes` takes.
@@ -33,7 +36,7 @@ const MOST_THREADS: usize = 1 << 30;
 
 pub(super) type CommandBuffer = Retained<ProtocolObject<dyn MTLCommandBuffer>>;
 pub(super) type ComputeEncoder = Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>;
-type BlitEncoder = Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>;
+pub(super) type BlitEncoder = Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>;
 
 /// A byte of a buffer.
 #[derive(Clone, Copy)]
@@ -55,6 +58,10 @@ pub(super) struct Trail {
     pub(super) encoders: Vec<Range<usize>>,
     /// Of each signal within it, in order, the ticket and the number of the command.
     pub(super) signals: Vec<(u64, usize)>,
+    /// The numbers of the timestamps within it, in order.
+    pub(super) stamps: Vec<usize>,
+    /// What the clocks showed when it was committed, if it has such.
+    pub(super) committed: Moment,
     /// Buffers made for its commands.
     kept: Vec<Buffer>,
     /// What commands have used since the last barrier.
@@ -65,6 +72,7 @@ impl Trail {
     pub(super) fn clear(&mut self) {
         self.encoders.clear();
         self.signals.clear();
+        self.stamps.clear();
         self.kept.clear();
         self.hazards.clear();
     }
@@ -83,6 +91,8 @@ pub(super) struct Encoding<'a> {
     buffer: Option<CommandBuffer>,
     trail: &'a mut Trail,
     open: Open,
+    /// Where times are noted within the command buffer.
+    stamps: Option<&'a Stamps>,
     /// The number of the command that is being encoded.
     pub(super) command: usize,
 }
@@ -94,7 +104,12 @@ impl<'a> Encoding<'a> {
         trail: &'a mut Trail,
     ) -> Self {
         trail.clear();
-        Self { core, queue, buffer: None, trail, open: Open::None, command: 0 }
+        Self { core, queue, buffer: None, trail, open: Open::None, stamps: None, command: 0 }
+    }
+
+    /// Note times within the command buffer, which has not begun.
+    pub(super) fn note_times(&mut self, stamps: Option<&'a Stamps>) {
+        self.stamps = stamps;
     }
 
     /// Whether there is something for the device.
@@ -119,10 +134,18 @@ impl<'a> Encoding<'a> {
 
     /// End the encoder that is open.
     fn end(&mut self) {
-        match std::mem::replace(&mut self.open, Open::None) {
-            Open::None => {}
-            Open::Compute(encoder) => encoder.endEncoding(),
-            Open::Blit(encoder) => encoder.endEncoding(),
+        match (std::mem::replace(&mut self.open, Open::None), self.stamps) {
+            (Open::None, _) => {}
+            (Open::Compute(encoder), None) => encoder.endEncoding(),
+            (Open::Compute(encoder), Some(stamps)) => {
+                encoder.updateFence(&stamps.fence);
+                encoder.endEncoding();
+            }
+            (Open::Blit(encoder), None) => encoder.endEncoding(),
+            (Open::Blit(encoder), Some(stamps)) => {
+                encoder.updateFence(&stamps.fence);
+                encoder.endEncoding();
+            }
         }
         self.trail.hazards.clear();
     }
@@ -133,6 +156,28 @@ impl<'a> Encoding<'a> {
         let ticket = signals.encode(&self.buffer()?);
         self.trail.signals.push((ticket, self.command));
         Ok(())
+    }
+
+    /// Note the time of this command. `false` where that is not possible within the command buffer.
+    pub(super) fn stamp(&mut self) -> Result<bool> {
+        let (core, index) = (self.core, self.trail.stamps.len());
+        let Some(stamps) = self.stamps.filter(|stamps| stamps.has(core, index)) else { return Ok(false) };
+        self.end();
+        self.entered(true);
+        let encoder = stamps.encoder(&self.buffer()?, index)?;
+        self.open = Open::Blit(encoder.clone());
+        if let Some(fence) = self.fence() {
+            encoder.waitForFence(fence);
+        }
+        stamps.encode(&encoder, index);
+        self.end();
+        self.trail.stamps.push(self.command);
+        Ok(true)
+    }
+
+    /// What a new encoder waits for: the one before it.
+    fn fence(&self) -> Option<&'a ProtocolObject<dyn MTLFence>> {
+        self.stamps.filter(|_| self.trail.encoders.len() > 1).map(|stamps| &*stamps.fence)
     }
 
     fn entered(&mut self, new: bool) {
@@ -159,6 +204,9 @@ impl<'a> Encoding<'a> {
         self.end();
         let encoder = self.buffer()?.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
         let encoder = encoder.ok_or_else(|| Error::Environment("Metal has no compute encoder".into()))?;
+        if let Some(fence) = self.fence() {
+            encoder.waitForFence(fence);
+        }
         self.trail.hazards.enter(uses);
         self.open = Open::Compute(encoder.clone());
         Ok(encoder)
@@ -176,6 +224,9 @@ impl<'a> Encoding<'a> {
         self.end();
         let encoder = self.buffer()?.blitCommandEncoder();
         let encoder = encoder.ok_or_else(|| Error::Environment("Metal has no blit encoder".into()))?;
+        if let Some(fence) = self.fence() {
+            encoder.waitForFence(fence);
+        }
         self.open = Open::Blit(encoder.clone());
         Ok(encoder)
     }

@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::encode::{self, Step};
 use super::encoding::{CommandBuffer, Trail};
+use super::marks::Marks;
 use super::signals::Signals;
 use super::{failure, host};
 
@@ -44,8 +45,7 @@ struct Lane {
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     /// What Metal calls when a command buffer has ended; one for all of them.
     completed: Block,
-    /// `None` where Metal has no events for it.
-    signals: Option<Signals>,
+    marks: Marks,
     state: Mutex<State>,
 }
 
@@ -109,8 +109,8 @@ impl MetalQueue {
                     autoreleasepool(|_| lane.completed(buffer));
                 }));
             });
-            let (completed, signals) = (Block(completed), autoreleasepool(|_| signals(core, lane)));
-            Lane { core: core.clone(), queue, completed, signals, state: Mutex::default() }
+            let marks = Marks::new(autoreleasepool(|_| signals(core, lane)));
+            Lane { core: core.clone(), queue, completed: Block(completed), marks, state: Mutex::default() }
         });
         Ok(Self { lane })
     }
@@ -213,15 +213,7 @@ impl Lane {
         let mut trail = self.state.lock().trail.take().unwrap_or_default();
         let step = contained(|| {
             let (next, end_ns) = (&mut entry.next, &mut entry.end_ns);
-            encode::step(
-                &self.core,
-                &self.queue,
-                self.signals.as_ref(),
-                &entry.commands,
-                next,
-                end_ns,
-                &mut trail,
-            )
+            encode::step(&self.core, &self.queue, &self.marks, &entry.commands, next, end_ns, &mut trail)
         });
         match step {
             Ok(Step::Device(buffer)) => {
@@ -246,10 +238,8 @@ impl Lane {
     }
 
     #[allow(unsafe_code)] // hands a block to Metal
-    fn commit(&self, entry: Entry, trail: Trail, buffer: &CommandBuffer) {
-        for (ticket, _) in &trail.signals {
-            self.signals.iter().for_each(|signals| signals.listen(*ticket));
-        }
+    fn commit(&self, entry: Entry, mut trail: Trail, buffer: &CommandBuffer) {
+        self.marks.before(&self.core, &mut trail);
         self.state.lock().flight = Some((entry, trail));
         // SAFETY: the block is valid, and Metal retains it.
         unsafe { buffer.addCompletedHandler(RcBlock::as_ptr(&self.completed.0)) };
@@ -260,7 +250,7 @@ impl Lane {
     fn completed(self: &Arc<Self>, buffer: &ProtocolObject<dyn MTLCommandBuffer>) {
         let last = self.state.lock().flight.as_ref().and_then(|(_, trail)| trail.signals.last().copied());
         let failed = buffer.error();
-        if let Some((signals, (last, _))) = self.signals.as_ref().zip(last) {
+        if let Some((signals, (last, _))) = self.marks.signals.as_ref().zip(last) {
             match &failed {
                 None => self.raise(last, host::from_seconds(buffer.GPUEndTime())),
                 Some(_) => self.raise(signals.reached(), host::now_ns()),
@@ -270,6 +260,7 @@ impl Lane {
         let start = host::from_seconds(buffer.GPUStartTime());
         entry.start_ns.get_or_insert(start);
         entry.end_ns = host::from_seconds(buffer.GPUEndTime()).max(start);
+        self.marks.note_times(&self.core, buffer, failed.is_none(), &entry.commands, &trail);
         let error = failed.map(|error| failure::error(&self.core, &error, &entry.commands, &trail));
         trail.clear();
         self.keep(trail);
@@ -277,7 +268,7 @@ impl Lane {
             Some(error) => {
                 self.core.note(&error);
                 self.fail(&error);
-                if let Some((signals, (last, _))) = self.signals.as_ref().zip(last) {
+                if let Some((signals, (last, _))) = self.marks.signals.as_ref().zip(last) {
                     signals.give_up(last);
                 }
                 self.end(entry, Err(error));

@@ -87,7 +87,7 @@ fn timestamps(device: &ProtocolObject<dyn MTLDevice>) -> Option<Retained<Protoco
     let has_time = |of: &ProtocolObject<dyn MTLCounterSet>| {
         of.counters().iter().any(|one| one.name().isEqualToString(counter))
     };
-    let mut sets = device.counterSets()?.iter();
+    let mut sets = device.counterSets()?.into_iter();
     sets.find(|one| one.name().isEqualToString(set) && has_time(one))
 }
 

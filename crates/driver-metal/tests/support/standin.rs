@@ -20,6 +20,7 @@ pub const COMMAND_BUFFER: u32 = 4;
 pub const ENCODER: u32 = 5;
 pub const OBJECT: u32 = 6;
 pub const EXECUTION: u32 = 7;
+pub const SAMPLE: u32 = 8;
 
 unsafe extern "C" {
     fn elinvar_apple_inject(device: *const AnyObject, site: u32, nth: u64, code: isize, encoder: isize);
@@ -44,6 +45,11 @@ fn system(number: usize) -> Retained<ProtocolObject<dyn MTLDevice>> {
 
 fn address(device: &ProtocolObject<dyn MTLDevice>) -> *const AnyObject {
     (&raw const *device).cast()
+}
+
+/// Whether a device has counters.
+pub fn has_counters(number: usize) -> bool {
+    system(number).counterSets().is_some()
 }
 
 /// Let the `nth` time that this is done on a device fail.
@@ -75,6 +81,12 @@ impl Held {
         // SAFETY: it is a device.
         unsafe { elinvar_apple_hold(address(&system(number)), encoder) };
         Self(number)
+    }
+
+    /// Go on, and stop before another encoder.
+    pub fn go_on_to(&mut self, encoder: isize) {
+        // SAFETY: it is a device.
+        unsafe { elinvar_apple_hold(address(&system(self.0)), encoder) };
     }
 }
 

@@ -279,7 +279,8 @@ impl Run<'_> {
         let pipeline = dispatch.pipeline.compiled.clone();
         pipeline.prepare(group).map_err(failure_of)?;
         let bindings = dispatch.arguments.iter().map(|argument| self.binding(argument)).collect();
-        let dispatch = CpuDispatch { pipeline, bindings, uses: Vec::new(), threads, group, label: None };
+        let (uses, grid) = (Vec::new(), elinvar_driver::Grid::Threads(threads));
+        let dispatch = CpuDispatch { pipeline, bindings, uses, grid, group, label: None };
         self.commands.push(Command::Dispatch(dispatch));
         Ok(())
     }

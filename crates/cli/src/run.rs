@@ -169,7 +169,10 @@ impl Run {
 
     fn grid(&self) -> Grid {
         let grid = Grid::threads(self.grid);
-        self.group.map_or(grid, |group| grid.group(group))
+        match self.group {
+            Some(group) => grid.group(group),
+            None => grid,
+        }
     }
 
     fn values(&self) -> Result<Vec<Given>> {
@@ -197,10 +200,9 @@ impl Run {
     /// Runs the kernel and returns the device's time of each run.
     fn dispatch(&self, device: &Device, kernel: &Runnable, bound: &Bound) -> Result<Vec<u64>> {
         let stream = device.stream()?;
-        let grid = self.grid();
         let mut times = Vec::new();
         for _ in 0..self.repeat {
-            let done = kernel.launch(&stream, grid, bound)?;
+            let done = kernel.launch(&stream, self.grid(), bound)?;
             times.push(self.wait(&done)?);
         }
         Ok(times)

@@ -28,6 +28,8 @@ const CANNOT: &[(&str, &str, &str)] = &[
     ("metal", "checks::within_bounds_nothing_changes", NO_CHECKS),
     ("metal", "checks::works_after_a_fault", NO_CHECKS),
     ("metal", "checks::write_past_the_end", NO_CHECKS),
+    ("metal", "indirect::checked_kernels", NO_CHECKS),
+    ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
 ];

@@ -9,7 +9,9 @@ use support::{Bench, invalid, launch, signature};
 /// Threads and group of the last dispatch.
 fn last(bench: &Bench) -> (Dim3, Dim3) {
     match bench.sim.commands().pop() {
-        Some(Command::Dispatch(dispatch)) => (dispatch.threads, dispatch.group),
+        Some(Command::Dispatch(dispatch)) => {
+            (dispatch.grid.threads().expect("known when it was recorded"), dispatch.group)
+        }
         other => panic!("expected a dispatch, got {other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-use elinvar_driver::{Command, Dim3, Dispatch, Done, Driver, PipelineOptions, Result, Source};
+use elinvar_driver::{Command, Dim3, Dispatch, Done, Driver, Grid, PipelineOptions, Result, Source};
 
 const ROUNDS: usize = 20_000;
 
@@ -28,7 +28,14 @@ fn main() -> Result<()> {
     pipeline.prepare(group)?;
     let dispatch = |threads: u32| {
         let (pipeline, threads) = (pipeline.clone(), Dim3::from(threads));
-        Command::Dispatch(Dispatch { pipeline, bindings: vec![], uses: vec![], threads, group, label: None })
+        Command::Dispatch(Dispatch {
+            pipeline,
+            bindings: vec![],
+            uses: vec![],
+            grid: Grid::Threads(threads),
+            group,
+            label: None,
+        })
     };
     let cases: [(&str, Arc<[Command]>); 4] = [
         ("no command", Arc::new([])),

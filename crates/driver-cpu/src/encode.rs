@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, Event, Fault, MemorySlice, Result};
+use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Event, Fault, Grid, MemorySlice, Result};
 use elinvar_spmd::bounds::FaultRecord;
 use parking_lot::Mutex;
 
@@ -77,19 +77,28 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         ))
     })?;
     let kernel = pipeline.kernel(dispatch.group)?;
-    let groups = dispatch.groups();
+    let threads = match &dispatch.grid {
+        Grid::Threads(threads) => *threads,
+        Grid::Indirect(counts) => dispatch.threads_of(read_counts(counts)?)?,
+    };
+    let groups = threads.div_ceil(dispatch.group);
     let total = match groups.volume() {
         0 => return Ok(()),
         // Fits: MAX_GROUPS is below 2^64.
         total @ 1..MAX_GROUPS => total as u64,
-        total => return Err(Error::invalid(format!("kernel `{}`: {total} threadgroups", kernel.name))),
+        _ => {
+            let (name, most) = (&kernel.name, MAX_GROUPS);
+            return Err(Error::invalid(format!(
+                "kernel `{name}`: {groups} threadgroups: less than {most} in all"
+            )));
+        }
     };
     let demand = Demand {
         groups: total,
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
     };
-    let running = Arc::new(Running::new(dispatch, kernel, stop.clone())?);
+    let running = Arc::new(Running::new(dispatch, threads, kernel, stop.clone())?);
     let group_ns = worker.run(&running, demand)?;
     if let Some(error) = running.failure.lock().take() {
         return Err(error);
@@ -133,7 +142,7 @@ unsafe impl Send for Running {}
 unsafe impl Sync for Running {}
 
 impl Running {
-    fn new(dispatch: &Dispatch, kernel: Arc<Kernel>, stop: Arc<Stop>) -> Result<Self> {
+    fn new(dispatch: &Dispatch, threads: Dim3, kernel: Arc<Kernel>, stop: Arc<Stop>) -> Result<Self> {
         for used in &dispatch.uses {
             address(&used.slice)?;
         }
@@ -167,8 +176,8 @@ impl Running {
         let record = Box::new(UnsafeCell::new(FaultRecord::default()));
         let launch = Launch {
             args: args.as_ptr(),
-            threads: dispatch.threads.to_array(),
-            groups: dispatch.groups().to_array(),
+            threads: threads.to_array(),
+            groups: threads.div_ceil(dispatch.group).to_array(),
             sizes: sizes.as_ptr(),
             record: record.get(),
             stop: stop.byte(),
@@ -264,6 +273,16 @@ fn address(slice: &MemorySlice) -> Result<*mut u8> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<HostMemory>();
     memory.ok_or_else(|| Error::invalid("memory of another driver"))?.at(slice.offset, slice.len)
+}
+
+/// The threadgroups of an indirect launch whose turn has come.
+#[allow(unsafe_code)] // reads through an address
+fn read_counts(counts: &MemorySlice) -> Result<Dim3> {
+    let from = address(&MemorySlice { len: Grid::COUNTS_BYTES, ..counts.clone() })?;
+    // SAFETY: so many bytes are within the memory, which the submission keeps alive. Nobody else writes them meanwhile
+    // unless the program has a race.
+    let counts = unsafe { from.cast::<[u32; 3]>().read_unaligned() };
+    Ok(counts.into())
 }
 
 #[allow(unsafe_code)] // copies through addresses

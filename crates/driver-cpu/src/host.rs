@@ -41,6 +41,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
         wrap_granule: Some(page_size()),
         compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
         stops_at: StopsAt::Loops,
+        sees_counts: true,
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
     }

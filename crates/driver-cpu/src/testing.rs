@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, atomic::AtomicU32};
 
 use elinvar_driver::{
-    Binding, Command, Device, Dim3, Dispatch, Init, Memory, MemorySlice, Pipeline, Queue, Result, Signature,
-    Storage, Submission, Timing,
+    Binding, Command, Device, Dim3, Dispatch, Grid, Init, Memory, MemorySlice, Pipeline, Queue, Result,
+    Signature, Storage, Submission, Timing,
 };
 use elinvar_msl::Toolchain;
 
@@ -214,7 +214,14 @@ pub(crate) fn dispatch(
 ) -> Command {
     let (pipeline, threads) = (pipeline.clone(), threads.into());
     let group = Dim3::from(1);
-    Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group, label: None })
+    Command::Dispatch(Dispatch {
+        pipeline,
+        bindings,
+        uses: Vec::new(),
+        grid: Grid::Threads(threads),
+        group,
+        label: None,
+    })
 }
 
 /// Submit, and the channel on which the outcome comes.

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use elinvar_driver::{
-    Binding, Command, Constant, ConstantKey, Device, Dim3, Dispatch, Driver, Init, MathMode, MemorySlice,
-    PipelineOptions, Result, Scalar, Source, Storage,
+    Binding, Command, Constant, ConstantKey, Device, Dim3, Dispatch, Driver, Grid, Init, MathMode,
+    MemorySlice, PipelineOptions, Result, Scalar, Source, Storage,
 };
 use elinvar_driver_cpu::CpuDriver;
 use elinvar_msl::Toolchain;
@@ -78,7 +78,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
         pipeline,
         bindings,
         uses: Vec::new(),
-        threads: Dim3::from(4),
+        grid: Grid::Threads(Dim3::from(4)),
         group: Dim3::from(group),
         label: None,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Binding, Command, Device, Dim3, Dispatch, Driver, Error, Init, Library, Memory, MemorySlice,
+    Binding, Command, Device, Dim3, Dispatch, Driver, Error, Grid, Init, Library, Memory, MemorySlice,
     PipelineOptions, Result, Severity, Source, Storage,
 };
 use elinvar_driver_cpu::CpuDriver;
@@ -48,8 +48,14 @@ fn launch(
     let pipeline = library.pipeline(kernel, &PipelineOptions::default())?;
     pipeline.prepare(group)?;
     let (sender, outcome) = channel();
-    let command =
-        Command::Dispatch(Dispatch { pipeline, bindings, uses: Vec::new(), threads, group, label: None });
+    let command = Command::Dispatch(Dispatch {
+        pipeline,
+        bindings,
+        uses: Vec::new(),
+        grid: Grid::Threads(threads),
+        group,
+        label: None,
+    });
     device.queue()?.submit(Arc::new([command]), Box::new(move |result| sender.send(result).unwrap()))?;
     outcome.recv().unwrap().map(drop)
 }

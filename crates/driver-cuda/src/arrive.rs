@@ -166,13 +166,14 @@ impl Lane {
         true
     }
 
-    /// What a part of a submission has needed is needed no more; what its checks have noted is known now.
+    /// What a part of a submission has needed is needed no more; what the host was to look at is known now.
     fn let_go(&self, kept: Kept) {
-        if kept.has_checks() {
+        if kept.has_news() {
             let mut state = self.state.lock();
             state.holds = false;
-            if let (Some(fault), Some(entry)) = (kept.fault(), state.waiting.front_mut()) {
-                entry.ended = Some(fault);
+            if let Some(entry) = state.waiting.front_mut() {
+                entry.counts = kept.counts();
+                entry.ended = kept.fault().or(entry.ended.take());
             }
         }
         kept.end(&self.shared.chunks);

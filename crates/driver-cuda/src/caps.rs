@@ -64,6 +64,7 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
         wrap_granule: registers.then_some(WRAP_GRANULE),
         compute_units: number(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         stops_at: StopsAt::Never,
+        sees_counts: true,
         parallel_queues: QUEUES,
         vector_bits: None,
     })

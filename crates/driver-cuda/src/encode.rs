@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
-use elinvar_driver::{Command, Dispatch, Error, Event, MemorySlice, Result, Stamp};
+use elinvar_driver::{Command, Dim3, Dispatch, Error, Event, Grid, MemorySlice, Result, Stamp};
 
 use crate::event::CudaEvent;
 use crate::function::{Target, memory};
@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Nothing,
     /// Work, at the end of the stream now.
     Work,
+    /// The counts that a launch goes by are on their way: the same command again when the host has them.
+    Counts,
     /// To be done by the host when the device has come so far.
     Host(HostStep),
     /// The stream waits for this event on the device.
@@ -39,13 +41,15 @@ pub(crate) struct Encoder<'e> {
     pub(crate) stream: CUstream,
     pub(crate) kept: &'e mut Kept,
     pub(crate) params: &'e mut Vec<u8>,
+    /// The threadgroups of the launch that comes next, if the host has been told them.
+    pub(crate) counts: Option<Dim3>,
 }
 
 impl Encoder<'_> {
     /// Put a command at the end of the stream. The context is current.
     pub(crate) fn encode(&mut self, command: &Command) -> Result<Step> {
         match command {
-            Command::Dispatch(dispatch) => self.dispatch(dispatch).map(|()| Step::Work),
+            Command::Dispatch(dispatch) => self.dispatch(dispatch),
             Command::Copy { source, target } => self.copy(source, target).map(|()| Step::Work),
             Command::Fill { target, pattern } => self.fill(target, pattern).map(|()| Step::Work),
             Command::Signal { event, value } => Ok(Step::Host(HostStep::Signal(event.clone(), *value))),
@@ -55,14 +59,24 @@ impl Encoder<'_> {
         }
     }
 
-    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<()> {
+    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<Step> {
+        let threads = match (&dispatch.grid, self.counts.take()) {
+            (Grid::Threads(threads), _) => *threads,
+            (Grid::Indirect(_), Some(counts)) => dispatch.threads_of(counts)?,
+            (Grid::Indirect(counts), None) => {
+                let from = memory(counts)?.at(counts.offset, Grid::COUNTS_BYTES)?;
+                let Shared { chunks, context, .. } = self.shared;
+                return self.kept.count(chunks, context, self.stream, from).map(|()| Step::Counts);
+            }
+        };
         for used in &dispatch.uses {
             memory(&used.slice)?.at(used.slice.offset, used.slice.len)?;
         }
         let function = pipeline(dispatch)?.function(&dispatch.bindings)?;
         let chunks: &Chunks = &self.shared.chunks;
         let mut target = Target { stream: self.stream, chunks, kept: self.kept, params: self.params };
-        function.launch(dispatch, &mut target)
+        function.launch(dispatch, threads, &mut target)?;
+        Ok(Step::Work)
     }
 
     fn copy(&self, source: &MemorySlice, target: &MemorySlice) -> Result<()> {

@@ -106,14 +106,14 @@ impl Function {
         self.max_threads
     }
 
-    /// Put a launch at the end of a stream. The context is current.
+    /// Put a launch over so many threads at the end of a stream. The context is current.
     #[allow(unsafe_code)] // C functions
-    pub(crate) fn launch(&self, dispatch: &Dispatch, to: &mut Target<'_>) -> Result<()> {
-        if dispatch.groups().volume() == 0 {
+    pub(crate) fn launch(&self, dispatch: &Dispatch, threads: Dim3, to: &mut Target<'_>) -> Result<()> {
+        if threads.volume() == 0 {
             return Ok(());
         }
-        let (grid, linear) = self.grid(dispatch)?;
-        let shared = self.pack(dispatch, linear, to)?;
+        let (grid, linear) = self.grid(threads, dispatch.group)?;
+        let shared = self.pack(dispatch, (threads, linear), to)?;
         let mut bytes = to.params.len();
         // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay until the call returns, which
         // copies them.
@@ -149,9 +149,9 @@ impl Function {
 
     /// CUDA's grid, and what the kernel is told of it: threadgroups along x and y if it is one row of them all, else 0 and
     /// whether no thread of a threadgroup is outside.
-    fn grid(&self, dispatch: &Dispatch) -> Result<(Dim3, [u32; 2])> {
-        let (threads, group, groups) =
-            (dispatch.threads.to_array(), dispatch.group.to_array(), dispatch.groups());
+    fn grid(&self, threads: Dim3, group: Dim3) -> Result<(Dim3, [u32; 2])> {
+        let groups = threads.div_ceil(group);
+        let (threads, group) = (threads.to_array(), group.to_array());
         let fits = groups.to_array().iter().zip(MOST_GROUPS).all(|(groups, most)| *groups <= most);
         if fits {
             let is_whole = threads.iter().zip(group).all(|(threads, group)| threads.is_multiple_of(group));
@@ -167,7 +167,12 @@ impl Function {
     }
 
     /// Fill the parameters. Gives the bytes of dynamic shared memory.
-    fn pack(&self, dispatch: &Dispatch, linear: [u32; 2], to: &mut Target<'_>) -> Result<u32> {
+    fn pack(
+        &self,
+        dispatch: &Dispatch,
+        (threads, linear): (Dim3, [u32; 2]),
+        to: &mut Target<'_>,
+    ) -> Result<u32> {
         to.params.clear();
         let mut dynamic = self.dynamic_base;
         for parameter in &self.parameters {
@@ -175,7 +180,7 @@ impl Function {
                 Parameter::Argument(index, argument) => {
                     self.argument(dispatch, index, argument, &mut dynamic, to)?
                 }
-                Parameter::Threads(d) => to.put(&dispatch.threads.to_array()[d].to_ne_bytes()),
+                Parameter::Threads(d) => to.put(&threads.to_array()[d].to_ne_bytes()),
                 Parameter::Linear(d) => to.put(&linear[d].to_ne_bytes()),
                 Parameter::Record => {
                     let Some(bounds) = &self.bounds else {

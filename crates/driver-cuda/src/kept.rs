@@ -1,5 +1,5 @@
-//! What launches need while they run beside what their commands name: copies of arguments given by value, and places where
-//! kernels with bounds checks note a fault.
+//! What launches need while they run beside what their commands name: copies of arguments given by value, places where
+//! kernels with bounds checks note a fault, and copies of the counts that an indirect launch goes by.
 //!
 //! It lies in *chunks*: pinned memory where the host writes, and as much device memory where kernels read. A device keeps
 //! chunks that are not used.
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use elinvar_driver::{Error, Fault, Init, Label, Memory, Result, Storage};
+use elinvar_driver::{Dim3, Error, Fault, Grid, Init, Label, Memory, Result, Storage};
 use elinvar_ptx::{Bounds, FaultRecord};
 use parking_lot::Mutex;
 
@@ -52,6 +52,8 @@ impl Chunks {
 pub(crate) struct Kept {
     chunks: Vec<Chunk>,
     checks: Vec<Check>,
+    /// Where the counts of an indirect launch will be: chunk and offset.
+    counts: Option<(usize, u64)>,
 }
 
 /// A fault record of a launch.
@@ -101,6 +103,24 @@ impl Kept {
         Ok(address)
     }
 
+    /// Have the counts of an indirect launch brought to the host, from when the stream comes there. The context is current.
+    #[allow(unsafe_code)] // a C function
+    pub(crate) fn count(
+        &mut self,
+        chunks: &Chunks,
+        context: &Arc<Context>,
+        stream: CUstream,
+        counts: CUdeviceptr,
+    ) -> Result<()> {
+        let (chunk, offset) = self.place(chunks, context, Grid::COUNTS_BYTES)?;
+        let to = self.chunks[chunk].host.at(offset, Grid::COUNTS_BYTES)?;
+        // SAFETY: the counts are in memory that the submission keeps; their place stays until the part has ended.
+        let copied = unsafe { context.api.copy(to, counts, Grid::COUNTS_BYTES as usize, stream) };
+        copied.map_err(|failure| context.error(failure, "copying the counts of a launch to the host"))?;
+        self.counts = Some((chunk, offset));
+        Ok(())
+    }
+
     /// Have the records brought back to the host, behind the launches.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn fetch(&self, context: &Context, stream: CUstream) -> Result<(), Failure> {
@@ -119,25 +139,31 @@ impl Kept {
         self.chunks.is_empty()
     }
 
-    /// Whether a launch may turn out to have failed.
-    pub(crate) fn has_checks(&self) -> bool {
-        !self.checks.is_empty()
+    /// Whether the host has to look at something before it knows how to go on: a launch may turn out to have failed, or
+    /// the next is to be counted.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.checks.is_empty() || self.counts.is_some()
+    }
+
+    /// The counts that were brought. Only once the part has ended.
+    pub(crate) fn counts(&self) -> Option<Dim3> {
+        self.counts.and_then(|(chunk, offset)| self.read::<[u32; 3]>(chunk, offset)).map(Dim3::from)
     }
 
     /// The first fault that was noted. Only once the part has ended.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.checks.iter().find_map(|check| {
-            let record = self.read(check)?;
+            let record = self.read::<FaultRecord>(check.chunk, check.offset)?;
             let fault = (record.taken != 0).then(|| check.bounds.fault(&record))?;
             Some(Error::Fault(Fault { launch: check.launch.clone(), ..fault }))
         })
     }
 
     #[allow(unsafe_code)] // reads what the device wrote
-    fn read(&self, check: &Check) -> Option<FaultRecord> {
-        let first = self.chunks[check.chunk].host.host_ptr()?;
-        let place = first.as_ptr().wrapping_add(check.offset as usize).cast::<FaultRecord>();
-        // SAFETY: the record's place, aligned by `place`, plain numbers that nothing writes any more.
+    fn read<T: Copy>(&self, chunk: usize, offset: u64) -> Option<T> {
+        let first = self.chunks[chunk].host.host_ptr()?;
+        let place = first.as_ptr().wrapping_add(offset as usize).cast::<T>();
+        // SAFETY: the record's or the counts' place, aligned by `place`, plain numbers that nothing writes any more.
         Some(unsafe { place.read() })
     }
 

@@ -6,6 +6,8 @@
 //! - what waits for an event that the device does not know to come ([`CudaEvent`](crate::event::CudaEvent)), and all behind
 //!   it;
 //! - what is behind a launch with bounds checks, until it is known whether that has failed;
+//! - an indirect launch, until the device has done all before it and has brought its counts to the host. CUDA launches nothing
+//!   of a size that the host does not know, so the device waits for the host once for each such launch;
 //! - what is further ahead than about a millisecond of work, so that of long work little is given that could still be
 //!   cancelled, and the stream never has more launches than the driver takes without waiting.
 //!
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::CUstream;
-use elinvar_driver::{Command, Done, Error, Event, Result};
+use elinvar_driver::{Command, Dim3, Done, Error, Event, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::arrive::{Ending, Mark, What};
@@ -100,6 +102,8 @@ pub(crate) struct Entry {
     pub(crate) next: usize,
     /// Whether the device has been given any of it.
     pub(crate) has_begun: bool,
+    /// The threadgroups of the command that comes next, an indirect launch, once they are known.
+    pub(crate) counts: Option<Dim3>,
     /// Events that the stream waits for on the device.
     pub(crate) waits: Vec<(Arc<dyn Event>, u64)>,
     pub(crate) done: Done,
@@ -168,7 +172,7 @@ impl Lane {
             match self.part(state, &mut entry, &mut kept, &mut count) {
                 Ok(Given::All) => self.end(state, entry, kept, count, Ok(())),
                 Ok(Given::Part) => {
-                    state.holds = kept.has_checks();
+                    state.holds = kept.has_news();
                     self.mark(state, kept, count, What::Part);
                     state.waiting.push_front(entry);
                 }
@@ -218,18 +222,24 @@ impl Lane {
             return Ok(Given::All);
         }
         while let Some(command) = commands.get(entry.next) {
-            if kept.has_checks() || *count >= PART {
+            if kept.has_news() || *count >= PART {
                 return Ok(Given::Part);
             }
             if !entry.has_begun && !matches!(command, Command::Wait { .. }) {
                 self.begin(state, entry, command);
             }
-            let mut encoder = Encoder { shared: &self.shared, stream: self.stream.0, kept, params };
+            let (stream, counts) = (self.stream.0, entry.counts.take());
+            let mut encoder = Encoder { shared: &self.shared, stream, kept, params, counts };
             match encoder.encode(command)? {
                 Step::Nothing => {}
                 Step::Work => {
                     state.has_more = true;
                     *count += 1;
+                }
+                Step::Counts => {
+                    state.has_more = true;
+                    *count += 1;
+                    continue;
                 }
                 Step::Waits(event, value) => {
                     if !entry.has_begun {
@@ -244,7 +254,7 @@ impl Lane {
             entry.next += 1;
         }
         // What may have failed has to be looked at before it can be said to have ended.
-        Ok(if kept.has_checks() { Given::Part } else { Given::All })
+        Ok(if kept.has_news() { Given::Part } else { Given::All })
     }
 
     /// A submission begins now, or when what is before it has ended.
@@ -270,7 +280,7 @@ impl Lane {
     fn mark(&self, state: &mut State, kept: Kept, commands: u32, what: What) {
         let context = &self.shared.context;
         let mut broken = None;
-        if kept.has_checks() {
+        if kept.has_news() {
             broken = kept.fetch(context, self.stream.0).err();
         }
         if state.has_more {

@@ -35,8 +35,9 @@ impl Queue for CudaQueue {
         state.last_id += 1;
         let id = state.last_id;
         let ended = state.failure.as_ref().map(Error::poison);
-        let waits = Vec::new();
-        state.waiting.push_back(Entry { id, commands, next: 0, has_begun: false, waits, done, ended });
+        let (waits, counts) = (Vec::new(), None);
+        let entry = Entry { id, commands, next: 0, has_begun: false, counts, waits, done, ended };
+        state.waiting.push_back(entry);
         self.lane.advance(state);
         Ok(Submission(id))
     }

@@ -2,8 +2,8 @@
 //!
 //! A list is the same when it is the same allocation, as a recording of the runtime is. When a long one comes for the third
 //! time its calls are recorded instead of made, and from then on the whole is one call of the driver: the host does next to
-//! nothing, and the device goes from launch to launch without it. A list that waits, signals, notes times, checks bounds or
-//! copies arguments is not recorded; nor is one again whose recording the driver has refused.
+//! nothing, and the device goes from launch to launch without it. A list that waits, signals, notes times, checks bounds,
+//! copies arguments or has a launch whose size is read from memory is not recorded; nor is one again whose recording the driver has refused.
 
 use std::sync::{Arc, Weak};
 
@@ -106,7 +106,11 @@ impl Drop for Replay {
 /// Record a list; `None` if it is not to be.
 #[allow(unsafe_code)] // C functions
 fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
-    let works = |c: &Command| matches!(c, Command::Dispatch(_) | Command::Copy { .. } | Command::Fill { .. });
+    let works = |command: &Command| match command {
+        Command::Dispatch(dispatch) => dispatch.grid.threads().is_some(),
+        Command::Copy { .. } | Command::Fill { .. } => true,
+        _ => false,
+    };
     if !commands.iter().all(works) {
         return Ok(None);
     }
@@ -116,11 +120,11 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     // SAFETY: the stream is new and this function's alone.
     let begun = unsafe { context.api.begin_capture(stream, RELAXED) }.map_err(failed);
     let (mut kept, mut params) = (Kept::default(), Vec::new());
-    let mut encoder = Encoder { shared, stream, kept: &mut kept, params: &mut params };
+    let mut encoder = Encoder { shared, stream, kept: &mut kept, params: &mut params, counts: None };
     let given = begun.and_then(|()| {
         commands.iter().try_for_each(|command| match encoder.encode(command)? {
             Step::Work | Step::Nothing => Ok(()),
-            Step::Host(_) | Step::Waits(..) | Step::Gate(..) => {
+            Step::Counts | Step::Host(_) | Step::Waits(..) | Step::Gate(..) => {
                 Err(failed(Failure::malformed("cuStreamEndCapture")))
             }
         })

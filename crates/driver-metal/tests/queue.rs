@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Access, Binding, Command, Device, Dim3, Dispatch, Error, Pipeline, Result, Stamp, Storage, Use,
+    Access, Binding, Command, Device, Dim3, Dispatch, Error, Grid, Pipeline, Result, Stamp, Storage, Use,
 };
 use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, words, write};
 
@@ -122,7 +122,7 @@ fn grids_that_threadgroups_do_not_divide() {
                 pipeline: pipeline.clone(),
                 bindings: bindings.clone(),
                 uses: Vec::new(),
-                threads,
+                grid: Grid::Threads(threads),
                 group,
                 label: None,
             })

@@ -75,6 +75,9 @@ pub struct Caps {
     pub compute_units: u32,
     /// Where work that runs ends when it is told to, by [`crate::Queue::stop`].
     pub stops_at: StopsAt,
+    /// Whether the driver sees the counts of a [`Grid::Indirect`](crate::Grid::Indirect), so that those beyond its limits are
+    /// an error and not undefined.
+    pub sees_counts: bool,
     /// Queues that it is worth using side by side.
     pub parallel_queues: u32,
     /// Bits of one vector register of the CPU; `None` on a GPU.

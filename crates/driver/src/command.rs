@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Dim3, Event, Memory, Pipeline, Stamp};
+use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Result, Stamp};
 
 /// One step of a queue.
 #[derive(Clone, Debug)]
@@ -61,10 +61,10 @@ pub struct Dispatch {
     pub bindings: Vec<Binding>,
     /// Memory that the kernel reaches through addresses in its arguments' memory (`useResource` in Metal).
     pub uses: Vec<Use>,
-    /// Threads of the whole grid, `threads_per_grid` in MSL. If a size is zero nothing runs.
-    pub threads: Dim3,
+    /// How much is run, `threads_per_grid` in MSL.
+    pub grid: Grid,
     /// Threads of a full threadgroup; groups at the far edges are smaller when it does not divide
-    /// `threads`, as with Metal's `dispatchThreads`.
+    /// the grid's threads, as with Metal's `dispatchThreads`.
     pub group: Dim3,
     /// What the program calls it.
     pub label: Option<Arc<Label>>,
@@ -86,9 +86,21 @@ impl fmt::Display for Label {
 }
 
 impl Dispatch {
-    /// Threadgroups along each dimension.
-    pub fn groups(&self) -> Dim3 {
-        self.threads.div_ceil(self.group)
+    /// Threads of the grid for the counts that an indirect launch has found.
+    ///
+    /// # Errors
+    /// `Fault` naming kernel, launch and counts when a dimension has more than `u32::MAX` threads.
+    pub fn threads_of(&self, counts: Dim3) -> Result<Dim3> {
+        counts.of_pieces(self.group).ok_or_else(|| {
+            let (group, most) = (self.group, u32::MAX);
+            self.fault(format!("{counts} threadgroups of {group} threads, read when it began: at most {most} threads along a dimension"))
+        })
+    }
+
+    /// A fault of this launch.
+    pub fn fault(&self, message: String) -> Error {
+        let kernel = self.pipeline.signature().name.clone();
+        Error::Fault(Fault { kernel, message, location: None, launch: self.label.clone() })
     }
 }
 

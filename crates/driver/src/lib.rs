@@ -25,6 +25,7 @@
 //! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | copies from and to pinned memory | – |
 //! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
+//! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when its turn comes |
 //! | [`Device::reset`] | – | – (a new process) | – |
 //! | [`Device::reaches`] | – | peer access | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
@@ -65,6 +66,7 @@ mod diagnostic;
 mod dim3;
 mod error;
 mod event;
+mod grid;
 mod memory;
 mod options;
 mod signature;
@@ -80,6 +82,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
+pub use grid::Grid;
 pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};

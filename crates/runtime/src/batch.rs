@@ -17,6 +17,7 @@ use crate::completion::{Outcome, Promise};
 use crate::deadline::{self, Due, Late, Watched};
 use crate::dependencies::{self, Entered, Step};
 use crate::flight::InFlight;
+use crate::grid::Size;
 use crate::loss::Flying;
 use crate::slots::Lease;
 use crate::span::Span;
@@ -166,16 +167,16 @@ impl Batch {
         self.stream.device.expect_same(&kernel.device, || format!("kernel `{name}` is"))?;
         let bound = bind(&kernel.device, pipeline, args.into_args())?;
         self.note(|| TraceStep::Bind { arguments: bound.bindings.len() });
-        let Some((threads, group)) = grid.resolve(kernel)? else {
+        let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
             return Ok(());
         };
         pipeline.prepare(group)?;
-        self.note(|| TraceStep::Size { threads, group });
+        self.note(|| TraceStep::Size { threads: grid.threads(), group });
         let Bound { bindings, uses, usages } = bound;
         let dispatch =
-            Dispatch { pipeline: pipeline.clone(), bindings, uses, threads, group, label: label.clone() };
+            Dispatch { pipeline: pipeline.clone(), bindings, uses, grid, group, label: label.clone() };
         self.lease.commands.push(Command::Dispatch(dispatch));
-        self.usages.extend(usages);
+        self.usages.extend(usages.into_iter().chain(counts));
         self.note(|| TraceStep::Dispatch);
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
 
+use crate::grid::checked;
 use crate::suggest::{Suggestion, suggest};
 use crate::{Device, Extent, Grid};
 
@@ -41,7 +42,7 @@ impl Kernel {
     /// # Errors
     /// `InvalidArgument` when the grid or its group is out of range.
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
-        Ok(grid.resolve(self)?.map(|(_, group)| group))
+        Ok(grid.resolve(self)?.map(|size| size.group))
     }
 
     /// The threadgroup size that a launch over so many threads has when none is given, and why.
@@ -49,7 +50,7 @@ impl Kernel {
     /// # Errors
     /// `InvalidArgument` when a size does not fit 32 bits.
     pub fn suggest(&self, threads: impl Extent) -> Result<Suggestion> {
-        let threads = Grid::threads(threads).count(&self.signature().name)?;
+        let threads = checked(&self.signature().name, "grid", threads.sizes())?;
         Ok(self.choose(threads))
     }
 

@@ -4,6 +4,7 @@
 //! A span is within its allocation by construction. Moving bytes is `unsafe` in the driver's contract
 //! because others may use the memory; the account in [`crate::usage`] is what makes it safe.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -111,5 +112,11 @@ impl Span {
             return Ok(());
         }
         Err(Error::invalid(format!("{operation}: the buffer has {} bytes, the host side {host}", self.len)))
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:?})", self.offset..self.offset + self.len)
     }
 }

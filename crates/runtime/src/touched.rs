@@ -4,7 +4,7 @@
 //! known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other argument that it
 //! may write it may also read.
 
-use elinvar_driver::{Access, Binding, Command, Dispatch, MemorySlice};
+use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice};
 
 use crate::usage::Who;
 
@@ -61,6 +61,8 @@ fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
         };
         touched.push(Touched { slice: &used.slice, effect, who: Who::Use(pipeline.clone(), number) });
     }
+    let counts = |slice| Touched { slice, effect: Effect::Reads, who: Who::Counts(pipeline.clone()) };
+    touched.extend(dispatch.grid.counts().map(counts));
     touched
 }
 
@@ -72,7 +74,11 @@ pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
                 Binding::Memory(slice) => Some(slice),
                 _ => None,
             });
-            bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).collect()
+            let counts = match &mut dispatch.grid {
+                Grid::Indirect(counts) => Some(counts),
+                Grid::Threads(_) => None,
+            };
+            bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).chain(counts).collect()
         }
         Command::Copy { source, target } => vec![source, target],
         Command::Fill { target, .. } => vec![target],

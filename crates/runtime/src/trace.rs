@@ -53,8 +53,8 @@ pub enum TraceStep {
     },
     /// Its size was checked or chosen.
     Size {
-        /// Threads of the grid.
-        threads: Dim3,
+        /// Threads of the grid; `None` if they are read from memory when it runs.
+        threads: Option<Dim3>,
         /// Threads of a threadgroup.
         group: Dim3,
     },
@@ -129,7 +129,10 @@ impl fmt::Display for TraceEvent {
                 label.as_ref().map_or(Ok(()), |label| write!(f, ", launch {label}"))
             }
             TraceStep::Bind { arguments } => write!(f, " {arguments} arguments"),
-            TraceStep::Size { threads, group } => write!(f, " {threads} threads in groups of {group}"),
+            TraceStep::Size { threads: Some(threads), group } => {
+                write!(f, " {threads} threads in groups of {group}")
+            }
+            TraceStep::Size { threads: None, group } => write!(f, " groups of {group}, counted when it runs"),
             TraceStep::Copy { bytes } | TraceStep::Fill { bytes } => write!(f, " {bytes} bytes"),
             TraceStep::End { commands } => write!(f, " {commands} commands"),
             TraceStep::Recovery(decision) => write!(f, " {decision}"),

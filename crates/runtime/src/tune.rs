@@ -83,7 +83,8 @@ impl Kernel {
                 "kernel `{kernel}`: tune: the grid gives the size of a threadgroup"
             )));
         }
-        let Some((threads, _)) = grid.resolve(self)? else { return Ok(self.choose(Dim3::new(0, 1, 1))) };
+        let threads = grid.resolve(self)?.and_then(|size| size.grid.threads());
+        let Some(threads) = threads else { return Ok(self.choose(Dim3::new(0, 1, 1))) };
         let args = args.into_args();
         let most = self.max_threads_per_threadgroup();
         let mut best: Option<Measured> = None;

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::Device;
 use crate::bind::{place, used_place};
 use crate::completion::Outcome;
+use crate::grid::counts_place;
 use crate::pool::Block;
 
 /// What is done to bytes.
@@ -234,6 +235,8 @@ impl Account {
 pub(crate) enum Who {
     Argument(Arc<dyn Pipeline>, usize),
     Use(Arc<dyn Pipeline>, usize),
+    /// The counts of its threadgroups.
+    Counts(Arc<dyn Pipeline>),
     Operation(&'static str),
 }
 
@@ -242,6 +245,7 @@ impl fmt::Display for Who {
         match self {
             Self::Argument(pipeline, index) => f.write_str(&place(pipeline.signature(), *index)),
             Self::Use(pipeline, number) => f.write_str(&used_place(pipeline.signature(), *number)),
+            Self::Counts(pipeline) => f.write_str(&counts_place(&pipeline.signature().name)),
             Self::Operation(name) => f.write_str(name),
         }
     }

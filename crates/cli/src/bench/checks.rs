@@ -103,17 +103,18 @@ fn against_plain(
     let ours = match check {
         Check::Bounds => {
             let checked = library.checked_kernel(name)?;
-            time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid, &list))?
+            time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid.clone(), &list))?
         }
         Check::Deadline => time_launches(&stream, dispatches, |batch| {
             batch.deadline(DEADLINE)?;
             // SAFETY: the kernel stays below the `n` that it is given with buffers of that size.
-            unsafe { batch.launch(&kernel, grid, &list) }
+            unsafe { batch.launch(&kernel, grid.clone(), &list) }
         })?,
     };
     let list = args(&mut without);
     // SAFETY: as above.
-    let plain = time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid, &list) })?;
+    let plain =
+        time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid.clone(), &list) })?;
     compare(name, &with.to_vec()?, &without.to_vec()?)?;
     let baseline = if check == Check::Bounds { "unchecked" } else { "endless" };
     let baselines = vec![(baseline, plain)];

@@ -72,7 +72,7 @@ pub(super) fn in_stream(context: &Context) -> Result<Measured> {
                 let args = add.args();
                 for _ in 1..LAUNCHES {
                     // SAFETY: as in `Addition::once`.
-                    unsafe { add.kernel.launch(&add.stream, add.grid, &args) }?;
+                    unsafe { add.kernel.launch(&add.stream, add.grid.clone(), &args) }?;
                 }
                 add.once(who)?;
             }
@@ -134,7 +134,7 @@ impl Addition {
         match args {
             Some(args) => {
                 // SAFETY: each buffer has the `n` elements that the kernel is told of.
-                unsafe { self.kernel.launch(&self.stream, self.grid, &args) }?.wait()?;
+                unsafe { self.kernel.launch(&self.stream, self.grid.clone(), &args) }?.wait()?;
             }
             None if matches!(who, Who::Direct) => sum(black_box(a), black_box(b), black_box(out)),
             None => {

@@ -89,6 +89,7 @@ impl Sim {
             wrap_granule: Some(4096),
             compute_units: 1,
             stops_at: StopsAt::Threadgroups,
+            sees_counts: true,
             parallel_queues: 4,
             vector_bits: None,
         };
@@ -415,6 +416,7 @@ impl Pipeline for SimPipeline {
 /// A launch as a kernel's closure sees it.
 pub struct Launch<'a> {
     dispatch: &'a Dispatch,
+    threads: Dim3,
     clock: &'a AtomicU64,
     stop: &'a Stop,
 }
@@ -436,7 +438,7 @@ impl Launch<'_> {
 
     /// Threads of the grid.
     pub fn threads(&self) -> Dim3 {
-        self.dispatch.threads
+        self.threads
     }
 
     /// Threads of a threadgroup.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{
-    Command, Dispatch, Done, Error, Event, Fault, MemorySlice, Queue, Result, Submission, Timing,
+    Command, Dim3, Dispatch, Done, Error, Event, Fault, Grid, MemorySlice, Queue, Result, Submission, Timing,
     fail_signals,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -283,10 +283,14 @@ fn wait(event: &dyn Event, value: u64, stop: &Stop) -> Result<()> {
 fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &Stop) -> Result<()> {
     shared.launch_failure(dispatch)?;
     let name = &dispatch.pipeline.signature().name;
-    let Some(body) = shared.body(name).filter(|_| dispatch.threads.volume() > 0) else {
+    let threads = match &dispatch.grid {
+        Grid::Threads(threads) => *threads,
+        Grid::Indirect(counts) => dispatch.threads_of(read_counts(counts)?)?,
+    };
+    let Some(body) = shared.body(name).filter(|_| threads.volume() > 0) else {
         return Ok(());
     };
-    let launch = Launch { dispatch, clock: &shared.clock, stop };
+    let launch = Launch { dispatch, threads, clock: &shared.clock, stop };
     catch_unwind(AssertUnwindSafe(|| body(&launch))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -304,6 +308,13 @@ fn address(slice: &MemorySlice) -> Result<*mut u8> {
     let memory = memory.downcast_ref::<SimMemory>();
     let memory = memory.ok_or_else(|| Error::invalid("memory of another device in a command"))?;
     Ok(memory.address(slice.offset, slice.len))
+}
+
+#[allow(unsafe_code)] // stands in for the device
+fn read_counts(counts: &MemorySlice) -> Result<Dim3> {
+    let from = address(counts)?.cast::<[u32; 3]>();
+    // SAFETY: the counts are within live memory; as for `copy`.
+    Ok(unsafe { from.read_unaligned() }.into())
 }
 
 #[allow(unsafe_code)] // stands in for the device

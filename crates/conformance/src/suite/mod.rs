@@ -26,6 +26,7 @@ mod events;
 mod geometric_functions;
 mod graphs;
 mod grids;
+mod indirect;
 mod integer_functions;
 mod integers;
 mod lanes;
@@ -71,6 +72,7 @@ pub fn cases() -> Vec<Case> {
     [
         basics::CASES,
         grids::CASES,
+        indirect::CASES,
         arguments::CASES,
         argument_buffers::CASES,
         values::CASES,

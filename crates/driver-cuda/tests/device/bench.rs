@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use elinvar_driver::{
-    Binding, Command, Device, Dim3, Dispatch, Event, Init, Memory, MemorySlice, Pipeline, PipelineOptions,
-    Queue, Result, Source, Storage, Submission, Timing,
+    Binding, Command, Device, Dim3, Dispatch, Event, Grid, Init, Memory, MemorySlice, Pipeline,
+    PipelineOptions, Queue, Result, Source, Storage, Submission, Timing,
 };
 
 /// A test, by name.
@@ -102,7 +102,7 @@ pub fn wait(event: &Arc<dyn Event>, value: u64) -> Command {
 pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: Dim3, group: Dim3) -> Command {
     pipeline.prepare(group).expect("prepared");
     let (pipeline, uses, label) = (pipeline.clone(), Vec::new(), None);
-    Command::Dispatch(Dispatch { pipeline, bindings, uses, threads, group, label })
+    Command::Dispatch(Dispatch { pipeline, bindings, uses, grid: Grid::Threads(threads), group, label })
 }
 
 pub fn bound(memory: &Arc<dyn Memory>) -> Binding {

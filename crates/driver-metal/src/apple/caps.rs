@@ -59,6 +59,8 @@ pub(super) fn caps(
         wrap_granule: Some(host::page_size()),
         compute_units: 1,
         stops_at: StopsAt::Never,
+        // The GPU reads them.
+        sees_counts: false,
         parallel_queues: PARALLEL_QUEUES,
         vector_bits: None,
     }

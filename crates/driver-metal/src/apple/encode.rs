@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use elinvar_driver::{
-    Access, Binding, Command, Dim3, Dispatch, Error, Event, MemorySlice, Pipeline as _, Result,
+    Access, Binding, Command, Dim3, Dispatch, Error, Event, Grid, MemorySlice, Pipeline as _, Result,
 };
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
@@ -136,10 +136,11 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         let (kernel, device) = (&dispatch.pipeline.signature().name, &core.caps.name);
         Error::invalid(format!("kernel `{kernel}` was not compiled for Metal device `{device}`"))
     })?;
-    if dispatch.threads.volume() == 0 {
-        return Ok(());
-    }
-    let shape = Shape::of(core, pipeline, dispatch.threads, dispatch.group)?;
+    let shape = match &dispatch.grid {
+        Grid::Threads(threads) if threads.volume() == 0 => return Ok(()),
+        Grid::Threads(threads) => Shape::of(core, pipeline, *threads, dispatch.group)?,
+        Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
+    };
     let encoder = encoding.compute(touches(pipeline, dispatch))?;
     encoder.setComputePipelineState(pipeline.state());
     if let Some(label) = &dispatch.label {
@@ -156,15 +157,7 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         };
         encoder.useResource_usage(ProtocolObject::from_ref(&**buffer), usage);
     }
-    match shape {
-        Shape::Threads(threads, group) => {
-            encoder.dispatchThreads_threadsPerThreadgroup(size(threads), size(group));
-        }
-        Shape::Groups(groups, group) => {
-            encoder.dispatchThreadgroups_threadsPerThreadgroup(size(groups), size(group));
-        }
-    }
-    Ok(())
+    shape.dispatch(core, &encoder)
 }
 
 /// What a dispatch does to memory.
@@ -174,7 +167,8 @@ fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item 
         Binding::Memory(slice) => Some(Touch::new(slice, arg.access)),
         _ => None,
     });
-    bound.chain(dispatch.uses.iter().map(|used| Touch::new(&used.slice, used.access)))
+    let counts = dispatch.grid.counts().map(|counts| Touch::new(counts, Access::Read));
+    bound.chain(dispatch.uses.iter().map(|used| Touch::new(&used.slice, used.access))).chain(counts)
 }
 
 #[allow(unsafe_code)] // binds what a kernel takes
@@ -207,12 +201,14 @@ fn bind(
 }
 
 /// How a grid is dispatched.
-enum Shape {
+enum Shape<'d> {
     Threads(Dim3, Dim3),
     Groups(Dim3, Dim3),
+    /// As many groups as the GPU finds there.
+    Counted(&'d MemorySlice, Dim3),
 }
 
-impl Shape {
+impl Shape<'_> {
     /// Where threadgroups at the edges cannot be smaller, the grid is made of whole ones: those asked for, or, for a kernel
     /// that cannot see the size, the largest that divide the grid.
     fn of(core: &Core, pipeline: &MetalPipeline, threads: Dim3, group: Dim3) -> Result<Self> {
@@ -232,6 +228,32 @@ impl Shape {
             )));
         }
         Ok(Self::Groups(threads.div_ceil(whole), whole))
+    }
+
+    #[allow(unsafe_code)] // names memory to Metal
+    fn dispatch(self, core: &Core, encoder: &ComputeEncoder) -> Result<()> {
+        match self {
+            Self::Threads(threads, group) => {
+                encoder.dispatchThreads_threadsPerThreadgroup(size(threads), size(group));
+            }
+            Self::Groups(groups, group) => {
+                encoder.dispatchThreadgroups_threadsPerThreadgroup(size(groups), size(group));
+            }
+            Self::Counted(counts, group) => {
+                let (buffer, offset) = located(core, counts)?;
+                // SAFETY: the runtime has checked that the counts are within the buffer, at a multiple of 4; the submission
+                // keeps it alive.
+                unsafe {
+                    encoder
+                        .dispatchThreadgroupsWithIndirectBuffer_indirectBufferOffset_threadsPerThreadgroup(
+                            buffer,
+                            offset,
+                            size(group),
+                        );
+                }
+            }
+        }
+        Ok(())
     }
 }
 

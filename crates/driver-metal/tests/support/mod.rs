@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use elinvar_driver::{
-    Binding, Command, Device, Dim3, Dispatch, Driver as _, Init, Memory, MemorySlice, Pipeline,
+    Binding, Command, Device, Dim3, Dispatch, Driver as _, Grid, Init, Memory, MemorySlice, Pipeline,
     PipelineOptions, Queue, Result, Source, Storage, Submission, Timing,
 };
 
@@ -68,7 +68,7 @@ pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u
         pipeline: pipeline.clone(),
         bindings,
         uses: Vec::new(),
-        threads,
+        grid: Grid::Threads(threads),
         group,
         label: None,
     })

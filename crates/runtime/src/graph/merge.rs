@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elinvar_driver::{Binding, Command, Dim3, Dispatch};
+use elinvar_driver::{Binding, Command, Dim3, Dispatch, MemorySlice};
 
 use super::step::{Mode, Step, Touch, Work};
 use crate::identity::identity;
@@ -42,7 +42,8 @@ enum Patch {
 #[derive(PartialEq, Eq, Hash)]
 struct Launch {
     pipeline: usize,
-    threads: Dim3,
+    /// Unless they are read from memory, which is then the last of `args`.
+    threads: Option<Dim3>,
     group: Dim3,
     args: Vec<Value>,
 }
@@ -187,22 +188,25 @@ fn launch(
     let allocations = allocations(&step.touches);
     let by_memory: HashMap<usize, &Arc<Storage>> =
         step.touches.iter().map(|touch| (identity(&touch.storage.block.memory), &touch.storage)).collect();
+    let mut memory = |slice: &MemorySlice| {
+        let storage = by_memory[&identity(&slice.memory)];
+        let (allocation, content) = (allocations[&identity(storage)], contents.of(storage));
+        Value::Memory { allocation, content, offset: slice.offset, len: slice.len }
+    };
     let value = |(index, binding): (usize, &Binding)| match binding {
-        Binding::Memory(slice) => {
-            let storage = by_memory[&identity(&slice.memory)];
-            let (allocation, content) = (allocations[&identity(storage)], contents.of(storage));
-            Value::Memory { allocation, content, offset: slice.offset, len: slice.len }
-        }
+        Binding::Memory(slice) => memory(slice),
         Binding::Bytes(bytes) => {
             parameter(node, index).map_or_else(|| Value::Bytes(bytes.clone()), Value::Parameter)
         }
         Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
     };
+    let mut args: Vec<Value> = dispatch.bindings.iter().enumerate().map(value).collect();
+    args.extend(dispatch.grid.counts().map(memory));
     Launch {
         pipeline: identity(&dispatch.pipeline),
-        threads: dispatch.threads,
+        threads: dispatch.grid.threads(),
         group: dispatch.group,
-        args: dispatch.bindings.iter().enumerate().map(value).collect(),
+        args,
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, Result};
+use elinvar_driver::{Binding, Command, Dispatch, Error, Grid, Result};
 
 use super::parameters::{ParameterKey, Subject};
 use super::plan::{Part, Plan, Site};
 use crate::Device;
 use crate::args::{Arg, Element, Value};
 use crate::bind::{place, rebind};
+use crate::grid::check_counts;
 use crate::identity::identity;
 use crate::recording::Recording;
 use crate::span::Span;
@@ -248,15 +249,25 @@ impl New {
             Binding::Memory(range) => Some((index, range)),
             _ => None,
         });
-        let Some((index, range)) = ranges.nth(slice.number) else { return Ok(()) };
+        let span = |len| {
+            let offset = self.span.offset + slice.offset;
+            Span { storage: self.span.storage.clone(), offset, len }
+        };
+        let Some((index, range)) = ranges.nth(slice.number) else {
+            // What is used through an address is no parameter.
+            return check_counts(
+                &dispatch.pipeline.signature().name,
+                &span(Grid::COUNTS_BYTES),
+                self.element,
+            );
+        };
         if self.span.len != expected {
             let (place, given) = (place(dispatch.pipeline.signature(), index), self.span.len);
             return Err(Error::invalid(format!(
                 "{place}: the graph has a buffer of {expected} bytes, given {given}"
             )));
         }
-        let offset = self.span.offset + slice.offset;
-        let span = Span { storage: self.span.storage.clone(), offset, len: range.len };
+        let span = span(range.len);
         let value = Value::Memory { span, element: self.element, writable: self.writable };
         rebind(&self.device, &dispatch.pipeline, index, &Arg { value }).map(drop)
     }

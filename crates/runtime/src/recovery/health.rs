@@ -113,7 +113,9 @@ impl Vitals {
     /// A submission has ended well. It counts if it is one launch.
     pub(super) fn latency(&self, commands: &[Command], timing: Timing) {
         let [Command::Dispatch(dispatch)] = commands else { return };
-        let key = (identity(&dispatch.pipeline), dispatch.threads.volume());
+        // What is counted when it runs is another amount each time.
+        let Some(threads) = dispatch.grid.threads() else { return };
+        let key = (identity(&dispatch.pipeline), threads.volume());
         let mut latencies = self.latencies.lock();
         if latencies.len() < LATENCIES || latencies.contains_key(&key) {
             let latency = latencies.entry(key).or_insert_with(|| Latency::new(&dispatch.pipeline));

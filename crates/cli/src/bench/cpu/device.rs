@@ -64,7 +64,7 @@ impl Contestant for OnDevice {
         let mut batch = self.stream.batch();
         for _ in 0..iterations {
             // SAFETY: each problem's sizes are those that its kernel works on.
-            unsafe { batch.launch(&self.kernel, self.grid, &args) }?;
+            unsafe { batch.launch(&self.kernel, self.grid.clone(), &args) }?;
         }
         let timing = batch.submit()?.wait()?;
         Ok(timing.end_ns - timing.start_ns)

@@ -59,7 +59,7 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
         let mut batch = stream.batch();
         for _ in 0..LAUNCHES {
             // SAFETY: the kernel takes nothing and does nothing.
-            unsafe { batch.launch(&kernel, grid, ()) }?;
+            unsafe { batch.launch(&kernel, grid.clone(), ()) }?;
         }
         let done = batch.submit()?;
         let handed = start.elapsed();
@@ -68,7 +68,7 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
     })?;
     let singly = launches(|| {
         let start = Instant::now();
-        let last = one_by_one(&kernel, &stream, grid, || ())?;
+        let last = one_by_one(&kernel, &stream, &grid, || ())?;
         let handed = start.elapsed();
         last.map(|done| done.wait()).transpose()?;
         Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
@@ -80,13 +80,13 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
 fn one_by_one<A: Args>(
     kernel: &Kernel,
     stream: &Stream,
-    grid: Grid,
+    grid: &Grid,
     mut args: impl FnMut() -> A,
 ) -> Result<Option<Completion>> {
     let mut last = None;
     for _ in 0..LAUNCHES {
         // SAFETY: the kernels of this file stay within their arguments.
-        last = Some(unsafe { kernel.launch(stream, grid, args()) }?);
+        last = Some(unsafe { kernel.launch(stream, grid.clone(), args()) }?);
     }
     Ok(last)
 }
@@ -161,7 +161,7 @@ pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
     let mut graph = Graph::new();
     for k in 0..LAUNCHES {
         // SAFETY: thread i changes element i, and there are 1024 of both.
-        unsafe { graph.launch(&kernel, grid, (&mut x, k as u32)) }?;
+        unsafe { graph.launch(&kernel, grid.clone(), (&mut x, k as u32)) }?;
     }
     let mut plan = graph.plan()?;
     let (mut replayed, mut singly) = (Vec::new(), Vec::new());
@@ -174,7 +174,7 @@ pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
         let mut last = None;
         for k in 0..LAUNCHES {
             // SAFETY: as above.
-            last = Some(unsafe { kernel.launch(&stream, grid, (&mut x, k as u32)) }?);
+            last = Some(unsafe { kernel.launch(&stream, grid.clone(), (&mut x, k as u32)) }?);
         }
         last.map(|done| done.wait()).transpose()?;
         singly.push(start.elapsed().as_nanos() as u64);

@@ -63,7 +63,7 @@ impl Generator {
         command.args(["-mllvm", if approximate { "-nvptx-prec-divf32=1" } else { "-nvptx-prec-divf32=2" }]);
         command.args(["-x", "ir", "-o", "-"]).arg(&file);
         command.stdin(Stdio::null());
-        let result = stage::timed("codegen", || run(command)).map(|text| signed(&text));
+        let result = stage::timed("codegen", || run(command)).map(|text| straight(&signed(&text)));
         if result.is_err() {
             // The error names it.
             let _kept: PathBuf = folder.keep();
@@ -88,6 +88,43 @@ fn signed(text: &str) -> String {
         None => format!("{line}\n"),
     };
     text.lines().map(line).collect()
+}
+
+/// Branches to what follows and around it as one branch around it. What assembles PTX leaves the likely side of a branch, which
+/// clang puts first, where it is then, and moves it away otherwise.
+fn straight(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        at += 1;
+        if let Some((condition, to)) = branch(line)
+            && let Some(other) = lines.get(at).and_then(|next| next.trim().strip_prefix("bra.uni"))
+            && follows(&lines[at + 1..], to)
+        {
+            let (not, condition) = match condition.strip_prefix('!') {
+                Some(condition) => ("", condition),
+                None => ("!", condition),
+            };
+            out.extend(["\t@", not, condition, " bra", other, "\n"]);
+            at += 1;
+            continue;
+        }
+        out.extend([line, "\n"]);
+    }
+    out
+}
+
+/// The condition and the label of a branch that has one.
+fn branch(line: &str) -> Option<(&str, &str)> {
+    let (condition, to) = line.trim().strip_prefix('@')?.split_once(" bra ")?;
+    Some((condition, to.trim().strip_suffix(';')?))
+}
+
+/// Whether a label is before the next instruction.
+fn follows(lines: &[&str], label: &str) -> bool {
+    let labels = lines.iter().filter(|line| !line.trim_start().starts_with(".loc"));
+    labels.map_while(|line| line.trim().strip_suffix(':')).any(|line| line == label)
 }
 
 fn run(mut command: Command) -> Result<String> {
@@ -127,6 +164,22 @@ mod tests {
     fn comments_go() {
         let text = "//\n// Generated\n\n.version 7.8 // first\n\tret;\n  // end\n.file 1 \"a//b\"\n";
         assert_eq!(without_comments(text), ".version 7.8\n\tret;\n.file 1 \"a//b\"\n");
+    }
+
+    #[test]
+    fn a_branch_around_what_follows_is_one() {
+        let around = |condition: &str| {
+            format!(
+                "\t@{condition} bra \t$A;\n\tbra.uni \t$B;\n$tmp:\n\t.loc 1 2 3\n$A:\n\tret;\n$B:\n\ttrap;\n"
+            )
+        };
+        let once = |condition: &str| {
+            format!("\t@{condition} bra \t$B;\n$tmp:\n\t.loc 1 2 3\n$A:\n\tret;\n$B:\n\ttrap;\n")
+        };
+        assert_eq!(straight(&around("%p1")), once("!%p1"));
+        assert_eq!(straight(&around("!%p1")), once("%p1"));
+        let elsewhere = "\t@%p1 bra \t$A;\n\tbra.uni \t$B;\n$B:\n\tret;\n$A:\n\ttrap;\n";
+        assert_eq!(straight(elsewhere), elsewhere);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use elinvar_driver_cpu::Launch;
 use elinvar_ir::Module;
 use elinvar_reference::{Argument, Options};
 use elinvar_spmd::bounds::FaultRecord;
+use elinvar_spmd::nvptx::Extent;
 
 use crate::compile::{self, Built, Case, Runnable, Setting};
 use crate::generate::{ACCUMULATORS, HEADER, INPUTS, Kernel, Shape, WORDS};
@@ -127,8 +128,8 @@ fn interpreted(
     let mut arguments = vec![bytes(out), bytes(given), bytes(&[case.n]), bytes(acc)];
     if blocks {
         let Shape { threads: [x, y, z], group } = case.shape;
-        let is_even = [x, y, z].iter().zip(group).all(|(threads, group)| threads % group == 0);
-        arguments.extend([x, y, z, 0, is_even.into()].map(Argument::Number));
+        let extent = Extent::of([x, y, z], group) as u32;
+        arguments.extend([x, y, z, extent, 0, 0].map(Argument::Number));
     }
     let launch =
         elinvar_reference::Launch { threads: case.shape.threads, group: case.shape.group, arguments };

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     CUjit_option_enum as JitOption, CUmodule, CUstream,
 };
 use elinvar_driver::{Binding, Dim3, Dispatch, Error, MemorySlice, Result};
-use elinvar_ptx::{Argument, Bounds, Parameter, Ptx};
+use elinvar_ptx::{Argument, Bounds, Extent, Parameter, Ptx};
 
 use crate::caps;
 use crate::context::{Context, Handle};
@@ -112,8 +112,8 @@ impl Function {
         if threads.volume() == 0 {
             return Ok(());
         }
-        let (grid, linear) = self.grid(threads, dispatch.group)?;
-        let shared = self.pack(dispatch, (threads, linear), to)?;
+        let (grid, extent, linear) = self.grid(threads, dispatch.group)?;
+        let shared = self.pack(dispatch, (threads, extent, linear), to)?;
         let mut bytes = to.params.len();
         // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay until the call returns, which
         // copies them.
@@ -147,18 +147,16 @@ impl Function {
         launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
     }
 
-    /// CUDA's grid, and what the kernel is told of it: threadgroups along x and y if it is one row of them all, else 0 and
-    /// whether no thread of a threadgroup is outside.
-    fn grid(&self, threads: Dim3, group: Dim3) -> Result<(Dim3, [u32; 2])> {
+    /// CUDA's grid, and what the kernel is told of it: how it stands for the threadgroups, and those along x and y.
+    fn grid(&self, threads: Dim3, group: Dim3) -> Result<(Dim3, Extent, [u32; 2])> {
         let groups = threads.div_ceil(group);
         let (threads, group) = (threads.to_array(), group.to_array());
         let fits = groups.to_array().iter().zip(MOST_GROUPS).all(|(groups, most)| *groups <= most);
         if fits {
-            let is_whole = threads.iter().zip(group).all(|(threads, group)| threads.is_multiple_of(group));
-            return Ok((groups, [0, u32::from(is_whole)]));
+            return Ok((groups, Extent::of(threads, group), [groups.x, groups.y]));
         }
         match u32::try_from(groups.volume()) {
-            Ok(all) if all <= MOST_GROUPS[0] => Ok((Dim3::from(all), [groups.x, groups.y])),
+            Ok(all) if all <= MOST_GROUPS[0] => Ok((Dim3::from(all), Extent::Row, [groups.x, groups.y])),
             _ => Err(Error::invalid(format!(
                 "kernel `{}`: {groups} threadgroups: at most {} in all, or {} along x and {} along y and z",
                 self.name, MOST_GROUPS[0], MOST_GROUPS[0], MOST_GROUPS[1]
@@ -170,7 +168,7 @@ impl Function {
     fn pack(
         &self,
         dispatch: &Dispatch,
-        (threads, linear): (Dim3, [u32; 2]),
+        (threads, extent, linear): (Dim3, Extent, [u32; 2]),
         to: &mut Target<'_>,
     ) -> Result<u32> {
         to.params.clear();
@@ -181,6 +179,7 @@ impl Function {
                     self.argument(dispatch, index, argument, &mut dynamic, to)?
                 }
                 Parameter::Threads(d) => to.put(&threads.to_array()[d].to_ne_bytes()),
+                Parameter::Extent => to.put(&(extent as u32).to_ne_bytes()),
                 Parameter::Linear(d) => to.put(&linear[d].to_ne_bytes()),
                 Parameter::Record => {
                     let Some(bounds) = &self.bounds else {

@@ -48,6 +48,7 @@ fn write_parameter(w: &mut Writer, parameter: &Parameter) {
         Parameter::Linear(d) => pair(2, d),
         Parameter::Record => pair(3, 0),
         Parameter::Bytes(index) => pair(4, index),
+        Parameter::Extent => pair(5, 0),
     }
 }
 
@@ -59,6 +60,7 @@ fn read_parameter(r: &mut Reader) -> Option<Parameter> {
         2 => Parameter::Linear(index),
         3 => Parameter::Record,
         4 => Parameter::Bytes(index),
+        5 => Parameter::Extent,
         _ => return None,
     })
 }
@@ -107,6 +109,7 @@ mod tests {
             .collect();
         parameters.extend([
             Parameter::Threads(2),
+            Parameter::Extent,
             Parameter::Linear(1),
             Parameter::Record,
             Parameter::Bytes(3),

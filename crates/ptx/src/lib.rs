@@ -22,7 +22,7 @@ mod target;
 pub use compiler::{Compiler, Constants, Ptx};
 pub use elinvar_code::{Bounds, Bundle};
 pub use elinvar_spmd::bounds::FaultRecord;
-pub use elinvar_spmd::nvptx::{Argument, Parameter};
+pub use elinvar_spmd::nvptx::{Argument, Extent, Parameter};
 pub use library::Sources;
 pub use packed::{BUNDLE, Library};
 pub use target::Target;

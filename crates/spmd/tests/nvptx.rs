@@ -2,7 +2,7 @@
 
 use elinvar_ir::Module;
 use elinvar_spmd::Error;
-use elinvar_spmd::nvptx::{Argument, Options, Parameter, Prepared, prepare};
+use elinvar_spmd::nvptx::{Argument, Extent, Options, Parameter, Prepared, prepare};
 
 const POINTER: Argument = Argument::Pointer { constant: false };
 
@@ -56,6 +56,7 @@ fn parameters_are_the_arguments_and_what_the_launch_adds() {
         Parameter::Threads(0),
         Parameter::Threads(1),
         Parameter::Threads(2),
+        Parameter::Extent,
         Parameter::Linear(0),
         Parameter::Linear(1),
     ];
@@ -64,6 +65,20 @@ fn parameters_are_the_arguments_and_what_the_launch_adds() {
     let more = [Parameter::Record, Parameter::Bytes(0), Parameter::Bytes(1)];
     assert_eq!(checked.parameters, [&given[..], &sizes, &more].concat());
     assert!(checked.checks.is_some());
+}
+
+#[test]
+fn extents_are_quick_where_all_simdgroups_are_whole() {
+    for (threads, group, extent) in [
+        ([1024, 1, 1], [64, 1, 1], Extent::Flat),
+        ([1024, 1, 1], [16, 1, 1], Extent::Edged),
+        ([1000, 1, 1], [64, 1, 1], Extent::Edged),
+        ([64, 64, 1], [16, 4, 1], Extent::Whole),
+        ([64, 62, 1], [16, 4, 1], Extent::Edged),
+        ([32, 1, 2], [32, 1, 1], Extent::Whole),
+    ] {
+        assert_eq!(Extent::of(threads, group), extent, "{threads:?} in {group:?}");
+    }
 }
 
 #[test]
@@ -124,12 +139,12 @@ fn barriers_of_device_memory_have_a_fence() {
     }
 }
 
-/// The votes of a kernel, beside the two in its prologue.
+/// The votes of a kernel, beside the one in its prologue.
 fn votes(body: &str) -> usize {
     ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2])
         .matches("call i32 @llvm.nvvm.vote.ballot.sync(")
         .count()
-        - 2
+        - 1
 }
 
 #[test]

@@ -40,16 +40,17 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         kernel.add_param(ty, "", None)
     };
     let threads = [0, 1, 2].map(|d| number(kernel, Parameter::Threads(d), Type::I32));
+    let extent = number(kernel, Parameter::Extent, Type::I32);
     let linear = [0, 1].map(|d| number(kernel, Parameter::Linear(d), Type::I32));
-    let mut launch = Launch { threads, linear, record: None, bytes: Vec::new() };
+    let mut launch = Launch { threads, extent, linear, record: None, bytes: Vec::new() };
     if options.checks.is_some() {
         launch.record = Some(number(kernel, Parameter::Record, Type::Ptr(GLOBAL)));
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
     let Prologue { known, mask } = prologue::write(kernel, &launch, body, outside);
-    let names: HashMap<ValueId, ValueId> =
-        asked.iter().filter_map(|(value, p, d)| Some((*value, *known.get(&(*p, *d))?))).collect();
+    let names: HashMap<ValueId, Operand> =
+        asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
     rename(kernel, &names);
     // The entry's own blocks follow behind the prologue's last.
     let term = kernel.block(body).term.clone();
@@ -72,6 +73,7 @@ pub(super) struct Wrapped {
 /// What the launch's own parameters say.
 pub(super) struct Launch {
     pub threads: [ValueId; 3],
+    pub extent: ValueId,
     pub linear: [ValueId; 2],
     pub record: Option<ValueId>,
     pub bytes: Vec<ValueId>,
@@ -152,10 +154,10 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
 }
 
 /// Let other values stand for some.
-fn rename(function: &mut Function, names: &HashMap<ValueId, ValueId>) {
+fn rename(function: &mut Function, names: &HashMap<ValueId, Operand>) {
     let one = |operand: &mut Operand| {
         if let Some(other) = operand.value().and_then(|value| names.get(&value)) {
-            *operand = Operand::Value(*other);
+            *operand = other.clone();
         }
     };
     for block in &mut function.blocks {

@@ -97,7 +97,8 @@ pub(super) fn fold(name: &str, function: &str, width: u32, s: Scalar, body: &mut
         }
         _ => {}
     }
-    body.line("%whole = icmp eq i32 %mask, -1");
+    body.line("%are.all = icmp eq i32 %mask, -1");
+    body.line("%whole = call i1 @llvm.expect.i1(i1 %are.all, i1 true)");
     body.line("br i1 %whole, label %all, label %few");
     body.label("all");
     let full = match inclusive.map(|_| false).or(exclusive.map(|_| true)) {

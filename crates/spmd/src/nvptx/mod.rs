@@ -22,9 +22,8 @@
 //!   themselves (in the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of
 //!   16 and not below [`Prepared::dynamic_base`].
 //! - `threads` (three u32): `threads_per_grid`.
-//! - `linear` (two u32): the first is 0 when CUDA's grid is the grid of threadgroups; the second is 1 then if no threadgroup
-//!   reaches over the grid's edges, which is quicker, and 0 if one may. Otherwise CUDA's grid is one row of all threadgroups,
-//!   x fastest, and these are the threadgroups along x and y: for more than 65535 along y or z.
+//! - `extent` (u32): an [`Extent`].
+//! - `linear` (two u32): of [`Extent::Row`] the threadgroups along x and y; of others nothing looks at them.
 //! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::bounds::FaultRecord) (u64) in
 //!   device memory, all zero before the launch, and for each argument the bytes of its memory (u64).
 //!
@@ -116,13 +115,43 @@ pub enum Parameter {
     Argument(usize, Argument),
     /// `threads_per_grid` along a dimension, a u32.
     Threads(usize),
-    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32. If it is not in one row: 0, and 1 if no threadgroup
-    /// reaches over an edge, else 0.
+    /// An [`Extent`], a u32.
+    Extent,
+    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32.
     Linear(usize),
     /// The address of the fault record, a u64.
     Record,
     /// The bytes of an argument's memory, a u64.
     Bytes(usize),
+}
+
+/// How CUDA's grid stands for the grid of threadgroups. What is before [`Extent::Edged`] is quicker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Extent {
+    /// It is the grid of threadgroups, all of whole simdgroups and inside the grid, with all threads along x.
+    Flat = 0,
+    /// It is the grid of threadgroups, all of whole simdgroups and inside the grid.
+    Whole = 1,
+    /// It is the grid of threadgroups.
+    Edged = 2,
+    /// It is one row of all threadgroups, x fastest: for more than 65535 along y or z.
+    Row = 3,
+}
+
+impl Extent {
+    /// That of a grid of so many threads in threadgroups of this size that is no row.
+    pub fn of(threads: [u32; 3], group: [u32; 3]) -> Self {
+        let lanes: u32 = group.iter().product();
+        let mut sides = threads.iter().zip(group);
+        let is_whole =
+            lanes.is_multiple_of(32) && sides.all(|(threads, group)| threads.is_multiple_of(group));
+        match (is_whole, threads) {
+            (true, [_, 1, 1]) => Self::Flat,
+            (true, _) => Self::Whole,
+            (false, _) => Self::Edged,
+        }
+    }
 }
 
 /// The most shared memory that a module may declare (CUDA C++ Programming Guide, compute capabilities); beyond that

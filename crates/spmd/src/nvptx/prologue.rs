@@ -2,66 +2,126 @@
 //! threads outside the grid.
 //!
 //! ```text
-//! first ── one row? ──> row ──────────────────────────┐
-//!   └──> shaped ── may one be outside? ──> edged ──> tested ── outside? ──> return
-//!          └──> whole ──> enter <─────────────────────┘
+//! first ── groups whole? ──> near ── all along x? ──> enter
+//!   │                          └────> deep ────────────┤
+//!   └─> far ── one row? ──> row ──> tested ────────────┘
+//!         └────> edged ───────────────┴── outside? ──> return
 //! ```
 //!
-//! Most launches take the shortest way, `first`, `shaped`, `whole`, `enter`: what a kernel does not ask for is
-//! not computed on it.
+//! Most launches take the shortest way, `first`, `near`, `enter`. On it nothing is asked for of y and z, and nothing is
+//! computed of the grid's edges: until a thread's first load it is what a short kernel's time goes to.
 
 use std::collections::HashMap;
 
-use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Type, ValueId};
+use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, ValueId};
 
 use super::entry::{GLOBAL, Launch};
-use super::{exchange, masks};
+use super::{Extent, exchange, masks};
 use crate::builder::{Builder, i32_const};
 use crate::primitive::Position;
 
 /// What the kernel's own code can rely on.
 pub(super) struct Prologue {
     /// Every position and size, by dimension, and the launch's memory.
-    pub known: HashMap<(Position, usize), ValueId>,
+    pub known: HashMap<(Position, usize), Operand>,
     /// The lanes of the simdgroup that come to the kernel's own code, if they exchange values.
     pub mask: Option<ValueId>,
+}
+
+/// What is known of a dimension where a thread comes in.
+#[derive(Clone)]
+struct Place {
+    thread: Operand,
+    group: Operand,
+    /// Threads of a full threadgroup, and of this one.
+    full: Operand,
+    size: Operand,
+}
+
+/// A way to the kernel's own code: from this block, with this known of each dimension, and with these lanes.
+struct Way {
+    from: BlockId,
+    places: [Place; 3],
+    mask: Operand,
 }
 
 /// Fill block 0 and new blocks, from which threads inside the grid go to `body` and the others to `outside`.
 pub(super) fn write(kernel: &mut Function, launch: &Launch, body: BlockId, outside: BlockId) -> Prologue {
     let exchanges = exchange::is_used(kernel);
-    let [row, shaped, edged, whole, tested, enter] = [(); 6].map(|()| kernel.new_block(None));
+    let [near, deep, far, row, edged, tested, enter] = [(); 7].map(|()| kernel.new_block(None));
     let mut b = Builder::new(kernel, BlockId(0));
-    let is_row = b.icmp(IntPredicate::Ne, &Type::I32, launch.linear[0], i32_const(0));
-    b.cond_br(is_row, row, shaped);
+    let extent =
+        |b: &mut Builder<'_>, pred, of: Extent| b.icmp(pred, &Type::I32, launch.extent, i32_const(of as u32));
+    let is_whole = extent(&mut b, IntPredicate::Ule, Extent::Whole);
+    let is_whole = expected(&mut b, is_whole);
+    b.cond_br(is_whole, near, far);
+
+    b.at = near;
+    let all = Operand::from(i32_const(u32::MAX));
+    let along_x = Place::whole(&mut b, 0);
+    let flat = Way { from: near, places: [along_x.clone(), Place::one(), Place::one()], mask: all.clone() };
+    let is_flat = extent(&mut b, IntPredicate::Eq, Extent::Flat);
+    b.cond_br(is_flat, enter, deep);
+    b.at = deep;
+    let places = [along_x, Place::whole(&mut b, 1), Place::whole(&mut b, 2)];
+    let whole = Way { from: deep, places, mask: all.clone() };
+    b.br(enter);
+
+    b.at = far;
+    let is_row = extent(&mut b, IntPredicate::Eq, Extent::Row);
+    b.cond_br(is_row, row, edged);
     b.at = row;
     let in_row = in_row(&mut b, launch.linear);
     b.br(tested);
-    b.at = shaped;
-    let is_whole = b.icmp(IntPredicate::Ne, &Type::I32, launch.linear[1], i32_const(0));
-    b.cond_br(is_whole, whole, edged);
     b.at = edged;
     let plain = [0, 1, 2].map(|d| register(&mut b, "ctaid", d));
     b.br(tested);
-    b.at = whole;
-    let quick = [0, 1, 2].map(|d| register(&mut b, "ctaid", d));
-    let all = exchanges.then(|| masks::vote_of_all(&mut b, Const::int(1, 1)));
-    b.br(enter);
     b.at = tested;
-    let joined = [0, 1, 2].map(|d| phi(&mut b, (in_row[d], row), (plain[d], edged)));
-    let inside = inside(&mut b, launch, joined);
-    let some = exchanges.then(|| masks::vote_of_all(&mut b, inside));
+    let groups = [0, 1, 2].map(|d| phi(&mut b, &[(in_row[d].into(), row), (plain[d].into(), edged)]));
+    let (places, inside) = inside(&mut b, launch, groups);
+    let mask = if exchanges { masks::vote_of_all(&mut b, inside).into() } else { all };
     b.cond_br(inside, enter, outside);
+    let cut = Way { from: tested, places, mask };
+
     b.at = enter;
-    let groups = [0, 1, 2].map(|d| phi(&mut b, (quick[d], whole), (joined[d], tested)));
-    let mask = all.zip(some).map(|(all, some)| phi(&mut b, (all, whole), (some, tested)));
-    let known = positions(&mut b, launch, groups);
+    let ways = [flat, whole, cut];
+    let joined = |b: &mut Builder<'_>, of: &dyn Fn(&Way) -> Operand| {
+        phi(b, &ways.each_ref().map(|way| (of(way), way.from)))
+    };
+    let places = [0, 1, 2].map(|d| Place {
+        thread: joined(&mut b, &|way| way.places[d].thread.clone()).into(),
+        group: joined(&mut b, &|way| way.places[d].group.clone()).into(),
+        full: joined(&mut b, &|way| way.places[d].full.clone()).into(),
+        size: joined(&mut b, &|way| way.places[d].size.clone()).into(),
+    });
+    let mask = exchanges.then(|| joined(&mut b, &|way| way.mask.clone()));
+    let known = positions(&mut b, launch, places);
     b.br(body);
     Prologue { known, mask }
 }
 
-fn phi(b: &mut Builder<'_>, (x, from_x): (ValueId, BlockId), (y, from_y): (ValueId, BlockId)) -> ValueId {
-    let incoming = vec![(x.into(), from_x), (y.into(), from_y)];
+impl Place {
+    /// Of a threadgroup that is whole.
+    fn whole(b: &mut Builder<'_>, d: usize) -> Self {
+        let [thread, group, full] = ["tid", "ctaid", "ntid"].map(|name| Operand::from(register(b, name, d)));
+        Self { thread, group, size: full.clone(), full }
+    }
+
+    /// Of a dimension in which there is one thread.
+    fn one() -> Self {
+        let [zero, one] = [0, 1].map(|n| Operand::from(i32_const(n)));
+        Self { thread: zero.clone(), group: zero, full: one.clone(), size: one }
+    }
+}
+
+/// A condition that mostly holds.
+fn expected(b: &mut Builder<'_>, condition: ValueId) -> ValueId {
+    let args = [(Type::I1, condition.into()), (Type::I1, Const::int(1, 1).into())];
+    b.call(Type::I1, "llvm.expect.i1", &args)
+}
+
+fn phi(b: &mut Builder<'_>, incoming: &[(Operand, BlockId)]) -> ValueId {
+    let incoming = incoming.to_vec();
     b.value(Type::I32, None, Op::Phi { flags: String::new(), ty: Type::I32, incoming })
 }
 
@@ -80,54 +140,48 @@ fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3]
     [x, y, z]
 }
 
-/// Threads of the grid from the threadgroup's first on.
-fn rest(b: &mut Builder<'_>, launch: &Launch, group: ValueId, d: usize) -> ValueId {
-    let full = register(b, "ntid", d);
-    let begin = b.binary(BinaryOp::Mul, "", &Type::I32, group, full);
-    b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin)
-}
-
-/// Whether the thread is inside the grid.
-fn inside(b: &mut Builder<'_>, launch: &Launch, groups: [ValueId; 3]) -> ValueId {
-    let [x, y, z] = [0, 1, 2].map(|d| {
-        let rest = rest(b, launch, groups[d], d);
-        let thread = register(b, "tid", d);
-        b.icmp(IntPredicate::Ult, &Type::I32, thread, rest)
+/// What is known of each dimension of a threadgroup that may reach over the grid's edge, and whether the thread is inside.
+fn inside(b: &mut Builder<'_>, launch: &Launch, groups: [ValueId; 3]) -> ([Place; 3], ValueId) {
+    let mut all = Vec::new();
+    let places = [0, 1, 2].map(|d| {
+        let Place { thread, full, .. } = Place::whole(b, d);
+        let begin = b.binary(BinaryOp::Mul, "", &Type::I32, groups[d], full.clone());
+        let rest = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin);
+        all.push(b.icmp(IntPredicate::Ult, &Type::I32, thread.clone(), rest));
+        let args = [(Type::I32, full.clone()), (Type::I32, rest.into())];
+        let size = b.call(Type::I32, "llvm.umin.i32", &args).into();
+        Place { thread, group: groups[d].into(), full, size }
     });
-    let xy = b.binary(BinaryOp::And, "", &Type::I1, x, y);
-    b.binary(BinaryOp::And, "", &Type::I1, xy, z)
+    let xy = b.binary(BinaryOp::And, "", &Type::I1, all[0], all[1]);
+    (places, b.binary(BinaryOp::And, "", &Type::I1, xy, all[2]))
 }
 
 fn positions(
     b: &mut Builder<'_>,
     launch: &Launch,
-    groups: [ValueId; 3],
-) -> HashMap<(Position, usize), ValueId> {
+    places: [Place; 3],
+) -> HashMap<(Position, usize), Operand> {
     let mut known = HashMap::new();
-    for (d, group) in groups.into_iter().enumerate() {
-        let thread = register(b, "tid", d);
-        let full = register(b, "ntid", d);
-        let rest = rest(b, launch, group, d);
-        let size = b.call(Type::I32, "llvm.umin.i32", &[(Type::I32, full.into()), (Type::I32, rest.into())]);
+    for (d, Place { thread, group, full, size }) in places.into_iter().enumerate() {
         let before = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], i32_const(1));
-        let last = b.binary(BinaryOp::UDiv, "", &Type::I32, before, full);
-        let groups = b.binary(BinaryOp::Add, "", &Type::I32, last, i32_const(1));
+        let last = b.binary(BinaryOp::UDiv, "", &Type::I32, before, full.clone());
+        let groups = b.binary(BinaryOp::Add, "", &Type::I32, last, i32_const(1)).into();
         let values = [
             (Position::Thread, thread),
             (Position::Group, group),
             (Position::GroupSize, size),
             (Position::FullGroupSize, full),
-            (Position::Grid, launch.threads[d]),
+            (Position::Grid, launch.threads[d].into()),
             (Position::Groups, groups),
         ];
         known.extend(values.map(|(position, value)| ((position, d), value)));
     }
     for (index, bytes) in launch.bytes.iter().enumerate() {
-        known.insert((Position::ArgumentBytes, index), *bytes);
+        known.insert((Position::ArgumentBytes, index), (*bytes).into());
     }
     if let Some(record) = launch.record {
         let record = b.cast(CastOp::AddrSpaceCast, Type::Ptr(GLOBAL), record, Type::PTR);
-        known.insert((Position::FaultRecord, 0), record);
+        known.insert((Position::FaultRecord, 0), record.into());
     }
     known
 }

@@ -14,6 +14,7 @@ use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
 };
 
+use crate::clang::Counters;
 use crate::included::Included;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, record, stage};
@@ -99,12 +100,26 @@ impl Checked {
     /// # Errors
     /// As [`Program::specialize`], and `Io` when a file that the source includes has changed meanwhile.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
-        let key = self.key("ir", kernel, constants).map(KeyBuilder::finish);
+        self.specialize_with(kernel, constants, Counters::default())
+    }
+
+    /// [`Program::specialize_with`], unless that was done before.
+    ///
+    /// # Errors
+    /// As [`Checked::specialize`].
+    pub fn specialize_with(
+        &self,
+        kernel: &str,
+        constants: &[Constant],
+        counters: Counters,
+    ) -> Result<Specialized> {
+        let key = self.key("ir", kernel, constants);
+        let key = key.map(|key| key.number(u64::from(counters == Counters::AsWritten)).finish());
         let found = || read_specialized(&self.toolchain.cache.load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
-        let made = self.program()?.specialize(kernel, constants)?;
+        let made = self.program()?.specialize_with(kernel, constants, counters)?;
         if let Some(key) = key {
             self.toolchain.cache.store(&key, &write_specialized(&made));
         }

@@ -304,8 +304,18 @@ fn check_flags(math: MathMode) -> Vec<OsString> {
     args
 }
 
+/// How wide a kernel's loop counters are when the compiler behind us has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counters {
+    /// As wide as addresses, where that saves an extension: for the CPU.
+    #[default]
+    Widened,
+    /// As the source has them: for GPUs, on which arithmetic on 64 bits takes two instructions and two registers.
+    AsWritten,
+}
+
 /// IR text to optimised IR text.
-pub(crate) fn optimize_flags() -> Vec<OsString> {
+pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["-x".into(), "ir".into()];
     args.extend(
         [
@@ -325,10 +335,13 @@ pub(crate) fn optimize_flags() -> Vec<OsString> {
             // No vector arithmetic from the halves of small structs.
             "-mllvm",
             "-disable-vector-combine",
-            "-",
         ]
         .map(OsString::from),
     );
+    if counters == Counters::AsWritten {
+        args.extend(["-mllvm", "-indvars-widen-indvars=false"].map(OsString::from));
+    }
+    args.push("-".into());
     args
 }
 

@@ -58,6 +58,7 @@ mod toolchain;
 mod wording;
 
 pub use checked::Checked;
+pub use clang::Counters;
 pub use error::{Error, Result};
 pub use glue::ENTRY;
 pub use program::{Program, Specialized, Together};

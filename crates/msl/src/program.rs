@@ -4,7 +4,7 @@ use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
 };
 
-use crate::clang::Input;
+use crate::clang::{Counters, Input};
 use crate::constants::{self, Declared};
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
@@ -188,6 +188,19 @@ impl Program {
     /// `NoKernel`, `Constant` when one is unknown, has another type or is needed and not given, `Unsupported`
     /// with the parameter that is the reason, `Clang`, `Io`.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
+        self.specialize_with(kernel, constants, Counters::default())
+    }
+
+    /// [`Program::specialize`], with counters of a width.
+    ///
+    /// # Errors
+    /// As [`Program::specialize`].
+    pub fn specialize_with(
+        &self,
+        kernel: &str,
+        constants: &[Constant],
+        counters: Counters,
+    ) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = constants::values(&self.constants, constants)?;
         let written = self.written(&[(found, glue::ENTRY)], &values)?;
@@ -198,7 +211,7 @@ impl Program {
             let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
             return Err(Error::Compile(vec![error]));
         }
-        let ir = self.optimized(&written)?;
+        let ir = self.optimized(&written, counters)?;
         let (present, ir) = tables::take(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -259,7 +272,7 @@ impl Program {
         }
         let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
         let unoptimized = self.written(&entries, &vec![None; self.constants.len()])?;
-        let optimized = self.optimized(&unoptimized)?;
+        let optimized = self.optimized(&unoptimized, Counters::default())?;
         Ok(Together { unoptimized, optimized })
     }
 
@@ -280,9 +293,10 @@ impl Program {
     }
 
     /// Such code, optimised.
-    fn optimized(&self, written: &str) -> Result<String> {
+    fn optimized(&self, written: &str, counters: Counters) -> Result<String> {
         let defined = stage::timed("define", || defined::define(written));
-        let optimize = || clang::run(&self.toolchain, &clang::optimize_flags(), Input::Stdin, &defined);
+        let flags = clang::optimize_flags(counters);
+        let optimize = || clang::run(&self.toolchain, &flags, Input::Stdin, &defined);
         let output = stage::timed("optimize", optimize)?;
         if output.success { text_of(output) } else { Err(output.unexplained()) }
     }

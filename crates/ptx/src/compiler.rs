@@ -9,7 +9,7 @@ use elinvar_driver::{
     Arg, ArgKind, Diagnostic, Dim3, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
 };
 use elinvar_ir::Module;
-use elinvar_msl::{Checked, Toolchain, stage};
+use elinvar_msl::{Checked, Counters, Toolchain, stage};
 use elinvar_spmd::bounds::Checks;
 use elinvar_spmd::nvptx::{self, Argument, Parameter, Prepared};
 use parking_lot::Mutex;
@@ -168,7 +168,7 @@ impl Compiler {
         if let Some(thread) = self.threads.lock().get(&key) {
             return Ok(thread.clone());
         }
-        let specialized = self.program.specialize(name, &options.constants)?;
+        let specialized = self.program.specialize_with(name, &options.constants, Counters::AsWritten)?;
         let mut origin = Origin { signature: specialized.signature, source: self.source.clone() };
         let module = origin.parse(&specialized.ir)?;
         origin.signature.code = Some(origin.facts(&module)?);

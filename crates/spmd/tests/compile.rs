@@ -1,7 +1,7 @@
 //! Whole compilations: the text of the result as a snapshot, checked by the verifier, and refusals.
 
 use elinvar_ir::{Module, verify};
-use elinvar_spmd::bounds::RootKind;
+use elinvar_spmd::bounds::{RootKind, reach};
 use elinvar_spmd::{Compiled, Error, Facts, Options, compile, facts};
 
 const DECLARATIONS: &str = "
@@ -132,6 +132,34 @@ fn only_what_could_leave_its_memory_is_checked() {
     let [a, b, c] = [0, 1, 2].map(RootKind::Argument);
     assert_eq!(kinds, [&a, &b, &c, &tile]);
     assert_eq!(checks.roots[3].bytes, 256);
+}
+
+#[test]
+fn what_a_kernel_could_leave_is_known_by_its_kind() {
+    let module = parse(include_str!("data/exchange.ll"));
+    let leaves = |checked: &dyn Fn(&RootKind) -> bool| reach(&module, &[0, 0, 4], checked).unwrap();
+    let of_arguments = leaves(&|kind| matches!(kind, RootKind::Argument(_))).expect("the tile");
+    assert_eq!(of_arguments.root.kind, RootKind::Threadgroup("tile".into()));
+    assert_eq!(leaves(&|_| true), None);
+    assert_eq!(leaves(&|kind| *kind != RootKind::Argument(2)), None, "that one is read within its bytes");
+    // A pointer that is one of several counts as each of them.
+    let text = format!(
+        "define void @__elinvar_entry(ptr %a, ptr %b, i1 %which, i64 %i) {{
+            %mine = alloca [4 x i32]
+            %one = select i1 %which, ptr %a, ptr %mine
+            %other = select i1 %which, ptr %a, ptr %b
+            %p = getelementptr i32, ptr %other, i64 %i
+            store i32 1, ptr %p
+            %q = getelementptr i32, ptr %one, i64 %i
+            store i32 1, ptr %q
+            ret void
+        }}{DECLARATIONS}"
+    );
+    let module = parse(&text);
+    let found = reach(&module, &[], |kind| *kind != RootKind::Private).unwrap().expect("the array");
+    assert_eq!((found.root.kind, found.root.bytes), (RootKind::Private, 16));
+    let found = reach(&module, &[], |kind| *kind != RootKind::Argument(1)).unwrap().expect("b");
+    assert_eq!(found.root.kind, RootKind::Argument(1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, Typed, ValueId};
 
-use super::roots::Roots;
+use super::roots::{Roots, Source};
 use crate::Error;
 use crate::gep::constant_bytes;
 use crate::names::source_name;
@@ -90,6 +90,23 @@ pub(super) fn instead(op: &Op) -> Const {
         },
         _ => Const::Zero,
     }
+}
+
+/// Whether an access is within its only root whatever happens.
+pub(super) fn is_certain(
+    module: &Module,
+    geps: &HashMap<ValueId, Op>,
+    roots: &Roots,
+    access: &Access,
+) -> bool {
+    let Source::One(root) = roots.source(&access.pointer) else { return false };
+    let offset = constant_offset(module, geps, roots, &access.pointer);
+    let length = match &access.bytes {
+        Operand::Const(length) => length.as_unsigned(64),
+        Operand::Value(_) => None,
+    };
+    let ends = offset.zip(length).map(|(offset, length)| u128::from(offset) + length);
+    ends.is_some_and(|ends| ends <= u128::from(roots.list[root].bytes))
 }
 
 /// The offset of a pointer from the start of its only root, if it is a constant. `geps` are the function's

@@ -10,9 +10,11 @@
 //! inlined has none for its parameters: kernels with such accesses are refused.
 
 mod access;
+mod reach;
 mod roots;
 mod shadows;
 
+pub use reach::{Reach, reach};
 pub use roots::{Root, RootKind};
 
 use std::collections::HashMap;
@@ -26,7 +28,7 @@ use crate::builder::{Builder, i32_const, i64_const};
 use crate::prepare::{rename_incoming, threadgroup_globals};
 use crate::primitive::Position;
 use crate::{ENTRY, Error};
-use access::{Access, accesses, constant_geps, constant_offset};
+use access::{Access, accesses, constant_geps, is_certain};
 use roots::Roots;
 use shadows::Shadows;
 
@@ -157,24 +159,14 @@ impl<'m> Pass<'m> {
 
     /// An access with its pointer's bounds, unless it is within them whatever happens.
     fn needed(&self, access: Access, location: &Option<Location>) -> Result<Option<Check>, Error> {
+        if is_certain(self.module, &self.geps, &self.roots, &access) {
+            return Ok(None);
+        }
         let shadow = match self.roots.source(&access.pointer) {
-            roots::Source::One(root) => {
-                let least = self.roots.list[root].bytes;
-                let offset = constant_offset(self.module, &self.geps, &self.roots, &access.pointer);
-                if let (Some(offset), Operand::Const(length)) = (offset, &access.bytes)
-                    && let Some(length) = length.as_unsigned(64)
-                    && u128::from(offset) + length <= u128::from(least)
-                {
-                    return Ok(None);
-                }
-                self.shadows.of_root(root)
-            }
+            roots::Source::One(root) => self.shadows.of_root(root),
             roots::Source::Mixed => self.shadows.of_value(&access.pointer),
             roots::Source::None => return Ok(None),
-            roots::Source::Unknown(made) => {
-                let what = "bounds checks for a pointer that does not come from an argument directly";
-                return Err(Error::unsupported(what, made.or_else(|| location.clone())));
-            }
+            roots::Source::Unknown(made) => return Err(unknown_bounds(made.or_else(|| location.clone()))),
         };
         let shadow = shadow.ok_or_else(|| Error::Malformed("a pointer without bounds".into()))?;
         Ok(Some(Check { access, shadow }))
@@ -264,6 +256,10 @@ impl<'m> Pass<'m> {
         block.insts.push(Inst { result: None, op: call(RECORD, Type::Void, args), metadata: Vec::new() });
         block.term = Term::Br(go_on);
     }
+}
+
+fn unknown_bounds(location: Option<Location>) -> Error {
+    Error::unsupported("bounds checks for a pointer that does not come from an argument directly", location)
 }
 
 /// An access that needs a check.

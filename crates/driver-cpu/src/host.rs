@@ -44,6 +44,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
         sees_counts: true,
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
+        names_accesses: true,
     }
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
         sees_counts: true,
         parallel_queues: QUEUES,
         vector_bits: None,
+        names_accesses: true,
     })
 }
 

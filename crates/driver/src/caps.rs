@@ -82,4 +82,7 @@ pub struct Caps {
     pub parallel_queues: u32,
     /// Bits of one vector register of the CPU; `None` on a GPU.
     pub vector_bits: Option<u32>,
+    /// Whether the fault of a checked kernel tells which access it was: the argument or variable, the element, the thread, and
+    /// always the line. Without that it names the kernel, and the line where the device tells it.
+    pub names_accesses: bool,
 }

@@ -92,6 +92,7 @@ impl Sim {
             sees_counts: true,
             parallel_queues: 4,
             vector_bits: None,
+            names_accesses: true,
         };
         change(&mut caps);
         let shared = Shared {

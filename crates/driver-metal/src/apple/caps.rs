@@ -63,5 +63,6 @@ pub(super) fn caps(
         sees_counts: false,
         parallel_queues: PARALLEL_QUEUES,
         vector_bits: None,
+        names_accesses: false,
     }
 }

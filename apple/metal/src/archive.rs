@@ -1,9 +1,12 @@
 //! [`Archive`]: [`MTLBinaryArchive`](https://developer.apple.com/documentation/metal/mtlbinaryarchive). It holds the names of
 //! pipelines, in text: the compiled code itself is in the CPU driver's cache.
+//!
+//! What is compiled for another device or by another version of the system is not found, as the documentation says. A guess:
+//! an archive that was only added to, and never written, is looked in like any other.
 
 use std::collections::BTreeSet;
 
-use elinvar_objc::foundation::{NsError, NsString, NsUrl};
+use elinvar_objc::foundation::{NsError, NsString, NsUrl, os_version};
 use elinvar_objc::{Declaration, Out, Property, Ref};
 use parking_lot::Mutex;
 
@@ -37,11 +40,13 @@ pub struct Archive {
 
 elinvar_objc::object!(Archive, c"ElinvarMTLBinaryArchive");
 
-/// What a function's pipeline is called: its name, and short forms of the source and the constants.
+/// What a function's pipeline is called: its name, and short forms of the source and of what it is compiled with and for.
 pub fn key(function: &Function) -> String {
     use std::hash::{Hash as _, Hasher as _};
     let mut hasher = std::hash::DefaultHasher::new();
     function.options.hash(&mut hasher);
+    function.library.device.profile.architecture.hash(&mut hasher);
+    os_version().hash(&mut hasher);
     format!("{} {:016x} {:016x}", function.name, function.library.fingerprint, hasher.finish())
 }
 
@@ -85,7 +90,13 @@ impl Archive {
 
     fn add(this: &Ref<Self>, descriptor: Ref<Descriptor>, error: Out) -> bool {
         let missing = || NsError::new(DOMAIN, UNEXPECTED_ELEMENT, "the descriptor has no compute function");
-        let added = descriptor.key().ok_or_else(missing).map(|key| this.keys.lock().insert(key));
+        let added = descriptor.key().ok_or_else(missing).and_then(|key| {
+            if !this.has(&key) {
+                descriptor.compile(&this.device)?;
+                this.keys.lock().insert(key);
+            }
+            Ok(())
+        });
         error.catch(added).is_some()
     }
 

@@ -61,7 +61,7 @@ impl Buffer {
         );
         let limit = device.profile.buffer;
         require!(length <= limit, "newBufferWithLength:options: {length} bytes: the limit is {limit}");
-        if device.faults.now(Site::Allocation).is_some() || device.is_lost() {
+        if Device::fails(device, Site::Allocation) || device.is_lost() {
             return None;
         }
         let charge = device.account.charge(length.next_multiple_of(PAGE), device.profile.memory)?;
@@ -102,7 +102,7 @@ impl Buffer {
         require!(length > 0 && length.is_multiple_of(page), "{METHOD} {length} bytes are no whole pages");
         let shared = Storage::of_options(options) == Some(Storage::Shared);
         require!(shared, "{METHOD} the storage mode {options:#x} is not the shared one");
-        if device.faults.now(Site::Allocation).is_some() {
+        if Device::fails(device, Site::Allocation) {
             return None;
         }
         // SAFETY: the program promises that the memory stays until the deallocator is called.

@@ -11,11 +11,14 @@ use parking_lot::{Condvar, Mutex};
 use crate::blit::{BlitEncoder, BlitPassDescriptor};
 use crate::capture;
 use crate::compute::{ComputeEncoder, ComputePassDescriptor};
+use crate::device::Device;
 use crate::event::counter_of;
+use crate::fault::Site;
 use crate::pass::{Pass, Step};
 use crate::queue::Queue;
 use crate::require;
 use crate::residency::ResidencySet;
+use crate::shader_validation::Log;
 use crate::values::status;
 
 /// How a command buffer is to be.
@@ -56,6 +59,7 @@ struct State {
     completed: Vec<CommandBlock>,
     times: Times,
     error: Option<Ref<NsError>>,
+    logs: Vec<Ref<Log>>,
     /// Residency sets are kept to the end.
     sets: Vec<Ref<ResidencySet>>,
 }
@@ -122,7 +126,7 @@ impl CommandBuffer {
             self.state.lock().encoding = true;
         }
         begins
-            && self.queue.device.faults.now(crate::fault::Site::Encoder).is_none_or(|_| {
+            && (!Device::fails(&self.queue.device, Site::Encoder) || {
                 self.state.lock().encoding = false;
                 false
             })
@@ -241,11 +245,18 @@ impl CommandBuffer {
     }
 
     /// It has run. What it used has been let go of. What is to be called.
-    pub fn complete(&self, start: u64, end: u64, error: Option<Ref<NsError>>) -> Vec<CommandBlock> {
+    pub fn complete(
+        &self,
+        start: u64,
+        end: u64,
+        error: Option<Ref<NsError>>,
+        logs: Vec<Ref<Log>>,
+    ) -> Vec<CommandBlock> {
         self.queue.forget(self.number);
         let mut state = self.state.lock();
         state.status = if error.is_some() { status::ERROR } else { status::COMPLETED };
         (state.times.start, state.times.end, state.error) = (start, end, error);
+        state.logs = logs;
         state.sets.clear();
         let blocks = std::mem::take(&mut state.completed);
         drop(state);
@@ -304,7 +315,10 @@ pub fn register() {
         })
         .method("status", |this: &Ref<CommandBuffer>| this.state.lock().status)
         .method("error", |this: &Ref<CommandBuffer>| this.state.lock().error.clone())
-        .method("logs", |_: &Ref<CommandBuffer>| NsArray::new([]));
+        .method("logs", |this: &Ref<CommandBuffer>| {
+            let logs = this.state.lock().logs.clone();
+            NsArray::new(logs.into_iter().map(Ref::into_object))
+        });
     encoding(buffer)
         .method("kernelStartTime", |this: &Ref<CommandBuffer>| CommandBuffer::time(this, |t| t.kernel_start))
         .method("kernelEndTime", |this: &Ref<CommandBuffer>| CommandBuffer::time(this, |t| t.kernel_end))

@@ -11,11 +11,13 @@ use elinvar_objc::foundation::{NsArray, NsString, os_version};
 use elinvar_objc::watch::fatal;
 use elinvar_objc::{Declaration, Id, Ref};
 
-use crate::fault::Plan;
+use crate::fault::{Plan, Site};
 use crate::hold::Hold;
+use crate::observer;
 use crate::profile::{Profile, Samples};
+use crate::shader_validation;
 use crate::store::Account;
-use crate::values::Size;
+use crate::values::{Size, execution_error};
 
 /// A GPU.
 pub struct Device {
@@ -52,6 +54,7 @@ static DEVICES: LazyLock<Vec<Ref<Device>>> = LazyLock::new(|| {
 impl Device {
     fn new(profile: Profile, faults: Plan, peer: (u32, u32)) -> Ref<Self> {
         static LAST_ID: AtomicU64 = AtomicU64::new(0x1_0000_0000);
+        shader_validation::begin();
         let found = elinvar_driver_cpu::driver().devices();
         let cpu = match found.map(|devices| devices.into_iter().next()) {
             Ok(Some(cpu)) => cpu,
@@ -81,9 +84,20 @@ impl Device {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// It has been taken away.
-    pub fn lose(&self) {
-        self.lost.store(true, Ordering::Release);
+    /// It has been taken away, which its observers are told once.
+    pub fn lose(this: &Ref<Self>) {
+        if !this.lost.swap(true, Ordering::AcqRel) {
+            observer::removed(this);
+        }
+    }
+
+    /// Whether what is done now is to fail; the device may go with it.
+    pub fn fails(this: &Ref<Self>, site: Site) -> bool {
+        let fault = this.faults.now(site);
+        if fault.is_some_and(|fault| fault.code == execution_error::DEVICE_REMOVED) {
+            Self::lose(this);
+        }
+        fault.is_some()
     }
 
     /// The host's time since it started, in nanoseconds, which
@@ -124,7 +138,12 @@ extern "C" fn MTLCreateSystemDefaultDevice() -> Id {
 /// All devices.
 #[unsafe(no_mangle)]
 extern "C" fn MTLCopyAllDevices() -> Id {
-    NsArray::new(DEVICES.iter().map(|device| device.object().clone())).into_object().into_owned()
+    all().into_object().into_owned()
+}
+
+/// All devices.
+pub fn all() -> Ref<NsArray> {
+    NsArray::new(DEVICES.iter().map(|device| device.object().clone()))
 }
 
 /// A device of a profile that nobody else has, for a test of its own.

@@ -50,7 +50,7 @@ const SITES: [(&str, Site); 9] = [
 /// How a planned fault shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// An `MTLCommandBufferError`.
+    /// An `MTLCommandBufferError`. With that of a removed device, the device goes, whatever fails.
     pub code: isize,
     /// The encoder, from 0, that it happens in; those before it have run. None has for a number below 0.
     pub encoder: isize,

@@ -113,7 +113,7 @@ impl Heap {
             "newHeapWithDescriptor: heaps are shared or private, not of storage mode {}",
             descriptor.storage.get()
         );
-        if device.faults.now(Site::Allocation).is_some() || device.is_lost() {
+        if Device::fails(device, Site::Allocation) || device.is_lost() {
             return None;
         }
         let charge = device.account.charge(size.next_multiple_of(PAGE), device.profile.memory)?;

@@ -3,7 +3,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `device`, `creation`, `profile` | devices: what they say of themselves and what they make |
+//! | `device`, `creation`, `profile`, `observer` | devices: what they say of themselves, what they make, that they go |
 //! | `buffer`, `heap`, `store` | memory |
 //! | `library`, `function`, `pipeline`, `reflection`, `archive` | compiled kernels |
 //! | `queue`, `command_buffer` | order, handlers, status |
@@ -11,6 +11,7 @@
 //! | `mps` | Metal Performance Shaders |
 //! | `run` | the thread of a queue: runs passes on the CPU driver |
 //! | `event`, `fence`, `counter`, `residency`, `capture` | the rest of the objects |
+//! | `shader_validation` | what kernels do wrong, as a layer of the process looks for it |
 //! | `validation`, `fault`, `hold` | what is a mistake; what fails, and what waits, because a test asks for it |
 //!
 //! What is encoded is checked as Apple's debug layer does; a mistake ends the process. Each module names the pages of Apple's
@@ -40,6 +41,7 @@ mod hold;
 mod indirect;
 mod library;
 mod mps;
+mod observer;
 mod pass;
 mod pipeline;
 mod profile;
@@ -47,6 +49,7 @@ mod queue;
 mod reflection;
 mod residency;
 mod run;
+mod shader_validation;
 mod store;
 mod validation;
 mod values;
@@ -77,6 +80,8 @@ static AT_LOAD: extern "C" fn() = {
             residency::register,
             capture::register,
             run::register,
+            shader_validation::register,
+            observer::register,
             mps::register,
         ]);
         elinvar_objc::watch::look_at_exit();

@@ -21,6 +21,9 @@ use crate::require;
 /// The first line of data that stands for a compiled library.
 const MAGIC: &[u8] = b"elinvar-metallib 1\n";
 
+/// How a library of Apple's compiler begins.
+const APPLES: &[u8] = b"MTLB";
+
 pub const DOMAIN: &str = "MTLLibraryErrorDomain";
 
 /// `MTLLibraryError`.
@@ -128,7 +131,7 @@ fn failure(code: isize, message: &str) -> Ref<NsError> {
 
 impl Library {
     fn compile(device: &Ref<Device>, text: &str, options: &CompileOptions) -> LibraryResult {
-        if device.faults.now(Site::Library).is_some() {
+        if Device::fails(device, Site::Library) {
             return Err(failure(error::INTERNAL, "the compiler failed (asked for by a test)"));
         }
         let (asked, newest) = (options.version.get(), newest());
@@ -174,6 +177,11 @@ impl Library {
 
     fn from_bytes(device: &Ref<Device>, bytes: &[u8]) -> LibraryResult {
         let text = bytes.strip_prefix(MAGIC).and_then(|text| std::str::from_utf8(text).ok());
+        if bytes.starts_with(APPLES) {
+            let message =
+                "the library holds code for Apple's GPUs, which what stands for Metal here cannot run";
+            return Err(failure(error::UNSUPPORTED, message));
+        }
         let Some(text) = text else {
             return Err(failure(error::INTERNAL, "Invalid library file"));
         };

@@ -5,8 +5,9 @@
 //! with a size, on the queue's thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use elinvar_driver::Signature;
+use elinvar_driver::{PipelineOptions, Signature};
 use elinvar_objc::foundation::{NsArray, NsError, NsString, os_version};
 use elinvar_objc::{Block, Declaration, Id, Object, Out, Property, Ref};
 
@@ -17,10 +18,20 @@ use crate::function::Function;
 use crate::library::{DOMAIN, error, later};
 use crate::reflection::Reflection;
 use crate::require;
+use crate::shader_validation;
 use crate::values::{ResourceId, Size};
 
 /// `MTLPipelineOptionFailOnBinaryArchiveMiss`.
 const ONLY_FROM_ARCHIVE: usize = 1 << 2;
+
+/// Pipelines that were compiled, in this process and not found in an archive.
+static COMPILED: AtomicUsize = AtomicUsize::new(0);
+
+/// How often a pipeline was compiled, and not taken from an archive, since the process began.
+#[unsafe(no_mangle)]
+extern "C" fn elinvar_apple_compiled_pipelines() -> usize {
+    COMPILED.load(Ordering::Relaxed)
+}
 
 /// How a pipeline is to be.
 #[derive(Clone, Default)]
@@ -45,6 +56,19 @@ impl Descriptor {
         self.function.get().map(|function| archive::key(&function))
     }
 
+    /// Compile what it describes, for an archive.
+    pub fn compile(&self, device: &Ref<Device>) -> Result<(), Ref<NsError>> {
+        self.function.get().map_or(Ok(()), |function| Pipeline::make(device, &function, self).map(drop))
+    }
+
+    /// Whether one of its archives has the pipeline.
+    fn is_archived(&self) -> bool {
+        let archives = self.archives.get();
+        let mut archives = archives.iter().flat_map(|archives| archives.objects().to_vec());
+        let key = self.key().unwrap_or_default();
+        archives.any(|archive| archive.downcast::<Archive>().is_some_and(|archive| archive.has(&key)))
+    }
+
     fn reset(this: &Ref<Self>) {
         let fresh = Self::default();
         this.label.set(fresh.label.get());
@@ -54,6 +78,7 @@ impl Descriptor {
         this.indirect.set(false);
         this.archives.set(None);
         this.libraries.set(None);
+        this.validation.set(0);
         this.required.set(Size::default());
     }
 }
@@ -62,6 +87,8 @@ impl Descriptor {
 pub struct Pipeline {
     device: Ref<Device>,
     pub compiled: Arc<dyn elinvar_driver::Pipeline>,
+    /// The same with shader validation, where it is on.
+    pub validated: Option<Arc<dyn elinvar_driver::Pipeline>>,
     label: Option<Ref<NsString>>,
     max_threads: usize,
     /// Whether threadgroups are promised to be whole simdgroups.
@@ -77,11 +104,18 @@ type PipelineResult = Result<Ref<Pipeline>, Ref<NsError>>;
 impl Pipeline {
     fn make(device: &Ref<Device>, function: &Function, descriptor: &Descriptor) -> PipelineResult {
         let failure = |message: &str| NsError::new(DOMAIN, error::INTERNAL, message);
-        if device.faults.now(Site::Pipeline).is_some() {
+        if Device::fails(device, Site::Pipeline) {
             return Err(failure("the compiler failed (asked for by a test)"));
         }
         let compiled = function.library.compiled.pipeline(&function.name, &function.options);
         let compiled = compiled.map_err(|error| failure(&error.to_string()))?;
+        let checked = PipelineOptions { checked: true, ..function.options.clone() };
+        let validated = shader_validation::is_for(descriptor.validation.get())
+            .then(|| function.library.compiled.pipeline(&function.name, &checked).ok())
+            .flatten();
+        if !descriptor.is_archived() {
+            COMPILED.fetch_add(1, Ordering::Relaxed);
+        }
         let own = (compiled.max_threads_per_threadgroup() as usize).min(device.profile.threads);
         let max_threads = match descriptor.max_threads.get() {
             0 => own,
@@ -90,6 +124,7 @@ impl Pipeline {
         Ok(Ref::new(Self {
             device: device.clone(),
             compiled,
+            validated,
             label: descriptor.label.get(),
             max_threads,
             multiple: descriptor.multiple.get(),
@@ -120,11 +155,7 @@ impl Pipeline {
         const METHOD: &str = "newComputePipelineStateWithDescriptor:options:reflection:error:";
         let function = descriptor.function.get();
         require!(function.is_some(), "{METHOD} the descriptor has no compute function");
-        let archives = descriptor.archives.get();
-        let archived = archives.iter().flat_map(|archives| archives.objects().to_vec());
-        let mut archived = archived.filter_map(|archive| archive.downcast::<Archive>());
-        let key = descriptor.key().unwrap_or_default();
-        if options & ONLY_FROM_ARCHIVE != 0 && !archived.any(|archive| archive.has(&key)) {
+        if options & ONLY_FROM_ARCHIVE != 0 && !descriptor.is_archived() {
             let message = format!("no archive has the pipeline of {}", function?.name);
             return error.catch(Err(NsError::new(DOMAIN, error::INTERNAL, &message)));
         }
@@ -138,6 +169,10 @@ impl Pipeline {
     /// What the kernel takes.
     pub fn signature(&self) -> &Signature {
         self.compiled.signature()
+    }
+
+    fn validation(this: &Ref<Self>) -> isize {
+        if this.validated.is_some() { shader_validation::ENABLED } else { shader_validation::DISABLED }
     }
 
     /// Threads of its largest threadgroup.
@@ -199,7 +234,7 @@ pub fn register() {
         .method("supportIndirectCommandBuffers", |this: &Ref<Pipeline>| this.indirect)
         .method("gpuResourceID", |this: &Ref<Pipeline>| ResourceId(this.id().addr() as u64))
         .method("allocatedSize", |_: &Ref<Pipeline>| 0_usize)
-        .when(os_version() >= (15, 0), |p| p.method("shaderValidation", |_: &Ref<Pipeline>| 0_isize))
+        .when(os_version() >= (15, 0), |p| p.method("shaderValidation", Pipeline::validation))
         .when(os_version() >= (26, 0), |p| {
             p.method("requiredThreadsPerThreadgroup", |this: &Ref<Pipeline>| this.required)
                 .method("reflection", |this: &Ref<Pipeline>| Reflection::of(this.signature()))

@@ -81,7 +81,7 @@ impl Queue {
     /// `newCommandQueueWithMaxCommandBufferCount:`.
     pub fn with_count(device: &Ref<Device>, count: usize) -> Option<Ref<Self>> {
         require!(count > 0, "newCommandQueueWithMaxCommandBufferCount: the count is 0");
-        if device.faults.now(Site::Queue).is_some() || device.is_lost() {
+        if Device::fails(device, Site::Queue) || device.is_lost() {
             return None;
         }
         Some(Ref::new(Self {
@@ -95,7 +95,7 @@ impl Queue {
     }
 
     fn buffer(this: &Ref<Self>, retained: bool, error_options: usize) -> Option<Ref<CommandBuffer>> {
-        if this.device.faults.now(Site::CommandBuffer).is_some() {
+        if Device::fails(&this.device, Site::CommandBuffer) {
             return None;
         }
         let mut order = this.shared.order.lock();

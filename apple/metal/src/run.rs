@@ -16,6 +16,7 @@ use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::fault::{Fault, Site};
 use crate::pass::{Argument, Dispatch, ExecuteRange, Failure, Grid, Op, Pass, Step};
+use crate::shader_validation::Log;
 use crate::store::Store;
 use crate::values::{Size, execution_error, within};
 
@@ -52,6 +53,17 @@ struct Run<'a> {
     commands: Vec<Command>,
     /// Buffers that must stay until the commands have run.
     stores: Vec<Arc<Store>>,
+    /// The label of the encoder whose pass it is.
+    encoder: String,
+    /// What shader validation has found.
+    logs: Vec<Ref<Log>>,
+}
+
+/// What is told of a run beside its error.
+#[derive(Default)]
+struct Told {
+    infos: Vec<EncoderInfo>,
+    logs: Vec<Ref<Log>>,
 }
 
 /// Run a command buffer to its end, and call its handlers.
@@ -62,15 +74,16 @@ pub fn run(buffer: &Ref<CommandBuffer>) {
     drop(scheduled);
     let fault = device.faults.now(Site::Execution);
     let start = device.now_ns();
-    let mut infos = Vec::new();
-    let result = steps_of(device, steps, fault, &mut infos);
+    let mut told = Told::default();
+    let result = steps_of(device, steps, fault, &mut told);
     let end = device.now_ns();
     if result.as_ref().is_err_and(|failure| failure.code == execution_error::DEVICE_REMOVED) {
-        device.lose();
+        Device::lose(device);
     }
     let with_infos = buffer.error_options & ENCODER_STATUS != 0;
+    let Told { infos, logs } = told;
     let error = result.err().map(|failure| error_of(failure, if with_infos { infos } else { Vec::new() }));
-    for block in buffer.complete(start, end, error) {
+    for block in buffer.complete(start, end, error, logs) {
         block.call(buffer.id());
     }
 }
@@ -87,10 +100,11 @@ fn steps_of(
     device: &Ref<Device>,
     steps: Vec<Step>,
     fault: Option<Fault>,
-    infos: &mut Vec<EncoderInfo>,
+    told: &mut Told,
 ) -> Result<(), Failure> {
     let queue = device.cpu.queue().map_err(failure_of)?;
-    let mut run = Run { device, queue, commands: Vec::new(), stores: Vec::new() };
+    let (encoder, logs) = (String::new(), Vec::new());
+    let mut run = Run { device, queue, commands: Vec::new(), stores: Vec::new(), encoder, logs };
     let mut result = if device.is_lost() { Err(lost()) } else { Ok(()) };
     if let Some(fault) = fault.filter(|fault| fault.encoder < 0) {
         result = Err(asked_for(fault));
@@ -112,7 +126,7 @@ fn steps_of(
                     };
                     info.state = if result.is_ok() { state::COMPLETED } else { state::FAULTED };
                 }
-                infos.push(info);
+                told.infos.push(info);
                 number += 1;
             }
             Step::Wait(counter, value) if result.is_ok() => {
@@ -126,6 +140,7 @@ fn steps_of(
     if let Some(fault) = fault.filter(|fault| fault.encoder >= number && result.is_ok()) {
         result = Err(asked_for(fault));
     }
+    told.logs = run.logs;
     result
 }
 
@@ -170,6 +185,7 @@ fn times(groups: Size, group: Size) -> Size {
 
 impl Run<'_> {
     fn pass(&mut self, pass: Pass) -> Result<(), Failure> {
+        self.encoder.clone_from(&pass.label);
         for op in pass.into_ordered() {
             self.op(op)?;
         }
@@ -276,17 +292,35 @@ impl Run<'_> {
             }
         };
         let (threads, group) = (dim3(threads)?, dim3(dispatch.group)?);
-        let pipeline = dispatch.pipeline.compiled.clone();
+        // Not every kernel can be compiled with checks.
+        let validated = dispatch.pipeline.validated.clone().filter(|checked| checked.prepare(group).is_ok());
+        let is_validated = validated.is_some();
+        let pipeline = validated.unwrap_or_else(|| dispatch.pipeline.compiled.clone());
         pipeline.prepare(group).map_err(failure_of)?;
-        let bindings = dispatch.arguments.iter().map(|argument| self.binding(argument)).collect();
+        if is_validated {
+            self.flush()?;
+        }
+        let bindings =
+            dispatch.arguments.iter().map(|argument| self.binding(argument, is_validated)).collect();
         let (uses, grid) = (Vec::new(), elinvar_driver::Grid::Threads(threads));
         let dispatch = CpuDispatch { pipeline, bindings, uses, grid, group, label: None };
         self.commands.push(Command::Dispatch(dispatch));
-        Ok(())
+        if !is_validated {
+            return Ok(());
+        }
+        match self.submit() {
+            Err(Error::Fault(fault)) => {
+                self.logs.push(Log::of(&fault, &self.encoder));
+                Ok(())
+            }
+            other => self.ended(other),
+        }
     }
 
-    fn binding(&mut self, argument: &Argument) -> Binding {
+    /// An argument's value; with validation a buffer ends where it does, not where its pages do.
+    fn binding(&mut self, argument: &Argument, is_validated: bool) -> Binding {
         match argument {
+            Argument::Buffer(held, offset) if is_validated => Binding::Memory(self.store(held).rest(*offset)),
             Argument::Buffer(held, offset) => Binding::Memory(self.store(held).from(*offset)),
             Argument::Bytes(bytes) => Binding::Bytes(bytes.to_vec()),
             Argument::Threadgroup(bytes) => Binding::Threadgroup(*bytes as u64),
@@ -298,20 +332,29 @@ impl Run<'_> {
         if self.commands.is_empty() {
             return Ok(());
         }
+        let result = self.submit();
+        self.ended(result)
+    }
+
+    fn submit(&mut self) -> Result<(), Error> {
         let commands: Arc<[Command]> = std::mem::take(&mut self.commands).into();
         let (done, ended) = channel();
         let tell = Box::new(move |result| {
             let _told = done.send(result);
         });
-        self.queue.submit(commands, tell).map_err(failure_of)?;
+        self.queue.submit(commands, tell)?;
         let result =
             ended.recv().unwrap_or_else(|_| Err(Error::DeviceLost("the driver dropped the work".into())));
         self.stores.clear();
         let _acknowledged = self.queue.acknowledge();
+        result.map(|_| ())
+    }
+
+    fn ended(&self, result: Result<(), Error>) -> Result<(), Failure> {
         if self.device.is_lost() {
             return Err(lost());
         }
-        result.map(|_| ()).map_err(failure_of)
+        result.map_err(failure_of)
     }
 }
 

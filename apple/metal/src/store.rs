@@ -142,6 +142,11 @@ impl Store {
         MemorySlice { memory: self.memory.clone(), offset, len: self.memory.len() - offset }
     }
 
+    /// From an offset up to its end, and not to that of the pages that it is in.
+    pub fn rest(&self, offset: usize) -> MemorySlice {
+        self.range(offset, self.length - offset)
+    }
+
     /// A range, which is within it.
     pub fn range(&self, offset: usize, length: usize) -> MemorySlice {
         MemorySlice { memory: self.memory.clone(), offset: self.offset + offset as u64, len: length as u64 }

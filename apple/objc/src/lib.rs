@@ -44,7 +44,7 @@ mod tests;
 mod value;
 pub mod watch;
 
-pub use block::Block;
+pub use block::{Block, BlockPointer};
 pub use busy::BUSY;
 pub use class::Class;
 pub use declare::{Declaration, Declared, Property, register};

@@ -82,6 +82,10 @@ pub(super) fn register() {
     Declaration::<ProcessInfo>::new()
         .class_method("processInfo", || Ref::new(ProcessInfo))
         .method("operatingSystemVersion", |_: &Ref<ProcessInfo>| version())
+        .method("operatingSystemVersionString", |_: &Ref<ProcessInfo>| {
+            let (major, minor) = os_version();
+            NsString::new(&format!("Version {major}.{minor} (stand-in)"))
+        })
         .method("isOperatingSystemAtLeastVersion:", |_: &Ref<ProcessInfo>, least: Version| {
             let own = version();
             (own.major, own.minor, own.patch) >= (least.major, least.minor, least.patch)

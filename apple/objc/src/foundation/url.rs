@@ -19,7 +19,8 @@ impl NsUrl {
         &self.0
     }
 
-    fn of_path(path: Ref<NsString>) -> Self {
+    /// Of a file.
+    pub fn of_path(path: Ref<NsString>) -> Self {
         Self(std::path::absolute(path.as_str()).unwrap_or_else(|_| path.as_str().into()))
     }
 

@@ -4,11 +4,19 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::class::{Class, Imp, Ivar, Method, protocol};
+use crate::class::{Class, Imp, Ivar, Method, demands, protocol};
 use crate::object::{Id, Raw};
 use crate::pool;
 use crate::selector::Selector;
 use crate::watch::fatal;
+
+/// `struct objc_method_description`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct MethodDescription {
+    name: Selector,
+    types: *const c_char,
+}
 
 /// The text that a C function was given.
 unsafe fn text<'a>(name: *const c_char) -> &'a CStr {
@@ -138,14 +146,27 @@ c_functions! {
     // A protocol is its name; every protocol that is asked for is there.
     fn objc_getProtocol(name: *const c_char) -> *const c_char { protocol(text(name)).as_ptr() }
     fn protocol_getName(protocol: *const c_char) -> *const c_char { protocol }
-    // What a protocol demands is not known; with an empty list nothing is compared.
     fn protocol_copyMethodDescriptionList(
-        _protocol: *const c_char, _required: bool, _instance: bool, count: *mut c_uint,
-    ) -> *mut c_void {
+        protocol: *const c_char, required: bool, instance: bool, count: *mut c_uint,
+    ) -> *mut MethodDescription {
+        let found: Vec<MethodDescription> = demands(text(protocol))
+            .iter()
+            .filter(|demand| instance && demand.required == required)
+            .map(|demand| MethodDescription { name: Selector::of(demand.selector), types: demand.types.as_ptr() })
+            .collect();
         if !count.is_null() {
-            count.write(0);
+            count.write(c_uint::try_from(found.len()).unwrap_or(0));
         }
-        std::ptr::null_mut()
+        if found.is_empty() {
+            return std::ptr::null_mut();
+        }
+        // The caller frees it.
+        let list = libc::calloc(found.len(), size_of::<MethodDescription>()).cast::<MethodDescription>();
+        if list.is_null() {
+            fatal(format_args!("no memory for a list of methods"));
+        }
+        std::ptr::copy_nonoverlapping(found.as_ptr(), list, found.len());
+        list
     }
     fn protocol_isEqual(a: *const c_char, b: *const c_char) -> i8 { i8::from(a == b) }
 

@@ -60,6 +60,8 @@ unsafe impl Sync for Class {}
 struct Registry {
     classes: HashMap<&'static CStr, &'static Class>,
     protocols: HashMap<CString, &'static CStr>,
+    /// What protocols demand of objects, as far as it was said.
+    demands: HashMap<&'static CStr, &'static [Demand]>,
 }
 
 static REGISTRY: LazyLock<RwLock<Registry>> = LazyLock::new(RwLock::default);
@@ -200,6 +202,28 @@ impl Class {
     pub(crate) fn conforms(&self, protocol: &CStr) -> bool {
         self.line().any(|class| class.protocols.lock().contains(&protocol))
     }
+}
+
+/// A method of objects that a protocol speaks of.
+#[derive(Clone, Copy)]
+pub struct Demand {
+    /// Its name.
+    pub selector: &'static CStr,
+    /// Its types.
+    pub types: &'static CStr,
+    /// Whether what follows the protocol has to have it.
+    pub required: bool,
+}
+
+/// Say what a protocol demands. objc2 looks for the methods of a class that a program declares among these.
+pub fn describe(protocol_name: &CStr, demands: &'static [Demand]) {
+    let protocol = protocol(protocol_name);
+    REGISTRY.write().demands.insert(protocol, demands);
+}
+
+/// What a protocol demands; nothing where that was not said.
+pub(crate) fn demands(protocol: &CStr) -> &'static [Demand] {
+    REGISTRY.read().demands.get(protocol).copied().unwrap_or_default()
 }
 
 /// The protocol of that name: its name, once in memory.

@@ -46,7 +46,7 @@ pub mod watch;
 
 pub use block::{Block, BlockPointer};
 pub use busy::BUSY;
-pub use class::Class;
+pub use class::{Class, Demand, describe};
 pub use declare::{Declaration, Declared, Property, register};
 pub use dispatch::DispatchQueue;
 pub use object::{Id, Raw};

@@ -1,5 +1,6 @@
 //! Strong references: [`Ref`] to an object of one of our classes, [`Object`] to any.
 
+use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -8,6 +9,7 @@ use crate::class::Class;
 use crate::declare::Declared;
 use crate::object::{Id, Raw};
 use crate::pool;
+use crate::selector::Selector;
 use crate::watch::fatal;
 
 /// A reference to an object of whatever class.
@@ -60,6 +62,11 @@ impl Object {
         unsafe { Raw::class(self.id()) }
     }
 
+    /// The C function that answers a message, if there is one.
+    pub fn implementation(&self, selector: Selector) -> Option<*const c_void> {
+        self.class().find(selector).map(|method| method.imp)
+    }
+
     /// Itself as an object of one of our classes.
     pub fn downcast<T: Declared>(&self) -> Option<Ref<T>> {
         if self.class().is_meta() {
@@ -104,7 +111,7 @@ impl<T: Declared> Ref<T> {
     }
 
     /// A new object of a class below `T`'s.
-    pub(crate) fn of_class(class: &'static Class, held: T) -> Self {
+    pub fn of_class(class: &'static Class, held: T) -> Self {
         let object = Raw::allocate(class);
         // SAFETY: it is new, and nobody else has it.
         let object = unsafe {

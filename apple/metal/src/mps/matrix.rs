@@ -12,8 +12,8 @@ use crate::require;
 use crate::store::Store;
 
 /// Types of elements, as `MPSDataType` numbers them.
-const FLOAT32: u32 = 0x1000_0020;
-const FLOAT16: u32 = 0x1000_0010;
+pub const FLOAT32: u32 = 0x1000_0020;
+pub const FLOAT16: u32 = 0x1000_0010;
 
 /// Bytes of an element.
 fn size_of_type(kind: u32) -> usize {
@@ -101,6 +101,11 @@ impl View {
             self.offset
         );
         Some(self)
+    }
+
+    /// The type of its elements.
+    pub fn kind(&self) -> u32 {
+        self.kind
     }
 
     /// Its bytes, which stay while a command buffer uses them.

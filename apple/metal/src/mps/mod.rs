@@ -1,9 +1,15 @@
 //! [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders): matrices, their products and
-//! softmax. The host computes in a command buffer's turn, in double precision rounded once, so that a result is at
+//! softmax; images, convolution, pooling and reductions. The host computes in a command buffer's turn, in double precision rounded once, so that a result is at
 //! least as exact as that of hardware, and not the same.
 
+mod convolution;
+mod copy;
+mod filter;
+mod image;
 mod matrix;
 mod multiplication;
+mod pooling;
+mod reduce;
 mod softmax;
 
 use elinvar_objc::foundation::NsString;
@@ -57,4 +63,10 @@ pub fn register() {
     matrix::register();
     multiplication::register();
     softmax::register();
+    image::register();
+    copy::register();
+    filter::register();
+    pooling::register();
+    reduce::register();
+    convolution::register();
 }

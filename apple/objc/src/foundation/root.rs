@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::abi::send_0;
-use crate::class::Class;
+use crate::class::{Class, Demand, describe};
 use crate::declare::Declaration;
 use crate::foundation::NsString;
 use crate::object::{Id, Raw};
@@ -16,6 +16,9 @@ struct NsObject;
 crate::object!(NsObject, c"NSObject");
 
 pub(super) fn register() {
+    const COPYING: [Demand; 1] =
+        [Demand { selector: c"copyWithZone:", types: c"@@:^{_NSZone=}", required: true }];
+    describe(c"NSCopying", &COPYING);
     Declaration::<NsObject>::new()
         .method("class", |this: &Object| std::ptr::from_ref(this.class()))
         .method("superclass", |this: &Object| {

@@ -1,0 +1,171 @@
+//! [`Filter`]: what [`MPSCNNKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnkernel)s have in
+//! common, of which each makes an image of another.
+
+use elinvar_objc::{Argument, Declaration, Declared, Encoded, Property, Ref, Return, Selector};
+
+use super::image::{Image, ImageSize, Points};
+use super::{Kernel, kernel};
+use crate::command_buffer::CommandBuffer;
+use crate::device::Device;
+use crate::require;
+
+/// `MPSOffset`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Offset {
+    pub x: isize,
+    pub y: isize,
+    z: isize,
+}
+
+// SAFETY: three numbers of 64 bits.
+unsafe impl Encoded for Offset {
+    const ENCODING: &'static str = "{?=qqq}";
+}
+
+impl Argument for Offset {
+    type Raw = Self;
+
+    unsafe fn from_raw(raw: Self) -> Self {
+        raw
+    }
+}
+
+impl Return for Offset {
+    type Raw = Self;
+
+    fn into_raw(self, _selector: Selector) -> Self {
+        self
+    }
+}
+
+/// `MPSImageEdgeModeZero`, the default: what is outside the image is 0.
+pub const EDGE_ZERO: usize = 0;
+/// `MPSImageEdgeModeClamp`: it is the nearest number of the image.
+pub const EDGE_CLAMP: usize = 1;
+
+/// What they have.
+pub struct Filter {
+    kernel: Kernel,
+    offset: Property<Offset>,
+    edge: Property<usize>,
+}
+
+/// `MPSCNNKernel` itself.
+struct Base(Filter);
+
+elinvar_objc::object!(Base, c"MPSCNNKernel");
+
+/// How a window moves over an image, along one dimension.
+///
+/// The window's first point is at `offset - span / 2`, with the span of the dilated window rounded down, as the
+/// documentation of [`MPSCNNConvolutionDescriptor`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolutiondescriptor)
+/// says of its width; that pooling does the same is a guess.
+#[derive(Clone, Copy)]
+pub struct Slide {
+    pub size: usize,
+    pub stride: usize,
+    pub dilation: usize,
+}
+
+impl Slide {
+    /// Where in the source a point of the window is, for one of the result.
+    pub fn at(self, offset: isize, result: usize, point: usize) -> isize {
+        let span = (self.size - 1) * self.dilation + 1;
+        offset + signed(result * self.stride) - signed(span / 2) + signed(point * self.dilation)
+    }
+}
+
+/// A number that fits, since images are small.
+pub fn signed(number: usize) -> isize {
+    isize::try_from(number).unwrap_or(isize::MAX)
+}
+
+/// How a filter is applied.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub offset: Offset,
+    pub edge: usize,
+}
+
+/// A source's numbers with what lies around them.
+pub struct Source {
+    points: Points,
+    numbers: Vec<f64>,
+    edge: usize,
+}
+
+impl Source {
+    pub fn size(&self) -> ImageSize {
+        self.points.size
+    }
+
+    /// A number of the image; `None` outside.
+    pub fn within(&self, row: isize, column: isize, channel: usize) -> Option<f64> {
+        self.points.number(&self.numbers, row, column, channel)
+    }
+
+    /// A number of the image, or what the edge mode puts around it.
+    pub fn number(&self, row: isize, column: isize, channel: usize) -> f64 {
+        let ImageSize { width, height, .. } = self.size();
+        let number = match self.edge {
+            EDGE_CLAMP => {
+                let (row, column) = (row.clamp(0, signed(height - 1)), column.clamp(0, signed(width - 1)));
+                self.within(row, column, channel)
+            }
+            _ => self.within(row, column, channel),
+        };
+        number.unwrap_or(0.0)
+    }
+}
+
+impl Filter {
+    pub fn new(device: Ref<Device>) -> Self {
+        let kernel = Kernel::new(device);
+        Self { kernel, offset: Property::default(), edge: Property::new(EDGE_ZERO) }
+    }
+
+    /// Its kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Let `number` give each number of the result, by row, column and channel.
+    pub fn encode(
+        &self,
+        method: &str,
+        buffer: &Ref<CommandBuffer>,
+        [source, result]: [&Ref<Image>; 2],
+        number: impl Fn(&Source, Settings, [usize; 3]) -> f64 + Send + 'static,
+    ) {
+        require!(!source.is(result), "{method} the image would be made of itself");
+        if !source.is_usable(method, buffer, true) || !result.is_usable(method, buffer, false) {
+            return;
+        }
+        let settings = Settings { offset: self.offset.get(), edge: self.edge.get() };
+        let known = matches!(settings.edge, EDGE_ZERO | EDGE_CLAMP);
+        require!(known, "{method} the edge mode {} is not here", settings.edge);
+        let (points, result) = (source.points(), result.points());
+        let work = move || {
+            let source = Source { numbers: points.copy(), points, edge: settings.edge };
+            result.set_all(|row, column, channel| number(&source, settings, [row, column, channel]));
+            Ok(())
+        };
+        self.kernel.encode(method, buffer, Box::new(work));
+    }
+}
+
+/// The methods of `MPSCNNKernel`.
+pub fn filter<T, F>(class: Declaration<T>, of: F) -> Declaration<T>
+where
+    T: Declared,
+    F: Fn(&T) -> &Filter + Copy + 'static,
+{
+    kernel(class, move |this: &T| &of(this).kernel)
+        .property("offset", move |this: &T| &of(this).offset)
+        .property("edgeMode", move |this: &T| &of(this).edge)
+}
+
+pub fn register() {
+    filter(Declaration::<Base>::new().below(c"MPSKernel"), |base: &Base| &base.0).register();
+}

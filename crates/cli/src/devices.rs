@@ -65,7 +65,16 @@ fn print_caps(caps: &Caps) -> Result<()> {
         caps.max_threadgroup_size,
         caps.max_threadgroup_memory,
         caps.simdgroup_width
-    ))
+    ))?;
+    match primitives(caps) {
+        names if names.is_empty() => Ok(()),
+        names => say(format_args!("  its vendor's library has {}", names.join(", "))),
+    }
+}
+
+/// What the vendor's library computes.
+fn primitives(caps: &Caps) -> Vec<String> {
+    caps.primitives.iter().map(|(kind, float)| format!("{} of {float}", kind.name())).collect()
 }
 
 fn device_json(device: &Device) -> Value {
@@ -86,5 +95,6 @@ fn device_json(device: &Device) -> Value {
         "unified_memory": caps.unified_memory,
         "compute_units": caps.compute_units,
         "vector_bits": caps.vector_bits,
+        "primitives": primitives(caps),
     })
 }

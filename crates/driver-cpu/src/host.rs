@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, Primitives, StopsAt};
 
 use crate::limits;
 
@@ -45,6 +45,7 @@ pub(crate) fn caps(workers: usize) -> Caps {
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
         vector_bits: vector_bits(),
         names_accesses: true,
+        primitives: Primitives::NONE,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
-use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, Primitives, StopsAt};
 
 use crate::api::Api;
 use crate::failure::Failure;
@@ -68,6 +68,7 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
         parallel_queues: QUEUES,
         vector_bits: None,
         names_accesses: true,
+        primitives: Primitives::NONE,
     })
 }
 

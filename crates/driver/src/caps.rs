@@ -1,6 +1,6 @@
 //! What a device is and what its limits are, read from the hardware and never assumed.
 
-use crate::Dim3;
+use crate::{Dim3, Primitives};
 
 /// The kind of hardware behind a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,4 +85,6 @@ pub struct Caps {
     /// Whether the fault of a checked kernel tells which access it was: the argument or variable, the element, the thread, and
     /// always the line. Without that it names the kernel, and the line where the device tells it.
     pub names_accesses: bool,
+    /// What the vendor's library computes ([`crate::Command::Primitive`]).
+    pub primitives: Primitives,
 }

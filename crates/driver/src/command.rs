@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Result, Stamp};
+use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, Stamp};
 
 /// One step of a queue.
 #[derive(Clone, Debug)]
@@ -29,6 +29,13 @@ pub enum Command {
         target: MemorySlice,
         /// 1 to 16 bytes, repeated.
         pattern: Vec<u8>,
+    },
+    /// Let the vendor's library compute a primitive that [`Caps::primitives`](crate::Caps::primitives) has.
+    Primitive {
+        /// What is computed.
+        primitive: Primitive,
+        /// The memory, one slice for each of [`Primitive::operands`], in that order.
+        operands: Vec<MemorySlice>,
     },
     /// Raise an event, once what is before it in the queue has taken effect.
     Signal {

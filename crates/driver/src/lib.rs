@@ -26,6 +26,7 @@
 //! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
 //! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when its turn comes |
+//! | [`Primitive`] | `MPSKernel` | – | – |
 //! | [`Device::reset`] | – | – (a new process) | – |
 //! | [`Device::reaches`] | – | peer access | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
@@ -69,6 +70,7 @@ mod event;
 mod grid;
 mod memory;
 mod options;
+pub mod primitive;
 mod signature;
 mod source;
 mod stamp;
@@ -85,6 +87,7 @@ pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
 pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
+pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, Packed, Piece, Source};
 pub use stamp::Stamp;

@@ -130,7 +130,7 @@ impl Batch {
     }
 
     /// Notes a refusal, if there is one.
-    fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.note(|| TraceStep::Refused(Box::new(error.clone()))))
     }
 
@@ -255,9 +255,11 @@ impl Batch {
         self.note(|| TraceStep::Wait);
     }
 
-    pub(crate) fn push_timestamp(&mut self, command: Command) {
+    /// Adds a command that has been checked, with the memory it uses.
+    pub(crate) fn push(&mut self, command: Command, usages: Vec<Usage>, step: TraceStep) {
         self.lease.commands.push(command);
-        self.note(|| TraceStep::Timestamp);
+        self.usages.extend(usages);
+        self.note(|| step);
     }
 
     /// Hand the commands to the stream. An empty batch ends when the work before it has ended.

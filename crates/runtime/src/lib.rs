@@ -73,6 +73,7 @@ mod library;
 mod loss;
 mod map;
 mod pool;
+mod primitive;
 mod profile;
 mod recording;
 mod recovery;
@@ -130,8 +131,8 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, Label, MathMode, Piece, Priority, Result, Scalar, Severity, Signature, Source, StopsAt,
-    Storage, Timing,
+    FunctionConstant, Label, MathMode, Piece, Primitive, PrimitiveKind, Primitives, Priority, Result, Scalar,
+    Severity, Signature, Source, StopsAt, Storage, Timing,
 };
 pub use half::{bf16, f16};
 

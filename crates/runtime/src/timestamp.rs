@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use elinvar_driver::{Command, Result, Stamp};
 
-use crate::{Batch, Device, Stream};
+use crate::{Batch, Device, Stream, TraceStep};
 
 /// When a device came to a place in its work, by its own clock. Cloning gives another handle on the same one.
 #[derive(Clone)]
@@ -50,7 +50,8 @@ impl Batch {
     /// None today; making one may fail on devices that have few.
     pub fn timestamp(&mut self) -> Result<Timestamp> {
         let timestamp = Timestamp::new(self.device().clone())?;
-        self.push_timestamp(Command::Timestamp { into: timestamp.inner.stamp.clone() });
+        let into = timestamp.inner.stamp.clone();
+        self.push(Command::Timestamp { into }, Vec::new(), TraceStep::Timestamp);
         Ok(timestamp)
     }
 }

@@ -4,7 +4,8 @@
 //! known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other argument that it
 //! may write it may also read.
 
-use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice};
+use elinvar_driver::primitive::{Operand, OperandUse};
+use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice, Primitive};
 
 use crate::usage::Who;
 
@@ -36,8 +37,24 @@ pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
             operation(target, Effect::Overwrites, "copy: the target"),
         ],
         Command::Fill { target, .. } => vec![operation(target, Effect::Overwrites, "fill: the buffer")],
+        Command::Primitive { primitive, operands } => by_primitive(primitive, operands),
         _ => Vec::new(),
     }
+}
+
+fn by_primitive<'a>(primitive: &Primitive, operands: &'a [MemorySlice]) -> Vec<Touched<'a>> {
+    // It was checked when it was recorded, so its shape is right.
+    let wanted = primitive.operands().unwrap_or_default();
+    let touched = |(operand, slice): (Operand, &'a MemorySlice)| {
+        let effect = match operand.used {
+            OperandUse::Read => Effect::Reads,
+            OperandUse::Replaced => Effect::Overwrites,
+            OperandUse::Written => Effect::MayWrite,
+            OperandUse::Updated => Effect::MayReadAndWrite,
+        };
+        Touched { slice, effect, who: Who::Operand(primitive.kind(), operand.name) }
+    };
+    wanted.into_iter().zip(operands).map(touched).collect()
 }
 
 fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
@@ -82,6 +99,7 @@ pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
         }
         Command::Copy { source, target } => vec![source, target],
         Command::Fill { target, .. } => vec![target],
+        Command::Primitive { operands, .. } => operands.iter_mut().collect(),
         _ => Vec::new(),
     }
 }

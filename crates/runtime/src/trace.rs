@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use elinvar_driver::{Dim3, Error, Label, Pipeline, Priority};
+use elinvar_driver::{Dim3, Error, Label, Pipeline, PrimitiveKind, Priority};
 use parking_lot::Mutex;
 use quanta::Clock;
 
@@ -70,6 +70,8 @@ pub enum TraceStep {
         /// Its length.
         bytes: u64,
     },
+    /// A primitive of a vendor's library was recorded.
+    Primitive(PrimitiveKind),
     /// The raising of an event was recorded.
     Signal,
     /// The wait for an event was recorded.
@@ -104,6 +106,7 @@ impl TraceStep {
             Self::Dispatch => "dispatch",
             Self::Copy { .. } => "copy",
             Self::Fill { .. } => "fill",
+            Self::Primitive(_) => "primitive",
             Self::Signal => "signal",
             Self::Wait => "wait",
             Self::Timestamp => "timestamp",

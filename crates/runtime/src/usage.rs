@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Pipeline, Result, Storage as StorageMode};
+use elinvar_driver::{Error, Pipeline, PrimitiveKind, Result, Storage as StorageMode};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Device;
@@ -238,6 +238,7 @@ pub(crate) enum Who {
     /// The counts of its threadgroups.
     Counts(Arc<dyn Pipeline>),
     Operation(&'static str),
+    Operand(PrimitiveKind, &'static str),
 }
 
 impl fmt::Display for Who {
@@ -247,6 +248,7 @@ impl fmt::Display for Who {
             Self::Use(pipeline, number) => f.write_str(&used_place(pipeline.signature(), *number)),
             Self::Counts(pipeline) => f.write_str(&counts_place(&pipeline.signature().name)),
             Self::Operation(name) => f.write_str(name),
+            Self::Operand(kind, name) => write!(f, "{}: `{name}`", kind.name()),
         }
     }
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
-    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Priority, Queue, Result,
-    Signature, Source, StopsAt, Storage, Use,
+    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Primitives, Priority, Queue,
+    Result, Signature, Source, StopsAt, Storage, Use,
 };
 use parking_lot::Mutex;
 
@@ -93,6 +93,7 @@ impl Sim {
             parallel_queues: 4,
             vector_bits: None,
             names_accesses: true,
+            primitives: Primitives::NONE,
         };
         change(&mut caps);
         let shared = Shared {

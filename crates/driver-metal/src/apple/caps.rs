@@ -7,7 +7,7 @@ use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLGPUFamily};
 
-use super::host;
+use super::{host, mps};
 
 /// Command queues of a device run side by side as far as it can. This many keep it busy while one of them has its command
 /// buffer encoded; more are allowed.
@@ -64,5 +64,6 @@ pub(super) fn caps(
         parallel_queues: PARALLEL_QUEUES,
         vector_bits: None,
         names_accesses: false,
+        primitives: mps::primitives(device),
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::buffer::Buffer;
 use super::caps::{self, Features};
 use super::kernels::Kernels;
+use super::mps::Stock;
 use super::stamps::Counters;
 use super::tasks::Tasks;
 use super::transfer::Transfer;
@@ -26,7 +27,8 @@ pub(super) struct Core {
     pub(super) kernels: Kernels,
     pub(super) tasks: Tasks,
     pub(super) cache: Cache,
-    descriptor: Descriptor,
+    pub(super) stock: Arc<Stock>,
+    descriptors: Descriptors,
     pub(super) counters: Counters,
     pub(super) transfer: Mutex<Transfer>,
     /// On whose dispatch queue Metal tells of shared events.
@@ -50,7 +52,8 @@ impl Core {
                 kernels,
                 tasks,
                 cache,
-                descriptor: Descriptor::new(),
+                stock: Arc::default(),
+                descriptors: Descriptors::new(),
                 counters,
                 transfer,
                 listener: OnceLock::new(),
@@ -74,8 +77,9 @@ impl Core {
     }
 
     /// What command buffers are made with.
-    pub(super) fn descriptor(&self) -> &MTLCommandBufferDescriptor {
-        &self.descriptor.0
+    pub(super) fn descriptor(&self, retains: bool) -> &MTLCommandBufferDescriptor {
+        let Descriptors { plain, retaining } = &self.descriptors;
+        if retains { retaining } else { plain }
     }
 
     pub(super) fn expect_present(&self) -> Result<()> {
@@ -90,22 +94,28 @@ impl Core {
     }
 }
 
-/// Command buffers that hold no references, since submissions do, and that tell which encoder has failed.
-struct Descriptor(Retained<MTLCommandBufferDescriptor>);
+/// Command buffers that tell which encoder has failed: those that hold no references, since submissions do, and others.
+struct Descriptors {
+    plain: Retained<MTLCommandBufferDescriptor>,
+    retaining: Retained<MTLCommandBufferDescriptor>,
+}
 
 #[allow(unsafe_code)] // the bindings leave it open
-// SAFETY: it is never changed once it is made, and read by Metal only.
-unsafe impl Send for Descriptor {}
+// SAFETY: they are never changed once they are made, and read by Metal only.
+unsafe impl Send for Descriptors {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.
-unsafe impl Sync for Descriptor {}
+unsafe impl Sync for Descriptors {}
 
-impl Descriptor {
+impl Descriptors {
     fn new() -> Self {
-        let descriptor = MTLCommandBufferDescriptor::new();
-        descriptor.setRetainedReferences(false);
-        descriptor.setErrorOptions(MTLCommandBufferErrorOption::EncoderExecutionStatus);
-        Self(descriptor)
+        let descriptor = |retains| {
+            let descriptor = MTLCommandBufferDescriptor::new();
+            descriptor.setRetainedReferences(retains);
+            descriptor.setErrorOptions(MTLCommandBufferErrorOption::EncoderExecutionStatus);
+            descriptor
+        };
+        Self { plain: descriptor(false), retaining: descriptor(true) }
     }
 }
 

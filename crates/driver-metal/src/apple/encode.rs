@@ -18,10 +18,10 @@ use objc2_metal::{
 
 use super::core::Core;
 use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
-use super::host;
 use super::marks::Marks;
 use super::memory::located;
 use super::pipeline::MetalPipeline;
+use super::{host, mps};
 use crate::hazards::Touch;
 
 /// Threadgroup memory comes in pieces of this many bytes.
@@ -49,7 +49,7 @@ pub(super) fn step(
     trail: &mut Trail,
 ) -> Result<Step> {
     core.expect_present()?;
-    let mut encoding = Encoding::new(core, queue, trail);
+    let mut encoding = Encoding::new(core, queue, trail, wants_retained(&commands[*next..]));
     let stamps = if times_within(&commands[*next..]) { marks.stamps(core) } else { None };
     let times = stamps.is_some_and(|stamps| stamps.has(core, 0));
     encoding.note_times(stamps.filter(|_| times));
@@ -62,6 +62,7 @@ pub(super) fn step(
                 let (buffer, offset) = located(core, target)?;
                 encoding.fill(Place { buffer, offset }, target.len as usize, pattern)?;
             }
+            Command::Primitive { primitive, operands } => mps::encode(&mut encoding, primitive, operands)?,
             Command::Signal { .. } if encoding.has_begun() && goes_on(&commands[*next..], times) => {
                 match &marks.signals {
                     Some(signals) => encoding.signal(signals)?,
@@ -98,24 +99,31 @@ fn goes_on(commands: &[Command], times: bool) -> bool {
     behind.is_some_and(|command| !is_hosts(command))
 }
 
-/// Whether the device has something to do on both sides of a timestamp, before the next wait.
+/// The commands before the next wait behind something that the device does: one command buffer has no others.
+fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
+    let behind = commands.iter().skip_while(|command| is_hosts(command));
+    behind.take_while(|command| !matches!(command, Command::Wait { .. }))
+}
+
+/// Whether among the next commands is one that the framework's kernels encode, which use objects that nobody but the
+/// command buffer keeps.
+fn wants_retained(commands: &[Command]) -> bool {
+    together(commands).any(|command| matches!(command, Command::Primitive { .. }))
+}
+
+/// Whether the device has something to do on both sides of a timestamp. Not beside the framework's kernels, whose encoders
+/// know nothing of the fence.
 fn times_within(commands: &[Command]) -> bool {
-    let (mut begun, mut stamped) = (false, false);
-    for command in commands {
-        match command {
-            Command::Wait { .. } => return false,
-            Command::Timestamp { .. } => stamped |= begun,
-            Command::Signal { .. } => {}
-            _ if stamped => return true,
-            _ => begun = true,
-        }
-    }
-    false
+    let mut stamped = together(commands).skip_while(|command| !matches!(command, Command::Timestamp { .. }));
+    !wants_retained(commands) && stamped.any(|command| !is_hosts(command))
 }
 
 /// Whether it is done by the host.
 pub(super) fn is_hosts(command: &Command) -> bool {
-    !matches!(command, Command::Dispatch(_) | Command::Copy { .. } | Command::Fill { .. })
+    !matches!(
+        command,
+        Command::Dispatch(_) | Command::Copy { .. } | Command::Fill { .. } | Command::Primitive { .. }
+    )
 }
 
 fn copy(encoding: &mut Encoding<'_>, source: &MemorySlice, target: &MemorySlice) -> Result<()> {

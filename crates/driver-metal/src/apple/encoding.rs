@@ -22,6 +22,7 @@ use objc2_metal::{
 use super::buffer::Buffer;
 use super::core::Core;
 use super::kernels::State;
+use super::mps::InUse;
 use super::signals::Signals;
 use super::stamps::Stamps;
 use crate::clock::Moment;
@@ -64,6 +65,8 @@ pub(super) struct Trail {
     pub(super) committed: Moment,
     /// Buffers made for its commands.
     kept: Vec<Buffer>,
+    /// Kernels of Metal Performance Shaders that its commands use.
+    kernels: Vec<InUse>,
     /// What commands have used since the last barrier.
     hazards: Hazards,
 }
@@ -74,6 +77,7 @@ impl Trail {
         self.signals.clear();
         self.stamps.clear();
         self.kept.clear();
+        self.kernels.clear();
         self.hazards.clear();
     }
 }
@@ -91,6 +95,8 @@ pub(super) struct Encoding<'a> {
     buffer: Option<CommandBuffer>,
     trail: &'a mut Trail,
     open: Open,
+    /// Whether the command buffer keeps what it uses.
+    retains: bool,
     /// Where times are noted within the command buffer.
     stamps: Option<&'a Stamps>,
     /// The number of the command that is being encoded.
@@ -102,9 +108,10 @@ impl<'a> Encoding<'a> {
         core: &'a Core,
         queue: &'a ProtocolObject<dyn MTLCommandQueue>,
         trail: &'a mut Trail,
+        retains: bool,
     ) -> Self {
         trail.clear();
-        Self { core, queue, buffer: None, trail, open: Open::None, stamps: None, command: 0 }
+        Self { core, queue, buffer: None, trail, open: Open::None, retains, stamps: None, command: 0 }
     }
 
     /// Note times within the command buffer, which has not begun.
@@ -127,7 +134,7 @@ impl<'a> Encoding<'a> {
         if let Some(buffer) = &self.buffer {
             return Ok(buffer.clone());
         }
-        let buffer = self.queue.commandBufferWithDescriptor(self.core.descriptor());
+        let buffer = self.queue.commandBufferWithDescriptor(self.core.descriptor(self.retains));
         let buffer = buffer.ok_or_else(|| Error::Environment("Metal has no command buffer".into()))?;
         Ok(self.buffer.insert(buffer).clone())
     }
@@ -148,6 +155,18 @@ impl<'a> Encoding<'a> {
             }
         }
         self.trail.hazards.clear();
+    }
+
+    /// The command buffer with no encoder open, for a command that encodes itself.
+    pub(super) fn library(&mut self) -> Result<CommandBuffer> {
+        self.end();
+        self.entered(true);
+        self.buffer()
+    }
+
+    /// The kernels that the command buffer's commands use.
+    pub(super) fn kernels(&mut self) -> &mut Vec<InUse> {
+        &mut self.trail.kernels
     }
 
     /// Raise the event of this command when what is before it has ended.
@@ -232,7 +251,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// A buffer that stays until the command buffer has ended.
-    fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
+    pub(super) fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
         let made = self.core.buffer(bytes as u64, options)?;
         self.trail.kept.push(made.clone());
         Ok(made)

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use elinvar_driver::{Binding, Command, Dispatch, Error, Fault};
+use elinvar_driver::{Binding, Command, Dispatch, Error, Fault, PrimitiveKind};
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::{NSArray, NSError};
@@ -22,7 +22,8 @@ type Infos = NSArray<ProtocolObject<dyn MTLCommandBufferEncoderInfo>>;
 /// The error of a command buffer with these commands.
 pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], trail: &Trail) -> Error {
     let text = error.localizedDescription().to_string();
-    let launches = launches(faulted(error, trail), commands);
+    let within = faulted(error, trail).and_then(|range| commands.get(range)).unwrap_or_default();
+    let launches: Vec<&Dispatch> = within.iter().filter_map(launch).collect();
     let device = &core.caps.name;
     let code = MTLCommandBufferError(usize::try_from(error.code()).unwrap_or(0));
     match code {
@@ -42,14 +43,20 @@ pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], trail: &
             Error::InvalidArgument(format!("{}Metal device `{device}`: {text}", named(&launches)))
         }
         MTLCommandBufferError::Memoryless => Error::unsupported(format!("Metal device `{device}`: {text}")),
-        _ => fault(&launches, text, device),
+        _ => fault(&launches, within.iter().find_map(primitive), text, device),
     }
 }
 
 /// Page faults, stack overflows, internal errors, and what newer systems may add.
-fn fault(launches: &[&Dispatch], message: String, device: &str) -> Error {
+fn fault(launches: &[&Dispatch], other: Option<PrimitiveKind>, message: String, device: &str) -> Error {
     match launches {
-        [] => Error::Environment(format!("Metal device `{device}`: {message}")),
+        [] => match other {
+            Some(kind) => {
+                let kernel = kind.name().to_owned();
+                Error::Fault(Fault { kernel, message, location: None, launch: None })
+            }
+            None => Error::Environment(format!("Metal device `{device}`: {message}")),
+        },
         [one] => Error::Fault(Fault {
             kernel: one.pipeline.signature().name.clone(),
             message,
@@ -78,20 +85,20 @@ fn named(launches: &[&Dispatch]) -> String {
     if names.is_empty() { String::new() } else { format!("{}: ", names.join(" or ")) }
 }
 
-/// The launches among these commands.
-fn launches(range: Option<Range<usize>>, commands: &[Command]) -> Vec<&Dispatch> {
-    let within = range.and_then(|range| commands.get(range)).unwrap_or_default();
-    within.iter().filter_map(launch).collect()
-}
-
 fn launch(command: &Command) -> Option<&Dispatch> {
     if let Command::Dispatch(dispatch) = command { Some(dispatch) } else { None }
+}
+
+fn primitive(command: &Command) -> Option<PrimitiveKind> {
+    if let Command::Primitive { primitive, .. } = command { Some(primitive.kind()) } else { None }
 }
 
 /// The commands of the first encoder that has caused the error, or else was affected; of all where Metal does not say.
 fn faulted(error: &NSError, trail: &Trail) -> Option<Range<usize>> {
     let all = || Some(trail.encoders.first()?.start..trail.encoders.last()?.end);
-    let Some(infos) = infos(error) else { return all() };
+    // A command that encodes itself may have several encoders; then it is not known whose is whose.
+    let infos = infos(error).filter(|infos| infos.len() == trail.encoders.len());
+    let Some(infos) = infos else { return all() };
     let states: Vec<MTLCommandEncoderErrorState> = infos.iter().map(|info| info.errorState()).collect();
     let first = |state| states.iter().position(|other| *other == state);
     let at = first(MTLCommandEncoderErrorState::Faulted).or(first(MTLCommandEncoderErrorState::Affected));

@@ -14,6 +14,7 @@ mod host;
 mod kernels;
 mod marks;
 mod memory;
+mod mps;
 mod pipeline;
 mod queue;
 mod reflect;

@@ -87,7 +87,7 @@ impl Transfer {
         core.expect_present()?;
         autoreleasepool(|_| {
             let mut trail = Trail::default();
-            let mut encoding = Encoding::new(core, &self.queue, &mut trail);
+            let mut encoding = Encoding::new(core, &self.queue, &mut trail, false);
             encode(&mut encoding)?;
             let Some(buffer) = encoding.finish() else { return Ok(()) };
             buffer.commit();

@@ -380,6 +380,7 @@ fn name(command: &Command) -> String {
             label.unwrap_or_else(|| dispatch.pipeline.signature().name.clone())
         }
         Command::Copy { .. } => "copy".into(),
+        Command::Primitive { primitive, .. } => primitive.kind().name().into(),
         _ => "fill".into(),
     }
 }

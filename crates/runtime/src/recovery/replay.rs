@@ -196,6 +196,10 @@ impl Copies<'_> {
         match &mut command {
             Command::Dispatch(dispatch) => dispatch.pipeline = self.pipeline(device, dispatch)?,
             Command::Copy { .. } | Command::Fill { .. } => {}
+            Command::Primitive { primitive, .. } => {
+                let caps = self.other.caps();
+                caps.primitives.expect(primitive, &caps.name)?;
+            }
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
         }
         Ok(command)

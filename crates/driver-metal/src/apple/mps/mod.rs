@@ -1,0 +1,273 @@
+//! Primitives through [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders).
+//!
+//! The framework's kernels encode themselves to a command buffer, with encoders of their own: ours is ended before. What
+//! a kernel is made for is its shape, so those of the last shapes are kept in the device's [`Stock`]. One that a
+//! command buffer uses is not in the stock until that has ended: the framework's objects are for one thread at a time,
+//! and a convolution holds its weights.
+
+mod convolution;
+mod image;
+mod matrix;
+mod pooling;
+mod reduction;
+
+use std::sync::Arc;
+
+use elinvar_driver::primitive::{Float, Images, Matrix, Padding, Window};
+use elinvar_driver::{Error, MemorySlice, Primitive, PrimitiveKind, Primitives, Result};
+use objc2::AnyThread as _;
+use objc2::rc::Retained;
+use objc2::runtime::ProtocolObject;
+use objc2_metal::{MTLDevice, MTLGPUFamily, MTLResourceOptions};
+use objc2_metal_performance_shaders::{
+    MPSDataType, MPSMatrix, MPSMatrixDescriptor, MPSMatrixMultiplication, MPSMatrixSoftMax,
+    MPSMatrixVectorMultiplication, MPSOffset, MPSSupportsMTLDevice, MPSVector, MPSVectorDescriptor,
+};
+use parking_lot::Mutex;
+
+use super::buffer::Buffer;
+use super::core::Core;
+use super::encoding::{CommandBuffer, Encoding};
+use super::memory::located;
+
+/// Kernels that a device keeps.
+const MOST_KEPT: usize = 32;
+
+/// What the framework computes on a device.
+#[allow(unsafe_code)] // asks the framework
+pub(super) fn primitives(device: &ProtocolObject<dyn MTLDevice>) -> Primitives {
+    // SAFETY: asks a question about a device.
+    if !unsafe { MPSSupportsMTLDevice(Some(device)) } {
+        return Primitives::NONE;
+    }
+    let all = PrimitiveKind::ALL.into_iter().flat_map(|kind| Float::ALL.map(|float| (kind, float)));
+    let set = all.fold(Primitives::NONE, |set, (kind, float)| set.with(kind, float));
+    // Textures of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.
+    let newer = [MTLGPUFamily::Apple3, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3];
+    let side = if newer.into_iter().any(|family| device.supportsFamily(family)) { 16384 } else { 8192 };
+    set.with_images(side, 4 * 2048)
+}
+
+/// A kernel of the framework's, made for one shape.
+#[derive(Clone)]
+enum Kernel {
+    MatMul(Retained<MPSMatrixMultiplication>),
+    MatVec(Retained<MPSMatrixVectorMultiplication>),
+    Softmax(Retained<MPSMatrixSoftMax>),
+    Reduction(reduction::Kernels),
+    Convolution(convolution::Kernels),
+    Pooling(pooling::Kernels),
+}
+
+#[allow(unsafe_code)] // the bindings leave it open
+// SAFETY: the framework's objects may be used by one thread after another; a kernel is with the stock or with one queue's
+// command buffer, both of which are locked when they are touched.
+unsafe impl Send for Kernel {}
+
+/// Kernels that no command buffer uses, by what they were made for; the last one that was given back is the last.
+#[derive(Default)]
+pub(super) struct Stock {
+    idle: Mutex<Vec<(Primitive, Kernel)>>,
+}
+
+impl Stock {
+    fn take(&self, primitive: &Primitive) -> Option<Kernel> {
+        let mut idle = self.idle.lock();
+        let at = idle.iter().rposition(|(known, _)| known == primitive)?;
+        Some(idle.remove(at).1)
+    }
+
+    fn give_back(&self, primitive: Primitive, kernel: Kernel) {
+        let mut idle = self.idle.lock();
+        idle.push((primitive, kernel));
+        let first = (idle.len() > MOST_KEPT).then(|| idle.remove(0));
+        drop(idle);
+        drop(first);
+    }
+}
+
+/// A kernel that a command buffer uses; dropped when that has ended, which gives it back.
+pub(super) struct InUse {
+    primitive: Primitive,
+    kernel: Option<Kernel>,
+    stock: Arc<Stock>,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.kernel.take() {
+            self.stock.give_back(self.primitive, kernel);
+        }
+    }
+}
+
+/// Encodes a primitive. The bindings panic where the framework gives nil for an object that it should make, which the queue
+/// makes an error of.
+pub(super) fn encode(
+    encoding: &mut Encoding<'_>,
+    primitive: &Primitive,
+    operands: &[MemorySlice],
+) -> Result<()> {
+    let core = encoding.core;
+    primitive.check(operands)?;
+    core.caps.primitives.expect(primitive, &core.caps.name)?;
+    let kernel = kernel(encoding, primitive)?;
+    let scratch = match primitive {
+        Primitive::Reduction(p) => reduction::packed_bytes(p),
+        _ => None,
+    };
+    // In range, as the operand that it is a copy of.
+    let private = |bytes| encoding.transient(bytes as usize, MTLResourceOptions::StorageModePrivate);
+    let scratch = scratch.map(private).transpose()?;
+    Call { core, buffer: encoding.library()?, operands, scratch }.encode(primitive, &kernel)
+}
+
+/// A kernel for a primitive: one that this command buffer uses already, since its commands run in order; one that is idle; a
+/// new one.
+fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive) -> Result<Kernel> {
+    let core = encoding.core;
+    let in_use = encoding.kernels();
+    let known = in_use.iter().find(|one| one.primitive == *primitive).and_then(|one| one.kernel.clone());
+    if let Some(kernel) = known {
+        return Ok(kernel);
+    }
+    let kernel = core.stock.take(primitive).map_or_else(|| make(&core.device, primitive), Ok)?;
+    let (primitive, stock) = (*primitive, core.stock.clone());
+    in_use.push(InUse { primitive, kernel: Some(kernel.clone()), stock });
+    Ok(kernel)
+}
+
+fn make(device: &ProtocolObject<dyn MTLDevice>, primitive: &Primitive) -> Result<Kernel> {
+    Ok(match primitive {
+        Primitive::MatMul(p) => Kernel::MatMul(matrix::mat_mul(device, p)),
+        Primitive::MatVec(p) => Kernel::MatVec(matrix::mat_vec(device, p)),
+        Primitive::Softmax(p) => Kernel::Softmax(matrix::softmax(device, p)),
+        Primitive::Reduction(p) => Kernel::Reduction(reduction::make(device, p)?),
+        Primitive::Convolution(p) => Kernel::Convolution(convolution::make(device, p)?),
+        Primitive::Pooling(p) => Kernel::Pooling(pooling::make(device, p)?),
+        other => return Err(unknown(other)),
+    })
+}
+
+fn unknown(primitive: &Primitive) -> Error {
+    Error::unsupported(format!("{} on a Metal device", primitive.kind().name()))
+}
+
+/// Where a primitive is encoded, and over what.
+struct Call<'a> {
+    core: &'a Core,
+    buffer: CommandBuffer,
+    operands: &'a [MemorySlice],
+    /// Memory of the command buffer's own, where it is needed.
+    scratch: Option<Buffer>,
+}
+
+#[allow(unsafe_code)] // makes views of buffers
+impl Call<'_> {
+    fn encode(&self, primitive: &Primitive, kernel: &Kernel) -> Result<()> {
+        match (primitive, kernel) {
+            (Primitive::MatMul(p), Kernel::MatMul(kernel)) => matrix::encode_mat_mul(self, p, kernel),
+            (Primitive::MatVec(p), Kernel::MatVec(kernel)) => matrix::encode_mat_vec(self, p, kernel),
+            (Primitive::Softmax(p), Kernel::Softmax(kernel)) => matrix::encode_softmax(self, p, kernel),
+            (Primitive::Reduction(p), Kernel::Reduction(kernels)) => reduction::encode(self, p, kernels),
+            (Primitive::Convolution(p), Kernel::Convolution(kernels)) => {
+                convolution::encode(self, p, kernels)
+            }
+            (Primitive::Pooling(p), Kernel::Pooling(kernels)) => pooling::encode(self, p, kernels),
+            (other, _) => Err(unknown(other)),
+        }
+    }
+
+    /// An operand as so many matrices.
+    fn matrices(&self, at: usize, matrix: Matrix, count: u32, float: Float) -> Result<Retained<MPSMatrix>> {
+        Ok(self.view(self.place(at)?, matrix, count, float))
+    }
+
+    /// Where an operand lies.
+    fn place(&self, at: usize) -> Result<(&Buffer, usize)> {
+        located(self.core, &self.operands[at])
+    }
+
+    /// One image of an operand, as the one row of a matrix.
+    fn image(&self, at: usize, number: u32, size: Images, float: Float) -> Result<Retained<MPSMatrix>> {
+        let (buffer, offset) = self.place(at)?;
+        // Within the operand, whose length fits.
+        let before = size.elements() as usize * number as usize * float.size() as usize;
+        Ok(self.row((buffer, offset + before), size, float))
+    }
+
+    /// An image as the one row of a matrix.
+    fn row(&self, (buffer, offset): (&Buffer, usize), size: Images, float: Float) -> Retained<MPSMatrix> {
+        // Within an operand, whose length fits.
+        let columns = size.elements() as usize;
+        let row_bytes = columns * float.size() as usize;
+        // SAFETY: as of matrices.
+        unsafe {
+            let descriptor = MPSMatrixDescriptor::matrixDescriptorWithRows_columns_rowBytes_dataType(
+                1,
+                columns,
+                row_bytes,
+                data_type(float),
+            );
+            MPSMatrix::initWithBuffer_offset_descriptor(MPSMatrix::alloc(), buffer, offset, &descriptor)
+        }
+    }
+
+    /// Matrices from a place on.
+    fn view(
+        &self,
+        (buffer, offset): (&Buffer, usize),
+        matrix: Matrix,
+        count: u32,
+        float: Float,
+    ) -> Retained<MPSMatrix> {
+        let (rows, columns) = (matrix.rows as usize, matrix.columns as usize);
+        // They are within a buffer, whose length fits; what leads to no other row or matrix may be anything.
+        let row_bytes = match (rows, count) {
+            (1, 1) => columns * float.size() as usize,
+            _ => matrix.row_bytes as usize,
+        };
+        let matrix_bytes = if count == 1 { rows * row_bytes } else { matrix.matrix_bytes as usize };
+        let kind = data_type(float);
+        // SAFETY: plain numbers; the primitive's check compared the sizes with the operand's, and the command buffer's
+        // submission keeps the buffer alive.
+        unsafe {
+            let descriptor =
+                MPSMatrixDescriptor::matrixDescriptorWithRows_columns_matrices_rowBytes_matrixBytes_dataType(
+                    rows,
+                    columns,
+                    count as usize,
+                    row_bytes,
+                    matrix_bytes,
+                    kind,
+                );
+            MPSMatrix::initWithBuffer_offset_descriptor(MPSMatrix::alloc(), buffer, offset, &descriptor)
+        }
+    }
+
+    /// An operand as a vector.
+    fn vector(&self, at: usize, length: u32, float: Float) -> Result<Retained<MPSVector>> {
+        let (buffer, offset) = self.place(at)?;
+        // SAFETY: as of matrices.
+        unsafe {
+            let descriptor =
+                MPSVectorDescriptor::vectorDescriptorWithLength_dataType(length as usize, data_type(float));
+            Ok(MPSVector::initWithBuffer_offset_descriptor(MPSVector::alloc(), buffer, offset, &descriptor))
+        }
+    }
+}
+
+/// Where the framework puts a window, which it counts from its middle, so that it begins where ours does.
+fn offset(window: &Window) -> MPSOffset {
+    let Padding { top, left, .. } = window.padding;
+    // Spans of windows over images are small.
+    let [rows, columns] = window.span().map(|span| span as isize / 2);
+    MPSOffset { x: columns - left as isize, y: rows - top as isize, z: 0 }
+}
+
+fn data_type(float: Float) -> MPSDataType {
+    match float {
+        Float::F16 => MPSDataType::Float16,
+        Float::F32 => MPSDataType::Float32,
+    }
+}

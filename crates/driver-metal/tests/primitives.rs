@@ -1,0 +1,188 @@
+//! Primitives: what is made for them and kept, and what is left behind; on the libraries that stand in for Apple's.
+#![cfg(elinvar_apple)]
+#![allow(unsafe_code)] // calls the stand-in's C functions
+
+mod support;
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use elinvar_driver::primitive::{
+    Convolution, Extent, Float, Images, Layout, MatMul, Matrix, Reduction, ReductionKind, Window,
+};
+use elinvar_driver::{Binding, Command, Device, Error, Memory, Primitive, Storage};
+use objc2::runtime::{AnyObject, ProtocolObject};
+use objc2_metal::{MTLCommandBufferError, MTLCreateSystemDefaultDevice, MTLDevice};
+use support::{devices, dispatch, memory, pipeline, read, run, whole, write};
+
+const EXECUTION: u32 = 7;
+
+unsafe extern "C" {
+    fn elinvar_apple_inject(device: *const AnyObject, site: u32, nth: u64, code: isize, encoder: isize);
+    fn elinvar_apple_live(name: *const c_char) -> usize;
+    fn elinvar_apple_settle(milliseconds: u64) -> bool;
+}
+
+/// What is counted is counted for the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn live(name: &CStr) -> usize {
+    // SAFETY: takes a number.
+    assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
+    // SAFETY: a text that ends with a zero.
+    unsafe { elinvar_apple_live(name.as_ptr()) }
+}
+
+fn command(primitive: Primitive, memory: &[&Arc<dyn Memory>]) -> Command {
+    Command::Primitive { primitive, operands: memory.iter().map(|memory| whole(memory)).collect() }
+}
+
+fn product(side: u32) -> Primitive {
+    Primitive::MatMul(MatMul::packed(Float::F32, side, side, side))
+}
+
+/// The sum of each of two rows, which have gaps.
+fn sums() -> Primitive {
+    Primitive::Reduction(Reduction {
+        float: Float::F32,
+        kind: ReductionKind::Sum,
+        each: Extent::Row,
+        source: Matrix::strided(2, 3, 16),
+    })
+}
+
+fn convolution() -> Primitive {
+    Primitive::Convolution(Convolution {
+        float: Float::F32,
+        layout: Layout::ChannelsLast,
+        source: Images { count: 2, channels: 1, height: 2, width: 2 },
+        channels: 1,
+        window: Window::new(2, 2),
+        bias: true,
+    })
+}
+
+fn floats(device: &dyn Device, values: &[f32]) -> Arc<dyn Memory> {
+    let made = memory(device, 4 * values.len() as u64, Storage::Shared);
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    write(&made, 0, &bytes);
+    made
+}
+
+fn values(memory: &Arc<dyn Memory>) -> Vec<f32> {
+    let bytes = read(memory);
+    bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
+}
+
+#[test]
+fn a_shape_that_comes_again_has_its_kernels() {
+    let _alone = alone();
+    let device = devices().swap_remove(0);
+    let queue = device.queue().unwrap();
+    let (source, result) = (floats(&*device, &[1.0; 8]), floats(&*device, &[0.0; 2]));
+    let (weights, bias) = (floats(&*device, &[0.5; 4]), floats(&*device, &[3.0]));
+    let all = || {
+        vec![
+            command(sums(), &[&source, &result]),
+            command(convolution(), &[&source, &weights, &bias, &result]),
+            command(sums(), &[&source, &result]),
+        ]
+    };
+    let before = live(c"MPSKernel");
+    run(&*queue, all()).unwrap();
+    let after = live(c"MPSKernel");
+    // Two copies each, a packing and a reduction, a convolution: those of the second reduction are the first's.
+    assert_eq!(after - before, 7);
+    for round in 0..3 {
+        run(&*queue, all()).unwrap();
+        assert_eq!(values(&result), [3.0; 2], "round {round}");
+    }
+    run(&*queue, vec![command(convolution(), &[&source, &weights, &bias, &result])]).unwrap();
+    assert_eq!(values(&result), [5.0; 2]);
+    assert_eq!(live(c"MPSKernel"), after);
+    for name in [
+        c"MPSMatrix",
+        c"MPSImage",
+        c"MPSImageDescriptor",
+        c"MPSCNNConvolutionWeightsAndBiasesState",
+        c"MPSVector",
+    ] {
+        assert_eq!(live(name), 0, "{name:?}");
+    }
+    // As many as there are places, and no more.
+    let square = floats(&*device, &[1.0; 50 * 50]);
+    let to = floats(&*device, &[0.0; 50 * 50]);
+    for side in 1..=50 {
+        run(&*queue, vec![command(product(side), &[&square, &square, &to])]).unwrap();
+    }
+    assert_eq!(values(&to), [50.0; 50 * 50]);
+    assert_eq!(live(c"MPSKernel") - before, 32);
+    drop((queue, source, result, weights, bias, square, to));
+    drop(device);
+    while live(c"MPSKernel") > before {
+        // The driver's own thread lets go of the device.
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_failure_says_what_was_computed() {
+    let _alone = alone();
+    let device = devices().swap_remove(0);
+    let add = pipeline(
+        &*device,
+        "kernel void add(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] += 1; }",
+        "add",
+    );
+    let queue = device.queue().unwrap();
+    let (source, result) = (floats(&*device, &[1.0; 8]), floats(&*device, &[0.0; 2]));
+    let launch = || dispatch(&add, vec![Binding::Memory(whole(&source))], 8, 8);
+    let fail = |commands: Vec<Command>, encoder: isize| {
+        let system = MTLCreateSystemDefaultDevice().expect("a device");
+        let system: *const ProtocolObject<dyn MTLDevice> = &raw const *system;
+        let code = MTLCommandBufferError::PageFault.0 as isize;
+        // SAFETY: it is a device.
+        unsafe { elinvar_apple_inject(system.cast(), EXECUTION, 1, code, encoder) };
+        let error = run(&*queue, commands).unwrap_err();
+        assert!(queue.acknowledge().is_some());
+        match error {
+            Error::Fault(fault) => fault.kernel,
+            other => panic!("{other}"),
+        }
+    };
+    let four = floats(&*device, &[0.0; 4]);
+    let square = || command(product(2), &[&source, &source, &four]);
+    // One encoder each: it is known which.
+    assert_eq!(fail(vec![launch(), square(), launch()], 1), "matrix multiplication");
+    assert_eq!(fail(vec![launch(), square(), launch()], 2), "add");
+    // A reduction has several of its own, so it may be any of what was encoded.
+    assert_eq!(fail(vec![command(sums(), &[&source, &result]), launch()], 4), "add");
+    assert_eq!(fail(vec![command(sums(), &[&source, &result])], 2), "reduction");
+    run(&*queue, vec![command(sums(), &[&source, &result])]).unwrap();
+    let sum = values(&source)[..3].iter().sum::<f32>();
+    assert_eq!(values(&result), [sum; 2]);
+}
+
+#[test]
+fn operands_are_looked_at_here_as_well() {
+    let _alone = alone();
+    for device in devices() {
+        let queue = device.queue().unwrap();
+        let (a, small) = (floats(&*device, &[1.0; 4]), floats(&*device, &[1.0; 3]));
+        let result = floats(&*device, &[0.0; 4]);
+        let error = run(&*queue, vec![command(product(2), &[&a, &small, &result])]).unwrap_err();
+        assert!(
+            matches!(&error, Error::InvalidArgument(text) if text.contains("`right` takes 16")),
+            "{error}"
+        );
+        queue.acknowledge();
+        let error = run(&*queue, vec![command(product(2), &[&a, &a])]).unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument(text) if text.contains("3 operands")), "{error}");
+        queue.acknowledge();
+        run(&*queue, vec![command(product(2), &[&a, &a, &result])]).unwrap();
+        assert_eq!(values(&result), [2.0; 4]);
+    }
+}

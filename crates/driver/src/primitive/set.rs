@@ -1,0 +1,87 @@
+//! [`Primitives`]: which of them a device has.
+
+use super::{Extent, Float, Images, Primitive, PrimitiveKind};
+use crate::{Error, Result};
+
+/// The primitives that a device's vendor's library has, by kind and type of elements, and how large images may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Primitives {
+    bits: u16,
+    image_side: u32,
+    image_channels: u32,
+}
+
+impl Primitives {
+    /// None: there is no library.
+    pub const NONE: Self = Self { bits: 0, image_side: 0, image_channels: 0 };
+
+    /// One more.
+    #[must_use]
+    pub const fn with(self, kind: PrimitiveKind, float: Float) -> Self {
+        Self { bits: self.bits | bit(kind, float), ..self }
+    }
+
+    /// Images have at most `side` rows and columns and `channels` channels; so have matrices of which reductions are made.
+    #[must_use]
+    pub const fn with_images(self, side: u32, channels: u32) -> Self {
+        Self { image_side: side, image_channels: channels, ..self }
+    }
+
+    /// Whether a kind is there for that type of elements.
+    pub const fn has(self, kind: PrimitiveKind, float: Float) -> bool {
+        self.bits & bit(kind, float) != 0
+    }
+
+    /// All that are there.
+    pub fn iter(self) -> impl Iterator<Item = (PrimitiveKind, Float)> {
+        let pairs = PrimitiveKind::ALL.into_iter().flat_map(|kind| Float::ALL.map(|float| (kind, float)));
+        pairs.filter(move |(kind, float)| self.has(*kind, *float))
+    }
+
+    /// Whether `primitive` is among them; `device` is what the device is called.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason.
+    pub fn expect(self, primitive: &Primitive, device: &str) -> Result<()> {
+        let (kind, float) = (primitive.kind(), primitive.float());
+        if !self.has(kind, float) {
+            let name = kind.name();
+            return Err(Error::unsupported(format!(
+                "{name} of {float}: device `{device}` has no library of its vendor's that computes it"
+            )));
+        }
+        for (name, Images { channels, height, width, .. }) in images(primitive) {
+            let (side, most) = (self.image_side, self.image_channels);
+            if height.max(width) > side || channels > most {
+                return Err(Error::unsupported(format!(
+                    "{}: `{name}` has {height} × {width} points of {channels} channels; device `{device}` takes up to \
+                     {side} × {side} of {most}",
+                    kind.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn bit(kind: PrimitiveKind, float: Float) -> u16 {
+    1 << (kind as u16 * 2 + float as u16)
+}
+
+/// What the library takes as images.
+fn images(primitive: &Primitive) -> Vec<(&'static str, Images)> {
+    match primitive {
+        Primitive::Convolution(p) => vec![("source", p.source), ("result", p.result())],
+        Primitive::Pooling(p) => vec![("source", p.source), ("result", p.result())],
+        Primitive::Reduction(p) => {
+            let (height, width) = (p.source.rows, p.source.columns);
+            let whole = Images { count: 1, channels: 1, height, width };
+            let result = match p.each {
+                Extent::Row => Images { width: 1, ..whole },
+                Extent::Column => Images { height: 1, ..whole },
+            };
+            vec![("source", whole), ("result", result)]
+        }
+        _ => Vec::new(),
+    }
+}

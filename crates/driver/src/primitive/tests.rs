@@ -1,0 +1,121 @@
+use super::*;
+
+fn sizes(primitive: Primitive) -> Vec<(&'static str, u64, OperandUse)> {
+    let operands = primitive.operands().unwrap();
+    operands.into_iter().map(|operand| (operand.name, operand.bytes, operand.used)).collect()
+}
+
+fn wrong(primitive: Primitive) -> String {
+    match primitive.operands() {
+        Err(Error::InvalidArgument(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+const IMAGES: Images = Images { count: 2, channels: 3, height: 5, width: 7 };
+
+fn convolution(window: Window) -> Convolution {
+    let layout = Layout::ChannelsLast;
+    Convolution { float: Float::F16, layout, source: IMAGES, channels: 4, window, bias: true }
+}
+
+#[test]
+fn bytes_reach_from_the_first_element_to_the_last() {
+    use OperandUse::{Read, Replaced, Updated, Written};
+    let mut product = MatMul::packed(Float::F32, 3, 5, 2);
+    assert_eq!(
+        sizes(Primitive::MatMul(product)),
+        [("left", 60, Read), ("right", 40, Read), ("result", 24, Replaced)]
+    );
+    product.left = Matrix::strided(5, 3, 20);
+    product.transpose_left = true;
+    product.result = Matrix { matrix_bytes: 48, ..Matrix::strided(3, 2, 16) };
+    product.matrices = 2;
+    let expected = [("left", 100 + 92, Read), ("right", 80, Read), ("result", 48 + 40, Written)];
+    assert_eq!(sizes(Primitive::MatMul(product)), expected);
+    product.beta = 0.5;
+    assert_eq!(sizes(Primitive::MatMul(product))[2].2, Updated);
+    let reduction = Reduction {
+        float: Float::F16,
+        kind: ReductionKind::Mean,
+        each: Extent::Column,
+        source: Matrix::strided(3, 5, 12),
+    };
+    assert_eq!(sizes(Primitive::Reduction(reduction)), [("source", 34, Read), ("result", 10, Replaced)]);
+}
+
+#[test]
+fn a_window_fits_so_often() {
+    let mut window = Window::new(3, 2);
+    assert_eq!(convolution(window).result(), Images { channels: 4, height: 3, width: 6, ..IMAGES });
+    window.stride = [2, 3];
+    window.dilation = [2, 1];
+    window.padding = Padding { top: 1, bottom: 2, left: 1, right: 0 };
+    let result = convolution(window).result();
+    assert_eq!((result.height, result.width), (2, 3));
+    let expected = [
+        ("source", 2 * 3 * 5 * 7 * 2, OperandUse::Read),
+        ("weights", 4 * 3 * 2 * 3 * 4, OperandUse::Read),
+        ("bias", 16, OperandUse::Read),
+        ("result", 2 * 4 * 2 * 3 * 2, OperandUse::Replaced),
+    ];
+    assert_eq!(sizes(Primitive::Convolution(convolution(window))), expected);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let product = MatMul::packed(Float::F32, 3, 5, 2);
+    let text = |change: fn(&mut MatMul)| {
+        let mut product = product;
+        change(&mut product);
+        wrong(Primitive::MatMul(product))
+    };
+    assert!(text(|p| p.transpose_right = true).contains("`right` is 2 × 5 where 5 rows are needed"));
+    assert!(text(|p| p.result.columns = 1).contains("`result` is 3 × 1, the product is 3 × 2"));
+    assert!(text(|p| p.left.row_bytes = 18).contains("`left` has rows 18 bytes apart"));
+    assert!(text(|p| p.right.rows = 0).contains("`right` has 0 rows"));
+    assert!(text(|p| p.alpha = f32::NAN).contains("alpha NaN"));
+    assert!(text(|p| p.matrices = 0).contains("0 matrices"));
+    assert!(
+        text(|p| (p.matrices, p.result.matrix_bytes) = (2, 20)).contains("`result` has matrices 20 bytes")
+    );
+    assert!(text(|p| p.left.row_bytes = u64::MAX / 4 * 4).contains("more than memory can have"));
+    let of = |window| wrong(Primitive::Convolution(convolution(window)));
+    assert!(of(Window::new(6, 1)).contains("takes 6 rows, image and padding have 5"));
+    assert!(of(Window::new(0, 1)).contains("sizes are 0 and 1"));
+    assert!(of(Window { stride: [1, 0], ..Window::new(1, 1) }).contains("strides are 1 and 0"));
+    assert!(of(Window { padding: Padding::all(2), ..Window::new(2, 3) }).contains("padding of 2 rows"));
+    let huge = Images { count: u32::MAX, channels: u32::MAX, height: u32::MAX, width: u32::MAX };
+    let pooling = Pooling {
+        float: Float::F32,
+        layout: Layout::ChannelsFirst,
+        source: huge,
+        window: Window::new(1, 1),
+        kind: PoolKind::Max,
+    };
+    assert!(wrong(Primitive::Pooling(pooling)).contains("`source` takes"));
+}
+
+#[test]
+fn a_set_holds_what_was_put_in() {
+    let set = Primitives::NONE
+        .with(PrimitiveKind::MatMul, Float::F32)
+        .with(PrimitiveKind::Pooling, Float::F16)
+        .with_images(16, 8);
+    let all: Vec<_> = set.iter().collect();
+    assert_eq!(all, [(PrimitiveKind::MatMul, Float::F32), (PrimitiveKind::Pooling, Float::F16)]);
+    let product = |float| Primitive::MatMul(MatMul::packed(float, 1, 1, 1));
+    assert!(set.expect(&product(Float::F32), "d").is_ok());
+    let refused = set.expect(&product(Float::F16), "d");
+    assert!(
+        matches!(refused, Err(Error::Unsupported(text)) if text.contains("matrix multiplication of f16: device `d`"))
+    );
+    let pooling = |width| {
+        let source = Images { width, ..IMAGES };
+        let (float, layout, kind) = (Float::F16, Layout::ChannelsLast, PoolKind::Average);
+        Primitive::Pooling(Pooling { float, layout, source, window: Window::new(1, 1), kind })
+    };
+    assert!(set.expect(&pooling(16), "d").is_ok());
+    let refused = set.expect(&pooling(17), "d");
+    assert!(matches!(refused, Err(Error::Unsupported(text)) if text.contains("`source` has 5 × 17")));
+}

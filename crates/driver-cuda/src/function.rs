@@ -26,6 +26,11 @@ const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const ORDINARY_SHARED: u64 = 48 << 10;
 /// Bytes for what the compiler has to say.
 const LOG: usize = 8 << 10;
+/// Registers of a thread with which a multiprocessor holds all the threads that it can. What makes machine code saves registers
+/// to get there, also where loads then wait for one another.
+const FULL: i32 = 32;
+/// The registers that a thread may have instead: with them it still holds three quarters of those threads.
+const ROOMY: u32 = 40;
 /// Alignment of an argument's threadgroup memory.
 const THREADGROUP_ALIGN: u64 = 16;
 
@@ -40,15 +45,23 @@ pub(crate) struct Function {
     dynamic_base: u64,
     most_dynamic: u64,
     max_threads: u32,
+    /// Registers of each thread.
+    registers: i32,
     /// What a fault record means, if it checks bounds.
     pub(crate) bounds: Option<Arc<Bounds>>,
 }
 
 impl Function {
     pub(crate) fn load(context: &Arc<Context>, ptx: &Ptx) -> Result<Self> {
+        let function = Self::made(context, ptx, None)?;
+        if function.registers == FULL { Self::made(context, ptx, Some(ROOMY)) } else { Ok(function) }
+    }
+
+    /// Load it with at most so many registers for a thread.
+    fn made(context: &Arc<Context>, ptx: &Ptx, registers: Option<u32>) -> Result<Self> {
         let name = &ptx.signature.name;
         let _current = context.enter()?;
-        let module = load_module(context, name, &ptx.text)?;
+        let module = load_module(context, name, &ptx.text, registers)?;
         let bounds = ptx.checks.clone().map(|checks| Arc::new(Bounds::new(checks, ptx.signature.clone())));
         // From here on dropping it unloads the module.
         let mut function = Self {
@@ -60,6 +73,7 @@ impl Function {
             dynamic_base: ptx.dynamic_base,
             most_dynamic: 0,
             max_threads: 0,
+            registers: 0,
             bounds,
         };
         function
@@ -87,6 +101,7 @@ impl Function {
             Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         )?;
         self.max_threads = u32::try_from(most).unwrap_or(0);
+        self.registers = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
         self.most_dynamic = u64::try_from(i64::from(shared) - i64::from(own)).unwrap_or(0);
         if self.most_dynamic > ORDINARY_SHARED {
             let which = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
@@ -300,15 +315,20 @@ pub(crate) fn address(slice: &MemorySlice) -> Result<u64> {
 
 /// Have the driver compile PTX. The context is current.
 #[allow(unsafe_code)] // a C function
-fn load_module(context: &Context, name: &str, text: &str) -> Result<CUmodule> {
+fn load_module(context: &Context, name: &str, text: &str, registers: Option<u32>) -> Result<CUmodule> {
     let image = CString::new(text)
         .map_err(|_| Error::unsupported(format!("kernel `{name}`: its PTX has a null byte")))?;
     let (mut errors, mut module): (Vec<u8>, CUmodule) = (vec![0; LOG], std::ptr::null_mut());
     let mut options =
-        [JitOption::CU_JIT_ERROR_LOG_BUFFER as u32, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32];
-    let mut values: [*mut c_void; 2] = [errors.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
-    // SAFETY: the image is a C string, and the options are a buffer and its size, passed as a pointer, which the driver
-    // writes back.
+        vec![JitOption::CU_JIT_ERROR_LOG_BUFFER as u32, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32];
+    let mut values: Vec<*mut c_void> =
+        vec![errors.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
+    if let Some(registers) = registers {
+        options.push(JitOption::CU_JIT_MAX_REGISTERS as u32);
+        values.push(std::ptr::without_provenance_mut(registers as usize));
+    }
+    // SAFETY: the image is a C string, and the options are a buffer, its size and a number, the last two as pointers, which the
+    // driver writes back.
     let loaded = unsafe {
         let count = options.len() as u32;
         context.api.load_module(

@@ -59,7 +59,12 @@ for name in $steps; do
         conformance ""
         ;;
     bench)
-        step bench 500 "$here/elinvar" bench cuda
+        suites=(cuda)
+        if [[ -e $here/candle.bundle ]]; then
+            export ELINVAR_CANDLE=$here/candle.bundle
+            suites+=(candle)
+        fi
+        step bench 500 "$here/elinvar" bench "${suites[@]}"
         cat "$out/bench.txt"
         ;;
     sanitize)

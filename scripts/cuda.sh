@@ -6,6 +6,9 @@
 # All kernels are compiled here, for sm_90 and later unless ELINVAR_CUDA_TARGET names another, since there is no
 # compiler there.
 #
+# ELINVAR_CANDLE=DIR names the folder src/metal_src of the crate candle-metal-kernels 0.11.1, of which the suite `candle` of the
+# benchmarks takes kernels; without it that suite is left out.
+#
 # There: ./cuda-run.sh [tests] [bench] [sanitize], all of them when none is named.
 set -euo pipefail
 
@@ -37,6 +40,13 @@ elinvar=$(realpath "$folder")/elinvar
 pack driver.bundle crates/driver-cuda/tests/device kernels.metal
 pack runtime.bundle crates/conformance/tests runtime_cuda.metal
 pack bench.bundle crates/cli/src/bench/kernels $(cd crates/cli/src/bench/kernels && echo *.metal)
+if [[ -n ${ELINVAR_CANDLE:-} ]]; then
+    aligned=(10=false 100=false 110=false 200=true 201=true 202=true 300=false)
+    gemm=(gemm_nn_f32_f32_64_64_16_2_2 gemm_nn_f16_f16_64_64_16_1_2)
+    bundle=$(realpath "$folder")/candle.bundle
+    (cd "$ELINVAR_CANDLE" && "$elinvar" pack --target "$target" -o "$bundle" reduce.metal mlx_gemm.metal \
+        "${aligned[@]/#/--constant=}" "${gemm[@]/#/--kernel=}" --kernel=fast_sum_f32 --kernel=softmax_f32)
+fi
 "$cargo" run --release --quiet --package elinvar-conformance --bin pack-suite -- "$folder/suite.bundle" "${target#cuda:}"
 cp scripts/cuda-run.sh "$folder/"
 du -sh "$folder"

@@ -38,7 +38,9 @@ histogram_threadgroup, gather, softmax, stencil3d, nbody),
 checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline),
 cuda (on an NVIDIA GPU: whole kernels against the same in CUDA C++ compiled by NVRTC, `nvrtc` and, with
 --use_fast_math, `nvrtc_fast`; and launches, a graph of them
-and copies against the driver's own calls, `bare`).
+and copies against the driver's own calls, `bare`),
+candle (on an NVIDIA GPU, where ELINVAR_CANDLE names the folder src/metal_src of the crate candle-metal-kernels, or a bundle of its
+files: a sum, softmax and products of matrices as published, against what the card does at most: `copy`, `peak`).
 
 Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
 for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
@@ -92,6 +94,10 @@ const CASES: &[(&str, &str, Run)] = &[
     ("cuda", "cuda_graph_1000", cuda::graph),
     ("cuda", "cuda_copy", cuda::copy),
     ("cuda", "cuda_peer", cuda::peer),
+    ("candle", "candle_sum", cuda::sum),
+    ("candle", "candle_softmax", cuda::softmax),
+    ("candle", "candle_matmul_f32", cuda::matmul_f32),
+    ("candle", "candle_matmul_f16", cuda::matmul_f16),
 ];
 
 /// One thing to measure.
@@ -201,13 +207,17 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu, checks and cuda, the names {names}"
+                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu, checks, cuda and candle, the names {names}"
                 )));
             }
         }
         let gpus = Device::all()?.iter().filter(|device| device.kind() == DeviceKind::Cuda).count();
         // By its own name a case is always wanted, and says what is missing.
-        let can = |case: &Case| (case.suite != "cuda" || gpus > 0) && (case.name != "cuda_peer" || gpus > 1);
+        let can = |case: &Case| match case.suite {
+            "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
+            "candle" => gpus > 0 && cuda::is_named(),
+            _ => true,
+        };
         let wanted = |case: &Case| {
             self.names.contains(&case.name)
                 || can(case) && (self.names.is_empty() || self.names.iter().any(|name| case.suite == name))
@@ -233,7 +243,7 @@ impl Bench {
 /// The device of a suite when none is named; `None` for the best there is.
 fn usual(suite: &str) -> Option<Selection> {
     match suite {
-        "cuda" => Some(Selection::first(DeviceKind::Cuda)),
+        "cuda" | "candle" => Some(Selection::first(DeviceKind::Cuda)),
         "cpu" | "compile" | "checks" => Some(Selection::first(DeviceKind::Cpu)),
         _ => None,
     }
@@ -264,7 +274,7 @@ fn machine(outcomes: &[Outcome]) -> Value {
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
     let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
-    let nvrtc = has("cuda").then(cuda::absence).flatten().map(|why| ("nvrtc", why));
+    let nvrtc = (has("cuda") || has("candle")).then(cuda::absence).flatten().map(|why| ("nvrtc", why));
     on_cpu.into_iter().chain(nvrtc).collect()
 }
 

@@ -40,6 +40,9 @@ pub struct Pack {
     /// The value of a function constant, by name or index, such as `7u32` or `true`
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
+    /// Pack this kernel only; may be given several times
+    #[arg(long = "kernel", value_name = "K")]
+    kernels: Vec<String>,
     /// Pack each kernel with bounds checks as well
     #[arg(long)]
     checked: bool,
@@ -57,13 +60,17 @@ impl Pack {
     pub fn run(self) -> Result<()> {
         let constants = constant::parse(&self.constants)?;
         let mut bundle = Bundle::default();
-        let mut packed = 0;
+        let mut packed = Vec::new();
         for file in &self.files {
             let source = self.options.load(file, self.math.into())?;
             for target in &self.targets {
-                packed += self.pack(&source, *target, &constants, &mut bundle)?;
+                packed.extend(self.pack(&source, *target, &constants, &mut bundle)?);
             }
         }
+        if let Some(missing) = self.kernels.iter().find(|kernel| !packed.contains(kernel)) {
+            return Err(Failure::input(format!("no kernel `{missing}` was packed")));
+        }
+        let packed = packed.len();
         let bytes = bundle.to_bytes();
         let cannot = |error| Failure::input(format!("{}: {error}", self.bundle.display()));
         std::fs::write(&self.bundle, &bytes).map_err(cannot)?;
@@ -75,14 +82,14 @@ impl Pack {
         say(format_args!("{}: {packed} kernel{plural}, {} bytes", self.bundle.display(), bytes.len()))
     }
 
-    /// Pack a source's kernels; how many.
+    /// Pack a source's kernels; their names.
     fn pack(
         &self,
         source: &Source,
         target: Target,
         constants: &[Constant],
         bundle: &mut Bundle,
-    ) -> Result<usize> {
+    ) -> Result<Vec<String>> {
         let cache = elinvar_code::user_cache();
         match target {
             Target::Cuda(target) => {
@@ -104,12 +111,13 @@ impl Pack {
         &self,
         seen: &Seen<'_>,
         mut pack: impl FnMut(&str, &PipelineOptions) -> elinvar::Result<()>,
-    ) -> Result<usize> {
+    ) -> Result<Vec<String>> {
         let plain = PipelineOptions { constants: seen.constants.clone(), checked: false };
-        let mut packed = 0;
-        for kernel in seen.kernels {
+        let mut packed = Vec::new();
+        let wanted = |kernel: &&Signature| self.kernels.is_empty() || self.kernels.contains(&kernel.name);
+        for kernel in seen.kernels.iter().filter(wanted) {
             match pack(&kernel.name, &plain) {
-                Ok(()) => packed += 1,
+                Ok(()) => packed.push(kernel.name.clone()),
                 // One that needs constants that were not given is not wrong.
                 Err(Error::InvalidArgument(why)) if seen.declared > plain.constants.len() => {
                     let Signature { file, line, .. } = kernel;

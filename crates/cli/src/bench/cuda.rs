@@ -5,6 +5,7 @@
 //! subnormal numbers here. Where NVRTC is not, there is no such baseline, and the output says so. Each result is compared with the baseline's before anything is
 //! timed; then they take turns.
 
+mod candle;
 mod host;
 mod nvrtc;
 mod peer;
@@ -18,6 +19,7 @@ use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
 
+pub(super) use candle::{is_named, matmul_f16, matmul_f32, softmax, sum};
 pub(super) use host::{copy, graph, launch, launches_ended};
 use nvrtc::Native;
 pub(super) use nvrtc::absence;

@@ -231,3 +231,49 @@ extern "C" __global__ void nbody(const float4* bodies, float4* accelerations, ui
 extern "C" __global__ void empty()
 {
 }
+
+// What the card can do at most: products and sums in registers. Nothing is ever written.
+
+extern "C" __global__ void peak_float(float* out, uint steps)
+{
+    float sums[16];
+    for (uint i = 0; i < 16; ++i) {
+        sums[i] = threadIdx.x + i;
+    }
+    float by = 1.0f + 1e-7f * threadIdx.x;
+    for (uint step = 0; step < steps; ++step) {
+        #pragma unroll
+        for (uint i = 0; i < 16; ++i) {
+            sums[i] = sums[i] * by + by;
+        }
+    }
+    float sum = 0.0f;
+    for (uint i = 0; i < 16; ++i) {
+        sum += sums[i];
+    }
+    if (sum == -1.0f) {
+        *out = sum;
+    }
+}
+
+// Eight chains of products of tensor cores, each of a 16x16 and a 16x8 matrix of halves.
+extern "C" __global__ void peak_half(float* out, uint steps)
+{
+    float sums[8][4] = {};
+    uint a = 0x3c003c00u + threadIdx.x;
+    for (uint step = 0; step < steps; ++step) {
+        #pragma unroll
+        for (uint i = 0; i < 8; ++i) {
+            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, "
+                         "{%4, %4}, {%0, %1, %2, %3};"
+                         : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3]) : "r"(a));
+        }
+    }
+    float sum = 0.0f;
+    for (uint i = 0; i < 8; ++i) {
+        sum += sums[i][0] + sums[i][1] + sums[i][2] + sums[i][3];
+    }
+    if (sum == -1.0f) {
+        *out = sum;
+    }
+}

@@ -1,0 +1,266 @@
+//! The `candle` suite: kernels of the crate candle-metal-kernels as they are published, on an NVIDIA GPU, with the share of
+//! what the card can do.
+//!
+//! The sources are not ours and not here: `ELINVAR_CANDLE` names the crate's folder `src/metal_src`, or a bundle of its
+//! `reduce.metal` and `mlx_gemm.metal`. They are launched with the arguments and sizes of the crate's own host code (version
+//! 0.11.1). What the card can do is measured as well: `copy` is the time in which the driver's copy moves as many
+//! bytes, `peak` that in which multiplications in registers alone, in CUDA C++, are as many operations.
+#![allow(unsafe_code)] // launches, and loading a bundle
+
+use std::path::PathBuf;
+
+use elinvar::driver::Arg as Declared;
+use elinvar::{
+    Arg, Buffer, Bundle, Constants, Device, Error, Grid, HostUse, Kernel, Library, Pod, Source, f16,
+};
+
+use super::nvrtc::Module;
+use super::{Context, Measured, gpu};
+use crate::bench::cpu::problem::scattered;
+use crate::failure::{Failure, Result};
+use crate::report::median;
+
+const FOLDER: &str = "ELINVAR_CANDLE";
+const ROUNDS: usize = 15;
+/// Rows and columns of what is reduced.
+const ROWS: usize = 32_768;
+const ROW: usize = 4096;
+/// Rows and columns of each matrix.
+const SIDE: usize = 4096;
+/// Bytes of a copy.
+const COPY: usize = 1 << 30;
+
+/// Whether the sources are there.
+pub(in super::super) fn is_named() -> bool {
+    std::env::var_os(FOLDER).is_some_and(|path| !path.is_empty())
+}
+
+fn library(device: &Device, file: &str) -> Result<Library> {
+    let path = std::env::var_os(FOLDER).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = path.ok_or_else(|| {
+        let what = "the folder src/metal_src of the crate candle-metal-kernels, or a bundle of its files";
+        Failure::usage(format!("{FOLDER} is not set; it names {what}"))
+    })?;
+    let source = if path.is_dir() {
+        let file = path.join(file);
+        let cannot = |error| Failure::input(format!("{}: {error}", file.display()));
+        let text = std::fs::read_to_string(&file).map_err(cannot)?;
+        Source::named(file.display().to_string(), text).include_dir(&path)
+    } else {
+        // SAFETY: whoever runs the benchmark has named the file as one to be run.
+        unsafe { Bundle::open(&path) }?.source(file)?
+    };
+    Ok(device.compile(source)?)
+}
+
+/// A sum over each row.
+pub(in super::super) fn sum(context: &Context) -> Result<Measured> {
+    rows(context, "fast_sum_f32", 1, |row, out| {
+        let exact: f64 = row.iter().copied().map(f64::from).sum();
+        let size: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
+        (f64::from(out[0]) - exact).abs() <= 1e-6 * size
+    })
+}
+
+/// Softmax of each row.
+pub(in super::super) fn softmax(context: &Context) -> Result<Measured> {
+    rows(context, "softmax_f32", ROW, |row, out| {
+        let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let powers: Vec<f64> = row.iter().map(|x| f64::from(x - highest).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        powers.iter().zip(out).all(|(power, out)| (f64::from(*out) - power / sum).abs() <= 2e-5 * power / sum)
+    })
+}
+
+/// A kernel of `reduce.metal` that makes `each` numbers of each row, which `right` looks at.
+fn rows(
+    context: &Context,
+    name: &str,
+    each: usize,
+    right: impl Fn(&[f32], &[f32]) -> bool,
+) -> Result<Measured> {
+    let device = gpu(context)?;
+    let kernel = library(device, "reduce.metal")?.kernel(name)?;
+    let numbers: Vec<f32> = scattered(ROWS * ROW, 1 << 20).map(|v| v as f32 / 131_072.0 - 4.0).collect();
+    let input = device.buffer_from(&numbers)?;
+    let mut output = device.buffer::<f32>(ROWS * each)?;
+    let dims = device.buffer_from(&[(ROWS * ROW) as u32])?;
+    let args = arguments(&kernel, |argument| match argument {
+        "src_numel" => Some(((ROWS * ROW) as u32).into()),
+        "num_dims" => Some(1_u32.into()),
+        "dims" => Some((&dims).into()),
+        "el_per_block" => Some((ROW as u32).into()),
+        "src" => Some((&input).into()),
+        "dst" => Some((&mut output).into()),
+        _ => None,
+    })?;
+    let width = (kernel.max_threads_per_threadgroup() as usize).min((ROW / 2).next_power_of_two());
+    let group = 1 << width.min(1024).ilog2();
+    let ns = timed(device, &kernel, Grid::threads(ROWS * group).group(group), &args)?;
+    let made = output.to_vec()?;
+    if let Some(row) = (0..ROWS).find(|r| !right(&numbers[r * ROW..][..ROW], &made[r * each..][..each])) {
+        return Err(wrong(name, row));
+    }
+    let bytes = 4 * (ROWS * (ROW + each)) as u64;
+    let rate = copied(device)?;
+    Ok(Measured {
+        size: format!("{name}: {ROWS} rows of {ROW} floats, groups of {group}"),
+        median_ns: ns,
+        bytes: Some(bytes),
+        baselines: vec![("copy", (bytes as f64 / rate) as u64)],
+        ..Measured::default()
+    })
+}
+
+/// A product of matrices of floats.
+pub(in super::super) fn matmul_f32(context: &Context) -> Result<Measured> {
+    matmul::<f32>(context, "gemm_nn_f32_f32_64_64_16_2_2", [32, 2, 2], "peak_float", |v| v, f64::from)
+}
+
+/// A product of matrices of halves.
+pub(in super::super) fn matmul_f16(context: &Context) -> Result<Measured> {
+    matmul(context, "gemm_nn_f16_f16_64_64_16_1_2", [32, 2, 1], "peak_half", f16::from_f32, f64::from)
+}
+
+/// `GEMMParams` of `mlx_gemm.metal`, as words of 8 bytes.
+fn parameters() -> [u64; 9] {
+    let n = SIDE as u64;
+    let pair = |low: u64, high: u64| low | high << 32;
+    let tiles = n / 64;
+    // M and N, K and lda, ldb and ldd, the tiles, three strides between matrices, no swizzle and the steps of 16 along K, 1.
+    [pair(n, n), pair(n, n), pair(n, n), pair(tiles, tiles), n * n, n * n, n * n, pair(0, n / 16), 1]
+}
+
+fn matmul<T: Pod>(
+    context: &Context,
+    name: &str,
+    group: [usize; 3],
+    peak: &'static str,
+    of: fn(f32) -> T,
+    number: fn(T) -> f64,
+) -> Result<Measured> {
+    let device = gpu(context)?;
+    let constants =
+        [(10, false), (100, false), (110, false), (200, true), (201, true), (202, true), (300, false)];
+    let constants = constants.into_iter().fold(Constants::new(), |all, (index, value)| all.set(index, value));
+    let kernel = library(device, "mlx_gemm.metal")?.kernel_with(name, &constants)?;
+    // Small whole numbers: every sum is exact, in whatever order it is taken, also as a half.
+    let matrix = |limit: u32| -> Vec<T> {
+        scattered(SIDE * SIDE, limit).map(|v| of(v as f32 - (limit / 2) as f32)).collect()
+    };
+    let (a, b) = (matrix(7), matrix(5));
+    let (left, right) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let mut product: Buffer<T> = device.buffer(SIDE * SIDE)?;
+    let params = device.buffer_from(&[parameters()])?;
+    let shape = device.buffer_from(&[1_i32])?;
+    let strides = device.buffer_from(&[(SIDE * SIDE) as u64; 2])?;
+    let args = arguments(&kernel, |argument| match argument {
+        "A" => Some((&left).into()),
+        "B" => Some((&right).into()),
+        "D" => Some((&mut product).into()),
+        "params" => Some((&params).into()),
+        "batch_shape" => Some((&shape).into()),
+        "batch_strides" => Some((&strides).into()),
+        _ => None,
+    })?;
+    let tiles = SIDE / 64;
+    let threads = [tiles * group[0], tiles * group[1], group[2]];
+    let ns = timed(device, &kernel, Grid::threads(threads).group(group), &args)?;
+    let numbers = |of: &[T]| of.iter().map(|v| number(*v)).collect::<Vec<f64>>();
+    if let Some(row) = differs(&numbers(&a), &numbers(&b), &numbers(&product.to_vec()?)) {
+        return Err(wrong(name, row));
+    }
+    let flops = 2 * (SIDE as u64).pow(3);
+    let peak = measured_peak(device, peak)?.map(|rate| ("peak", (flops as f64 / rate) as u64));
+    Ok(Measured {
+        size: format!("{name}: {SIDE} x {SIDE}"),
+        median_ns: ns,
+        bytes: Some(3 * (SIDE * SIDE * size_of::<T>()) as u64),
+        flops: Some(flops),
+        baselines: peak.into_iter().collect(),
+        ..Measured::default()
+    })
+}
+
+/// The first row in which C is not A · B: for each of four vectors x of random whole numbers C · x has to be A · (B · x), and all of
+/// these are exact.
+fn differs(a: &[f64], b: &[f64], c: &[f64]) -> Option<usize> {
+    let times = |m: &[f64], x: &[f64]| -> Vec<f64> {
+        m.chunks_exact(SIDE).map(|row| row.iter().zip(x).map(|(m, x)| m * x).sum()).collect()
+    };
+    let numbers: Vec<f64> = scattered(4 * SIDE, 1 << 16).map(|v| f64::from(v + 1)).collect();
+    numbers.chunks_exact(SIDE).find_map(|x| {
+        let (ours, exact) = (times(c, x), times(a, &times(b, x)));
+        (0..SIDE).find(|row| ours[*row] != exact[*row])
+    })
+}
+
+fn wrong(kernel: &str, row: usize) -> Failure {
+    Error::DeviceLost(format!("{kernel}: row {row} of the result is wrong")).into()
+}
+
+/// A kernel's arguments, by their names in the source.
+fn arguments(kernel: &Kernel, mut of: impl FnMut(&str) -> Option<Arg>) -> Result<Vec<Arg>> {
+    let one = |argument: &Declared| {
+        of(&argument.name).ok_or_else(|| {
+            let name = &kernel.signature().name;
+            Failure::input(format!(
+                "kernel `{name}` takes `{}`, which version 0.11.1 does not",
+                argument.name
+            ))
+        })
+    };
+    kernel.signature().args.iter().map(one).collect()
+}
+
+/// The median time of a launch.
+fn timed(device: &Device, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<u64> {
+    let stream = device.stream()?;
+    let run = |count: u64| -> Result<u64> {
+        let mut batch = stream.batch();
+        for _ in 0..count {
+            // SAFETY: the crate's own host code launches the kernel with these sizes.
+            unsafe { batch.launch(kernel, grid, args) }?;
+        }
+        let timing = batch.submit()?.wait()?;
+        Ok((timing.end_ns - timing.start_ns) / count)
+    };
+    let count = (super::ROUND_NS / run(1)?.max(1)).clamp(1, super::MOST_ITERATIONS);
+    Ok(median((0..ROUNDS).map(|_| run(count)).collect::<Result<_>>()?))
+}
+
+/// Bytes that a copy within the device moves in a nanosecond, read and written.
+fn copied(device: &Device) -> Result<f64> {
+    let stream = device.stream()?;
+    let source = device.buffer_for::<u8>(COPY, HostUse::Never)?;
+    let mut target = device.buffer_for::<u8>(COPY, HostUse::Never)?;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let timing = stream.copy(&source, &mut target)?.wait()?;
+        times.push(timing.end_ns - timing.start_ns);
+    }
+    Ok((2 * COPY) as f64 / median(times) as f64)
+}
+
+/// Operations of a kernel of `baselines.cu` that does nothing else, in a nanosecond; `None` without NVRTC.
+fn measured_peak(device: &Device, kernel: &str) -> Result<Option<f64>> {
+    /// Rounds of a thread's loop, threads of a block, and blocks of each multiprocessor.
+    const STEPS: u64 = 4096;
+    const THREADS: u32 = 256;
+    const BLOCKS: u32 = 8;
+    let Some(module) = Module::new(kernel, &[])? else { return Ok(None) };
+    module.enter()?;
+    let blocks = device.caps().compute_units * BLOCKS;
+    // Of a thread: sixteen products and sums, or its part of eight products of 16x8 and 8x16.
+    let each = if kernel == "peak_half" { 8 * 4096 / 32 } else { 16 * 2 };
+    let flops = u64::from(blocks * THREADS) * STEPS * each;
+    let mut nowhere = 0_u64;
+    let mut steps = STEPS as u32;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut params = [(&raw mut nowhere).cast(), (&raw mut steps).cast()];
+        // SAFETY: the kernel takes an address to which it writes nothing, and a number.
+        times.push(module.timed(|| unsafe { module.launch([blocks, 1, 1], [THREADS, 1, 1], &mut params) })?);
+    }
+    Ok(Some(flops as f64 / median(times) as f64))
+}

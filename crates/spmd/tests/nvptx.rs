@@ -139,6 +139,29 @@ fn barriers_of_device_memory_have_a_fence() {
     }
 }
 
+#[test]
+fn atomic_operations_that_order_others_have_fences() {
+    let shape = |line: &str| -> Vec<&str> {
+        let text = ir(&kernel(&format!("{line}\nret void")), &[POINTER; 2]);
+        let kinds = ["fence", "monotonic"];
+        let of = |line: &str| match line {
+            _ if line.contains("call void @llvm.nvvm.membar.gl()") => Some(kinds[0]),
+            _ if line.contains("monotonic") => Some(kinds[1]),
+            _ => None,
+        };
+        assert!(!text.contains("seq_cst") && !text.contains("acq") && !text.contains("release"), "{text}");
+        text.lines().filter_map(of).collect()
+    };
+    let both = ["fence", "monotonic", "fence"];
+    assert_eq!(shape("%x = load atomic i32, ptr %in monotonic, align 4"), both[1..2]);
+    assert_eq!(shape("%x = load atomic i32, ptr %in acquire, align 4"), both[1..]);
+    assert_eq!(shape("store atomic i32 1, ptr %in release, align 4"), both[..2]);
+    assert_eq!(shape("store atomic i32 1, ptr %in seq_cst, align 4"), both);
+    assert_eq!(shape("%x = atomicrmw add ptr %in, i32 1 acq_rel, align 4"), both);
+    assert_eq!(shape("%x = atomicrmw add ptr %in, i32 1 monotonic, align 4"), both[1..2]);
+    assert_eq!(shape("%x = cmpxchg ptr %in, i32 1, i32 2 monotonic acquire, align 4"), both[1..]);
+}
+
 /// The votes of a kernel, beside the one in its prologue.
 fn votes(body: &str) -> usize {
     ir(&kernel(&format!("{SUM}\n{body}")), &[POINTER; 2])

@@ -115,6 +115,15 @@ impl Device {
         Size { width: threads, height: threads, depth: threads.min(1024) }
     }
 
+    /// Whether it samples counters at an `MTLCounterSamplingPoint`.
+    fn samples_at(this: &Ref<Self>, point: usize) -> bool {
+        match this.profile.samples {
+            Samples::Nowhere => false,
+            Samples::Passes => point == 0,
+            Samples::Commands => matches!(point, 2 | 4),
+        }
+    }
+
     fn sample_timestamps(this: &Ref<Self>, cpu: *mut u64, gpu: *mut u64) {
         let now = this.now_ns();
         // SAFETY: the program passes two places.
@@ -184,18 +193,17 @@ pub fn register() {
         .method("supportsDynamicLibraries", |_: &Ref<Device>| false)
         .method("supportsFunctionPointers", |_: &Ref<Device>| false)
         .method("supportsRaytracing", |_: &Ref<Device>| false)
-        .method("supportsCounterSampling:", |this: &Ref<Device>, point: usize| match this.profile.samples {
-            Samples::Nowhere => false,
-            Samples::Passes => point == 0,
-            Samples::Commands => matches!(point, 2 | 4),
-        })
-        .method("sampleTimestamps:gpuTimestamp:", Device::sample_timestamps)
         .method("peerGroupID", |this: &Ref<Device>| this.peer_group())
         .method("peerIndex", |this: &Ref<Device>| this.peer.0)
         .method("peerCount", |this: &Ref<Device>| if this.peer.1 > 1 { this.peer.1 } else { 0 })
         .method("maximumConcurrentCompilationTaskCount", |_: &Ref<Device>| 2_usize)
         .method("shouldMaximizeConcurrentCompilation", |_: &Ref<Device>| false)
         .method("setShouldMaximizeConcurrentCompilation:", |_: &Ref<Device>, _maximize: bool| {})
+        .when(os_version() >= (11, 0), |device| {
+            device
+                .method("supportsCounterSampling:", Device::samples_at)
+                .method("sampleTimestamps:gpuTimestamp:", Device::sample_timestamps)
+        })
         .when(os_version() >= (14, 0), |device| {
             device.method("architecture", |this: &Ref<Device>| {
                 Ref::new(Architecture(this.profile.architecture))

@@ -14,6 +14,8 @@
 //! | wait | the host's: the command buffer behind it is committed when the event is there |
 //! | signal | within a command buffer that of an `MTLSharedEvent`, of which the host is told (`signals`); at its end, and without shared events, the host's |
 //! | timestamp | within a command buffer a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU's end time |
+//! | label of a launch | a debug group of the encoder; queues and command buffers have numbers for labels |
+//! | capture | `MTLCaptureManager`, to a GPU trace (`capture`) |
 //! | primitive | a kernel of Metal Performance Shaders, kept for its shape; images through temporary ones (`mps`) |
 //! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
 //!

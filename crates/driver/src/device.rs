@@ -2,10 +2,11 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Caps, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Memory,
+    Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Memory,
     PipelineOptions, Result, Signature, Source, Storage, Timeline,
 };
 
@@ -99,6 +100,17 @@ pub trait Device: Send + Sync + Any {
     /// `None`, as long as the driver does not say otherwise: it cannot.
     fn reaches(&self, _other: &dyn Device) -> Option<Reach> {
         None
+    }
+
+    /// Record what the device does from now on, for tools of its maker, to a file at `path`, until the recording is ended. What begins
+    /// and ends within is in it.
+    ///
+    /// # Errors
+    /// `Unsupported` unless the driver says otherwise; `InvalidArgument` if there is something at `path`, or another recording
+    /// is under way.
+    fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
+        let (name, path) = (&self.caps().name, path.display());
+        Err(Error::unsupported(format!("device `{name}` records nothing: capture to `{path}`")))
     }
 
     /// Bring the device back after it was lost, or when it does not get on. Once this has returned:

@@ -19,6 +19,7 @@
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
 //! | [`Event`] | `MTLSharedEvent` | [`Timeline`] and the events of streams that will raise it | [`Timeline`] |
 //! | [`Stamp`] | `MTLCounterSampleBuffer` | event with timing | a time |
+//! | [`Device::capture`] | `MTLCaptureManager`, a GPU trace | – | – |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
 //! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
@@ -61,6 +62,7 @@
 #![warn(missing_docs)]
 
 mod caps;
+mod capture;
 mod command;
 mod device;
 mod diagnostic;
@@ -78,6 +80,7 @@ mod sync;
 mod timeline;
 
 pub use caps::{Caps, DeviceKind, StopsAt};
+pub use capture::Capture;
 pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
 pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Reach, Submission, Timing};
 pub use diagnostic::{Diagnostic, Severity};

@@ -6,7 +6,7 @@ use super::{CaseResult, expect_all, kernel, launch, run};
 
 cases!("errors": syntax_error, undefined_name, missing_entry_point, argument_count, element_type,
     read_only_to_writer, buffer_too_small_for_reference, threadgroup_over_the_limit, too_much_threadgroup_memory,
-    launch_while_mapped, double_in_source, double_as_argument, texture_is_unsupported, the_device_works_after_errors);
+    launch_while_mapped, double_in_source, double_as_argument, texture_is_unsupported, captures, the_device_works_after_errors);
 
 const COPY: &str =
     "kernel void copy_some(device const float* in [[buffer(0)]], device float* out [[buffer(1)]],
@@ -186,6 +186,31 @@ fn texture_is_unsupported(device: &Device) -> CaseResult {
         other => panic!("expected a refusal, got {:?}", other.map(drop)),
     };
     assert!(message.contains("texture"), "{message}");
+    Ok(())
+}
+
+/// Only the Metal driver has them, and only in a process that is allowed to write them.
+fn captures(device: &Device) -> CaseResult {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("suite.gputrace");
+    match device.capture(&path) {
+        Err(Error::Unsupported(text)) => {
+            assert!(text.contains(&device.caps().name) && text.contains("suite.gputrace"), "{text}");
+        }
+        // Other cases may run beside it, and one capture is all that a process has.
+        Err(Error::InvalidArgument(text)) => assert!(text.contains("has not ended"), "{text}"),
+        Err(other) => return Err(other.into()),
+        Ok(capture) => {
+            assert_eq!(device.kind(), elinvar::DeviceKind::Metal);
+            let stream = device.stream()?;
+            let mut x = device.buffer::<u32>(4)?;
+            stream.fill(&mut x, 7)?;
+            stream.synchronize()?;
+            capture.end()?;
+            assert!(path.exists());
+            expect_all(&x.to_vec()?, |_| 7);
+        }
+    }
     Ok(())
 }
 

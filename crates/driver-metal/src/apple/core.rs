@@ -1,5 +1,6 @@
 //! [`Core`]: what a device's memory, pipelines and queues share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use elinvar_cache::Cache;
@@ -30,6 +31,8 @@ pub(super) struct Core {
     pub(super) stock: Arc<Stock>,
     descriptors: Descriptors,
     pub(super) counters: Counters,
+    /// How many queues were made.
+    pub(super) queues: AtomicU64,
     pub(super) transfer: Mutex<Transfer>,
     /// On whose dispatch queue Metal tells of shared events.
     pub(super) listener: OnceLock<Retained<MTLSharedEventListener>>,
@@ -55,6 +58,7 @@ impl Core {
                 stock: Arc::default(),
                 descriptors: Descriptors::new(),
                 counters,
+                queues: AtomicU64::new(0),
                 transfer,
                 listener: OnceLock::new(),
                 lost: Mutex::default(),

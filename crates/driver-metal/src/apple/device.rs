@@ -1,10 +1,12 @@
 //! The driver and its devices: all that Metal has, the system's default first.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source, Storage,
+    Caps, Capture, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source,
+    Storage,
 };
 use objc2::rc::autoreleasepool;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
@@ -13,7 +15,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::memory::MetalMemory;
 use super::queue::MetalQueue;
-use super::{compile, host};
+use super::{capture, compile, host};
 
 /// The Metal driver of this process, whose devices are made when they are first asked for and kept.
 pub fn driver() -> MetalDriver {
@@ -108,6 +110,11 @@ impl Device for MetalDevice {
 
     fn clock_ns(&self) -> u64 {
         host::now_ns()
+    }
+
+    /// A GPU trace.
+    fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
+        autoreleasepool(|_| capture::begin(&self.core, path))
     }
 
     fn reset(&self) -> Result<()> {

@@ -150,10 +150,8 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
     };
     let encoder = encoding.compute(touches(pipeline, dispatch))?;
+    let _group = dispatch.label.as_ref().map(|label| Group::open(&encoder, &label.name));
     encoder.setComputePipelineState(pipeline.state());
-    if let Some(label) = &dispatch.label {
-        encoder.setLabel(Some(&NSString::from_str(&label.name)));
-    }
     for (arg, binding) in pipeline.signature().args.iter().zip(&dispatch.bindings) {
         bind(encoding, &encoder, arg.index as usize, binding)?;
     }
@@ -166,6 +164,22 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         encoder.useResource_usage(ProtocolObject::from_ref(&**buffer), usage);
     }
     shape.dispatch(core, &encoder)
+}
+
+/// A debug group of an encoder, which holds what is encoded until this is dropped: Metal wants each closed before the encoder ends.
+struct Group<'a>(&'a ComputeEncoder);
+
+impl<'a> Group<'a> {
+    fn open(encoder: &'a ComputeEncoder, name: &str) -> Self {
+        encoder.pushDebugGroup(&NSString::from_str(name));
+        Self(encoder)
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        self.0.popDebugGroup();
+    }
 }
 
 /// What a dispatch does to memory.

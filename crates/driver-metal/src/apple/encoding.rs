@@ -22,6 +22,7 @@ use objc2_metal::{
 use super::buffer::Buffer;
 use super::core::Core;
 use super::kernels::State;
+use super::label::label;
 use super::mps::InUse;
 use super::signals::Signals;
 use super::stamps::Stamps;
@@ -55,6 +56,8 @@ impl Place<'_> {
 /// What belongs to a command buffer beside its commands, and stays until it has ended.
 #[derive(Default)]
 pub(super) struct Trail {
+    /// The number of the submission.
+    pub(super) submission: u64,
     /// For each encoder, in order, the numbers of the commands in it.
     pub(super) encoders: Vec<Range<usize>>,
     /// Of each signal within it, in order, the ticket and the number of the command.
@@ -136,6 +139,9 @@ impl<'a> Encoding<'a> {
         }
         let buffer = self.queue.commandBufferWithDescriptor(self.core.descriptor(self.retains));
         let buffer = buffer.ok_or_else(|| Error::Environment("Metal has no command buffer".into()))?;
+        if self.trail.submission > 0 {
+            buffer.setLabel(Some(&label(format_args!("submission {}", self.trail.submission))));
+        }
         Ok(self.buffer.insert(buffer).clone())
     }
 

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod caps;
+mod capture;
 mod compile;
 mod constants;
 mod core;
@@ -12,6 +13,7 @@ mod failure;
 mod front;
 mod host;
 mod kernels;
+mod label;
 mod marks;
 mod memory;
 mod mps;

@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use block2::RcBlock;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::encode::{self, Step};
 use super::encoding::{CommandBuffer, Trail};
+use super::label::label;
 use super::marks::Marks;
 use super::signals::Signals;
 use super::{failure, host};
@@ -97,6 +99,8 @@ impl MetalQueue {
         let queue = queue.ok_or_else(|| {
             Error::Environment(format!("Metal device `{}` gives no more command queues", core.caps.name))
         })?;
+        let number = core.queues.fetch_add(1, Ordering::Relaxed) + 1;
+        queue.setLabel(Some(&label(format_args!("elinvar {number}"))));
         let lane = Arc::new_cyclic(|lane: &Weak<Lane>| {
             let ended = lane.clone();
             let completed = RcBlock::new(move |buffer: NonNull<ProtocolObject<dyn MTLCommandBuffer>>| {
@@ -211,6 +215,7 @@ impl Lane {
             entry.start_ns = entry.commands.first().is_none_or(encode::is_hosts).then_some(now);
         }
         let mut trail = self.state.lock().trail.take().unwrap_or_default();
+        trail.submission = entry.id;
         let step = contained(|| {
             let (next, end_ns) = (&mut entry.next, &mut entry.end_ns);
             encode::step(&self.core, &self.queue, &self.marks, &entry.commands, next, end_ns, &mut trail)

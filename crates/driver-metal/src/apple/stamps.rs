@@ -20,12 +20,12 @@ use elinvar_driver::{Error, Result};
 use objc2::rc::Retained;
 use objc2::runtime::{NSObjectProtocol as _, ProtocolObject};
 use objc2::sel;
-use objc2_foundation::NSRange;
+use objc2_foundation::{NSRange, ns_string};
 use objc2_metal::{
-    MTLBlitCommandEncoder as _, MTLBlitPassDescriptor, MTLCommandBuffer as _, MTLCommonCounterSetTimestamp,
-    MTLCommonCounterTimestamp, MTLCounter as _, MTLCounterDontSample, MTLCounterSampleBuffer,
-    MTLCounterSampleBufferDescriptor, MTLCounterSamplingPoint, MTLCounterSet, MTLDevice, MTLFence,
-    MTLResourceOptions, MTLStorageMode,
+    MTLBlitCommandEncoder as _, MTLBlitPassDescriptor, MTLCommandBuffer as _, MTLCommandEncoder as _,
+    MTLCommonCounterSetTimestamp, MTLCommonCounterTimestamp, MTLCounter as _, MTLCounterDontSample,
+    MTLCounterSampleBuffer, MTLCounterSampleBufferDescriptor, MTLCounterSamplingPoint, MTLCounterSet,
+    MTLDevice, MTLFence, MTLResourceOptions, MTLStorageMode,
 };
 
 use super::buffer::Buffer;
@@ -147,6 +147,7 @@ impl Stamps {
     /// What the encoder does.
     #[allow(unsafe_code)] // hands a number to Metal
     pub(super) fn encode(&self, encoder: &BlitEncoder, index: usize) {
+        encoder.setLabel(Some(ns_string!("timestamp")));
         encoder.fillBuffer_range_value(&self.word, NSRange { location: 0, length: WORD }, 0);
         if self.point == Point::Blit {
             // SAFETY: the callers have checked the sample's number.

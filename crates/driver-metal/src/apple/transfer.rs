@@ -9,6 +9,7 @@ use super::buffer::Buffer;
 use super::core::{self, Core};
 use super::encoding::{Encoding, Place, Trail};
 use super::failure;
+use super::label::label;
 
 /// Bytes that are staged at a time.
 const STAGING: usize = 4 << 20;
@@ -24,6 +25,7 @@ impl Transfer {
         let queue = device.newCommandQueue();
         let queue =
             queue.ok_or_else(|| Error::Environment("Metal has no command queue for transfers".into()))?;
+        queue.setLabel(Some(&label(format_args!("elinvar transfers"))));
         Ok(Self { queue, staging: None })
     }
 

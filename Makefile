@@ -79,6 +79,7 @@ apple:
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
 	    $(STANDIN) --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%)
 	$(STANDIN) --cargo-arg=--test=drivers -- metal::
+	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::
 else
 apple:
 endif

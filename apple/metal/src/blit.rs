@@ -59,7 +59,7 @@ impl BlitEncoder {
         let step = if this.0.buffer.queue.device.profile.apple_family > 0 { 1 } else { 4 };
         let aligned = [from_at, to_at, length].iter().all(|number| number.is_multiple_of(step));
         require!(aligned, "-[{CLASS} {METHOD}]: {from_at}, {to_at} or {length} is no multiple of {step}");
-        let (from, to) = ((this.0.hold(&from), from_at), (this.0.hold(&to), to_at));
+        let (from, to) = ((this.0.hold_source(&from), from_at), (this.0.hold(&to), to_at));
         this.0.push(METHOD, Op::Copy { from, to, length });
     }
 

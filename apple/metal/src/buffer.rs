@@ -120,7 +120,13 @@ impl Buffer {
         &self.store
     }
 
+    /// Whether it is a view of another device's buffer.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// A view for another device of the peer group, which can only copy from it.
+    /// [It is of private memory](https://developer.apple.com/documentation/metal/mtlbuffer/makeremotebufferview(_:)).
     fn remote_view(this: &Ref<Self>, device: Ref<Device>) -> Option<Ref<Self>> {
         const METHOD: &str = "newRemoteBufferViewForDevice:";
         let private = this.store.storage() == Storage::Private;

@@ -85,8 +85,21 @@ impl Encoding {
         }
     }
 
-    /// A buffer as the command buffer keeps it.
+    /// A buffer as the command buffer keeps it: one of the queue's device, and no view of another's, which
+    /// [is for copying from it](https://developer.apple.com/documentation/metal/transferring-data-between-connected-gpus)
+    /// and nothing else.
     pub fn hold(&self, buffer: &Ref<Buffer>) -> Held {
+        if buffer.is_remote() {
+            failed(format!("{}: a remote view is the source of a blit or nothing", self.protocol));
+        }
+        self.hold_source(buffer)
+    }
+
+    /// As [`Encoding::hold`], for what is copied from.
+    pub fn hold_source(&self, buffer: &Ref<Buffer>) -> Held {
+        if !buffer.device().is(&self.buffer.queue.device) {
+            failed(format!("{}: a buffer of another device", self.protocol));
+        }
         Held::new(buffer, self.buffer.retained)
     }
 

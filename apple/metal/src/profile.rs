@@ -37,7 +37,8 @@ pub struct Profile {
     pub samples: Samples,
     /// What its clock shows.
     pub clock: Clock,
-    /// Its peer group, 0 for none.
+    /// Its [peer group](https://developer.apple.com/documentation/metal/mtldevice/peergroupid), 0 for none. A device that is
+    /// alone in it has none: `discrete` has a peer where it is named twice.
     pub peers: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Runs the suite on every driver that is present, one test per case.
 
 use elinvar::Device;
-use elinvar_conformance::suite::{Case, cases};
+use elinvar_conformance::suite::{Case, cases, pair_cases};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Cases that a driver cannot pass, with the reason. They are run all the same: one that passes, or
@@ -47,6 +47,18 @@ fn main() {
     for (kind, reason) in Device::absent() {
         eprintln!("skipped: no {} device: {reason}", maker(kind));
         trials.push(Trial::test(format!("{kind}::no_device"), || Ok(())).with_ignored_flag(true));
+    }
+    // Copies between every two, in both directions.
+    for (one, ours) in devices.iter().enumerate() {
+        for (other, theirs) in devices.iter().enumerate().filter(|(other, _)| *other != one) {
+            for case in pair_cases() {
+                let (ours, theirs) = (ours.clone(), theirs.clone());
+                let [from, to] = [&ours, &theirs].map(|device| device.kind().name());
+                let name = format!("{from}::{}_from_{one}_to_{to}_{other}", case.name);
+                let run = move || (case.run)(&ours, &theirs).map_err(|error| error.to_string().into());
+                trials.push(Trial::test(name, run));
+            }
+        }
     }
     for device in devices {
         for case in cases() {

@@ -17,6 +17,7 @@
 //! | label of a launch | a debug group of the encoder; queues and command buffers have numbers for labels |
 //! | capture | `MTLCaptureManager`, to a GPU trace (`capture`) |
 //! | primitive | a kernel of Metal Performance Shaders, kept for its shape; images through temporary ones (`mps`) |
+//! | copies between devices | blits from a remote view within a peer group, else through pages of the host (`crossing`) |
 //! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
 //!
 //! A command buffer is committed when the one before it has ended well, because Metal goes on with the next after one has

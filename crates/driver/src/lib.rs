@@ -29,7 +29,7 @@
 //! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when its turn comes |
 //! | [`Primitive`] | `MPSKernel` | – | – |
 //! | [`Device::reset`] | – | – (a new process) | – |
-//! | [`Device::reaches`] | – | peer access | – |
+//! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | – |
 //! | threadgroup | threadgroup | thread block | one call on one worker |
 //! | simdgroup (32 threads) | SIMD-group | warp | lanes of vector registers |
 //!

@@ -18,6 +18,7 @@ mod atomics;
 mod attributes;
 mod barriers;
 mod basics;
+mod between;
 mod checks;
 mod common_functions;
 mod constants;
@@ -65,6 +66,20 @@ pub struct Case {
     pub run: fn(&Device) -> CaseResult,
     /// What it checks in one run, by name; empty for a case that is one check.
     pub parts: fn() -> Vec<String>,
+}
+
+/// One case of two devices.
+#[derive(Clone, Copy)]
+pub struct PairCase {
+    /// `chapter::name`.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(&Device, &Device) -> CaseResult,
+}
+
+/// All cases of two devices.
+pub fn pair_cases() -> Vec<PairCase> {
+    between::CASES.to_vec()
 }
 
 /// All cases.

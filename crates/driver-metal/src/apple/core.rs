@@ -8,14 +8,15 @@ use elinvar_driver::{Caps, Error, Result};
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{
-    MTLBuffer as _, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLDevice, MTLResourceOptions,
-    MTLSharedEventListener,
+    MTLBuffer as _, MTLCommandBufferDescriptor, MTLCommandBufferErrorOption, MTLCommandQueue, MTLDevice,
+    MTLResourceOptions, MTLSharedEventListener,
 };
 use parking_lot::Mutex;
 
 use super::buffer::Buffer;
 use super::caps::{self, Features};
 use super::kernels::Kernels;
+use super::label::label;
 use super::mps::Stock;
 use super::stamps::Counters;
 use super::tasks::Tasks;
@@ -23,6 +24,8 @@ use super::transfer::Transfer;
 
 pub(super) struct Core {
     pub(super) device: Retained<ProtocolObject<dyn MTLDevice>>,
+    /// For what is done on behalf of the host, and of other devices.
+    pub(super) queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     pub(super) caps: Caps,
     pub(super) features: Features,
     pub(super) kernels: Kernels,
@@ -46,10 +49,15 @@ impl Core {
             let features = Features::of(&device);
             let kernels = Kernels::compile(&device)?;
             let caps = caps::caps(&device, features, kernels.plain());
+            let queue = device.newCommandQueue().ok_or_else(|| {
+                Error::Environment(format!("Metal device `{}` has no command queue", caps.name))
+            })?;
+            queue.setLabel(Some(&label(format_args!("elinvar: for the host and other devices"))));
             let counters = Counters::of(&device);
-            let (tasks, transfer) = (Tasks::start()?, Mutex::new(Transfer::new(&device)?));
+            let (tasks, transfer) = (Tasks::start()?, Mutex::default());
             Ok(Arc::new(Self {
                 device,
+                queue,
                 caps,
                 features,
                 kernels,

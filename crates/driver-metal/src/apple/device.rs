@@ -1,18 +1,20 @@
 //! The driver and its devices: all that Metal has, the system's default first.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
 use elinvar_driver::{
-    Caps, Capture, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source,
-    Storage,
+    Caps, Capture, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
+    Source, Storage,
 };
 use objc2::rc::autoreleasepool;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
 use parking_lot::Mutex;
 
 use super::core::Core;
+use super::crossing;
 use super::memory::MetalMemory;
 use super::queue::MetalQueue;
 use super::{capture, compile, host};
@@ -115,6 +117,12 @@ impl Device for MetalDevice {
     /// A GPU trace.
     fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
         autoreleasepool(|_| capture::begin(&self.core, path))
+    }
+
+    fn reaches(&self, other: &dyn Device) -> Option<Reach> {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>()?;
+        Some(autoreleasepool(|_| crossing::reach(&self.core, &other.core)))
     }
 
     fn reset(&self) -> Result<()> {

@@ -17,6 +17,7 @@ use objc2_metal::{
 };
 
 use super::core::Core;
+use super::crossing;
 use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
 use super::marks::Marks;
 use super::memory::located;
@@ -57,6 +58,11 @@ pub(super) fn step(
         encoding.command = *next;
         match command {
             Command::Dispatch(launch) => dispatch(&mut encoding, launch)?,
+            Command::Copy { source, target } if crossing::crosses(source, target) => {
+                if source.len + target.len > 0 {
+                    break;
+                }
+            }
             Command::Copy { source, target } => copy(&mut encoding, source, target)?,
             Command::Fill { target, pattern } => {
                 let (buffer, offset) = located(core, target)?;
@@ -86,7 +92,16 @@ pub(super) fn step(
         }
         *next += 1;
     }
-    Ok(encoding.finish().map_or(Step::End, Step::Device))
+    let (encoded, stopped_at) = (encoding.finish(), commands.get(*next));
+    match (encoded, stopped_at) {
+        (Some(buffer), _) => Ok(Step::Device(buffer)),
+        (None, Some(Command::Copy { source, target })) => {
+            let (buffer, is_last) = crossing::half((core, queue), (source, target), *next, trail)?;
+            *next += usize::from(is_last);
+            Ok(Step::Device(buffer))
+        }
+        (None, _) => Ok(Step::End),
+    }
 }
 
 /// Whether the device has more to do behind signals, and behind timestamps where `times` are noted.

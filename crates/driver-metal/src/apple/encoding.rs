@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use elinvar_driver::{Error, Result};
 use objc2::rc::Retained;
@@ -21,6 +22,7 @@ use objc2_metal::{
 
 use super::buffer::Buffer;
 use super::core::Core;
+use super::crossing::Between;
 use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
@@ -32,7 +34,7 @@ use crate::hazards::{Hazards, Touch};
 /// The most bytes that `setBytes` takes.
 const MOST_SET_BYTES: usize = 4096;
 /// Blits take whole words on macOS.
-const WORD: usize = 4;
+pub(super) const WORD: usize = 4;
 /// Threads of one dispatch of our own kernels, whose positions have 32 bits.
 const MOST_THREADS: usize = 1 << 30;
 
@@ -72,6 +74,10 @@ pub(super) struct Trail {
     kernels: Vec<InUse>,
     /// What commands have used since the last barrier.
     hazards: Hazards,
+    /// The device of the command buffer, where that is another than the queue's.
+    pub(super) other: Option<Arc<Core>>,
+    /// What the first half of a copy between devices has brought for the second; not let go of by [`Trail::clear`].
+    pub(super) between: Option<Between>,
 }
 
 impl Trail {
@@ -82,6 +88,7 @@ impl Trail {
         self.kept.clear();
         self.kernels.clear();
         self.hazards.clear();
+        self.other = None;
     }
 }
 
@@ -261,6 +268,11 @@ impl<'a> Encoding<'a> {
         let made = self.core.buffer(bytes as u64, options)?;
         self.trail.kept.push(made.clone());
         Ok(made)
+    }
+
+    /// Keep a buffer until the command buffer has ended.
+    pub(super) fn keep(&mut self, buffer: Buffer) {
+        self.trail.kept.push(buffer);
     }
 
     /// Give a kernel a pointer to a copy of `bytes`.

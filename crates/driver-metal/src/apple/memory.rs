@@ -94,6 +94,14 @@ impl MetalMemory {
         Ok(Self { buffer, len, storage, host, copies: false, core: core.clone() })
     }
 
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
     /// The address of the byte at `offset` for the host, if `len` bytes from there on are within the memory.
     fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
         check(self.len, offset, len)?;

@@ -6,6 +6,7 @@ mod capture;
 mod compile;
 mod constants;
 mod core;
+mod crossing;
 mod device;
 mod encode;
 mod encoding;

@@ -232,7 +232,6 @@ impl Lane {
             }
             Ok(Step::End) => {}
             Err(error) => {
-                self.keep(trail);
                 self.fail(&error);
                 return Some((entry, Err(error)));
             }
@@ -266,20 +265,21 @@ impl Lane {
         entry.start_ns.get_or_insert(start);
         entry.end_ns = host::from_seconds(buffer.GPUEndTime()).max(start);
         self.marks.note_times(&self.core, buffer, failed.is_none(), &entry.commands, &trail);
-        let error = failed.map(|error| failure::error(&self.core, &error, &entry.commands, &trail));
-        trail.clear();
-        self.keep(trail);
-        match error {
-            Some(error) => {
-                self.core.note(&error);
-                self.fail(&error);
-                if let Some((signals, (last, _))) = self.marks.signals.as_ref().zip(last) {
-                    signals.give_up(last);
-                }
-                self.end(entry, Err(error));
-            }
-            None => self.turn(entry),
+        let Some(error) = failed else {
+            trail.clear();
+            self.keep(trail);
+            return self.turn(entry);
+        };
+        let core = trail.other.as_ref().unwrap_or(&self.core);
+        let error = failure::error(core, &error, &entry.commands, &trail);
+        core.note(&error);
+        self.fail(&error);
+        if let Some((signals, (last, _))) = self.marks.signals.as_ref().zip(last) {
+            signals.give_up(last);
         }
+        // What a half of a copy has brought is of no use.
+        drop(trail);
+        self.end(entry, Err(error));
     }
 
     /// Raise the events that the command buffer in flight has come to with this ticket, in order; those that are raised stay as

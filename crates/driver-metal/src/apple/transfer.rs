@@ -1,34 +1,24 @@
 //! [`Transfer`]: blits on behalf of the host, through a staging buffer, done when the call returns.
 
-use elinvar_driver::{Error, Result};
-use objc2::rc::{Retained, autoreleasepool};
-use objc2::runtime::ProtocolObject;
-use objc2_metal::{MTLCommandBuffer as _, MTLCommandQueue, MTLDevice, MTLResourceOptions};
+use elinvar_driver::Result;
+use objc2::rc::autoreleasepool;
+use objc2_metal::{MTLCommandBuffer as _, MTLResourceOptions};
 
 use super::buffer::Buffer;
 use super::core::{self, Core};
 use super::encoding::{Encoding, Place, Trail};
 use super::failure;
-use super::label::label;
 
 /// Bytes that are staged at a time.
 const STAGING: usize = 4 << 20;
 
+#[derive(Default)]
 pub(super) struct Transfer {
-    queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     /// Made when it is first needed.
     staging: Option<Buffer>,
 }
 
 impl Transfer {
-    pub(super) fn new(device: &ProtocolObject<dyn MTLDevice>) -> Result<Self> {
-        let queue = device.newCommandQueue();
-        let queue =
-            queue.ok_or_else(|| Error::Environment("Metal has no command queue for transfers".into()))?;
-        queue.setLabel(Some(&label(format_args!("elinvar transfers"))));
-        Ok(Self { queue, staging: None })
-    }
-
     fn staging(&mut self, core: &Core) -> Result<Buffer> {
         if let Some(staging) = &self.staging {
             return Ok(staging.clone());
@@ -89,7 +79,7 @@ impl Transfer {
         core.expect_present()?;
         autoreleasepool(|_| {
             let mut trail = Trail::default();
-            let mut encoding = Encoding::new(core, &self.queue, &mut trail, false);
+            let mut encoding = Encoding::new(core, &core.queue, &mut trail, false);
             encode(&mut encoding)?;
             let Some(buffer) = encoding.finish() else { return Ok(()) };
             buffer.commit();

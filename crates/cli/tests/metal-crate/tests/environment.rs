@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use metal_crate::test_hooks::mistakes;
 use metal_crate::*;
 use objc2::rc::autoreleasepool;
 use objc2::runtime::{AnyClass, NSObjectProtocol};
@@ -59,6 +60,20 @@ fn cards_of_a_peer_group_see_each_other() {
             commands.waitUntilCompleted();
         }
         assert_eq!(numbers(&copy), [f32::from_bits(0x3f3f_3f3f); 4]);
+        let commands = devices[1].newCommandQueue().unwrap().commandBuffer().unwrap();
+        let blit = commands.blitCommandEncoder().unwrap();
+        let found = mistakes(|| {
+            blit.fillBuffer_range_value(&view, range, 0);
+            unsafe {
+                blit.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(&copy, 0, &view, 0, 16);
+                blit.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(&own, 0, &copy, 0, 16);
+            }
+        });
+        blit.endEncoding();
+        let lines: Vec<&str> = found.lines().collect();
+        let only_source = "a remote view is the source of a blit or nothing";
+        assert!(lines[..2].iter().all(|line| line.contains(only_source)), "{found}");
+        assert!(lines.len() == 3 && lines[2].contains("a buffer of another device"), "{found}");
     });
 }
 

@@ -1,0 +1,205 @@
+//! Copies between the memories of two devices: how they go, and the command buffers that do it.
+//!
+//! A device reads private memory of another one of its peer group as the source of a blit, through a *remote view*. Two
+//! devices without a common group both use pages of the host. What lies otherwise its own device first brings to such memory
+//! *between* the two; then the target's device fetches it. Each half is a command buffer of the device that does it, and the
+//! second begins when the first has ended well: a copy on a queue of either device is one or two steps of that queue.
+//!
+//! Memory between the devices is made for each copy, as long as the copy, and goes with it.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use elinvar_driver::{Error, HostBlock, MemorySlice, Reach, Result, Storage};
+use objc2::runtime::ProtocolObject;
+use objc2_metal::{MTLBuffer as _, MTLCommandQueue, MTLDevice as _, MTLResourceOptions};
+
+use super::buffer::Buffer;
+use super::core::Core;
+use super::encoding::{CommandBuffer, Encoding, Place, Trail, WORD};
+use super::host;
+use super::memory::{MetalMemory, located};
+
+/// How bytes get from one device to another.
+pub(super) fn reach(one: &Core, other: &Core) -> Reach {
+    // On iOS, where `peerGroupID` is not there, there is one device.
+    match std::ptr::eq(one, other) || are_peers(one, other) {
+        true => Reach::Peer,
+        false => Reach::Staged,
+    }
+}
+
+/// Whether the two are of one peer group; 0 is none.
+fn are_peers(one: &Core, other: &Core) -> bool {
+    let group = one.device.peerGroupID();
+    group != 0 && group == other.device.peerGroupID()
+}
+
+/// Whether a copy is between two devices of this driver.
+pub(super) fn crosses(source: &MemorySlice, target: &MemorySlice) -> bool {
+    let ends = memory(source).zip(memory(target));
+    ends.is_some_and(|(source, target)| !Arc::ptr_eq(source.core(), target.core()))
+}
+
+fn memory(slice: &MemorySlice) -> Option<&MetalMemory> {
+    let memory: &dyn Any = &*slice.memory;
+    memory.downcast_ref()
+}
+
+/// What one device has brought to where the other sees it.
+pub(super) struct Between {
+    /// As the target's device sees it.
+    window: Buffer,
+    /// As the source's device does.
+    own: Buffer,
+}
+
+/// The command buffer of the next half of a copy, on a queue of `core`, that is number `command` of its submission; and whether
+/// it is the last half.
+pub(super) fn half(
+    (core, queue): (&Core, &ProtocolObject<dyn MTLCommandQueue>),
+    (source, target): (&MemorySlice, &MemorySlice),
+    command: usize,
+    trail: &mut Trail,
+) -> Result<(CommandBuffer, bool)> {
+    if source.len != target.len {
+        return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
+    }
+    let none = || Error::invalid("memory of another driver");
+    let (from, to) = (memory(source).ok_or_else(none)?.core(), memory(target).ok_or_else(none)?.core());
+    if ![from, to].into_iter().any(|end| std::ptr::eq(&raw const **end, core)) {
+        let name = &core.caps.name;
+        return Err(Error::invalid(format!("a copy between two other devices than Metal device `{name}`")));
+    }
+    let (first, source_at) = located(from, source)?;
+    let (last, target_at) = located(to, target)?;
+    let copy = Copy {
+        from,
+        source: Place { buffer: first, offset: source_at },
+        to,
+        target: Place { buffer: last, offset: target_at },
+        len: source.len as usize,
+    };
+    let direct =
+        are_peers(from, to) && source.memory.storage() == Storage::Private && source_at.is_multiple_of(WORD);
+    let between = trail.between.take();
+    let is_last = between.is_some() || direct;
+    let doer = if is_last { to } else { from };
+    doer.expect_present()?;
+    let is_own = std::ptr::eq(&raw const **doer, core);
+    let queue = if is_own { queue } else { &*doer.queue };
+    let mut encoding = Encoding::new(doer, queue, trail, false);
+    encoding.command = command;
+    let between = match is_last {
+        true => copy.fetch(&mut encoding, between).map(|()| None)?,
+        false => Some(copy.bring(&mut encoding)?),
+    };
+    let buffer = encoding.finish();
+    (trail.between, trail.other) = (between, (!is_own).then(|| doer.clone()));
+    let buffer = buffer.ok_or_else(|| Error::Environment("a copy of no bytes between devices".into()))?;
+    Ok((buffer, is_last))
+}
+
+/// A copy between two devices, of at least one byte.
+struct Copy<'a> {
+    from: &'a Arc<Core>,
+    source: Place<'a>,
+    to: &'a Arc<Core>,
+    target: Place<'a>,
+    len: usize,
+}
+
+impl Copy<'_> {
+    /// The first half: to where the target's device sees it.
+    fn bring(&self, encoding: &mut Encoding<'_>) -> Result<Between> {
+        let between = match are_peers(self.from, self.to) {
+            true => {
+                let own = self.from.buffer(self.len as u64, MTLResourceOptions::StorageModePrivate)?;
+                Between { window: self.view(&own)?, own }
+            }
+            false => Pages::between(self.from, self.to, self.len as u64)?,
+        };
+        encoding.copy(self.source, Place { buffer: &between.own, offset: 0 }, self.len)?;
+        Ok(between)
+    }
+
+    /// The second half: from there, or from the source itself.
+    fn fetch(&self, encoding: &mut Encoding<'_>, between: Option<Between>) -> Result<()> {
+        let (window, offset) = match between {
+            Some(Between { window, own }) => {
+                encoding.keep(own);
+                (window, 0)
+            }
+            None => (self.view(self.source.buffer)?, self.source.offset),
+        };
+        encoding.keep(window.clone());
+        let window = Place { buffer: &window, offset };
+        let words = [self.target.offset, self.len].iter().all(|bytes| bytes.is_multiple_of(WORD));
+        if words || !are_peers(self.from, self.to) {
+            return encoding.copy(window, self.target, self.len);
+        }
+        // Kernels do not reach through a view: whole words come over, of which buffers are made, and single bytes go on.
+        let whole = self.len.next_multiple_of(WORD);
+        let near = encoding.transient(whole, MTLResourceOptions::StorageModePrivate)?;
+        let near = Place { buffer: &near, offset: 0 };
+        encoding.copy(window, near, whole)?;
+        encoding.copy(near, self.target, self.len)
+    }
+
+    fn view(&self, buffer: &Buffer) -> Result<Buffer> {
+        let view = buffer.newRemoteBufferViewForDevice(&self.to.device).map(Buffer);
+        view.ok_or_else(|| {
+            let (from, to) = (&self.from.caps.name, &self.to.caps.name);
+            Error::Environment(format!("Metal gives device `{to}` no view of memory of device `{from}`"))
+        })
+    }
+}
+
+/// Whole pages of the host, of the system's own: Metal takes none that an allocator gave.
+struct Pages {
+    first: NonNull<c_void>,
+    bytes: usize,
+}
+
+#[allow(unsafe_code)] // memory by its address
+// SAFETY: it owns the pages, and what is in them is the devices' concern.
+unsafe impl Send for Pages {}
+#[allow(unsafe_code)] // as above
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+#[allow(unsafe_code)] // as above
+impl Pages {
+    fn new(bytes: u64) -> Option<Self> {
+        let bytes = usize::try_from(bytes.max(1).checked_next_multiple_of(host::page_size())?).ok()?;
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        // SAFETY: new pages wherever there is room.
+        let first = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        let first = NonNull::new(first).filter(|first| first.as_ptr() != libc::MAP_FAILED)?;
+        Some(Self { first, bytes })
+    }
+
+    /// The same pages for both devices.
+    fn between(from: &Arc<Core>, to: &Arc<Core>, bytes: u64) -> Result<Between> {
+        let none = || Error::OutOfMemory { requested: bytes, available: from.available() };
+        let pages = Arc::new(Self::new(bytes).ok_or_else(none)?);
+        let on = |core| -> Result<Buffer> {
+            let (address, bytes) = (pages.first.cast(), pages.bytes as u64);
+            let block = HostBlock { address, bytes, owner: Box::new(pages.clone()) };
+            // SAFETY: the pages live as long as their owner. The halves of a copy are the only commands that use them, one
+            // after the other.
+            Ok(unsafe { MetalMemory::wrap(core, block) }?.into_buffer())
+        };
+        Ok(Between { own: on(from)?, window: on(to)? })
+    }
+}
+
+impl Drop for Pages {
+    #[allow(unsafe_code)] // as above
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; nobody has the address any more.
+        unsafe { libc::munmap(self.first.as_ptr(), self.bytes) };
+    }
+}

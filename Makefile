@@ -79,6 +79,8 @@ apple:
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
 	    $(STANDIN) --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%)
 	$(STANDIN) --cargo-arg=--test=drivers -- metal::
+	MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
+	    $(STANDIN) --cargo-arg=--test=drivers -- check
 	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::
 else
 apple:

@@ -29,7 +29,7 @@ impl Touch {
         Self { memory, bytes, writes: access == Access::ReadWrite }
     }
 
-    fn conflicts(&self, other: &Self) -> bool {
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
         let overlap = self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
         self.memory == other.memory && (self.writes || other.writes) && overlap
     }

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | memory | `MTLBuffer` in the storage mode of that name; memory of the program by `bytesNoCopy` (`memory`) |
 //! | library, pipeline | `newLibraryWithSource`, `MTLComputePipelineState` (`compile`, `pipeline`) |
+//! | compiled kernels on disk | a `MTLBinaryArchive` for each pipeline (`archive`) |
 //! | signature | Elinvar's front end, compared with Metal's reflection; without clang the reflection alone (`reflect`) |
+//! | bounds checks | shader validation, on copies of the arguments (`validation`, `copies`) |
 //! | queue | `MTLCommandQueue`, one command buffer of it committed at a time (`queue`) |
 //! | wait | the host's: the command buffer behind it is committed when the event is there |
 //! | signal | within a command buffer that of an `MTLSharedEvent`, of which the host is told (`signals`); at its end, and without shared events, the host's |
@@ -31,7 +33,7 @@
 //! built for another system against libraries that stand in for Apple's.
 //!
 //! What this crate does not do: check a launch against the kernel's signature (the runtime does), stop what runs (Metal
-//! cannot), check bounds in kernels.
+//! cannot).
 #![warn(missing_docs)]
 
 #[cfg(any(target_vendor = "apple", elinvar_apple))]

@@ -166,3 +166,115 @@ fn nothing_stays_when_all_is_dropped() {
     assert_eq!(live(), [0; 7], "buffers, command buffers, encoders, queues, pipelines, events, blocks");
     assert_eq!(without_pool(), 0);
 }
+
+/// A device that is gone stays so for the process, so this is done in others.
+#[test]
+fn a_device_that_is_removed_is_lost() {
+    for test in
+        ["removed_in_flight", "removed_while_encoding", "removed_at_an_allocation", "removed_in_a_transfer"]
+    {
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = process.args(["--exact", "--ignored", test]).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout);
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && text.contains("1 passed"), "{text}{errors}");
+    }
+}
+
+fn remove(site: u32, nth: u64, encoder: isize) {
+    inject(site, nth, MTLCommandBufferError::DeviceRemoved, encoder);
+}
+
+fn is_lost<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Error::DeviceLost(_)))
+}
+
+/// Whatever is asked of the device is answered so, nothing hangs, and nothing stays.
+fn expect_lost(fixture: Fixture, queue: Arc<dyn elinvar_driver::Queue>) {
+    let Fixture { device, x, .. } = &fixture;
+    assert!(is_lost(&device.allocate(4, Storage::Private, Init::Zeroed)));
+    assert!(is_lost(&device.queue()) && is_lost(&device.compile(&Source::msl(ADD))));
+    drop(queue.acknowledge());
+    for _ in 0..3 {
+        assert!(is_lost(&run(&*queue, vec![fixture.add(1)])));
+        assert!(matches!(run(&*queue, vec![fixture.add(1)]), Err(Error::Poisoned(_))));
+        assert!(matches!(queue.acknowledge(), Some(Error::DeviceLost(_))));
+    }
+    // What the host sees of memory is still there.
+    assert_eq!(words(x).len(), 100);
+    drop((fixture, queue));
+    let begin = Instant::now();
+    while live() != [0; 6] && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    assert_eq!(live(), [0; 6], "buffers, command buffers, encoders, queues, pipelines, blocks");
+}
+
+#[test]
+#[ignore = "takes the process's device away"]
+fn removed_in_flight() {
+    let fixture = Fixture::new();
+    let mut queues: Vec<_> = (0..4).map(|_| fixture.device.queue().unwrap()).collect();
+    let event = fixture.device.event().unwrap();
+    let wait = Command::Wait { event: event.clone(), value: 1 };
+    let waits = submit(&*queues[0], vec![wait, fixture.add(1)]).1;
+    // The tenth that begins to run, in its second encoder.
+    remove(EXECUTION, 10, 1);
+    let work = || vec![fixture.add(1), fixture.copy(), fixture.add(1)];
+    let all: Vec<_> = (0..40).map(|at| submit(&*queues[1 + at % 3], work()).1).collect();
+    let raises = submit(&*queues[1], vec![fixture.add(1), Command::Signal { event, value: 1 }]).1;
+    let mut lost = 0;
+    for ended in all.into_iter().chain([waits, raises]) {
+        match ended.recv().unwrap() {
+            Ok(_) => {}
+            Err(Error::DeviceLost(_)) => lost += 1,
+            Err(Error::Poisoned(cause)) => assert!(matches!(*cause, Error::DeviceLost(_)), "{cause}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(lost > 0);
+    let queue = queues.swap_remove(2);
+    drop(queues);
+    expect_lost(fixture, queue);
+}
+
+#[test]
+#[ignore = "takes the process's device away"]
+fn removed_while_encoding() {
+    let fixture = Fixture::new();
+    let (queue, other) = (fixture.device.queue().unwrap(), fixture.device.queue().unwrap());
+    remove(ENCODER, 2, -1);
+    let ended = run(&*queue, vec![fixture.add(1), fixture.copy(), fixture.add(1)]);
+    assert!(is_lost(&ended), "{ended:?}");
+    assert!(is_lost(&run(&*other, vec![fixture.add(1)])));
+    drop(other);
+    assert!(words(&fixture.x).iter().all(|word| *word == 0));
+    expect_lost(fixture, queue);
+}
+
+#[test]
+#[ignore = "takes the process's device away"]
+fn removed_at_an_allocation() {
+    let fixture = Fixture::new();
+    let queue = fixture.device.queue().unwrap();
+    run(&*queue, vec![fixture.add(1)]).unwrap();
+    remove(ALLOCATION, 1, -1);
+    let refused = fixture.device.allocate(100, Storage::Shared, Init::Zeroed).err();
+    assert!(matches!(refused, Some(Error::DeviceLost(_))), "{refused:?}");
+    expect_lost(fixture, queue);
+}
+
+#[test]
+#[ignore = "takes the process's device away"]
+fn removed_in_a_transfer() {
+    let fixture = Fixture::new();
+    let queue = fixture.device.queue().unwrap();
+    let private = memory(&*fixture.device, 64, Storage::Private);
+    remove(EXECUTION, 1, 0);
+    for _ in 0..2 {
+        // SAFETY: in range, and nobody else uses it.
+        assert!(is_lost(&unsafe { private.read(0, &mut [0; 64]) }));
+    }
+    drop(private);
+    expect_lost(fixture, queue);
+}

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use elinvar_cache::Key;
 use elinvar_driver::{
-    Diagnostic, Error, FunctionConstant, Library, MathMode, Pipeline, PipelineOptions, Result, Severity,
-    Signature, Source,
+    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, Pipeline, PipelineOptions,
+    Result, Severity, Signature, Source,
 };
 use elinvar_msl::Checked;
 use objc2::rc::{Retained, autoreleasepool};
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::pipeline::{self, MetalPipeline};
 use super::reflect::Reflection;
-use super::{constants, front, reflect};
+use super::{archive, constants, front, reflect, validation};
 use crate::{diagnostics, flatten};
 
 type Function = Retained<ProtocolObject<dyn MTLFunction>>;
@@ -31,6 +32,8 @@ struct MetalLibrary {
     /// The first of its names.
     file: String,
     library: Retained<ProtocolObject<dyn MTLLibrary>>,
+    /// What its pipelines are archived under: the source, the device, and how the one is compiled for the other.
+    key: Key,
     /// What the front end knows.
     checked: Option<Checked>,
     kernels: Vec<Signature>,
@@ -64,7 +67,9 @@ fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
 /// What Metal makes of a source; what its kernels take is not known yet.
 fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
     core.expect_present()?;
-    let text = NSString::from_str(&flatten::flatten(source)?);
+    let text = flatten::flatten(source)?;
+    let key = archive::key(&core.device, &core.cache).text(&text).number(source.math as u64).finish();
+    let text = NSString::from_str(&text);
     let library = core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math)));
     let library = library.map_err(|error| refused(&error, source))?;
     let file = source.pieces.first().map_or_else(String::new, |piece| piece.name.clone());
@@ -72,6 +77,7 @@ fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
         core: core.clone(),
         file,
         library,
+        key,
         checked: None,
         kernels: Vec::new(),
         constants: Vec::new(),
@@ -130,7 +136,8 @@ impl MetalLibrary {
                 }
             }
             let name = name.to_string();
-            let signature = match pipeline::build(&self.core, &name, &function) {
+            let key = self.archived(&name, &PipelineOptions::default());
+            let signature = match pipeline::build(&self.core, &name, &function, &key, false) {
                 Ok((_, reflection)) => reflection.signature(&name, &self.file),
                 Err(_) => Reflection::default().signature(&name, &self.file),
             };
@@ -158,19 +165,44 @@ impl MetalLibrary {
         function.map_err(|error| Error::invalid(format!("kernel `{name}`: {}", error.localizedDescription())))
     }
 
-    fn make(&self, name: &str, options: &PipelineOptions) -> Result<MetalPipeline> {
-        if options.checked {
-            return Err(Error::unsupported(format!(
-                "bounds checks in kernel `{name}`: Metal's compiler has none that a program could ask for"
-            )));
+    /// What a pipeline is archived under.
+    fn archived(&self, name: &str, options: &PipelineOptions) -> Key {
+        let key = self.core.cache.key("metal pipeline").key(&self.key).text(name);
+        let constants = options.constants.iter().fold(key, |key, Constant { key: of, scalar, bytes }| {
+            let key = match of {
+                ConstantKey::Index(index) => key.text("index").number(u64::from(*index)),
+                ConstantKey::Name(name) => key.text("name").text(name),
+            };
+            key.text(scalar.msl_name()).bytes(bytes)
+        });
+        constants.finish()
+    }
+
+    /// Diagnostics without a file get the library's.
+    fn named(&self, error: Error) -> Error {
+        let Error::Compile(mut found) = error else { return error };
+        for diagnostic in found.iter_mut().filter(|diagnostic| diagnostic.file.is_empty()) {
+            diagnostic.file.clone_from(&self.file);
         }
+        Error::Compile(found)
+    }
+
+    fn make(&self, name: &str, options: &PipelineOptions) -> Result<MetalPipeline> {
         let known = self.checked.as_ref();
+        if options.checked {
+            let front = known.ok_or_else(|| {
+                let why = "Elinvar's front end has not read the source, so what it could leave is not known";
+                Error::unsupported(format!("bounds checks in kernel `{name}`: {why}"))
+            })?;
+            validation::expect_only_buffers(front, name, &options.constants)?;
+        }
         let known = known
             .map(|checked| front::signature(&self.core, checked, name, &options.constants))
             .transpose()?;
         let function = self.function(name, options)?;
-        let (state, reflection) = pipeline::build(&self.core, name, &function)
-            .map_err(|text| Error::Compile(vec![Diagnostic::error(self.file.clone(), 0, 0, text)]))?;
+        let key = self.archived(name, options);
+        let (state, reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
+            .map_err(|error| self.named(error))?;
         let reflected = known.is_none();
         let signature = match known {
             Some(signature) => {
@@ -179,7 +211,7 @@ impl MetalLibrary {
             }
             None => reflection.signature(name, &self.file)?,
         };
-        Ok(MetalPipeline::new(&self.core, state, signature, reflected))
+        Ok(MetalPipeline::new(&self.core, state, signature, reflected, options.checked))
     }
 }
 
@@ -207,7 +239,8 @@ impl Library for MetalLibrary {
         }
         // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make the same one, the
         // second drops its own.
-        let made = Arc::new(autoreleasepool(|_| self.make(kernel, options))?);
+        let made = autoreleasepool(|_| self.make(kernel, options));
+        let made = Arc::new(made.map_err(|error| self.core.explained(error))?);
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }
 }
@@ -215,13 +248,14 @@ impl Library for MetalLibrary {
 #[cfg(test)]
 mod tests {
     use elinvar_cache::Cache;
-    use elinvar_driver::{Access, ArgKind, Constant, ConstantKey, ElementType, Scalar};
+    use elinvar_driver::{Access, ArgKind, ElementType, Scalar};
     use objc2_metal::MTLCreateSystemDefaultDevice;
 
     use super::*;
 
     fn without_front_end(text: &str) -> MetalLibrary {
-        let core = Core::open(MTLCreateSystemDefaultDevice().expect("a device"), Cache::off()).unwrap();
+        let device = MTLCreateSystemDefaultDevice().expect("a device");
+        let core = Core::open((device, Arc::default()), Cache::off()).unwrap();
         let source =
             Source::named("k.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
         autoreleasepool(|_| {
@@ -293,7 +327,8 @@ mod tests {
         let library = without_front_end("kernel void k(device float* out [[buffer(4)]]) { out[0] = 1; }");
         let reflection = autoreleasepool(|_| {
             let function = library.library.newFunctionWithName(&NSString::from_str("k")).unwrap();
-            pipeline::build(&library.core, "k", &function).unwrap().1
+            let key = library.archived("k", &PipelineOptions::default());
+            pipeline::build(&library.core, "k", &function, &key, false).unwrap().1
         });
         let right = reflection.signature("k", "k.metal").unwrap();
         reflection.compare(&right).unwrap();

@@ -18,6 +18,7 @@ use super::caps::{self, Features};
 use super::kernels::Kernels;
 use super::label::label;
 use super::mps::Stock;
+use super::removal::{Lost, Watched};
 use super::stamps::Counters;
 use super::tasks::Tasks;
 use super::transfer::Transfer;
@@ -39,15 +40,14 @@ pub(super) struct Core {
     pub(super) transfer: Mutex<Transfer>,
     /// On whose dispatch queue Metal tells of shared events.
     pub(super) listener: OnceLock<Retained<MTLSharedEventListener>>,
-    /// Why nothing can run on it any more.
-    lost: Mutex<Option<Error>>,
+    lost: Arc<Lost>,
 }
 
 impl Core {
-    pub(super) fn open(device: Retained<ProtocolObject<dyn MTLDevice>>, cache: Cache) -> Result<Arc<Self>> {
+    pub(super) fn open((device, lost): Watched, cache: Cache) -> Result<Arc<Self>> {
         autoreleasepool(|_| {
             let features = Features::of(&device);
-            let kernels = Kernels::compile(&device)?;
+            let kernels = Kernels::compile(&device, &cache)?;
             let caps = caps::caps(&device, features, kernels.plain());
             let queue = device.newCommandQueue().ok_or_else(|| {
                 Error::Environment(format!("Metal device `{}` has no command queue", caps.name))
@@ -69,7 +69,7 @@ impl Core {
                 queues: AtomicU64::new(0),
                 transfer,
                 listener: OnceLock::new(),
-                lost: Mutex::default(),
+                lost,
             }))
         })
     }
@@ -95,14 +95,17 @@ impl Core {
     }
 
     pub(super) fn expect_present(&self) -> Result<()> {
-        self.lost.lock().clone().map_or(Ok(()), Err)
+        self.lost.expect_present()
     }
 
     /// Notes that the device is gone, if that is what the error says.
     pub(super) fn note(&self, error: &Error) {
-        if let Error::DeviceLost(_) = error {
-            self.lost.lock().get_or_insert_with(|| error.clone());
-        }
+        self.lost.note(error);
+    }
+
+    /// What something has failed for: that the device is gone, if it is, or the error.
+    pub(super) fn explained(&self, error: Error) -> Error {
+        self.lost.expect_present().err().unwrap_or(error)
     }
 }
 

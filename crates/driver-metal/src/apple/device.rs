@@ -17,6 +17,7 @@ use super::core::Core;
 use super::crossing;
 use super::memory::MetalMemory;
 use super::queue::MetalQueue;
+use super::removal::{Lost, Watch, Watched};
 use super::{capture, compile, host};
 
 /// The Metal driver of this process, whose devices are made when they are first asked for and kept.
@@ -64,7 +65,12 @@ fn open_all(cache: &Cache) -> Result<Vec<Arc<MetalDevice>>> {
         let default = MTLCreateSystemDefaultDevice().map(|device| device.registryID());
         let mut devices: Vec<_> = MTLCopyAllDevices().iter().collect();
         devices.sort_by_key(|device| Some(device.registryID()) != default);
-        let open = |device| Ok(Arc::new(MetalDevice { core: Core::open(device, cache.clone())? }));
+        let devices: Vec<Watched> =
+            devices.into_iter().map(|device| (device, Arc::<Lost>::default())).collect();
+        let watch = Watch::begin(&devices).map(Arc::new);
+        let open = |device| {
+            Ok(Arc::new(MetalDevice { core: Core::open(device, cache.clone())?, _watch: watch.clone() }))
+        };
         devices.into_iter().map(open).collect()
     })
 }
@@ -72,6 +78,8 @@ fn open_all(cache: &Cache) -> Result<Vec<Arc<MetalDevice>>> {
 /// A GPU.
 pub(crate) struct MetalDevice {
     core: Arc<Core>,
+    /// Tells the core when the device is taken away.
+    _watch: Option<Arc<Watch>>,
 }
 
 impl Device for MetalDevice {
@@ -86,7 +94,8 @@ impl Device for MetalDevice {
         if bytes > limit {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }
-        Ok(Arc::new(MetalMemory::new(&self.core, bytes, storage)?))
+        let made = MetalMemory::new(&self.core, bytes, storage);
+        Ok(Arc::new(made.map_err(|error| self.core.explained(error))?))
     }
 
     fn available_memory(&self) -> u64 {
@@ -97,17 +106,18 @@ impl Device for MetalDevice {
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
         self.core.expect_present()?;
         // SAFETY: the caller promises what this asks for.
-        Ok(Arc::new(unsafe { MetalMemory::wrap(&self.core, block) }?))
+        let made = unsafe { MetalMemory::wrap(&self.core, block) };
+        Ok(Arc::new(made.map_err(|error| self.core.explained(error))?))
     }
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
-        autoreleasepool(|_| compile::library(&self.core, source))
+        autoreleasepool(|_| compile::library(&self.core, source)).map_err(|error| self.core.explained(error))
     }
 
     /// Metal's queues have no priority that a program could set: all are alike.
     fn queue_with(&self, _priority: Priority) -> Result<Arc<dyn Queue>> {
         self.core.expect_present()?;
-        Ok(Arc::new(MetalQueue::new(&self.core)?))
+        Ok(Arc::new(MetalQueue::new(&self.core).map_err(|error| self.core.explained(error))?))
     }
 
     fn clock_ns(&self) -> u64 {

@@ -16,6 +16,8 @@ use objc2_metal::{
     MTLCommandEncoder as _, MTLCommandQueue, MTLComputeCommandEncoder as _, MTLResourceUsage, MTLSize,
 };
 
+use super::buffer::Buffer;
+use super::copies::Copies;
 use super::core::Core;
 use super::crossing;
 use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
@@ -70,7 +72,7 @@ pub(super) fn step(
             }
             Command::Primitive { primitive, operands } => mps::encode(&mut encoding, primitive, operands)?,
             Command::Signal { .. } if encoding.has_begun() && goes_on(&commands[*next..], times) => {
-                match &marks.signals {
+                match marks.signals.as_ref().filter(|_| encoding.ends_as_metal_says()) {
                     Some(signals) => encoding.signal(signals)?,
                     None => break,
                 }
@@ -164,11 +166,18 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         Grid::Threads(threads) => Shape::of(core, pipeline, *threads, dispatch.group)?,
         Grid::Indirect(counts) => Shape::Counted(counts, dispatch.group),
     };
-    let encoder = encoding.compute(touches(pipeline, dispatch))?;
-    let _group = dispatch.label.as_ref().map(|label| Group::open(&encoder, &label.name));
+    let copies = pipeline.is_checked().then(|| Copies::fill(encoding, dispatch)).transpose()?;
+    let encoder = match &copies {
+        Some(_) => encoding.alone(label_of(pipeline, dispatch, encoding.command))?,
+        None => encoding.compute(touches(pipeline, dispatch))?,
+    };
+    let group = dispatch.label.as_ref().map(|label| Group::open(&encoder, &label.name));
     encoder.setComputePipelineState(pipeline.state());
-    for (arg, binding) in pipeline.signature().args.iter().zip(&dispatch.bindings) {
-        bind(encoding, &encoder, arg.index as usize, binding)?;
+    for (position, (arg, binding)) in pipeline.signature().args.iter().zip(&dispatch.bindings).enumerate() {
+        match copies.as_ref().and_then(|copies| copies.of(position)) {
+            Some(copy) => bind_buffer(&encoder, copy, 0, arg.index as usize),
+            None => bind(encoding, &encoder, arg.index as usize, binding)?,
+        }
     }
     for used in &dispatch.uses {
         let (buffer, _) = located(core, &used.slice)?;
@@ -178,7 +187,13 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         };
         encoder.useResource_usage(ProtocolObject::from_ref(&**buffer), usage);
     }
-    shape.dispatch(core, &encoder)
+    shape.dispatch(core, &encoder)?;
+    drop(group);
+    if let Some(copies) = copies {
+        encoding.end();
+        copies.write_back(encoding, dispatch)?;
+    }
+    Ok(())
 }
 
 /// A debug group of an encoder, which holds what is encoded until this is dropped: Metal wants each closed before the encoder ends.
@@ -197,6 +212,15 @@ impl Drop for Group<'_> {
     }
 }
 
+/// By which a launch with shader validation is found again.
+fn label_of(pipeline: &MetalPipeline, dispatch: &Dispatch, command: usize) -> String {
+    let kernel = &pipeline.signature().name;
+    match &dispatch.label {
+        Some(label) => format!("{} ({kernel}, command {command})", label.name),
+        None => format!("{kernel} (command {command})"),
+    }
+}
+
 /// What a dispatch does to memory.
 fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item = Touch> {
     let args = pipeline.signature().args.iter().zip(&dispatch.bindings);
@@ -206,6 +230,13 @@ fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item 
     });
     let counts = dispatch.grid.counts().map(|counts| Touch::new(counts, Access::Read));
     bound.chain(dispatch.uses.iter().map(|used| Touch::new(&used.slice, used.access))).chain(counts)
+}
+
+#[allow(unsafe_code)] // binds what a kernel takes
+fn bind_buffer(encoder: &ComputeEncoder, buffer: &Buffer, offset: usize, index: usize) {
+    // SAFETY: the offset is within the buffer, which the submission keeps alive. What the kernel does with it is what
+    // whoever launched it answers for.
+    unsafe { encoder.setBuffer_offset_atIndex(Some(buffer), offset, index) };
 }
 
 #[allow(unsafe_code)] // binds what a kernel takes
@@ -220,9 +251,7 @@ fn bind(
             let (buffer, offset) = located(encoding.core, slice)?;
             // Nothing behind the last byte has an address.
             let offset = if slice.len == 0 { 0 } else { offset };
-            // SAFETY: the offset is within the buffer, which the submission keeps alive. What the kernel does with it is what
-            // whoever launched it answers for.
-            unsafe { encoder.setBuffer_offset_atIndex(Some(buffer), offset, index) };
+            bind_buffer(encoder, buffer, offset, index);
         }
         Binding::Bytes(bytes) => encoding.set_bytes(encoder, bytes, index)?,
         Binding::Threadgroup(bytes) => {

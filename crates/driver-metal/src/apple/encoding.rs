@@ -13,7 +13,7 @@ use std::sync::Arc;
 use elinvar_driver::{Error, Result};
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
-use objc2_foundation::NSRange;
+use objc2_foundation::{NSRange, NSString};
 use objc2_metal::{
     MTLBarrierScope, MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandEncoder as _, MTLCommandQueue,
     MTLComputeCommandEncoder, MTLComputePipelineState as _, MTLDevice as _, MTLDispatchType, MTLFence,
@@ -78,6 +78,8 @@ pub(super) struct Trail {
     pub(super) other: Option<Arc<Core>>,
     /// What the first half of a copy between devices has brought for the second; not let go of by [`Trail::clear`].
     pub(super) between: Option<Between>,
+    /// The launches with shader validation: the labels of their encoders, and the numbers of their commands.
+    pub(super) validated: Vec<(String, usize)>,
 }
 
 impl Trail {
@@ -89,6 +91,7 @@ impl Trail {
         self.kernels.clear();
         self.hazards.clear();
         self.other = None;
+        self.validated.clear();
     }
 }
 
@@ -153,7 +156,7 @@ impl<'a> Encoding<'a> {
     }
 
     /// End the encoder that is open.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         match (std::mem::replace(&mut self.open, Open::None), self.stamps) {
             (Open::None, _) => {}
             (Open::Compute(encoder), None) => encoder.endEncoding(),
@@ -180,6 +183,11 @@ impl<'a> Encoding<'a> {
     /// The kernels that the command buffer's commands use.
     pub(super) fn kernels(&mut self) -> &mut Vec<InUse> {
         &mut self.trail.kernels
+    }
+
+    /// Whether the command buffer fails where Metal says so, and only there: shader validation tells of faults afterwards.
+    pub(super) fn ends_as_metal_says(&self) -> bool {
+        self.trail.validated.is_empty()
     }
 
     /// Raise the event of this command when what is before it has ended.
@@ -244,6 +252,15 @@ impl<'a> Encoding<'a> {
         Ok(encoder)
     }
 
+    /// A compute encoder with this label for one launch with shader validation, which tells of encoders.
+    pub(super) fn alone(&mut self, label: String) -> Result<ComputeEncoder> {
+        self.end();
+        let encoder = self.compute(std::iter::empty())?;
+        encoder.setLabel(Some(&NSString::from_str(&label)));
+        self.trail.validated.push((label, self.command));
+        Ok(encoder)
+    }
+
     fn blit(&mut self) -> Result<BlitEncoder> {
         let open = match &self.open {
             Open::Blit(encoder) => Some(encoder.clone()),
@@ -263,6 +280,17 @@ impl<'a> Encoding<'a> {
         Ok(encoder)
     }
 
+    /// A buffer of so many bytes and no more, but for one at least, that stays until the command buffer has ended.
+    pub(super) fn exact(&mut self, bytes: u64) -> Result<Buffer> {
+        let none = || Error::OutOfMemory { requested: bytes, available: self.core.available() };
+        let length = usize::try_from(bytes.max(1)).map_err(|_| none())?;
+        let options = MTLResourceOptions::StorageModePrivate;
+        let made = self.core.device.newBufferWithLength_options(length, options);
+        let made = made.map(Buffer).ok_or_else(none)?;
+        self.trail.kept.push(made.clone());
+        Ok(made)
+    }
+
     /// A buffer that stays until the command buffer has ended.
     pub(super) fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
         let made = self.core.buffer(bytes as u64, options)?;
@@ -273,6 +301,23 @@ impl<'a> Encoding<'a> {
     /// Keep a buffer until the command buffer has ended.
     pub(super) fn keep(&mut self, buffer: Buffer) {
         self.trail.kept.push(buffer);
+    }
+
+    /// A buffer with these bytes, or a zero if there are none, that stays until the command buffer has ended.
+    #[allow(unsafe_code)] // hands an address to Metal
+    pub(super) fn buffer_with(&mut self, bytes: &[u8]) -> Result<Buffer> {
+        let bytes = if bytes.is_empty() { &[0] } else { bytes };
+        let (address, options) =
+            (NonNull::from(bytes).cast::<c_void>(), MTLResourceOptions::StorageModeShared);
+        // SAFETY: Metal copies that many bytes from there.
+        let made =
+            unsafe { self.core.device.newBufferWithBytes_length_options(address, bytes.len(), options) };
+        let made = made.map(Buffer).ok_or_else(|| Error::OutOfMemory {
+            requested: bytes.len() as u64,
+            available: self.core.available(),
+        })?;
+        self.trail.kept.push(made.clone());
+        Ok(made)
     }
 
     /// Give a kernel a pointer to a copy of `bytes`.
@@ -286,17 +331,9 @@ impl<'a> Encoding<'a> {
             unsafe { encoder.setBytes_length_atIndex(address, bytes.len(), index) };
             return Ok(());
         }
-        let options = MTLResourceOptions::StorageModeShared;
-        // SAFETY: Metal copies that many bytes from there.
-        let made =
-            unsafe { self.core.device.newBufferWithBytes_length_options(address, bytes.len(), options) };
-        let made = made.map(Buffer).ok_or_else(|| Error::OutOfMemory {
-            requested: bytes.len() as u64,
-            available: self.core.available(),
-        })?;
+        let made = self.buffer_with(bytes)?;
         // SAFETY: the buffer stays until the command buffer has ended.
         unsafe { encoder.setBuffer_offset_atIndex(Some(&made), 0, index) };
-        self.trail.kept.push(made);
         Ok(())
     }
 

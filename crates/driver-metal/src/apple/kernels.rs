@@ -1,10 +1,15 @@
 //! The driver's own kernels, for fills and copies that blits cannot do.
 
+use elinvar_cache::Cache;
 use elinvar_driver::{Error, Result};
 use objc2::rc::Retained;
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::{NSError, NSString};
-use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLLibrary};
+use objc2_metal::{
+    MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLLibrary, MTLPipelineOption,
+};
+
+use super::archive;
 
 const SOURCE: &str = include_str!("kernels.metal");
 
@@ -17,7 +22,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    pub(super) fn compile(device: &ProtocolObject<dyn MTLDevice>) -> Result<Self> {
+    pub(super) fn compile(device: &ProtocolObject<dyn MTLDevice>, cache: &Cache) -> Result<Self> {
         let failed = |error: Retained<NSError>| {
             let (device, text) = (device.name(), error.localizedDescription());
             Error::Environment(format!(
@@ -31,7 +36,11 @@ impl Kernels {
             let function = function.ok_or_else(|| {
                 Error::Environment(format!("Metal device `{}` has no function `{name}`", device.name()))
             })?;
-            device.newComputePipelineStateWithFunction_error(&function).map_err(failed)
+            let descriptor = MTLComputePipelineDescriptor::new();
+            descriptor.setComputeFunction(Some(&function));
+            let key = archive::key(device, cache).text(SOURCE).text(name).finish();
+            let made = archive::pipeline(device, cache, &key, &descriptor, MTLPipelineOption::empty());
+            made.map(|(state, _)| state).map_err(failed)
         };
         Ok(Self {
             fill_words: state("elinvar_fill_words")?,

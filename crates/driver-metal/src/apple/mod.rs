@@ -1,10 +1,12 @@
 //! The driver, on systems with Metal.
 
+mod archive;
 mod buffer;
 mod caps;
 mod capture;
 mod compile;
 mod constants;
+mod copies;
 mod core;
 mod crossing;
 mod device;
@@ -21,10 +23,12 @@ mod mps;
 mod pipeline;
 mod queue;
 mod reflect;
+mod removal;
 mod signals;
 mod stamps;
 mod tasks;
 mod transfer;
 mod types;
+mod validation;
 
 pub use device::{MetalDriver, driver};

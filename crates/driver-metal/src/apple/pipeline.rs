@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::{ArgKind, CodeFacts, Dim3, Error, Pipeline, Result, Signature};
-use objc2::rc::Retained;
+use elinvar_cache::Key;
+use elinvar_driver::{ArgKind, CodeFacts, Diagnostic, Dim3, Error, Pipeline, Result, Signature};
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
-use objc2_metal::{
-    MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice as _, MTLFunction, MTLPipelineOption,
-};
+use objc2_metal::{MTLComputePipelineDescriptor, MTLComputePipelineState, MTLFunction, MTLPipelineOption};
 
+use super::archive;
 use super::core::Core;
 use super::kernels::State;
 use super::reflect::Reflection;
+use super::validation;
 
 /// Attributes by which a kernel cannot tell how its grid is divided into threadgroups.
 const GRID_ATTRIBUTES: [&str; 2] = ["thread_position_in_grid", "threads_per_grid"];
@@ -22,37 +22,51 @@ pub(super) struct MetalPipeline {
     state: State,
     signature: Signature,
     max_threads: u32,
+    /// Whether it has shader validation.
+    checked: bool,
     /// Whether the kernel could tell threadgroups of another size from those asked for.
     sees_groups: bool,
 }
 
-/// Build a function; gives what Metal says of its arguments as well.
+/// Build a function, or take it from the cache, where it is under `key`; gives what Metal says of its arguments as well.
+///
+/// `checked` puts shader validation in.
 ///
 /// # Errors
-/// The text of Metal's compiler.
+/// `Compile` with the text of Metal's compiler; `Unsupported` where there is no validation.
 pub(super) fn build(
     core: &Core,
     name: &str,
     function: &ProtocolObject<dyn MTLFunction>,
-) -> Result<(State, Reflection), String> {
+    key: &Key,
+    checked: bool,
+) -> Result<(State, Reflection)> {
     let descriptor = MTLComputePipelineDescriptor::new();
     descriptor.setComputeFunction(Some(function));
     descriptor.setLabel(Some(&NSString::from_str(name)));
+    if checked {
+        validation::ask(&descriptor, name)?;
+    }
     let options = MTLPipelineOption::BindingInfo | MTLPipelineOption::BufferTypeInfo;
-    let mut reflection = None;
-    let state = core.device.newComputePipelineStateWithDescriptor_options_reflection_error(
-        &descriptor,
-        options,
-        Some(&mut reflection),
-    );
-    let state = state.map_err(|error: Retained<_>| error.localizedDescription().to_string())?;
-    let reflection = reflection.ok_or_else(|| "Metal gave no reflection".to_owned())?;
+    let made = archive::pipeline(&core.device, &core.cache, key, &descriptor, options);
+    let refused = |text: String| Error::Compile(vec![Diagnostic::error(String::new(), 0, 0, text)]);
+    let (state, reflection) = made.map_err(|error| refused(error.localizedDescription().to_string()))?;
+    let reflection = reflection.ok_or_else(|| refused("Metal gave no reflection".to_owned()))?;
+    if checked {
+        validation::expect(&state, name)?;
+    }
     Ok((state, Reflection::new(&reflection)))
 }
 
 impl MetalPipeline {
     /// Of a signature from the front end, or from the reflection, of which less is known.
-    pub(super) fn new(core: &Arc<Core>, state: State, signature: Signature, reflected: bool) -> Self {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        state: State,
+        signature: Signature,
+        reflected: bool,
+        checked: bool,
+    ) -> Self {
         let own = state.staticThreadgroupMemoryLength() as u64;
         // What is not known is taken to be there.
         let cautious = CodeFacts { barriers: 1, atomics: 1, simdgroup: true, ..CodeFacts::default() };
@@ -66,7 +80,7 @@ impl MetalPipeline {
             || own > 0
             || attributes.into_iter().any(|attribute| !GRID_ATTRIBUTES.contains(&attribute))
             || signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
-        Self { core: core.clone(), state, signature, max_threads, sees_groups }
+        Self { core: core.clone(), state, signature, max_threads, checked, sees_groups }
     }
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
@@ -75,6 +89,10 @@ impl MetalPipeline {
 
     pub(super) fn state(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {
         &self.state
+    }
+
+    pub(super) fn is_checked(&self) -> bool {
+        self.checked
     }
 
     pub(super) fn sees_groups(&self) -> bool {

@@ -33,7 +33,7 @@ use super::encoding::{CommandBuffer, Trail};
 use super::label::label;
 use super::marks::Marks;
 use super::signals::Signals;
-use super::{failure, host};
+use super::{failure, host, validation};
 
 type Completed = RcBlock<dyn Fn(NonNull<ProtocolObject<dyn MTLCommandBuffer>>)>;
 
@@ -232,6 +232,7 @@ impl Lane {
             }
             Ok(Step::End) => {}
             Err(error) => {
+                let error = self.core.explained(error);
                 self.fail(&error);
                 return Some((entry, Err(error)));
             }
@@ -265,14 +266,22 @@ impl Lane {
         entry.start_ns.get_or_insert(start);
         entry.end_ns = host::from_seconds(buffer.GPUEndTime()).max(start);
         self.marks.note_times(&self.core, buffer, failed.is_none(), &entry.commands, &trail);
-        let Some(error) = failed else {
-            trail.clear();
-            self.keep(trail);
-            return self.turn(entry);
+        let error = match failed {
+            Some(error) => {
+                let core = trail.other.as_ref().unwrap_or(&self.core);
+                let error = failure::error(core, &error, &entry.commands, &trail);
+                core.note(&error);
+                error
+            }
+            None => match validation::fault(buffer, &entry.commands, &trail) {
+                Some(fault) => Error::Fault(fault),
+                None => {
+                    trail.clear();
+                    self.keep(trail);
+                    return self.turn(entry);
+                }
+            },
         };
-        let core = trail.other.as_ref().unwrap_or(&self.core);
-        let error = failure::error(core, &error, &entry.commands, &trail);
-        core.note(&error);
         self.fail(&error);
         if let Some((signals, (last, _))) = self.marks.signals.as_ref().zip(last) {
             signals.give_up(last);

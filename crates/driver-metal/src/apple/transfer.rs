@@ -80,7 +80,7 @@ impl Transfer {
         autoreleasepool(|_| {
             let mut trail = Trail::default();
             let mut encoding = Encoding::new(core, &core.queue, &mut trail, false);
-            encode(&mut encoding)?;
+            encode(&mut encoding).map_err(|error| core.explained(error))?;
             let Some(buffer) = encoding.finish() else { return Ok(()) };
             buffer.commit();
             buffer.waitUntilCompleted();

@@ -1,0 +1,169 @@
+//! Checked kernels, by Metal's shader validation: code in a kernel that looks at its accesses.
+//!
+//! It is a layer of a whole process. Variables of the environment put it in before the first device is made, and since macOS 15
+//! a pipeline's descriptor says whether it is for that pipeline
+//! ([Apple's page](https://developer.apple.com/documentation/xcode/validating-your-apps-metal-shader-usage), `man
+//! MetalValidation`). Accesses outside of a buffer read zero and write nothing. The command buffer has no error then; its logs
+//! say in which encoder it was, and where in the source if that is known.
+//!
+//! The documentation names buffers as what is looked at. So a kernel is refused here that could leave any other memory: arrays
+//! of threads and threadgroups, constant tables. Which that is, Elinvar's front end finds out. The bounds are those of a buffer,
+//! so a checked launch works on copies that have the bytes of its arguments and no more (`copies`).
+//!
+//! What the logs do not tell: which argument, which element, which thread, whether it was read or written.
+
+use std::ptr::NonNull;
+
+use elinvar_driver::{ArgKind, Command, Constant, Error, Fault, Result};
+use elinvar_ir::Module;
+use elinvar_msl::Checked;
+use elinvar_spmd::bounds::{Reach, RootKind, reach};
+use objc2::rc::Retained;
+use objc2::runtime::{AnyObject, NSObjectProtocol as _, ProtocolObject};
+use objc2::sel;
+use objc2_foundation::{NSFastEnumeration, NSFastEnumerationState};
+use objc2_metal::{
+    MTLCommandBuffer, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLFunctionLog,
+    MTLFunctionLogDebugLocation as _, MTLShaderValidation,
+};
+
+use super::encoding::Trail;
+
+type Log = Retained<ProtocolObject<dyn MTLFunctionLog>>;
+
+const LAYER: &str = "MTL_SHADER_VALIDATION";
+
+/// Variables that take a part of it away, with the values that do not.
+const PARTS: [(&str, &str); 4] = [
+    ("MTL_SHADER_VALIDATION_FAIL_MODE", "zerofill"),
+    ("MTL_SHADER_VALIDATION_GLOBAL_MEMORY", "1"),
+    ("MTL_SHADER_VALIDATION_DEVICE_MEMORY", "1"),
+    ("MTL_SHADER_VALIDATION_ENABLE_ERROR_REPORTING", "1"),
+];
+
+/// Whether the process has it.
+pub(super) fn is_on() -> bool {
+    std::env::var_os(LAYER).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+fn refusal(kernel: &str, why: impl std::fmt::Display) -> Error {
+    Error::unsupported(format!("bounds checks in kernel `{kernel}`: {why}"))
+}
+
+/// Ask for validation of a kernel's pipeline.
+///
+/// # Errors
+/// `Unsupported` where the system or the process has none, or a part of it is switched off.
+pub(super) fn ask(descriptor: &MTLComputePipelineDescriptor, kernel: &str) -> Result<()> {
+    if !descriptor.respondsToSelector(sel!(setShaderValidation:)) {
+        return Err(refusal(kernel, "this system's Metal validates no single pipelines (macOS 15 does)"));
+    }
+    if !is_on() {
+        let why = format!("the process has no shader validation; with {LAYER}=1 in its environment it would");
+        return Err(refusal(kernel, why));
+    }
+    for (name, whole) in PARTS {
+        if let Some(value) = std::env::var_os(name).filter(|value| value != whole) {
+            let value = value.to_string_lossy();
+            return Err(refusal(
+                kernel,
+                format!("{name} is `{value}`, so Metal's shader validation is not whole"),
+            ));
+        }
+    }
+    descriptor.setShaderValidation(MTLShaderValidation::Enabled);
+    Ok(())
+}
+
+/// That a pipeline for which [`ask`] was called has it.
+///
+/// # Errors
+/// `Unsupported` if not.
+#[allow(unsafe_code)] // the bindings know no system that all have it
+pub(super) fn expect(state: &ProtocolObject<dyn MTLComputePipelineState>, kernel: &str) -> Result<()> {
+    // SAFETY: a state has it where descriptors do.
+    match unsafe { state.shaderValidation() } {
+        MTLShaderValidation::Enabled => Ok(()),
+        _ => Err(refusal(kernel, "Metal has not put its shader validation into the pipeline")),
+    }
+}
+
+/// That a kernel leaves no memory but that of its buffers, whatever it is given.
+///
+/// # Errors
+/// `Unsupported` with the access that could.
+pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[Constant]) -> Result<()> {
+    let specialized = checked.specialize(kernel, constants)?;
+    let args = &specialized.signature.args;
+    let module = Module::parse(&specialized.ir).map_err(|error| refusal(kernel, error))?;
+    let least: Vec<u64> =
+        args.iter().map(|arg| if arg.kind == ArgKind::Reference { arg.element_size } else { 0 }).collect();
+    let is_buffer = |index: &usize| args.get(*index).is_some_and(|arg| arg.kind != ArgKind::Threadgroup);
+    let looked_at = |kind: &RootKind| matches!(kind, RootKind::Argument(index) if is_buffer(index));
+    let found = reach(&module, &least, looked_at).map_err(|error| refusal(kernel, error))?;
+    let Some(Reach { root, location }) = found else { return Ok(()) };
+    let what = match &root.kind {
+        RootKind::Argument(index) => {
+            let name = args.get(*index).map_or("", |arg| &arg.name);
+            format!("threadgroup memory (`{name}`)")
+        }
+        RootKind::Threadgroup(name) => format!("threadgroup memory (`{name}`)"),
+        RootKind::Private => "a private array".to_owned(),
+        RootKind::Constant(_) => "a constant array".to_owned(),
+    };
+    let place = location.map_or_else(String::new, |place| format!("{}:{}: ", place.file, place.line));
+    Err(refusal(
+        kernel,
+        format!("{place}{what} could be left, and Metal's shader validation is documented for buffers only"),
+    ))
+}
+
+/// What validation has found in a command buffer that has ended. Logs of other encoders are of launches that did not ask for it;
+/// one without an encoder's label counts, since a fault must not be missed.
+pub(super) fn fault(
+    buffer: &ProtocolObject<dyn MTLCommandBuffer>,
+    commands: &[Command],
+    trail: &Trail,
+) -> Option<Fault> {
+    let (_, first) = trail.validated.first()?;
+    let (log, command) = logs(buffer).into_iter().find_map(|log| {
+        let Some(label) = log.encoderLabel() else { return Some((log, *first)) };
+        let label = label.to_string();
+        let (_, command) = trail.validated.iter().find(|(known, _)| *known == label)?;
+        Some((log, *command))
+    })?;
+    let Some(Command::Dispatch(dispatch)) = commands.get(command) else { return None };
+    let signature = dispatch.pipeline.signature();
+    let location = log.debugLocation().map(|place| {
+        let file = place.URL().and_then(|url| url.path()).map_or_else(String::new, |path| path.to_string());
+        // The program's name for it, where it is that file.
+        let own = signature.file.rsplit('/').next();
+        let file = if file.rsplit('/').next() == own { &signature.file } else { &file };
+        format!("{file}:{}", place.line())
+    });
+    let message = "an access outside of an argument's memory; Metal's shader validation does not tell which argument, \
+                   element and thread";
+    let (kernel, launch) = (signature.name.clone(), dispatch.label.clone());
+    Some(Fault { kernel, message: message.to_owned(), location, launch })
+}
+
+/// A command buffer's logs.
+#[allow(unsafe_code)] // enumerates what has no other interface
+fn logs(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Vec<Log> {
+    let container = buffer.logs();
+    let (mut found, mut room) = (Vec::new(), [std::ptr::null_mut::<AnyObject>(); 8]);
+    // SAFETY: a structure of integers and pointers, which is to be zero at the beginning.
+    let mut state: NSFastEnumerationState = unsafe { std::mem::zeroed() };
+    loop {
+        let (at, into) = (NonNull::from(&mut state), NonNull::from(&mut room).cast());
+        // SAFETY: both are valid, and there is room for so many.
+        let count = unsafe { container.countByEnumeratingWithState_objects_count(at, into, room.len()) };
+        if count == 0 {
+            return found;
+        }
+        for index in 0..count {
+            // SAFETY: so many objects are there, which the documentation says are such logs.
+            found.extend(unsafe { Retained::retain(state.itemsPtr.add(index).read().cast()) });
+        }
+    }
+}

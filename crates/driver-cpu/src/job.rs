@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{Error, Result};
+use elinvar_driver::{Error, Result, panic_text};
 use parking_lot::Mutex;
 
 use crate::ranges::Ranges;
@@ -222,7 +222,5 @@ pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
 
 /// The error that a panic of a worker becomes.
 pub(crate) fn panic_error(payload: &(dyn Any + Send)) -> Error {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    Error::DeviceLost(format!("a worker thread of the CPU driver panicked: {}", text.unwrap_or("no message")))
+    Error::DeviceLost(format!("a worker thread of the CPU driver panicked: {}", panic_text(payload)))
 }

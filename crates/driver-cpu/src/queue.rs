@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use elinvar_driver::{
-    Command, Done, Error, Event, Priority, Queue, Result, Submission, Timing, fail_signals,
+    Command, Done, Error, Event, Priority, Queue, Result, Submission, Timing, end_submission,
 };
 use parking_lot::Mutex;
 
@@ -219,19 +219,8 @@ impl Entry {
         self.commands[..self.next].iter().all(|command| matches!(command, Command::Wait { .. }))
     }
 
-    /// Let go of what the commands name, and then tell. A panic of a callback ends here: the hook
-    /// has reported it, and nobody is left to tell.
     fn end(self, result: Result<Timing>) {
-        let Self { commands, done, .. } = self;
-        let let_go = contained(|| {
-            if let Err(error) = &result {
-                fail_signals(&commands, error);
-            }
-            drop(commands);
-            Ok(())
-        });
-        let result = result.and_then(|timing| let_go.map(|()| timing));
-        let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));
+        end_submission(self.commands, self.done, result);
     }
 }
 

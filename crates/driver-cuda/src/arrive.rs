@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use elinvar_driver::{Command, Done, Error, Event, Result, Timing, fail_signals};
+use elinvar_driver::{Command, Done, Error, Event, Result, Timing, end_submission};
 
 use crate::clock::now_ns;
 use crate::context::DeviceEvent;
@@ -239,19 +239,11 @@ impl Lane {
 impl Reached {
     /// Tell those who wait. A panic of a callback ends here: the hook has reported it, and nobody is left to tell.
     pub(crate) fn act(self) {
-        let told = catch_unwind(AssertUnwindSafe(|| match self {
-            Self::Signal(event, value, ns) => event.signal(value, ns),
-            Self::End(commands, done, result) => {
-                if let Err(error) = &result {
-                    fail_signals(&commands, error);
-                }
-                // Let go of what they name before anybody learns of the end.
-                drop(commands);
-                done(result);
+        match self {
+            Self::Signal(event, value, ns) => {
+                let _panic = catch_unwind(AssertUnwindSafe(|| event.signal(value, ns)));
             }
-        }));
-        if told.is_err() {
-            tracing::error!("a callback has panicked");
+            Self::End(commands, done, result) => end_submission(commands, done, result),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use elinvar_driver::{
     Command, Dim3, Dispatch, Done, Error, Event, Fault, Grid, MemorySlice, Queue, Result, Submission, Timing,
-    fail_signals,
+    end_submission, panic_text,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -52,12 +52,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Lets go of what the commands name, and then tells.
     fn end(self, result: Result<Timing>) {
-        let Self { commands, done, .. } = self;
-        if let Err(error) = &result {
-            fail_signals(&commands, error);
-        }
-        drop(commands);
-        done(result);
+        end_submission(self.commands, self.done, result);
     }
 }
 
@@ -292,8 +287,7 @@ fn run_kernel(shared: &Shared, dispatch: &Dispatch, stop: &Stop) -> Result<()> {
     };
     let launch = Launch { dispatch, threads, clock: &shared.clock, stop };
     catch_unwind(AssertUnwindSafe(|| body(&launch))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let text = panic_text(&*panic);
         Err(Error::Fault(Fault {
             kernel: name.clone(),
             message: format!("panicked: {text}"),

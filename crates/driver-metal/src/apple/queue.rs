@@ -21,7 +21,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use block2::RcBlock;
-use elinvar_driver::{Command, Done, Error, Event, Queue, Result, Submission, Timing, fail_signals};
+use elinvar_driver::{
+    Command, Done, Error, Event, Queue, Result, Submission, Timing, end_submission, panic_text,
+};
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLCommandBuffer, MTLCommandQueue, MTLDevice as _};
@@ -374,27 +376,14 @@ impl Entry {
         self.commands[..self.next].iter().all(|command| matches!(command, Command::Wait { .. }))
     }
 
-    /// Let go of what the commands name, and then tell. A panic of a callback ends here: the hook has reported it, and
-    /// nobody is left to tell.
     fn end(self, result: Result<Timing>) {
-        let Self { commands, done, .. } = self;
-        let let_go = contained(|| {
-            if let Err(error) = &result {
-                fail_signals(&commands, error);
-            }
-            drop(commands);
-            Ok(())
-        });
-        let result = result.and_then(|timing| let_go.map(|()| timing));
-        let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));
+        end_submission(self.commands, self.done, result);
     }
 }
 
 /// Run `f`; its panic becomes an error.
 fn contained<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Err(Error::Environment(format!("the Metal driver panicked: {}", text.unwrap_or_default())))
+        Err(Error::Environment(format!("the Metal driver panicked: {}", panic_text(&*payload))))
     })
 }

@@ -1,0 +1,70 @@
+//! [`end_submission`]: the last step of a submission, which is the same in every driver; [`panic_text`], for panics that end
+//! within one.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::{Command, Done, Error, Result, Timing, fail_signals};
+
+/// Let the events of a submission that has failed fail, let go of what its commands name, and then tell that it has ended.
+/// No lock of the driver is held.
+///
+/// A panic of a callback ends here, whoever's it is. The panic hook has reported it. One before `done` makes the submission's
+/// result an error; of one in `done` nobody is left to tell.
+pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timing>) {
+    let let_go = catch_unwind(AssertUnwindSafe(|| {
+        if let Err(error) = &result {
+            fail_signals(&commands, error);
+        }
+        drop(commands);
+    }));
+    let result = result.and_then(|timing| match let_go {
+        Ok(()) => Ok(timing),
+        Err(panic) => {
+            let text = panic_text(&*panic);
+            Err(Error::Environment(format!("letting go of what a submission used has panicked: {text}")))
+        }
+    });
+    let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));
+}
+
+/// What a panic says.
+pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::{Event as _, Timeline};
+
+    fn ended(events: &[&Arc<Timeline>], result: Result<Timing>) -> Result<Timing> {
+        let signal = |event: &&Arc<Timeline>| Command::Signal { event: (*event).clone(), value: 1 };
+        let (sender, told) = channel();
+        let done: Done = Box::new(move |result| sender.send(result).unwrap());
+        end_submission(events.iter().map(signal).collect(), done, result);
+        told.try_recv().expect("`done` is called once")
+    }
+
+    #[test]
+    fn a_failure_is_that_of_the_events_too() {
+        let event = Arc::default();
+        assert_eq!(ended(&[&event], Ok(Timing::default())).unwrap(), Timing::default());
+        assert!(event.failure().is_none());
+        assert!(matches!(ended(&[&event], Err(Error::Cancelled)), Err(Error::Cancelled)));
+        assert!(event.failure().is_some());
+    }
+
+    #[test]
+    fn callbacks_that_panic_keep_no_end_from_being_told() {
+        let event: Arc<Timeline> = Arc::default();
+        event.when(1, Box::new(|_| panic!("a callback of a test")));
+        assert!(matches!(ended(&[&event], Err(Error::Cancelled)), Err(Error::Cancelled)));
+        // And one of `done` does not come out.
+        end_submission(Arc::new([]), Box::new(|_| panic!("a callback of a test")), Ok(Timing::default()));
+    }
+}

@@ -17,6 +17,14 @@ pub(crate) struct Moment {
     pub(crate) ticks: u64,
 }
 
+impl Moment {
+    /// At `cpu_ns`, if that is of the clock that showed `before` and `behind` around it; else in the middle of these.
+    pub(crate) fn between(before: u64, behind: u64, cpu_ns: u64, ticks: u64) -> Self {
+        let is_ours = (before..=behind).contains(&cpu_ns);
+        Self { host_ns: if is_ours { cpu_ns } else { before.midpoint(behind) }, ticks }
+    }
+}
+
 /// Two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -58,6 +66,13 @@ mod tests {
         let ns = 3_000_000_000_000_000_000;
         let fast = span([0, ns], [7, 7 + 6 * ns]);
         assert_eq!(fast.host_ns(7 + 3 * ns), Some(ns / 2));
+    }
+
+    #[test]
+    fn a_time_of_another_clock_is_not_taken() {
+        let host_ns = |cpu_ns| Moment::between(1000, 1400, cpu_ns, 5).host_ns;
+        assert_eq!([1000, 1100, 1400].map(host_ns), [1000, 1100, 1400]);
+        assert_eq!([0, 999, 1401, u64::MAX].map(host_ns), [1200; 4]);
     }
 
     #[test]

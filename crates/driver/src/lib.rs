@@ -17,7 +17,7 @@
 //! | [`Library`] | `MTLLibrary` | module | compiled MSL source |
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
-//! | [`Event`] | `MTLSharedEvent` | [`Timeline`] and the events of streams that will raise it | [`Timeline`] |
+//! | [`Event`] | [`Timeline`], raised by the queue's `MTLSharedEvent` | [`Timeline`] and the events of streams that will raise it | [`Timeline`] |
 //! | [`Stamp`] | `MTLCounterSampleBuffer` | event with timing | a time |
 //! | [`Device::capture`] | `MTLCaptureManager`, a GPU trace | – | – |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |

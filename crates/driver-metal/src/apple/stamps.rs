@@ -178,6 +178,5 @@ pub(super) fn moment(core: &Core) -> Moment {
     // SAFETY: both are places for a number.
     unsafe { core.device.sampleTimestamps_gpuTimestamp(NonNull::from(&mut cpu), NonNull::from(&mut ticks)) };
     let behind = host::now_ns();
-    let is_ours = (before..=behind).contains(&cpu);
-    Moment { host_ns: if is_ours { cpu } else { before.midpoint(behind) }, ticks }
+    Moment::between(before, behind, cpu, ticks)
 }

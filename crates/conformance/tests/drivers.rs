@@ -117,7 +117,8 @@ mod left {
         assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
     }
 
-    /// Of what a device of the driver keeps: its staging buffer, its own queue and three kernels.
+    /// Of what a device of the driver keeps: its staging buffer, its own queue, three kernels, and what 32 primitives took,
+    /// each with up to four kernels of the library's.
     pub fn expect_what_devices_keep() {
         let devices = Device::all().expect("they were listed before");
         settle();
@@ -136,6 +137,11 @@ mod left {
             (c"MTLCommandQueue", metal),
             (c"MTLLibrary", 0),
             (c"MTLComputePipelineState", 3 * metal),
+            (c"MPSKernel", 4 * 32 * metal),
+            (c"MPSMatrix", 0),
+            (c"MPSVector", 0),
+            (c"MPSImage", 0),
+            (c"MPSCNNConvolutionWeightsAndBiasesState", 0),
         ];
         let live = |name: &CStr| {
             // SAFETY: a text that ends with a zero.

@@ -169,3 +169,21 @@ where
 pub fn register() {
     filter(Declaration::<Base>::new().below(c"MPSKernel"), |base: &Base| &base.0).register();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_counted_from_its_middle() {
+        let all = |slide: Slide, offset| -> Vec<isize> {
+            (0..2)
+                .flat_map(|result| (0..slide.size).map(move |point| slide.at(offset, result, point)))
+                .collect()
+        };
+        assert_eq!(all(Slide { size: 3, stride: 1, dilation: 1 }, 0), [-1, 0, 1, 0, 1, 2]);
+        // Of two points the left one is before the middle.
+        assert_eq!(all(Slide { size: 2, stride: 2, dilation: 1 }, 1), [0, 1, 2, 3]);
+        assert_eq!(all(Slide { size: 3, stride: 1, dilation: 2 }, 2), [0, 2, 4, 1, 3, 5]);
+    }
+}

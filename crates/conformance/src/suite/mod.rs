@@ -39,6 +39,7 @@ mod memory;
 mod numbers;
 mod order;
 mod pipeline;
+mod primitives;
 mod program_scope;
 mod relational_functions;
 mod sheet;
@@ -120,6 +121,7 @@ pub fn cases() -> Vec<Case> {
         simdgroups::CASES,
         simdgroup_kernels::CASES,
         simdgroup_matrices::CASES,
+        &primitives::all(),
     ]
     .concat()
 }

@@ -1,0 +1,109 @@
+//! Calls that are wrong: refused where they are made, with the operand's name, on every device.
+
+use elinvar::driver::primitive::{Extent, Float, MatMul, Matrix, Reduction, ReductionKind, Softmax};
+use elinvar::{Arg, Device, Error, Primitive, PrimitiveKind, Scalar, f16};
+
+use super::{CaseResult, Number, computed};
+
+cases!("primitives": shapes_that_are_wrong, buffers_that_do_not_fit, memory_that_is_shared, images_beyond_the_limit,
+    a_refusal_changes_nothing);
+
+#[track_caller]
+fn refused<T>(result: elinvar::Result<T>, reason: &str) {
+    match result {
+        Err(Error::InvalidArgument(text)) => assert!(text.contains(reason), "`{text}` without `{reason}`"),
+        Err(other) => panic!("expected `{reason}`, got {other:?}"),
+        Ok(_) => panic!("taken, expected `{reason}`"),
+    }
+}
+
+fn shapes_that_are_wrong(device: &Device) -> CaseResult {
+    let stream = device.stream()?;
+    let (a, b) = (device.buffer::<f32>(64)?, device.buffer::<f32>(64)?);
+    let mut result = device.buffer::<f32>(64)?;
+    let mut refuse = |change: fn(&mut MatMul), reason: &str| {
+        let mut product = MatMul::packed(f32::FLOAT, 3, 4, 5);
+        change(&mut product);
+        refused(stream.primitive(&Primitive::MatMul(product), (&a, &b, &mut result)), reason);
+    };
+    refuse(|p| p.right.rows = 3, "`right` is 3 × 5 where 4 rows are needed");
+    refuse(|p| p.result.rows = 2, "`result` is 2 × 5, the product is 3 × 5");
+    refuse(|p| p.left.columns = 0, "`left` has 3 rows and 0 columns");
+    refuse(|p| p.left.row_bytes = 15, "`left` has rows 15 bytes apart");
+    refuse(|p| p.beta = f32::INFINITY, "beta inf");
+    let (source, result_shape) = (Matrix::packed(f32::FLOAT, 2, 2), Matrix::packed(f32::FLOAT, 2, 3));
+    let softmax = Softmax { float: f32::FLOAT, source, result: result_shape, logarithm: false };
+    refused(
+        stream.primitive(&Primitive::Softmax(softmax), (&a, &mut result)),
+        "`source` is 2 × 2, `result` 2 × 3",
+    );
+    Ok(())
+}
+
+fn buffers_that_do_not_fit(device: &Device) -> CaseResult {
+    let stream = device.stream()?;
+    let product = Primitive::MatMul(MatMul::packed(Float::F32, 3, 4, 5));
+    let (a, b) = (device.buffer::<f32>(12)?, device.buffer::<f32>(20)?);
+    let mut result = device.buffer::<f32>(15)?;
+    refused(stream.primitive(&product, (&a, &b)), "3 operands (left, right, result), 2 given");
+    refused(stream.primitive(&product, (&b, &a, &mut result)), "`right` takes 80 bytes, its memory has 48");
+    refused(stream.primitive(&product, (&a, &b, &result)), "`result` is written, and was given as `&`");
+    refused(stream.primitive(&product, (&a, 1.0f32, &mut result)), "`right` is no buffer");
+    let half = device.buffer::<f16>(40)?;
+    refused(stream.primitive(&product, (&a, &half, &mut result)), "`right` takes a buffer of f32");
+    let bytes = device.buffer::<u8>(100)?;
+    let odd = Arg::from(bytes.slice(2..90)?).of(Scalar::F32);
+    refused(stream.primitive(&product, (&a, odd, &mut result)), "`right` begins at byte");
+    Ok(())
+}
+
+fn memory_that_is_shared(device: &Device) -> CaseResult {
+    let stream = device.stream()?;
+    let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2));
+    let a = device.buffer::<f32>(4)?;
+    let both = device.buffer::<f32>(8)?;
+    let alias = both.clone();
+    let mut tail = alias;
+    refused(
+        stream.primitive(&product, (&a, both.slice(0..4)?, tail.slice_mut(3..7)?)),
+        "`result` and `right` share memory",
+    );
+    // Side by side is allowed, and so are factors that are one.
+    let done = computed(&stream, &product, (both.slice(0..4)?, both.slice(0..4)?, tail.slice_mut(4..8)?))?;
+    assert!(!done || tail.to_vec()? == [0.0; 8]);
+    Ok(())
+}
+
+fn images_beyond_the_limit(device: &Device) -> CaseResult {
+    if !device.caps().primitives.has(PrimitiveKind::Reduction, Float::F32) {
+        return Ok(());
+    }
+    let stream = device.stream()?;
+    let columns = 1 << 20;
+    let (source, mut result) = (device.buffer::<f32>(columns as usize)?, device.buffer::<f32>(1)?);
+    let reduction = Reduction {
+        float: Float::F32,
+        kind: ReductionKind::Sum,
+        each: Extent::Row,
+        source: Matrix::packed(Float::F32, 1, columns),
+    };
+    match stream.primitive(&Primitive::Reduction(reduction), (&source, &mut result)) {
+        Err(Error::Unsupported(text)) => assert!(text.contains("`source` has 1 × 1048576"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    Ok(())
+}
+
+fn a_refusal_changes_nothing(device: &Device) -> CaseResult {
+    let stream = device.stream()?;
+    let (mut batch, a) = (stream.batch(), device.buffer::<f32>(4)?);
+    let mut result = device.buffer_from(&[1.0f32; 4])?;
+    refused(
+        batch.primitive(&Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2)), (&a, &a, &result)),
+        "`result` is written",
+    );
+    batch.fill(&mut result, 2.0)?;
+    batch.submit()?.wait()?;
+    assert_eq!(result.to_vec()?, [2.0; 4]);
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Primitives of a vendor's library against the same sums in `f64` on the host. Where a device has none, that is what it
+//! says, and nothing else happens.
+//!
+//! Operands are whole sixteenths up to 2, so that they are exact in 16 bits. A result may differ from the exact one by
+//! two units in the last place of its type, by what adding up its terms in `f32` in any order may lose, and by the
+//! smallest number that counts.
+
+mod errors;
+mod images;
+mod matrices;
+mod order;
+
+use elinvar::driver::primitive::{Float, Matrix};
+use elinvar::{Args, Buffer, Device, Error, Primitive, Stream, f16};
+
+use super::{Case, CaseResult, kernel, launch};
+
+/// All cases of the chapter.
+pub(super) fn all() -> Vec<Case> {
+    [matrices::CASES, images::CASES, order::CASES, errors::CASES].concat()
+}
+
+/// What results hold before.
+const BEFORE: f64 = 7.5;
+
+/// An element of a primitive.
+trait Number: elinvar::Pod + std::fmt::Debug {
+    const FLOAT: Float;
+    /// One unit in the last place of 1.
+    const UNIT: f64;
+    /// The smallest number that counts: what is below it may be 0. Metal may flush numbers of 32 bits that are not normal.
+    const LEAST: f64;
+    fn of(value: f64) -> Self;
+    fn get(self) -> f64;
+}
+
+impl Number for f32 {
+    const FLOAT: Float = Float::F32;
+    const UNIT: f64 = f32::EPSILON as f64;
+    const LEAST: f64 = f32::MIN_POSITIVE as f64;
+
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
+    fn get(self) -> f64 {
+        self.into()
+    }
+}
+
+impl Number for f16 {
+    const FLOAT: Float = Float::F16;
+    const UNIT: f64 = 1.0 / (1 << 10) as f64;
+    const LEAST: f64 = 1.0 / (1 << 24) as f64;
+
+    fn of(value: f64) -> Self {
+        Self::from_f64(value)
+    }
+
+    fn get(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+/// Numbers that look like chance, the same for each `seed`.
+fn numbers(count: usize, seed: u32) -> Vec<f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        f64::from((state >> 8) % 65) / 16.0 - 2.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+fn typed<T: Number>(values: &[f64]) -> Vec<T> {
+    values.iter().map(|value| T::of(*value)).collect()
+}
+
+/// An element's exact value, and the sum of its terms' sizes.
+#[derive(Clone, Copy, Default)]
+struct Exact {
+    value: f64,
+    size: f64,
+    terms: f64,
+}
+
+impl Exact {
+    fn of(terms: impl IntoIterator<Item = f64>) -> Self {
+        terms.into_iter().fold(Self::default(), |sum, term| Self {
+            value: sum.value + term,
+            size: sum.size + term.abs(),
+            terms: sum.terms + 1.0,
+        })
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self { value: self.value * factor, size: self.size * factor.abs(), ..self }
+    }
+
+    #[track_caller]
+    fn expect<T: Number>(self, got: T, place: impl std::fmt::Display) {
+        let Self { value, size, terms } = self;
+        let allowed = 2.0 * T::UNIT * value.abs() + terms * f64::from(f32::EPSILON) * size + T::LEAST;
+        let got = got.get();
+        assert!(
+            (got - value).abs() <= allowed,
+            "{place}: {got}, expected {value} with an error of {allowed} at most"
+        );
+    }
+}
+
+/// A matrix in a buffer: rows with gaps, behind some elements that are not its own.
+struct Stored<T> {
+    buffer: Buffer<T>,
+    skip: usize,
+    shape: Matrix,
+    count: usize,
+}
+
+impl<T: Number> Stored<T> {
+    /// `count` matrices whose rows are `gap` elements apart, and which are `gap` rows apart, `skip` elements into a buffer;
+    /// around them lies what nobody may touch.
+    fn new(
+        device: &Device,
+        [rows, columns]: [u32; 2],
+        [skip, gap]: [usize; 2],
+        count: usize,
+        seed: u32,
+    ) -> elinvar::Result<Self> {
+        let row_bytes = (u64::from(columns) + gap as u64) * T::FLOAT.size();
+        let matrix_bytes = row_bytes * (u64::from(rows) + gap as u64);
+        let shape = Matrix { matrix_bytes, ..Matrix::strided(rows, columns, row_bytes) };
+        let per_matrix = (matrix_bytes / T::FLOAT.size()) as usize;
+        let values = match seed {
+            0 => vec![BEFORE; skip + count * per_matrix + 3],
+            seed => numbers(skip + count * per_matrix + 3, seed),
+        };
+        Ok(Self { buffer: device.buffer_from(&typed::<T>(&values))?, skip, shape, count })
+    }
+
+    /// As operand: from its first element to the end of its last.
+    fn range(&self) -> std::ops::Range<usize> {
+        let Matrix { rows, columns, .. } = self.shape;
+        self.skip..self.at(self.count - 1, rows as usize - 1, columns as usize - 1) + 1
+    }
+
+    /// Where an element lies in the buffer.
+    fn at(&self, matrix: usize, row: usize, column: usize) -> usize {
+        let size = T::FLOAT.size();
+        let Matrix { row_bytes, matrix_bytes, .. } = self.shape;
+        let (row_bytes, matrix_bytes) = ((row_bytes / size) as usize, (matrix_bytes / size) as usize);
+        self.skip + matrix * matrix_bytes + row * row_bytes + column
+    }
+
+    fn values(&self) -> elinvar::Result<Vec<f64>> {
+        Ok(self.buffer.to_vec()?.into_iter().map(T::get).collect())
+    }
+
+    /// Compares every byte of the buffer: elements with what `exact` says, and what lies between with what was there.
+    #[track_caller]
+    fn expect(
+        &self,
+        what: &str,
+        before: &[f64],
+        exact: impl Fn(usize, usize, usize) -> Exact,
+    ) -> elinvar::Result<()> {
+        let got = self.buffer.to_vec()?;
+        let mut own = vec![false; got.len()];
+        let Matrix { rows, columns, .. } = self.shape;
+        for matrix in 0..self.count {
+            for (row, column) in points(rows as usize, columns as usize) {
+                let at = self.at(matrix, row, column);
+                own[at] = true;
+                let place = format_args!("{what}: matrix {matrix}, row {row}, column {column}");
+                exact(matrix, row, column).expect(got[at], place);
+            }
+        }
+        for (at, value) in got.iter().enumerate().filter(|(at, _)| !own[*at]) {
+            assert_eq!(value.get(), before[at], "{what}: element {at} of the buffer is not the result's");
+        }
+        Ok(())
+    }
+}
+
+fn points(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
+}
+
+fn has(device: &Device, primitive: &Primitive) -> bool {
+    device.caps().primitives.has(primitive.kind(), primitive.float())
+}
+
+/// Whether a call was taken; `false` where the device has no such primitive and says so.
+#[track_caller]
+fn taken<T>(device: &Device, primitive: &Primitive, result: elinvar::Result<T>) -> elinvar::Result<bool> {
+    match result {
+        Ok(_) => {
+            assert!(has(device, primitive), "{primitive:?}: taken, and not among the caps");
+            Ok(true)
+        }
+        Err(Error::Unsupported(text)) if !has(device, primitive) => {
+            let (kind, float) = (primitive.kind().name(), primitive.float());
+            let reason = format!("{kind} of {float}: device `{}` has no library", device.name());
+            assert!(text.contains(&reason), "{text}");
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Compute and wait; `false` where the device has no such primitive and says so.
+#[track_caller]
+fn computed(stream: &Stream, primitive: &Primitive, operands: impl Args) -> elinvar::Result<bool> {
+    let done = stream.primitive(primitive, operands).and_then(|done| done.wait());
+    taken(stream.device(), primitive, done)
+}

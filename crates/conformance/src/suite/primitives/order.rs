@@ -1,0 +1,178 @@
+//! Primitives among other work: kernels, copies and fills before and behind, recorded and in graphs, on several streams.
+
+use elinvar::driver::primitive::MatMul;
+use elinvar::{Batch, Buffer, Device, Graph, Grid, Kernel, Primitive, Stream};
+
+use super::{CaseResult, Number, computed, kernel, launch, taken};
+
+cases!("primitives": between_kernels, submitted_one_by_one, recorded_once, in_a_graph, streams_side_by_side,
+    shapes_come_again);
+
+const SIDE: u32 = 24;
+const COUNT: usize = (SIDE * SIDE) as usize;
+
+const ADD: &str =
+    "kernel void add(device float* data, constant float& value, uint i [[thread_position_in_grid]]) {
+        data[i] += value;
+    }";
+
+fn product() -> Primitive {
+    Primitive::MatMul(MatMul::packed(f32::FLOAT, SIDE, SIDE, SIDE))
+}
+
+/// Two factors and a result. `a` is all `value`, `b` the same in each column, so that a product's element is the
+/// column's number times `SIDE * value`.
+struct Factors {
+    a: Buffer<f32>,
+    b: Buffer<f32>,
+    result: Buffer<f32>,
+}
+
+impl Factors {
+    fn new(device: &Device, value: f32) -> elinvar::Result<Self> {
+        let column = |i: usize| (i % SIDE as usize) as f32;
+        let a = device.buffer_from(&[value; COUNT])?;
+        let b = device.buffer_from(&std::array::from_fn::<f32, COUNT, _>(column))?;
+        Ok(Self { a, b, result: device.buffer::<f32>(COUNT)? })
+    }
+
+    #[track_caller]
+    fn expect(&self, value: f32, more: f32) -> elinvar::Result<()> {
+        for (i, got) in self.result.to_vec()?.into_iter().enumerate() {
+            let expected = (i % SIDE as usize) as f32 * SIDE as f32 * value + more;
+            assert_eq!(got, expected, "element {i}");
+        }
+        Ok(())
+    }
+
+    /// A fill and a kernel before, which make `a` 3; the product; a copy and a kernel behind, which adds 5.
+    fn record(&mut self, batch: &mut Batch, add: &Kernel) -> elinvar::Result<()> {
+        let grid = || Grid::threads(COUNT);
+        batch.fill(&mut self.a, 1.0)?;
+        // SAFETY: the kernel adds to as many elements as the grid has threads.
+        #[allow(unsafe_code)]
+        unsafe { batch.launch(add, grid(), (&mut self.a, 2.0f32)) }?;
+        batch.primitive(&product(), (&self.a, &self.b, &mut self.result))?;
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe { batch.launch(add, grid(), (&mut self.result, 5.0f32)) }?;
+        batch.copy(&self.result, &mut self.a)?;
+        batch.copy(&self.a, &mut self.result)
+    }
+}
+
+fn between_kernels(device: &Device) -> CaseResult {
+    let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
+    let mut factors = Factors::new(device, 9.0)?;
+    let mut batch = stream.batch();
+    if taken(device, &product(), factors.record(&mut batch, &add))? {
+        batch.submit()?.wait()?;
+        factors.expect(3.0, 5.0)?;
+    }
+    Ok(())
+}
+
+fn submitted_one_by_one(device: &Device) -> CaseResult {
+    let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
+    let mut factors = Factors::new(device, 0.0)?;
+    for round in 1..=10u8 {
+        launch(&add, &stream, Grid::threads(COUNT), (&mut factors.a, 1.0f32))?;
+        let done = stream.primitive(&product(), (&factors.a, &factors.b, &mut factors.result));
+        if !taken(device, &product(), done)? {
+            return Ok(());
+        }
+        launch(&add, &stream, Grid::threads(COUNT), (&mut factors.result, 0.5f32))?;
+        // Reading waits for it.
+        factors.expect(round.into(), 0.5)?;
+    }
+    Ok(())
+}
+
+fn recorded_once(device: &Device) -> CaseResult {
+    let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
+    let mut factors = Factors::new(device, 0.0)?;
+    let mut batch = stream.batch();
+    if !taken(device, &product(), factors.record(&mut batch, &add))? {
+        return Ok(());
+    }
+    let recording = batch.record()?;
+    for _ in 0..3 {
+        factors.result.fill(-1.0)?;
+        // SAFETY: nothing else uses what it uses; see `Factors::record` for its kernels.
+        #[allow(unsafe_code)]
+        unsafe { stream.replay(&recording) }?;
+        factors.expect(3.0, 5.0)?;
+    }
+    Ok(())
+}
+
+fn in_a_graph(device: &Device) -> CaseResult {
+    let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
+    let mut factors = Factors::new(device, 0.0)?;
+    let graph = Graph::capture(&stream, |batch| factors.record(batch, &add));
+    if let Ok(graph) = &graph {
+        let mut plan = graph.plan()?;
+        for _ in 0..3 {
+            factors.result.fill(-1.0)?;
+            // SAFETY: as where it is recorded.
+            #[allow(unsafe_code)]
+            unsafe { plan.run(&stream) }?.wait()?;
+            factors.expect(3.0, 5.0)?;
+        }
+    }
+    taken(device, &product(), graph)?;
+    Ok(())
+}
+
+fn streams_side_by_side(device: &Device) -> CaseResult {
+    let results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=3u8)
+            .map(|number| {
+                scope.spawn(move || -> elinvar::Result<()> {
+                    let stream = device.stream()?;
+                    for round in 0..10u8 {
+                        let value = f32::from(number * 16 + round);
+                        let mut factors = Factors::new(device, value)?;
+                        if computed(&stream, &product(), (&factors.a, &factors.b, &mut factors.result))? {
+                            factors.expect(value, 0.0)?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    });
+    for result in results {
+        result.map_err(|_| "a thread panicked")??;
+    }
+    Ok(())
+}
+
+/// More shapes than anybody keeps something for, twice; and what is submitted is not waited for.
+fn shapes_come_again(device: &Device) -> CaseResult {
+    let stream = device.stream()?;
+    let mut results = Vec::new();
+    for size in (1..=40).chain(1..=40) {
+        let side = size as usize;
+        let (a, b) = (device.buffer_from(&vec![2.0f32; side])?, device.buffer_from(&vec![0.5f32; side])?);
+        let mut result = device.buffer::<f32>(side * side)?;
+        let outer = Primitive::MatMul(MatMul::packed(f32::FLOAT, size, 1, size));
+        if taken(device, &outer, submitted(&stream, &outer, [&a, &b], &mut result))? {
+            results.push(result);
+        }
+    }
+    for result in results {
+        assert!(result.to_vec()?.iter().all(|value| *value == 1.0));
+    }
+    Ok(())
+}
+
+fn submitted(
+    stream: &Stream,
+    primitive: &Primitive,
+    [a, b]: [&Buffer<f32>; 2],
+    result: &mut Buffer<f32>,
+) -> elinvar::Result<()> {
+    stream.primitive(primitive, (a, b, result)).map(drop)
+}

@@ -1,3 +1,5 @@
+//! Shapes and sizes, right and wrong.
+
 use super::*;
 
 fn sizes(primitive: Primitive) -> Vec<(&'static str, u64, OperandUse)> {

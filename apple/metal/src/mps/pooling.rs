@@ -17,6 +17,9 @@ struct Window {
     columns: Slide,
 }
 
+/// Makes one number of a channel's at some rows and columns, which may be outside the image.
+type Pool = fn(&Source, Settings, &[(isize, isize)], usize) -> f64;
+
 struct Max(Window);
 
 elinvar_objc::object!(Max, c"MPSCNNPoolingMax");
@@ -37,12 +40,7 @@ impl Window {
         Some(Self { filter: Filter::new(device), rows, columns })
     }
 
-    fn encode(
-        &self,
-        buffer: &Ref<CommandBuffer>,
-        images: [&Ref<Image>; 2],
-        one: fn(&Source, Settings, &[(isize, isize)], usize) -> f64,
-    ) {
+    fn encode(&self, buffer: &Ref<CommandBuffer>, images: [&Ref<Image>; 2], one: Pool) {
         const METHOD: &str = "-[MPSCNNPooling encodeToCommandBuffer:sourceImage:destinationImage:]:";
         let [source, result] = images.map(|image| image.size.channels);
         require!(source == result, "{METHOD} {source} channels become {result}");

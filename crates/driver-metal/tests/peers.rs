@@ -7,6 +7,10 @@ mod support;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elinvar_driver::{Command, Error, Memory, Reach, Storage};
+#[cfg(elinvar_apple)]
+use objc2_metal::MTLCommandBufferError;
+#[cfg(elinvar_apple)]
+use support::standin::{ALLOCATION, EXECUTION, inject_on, live};
 use support::{devices, memory, read, run, slice, write};
 
 const MODES: [Storage; 3] = [Storage::Private, Storage::Shared, Storage::Managed];
@@ -103,11 +107,11 @@ fn nothing_is_left_of_a_copy() {
             let copy = |at| Command::Copy { source: slice(&a, at, 999), target: slice(&b, 0, 999) };
             let queue = all[one].queue().unwrap();
             run(&*queue, vec![copy(0)]).unwrap();
-            let before = hooks::live(c"MTLBuffer");
+            let before = live();
             for at in 0..20 {
                 run(&*queue, vec![copy(at), copy(2 * at)]).unwrap();
             }
-            assert_eq!(hooks::live(c"MTLBuffer"), before);
+            assert_eq!(live(), before);
         }
     }
 }
@@ -180,16 +184,16 @@ fn either_half_may_fail() {
         let (first, second) = (data(1), data(2));
         let queue = all[one].queue().unwrap();
         let copy = |at| Command::Copy { source: slice(&a, 0, 99), target: slice(&b, at, 99) };
-        let sites = [(one, hooks::EXECUTION), (other, hooks::EXECUTION), (one, hooks::ALLOCATION)];
+        let sites = [(one, EXECUTION), (other, EXECUTION), (one, ALLOCATION)];
         for (failing, site) in sites {
             write(&a, 0, &first);
-            hooks::fail(failing, site);
+            inject_on(failing, site, 1, MTLCommandBufferError::Internal, -1);
             let failed = run(&*queue, vec![copy(0)]);
             match &failed {
-                Err(Error::OutOfMemory { requested, .. }) if site == hooks::ALLOCATION => {
+                Err(Error::OutOfMemory { requested, .. }) if site == ALLOCATION => {
                     assert!(*requested >= 99);
                 }
-                Err(Error::Environment(text)) if site == hooks::EXECUTION => {
+                Err(Error::Environment(text)) if site == EXECUTION => {
                     assert!(text.contains(&all[failing].caps().name), "{text}");
                 }
                 other => panic!("{other:?}"),
@@ -199,38 +203,5 @@ fn either_half_may_fail() {
             run(&*queue, vec![copy(100)]).unwrap();
             assert!(read(&b)[100..199] == second[..99]);
         }
-    }
-}
-
-/// What the libraries that stand in for Apple's are told, and what they count.
-#[cfg(elinvar_apple)]
-#[allow(unsafe_code)] // calls their C functions
-mod hooks {
-    use std::ffi::{CStr, c_char};
-
-    use objc2::runtime::{AnyObject, ProtocolObject};
-    use objc2_metal::{MTLCommandBufferError, MTLCopyAllDevices, MTLDevice};
-
-    pub const ALLOCATION: u32 = 0;
-    pub const EXECUTION: u32 = 7;
-
-    unsafe extern "C" {
-        fn elinvar_apple_inject(device: *const AnyObject, site: u32, nth: u64, code: isize, encoder: isize);
-        fn elinvar_apple_live(name: *const c_char) -> usize;
-    }
-
-    /// Let this fail once on a device.
-    pub fn fail(device: usize, site: u32) {
-        let device = MTLCopyAllDevices().to_vec().swap_remove(device);
-        let device: *const ProtocolObject<dyn MTLDevice> = &raw const *device;
-        // SAFETY: it is a device.
-        unsafe {
-            elinvar_apple_inject(device.cast(), site, 1, MTLCommandBufferError::Internal.0 as isize, -1)
-        };
-    }
-
-    pub fn live(name: &CStr) -> usize {
-        // SAFETY: a text that ends with a zero.
-        unsafe { elinvar_apple_live(name.as_ptr()) }
     }
 }

@@ -7,7 +7,8 @@ use super::{CaseResult, expect_all, kernel, run};
 cases!("atomics": fetch_int_device, fetch_uint_device, fetch_int_threadgroup, fetch_uint_threadgroup, values_before,
     float_add_device, float_add_threadgroup, float_exchange, ulong_min_max, bools, compare_exchange_weak,
     compare_exchange_fails, compare_exchange_strong, lock_with_acquire_and_release, atomic_arrays_in_structs,
-    generic_type, every_flag_of_a_barrier, every_order_and_scope_of_a_fence, tickets_are_unique);
+    generic_type, every_flag_of_a_barrier, every_order_and_scope_of_a_fence, every_order_of_an_operation,
+    tickets_are_unique);
 
 const N: u32 = 3000;
 
@@ -398,6 +399,53 @@ fn every_order_and_scope_of_a_fence(device: &Device) -> CaseResult {
     let mut count = device.buffer::<u32>(1)?;
     run(device, &kernel, Grid::threads(1), (&mut count,))?;
     assert_eq!(count.to_vec()?, [80]);
+    Ok(())
+}
+
+fn every_order_of_an_operation(device: &Device) -> CaseResult {
+    let mut lines = String::new();
+    let orders =
+        |of: &[&'static str]| of.iter().map(|order| format!("memory_order_{order}")).collect::<Vec<_>>();
+    for place in ["device_cell", "&shared_cell"] {
+        for order in orders(&["relaxed", "acquire", "seq_cst"]) {
+            lines += &format!("*sum += atomic_load_explicit({place}, {order});\n");
+        }
+        for order in orders(&["relaxed", "release", "seq_cst"]) {
+            lines += &format!("atomic_store_explicit({place}, *sum, {order});\n");
+        }
+        for order in orders(&["relaxed", "acquire", "release", "acq_rel", "seq_cst"]) {
+            lines += &format!(
+                "*sum += atomic_fetch_add_explicit({place}, 1u, {order});
+                 old = *sum;
+                 *sum += atomic_exchange_explicit({place}, old, {order});
+                 while (!atomic_compare_exchange_weak_explicit({place}, &old, 3u, {order}, memory_order_relaxed)) {{}}\n"
+            );
+        }
+    }
+    let body = format!(
+        "kernel void orders(device atomic_uint* device_cell [[buffer(0)]], volatile device uint* sum [[buffer(1)]]) {{
+            threadgroup atomic_uint shared_cell;
+            atomic_store_explicit(&shared_cell, 5u, memory_order_relaxed);
+            uint old;
+            {lines}
+            *sum += atomic_load_explicit(&shared_cell, memory_order_relaxed);
+        }}"
+    );
+    let kernel = kernel(device, "orders", &body)?;
+    let (mut cell, mut sum) = (device.buffer_from(&[5_u32])?, device.buffer_from(&[1_u32])?);
+    run(device, &kernel, Grid::threads(1), (&mut cell, &mut sum))?;
+    let mut expected = 1_u32;
+    let mut cells = [5_u32; 2];
+    for cell in &mut cells {
+        expected += 3 * *cell;
+        *cell = expected;
+        for _ in 0..5 {
+            expected += *cell;
+            expected += *cell + 1;
+            *cell = 3;
+        }
+    }
+    assert_eq!((cell.to_vec()?, sum.to_vec()?), (vec![cells[0]], vec![expected + cells[1]]));
     Ok(())
 }
 

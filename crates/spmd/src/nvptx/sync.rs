@@ -5,7 +5,7 @@
 //! any thread of this one writes atomically behind it (PTX ISA, "Memory Consistency Model": causality order).
 //!
 //! Atomic operations that order others have fences of the device before them, behind them or both, and are relaxed themselves:
-//! LLVM makes relaxed ones of all that read and write, and has no code for others that load or store.
+//! LLVM makes relaxed ones of all that read and write, and has no code for some that load or store.
 
 use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 

@@ -46,7 +46,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// Metal source file, or a bundle that `elinvar pack` wrote and that is trusted as a program is
+    /// Metal source file, compiled Metal library (`.metallib`, for Apple GPUs), or a bundle that `elinvar pack` wrote and that is trusted as a program is
     file: PathBuf,
     /// The kernel's name
     #[arg(long, value_name = "K")]
@@ -107,7 +107,7 @@ impl Run {
     /// The file's kernels, compiled; of a bundle those of the source that has the wanted one.
     fn library(&self, device: &Device) -> Result<Library> {
         if !Bundle::is_at(&self.file) {
-            let source = self.options.load(&self.file, self.math.into())?;
+            let source = self.options.load_any(&self.file, self.math.into())?;
             return Ok(device.compile(&source)?);
         }
         // SAFETY: the file is named on the command line, whose help says what that means.

@@ -19,6 +19,16 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
+    /// Reads a file; one whose name ends with `.metallib` is a compiled Metal library.
+    pub fn load_any(&self, path: &Path, math: MathMode) -> Result<Source> {
+        if path.extension().is_none_or(|extension| extension != "metallib") {
+            return self.load(path, math);
+        }
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;
+        Ok(self.applied(Source::metal_library(name, bytes).math(math)))
+    }
+
     /// Reads a file. Diagnostics show its name as it is given here.
     pub fn load(&self, path: &Path, math: MathMode) -> Result<Source> {
         let name = path.display().to_string();
@@ -30,6 +40,11 @@ impl SourceOptions {
         let mut source = Source::named(name, text).math(math);
         let own = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         source = source.include_dir(own.unwrap_or(Path::new(".")));
+        Ok(self.applied(source))
+    }
+
+    /// With the options.
+    fn applied(&self, mut source: Source) -> Source {
         for folder in &self.include {
             source = source.include_dir(folder);
         }
@@ -39,7 +54,7 @@ impl SourceOptions {
                 None => source.define(define, None),
             };
         }
-        Ok(source)
+        source
     }
 }
 

@@ -168,6 +168,14 @@ fn check_refuses_what_it_cannot_look_at() {
 }
 
 #[test]
+fn a_metal_library_is_for_apples_gpus() {
+    let folder = Folder::new();
+    let file = folder.write("k.metallib", b"MTLB\x01\x80\x02\0\xff");
+    elinvar(&["run", &file, "--kernel", "k", "--grid", "1", "--device", "cpu"])
+        .expect(1, &["k.metallib", "a Metal library holds code for Apple's GPUs"]);
+}
+
+#[test]
 fn includes_and_macros_reach_the_compiler() {
     let folder = Folder::new();
     let text = "#include \"value.h\"\nkernel void k(device int* a) { a[0] = VALUE + FROM_FLAG; }\n";

@@ -210,7 +210,7 @@ impl Bundle {
 /// The key of a source: its text, its macros and its math mode. Folders of includes are none of it, since they are not
 /// there where bundles are used.
 pub fn source_key(source: &Source) -> Key {
-    let Source { pieces, include_dirs: _, defines, math, check_spaces: _, packed } = source;
+    let Source { pieces, include_dirs: _, defines, math, check_spaces: _, packed, metal_library: _ } = source;
     if let Some(key) = packed.as_ref().and_then(|packed| Key::from_bytes(&packed.key)) {
         return key;
     }

@@ -28,6 +28,7 @@ use crate::{order, packed};
 
 /// Compile a source with the clang that is found, by way of a cache.
 pub(crate) fn library(cache: &Cache, source: &Source) -> Result<Arc<dyn Library>> {
+    source.expect_no_metal_library()?;
     if source.packed.is_some() {
         return packed::library(source);
     }

@@ -94,6 +94,6 @@ pub use memory::{HostBlock, Init, Memory, Storage};
 pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
-pub use source::{MathMode, Packed, Piece, Source};
+pub use source::{MathMode, MetalLibrary, Packed, Piece, Source};
 pub use stamp::Stamp;
 pub use timeline::Timeline;

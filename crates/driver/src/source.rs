@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::{Error, Result};
+
 /// One file's worth of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
@@ -41,6 +43,19 @@ pub struct Source {
     pub check_spaces: bool,
     /// Where to find what was made of it ahead, in place of a text to compile.
     pub packed: Option<Packed>,
+    /// A compiled Metal library in place of a text; the one piece gives its name and has no text. Macros, folders and the math mode
+    /// are those that it was compiled with.
+    pub metal_library: Option<MetalLibrary>,
+}
+
+/// What is in a `.metallib` file: kernels that Apple's compiler has compiled for Apple's GPUs.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct MetalLibrary(pub Arc<[u8]>);
+
+impl fmt::Debug for MetalLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a Metal library of {} bytes", self.0.len())
+    }
 }
 
 /// A source in a bundle.
@@ -68,6 +83,26 @@ impl Source {
     pub fn named(name: impl Into<String>, text: impl Into<String>) -> Self {
         let piece = Piece { name: name.into(), text: text.into() };
         Self { pieces: vec![piece], ..Self::default() }
+    }
+
+    /// A compiled Metal library, with the name that messages show. Only Apple's GPUs run what is in it.
+    pub fn metal_library(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
+        let metal_library = Some(MetalLibrary(bytes.into()));
+        Self { metal_library, ..Self::named(name, String::new()) }
+    }
+
+    /// That it is not a compiled Metal library, for a driver that takes none.
+    ///
+    /// # Errors
+    /// `Unsupported`, with the library's name.
+    pub fn expect_no_metal_library(&self) -> Result<()> {
+        if self.metal_library.is_none() {
+            return Ok(());
+        }
+        let name = self.pieces.first().map_or("", |piece| &piece.name);
+        Err(Error::unsupported(format!(
+            "`{name}`: a Metal library holds code for Apple's GPUs, and this device has Metal Shading Language compiled for it"
+        )))
     }
 
     /// Add a macro.

@@ -180,7 +180,7 @@ fn keep(
 
 /// All that a source says itself, and the compiler.
 fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
-    let Source { pieces, include_dirs, defines, math, check_spaces, packed: _ } = source;
+    let Source { pieces, include_dirs, defines, math, check_spaces, packed: _, metal_library: _ } = source;
     let key = toolchain.cache.key("source").program(toolchain.path()).number(pieces.len() as u64);
     let key = pieces.iter().fold(key, |key, piece| key.text(&piece.name).text(&piece.text));
     let key = defines.iter().fold(key.number(defines.len() as u64), |key, (name, value)| match value {

@@ -33,6 +33,7 @@ impl Library {
     /// # Errors
     /// As [`Compiler::new`]; what is wrong with the bundle.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        source.expect_no_metal_library()?;
         let own = source
             .packed
             .as_ref()

@@ -133,8 +133,8 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, Label, MathMode, Piece, Primitive, PrimitiveKind, Primitives, Priority, Result, Scalar,
-    Severity, Signature, Source, StopsAt, Storage, Timing,
+    FunctionConstant, Label, MathMode, MetalLibrary, Piece, Primitive, PrimitiveKind, Primitives, Priority,
+    Result, Scalar, Severity, Signature, Source, StopsAt, Storage, Timing,
 };
 pub use half::{bf16, f16};
 

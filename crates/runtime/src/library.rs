@@ -5,7 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use elinvar_driver::{Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{
+    Diagnostic, FunctionConstant, MetalLibrary, Pipeline, PipelineOptions, Result, Signature, Source,
+};
 
 use crate::{CheckedKernel, Constants, Device, Kernel};
 
@@ -117,6 +119,9 @@ fn hash(source: &Source) -> blake3::Hash {
         hash.update(&(piece.text.len() as u64).to_le_bytes()).update(piece.text.as_bytes());
     }
     hash.update(format!("{:?} {:?}", source.defines, source.math).as_bytes());
+    if let Some(MetalLibrary(bytes)) = &source.metal_library {
+        hash.update(bytes);
+    }
     hash.finalize()
 }
 

@@ -308,7 +308,8 @@ impl Device for Sim {
         Ok(Arc::new(unsafe { SimMemory::wrap(block) }))
     }
 
-    fn compile(&self, _source: &Source) -> Result<Arc<dyn Library>> {
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        source.expect_no_metal_library()?;
         self.shared.failure(Op::Compile)?;
         let kernels = self.shared.kernels.lock();
         let kernels = kernels.iter().map(|(signature, _)| signature.clone()).collect();

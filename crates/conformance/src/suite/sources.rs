@@ -1,12 +1,12 @@
 //! Sources as a whole: pieces, macros, included files, the forms in which kernels are declared and named.
 
 use elinvar::driver::Piece;
-use elinvar::{Device, Error, Grid, MathMode, Source};
+use elinvar::{Device, DeviceKind, Error, Grid, MathMode, Source};
 
 use super::{CaseResult, expect_all, run};
 
 cases!("sources": pieces_are_one_text, macros, macros_of_the_math_mode, included_files, only_the_given_folders,
-    forms_of_kernels, implied_indices, guarded_headers);
+    forms_of_kernels, implied_indices, guarded_headers, metal_libraries);
 
 const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
 
@@ -189,5 +189,20 @@ fn guarded_headers(device: &Device) -> CaseResult {
     let text = format!("{HEAD}#include \"shared.h\"\n{WRITE}COUNT * i + sizeof(Shared); }}");
     let source = Source::msl(text).include_dir(folder.path());
     expect_all(&written(device, &source, "k")?, |i| 3 * i as u32 + 32);
+    Ok(())
+}
+
+/// Only Apple's GPUs run what is in one; what is none is an error there too.
+fn metal_libraries(device: &Device) -> CaseResult {
+    let refused = device.compile(Source::metal_library("k.metallib", *b"no library")).map(drop);
+    match refused {
+        Err(Error::InvalidArgument(text)) if device.kind() == DeviceKind::Metal => {
+            assert!(text.contains("`k.metallib`"), "{text}");
+        }
+        Err(Error::Unsupported(text)) if device.kind() != DeviceKind::Metal => {
+            assert!(text.contains("`k.metallib`") && text.contains("Apple's GPUs"), "{text}");
+        }
+        other => panic!("expected an error of its own, got {other:?}"),
+    }
     Ok(())
 }

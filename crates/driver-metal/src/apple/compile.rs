@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dispatch2::DispatchData;
 use elinvar_cache::Key;
 use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, Pipeline, PipelineOptions,
-    Result, Severity, Signature, Source,
+    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
+    Pipeline, PipelineOptions, Result, Severity, Signature, Source,
 };
 use elinvar_msl::Checked;
 use objc2::rc::{Retained, autoreleasepool};
@@ -44,9 +45,15 @@ struct MetalLibrary {
 
 pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Library>> {
     let made = compiled(core, source).map_err(|error| with_columns(core, source, error))?;
+    if source.metal_library.is_some() {
+        return Ok(Arc::new(made.reflected("it is compiled")?));
+    }
     match front::check(core, source) {
         Ok(checked) => Ok(Arc::new(made.checked(checked))),
-        Err(error) => Ok(Arc::new(made.reflected(&error)?)),
+        Err(error) => {
+            let why = format!("the front end could not read the source: {error}");
+            Ok(Arc::new(made.reflected(&why)?))
+        }
     }
 }
 
@@ -67,11 +74,16 @@ fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
 /// What Metal makes of a source; what its kernels take is not known yet.
 fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
     core.expect_present()?;
-    let text = flatten::flatten(source)?;
-    let key = archive::key(&core.device, &core.cache).text(&text).number(source.math as u64).finish();
-    let text = NSString::from_str(&text);
-    let library = core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math)));
-    let library = library.map_err(|error| refused(&error, source))?;
+    let key = archive::key(&core.device, &core.cache);
+    let (key, library) = if let Some(Compiled(bytes)) = &source.metal_library {
+        expect_nothing_else(source)?;
+        (key.bytes(bytes), core.device.newLibraryWithData_error(&DispatchData::from_bytes(bytes)))
+    } else {
+        let text = flatten::flatten(source)?;
+        let (key, text) = (key.text(&text).number(source.math as u64), NSString::from_str(&text));
+        (key, core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math))))
+    };
+    let (key, library) = (key.finish(), library.map_err(|error| refused(&error, source))?);
     let file = source.pieces.first().map_or_else(String::new, |piece| piece.name.clone());
     Ok(MetalLibrary {
         core: core.clone(),
@@ -84,6 +96,17 @@ fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
         warnings: Vec::new(),
         pipelines: Mutex::default(),
     })
+}
+
+/// That nothing is asked of a compiled library that only a text can be given.
+fn expect_nothing_else(source: &Source) -> Result<()> {
+    if source.defines.is_empty() && source.include_dirs.is_empty() && source.math == MathMode::default() {
+        return Ok(());
+    }
+    let name = source.pieces.first().map_or("", |piece| &piece.name);
+    Err(Error::invalid(format!(
+        "`{name}` is a compiled Metal library: it has the macros, folders and math mode that it was compiled with"
+    )))
 }
 
 /// The newest version of the language that the system has, which is Metal's default. `mathMode` came with macOS 15; before,
@@ -107,6 +130,11 @@ fn refused(error: &NSError, source: &Source) -> Error {
     let text = error.localizedDescription().to_string();
     match MTLLibraryError(usize::try_from(error.code()).unwrap_or(0)) {
         MTLLibraryError::Unsupported => Error::Unsupported(text),
+        // What is no library at all is an internal error to Metal.
+        _ if source.metal_library.is_some() => {
+            let name = source.pieces.first().map_or("", |piece| &piece.name);
+            Error::invalid(format!("Metal library `{name}`: {text}"))
+        }
         MTLLibraryError::Internal => Error::Environment(text),
         _ => Error::Compile(diagnostics::parse(&text, source, Severity::Error)),
     }
@@ -121,10 +149,10 @@ impl MetalLibrary {
 
     /// With what Metal says of the functions as they are without values of function constants. One that cannot be built
     /// so has no arguments here.
-    fn reflected(mut self, why: &elinvar_msl::Error) -> Result<Self> {
+    fn reflected(mut self, why: &str) -> Result<Self> {
         let message = format!(
             "what the kernels take is known from Metal's reflection only: neither pointers and references nor positions \
-             are told apart, because the front end could not read the source: {why}"
+             are told apart, because {why}"
         );
         let warning = Diagnostic::error(self.file.clone(), 0, 0, message);
         self.warnings.push(Diagnostic { severity: Severity::Warning, ..warning });
@@ -260,7 +288,7 @@ mod tests {
             Source::named("k.metal", format!("#include <metal_stdlib>\nusing namespace metal;\n{text}"));
         autoreleasepool(|_| {
             let plain = compiled(&core, &source).unwrap();
-            plain.reflected(&elinvar_msl::Error::Toolchain("no clang here".into())).unwrap()
+            plain.reflected("there is no clang here").unwrap()
         })
     }
 

@@ -9,7 +9,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy apple macos
+.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy apple macos bench-apple
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -85,6 +85,11 @@ apple:
 else
 apple:
 endif
+
+# What a launch costs the host through the Metal driver, by phase.
+bench-apple: setup
+	$(CARGO) $(STANDIN) --manifest-path crates/driver-metal/Cargo.toml --cargo-arg=--release --cargo-arg=--test=cost \
+	    -- --ignored --nocapture
 
 # The same built for macOS, and where that is possible run. It takes a compiler for macOS, which Debian has.
 macos:

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use crate::device::Device;
 
-type Handler = Block<(Id, Id)>;
+type Notice = Block<(Id, Id)>;
 
 /// Stands for a handler.
-struct Observer(Handler);
+struct Observer(Notice);
 
 elinvar_objc::object!(Observer, c"ElinvarMTLDeviceObserver");
 
@@ -34,7 +34,7 @@ elinvar_objc::string_constants! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn MTLCopyAllDevicesWithObserver(observer: *mut Id, handler: BlockPointer) -> Id {
     // SAFETY: the caller's promise.
-    if let Some(handler) = unsafe { Option::<Handler>::from_raw(handler) } {
+    if let Some(handler) = unsafe { Option::<Notice>::from_raw(handler) } {
         let made = Ref::new(Observer(handler));
         OBSERVERS.lock().push(made.clone());
         // SAFETY: the caller's promise.

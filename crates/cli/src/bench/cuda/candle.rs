@@ -96,7 +96,7 @@ fn rows(
     })?;
     let width = (kernel.max_threads_per_threadgroup() as usize).min((ROW / 2).next_power_of_two());
     let group = 1 << width.min(1024).ilog2();
-    let ns = timed(device, &kernel, Grid::threads(ROWS * group).group(group), &args)?;
+    let ns = timed(device, &kernel, &Grid::threads(ROWS * group).group(group), &args)?;
     let made = output.to_vec()?;
     if let Some(row) = (0..ROWS).find(|r| !right(&numbers[r * ROW..][..ROW], &made[r * each..][..each])) {
         return Err(wrong(name, row));
@@ -165,7 +165,7 @@ fn matmul<T: Pod>(
     })?;
     let tiles = SIDE / 64;
     let threads = [tiles * group[0], tiles * group[1], group[2]];
-    let ns = timed(device, &kernel, Grid::threads(threads).group(group), &args)?;
+    let ns = timed(device, &kernel, &Grid::threads(threads).group(group), &args)?;
     let numbers = |of: &[T]| of.iter().map(|v| number(*v)).collect::<Vec<f64>>();
     if let Some(row) = differs(&numbers(&a), &numbers(&b), &numbers(&product.to_vec()?)) {
         return Err(wrong(name, row));
@@ -214,13 +214,13 @@ fn arguments(kernel: &Kernel, mut of: impl FnMut(&str) -> Option<Arg>) -> Result
 }
 
 /// The median time of a launch.
-fn timed(device: &Device, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<u64> {
+fn timed(device: &Device, kernel: &Kernel, grid: &Grid, args: &[Arg]) -> Result<u64> {
     let stream = device.stream()?;
     let run = |count: u64| -> Result<u64> {
         let mut batch = stream.batch();
         for _ in 0..count {
             // SAFETY: the crate's own host code launches the kernel with these sizes.
-            unsafe { batch.launch(kernel, grid, args) }?;
+            unsafe { batch.launch(kernel, grid.clone(), args) }?;
         }
         let timing = batch.submit()?.wait()?;
         Ok((timing.end_ns - timing.start_ns) / count)

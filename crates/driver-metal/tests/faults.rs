@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elinvar_driver::{Command, Error, Init, PipelineOptions, Result, Source, Storage, Timing};
@@ -193,7 +194,7 @@ fn is_lost<T>(result: &Result<T>) -> bool {
 fn expect_lost(fixture: Fixture, queue: Arc<dyn elinvar_driver::Queue>) {
     let Fixture { device, x, .. } = &fixture;
     assert!(is_lost(&device.allocate(4, Storage::Private, Init::Zeroed)));
-    assert!(is_lost(&device.queue()) && is_lost(&device.compile(&Source::msl(ADD))));
+    assert!(is_lost(&device.queue()) && is_lost(&device.compile(&Source::msl(Fixture::SOURCE))));
     drop(queue.acknowledge());
     for _ in 0..3 {
         assert!(is_lost(&run(&*queue, vec![fixture.add(1)])));
@@ -204,10 +205,10 @@ fn expect_lost(fixture: Fixture, queue: Arc<dyn elinvar_driver::Queue>) {
     assert_eq!(words(x).len(), 100);
     drop((fixture, queue));
     let begin = Instant::now();
-    while live() != [0; 6] && begin.elapsed() < Duration::from_secs(60) {
+    while live() != [0; 7] && begin.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
-    assert_eq!(live(), [0; 6], "buffers, command buffers, encoders, queues, pipelines, blocks");
+    assert_eq!(live(), [0; 7], "buffers, command buffers, encoders, queues, pipelines, events, blocks");
 }
 
 #[test]

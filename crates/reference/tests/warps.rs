@@ -60,7 +60,8 @@ fn products_of_every_type_are_right() {
         assert_eq!(uses_tensors, approximate && ty != "float", "{ty}");
         let mut arguments =
             vec![encode(&a), encode(&b), vec![0; 512]].into_iter().map(Argument::Bytes).collect::<Vec<_>>();
-        arguments.extend([32, 1, 1, 0, 1].map(Argument::Number));
+        let extent = nvptx::Extent::of([32, 1, 1], [32, 1, 1]) as u32;
+        arguments.extend([32, 1, 1, extent, 1, 1].map(Argument::Number));
         let launch = Launch { threads: [32, 1, 1], group: [32, 1, 1], arguments };
         let options = Options { blocks: true, ..Options::default() };
         let memory = run_with(&module, &launch, &options).unwrap_or_else(|fault| panic!("{ty}: {fault}"));

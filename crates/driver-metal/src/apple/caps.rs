@@ -7,7 +7,7 @@ use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLGPUFamily};
 
-use super::{host, mps};
+use super::{host, mps, validation};
 
 /// Command queues of a device run side by side as far as it can. This many keep it busy while one of them has its command
 /// buffer encoded; more are allowed.
@@ -20,6 +20,8 @@ pub(super) struct Features {
     pub(super) edges: bool,
     /// Host and device share their memory.
     pub(super) unified: bool,
+    /// The process has Metal's shader validation, which tells of encoders by their labels: each has one then.
+    pub(super) validates: bool,
 }
 
 impl Features {
@@ -29,6 +31,7 @@ impl Features {
         Self {
             edges: [MTLGPUFamily::Apple4, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3].into_iter().any(has),
             unified: device.hasUnifiedMemory(),
+            validates: validation::is_on(),
         }
     }
 }

@@ -247,6 +247,9 @@ impl<'a> Encoding<'a> {
         if let Some(fence) = self.fence() {
             encoder.waitForFence(fence);
         }
+        if self.core.features.validates {
+            encoder.setLabel(Some(&label(format_args!("launches"))));
+        }
         self.trail.hazards.enter(uses);
         self.open = Open::Compute(encoder.clone());
         Ok(encoder)

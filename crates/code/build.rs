@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "src",
     "../cache/src",
     "../driver/src",
     "../driver-cpu/src",
+    "../driver-metal/src",
     "../ir/src",
     "../msl/src",
     "../msl/headers",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use elinvar::Device;
 use elinvar_code::user_cache;
 use elinvar_conformance::packing::Packing;
-use elinvar_conformance::suite::cases;
+use elinvar_conformance::suite::{cases, pair_cases};
 use elinvar_driver::Driver;
 use elinvar_ptx::Target;
 
@@ -50,6 +50,13 @@ fn pack() -> Result<String, Box<dyn std::error::Error>> {
             });
         }
     });
+    let (pairs, cpu) = (pair_cases(), Device::cpu()?);
+    for case in &pairs {
+        if let Err(error) = (case.run)(&device, &cpu) {
+            eprintln!("{}: {error}", case.name);
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
     let packed = packed.lock();
     for (source, error) in &packed.refused {
         eprintln!("not packed: {source}: {error}");
@@ -59,7 +66,7 @@ fn pack() -> Result<String, Box<dyn std::error::Error>> {
     let failed = failed.into_inner();
     Ok(format!(
         "{} cases ({failed} failed), {} kernels, {} records, {} bytes in {}",
-        cases.len(),
+        cases.len() + pairs.len(),
         packed.kernels.len(),
         packed.bundle.len(),
         bytes.len(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::Cache;
+use elinvar_code::user_cache;
 use elinvar_driver::{
     Caps, Capture, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
     Source, Storage,
@@ -22,8 +23,7 @@ use super::{capture, compile, host};
 
 /// The Metal driver of this process, whose devices are made when they are first asked for and kept.
 pub fn driver() -> MetalDriver {
-    static PROCESS: LazyLock<MetalDriver> =
-        LazyLock::new(|| MetalDriver::with_cache(&Cache::user(MetalDriver::CACHE_VERSION)));
+    static PROCESS: LazyLock<MetalDriver> = LazyLock::new(|| MetalDriver::with_cache(user_cache()));
     PROCESS.clone()
 }
 
@@ -40,8 +40,9 @@ impl MetalDriver {
         Self { cache: cache.clone(), devices: Arc::default() }
     }
 
-    /// The version that a cache for compiled kernels is opened with: that of this build of the front end.
-    pub const CACHE_VERSION: &str = env!("ELINVAR_COMPILER");
+    /// The version that a cache for compiled kernels is opened with: that of this build of the compilers, so that what
+    /// the front end has made of a source is there for all drivers.
+    pub const CACHE_VERSION: &str = elinvar_code::COMPILER;
 }
 
 impl Driver for MetalDriver {

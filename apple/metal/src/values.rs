@@ -1,8 +1,6 @@
 //! Values of Metal's that methods pass: sizes, resource options, enumerations. The numbers are those of Apple's headers,
 //! as objc2-metal has them.
 
-use elinvar_objc::{Argument, Encoded, Return, Selector};
-
 /// `MTLSize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -43,32 +41,7 @@ pub struct SizeAndAlign {
 #[repr(C)]
 pub struct ResourceId(pub u64);
 
-macro_rules! structures {
-    ($($type:ty => $encoding:literal),* $(,)?) => {
-        $(
-            // SAFETY: the fields are those that the encoding names.
-            unsafe impl Encoded for $type {
-                const ENCODING: &'static str = $encoding;
-            }
-            impl Argument for $type {
-                type Raw = Self;
-
-                unsafe fn from_raw(raw: Self) -> Self {
-                    raw
-                }
-            }
-            impl Return for $type {
-                type Raw = Self;
-
-                fn into_raw(self, _selector: Selector) -> Self {
-                    self
-                }
-            }
-        )*
-    };
-}
-
-structures! { Size => "{?=QQQ}", SizeAndAlign => "{?=QQ}", ResourceId => "{MTLResourceID=Q}" }
+elinvar_objc::structures! { Size => "{?=QQQ}", SizeAndAlign => "{?=QQ}", ResourceId => "{MTLResourceID=Q}" }
 
 /// `MTLStorageMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

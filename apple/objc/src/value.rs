@@ -87,23 +87,40 @@ pub trait Return: Sized {
     fn into_raw(self, selector: Selector) -> Self::Raw;
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! itself {
     ($($type:ty),* $(,)?) => {
         $(
-            impl Argument for $type {
+            impl $crate::Argument for $type {
                 type Raw = Self;
 
                 unsafe fn from_raw(raw: Self) -> Self {
                     raw
                 }
             }
-            impl Return for $type {
+            impl $crate::Return for $type {
                 type Raw = Self;
 
-                fn into_raw(self, _selector: Selector) -> Self {
+                fn into_raw(self, _selector: $crate::Selector) -> Self {
                     self
                 }
             }
+        )*
+    };
+}
+
+/// Types that methods written in Rust take and return as C code passes them, each with its encoding, which says the
+/// layout that `#[repr(C)]` or `#[repr(transparent)]` gives it.
+#[macro_export]
+macro_rules! structures {
+    ($($type:ty => $encoding:literal),* $(,)?) => {
+        $(
+            // SAFETY: the type has the layout of the encoding beside it.
+            unsafe impl $crate::Encoded for $type {
+                const ENCODING: &'static str = $encoding;
+            }
+            $crate::itself!($type);
         )*
     };
 }

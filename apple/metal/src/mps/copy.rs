@@ -6,7 +6,7 @@
 //! An image is a row of a matrix, in one of two orders, and has the matrix's type. The properties that say where in a
 //! matrix it begins are not here, nor are copies in which something is transposed.
 
-use elinvar_objc::{Argument, Declaration, Encoded, Ref};
+use elinvar_objc::{Declaration, Ref};
 
 use super::image::{Image, ImageSize};
 use super::matrix::{Matrix, View};
@@ -93,18 +93,7 @@ struct Offsets {
     destination: [u32; 2],
 }
 
-// SAFETY: four numbers of 32 bits.
-unsafe impl Encoded for Offsets {
-    const ENCODING: &'static str = "{?=IIII}";
-}
-
-impl Argument for Offsets {
-    type Raw = Self;
-
-    unsafe fn from_raw(raw: Self) -> Self {
-        raw
-    }
-}
+elinvar_objc::structures! { Offsets => "{?=IIII}" }
 
 /// `MPSMatrixCopyDescriptor`: of one copy.
 struct CopyDescriptor {

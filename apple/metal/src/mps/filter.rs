@@ -1,7 +1,7 @@
 //! [`Filter`]: what [`MPSCNNKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnkernel)s have in
 //! common, of which each makes an image of another.
 
-use elinvar_objc::{Argument, Declaration, Declared, Encoded, Property, Ref, Return, Selector};
+use elinvar_objc::{Declaration, Declared, Property, Ref};
 
 use super::image::{Image, ImageSize, Points};
 use super::{Kernel, kernel};
@@ -18,26 +18,7 @@ pub struct Offset {
     z: isize,
 }
 
-// SAFETY: three numbers of 64 bits.
-unsafe impl Encoded for Offset {
-    const ENCODING: &'static str = "{?=qqq}";
-}
-
-impl Argument for Offset {
-    type Raw = Self;
-
-    unsafe fn from_raw(raw: Self) -> Self {
-        raw
-    }
-}
-
-impl Return for Offset {
-    type Raw = Self;
-
-    fn into_raw(self, _selector: Selector) -> Self {
-        self
-    }
-}
+elinvar_objc::structures! { Offset => "{?=qqq}" }
 
 /// `MPSImageEdgeModeZero`, the default: what is outside the image is 0.
 pub const EDGE_ZERO: usize = 0;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::declare::Declaration;
 use crate::object::Id;
 use crate::reference::{Object, Ref};
-use crate::value::{Argument, Encoded, NsRange};
+use crate::value::{Argument, NsRange};
 use crate::watch::fatal;
 
 /// Objects in order.
@@ -58,18 +58,7 @@ pub(super) struct Enumeration {
 #[repr(transparent)]
 pub(super) struct EnumerationPointer(*mut Enumeration);
 
-// SAFETY: a pointer to a structure of that layout.
-unsafe impl Encoded for EnumerationPointer {
-    const ENCODING: &'static str = "^{?=Q^@^Q[5Q]}";
-}
-
-impl Argument for EnumerationPointer {
-    type Raw = Self;
-
-    unsafe fn from_raw(raw: Self) -> Self {
-        raw
-    }
-}
+crate::structures! { EnumerationPointer => "^{?=Q^@^Q[5Q]}" }
 
 /// Hand out the next objects, as many as there is room for.
 pub(super) fn enumerate(objects: &[Object], state: EnumerationPointer, room: *mut Id, count: usize) -> usize {

@@ -7,7 +7,6 @@ use crate::declare::Declaration;
 use crate::foundation::NsString;
 use crate::pool;
 use crate::reference::Ref;
-use crate::value::{Argument, Encoded, Return};
 use crate::watch::fatal;
 
 /// `NSOperatingSystemVersion`.
@@ -19,26 +18,7 @@ struct Version {
     patch: isize,
 }
 
-// SAFETY: three integers.
-unsafe impl Encoded for Version {
-    const ENCODING: &'static str = "{?=qqq}";
-}
-
-impl Argument for Version {
-    type Raw = Self;
-
-    unsafe fn from_raw(raw: Self) -> Self {
-        raw
-    }
-}
-
-impl Return for Version {
-    type Raw = Self;
-
-    fn into_raw(self, _selector: crate::Selector) -> Self {
-        self
-    }
-}
+crate::structures! { Version => "{?=qqq}" }
 
 /// Major and minor version of the macOS that this stands for: `ELINVAR_APPLE_OS`, else 15.5.
 pub fn os_version() -> (u32, u32) {

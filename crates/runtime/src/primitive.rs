@@ -54,8 +54,7 @@ impl Batch {
     }
 
     fn record_primitive(&mut self, primitive: &Primitive, args: Vec<Arg>) -> Result<()> {
-        primitive.expect_count(args.len())?;
-        let wanted = primitive.operands()?;
+        let wanted = primitive.operands_for(args.len())?;
         let spans = wanted.iter().zip(args).map(|(operand, arg)| self.operand(primitive, operand, arg));
         let spans = spans.collect::<Result<Vec<Span>>>()?;
         // No longer than it is used, so that all of it counts as written where it is.

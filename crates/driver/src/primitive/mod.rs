@@ -183,8 +183,7 @@ impl Primitive {
     /// # Errors
     /// `InvalidArgument` naming the operand.
     pub fn check(&self, memory: &[MemorySlice]) -> Result<()> {
-        let (operands, kind) = (self.operands()?, self.kind().name());
-        self.expect_count(memory.len())?;
+        let (operands, kind) = (self.operands_for(memory.len())?, self.kind().name());
         for (operand, slice) in operands.iter().zip(memory) {
             let Operand { name, float, bytes, .. } = *operand;
             if slice.len < bytes {
@@ -214,17 +213,17 @@ impl Primitive {
         Ok(())
     }
 
-    /// Compares the number of operands given with those there are.
+    /// Its operands, where so many are given.
     ///
     /// # Errors
-    /// `InvalidArgument` with the names of those there are.
-    pub fn expect_count(&self, given: usize) -> Result<()> {
-        let names: Vec<&str> = self.operands()?.iter().map(|operand| operand.name).collect();
-        if names.len() == given {
-            return Ok(());
+    /// As [`Primitive::operands`], and `InvalidArgument` with the names of those there are.
+    pub fn operands_for(&self, given: usize) -> Result<Vec<Operand>> {
+        let operands = self.operands()?;
+        if operands.len() == given {
+            return Ok(operands);
         }
-        let (kind, count) = (self.kind().name(), names.len());
-        let names = names.join(", ");
+        let (kind, count) = (self.kind().name(), operands.len());
+        let names = operands.iter().map(|operand| operand.name).collect::<Vec<_>>().join(", ");
         Err(Error::invalid(format!("{kind}: {count} operands ({names}), {given} given")))
     }
 }

@@ -10,9 +10,7 @@
 use std::path::PathBuf;
 
 use elinvar::driver::Arg as Declared;
-use elinvar::{
-    Arg, Buffer, Bundle, Constants, Device, Error, Grid, HostUse, Kernel, Library, Pod, Source, f16,
-};
+use elinvar::{Arg, Buffer, Bundle, Constants, Device, Error, Grid, Kernel, Library, Pod, Source, f16};
 
 use super::nvrtc::Module;
 use super::{Context, Measured, gpu};
@@ -231,15 +229,7 @@ fn timed(device: &Device, kernel: &Kernel, grid: &Grid, args: &[Arg]) -> Result<
 
 /// Bytes that a copy within the device moves in a nanosecond, read and written.
 fn copied(device: &Device) -> Result<f64> {
-    let stream = device.stream()?;
-    let source = device.buffer_for::<u8>(COPY, HostUse::Never)?;
-    let mut target = device.buffer_for::<u8>(COPY, HostUse::Never)?;
-    let mut times = Vec::new();
-    for _ in 0..ROUNDS {
-        let timing = stream.copy(&source, &mut target)?.wait()?;
-        times.push(timing.end_ns - timing.start_ns);
-    }
-    Ok((2 * COPY) as f64 / median(times) as f64)
+    Ok((2 * COPY) as f64 / median(super::host::copies(device, COPY, ROUNDS)?) as f64)
 }
 
 /// Operations of a kernel of `baselines.cu` that does nothing else, in a nanosecond; `None` without NVRTC.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use cudarc::driver::result;
-use elinvar::{Args, Completion, Graph, Grid, HostUse, Kernel, Source, Stream};
+use elinvar::{Args, Completion, Device, Graph, Grid, HostUse, Kernel, Source, Stream};
 
 use super::nvrtc::{Module, failed};
 use super::{Context, Measured, gpu};
@@ -113,17 +113,22 @@ pub(in super::super) fn launches_ended(context: &Context) -> Result<Measured> {
     measured(context, "one", |launches| launches.ended)
 }
 
+/// The times of copies of so many bytes within the device's memory.
+pub(super) fn copies(device: &Device, bytes: usize, rounds: usize) -> Result<Vec<u64>> {
+    let stream = device.stream()?;
+    let source = device.buffer_for::<u8>(bytes, HostUse::Never)?;
+    let mut target = device.buffer_for::<u8>(bytes, HostUse::Never)?;
+    let copy = || {
+        let timing = stream.copy(&source, &mut target)?.wait()?;
+        Ok(timing.end_ns - timing.start_ns)
+    };
+    std::iter::repeat_with(copy).take(rounds).collect()
+}
+
 /// A copy within the device's memory.
 pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
     let device = gpu(context)?;
-    let stream = device.stream()?;
-    let source = device.buffer_for::<u8>(COPY, HostUse::Never)?;
-    let mut target = device.buffer_for::<u8>(COPY, HostUse::Never)?;
-    let mut ours = Vec::new();
-    for _ in 0..ROUNDS {
-        let timing = stream.copy(&source, &mut target)?.wait()?;
-        ours.push(timing.end_ns - timing.start_ns);
-    }
+    let ours = copies(device, COPY, ROUNDS)?;
     let mut theirs = Vec::new();
     if let Some(module) = Module::new("empty", &[])? {
         module.enter()?;

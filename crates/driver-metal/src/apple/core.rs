@@ -77,10 +77,19 @@ impl Core {
     /// `bytes` of new memory, zeroed as Metal's documentation of `newBufferWithLength:options:` says. The length is rounded up,
     /// so that a blit may take whole words.
     pub(super) fn buffer(&self, bytes: u64, options: MTLResourceOptions) -> Result<Buffer> {
-        let none = || Error::OutOfMemory { requested: bytes, available: self.available() };
-        let length = bytes.max(1).checked_next_multiple_of(16).ok_or_else(none)?;
-        let length = usize::try_from(length).map_err(|_| none())?;
-        self.device.newBufferWithLength_options(length, options).map(Buffer).ok_or_else(none)
+        let length = bytes.max(1).checked_next_multiple_of(16);
+        let made = length.and_then(|length| self.exact_buffer(length, options));
+        made.ok_or_else(|| self.out_of_memory(bytes))
+    }
+
+    /// The same with just that length, which is not 0.
+    pub(super) fn exact_buffer(&self, length: u64, options: MTLResourceOptions) -> Option<Buffer> {
+        self.device.newBufferWithLength_options(usize::try_from(length).ok()?, options).map(Buffer)
+    }
+
+    /// What it is when Metal gives no memory.
+    pub(super) fn out_of_memory(&self, bytes: u64) -> Error {
+        Error::OutOfMemory { requested: bytes, available: self.available() }
     }
 
     /// Bytes that Metal recommends to use and has not given out.

@@ -56,7 +56,7 @@ pub(super) struct Between {
     own: Buffer,
 }
 
-/// The command buffer of the next half of a copy, on a queue of `core`, that is number `command` of its submission; and whether
+/// The command buffer of the next half of a copy, of as many bytes as both slices have, on a queue of `core`, that is number `command` of its submission; and whether
 /// it is the last half.
 pub(super) fn half(
     (core, queue): (&Core, &ProtocolObject<dyn MTLCommandQueue>),
@@ -64,9 +64,6 @@ pub(super) fn half(
     command: usize,
     trail: &mut Trail,
 ) -> Result<(CommandBuffer, bool)> {
-    if source.len != target.len {
-        return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
-    }
     let none = || Error::invalid("memory of another driver");
     let (from, to) = (memory(source).ok_or_else(none)?.core(), memory(target).ok_or_else(none)?.core());
     if ![from, to].into_iter().any(|end| std::ptr::eq(&raw const **end, core)) {
@@ -183,7 +180,7 @@ impl Pages {
 
     /// The same pages for both devices.
     fn between(from: &Arc<Core>, to: &Arc<Core>, bytes: u64) -> Result<Between> {
-        let none = || Error::OutOfMemory { requested: bytes, available: from.available() };
+        let none = || from.out_of_memory(bytes);
         let pages = Arc::new(Self::new(bytes).ok_or_else(none)?);
         let on = |core| -> Result<Buffer> {
             let (address, bytes) = (pages.first.cast(), pages.bytes as u64);

@@ -52,16 +52,23 @@ pub(super) fn step(
     trail: &mut Trail,
 ) -> Result<Step> {
     core.expect_present()?;
-    let mut encoding = Encoding::new(core, queue, trail, wants_retained(&commands[*next..]));
-    let stamps = if times_within(&commands[*next..]) { marks.stamps(core) } else { None };
-    let times = stamps.is_some_and(|stamps| stamps.has(core, 0));
-    encoding.note_times(stamps.filter(|_| times));
+    // The framework's kernels use objects that nobody but the command buffer keeps, and know nothing of the fence.
+    let library = together(&commands[*next..]).any(|command| matches!(command, Command::Primitive { .. }));
+    let mut encoding = Encoding::new(core, queue, trail, library);
+    let within = !library && times_within(&commands[*next..]);
+    let stamps = if within { marks.stamps(core).filter(|stamps| stamps.has(core, 0)) } else { None };
+    let times = stamps.is_some();
+    encoding.note_times(stamps);
     while let Some(command) = commands.get(*next) {
         encoding.command = *next;
         match command {
             Command::Dispatch(launch) => dispatch(&mut encoding, launch)?,
+            Command::Copy { source, target } if source.len != target.len => {
+                let (from, to) = (source.len, target.len);
+                return Err(Error::invalid(format!("copy of {from} bytes to {to} bytes")));
+            }
             Command::Copy { source, target } if crossing::crosses(source, target) => {
-                if source.len + target.len > 0 {
+                if source.len > 0 {
                     break;
                 }
             }
@@ -122,17 +129,10 @@ fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
     behind.take_while(|command| !matches!(command, Command::Wait { .. }))
 }
 
-/// Whether among the next commands is one that the framework's kernels encode, which use objects that nobody but the
-/// command buffer keeps.
-fn wants_retained(commands: &[Command]) -> bool {
-    together(commands).any(|command| matches!(command, Command::Primitive { .. }))
-}
-
-/// Whether the device has something to do on both sides of a timestamp. Not beside the framework's kernels, whose encoders
-/// know nothing of the fence.
+/// Whether the device has something to do on both sides of a timestamp.
 fn times_within(commands: &[Command]) -> bool {
     let mut stamped = together(commands).skip_while(|command| !matches!(command, Command::Timestamp { .. }));
-    !wants_retained(commands) && stamped.any(|command| !is_hosts(command))
+    stamped.any(|command| !is_hosts(command))
 }
 
 /// Whether it is done by the host.
@@ -144,9 +144,6 @@ pub(super) fn is_hosts(command: &Command) -> bool {
 }
 
 fn copy(encoding: &mut Encoding<'_>, source: &MemorySlice, target: &MemorySlice) -> Result<()> {
-    if source.len != target.len {
-        return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
-    }
     let (from, from_offset) = located(encoding.core, source)?;
     let (to, to_offset) = located(encoding.core, target)?;
     let (source, len) = (Place { buffer: from, offset: from_offset }, source.len as usize);

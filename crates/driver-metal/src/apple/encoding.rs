@@ -285,25 +285,19 @@ impl<'a> Encoding<'a> {
 
     /// A buffer of so many bytes and no more, but for one at least, that stays until the command buffer has ended.
     pub(super) fn exact(&mut self, bytes: u64) -> Result<Buffer> {
-        let none = || Error::OutOfMemory { requested: bytes, available: self.core.available() };
-        let length = usize::try_from(bytes.max(1)).map_err(|_| none())?;
-        let options = MTLResourceOptions::StorageModePrivate;
-        let made = self.core.device.newBufferWithLength_options(length, options);
-        let made = made.map(Buffer).ok_or_else(none)?;
-        self.trail.kept.push(made.clone());
-        Ok(made)
+        let made = self.core.exact_buffer(bytes.max(1), MTLResourceOptions::StorageModePrivate);
+        made.map(|made| self.keep(made)).ok_or_else(|| self.core.out_of_memory(bytes))
     }
 
     /// A buffer that stays until the command buffer has ended.
     pub(super) fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
-        let made = self.core.buffer(bytes as u64, options)?;
-        self.trail.kept.push(made.clone());
-        Ok(made)
+        self.core.buffer(bytes as u64, options).map(|made| self.keep(made))
     }
 
     /// Keep a buffer until the command buffer has ended.
-    pub(super) fn keep(&mut self, buffer: Buffer) {
-        self.trail.kept.push(buffer);
+    pub(super) fn keep(&mut self, buffer: Buffer) -> Buffer {
+        self.trail.kept.push(buffer.clone());
+        buffer
     }
 
     /// A buffer with these bytes, or a zero if there are none, that stays until the command buffer has ended.
@@ -315,12 +309,7 @@ impl<'a> Encoding<'a> {
         // SAFETY: Metal copies that many bytes from there.
         let made =
             unsafe { self.core.device.newBufferWithBytes_length_options(address, bytes.len(), options) };
-        let made = made.map(Buffer).ok_or_else(|| Error::OutOfMemory {
-            requested: bytes.len() as u64,
-            available: self.core.available(),
-        })?;
-        self.trail.kept.push(made.clone());
-        Ok(made)
+        made.map(|made| self.keep(Buffer(made))).ok_or_else(|| self.core.out_of_memory(bytes.len() as u64))
     }
 
     /// Give a kernel a pointer to a copy of `bytes`.

@@ -74,7 +74,7 @@ impl MetalMemory {
                 "host memory of no bytes in place: Metal has no buffer of length 0",
             ));
         }
-        let none = || Error::OutOfMemory { requested: len, available: core.available() };
+        let none = || core.out_of_memory(len);
         let length = usize::try_from(len).map_err(|_| none())?;
         let owner = Mutex::new(Some(owner));
         let let_go = RcBlock::new(move |_: NonNull<std::ffi::c_void>, _: usize| drop(owner.lock().take()));

@@ -140,27 +140,30 @@ fn a_failure_says_what_was_computed() {
     let queue = device.queue().unwrap();
     let (source, result) = (floats(&*device, &[1.0; 8]), floats(&*device, &[0.0; 2]));
     let launch = || dispatch(&add, vec![Binding::Memory(whole(&source))], 8, 8);
-    let fail = |commands: Vec<Command>, encoder: isize| {
+    let fail = |code: MTLCommandBufferError, commands: Vec<Command>, encoder: isize| {
         let system = MTLCreateSystemDefaultDevice().expect("a device");
         let system: *const ProtocolObject<dyn MTLDevice> = &raw const *system;
-        let code = MTLCommandBufferError::PageFault.0 as isize;
         // SAFETY: it is a device.
-        unsafe { elinvar_apple_inject(system.cast(), EXECUTION, 1, code, encoder) };
+        unsafe { elinvar_apple_inject(system.cast(), EXECUTION, 1, code.0 as isize, encoder) };
         let error = run(&*queue, commands).unwrap_err();
         assert!(queue.acknowledge().is_some());
-        match error {
-            Error::Fault(fault) => fault.kernel,
-            other => panic!("{other}"),
-        }
+        error
+    };
+    let faulted = |commands, encoder| match fail(MTLCommandBufferError::PageFault, commands, encoder) {
+        Error::Fault(fault) => fault.kernel,
+        other => panic!("{other}"),
     };
     let four = floats(&*device, &[0.0; 4]);
     let square = || command(product(2), &[&source, &source, &four]);
     // One encoder each: it is known which.
-    assert_eq!(fail(vec![launch(), square(), launch()], 1), "matrix multiplication");
-    assert_eq!(fail(vec![launch(), square(), launch()], 2), "add");
+    assert_eq!(faulted(vec![launch(), square(), launch()], 1), "matrix multiplication");
+    assert_eq!(faulted(vec![launch(), square(), launch()], 2), "add");
     // A reduction has several of its own, so it may be any of what was encoded.
-    assert_eq!(fail(vec![command(sums(), &[&source, &result]), launch()], 4), "add");
-    assert_eq!(fail(vec![command(sums(), &[&source, &result])], 2), "reduction");
+    assert_eq!(faulted(vec![command(sums(), &[&source, &result]), launch()], 4), "add");
+    assert_eq!(faulted(vec![command(sums(), &[&source, &result])], 2), "reduction");
+    // The bytes of all operands and bindings: twice 8 elements and 4, and 8.
+    let full = fail(MTLCommandBufferError::OutOfMemory, vec![launch(), square()], 0);
+    assert!(matches!(full, Error::OutOfMemory { requested: 112, .. }), "{full}");
     run(&*queue, vec![command(sums(), &[&source, &result])]).unwrap();
     let sum = values(&source)[..3].iter().sum::<f32>();
     assert_eq!(values(&result), [sum; 2]);

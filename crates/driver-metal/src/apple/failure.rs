@@ -36,7 +36,7 @@ pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], trail: &
             Error::DeviceLost(format!("Metal device `{device}`: {text}"))
         }
         MTLCommandBufferError::OutOfMemory => {
-            let requested = commands.iter().filter_map(launch).map(bytes).fold(0, u64::saturating_add);
+            let requested = commands.iter().map(bytes).fold(0, u64::saturating_add);
             Error::OutOfMemory { requested, available: core.available() }
         }
         MTLCommandBufferError::InvalidResource => {
@@ -114,11 +114,18 @@ fn infos(error: &NSError) -> Option<Retained<Infos>> {
     Some(unsafe { Retained::cast_unchecked(infos) })
 }
 
-/// Bytes of memory that a launch names.
-fn bytes(dispatch: &Dispatch) -> u64 {
-    let bound = dispatch.bindings.iter().map(|binding| match binding {
-        Binding::Memory(slice) => slice.len,
-        Binding::Bytes(_) | Binding::Threadgroup(_) => 0,
-    });
-    bound.chain(dispatch.uses.iter().map(|used| used.slice.len)).fold(0, u64::saturating_add)
+/// Bytes of memory that a launch or a primitive names.
+fn bytes(command: &Command) -> u64 {
+    let sum = |lengths: &mut dyn Iterator<Item = u64>| lengths.fold(0, u64::saturating_add);
+    match command {
+        Command::Dispatch(dispatch) => {
+            let bound = dispatch.bindings.iter().map(|binding| match binding {
+                Binding::Memory(slice) => slice.len,
+                Binding::Bytes(_) | Binding::Threadgroup(_) => 0,
+            });
+            sum(&mut bound.chain(dispatch.uses.iter().map(|used| used.slice.len)))
+        }
+        Command::Primitive { operands, .. } => sum(&mut operands.iter().map(|slice| slice.len)),
+        _ => 0,
+    }
 }

@@ -189,7 +189,7 @@ impl Compiler {
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
         let compiled = compiled.map_err(|error| origin.error(error))?;
-        let (code, bytes) = self.codegen.build(&compiled.ir, elinvar_spmd::SYMBOL)?;
+        let (code, bytes) = self.code(&compiled.ir)?;
         let place = |location: Location| format!("{}:{}", location.file, location.line);
         let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
         let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
@@ -198,6 +198,21 @@ impl Compiler {
             self.cache.store(&key, &object.write());
         }
         Ok((code, object))
+    }
+
+    /// Machine code of a text, from the cache or built: sources that differ in names and comments come to the same text.
+    fn code(&self, ir: &str) -> Result<(Code, Vec<u8>)> {
+        let key = self.codegen.identify(self.cache.key("code")).text(ir).finish();
+        let found = self.cache.load(&key).and_then(|bytes| {
+            let code = Code::from_bytes(&bytes, elinvar_spmd::SYMBOL);
+            Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, bytes))
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let (code, bytes) = self.codegen.build(ir, elinvar_spmd::SYMBOL)?;
+        self.cache.store(&key, &bytes);
+        Ok((code, bytes))
     }
 
     fn module(&self, origin: &Origin, thread: &ThreadCode) -> Result<Arc<Module>> {

@@ -205,6 +205,18 @@ fn what_was_compiled_before_starts_no_process() {
 }
 
 #[test]
+fn sources_that_come_to_the_same_share_machine_code() {
+    let place = Place::new();
+    place.run(&[]);
+    place.header("second", "// ten\n#define VALUE (5 + 5)");
+    let (same, calls) = place.run(&[]);
+    let called = read_to_string(place.path("calls")).unwrap();
+    assert!(is(&same, 10) && calls > 0, "{same}");
+    assert!(!called.contains("kernel.ll") && !called.contains("ld "), "the front end only: {called}");
+    assert_eq!(place.run(&[]).1, 0);
+}
+
+#[test]
 fn included_files_are_part_of_what_is_compiled() {
     let place = Place::new();
     place.run(&[]);

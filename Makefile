@@ -82,6 +82,8 @@ apple:
 	MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
 	    $(STANDIN) --cargo-arg=--test=drivers -- check
 	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::
+	ELINVAR_APPLE_PROFILE=apple9,apple7,apple1 \
+	    $(STANDIN) --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives -- primitives
 else
 apple:
 endif

@@ -25,6 +25,8 @@ pub struct Profile {
     pub unified: bool,
     /// Whether the last threadgroups of a grid may be smaller.
     pub nonuniform: bool,
+    /// Whether Metal Performance Shaders has kernels for it.
+    pub shaders: bool,
     /// Bytes that it has.
     pub memory: u64,
     /// Bytes of the largest buffer.
@@ -75,7 +77,7 @@ const NANOSECONDS: Clock = Clock { begin: 0, per_us: 1000 };
 const GIB: u64 = 1 << 30;
 
 /// All there are.
-const PROFILES: [Profile; 5] = [
+const PROFILES: [Profile; 6] = [
     Profile {
         key: "apple9",
         name: "Elinvar stand-in (Apple9)",
@@ -85,6 +87,7 @@ const PROFILES: [Profile; 5] = [
         metal3: true,
         unified: true,
         nonuniform: true,
+        shaders: true,
         memory: 16 * GIB,
         buffer: 8 << 30,
         threadgroup_memory: 32 << 10,
@@ -102,6 +105,7 @@ const PROFILES: [Profile; 5] = [
         metal3: true,
         unified: true,
         nonuniform: true,
+        shaders: true,
         memory: 8 * GIB,
         buffer: 4 << 30,
         threadgroup_memory: 32 << 10,
@@ -120,6 +124,26 @@ const PROFILES: [Profile; 5] = [
         metal3: false,
         unified: true,
         nonuniform: false,
+        shaders: true,
+        memory: GIB,
+        buffer: 256 << 20,
+        threadgroup_memory: 16 << 10,
+        threads: 512,
+        samples: Samples::Nowhere,
+        clock: NANOSECONDS,
+        peers: 0,
+    },
+    // A device without Metal Performance Shaders.
+    Profile {
+        key: "apple1",
+        name: "Elinvar stand-in (Apple1)",
+        architecture: "applegpu_g4p",
+        apple_family: 1,
+        mac2: false,
+        metal3: false,
+        unified: true,
+        nonuniform: false,
+        shaders: false,
         memory: GIB,
         buffer: 256 << 20,
         threadgroup_memory: 16 << 10,
@@ -137,6 +161,7 @@ const PROFILES: [Profile; 5] = [
         metal3: true,
         unified: true,
         nonuniform: true,
+        shaders: true,
         memory: 64 << 20,
         buffer: 16 << 20,
         threadgroup_memory: 32 << 10,
@@ -155,6 +180,7 @@ const PROFILES: [Profile; 5] = [
         metal3: true,
         unified: false,
         nonuniform: true,
+        shaders: true,
         memory: 8 * GIB,
         buffer: 3 << 30,
         threadgroup_memory: 64 << 10,

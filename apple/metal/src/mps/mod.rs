@@ -13,7 +13,7 @@ mod reduce;
 mod softmax;
 
 use elinvar_objc::foundation::NsString;
-use elinvar_objc::{Declaration, Declared, Id, Property, Ref};
+use elinvar_objc::{Argument as _, Declaration, Declared, Id, Property, Ref};
 
 use crate::command_buffer::CommandBuffer;
 use crate::device::Device;
@@ -52,10 +52,12 @@ where
         .method("device", move |this: &Ref<T>| of(this).device.clone())
 }
 
-/// Whether kernels run on a device.
+/// Whether there are kernels for a device. Which devices have none is not documented any more; that the first family of
+/// Apple's is one is a guess.
 #[unsafe(no_mangle)]
 extern "C" fn MPSSupportsMTLDevice(device: Id) -> bool {
-    !device.is_null()
+    // SAFETY: it is a device, or nil.
+    !device.is_null() && unsafe { Ref::<Device>::from_raw(device) }.profile.shaders
 }
 
 pub fn register() {

@@ -19,7 +19,6 @@ test: setup numpy
 	$(MAKE) fmt
 	$(MAKE) lint
 	$(MAKE) unit
-	$(MAKE) tidy
 	$(MAKE) apple
 
 # The baselines that the system may have are installed first where that is simple.
@@ -62,6 +61,7 @@ unit:
 	fi
 	$(CARGO) test --workspace --doc
 
+# One of the tests, too.
 tidy:
 	$(CARGO) xtask tidy
 

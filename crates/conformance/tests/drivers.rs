@@ -40,7 +40,11 @@ const NO_LAYER: &str = "the process has no shader validation";
 const NO_STOP: &str = "this device cannot stop";
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    if cfg!(elinvar_apple) {
+        // What a case leaves behind is seen when no other runs.
+        arguments.test_threads = Some(1);
+    }
     let devices = Device::all().unwrap_or_else(|error| panic!("listing devices: {error}"));
     assert!(!devices.is_empty(), "there is no device; the CPU driver always has one");
     let mut trials = Vec::new();
@@ -57,7 +61,7 @@ fn main() {
                 let [from, to] = [&ours, &theirs].map(|device| device.kind().name());
                 let name = format!("{from}::{}_from_{one}_to_{to}_{other}", case.name);
                 let run = move || (case.run)(&ours, &theirs).map_err(|error| error.to_string().into());
-                trials.push(Trial::test(name, run));
+                trials.push(Trial::test(name, move || counted(run)));
             }
         }
     }
@@ -65,13 +69,18 @@ fn main() {
         for case in cases() {
             let device = device.clone();
             let name = format!("{}::{}", device.kind().name(), case.name);
-            trials.push(Trial::test(name, move || run(&device, case)));
+            trials.push(Trial::test(name, move || counted(|| run(&device, case))));
         }
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A case that fails, too, if it leaves objects of Metal's behind, where they are counted.
+fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    case()?;
     #[cfg(elinvar_apple)]
-    left::expect_what_devices_keep();
-    conclusion.exit();
+    left::expect_what_devices_keep()?;
+    Ok(())
 }
 
 fn run(device: &Device, case: Case) -> Result<(), Failed> {
@@ -98,13 +107,14 @@ fn maker(kind: &str) -> &str {
     }
 }
 
-/// What is alive of Metal's objects when all cases have ended, as the libraries that stand in for Apple's count them.
+/// What is alive of Metal's objects when a case has ended, as the libraries that stand in for Apple's count them.
 #[cfg(elinvar_apple)]
 #[allow(unsafe_code)] // calls their C functions
 mod left {
     use std::ffi::{CStr, c_char};
 
     use elinvar::{Device, DeviceKind};
+    use libtest_mimic::Failed;
 
     unsafe extern "C" {
         fn elinvar_apple_live(name: *const c_char) -> usize;
@@ -112,23 +122,24 @@ mod left {
         fn elinvar_apple_without_pool() -> usize;
     }
 
-    fn settle() {
+    fn settle() -> Result<(), Failed> {
         // SAFETY: takes a number.
-        assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
+        let settled = unsafe { elinvar_apple_settle(10_000) };
+        if settled { Ok(()) } else { Err("the stand-in's threads go on".into()) }
     }
 
     /// Of what a device of the driver keeps: its staging buffer, its own queue, three kernels, and what 32 primitives took,
     /// each with up to four kernels of the library's.
-    pub fn expect_what_devices_keep() {
-        let devices = Device::all().expect("they were listed before");
-        settle();
+    pub fn expect_what_devices_keep() -> Result<(), Failed> {
+        let devices = Device::all()?;
+        settle()?;
         for device in &devices {
             device.pool().trim(0);
             // What was traced holds its kernels until something else is.
             device.trace().start(1);
             device.trace().stop();
         }
-        settle();
+        settle()?;
         let metal = devices.iter().filter(|device| device.kind() == DeviceKind::Metal).count();
         let kept = [
             (c"MTLBuffer", metal),
@@ -147,10 +158,16 @@ mod left {
             // SAFETY: a text that ends with a zero.
             unsafe { elinvar_apple_live(name.as_ptr()) }
         };
-        for (name, most) in kept {
-            assert!(live(name) <= most, "{} of {name:?} are alive, {most} are kept", live(name));
-        }
+        let left = kept.into_iter().map(|(name, most)| (name, live(name), most));
+        let left = left.filter(|(_, alive, most)| alive > most);
+        let mut left =
+            left.map(|(name, alive, most)| format!("{alive} of {name:?} are alive, {most} are kept"));
         // SAFETY: nothing is asked of the caller.
-        assert_eq!(unsafe { elinvar_apple_without_pool() }, 0, "objects were autoreleased without a pool");
+        let without_pool = unsafe { elinvar_apple_without_pool() };
+        match (left.next(), without_pool) {
+            (Some(text), _) => Err(text.into()),
+            (None, 0) => Ok(()),
+            (None, count) => Err(format!("{count} objects were autoreleased without a pool").into()),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The breaker by one thread; `tests/models` has it by several.
+//! The breaker by one thread; `crates/models` has it by several.
 
 use std::time::{Duration, Instant};
 

@@ -5,15 +5,15 @@
 
 mod sync;
 
-#[path = "../../src/recovery/breaker.rs"]
+#[path = "../../../runtime/src/recovery/breaker.rs"]
 mod breaker_source;
-#[path = "../../src/pool/class.rs"]
+#[path = "../../../runtime/src/pool/class.rs"]
 mod class;
-#[path = "../../src/pool/shelf.rs"]
+#[path = "../../../runtime/src/pool/shelf.rs"]
 mod shelf;
-#[path = "../../src/pool/stats.rs"]
+#[path = "../../../runtime/src/pool/stats.rs"]
 mod stats;
-#[path = "../../src/pool/stock.rs"]
+#[path = "../../../runtime/src/pool/stock.rs"]
 mod stock;
 #[path = "../../../driver/src/timeline.rs"]
 mod timeline;

@@ -90,8 +90,8 @@ endif
 
 # What a launch costs the host through the Metal driver, by phase.
 bench-apple: setup
-	$(CARGO) $(STANDIN) --manifest-path crates/driver-metal/Cargo.toml --cargo-arg=--release --cargo-arg=--test=cost \
-	    -- --ignored --nocapture
+	$(CARGO) run --quiet --package elinvar-cli --bin elinvar -- test --cfg elinvar_apple \
+	    --cargo-arg=--package=elinvar-driver-metal --cargo-arg=--release --cargo-arg=--test=cost -- --ignored --nocapture
 
 # The same built for macOS, and where that is possible run. It takes a compiler for macOS, which Debian has.
 macos:

@@ -21,7 +21,9 @@ pub(crate) fn parts(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, regi
     let (Some((flow, masks)), Some(per_row)) = (uniform.flow(), layout.per_row) else { return 1 };
     let in_loop = |b: &BlockId| flow.loop_of(*b).is_some();
     let parts_lanes = |b: &BlockId| uniform.divergent[b.0 as usize];
-    if flow.loops.is_empty()
+    // An exchange is within one vector, which is a simdgroup then.
+    if kernel.exchanges.is_some()
+        || flow.loops.is_empty()
         || masks.divergent_loops.contains(&true)
         || flow.order.iter().any(|b| in_loop(b) && parts_lanes(b))
     {

@@ -6,7 +6,8 @@ use super::lanes::Shape;
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("simdgroup_kernels": places, two_levels, transposed_by_simdgroup, loop_while_any, compaction, after_a_loop,
-    in_a_function, scan_of_a_row);
+    in_a_function, scan_of_a_row,
+    in_step);
 
 /// The attributes of simdgroups say what the functions do: a thread's lane, and the threads that it sums with.
 fn places(device: &Device) -> CaseResult {
@@ -275,5 +276,38 @@ fn scan_of_a_row(device: &Device) -> CaseResult {
         run(device, &kernel, Grid::groups(rows).group(group), (&buffer, &mut out, n as u32))?;
         expect_all(&out.to_vec()?, |i| input[i / n * n..=i].iter().sum());
     }
+    Ok(())
+}
+
+/// Simdgroups of one threadgroup that go through a loop together, each with values of its own.
+fn in_step(device: &Device) -> CaseResult {
+    const THREADS: usize = 256;
+    const ROUNDS: usize = 7;
+    let kernel = kernel(
+        device,
+        "in_step",
+        "kernel void in_step(device const float* a, device float* out, constant uint& rounds,
+                uint i [[thread_index_in_threadgroup]]) {
+            float total = 0;
+            for (uint k = 0; k < rounds; ++k) {
+                float v = a[k * 256 + i];
+                total += simd_sum(v) + 2.0f * simd_shuffle_xor(v, 5) + 3.0f * simd_broadcast(v, 7)
+                       + 5.0f * simd_prefix_exclusive_sum(v) + 7.0f * quad_max(v);
+            }
+            out[i] = total;
+        }",
+    )?;
+    let values: Vec<f32> = (0..THREADS * ROUNDS).map(|i| ((i * 13 + i / 31) % 17) as f32).collect();
+    let (a, mut out) = (device.buffer_from(&values)?, device.buffer::<f32>(THREADS)?);
+    run(device, &kernel, Grid::threads(THREADS).group(THREADS as u32), (&a, &mut out, ROUNDS as u32))?;
+    expect_all(&out.to_vec()?, |i| {
+        let round = |k: usize| {
+            let (all, lane) = (&values[k * THREADS + i / 32 * 32..][..32], i % 32);
+            let most = all[lane / 4 * 4..][..4].iter().copied().fold(0.0, f32::max);
+            let before: f32 = all[..lane].iter().sum();
+            all.iter().sum::<f32>() + 2.0 * all[lane ^ 5] + 3.0 * all[7] + 5.0 * before + 7.0 * most
+        };
+        (0..ROUNDS).map(round).sum()
+    });
     Ok(())
 }

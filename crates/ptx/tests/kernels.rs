@@ -140,6 +140,45 @@ fn products_of_halves_are_for_tensor_cores() {
 }
 
 #[test]
+fn products_of_several_tiles_are_one_instruction() {
+    let tiles = |more: &str| {
+        format!(
+            "kernel void k(device const half* a, device const half* b, device float* c) {{
+                simdgroup_half8x8 x[4], y[2];
+                simdgroup_float8x8 z[2];
+                for (uint i = 0; i < 2; ++i) simdgroup_load(z[i], c + 64 * i);
+                for (uint i = 0; i < 4; ++i) simdgroup_load(x[i], a + 64 * i);
+                for (uint i = 0; i < 2; ++i) simdgroup_load(y[i], b + 64 * i);
+                for (uint i = 0; i < 2; ++i) {{
+                    simdgroup_multiply_accumulate(z[i], x[i], y[0], z[i]);
+                    simdgroup_multiply_accumulate(z[i], x[i + 2], y[1], z[i]);
+                }}
+                {more}
+                for (uint i = 0; i < 2; ++i) simdgroup_store(z[i], c + 64 * i);
+            }}"
+        )
+    };
+    // The right factors are turned, two shuffles each; nothing else moves.
+    let made = ptx(&tiles(""));
+    expect(&made, &["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"], &["m16n8k8"]);
+    let count = |text: &Ptx, of: &str| text.text.matches(of).count();
+    assert_eq!((count(&made, "mma.sync"), count(&made, "shfl.sync")), (1, 4), "{}", made.text);
+    // What asks for the order of lanes keeps them in theirs.
+    let ordered = ptx(&tiles("z[0].thread_elements()[0] = simd_shuffle(z[0].thread_elements()[0], 3);"));
+    expect(&ordered, &["m16n8k8"], &["m16n8k16"]);
+    assert_eq!(count(&ordered, "mma.sync"), 4, "{}", ordered.text);
+}
+
+#[test]
+fn bytes_are_copied_in_wide_words_where_addresses_allow() {
+    let made = ptx("struct Bytes { uchar v[32]; };
+        kernel void k(device const uchar* a, device uchar* b, uint i [[thread_position_in_grid]]) {
+            *((device Bytes*)(b + 32 * i)) = *((device const Bytes*)(a + 32 * i));
+        }");
+    expect(&made, &["ld.global.v4", "st.global.v4", "ld.global.u8", "st.global.u8"], &[]);
+}
+
+#[test]
 fn checked_kernels_take_sizes_and_a_record() {
     let compiler = compiler(
         "kernel void k(device int* a, uint i [[thread_position_in_grid]]) { a[i] = 1; }",

@@ -20,7 +20,7 @@ pub(crate) const PREFIX: &str = "llvm.nvvm.";
 pub(crate) const BARRIER: &str = "llvm.nvvm.barrier0";
 
 /// The products of matrices, which all lanes make together.
-const PRODUCT: &str = "mma.m16n8k8.row.col.";
+const PRODUCT: &str = "mma.m16n8k";
 
 /// Whether the lanes of a mask make a call together.
 pub(crate) fn is_shared(name: &str) -> bool {
@@ -131,8 +131,10 @@ fn result(name: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<
         }
         return Ok(Some(Value::Bits(total.unwrap_or(0))));
     }
-    if let Some(ty) = name.strip_prefix(PRODUCT) {
-        return product(ty, lane, calls).map(Some);
+    if let Some((depth, ty)) = name.strip_prefix(PRODUCT).and_then(|rest| rest.split_once(".row.col.")) {
+        let halves = depth.parse::<usize>().ok().filter(|depth| [8, 16].contains(depth));
+        let halves = halves.ok_or_else(|| Problem::Unsupported(format!("the product `{name}`")))? / 8;
+        return product(ty, halves, lane, calls).map(Some);
     }
     let mode = name.strip_prefix("shfl.sync.").and_then(|name| name.strip_suffix(".i32"));
     let (b, c) = (number(lane, 2)? as usize & 31, number(lane, 3)? as usize);
@@ -166,8 +168,9 @@ fn reduced(op: &str, a: u128, b: u128) -> Result<u128> {
     integer::pair(&name, 32, a, b).map(|result| truncated(result, 32)).ok_or_else(unknown)
 }
 
-/// A lane's elements of a product and sum (PTX ISA, "Matrix Fragments for mma.m16n8k8").
-fn product(ty: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Value> {
+/// A lane's elements of a product and sum (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "for mma.m16n8k16", whose
+/// registers are those of the first twice, one depth behind the other).
+fn product(ty: &str, depth: usize, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Value> {
     let narrow = if ty == "bf16" { Type::BFloat } else { Type::Half };
     let argument = |lane: usize, index: usize| -> Result<&Value> {
         let value = calls[lane].and_then(|args| args.get(index));
@@ -185,10 +188,12 @@ fn product(ty: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<V
     let mut results = Vec::new();
     for number in 0..4 {
         let (high, column) = (number / 2, pair * 2 + number % 2);
-        let own = argument(lane, 3 + number)?.known("an element of a matrix")?;
+        let own = argument(lane, 3 * depth + number)?.known("an element of a matrix")?;
         let mut sum = float::decode(&Type::Float, own)?;
-        for k in 0..8 {
-            sum += element(group * 4 + k / 2, high, k % 2)? * element(column * 4 + k / 2, 2, k % 2)?;
+        for k in 0..8 * depth {
+            let (left, right) = (2 * (k / 8) + high, 2 * depth + k / 8);
+            let (from, at) = (k % 8 / 2, k % 2);
+            sum += element(group * 4 + from, left, at)? * element(column * 4 + from, right, at)?;
         }
         results.push(Value::Bits(float::encode(&Type::Float, sum)?));
     }

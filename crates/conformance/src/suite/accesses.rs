@@ -7,7 +7,7 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("accesses": whole_records, records_with_gaps, records_in_place, backwards, vectors_of_vectors, private_arrays,
-    private_tables, private_structs);
+    private_tables, private_structs, bytes_at_any_address);
 
 /// Not a multiple of the group, so that the last group has lanes without a thread.
 const THREADS: usize = 200;
@@ -19,6 +19,38 @@ fn grid() -> Grid {
 
 /// Sizes of records.
 const SIZES: [usize; 5] = [2, 3, 4, 5, 8];
+
+/// Pieces of 8 to 48 bytes that are copied as bytes, from and to each place within 16, by way of threadgroup memory.
+fn bytes_at_any_address(device: &Device) -> CaseResult {
+    const PIECES: [usize; 5] = [8, 12, 16, 32, 48];
+    let text = "template <uint n> struct Bytes { uchar v[n]; };
+        template <uint n> void copy(device const uchar* a, device uchar* b, threadgroup uchar* shared) {
+            *((threadgroup Bytes<n>*)shared) = *((device const Bytes<n>*)a);
+            *((device Bytes<n>*)b) = *((threadgroup const Bytes<n>*)shared);
+        }
+        kernel void copies(device const uchar* a, device uchar* b, uint2 place [[thread_position_in_grid]]) {
+            threadgroup uchar shared[16 * 80];
+            uint from = place.x, to = place.y;
+            device uchar* out = b + (to * 16 + from) * 512;
+            threadgroup uchar* own = shared + from * 80 + from + to % 3;
+            copy<8>(a + from, out + to, own);
+            copy<12>(a + 80 + from, out + 80 + to, own);
+            copy<16>(a + 160 + from, out + 160 + to, own);
+            copy<32>(a + 240 + from, out + 240 + to, own);
+            copy<48>(a + 320 + from, out + 320 + to, own);
+        }";
+    let kernel = kernel(device, "copies", text)?;
+    let input: Vec<u8> = (0..512).map(|i| (i * 7 + i / 251) as u8).collect();
+    let (a, mut b) = (device.buffer_from(&input)?, device.buffer::<u8>(16 * 16 * 512)?);
+    run(device, &kernel, Grid::threads((16, 16)).group((16, 1)), (&a, &mut b))?;
+    expect_all(&b.to_vec()?, |e| {
+        let (from, to, at) = (e / 512 % 16, e / 512 / 16, e % 512);
+        let piece = PIECES.get(at / 80).copied().unwrap_or(0);
+        let byte = (at % 80).wrapping_sub(to);
+        if byte < piece { input[at / 80 * 80 + from + byte] } else { 0 }
+    });
+    Ok(())
+}
 
 /// Run `body`, for `T` a type and with the record's size `n` as a template argument, on records of all sizes, those
 /// of one size behind those of another, and compare with `expected(record size, input, element)`.

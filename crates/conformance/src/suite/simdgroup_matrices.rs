@@ -7,7 +7,8 @@ use super::sheet::Value;
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("simdgroup_matrices": layout, forms_of_half, forms_of_bfloat, forms_of_float, products_of_half,
-    products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element);
+    products_of_bfloat, products_of_float, mixed_products, made, tiled_product, element_by_element,
+    tiles_of_half, tiles_of_bfloat, tiles_of_float);
 
 /// A type of elements, in which small whole numbers are exact.
 trait Element: Value + Pod + PartialEq + std::fmt::Debug {
@@ -284,6 +285,69 @@ fn element_by_element(device: &Device) -> CaseResult {
     Ok(())
 }
 
+/// Products of 2 by 2 tiles, twice as deep, by threadgroups of many shapes; with where each thread is, and a sum over a
+/// simdgroup.
+fn tiles<T: Element>(device: &Device) -> CaseResult {
+    let text = "kernel void tiles(device const TYPE* a, device const TYPE* b, device float* c, device uint4* places,
+                device float* sums, uint3 t [[thread_position_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                uint s [[simdgroup_index_in_threadgroup]], uint3 full [[dispatch_threads_per_threadgroup]],
+                uint3 group [[threadgroup_position_in_grid]]) {
+            uint total = full.x * full.y * full.z, first = group.z * total;
+            uint n = (t.z * full.y + t.y) * full.x + t.x;
+            places[first + n] = uint4(t, s * 32 + lane);
+            if (n / 32 * 32 + 32 > total) return;
+            uint at = (first / 32 + s) * 256;
+            simdgroup_float8x8 sum[2][2] = {{simdgroup_float8x8(1.0f), simdgroup_float8x8(0.0f)},
+                                            {make_filled_simdgroup_matrix<float, 8>(2.0f), simdgroup_float8x8(3.0f)}};
+            for (uint k = 0; k < 16; k += 8) {
+                simdgroup_matrix<TYPE, 8, 8> x[2], y[2];
+                for (uint i = 0; i < 2; ++i) {
+                    simdgroup_load(x[i], a + at + i * 128 + k, 16);
+                    simdgroup_load(y[i], b + at + k * 16 + i * 8, 16);
+                }
+                for (uint i = 0; i < 2; ++i)
+                    for (uint j = 0; j < 2; ++j)
+                        simdgroup_multiply_accumulate(sum[i][j], x[i], y[j], sum[i][j]);
+            }
+            for (uint i = 0; i < 2; ++i)
+                for (uint j = 0; j < 2; ++j) simdgroup_store(sum[i][j], c + at + i * 128 + j * 8, 16);
+            sums[first + n] = simd_sum(float(lane * lane));
+        }";
+    let kernel = kernel(device, "tiles", &text.replace("TYPE", &T::msl()))?;
+    // The last ends within its second threadgroup.
+    let shapes = [[32, 1, 1], [64, 2, 1], [8, 4, 2], [16, 3, 2], [5, 8, 4], [40, 1, 1], [8, 4, 2]];
+    for (shape, group) in shapes.into_iter().enumerate() {
+        let depth = if shape + 1 == shapes.len() { 3 } else { group[2] };
+        let (total, used) = (group.iter().product::<u32>() as usize, (group[0] * group[1] * depth) as usize);
+        let simdgroups = used.div_ceil(32);
+        let (a, b) = (numbers::<T>(simdgroups * 256, 1), numbers::<T>(simdgroups * 256, 2));
+        let mut c = device.buffer_from(&vec![-1_f32; simdgroups * 256])?;
+        let mut places = device.buffer_from(&vec![[9_u32; 4]; used])?;
+        let mut sums = device.buffer_from(&vec![-1_f32; used])?;
+        let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &mut c, &mut places, &mut sums);
+        let grid = Grid::threads((group[0], group[1], depth)).group((group[0], group[1], group[2]));
+        run(device, &kernel, grid, args)?;
+        expect_all(&places.to_vec()?, |n| {
+            let (n, [x, y, _]) = ((n % total) as u32, group);
+            [n % x, n / x % y, n / x / y, n]
+        });
+        let is_whole = |n: usize| n % total / 32 * 32 + 32 <= total;
+        expect_all(&sums.to_vec()?, |n| if is_whole(n) { 10416.0 } else { -1.0 });
+        expect_all(&c.to_vec()?, |e| {
+            let (first, row, column) = (e / 256 * 256, e / 16 % 16, e % 16);
+            let start = match (row / 8, column / 8) {
+                (1, 0) => 2.0,
+                (0, 0) if row == column => 1.0,
+                (1, 1) if row == column => 3.0,
+                _ => 0.0,
+            };
+            let term = |k: usize| a[first + row * 16 + k].number() * b[first + k * 16 + column].number();
+            if is_whole(e / 256 * 32) { (0..16).map(term).sum::<f32>() + start } else { -1.0 }
+        });
+    }
+    Ok(())
+}
+
 fn forms_of_half(device: &Device) -> CaseResult {
     forms::<f16>(device)
 }
@@ -301,4 +365,13 @@ fn products_of_bfloat(device: &Device) -> CaseResult {
 }
 fn products_of_float(device: &Device) -> CaseResult {
     products::<f32>(device)
+}
+fn tiles_of_half(device: &Device) -> CaseResult {
+    tiles::<f16>(device)
+}
+fn tiles_of_bfloat(device: &Device) -> CaseResult {
+    tiles::<bf16>(device)
+}
+fn tiles_of_float(device: &Device) -> CaseResult {
+    tiles::<f32>(device)
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BlockId, CastOp, Function, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
 use super::prologue::{self, Prologue};
-use super::{Argument, Options, Parameter, shared};
+use super::{Argument, Options, Parameter, arranged, shared};
 use crate::Error;
 use crate::builder::Builder;
 use crate::calls::{self, CallKind};
@@ -48,7 +48,8 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    let Prologue { known, mask } = prologue::write(kernel, &launch, body, outside);
+    let arranged = arranged::suits(kernel, options.approximate);
+    let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], arranged);
     let names: HashMap<ValueId, Operand> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
     rename(kernel, &names);
@@ -58,7 +59,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     kernel.name = options.name.clone();
     kernel.linkage = "ptx_kernel".into();
     kernel.suffix = "nounwind".into();
-    Ok(Wrapped { parameters, body, mask })
+    Ok(Wrapped { parameters, body, mask, arranged })
 }
 
 /// The kernel's shape.
@@ -68,6 +69,8 @@ pub(super) struct Wrapped {
     pub body: BlockId,
     /// The lanes of the simdgroup that come there, if they exchange values.
     pub mask: Option<ValueId>,
+    /// Whether lanes are arranged for products of matrices.
+    pub arranged: bool,
 }
 
 /// What the launch's own parameters say.

@@ -10,6 +10,7 @@ use elinvar_ir::{
 use super::library;
 use super::masks::Masks;
 use super::product::Step;
+use super::tiles;
 use crate::Error;
 use crate::builder::call as call_of;
 use crate::flow::Flow;
@@ -17,6 +18,18 @@ use crate::prepare::callee_name;
 use crate::primitive::{SIMDGROUP_BARRIER, exchange};
 
 const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
+
+/// An element of a product of matrices.
+pub(super) const PRODUCT: &str = "simd_matrix_multiply_accumulate";
+
+/// How functions are written.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// Sums of matrix products may be in any order.
+    pub approximate: bool,
+    /// Lanes are arranged for products of matrices, all of which are on tensor cores.
+    pub arranged: bool,
+}
 
 /// Whether a kernel exchanges values.
 pub(super) fn is_used(kernel: &Function) -> bool {
@@ -29,16 +42,21 @@ fn name_of(inst: &Inst) -> Option<&str> {
     callee_name(call).filter(|name| *name == SIMDGROUP_BARRIER || exchange(name).is_some())
 }
 
-/// Write the kernel's calls, and add what they call to the module. All lanes of `mask` begin in `first`. Sums of matrix
-/// products may be in any order where they are `approximate`.
+/// The function across a simdgroup that an instruction calls, if it is one.
+pub(super) fn of(inst: &Inst) -> Option<(&str, &Call)> {
+    let Op::Call(call) = &inst.op else { return None };
+    Some((exchange(callee_name(call)?)?, call))
+}
+
+/// Write the kernel's calls, and add what they call to the module. All lanes of `mask` begin in `first`.
 pub(super) fn write(
     module: &mut Module,
     kernel: &mut Function,
     first: BlockId,
     mask: ValueId,
-    approximate: bool,
+    how: How,
 ) -> Result<(), Error> {
-    let narrow = if approximate { widened(kernel) } else { HashMap::new() };
+    let narrow = if how.approximate { widened(kernel) } else { HashMap::new() };
     let flow = Flow::new(kernel, first, |_| false)
         .map_err(|_| Error::unsupported("a loop with two entries around functions of a simdgroup", None))?;
     let calling: Vec<BlockId> = flow.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
@@ -50,23 +68,34 @@ pub(super) fn write(
         let insts = std::mem::take(&mut kernel.block_mut(block).insts);
         let needed = &mut needed;
         let steps = Vec::new();
-        let mut written = Written { kernel, narrow: &narrow, needed, mask, steps, out: Vec::new() };
+        let arranged = how.arranged;
+        let mut written = Written { kernel, narrow: &narrow, arranged, needed, mask, steps, out: Vec::new() };
         for inst in insts {
             written.inst(inst)?;
         }
         kernel.block_mut(block).insts = written.out;
+        if arranged {
+            tiles::join(kernel, block, needed);
+        }
     }
     library::add(module, needed)
 }
 
 /// Floats that were a `half` or a `bfloat` before.
-fn widened(kernel: &Function) -> HashMap<ValueId, Typed> {
+pub(super) fn widened(kernel: &Function) -> HashMap<ValueId, Typed> {
     let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
     let from = insts.filter_map(|inst| match &inst.op {
         Op::Cast { op: CastOp::FpExt, from, to: Type::Float, .. } => Some((inst.result?, from.clone())),
         _ => None,
     });
     from.filter(|(_, from)| matches!(from.ty, Type::Half | Type::BFloat)).collect()
+}
+
+/// The factors' elements of a product, as what they were before they were widened to floats, if all had one type.
+pub(super) fn narrow_factors(widened: &HashMap<ValueId, Typed>, product: &Call) -> Option<[Typed; 4]> {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| widened.get(&product.args.get(at)?.op.value()?));
+    let all = [a?, b?, c?, d?];
+    all.iter().all(|other| other.ty == all[0].ty).then(|| all.map(Clone::clone))
 }
 
 fn calls_any(kernel: &Function, block: BlockId) -> bool {
@@ -78,6 +107,7 @@ struct Written<'k> {
     kernel: &'k mut Function,
     /// What was widened to a float, with its type.
     narrow: &'k HashMap<ValueId, Typed>,
+    arranged: bool,
     /// The functions of the library that are called.
     needed: &'k mut BTreeSet<String>,
     mask: Operand,
@@ -98,7 +128,7 @@ impl Written<'_> {
             return Ok(());
         }
         let function = exchange(name).unwrap_or_default();
-        if function == "simd_matrix_multiply_accumulate" {
+        if function == PRODUCT {
             let call = call.clone();
             return self.product(inst, &call);
         }
@@ -124,26 +154,19 @@ impl Written<'_> {
         let element = element.as_unsigned(32).filter(|e| *e < 2).ok_or_else(malformed)? as u32;
         let given: Vec<Typed> = of.iter().map(|arg| Typed::new(arg.ty.clone(), arg.op.clone())).collect();
         let [a0, a1, b0, b1, c0, c1] = &given[..] else { return Err(malformed()) };
-        let factors = self.factors([a0, a1, b0, b1]);
-        let ty = factors[0].ty.clone();
-        let [a0, a1, b0, b1] = factors;
-        let left = self.step(Step::Left, &ty, vec![a0, a1], &inst);
-        let right = self.step(Step::Right, &ty, vec![b0, b1], &inst);
-        let pair = self.step(Step::Sum, &ty, vec![left, right, c0.clone(), c1.clone()], &inst);
+        let factors = narrow_factors(self.narrow, call);
+        let [a0, a1, b0, b1] = factors.unwrap_or_else(|| [a0, a1, b0, b1].map(Clone::clone));
+        let ty = a0.ty.clone();
+        let [left, right, sum] = match self.arranged {
+            true => [Step::Word, Step::Turned, Step::Tiles { rows: 1, depth: 1 }],
+            false => [Step::Left, Step::Right, Step::Sum],
+        };
+        let left = self.step(left, &ty, vec![a0, a1], &inst);
+        let right = self.step(right, &ty, vec![b0, b1], &inst);
+        let pair = self.step(sum, &ty, vec![left, right, c0.clone(), c1.clone()], &inst);
         let op = Op::ExtractValue { agg: pair, path: vec![element] };
         self.out.push(Inst { op, ..inst });
         Ok(())
-    }
-
-    /// The factors' elements, as what they were before they were widened to floats, if all had one type.
-    fn factors(&self, given: [&Typed; 4]) -> [Typed; 4] {
-        let narrow = given.map(|factor| factor.op.value().and_then(|value| self.narrow.get(&value)));
-        match narrow {
-            [Some(a), Some(b), Some(c), Some(d)] if [b, c, d].iter().all(|other| other.ty == a.ty) => {
-                [a, b, c, d].map(Clone::clone)
-            }
-            _ => given.map(Clone::clone),
-        }
     }
 
     /// A step of a product, made once for what it takes.

@@ -8,10 +8,12 @@
 //!    into shared memory.
 //! 3. [`entry`](mod@entry) gives the kernel its parameters, and a [`prologue`](mod@prologue) that knows all positions;
 //!    threads outside the grid end there.
-//! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined.
+//! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined; [`wide`](mod@wide) copies as wide as
+//!    addresses allow.
 //! 5. [`exchange`](mod@exchange) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
 //!    lanes that are together, which [`masks`](mod@masks) finds from what [`vary`](mod@vary) says of branches.
-//!
+//!    Where products of matrices are for tensor cores, lanes are [`arranged`](mod@arranged) as these want them, and products of
+//!    several [`tiles`](mod@tiles) are one instruction.
 //! 6. [`math`](mod@math) says which divisions have to be right.
 //!
 //! # The kernel's parameters
@@ -38,6 +40,7 @@
 //!
 //! It does no optimisation that clang does afterwards.
 
+mod arranged;
 mod entry;
 mod exchange;
 mod folds;
@@ -49,7 +52,9 @@ mod prologue;
 mod shared;
 mod sync;
 mod target;
+mod tiles;
 mod vary;
+mod wide;
 
 pub use target::TRIPLE;
 
@@ -185,10 +190,12 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     crate::calls::callees(&module, &module.functions[index], &names)?;
     let memory = shared::place(&mut module, &names);
     let mut kernel = module.functions.remove(index);
-    let entry::Wrapped { parameters, body, mask } = entry::wrap(&module, &mut kernel, options)?;
+    let entry::Wrapped { parameters, body, mask, arranged } = entry::wrap(&module, &mut kernel, options)?;
     sync::write(&mut module, &mut kernel);
+    wide::write(&mut module, &mut kernel)?;
     if let Some(mask) = mask {
-        exchange::write(&mut module, &mut kernel, body, mask, options.approximate)?;
+        let how = exchange::How { approximate: options.approximate, arranged };
+        exchange::write(&mut module, &mut kernel, body, mask, how)?;
     }
     module.functions.push(kernel);
     if options.approximate {

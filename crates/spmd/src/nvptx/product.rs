@@ -9,6 +9,10 @@
 //!
 //! A product is made in three steps, so that a factor of several products is shuffled once: the left factor as the
 //! product needs it, the right one, and the sum.
+//!
+//! Where lanes are [`arranged`](super::arranged), sums and left factors lie as the instruction has them, and a right factor is
+//! turned. Then several products are made by one instruction: of two left factors over one another, and of two pairs of
+//! factors one behind the other (`mma.m16n8k16`, which has the fragments of two `mma.m16n8k8`).
 
 use std::fmt::Write as _;
 
@@ -25,12 +29,46 @@ pub(super) enum Step {
     Right,
     /// Takes what the others give, both elements to add to, and the mask; gives both elements.
     Sum,
+    /// With arranged lanes: as [`Step::Left`].
+    Word,
+    /// With arranged lanes: as [`Step::Right`].
+    Turned,
+    /// With arranged lanes: takes left factors, of the first depth those of all rows first, a right factor for each depth, the
+    /// elements to add to for each row, and the mask; gives the elements of all rows.
+    Tiles {
+        /// 1 or 2.
+        rows: usize,
+        /// 1 or 2.
+        depth: usize,
+    },
 }
+
+const STEPS: [Step; 9] = [
+    Step::Left,
+    Step::Right,
+    Step::Sum,
+    Step::Word,
+    Step::Turned,
+    Step::Tiles { rows: 1, depth: 1 },
+    Step::Tiles { rows: 1, depth: 2 },
+    Step::Tiles { rows: 2, depth: 1 },
+    Step::Tiles { rows: 2, depth: 2 },
+];
 
 impl Step {
     /// The library's function for factors of this type.
     pub fn name(self, factor: &Type) -> String {
-        format!("{PREFIX}product.{self:?}.{factor}")
+        match self {
+            Self::Tiles { rows, depth } => format!("{PREFIX}product.Tiles.{rows}.{depth}.{factor}"),
+            step => format!("{PREFIX}product.{step:?}.{factor}"),
+        }
+    }
+
+    /// The step of this name, and the factors' type.
+    pub fn parse(name: &str) -> Option<(Self, Type)> {
+        let factors = [Type::Float, Type::Half, Type::BFloat];
+        let mut all = STEPS.iter().flat_map(|step| factors.iter().map(|factor| (*step, factor.clone())));
+        all.find(|(step, factor)| step.name(factor) == name)
     }
 
     /// What it gives.
@@ -38,6 +76,7 @@ impl Step {
         let floats = |count| Type::Struct { packed: false, fields: vec![Type::Float; count] };
         match (self, factor) {
             (Self::Sum, _) => floats(2),
+            (Self::Tiles { rows, .. }, _) => floats(2 * rows),
             (Self::Left, Type::Float) => floats(8),
             (Self::Right, Type::Float) => floats(16),
             _ => Type::I32,
@@ -47,27 +86,34 @@ impl Step {
 
 /// Define the step of this name.
 pub(super) fn define(name: &str, body: &mut Body) -> Option<()> {
-    let steps = [Step::Left, Step::Right, Step::Sum];
-    let factors = [Type::Float, Type::Half, Type::BFloat];
-    let all = steps.iter().flat_map(|step| factors.iter().map(|factor| (*step, factor)));
-    let (step, factor) = all.into_iter().find(|(step, factor)| step.name(factor) == name)?;
-    let (ret, ty) = (step.result(factor).to_string(), factor.to_string());
-    match step {
-        Step::Left | Step::Right => body.open(&ret, name, &format!("{ty} %e0, {ty} %e1, i32 %mask"), true),
+    let (step, factor) = Step::parse(name)?;
+    let (ret, ty) = (step.result(&factor).to_string(), factor.to_string());
+    let params = match step {
+        Step::Left | Step::Right | Step::Word | Step::Turned => format!("{ty} %e0, {ty} %e1"),
         Step::Sum => {
-            let left = Step::Left.result(factor);
-            let right = Step::Right.result(factor);
-            let params = format!("{left} %left, {right} %right, float %c0, float %c1, i32 %mask");
-            body.open(&ret, name, &params, true);
+            let (left, right) = (Step::Left.result(&factor), Step::Right.result(&factor));
+            format!("{left} %left, {right} %right, float %c0, float %c1")
         }
-    }
-    match (step, factor) {
+        Step::Tiles { rows, depth } => {
+            let words = |name, count| (0..count).map(move |at| format!("i32 %{name}{at}"));
+            let sums = (0..2 * rows).map(|at| format!("float %c{at}"));
+            words("a", rows * depth).chain(words("b", depth)).chain(sums).collect::<Vec<_>>().join(", ")
+        }
+    };
+    body.open(&ret, name, &format!("{params}, i32 %mask"), true);
+    match (step, &factor) {
+        (Step::Word, _) => {
+            pack(body, &ty);
+            body.close("i32", "%word");
+        }
+        (Step::Turned, _) => turned(body, &ty),
+        (Step::Tiles { rows, depth }, _) => tiles(body, &factor, [rows, depth]),
         (Step::Left, Type::Float) => left_floats(body, &ret),
         (Step::Right, Type::Float) => right_floats(body, &ret),
         (Step::Sum, Type::Float) => sum_of_floats(body),
         (Step::Left, _) => left_word(body, &ty),
         (Step::Right, _) => right_word(body, &ty),
-        (Step::Sum, _) => sum_of_words(body, factor),
+        (Step::Sum, _) => sum_of_words(body, &factor),
     }
     Some(())
 }
@@ -174,6 +220,11 @@ fn right_word(body: &mut Body, ty: &str) {
     let c = within(32, false);
     body.shuffle("%of.upper", "idx", WORD, "%word", "%upper", c);
     body.shuffle("%of.lower", "idx", WORD, "%word", "%lower", c);
+    chosen(body);
+}
+
+/// Return the elements l / 4 % 2 of `%of.upper` and `%of.lower`.
+fn chosen(body: &mut Body) {
     body.line("%n.odd = and i32 %lane, 4");
     body.line("%shift = shl i32 %n.odd, 2");
     body.line("%upper.moved = lshr i32 %of.upper, %shift");
@@ -215,6 +266,51 @@ fn sum_of_words(body: &mut Body, factor: &Type) {
     body.shuffle("%r0", "idx", FLOAT, "%d0", "%to", c);
     body.shuffle("%r1", "idx", FLOAT, "%d1", "%to", c);
     pair(body, "%r0", "%r1");
+}
+
+/// With arranged lanes: column n = l / 4 of rows k = l % 4 * 2 and k + 1 is in lanes k * 4 + n / 2 and four behind it, as
+/// element n % 2.
+fn turned(body: &mut Body, ty: &str) {
+    body.lane();
+    pack(body, ty);
+    body.line("%k = and i32 %lane, 3");
+    body.line("%k.there = shl i32 %k, 3");
+    body.line("%n.there = lshr i32 %lane, 3");
+    body.line("%upper = or i32 %k.there, %n.there");
+    body.line("%lower = or i32 %upper, 4");
+    let c = within(32, false);
+    body.shuffle("%of.upper", "idx", WORD, "%word", "%upper", c);
+    body.shuffle("%of.lower", "idx", WORD, "%word", "%lower", c);
+    chosen(body);
+}
+
+/// One instruction for as many rows and as much depth as it has; rows that it has more are zero.
+fn tiles(body: &mut Body, factor: &Type, [rows, depth]: [usize; 2]) {
+    let is_half = *factor == Type::Half;
+    let (ty, zero) = if is_half { ("<2 x half>", "zeroinitializer") } else { ("i32", "0") };
+    for (name, count) in [("a", rows * depth), ("b", depth)] {
+        for at in (0..count).filter(|_| is_half) {
+            body.line(format!("%{name}{at}.pair = bitcast i32 %{name}{at} to <2 x half>"));
+        }
+    }
+    let end = if is_half { ".pair" } else { "" };
+    let left = (0..depth).flat_map(|k| (0..2).map(move |row| (row < rows).then_some(k * rows + row)));
+    let left = left.map(|at| at.map_or_else(|| format!("{ty} {zero}"), |at| format!("{ty} %a{at}{end}")));
+    let right = (0..depth).map(|k| format!("{ty} %b{k}{end}"));
+    let sums = (0..4).map(|at| match at < 2 * rows {
+        true => format!("float %c{at}"),
+        false => "float 0.000000e+00".to_owned(),
+    });
+    let args = left.chain(right).chain(sums).collect::<Vec<_>>().join(", ");
+    let types = if is_half { "f32.f32" } else { "bf16" };
+    let four = "{ float, float, float, float }";
+    body.line(format!("%d = call {four} @llvm.nvvm.mma.m16n8k{}.row.col.{types}({args})", 8 * depth));
+    if rows == 2 {
+        return body.close(four, "%d");
+    }
+    body.line(format!("%d0 = extractvalue {four} %d, 0"));
+    body.line(format!("%d1 = extractvalue {four} %d, 1"));
+    pair(body, "%d0", "%d1");
 }
 
 fn pair(body: &mut Body, first: &str, second: &str) {

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, ValueId};
 
 use super::entry::{GLOBAL, Launch};
-use super::{Extent, exchange, masks};
+use super::{Extent, arranged, exchange, masks};
 use crate::builder::{Builder, i32_const};
 use crate::primitive::Position;
 
@@ -45,11 +45,22 @@ struct Way {
     mask: Operand,
 }
 
-/// Fill block 0 and new blocks, from which threads inside the grid go to `body` and the others to `outside`.
-pub(super) fn write(kernel: &mut Function, launch: &Launch, body: BlockId, outside: BlockId) -> Prologue {
+/// Fill block 0 and new blocks, from which threads inside the grid go to `body` and the others to `outside`. The lanes of a
+/// simdgroup are those of the warp, or `arranged` for products of matrices.
+pub(super) fn write(
+    kernel: &mut Function,
+    launch: &Launch,
+    [body, outside]: [BlockId; 2],
+    arranged: bool,
+) -> Prologue {
     let exchanges = exchange::is_used(kernel);
     let [near, deep, far, row, edged, tested, enter] = [(); 7].map(|()| kernel.new_block(None));
     let mut b = Builder::new(kernel, BlockId(0));
+    let threads = arranged.then(|| {
+        let [thread, full] = ["tid", "ntid"].map(|name| [0, 1, 2].map(|d| register(&mut b, name, d)));
+        arranged::threads(&mut b, thread, full)
+    });
+    let place = |b: &mut Builder<'_>, d: usize| Place::whole(b, threads.as_ref(), d);
     let extent =
         |b: &mut Builder<'_>, pred, of: Extent| b.icmp(pred, &Type::I32, launch.extent, i32_const(of as u32));
     let is_whole = extent(&mut b, IntPredicate::Ule, Extent::Whole);
@@ -58,12 +69,12 @@ pub(super) fn write(kernel: &mut Function, launch: &Launch, body: BlockId, outsi
 
     b.at = near;
     let all = Operand::from(i32_const(u32::MAX));
-    let along_x = Place::whole(&mut b, 0);
+    let along_x = place(&mut b, 0);
     let flat = Way { from: near, places: [along_x.clone(), Place::one(), Place::one()], mask: all.clone() };
     let is_flat = extent(&mut b, IntPredicate::Eq, Extent::Flat);
     b.cond_br(is_flat, enter, deep);
     b.at = deep;
-    let places = [along_x, Place::whole(&mut b, 1), Place::whole(&mut b, 2)];
+    let places = [along_x, place(&mut b, 1), place(&mut b, 2)];
     let whole = Way { from: deep, places, mask: all.clone() };
     b.br(enter);
 
@@ -78,7 +89,7 @@ pub(super) fn write(kernel: &mut Function, launch: &Launch, body: BlockId, outsi
     b.br(tested);
     b.at = tested;
     let groups = [0, 1, 2].map(|d| phi(&mut b, &[(in_row[d].into(), row), (plain[d].into(), edged)]));
-    let (places, inside) = inside(&mut b, launch, groups);
+    let (places, inside) = inside(&mut b, launch, place, groups);
     let mask = if exchanges { masks::vote_of_all(&mut b, inside).into() } else { all };
     b.cond_br(inside, enter, outside);
     let cut = Way { from: tested, places, mask };
@@ -102,8 +113,9 @@ pub(super) fn write(kernel: &mut Function, launch: &Launch, body: BlockId, outsi
 
 impl Place {
     /// Of a threadgroup that is whole.
-    fn whole(b: &mut Builder<'_>, d: usize) -> Self {
-        let [thread, group, full] = ["tid", "ctaid", "ntid"].map(|name| Operand::from(register(b, name, d)));
+    fn whole(b: &mut Builder<'_>, threads: Option<&[Operand; 3]>, d: usize) -> Self {
+        let thread = threads.map_or_else(|| register(b, "tid", d).into(), |threads| threads[d].clone());
+        let [group, full] = ["ctaid", "ntid"].map(|name| Operand::from(register(b, name, d)));
         Self { thread, group, size: full.clone(), full }
     }
 
@@ -141,10 +153,15 @@ fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3]
 }
 
 /// What is known of each dimension of a threadgroup that may reach over the grid's edge, and whether the thread is inside.
-fn inside(b: &mut Builder<'_>, launch: &Launch, groups: [ValueId; 3]) -> ([Place; 3], ValueId) {
+fn inside(
+    b: &mut Builder<'_>,
+    launch: &Launch,
+    place: impl Fn(&mut Builder<'_>, usize) -> Place,
+    groups: [ValueId; 3],
+) -> ([Place; 3], ValueId) {
     let mut all = Vec::new();
     let places = [0, 1, 2].map(|d| {
-        let Place { thread, full, .. } = Place::whole(b, d);
+        let Place { thread, full, .. } = place(b, d);
         let begin = b.binary(BinaryOp::Mul, "", &Type::I32, groups[d], full.clone());
         let rest = b.binary(BinaryOp::Sub, "", &Type::I32, launch.threads[d], begin);
         all.push(b.icmp(IntPredicate::Ult, &Type::I32, thread.clone(), rest));

@@ -18,6 +18,8 @@ const COPY: &str = "llvm.memcpy.p0.p0.i64";
 const WORD: u64 = 16;
 /// The longest copy that is made in one piece.
 const MOST: u64 = 128;
+/// The most copies that are decided together.
+const TOGETHER: usize = 4;
 
 /// How a copy is made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,26 +29,76 @@ struct Shape {
     aligned: [u64; 2],
 }
 
-/// Write the copies of the kernel and of the functions that are not inlined.
+/// Write the copies of the kernel and of the functions that are not inlined. What follows one another without other accesses
+/// between is decided together, so that the second copy need not wait for the first.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Error> {
-    let mut shapes = BTreeSet::new();
+    let mut needed = BTreeSet::new();
     for function in module.functions.iter_mut().chain([kernel]) {
         let own = own_memory(function);
-        for inst in function.blocks.iter_mut().flat_map(|block| &mut block.insts) {
-            let Op::Call(call) = &mut inst.op else { continue };
-            let Some(shape) = shape(call, &own) else { continue };
-            call.callee = Callee::Function(shape.name());
-            call.attrs = String::new();
-            call.args.truncate(2);
-            call.args.iter_mut().for_each(|arg| arg.attrs = String::new());
-            shapes.insert(shape);
+        for block in &mut function.blocks {
+            let mut written = Vec::with_capacity(block.insts.len());
+            let mut open: Vec<(Shape, Inst)> = Vec::new();
+            for inst in std::mem::take(&mut block.insts) {
+                if let Op::Call(call) = &inst.op
+                    && let Some(shape) = shape(call, &own)
+                {
+                    open.push((shape, inst));
+                    if open.len() == TOGETHER {
+                        written.extend(joined(std::mem::take(&mut open), &mut needed));
+                    }
+                    continue;
+                }
+                if touches_memory(&inst.op) {
+                    written.extend(joined(std::mem::take(&mut open), &mut needed));
+                }
+                written.push(inst);
+            }
+            written.extend(joined(open, &mut needed));
+            block.insts = written;
         }
     }
     let mut text = String::new();
-    shapes.iter().for_each(|shape| shape.define(&mut text));
+    needed.iter().for_each(|shapes| define(shapes, &mut text));
     let parsed = Module::parse(&text).map_err(|error| Error::Malformed(format!("{error} in\n{text}")))?;
     module.functions.extend(parsed.functions);
     Ok(())
+}
+
+fn touches_memory(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Call(_)
+            | Op::AtomicRmw { .. }
+            | Op::CmpXchg { .. }
+            | Op::Fence(_)
+    )
+}
+
+/// One call for several copies.
+fn joined(copies: Vec<(Shape, Inst)>, needed: &mut BTreeSet<Vec<Shape>>) -> Option<Inst> {
+    let shapes: Vec<Shape> = copies.iter().map(|(shape, _)| *shape).collect();
+    let mut insts = copies.into_iter().map(|(_, inst)| inst);
+    let mut first = insts.next()?;
+    if let Op::Call(call) = &mut first.op {
+        call.callee = Callee::Function(name(&shapes));
+        call.attrs = String::new();
+        call.args.truncate(2);
+        for inst in insts {
+            if let Op::Call(more) = inst.op {
+                call.args.extend(more.args.into_iter().take(2));
+            }
+        }
+        call.args.iter_mut().for_each(|arg| arg.attrs = String::new());
+    }
+    needed.insert(shapes);
+    Some(first)
+}
+
+fn name(shapes: &[Shape]) -> String {
+    let one = |Shape { bytes, aligned: [to, from] }: &Shape| format!(".{bytes}.{to}.{from}");
+    format!("{PREFIX}copy{}", shapes.iter().map(one).collect::<String>())
 }
 
 /// Addresses of variables of a function's own, which are better left to clang: it keeps them in registers.
@@ -99,51 +151,54 @@ impl Shape {
     fn word(self) -> u64 {
         WORD.min(1 << self.bytes.trailing_zeros())
     }
+}
 
-    fn name(self) -> String {
-        let [to, from] = self.aligned;
-        format!("{PREFIX}copy.{}.{to}.{from}", self.bytes)
+/// The function that makes copies of these shapes.
+fn define(shapes: &[Shape], text: &mut String) {
+    let mut line = |line: String| {
+        let _ = writeln!(text, "{line}");
+    };
+    let params =
+        (0..shapes.len()).map(|n| format!("ptr %to.{n}, ptr %from.{n}")).collect::<Vec<_>>().join(", ");
+    line(format!("define internal void @{}({params}) alwaysinline nounwind {{", name(shapes)));
+    // Bits that are set in an address that is no multiple of its word.
+    let mut last = "0".to_owned();
+    for (n, shape) in shapes.iter().enumerate() {
+        let sides = ["to", "from"].into_iter().zip(shape.aligned);
+        for (side, _) in sides.filter(|(_, known)| *known < shape.word()) {
+            line(format!("  %{side}.{n}.address = ptrtoint ptr %{side}.{n} to i64"));
+            line(format!("  %{side}.{n}.low = and i64 %{side}.{n}.address, {}", shape.word() - 1));
+            line(format!("  %{side}.{n}.all = or i64 %{side}.{n}.low, {last}"));
+            last = format!("%{side}.{n}.all");
+        }
     }
-
-    fn define(self, text: &mut String) {
-        let Self { bytes, aligned: [to, from] } = self;
-        let word = self.word();
+    line(format!("  %fit = icmp eq i64 {last}, 0"));
+    line("  br i1 %fit, label %wide, label %plain".into());
+    line("wide:".into());
+    for (n, shape) in shapes.iter().enumerate() {
+        let word = shape.word();
         let ty = match word {
             16 => "<4 x i32>",
             8 => "i64",
             _ => "i32",
         };
-        let mut line = |line: String| {
-            let _ = writeln!(text, "{line}");
+        let at = |side: &str, k: u64| {
+            format!("  %{side}.{n}.{k} = getelementptr i8, ptr %{side}.{n}, i64 {}", k * word)
         };
-        line(format!("define internal void @{}(ptr %to, ptr %from) alwaysinline nounwind {{", self.name()));
-        let unknown = [("to", to), ("from", from)].into_iter().filter(|(_, known)| *known < word);
-        let mut last = "0".to_owned();
-        for (name, _) in unknown {
-            line(format!("  %{name}.address = ptrtoint ptr %{name} to i64"));
-            line(format!("  %{name}.bits = or i64 %{name}.address, {last}"));
-            last = format!("%{name}.bits");
+        for k in 0..shape.bytes / word {
+            line(at("from", k));
+            line(format!("  %value.{n}.{k} = load {ty}, ptr %from.{n}.{k}, align {word}"));
         }
-        line(format!("  %rest = and i64 {last}, {}", word - 1));
-        line("  %fits = icmp eq i64 %rest, 0".into());
-        line("  br i1 %fits, label %wide, label %plain".into());
-        line("wide:".into());
-        let at =
-            |name: &str, n: u64| format!("%{name}.{n} = getelementptr i8, ptr %{name}, i64 {}", n * word);
-        let count = bytes / word;
-        for n in 0..count {
-            line(format!("  {}", at("from", n)));
-            line(format!("  %value.{n} = load {ty}, ptr %from.{n}, align {word}"));
+        for k in 0..shape.bytes / word {
+            line(at("to", k));
+            line(format!("  store {ty} %value.{n}.{k}, ptr %to.{n}.{k}, align {word}"));
         }
-        for n in 0..count {
-            line(format!("  {}", at("to", n)));
-            line(format!("  store {ty} %value.{n}, ptr %to.{n}, align {word}"));
-        }
-        line("  ret void".into());
-        line("plain:".into());
-        line(format!(
-            "  call void @{COPY}(ptr align {to} %to, ptr align {from} %from, i64 {bytes}, i1 false)"
-        ));
-        line("  ret void\n}".into());
     }
+    line("  ret void".into());
+    line("plain:".into());
+    for (n, Shape { bytes, aligned: [to, from] }) in shapes.iter().enumerate() {
+        let ends = format!("ptr align {to} %to.{n}, ptr align {from} %from.{n}");
+        line(format!("  call void @{COPY}({ends}, i64 {bytes}, i1 false)"));
+    }
+    line("  ret void\n}".into());
 }

@@ -110,7 +110,11 @@ impl Kernel {
              const uint count = size.x * size.y * size.z;\n    \
              threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n    \
              threadgroup atomic_uint ta[4];\n    \
-             for (uint k = lid; k < 4u; k += count) atomic_store_explicit(&ta[k], k, memory_order_relaxed);\n"
+             if (lid == 0u) {{ {} }}\n",
+            // No loop: where threads part in one, no loop of the kernel is gone through by several vectors together.
+            (0..4)
+                .map(|k| format!("atomic_store_explicit(&ta[{k}], {k}u, memory_order_relaxed);"))
+                .collect::<String>()
         ));
         out.push_str(&statement::declarations(&name));
         out.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");

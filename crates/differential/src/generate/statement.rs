@@ -48,13 +48,17 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
         _ => (0, 3, 4),
     };
     let exchanging = r.percent(12);
-    let mut writer =
-        Writer { r, loops: 0, scope: Scope { kernel: false, seed }, helpers: 0, exchanging: false, budget };
+    let together = r.percent(20);
+    let scope = Scope { kernel: false, seed };
+    let mut writer = Writer { r, loops: 0, scope, helpers: 0, exchanging: false, together, budget };
     let helpers: Helpers = (0..helpers).map(|index| writer.helper(index)).collect();
     (writer.scope.kernel, writer.helpers, writer.exchanging) = (true, helpers.len(), exchanging);
     writer.budget = budget;
     let count = 1 + writer.r.below(most);
-    let body = (0..count).map(|_| writer.top(2)).collect();
+    let mut body: Vec<Statement> = (0..count).map(|_| writer.top(2)).collect();
+    if together {
+        body.push(writer.rounds(1));
+    }
     (helpers, body)
 }
 
@@ -73,6 +77,8 @@ struct Writer<'a> {
     helpers: usize,
     /// Whether functions across the simdgroup may be called.
     exchanging: bool,
+    /// Whether threads go through all loops of the kernel itself together, as several vectors can then side by side.
+    together: bool,
     /// Statements that may still be made.
     budget: usize,
 }
@@ -112,7 +118,7 @@ impl Writer<'_> {
         match self.r.below(if depth == 0 { 4 } else { 10 }) {
             0 if self.exchanging => self.across(),
             0 | 1 => self.exchange(),
-            2 | 3 => self.inner(2, NOWHERE),
+            2 | 3 => self.aside(2),
             4 => {
                 let head = format!("if ({}) {{", uniform_condition(self.r));
                 let mut parts = vec![(head, self.tops(depth - 1))];
@@ -121,23 +127,31 @@ impl Writer<'_> {
                 }
                 Statement { parts, end: "}".into() }
             }
-            5 | 6 => {
-                let q = self.counter();
-                let bound = self.r.pick(&["(n & 3u) + 1u", "3u", "(in[n & 255u] & 3u)"]);
-                let mut body = self.tops(depth - 1);
-                if self.r.percent(30) {
-                    body.push(Statement::line(format!("if ({}) break;", uniform_condition(self.r))));
-                    body.extend(self.tops(0));
-                }
-                let head = format!("for (uint {q} = 0; {q} < {bound}; ++{q}) {{");
-                Statement { parts: vec![(head, body)], end: "}".into() }
-            }
-            7 if self.r.percent(40) => {
+            5 | 6 => self.rounds(depth),
+            7 if !self.together && self.r.percent(40) => {
                 let condition = self.condition();
                 Statement::line(format!("if ({condition}) {{ out[me * 4u] += 77u; return; }}"))
             }
-            _ => self.inner(3, NOWHERE),
+            _ => self.aside(3),
         }
+    }
+
+    /// A loop that all threads of the group go through together.
+    fn rounds(&mut self, depth: usize) -> Statement {
+        let q = self.counter();
+        let bound = self.r.pick(&["(n & 3u) + 1u", "3u", "(in[n & 255u] & 3u)"]);
+        let mut body = self.tops(depth - 1);
+        if self.r.percent(30) {
+            body.push(Statement::line(format!("if ({}) break;", uniform_condition(self.r))));
+            body.extend(self.tops(0));
+        }
+        let head = format!("for (uint {q} = 0; {q} < {bound}; ++{q}) {{");
+        Statement { parts: vec![(head, body)], end: "}".into() }
+    }
+
+    /// What threads may take apart, unless they are together.
+    fn aside(&mut self, depth: usize) -> Statement {
+        if self.together { self.simple(NOWHERE) } else { self.inner(depth, NOWHERE) }
     }
 
     fn tops(&mut self, depth: usize) -> Vec<Statement> {
@@ -153,10 +167,10 @@ impl Writer<'_> {
                 "{{ {barrier} u ^= atomic_load_explicit(&ta[uint({index}) & 3u], memory_order_relaxed); {barrier} }}"
             ));
         }
-        if self.r.percent(25) {
+        if !self.together && self.r.percent(25) {
             return self.first_threads(&value, &index);
         }
-        let write = match self.r.percent(70) {
+        let write = match self.together || self.r.percent(70) {
             true => format!("sh[lid] = uint({value});"),
             false => format!("if ({}) sh[lid] = uint({value});", self.condition()),
         };

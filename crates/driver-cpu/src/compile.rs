@@ -150,8 +150,7 @@ impl Compiler {
         let key = self.object_key(origin, thread, form);
         let found = || {
             let object = Object::read(&self.cache.load(key.as_ref()?)?)?;
-            let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL);
-            Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, object))
+            Some((loaded(&object.bytes)?, object))
         };
         match stage::timed("cache", found) {
             Some(found) => Ok(found),
@@ -203,10 +202,7 @@ impl Compiler {
     /// Machine code of a text, from the cache or built: sources that differ in names and comments come to the same text.
     fn code(&self, ir: &str) -> Result<(Code, Vec<u8>)> {
         let key = self.codegen.identify(self.cache.key("code")).text(ir).finish();
-        let found = self.cache.load(&key).and_then(|bytes| {
-            let code = Code::from_bytes(&bytes, elinvar_spmd::SYMBOL);
-            Some((code.inspect_err(|error| tracing::debug!("{error}")).ok()?, bytes))
-        });
+        let found = self.cache.load(&key).and_then(|bytes| Some((loaded(&bytes)?, bytes)));
         if let Some(found) = found {
             return Ok(found);
         }
@@ -223,4 +219,10 @@ impl Compiler {
         let specialized = self.program.specialize(&origin.signature.name, &thread.constants)?;
         Ok(module.insert(Arc::new(origin.parse(&specialized.ir)?)).clone())
     }
+}
+
+/// Code that was kept, if it can be loaded here.
+fn loaded(bytes: &[u8]) -> Option<Code> {
+    let code = Code::from_bytes(bytes, elinvar_spmd::SYMBOL);
+    code.inspect_err(|error| tracing::debug!("{error}")).ok()
 }

@@ -14,8 +14,6 @@
 //! turned. Then several products are made by one instruction: of two left factors over one another, and of two pairs of
 //! factors one behind the other (`mma.m16n8k16`, which has the fragments of two `mma.m16n8k8`).
 
-use std::fmt::Write as _;
-
 use elinvar_ir::Type;
 
 use super::library::{Body, FLOAT, PREFIX, WORD, within};
@@ -217,14 +215,14 @@ fn right_word(body: &mut Body, ty: &str) {
     body.line("%n.there = or i32 %n.high.there, %n.low.there");
     body.line("%upper = or i32 %k.there, %n.there");
     body.line("%lower = or i32 %upper, 2");
+    column_of_two(body);
+}
+
+/// Return the elements l / 4 % 2 of what the lanes `%upper` and `%lower` have in `%word`.
+fn column_of_two(body: &mut Body) {
     let c = within(32, false);
     body.shuffle("%of.upper", "idx", WORD, "%word", "%upper", c);
     body.shuffle("%of.lower", "idx", WORD, "%word", "%lower", c);
-    chosen(body);
-}
-
-/// Return the elements l / 4 % 2 of `%of.upper` and `%of.lower`.
-fn chosen(body: &mut Body) {
     body.line("%n.odd = and i32 %lane, 4");
     body.line("%shift = shl i32 %n.odd, 2");
     body.line("%upper.moved = lshr i32 %of.upper, %shift");
@@ -242,19 +240,9 @@ fn sum_of_words(body: &mut Body, factor: &Type) {
     let c = within(32, false);
     body.shuffle("%s0", "idx", FLOAT, "%c0", "%from", c);
     body.shuffle("%s1", "idx", FLOAT, "%c1", "%from", c);
-    let sums = "float %s0, float %s1, float 0.000000e+00, float 0.000000e+00";
-    let four = "{ float, float, float, float }";
-    let mut call = format!("%d = call {four} @llvm.nvvm.mma.m16n8k8.row.col.");
-    if *factor == Type::Half {
-        body.line("%a = bitcast i32 %left to <2 x half>");
-        body.line("%b = bitcast i32 %right to <2 x half>");
-        let _ = write!(call, "f32.f32(<2 x half> %a, <2 x half> zeroinitializer, <2 x half> %b, {sums})");
-    } else {
-        let _ = write!(call, "bf16(i32 %left, i32 0, i32 %right, {sums})");
-    }
-    body.line(call);
-    body.line(format!("%d0 = extractvalue {four} %d, 0"));
-    body.line(format!("%d1 = extractvalue {four} %d, 1"));
+    mma(body, factor, [&["%left".into()], &["%right".into()]], &["%s0".into(), "%s1".into()]);
+    body.line(format!("%d0 = extractvalue {FOUR} %d, 0"));
+    body.line(format!("%d1 = extractvalue {FOUR} %d, 1"));
     // Back: our lane's row is l / 16 * 4 + l / 2 % 4, its pair l / 8 % 2 * 2 + l % 2.
     body.line("%row.low = shl i32 %lane, 1");
     body.line("%row.low.there = and i32 %row.low, 12");
@@ -278,38 +266,42 @@ fn turned(body: &mut Body, ty: &str) {
     body.line("%n.there = lshr i32 %lane, 3");
     body.line("%upper = or i32 %k.there, %n.there");
     body.line("%lower = or i32 %upper, 4");
-    let c = within(32, false);
-    body.shuffle("%of.upper", "idx", WORD, "%word", "%upper", c);
-    body.shuffle("%of.lower", "idx", WORD, "%word", "%lower", c);
-    chosen(body);
+    column_of_two(body);
 }
 
-/// One instruction for as many rows and as much depth as it has; rows that it has more are zero.
-fn tiles(body: &mut Body, factor: &Type, [rows, depth]: [usize; 2]) {
+/// What the instruction gives.
+const FOUR: &str = "{ float, float, float, float }";
+
+/// `%d` is a sum and the product of these words, of the left factor by depth and in it by row; rows that the instruction has
+/// more are zero.
+fn mma(body: &mut Body, factor: &Type, [left, right]: [&[String]; 2], sums: &[String]) {
     let is_half = *factor == Type::Half;
     let (ty, zero) = if is_half { ("<2 x half>", "zeroinitializer") } else { ("i32", "0") };
-    for (name, count) in [("a", rows * depth), ("b", depth)] {
-        for at in (0..count).filter(|_| is_half) {
-            body.line(format!("%{name}{at}.pair = bitcast i32 %{name}{at} to <2 x half>"));
-        }
+    for word in left.iter().chain(right).filter(|_| is_half) {
+        body.line(format!("{word}.pair = bitcast i32 {word} to <2 x half>"));
     }
     let end = if is_half { ".pair" } else { "" };
-    let left = (0..depth).flat_map(|k| (0..2).map(move |row| (row < rows).then_some(k * rows + row)));
-    let left = left.map(|at| at.map_or_else(|| format!("{ty} {zero}"), |at| format!("{ty} %a{at}{end}")));
-    let right = (0..depth).map(|k| format!("{ty} %b{k}{end}"));
-    let sums = (0..4).map(|at| match at < 2 * rows {
-        true => format!("float %c{at}"),
-        false => "float 0.000000e+00".to_owned(),
-    });
-    let args = left.chain(right).chain(sums).collect::<Vec<_>>().join(", ");
+    let word = |word: Option<&String>| {
+        word.map_or_else(|| format!("{ty} {zero}"), |word| format!("{ty} {word}{end}"))
+    };
+    let sum = |at: usize| format!("float {}", sums.get(at).map_or("0.000000e+00", String::as_str));
+    let (depth, rows) = (right.len(), sums.len() / 2);
+    let left = left.chunks(rows).flat_map(|rows| [word(rows.first()), word(rows.get(1))]);
+    let args = left.chain(right.iter().map(|own| word(Some(own)))).chain((0..4).map(sum));
+    let args = args.collect::<Vec<_>>().join(", ");
     let types = if is_half { "f32.f32" } else { "bf16" };
-    let four = "{ float, float, float, float }";
-    body.line(format!("%d = call {four} @llvm.nvvm.mma.m16n8k{}.row.col.{types}({args})", 8 * depth));
+    body.line(format!("%d = call {FOUR} @llvm.nvvm.mma.m16n8k{}.row.col.{types}({args})", 8 * depth));
+}
+
+/// With arranged lanes: one instruction.
+fn tiles(body: &mut Body, factor: &Type, [rows, depth]: [usize; 2]) {
+    let names = |name, count| (0..count).map(|at| format!("%{name}{at}")).collect::<Vec<String>>();
+    mma(body, factor, [&names("a", rows * depth), &names("b", depth)], &names("c", 2 * rows));
     if rows == 2 {
-        return body.close(four, "%d");
+        return body.close(FOUR, "%d");
     }
-    body.line(format!("%d0 = extractvalue {four} %d, 0"));
-    body.line(format!("%d1 = extractvalue {four} %d, 1"));
+    body.line(format!("%d0 = extractvalue {FOUR} %d, 0"));
+    body.line(format!("%d1 = extractvalue {FOUR} %d, 1"));
     pair(body, "%d0", "%d1");
 }
 

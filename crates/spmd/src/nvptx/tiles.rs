@@ -88,21 +88,19 @@ fn users(kernel: &Function, insts: &[Option<Inst>]) -> HashMap<ValueId, usize> {
 fn deepen(all: &mut Vec<Tiles>, insts: &mut [Option<Inst>], users: &HashMap<ValueId, usize>) {
     let mut last = 0;
     while last < all.len() {
-        let first = all[..last].iter().position(|first| feeds(first, &all[last], insts, users));
-        let Some(first) = first.filter(|first| all[*first].right.len() == 1) else {
+        let Some(first) = all[..last].iter().position(|first| feeds(first, &all[last], insts, users)) else {
             last += 1;
             continue;
         };
         let before = all.remove(first);
-        last -= 1;
         for at in before.taken.iter().map(|(at, _)| *at).chain([before.at]) {
             insts[at] = None;
         }
-        let after = &mut all[last];
+        // It is one place before, and the next one is at `last`.
+        let after = &mut all[last - 1];
         after.left.splice(0..0, before.left);
         after.right.splice(0..0, before.right);
         after.sums = before.sums;
-        last += 1;
     }
 }
 
@@ -115,8 +113,11 @@ fn feeds(first: &Tiles, last: &Tiles, insts: &[Option<Inst>], users: &HashMap<Va
     let goes = |(value, element): (ValueId, usize)| {
         users.get(&value) == Some(&1) && last.sums.get(element).and_then(|sum| sum.op.value()) == Some(value)
     };
-    let same = first.factor == last.factor && first.mask == last.mask && last.right.len() == 1;
-    same && first.taken.len() == 2 && first.taken.iter().all(|taken| element(taken).is_some_and(goes))
+    let same = first.factor == last.factor && first.mask == last.mask;
+    let single = [first, last].iter().all(|tiles| tiles.right.len() == 1);
+    same && single
+        && first.taken.len() == 2
+        && first.taken.iter().all(|taken| element(taken).is_some_and(goes))
 }
 
 /// Each product, or two with the same right factors of which the first can be made where the second is.

@@ -34,6 +34,10 @@ struct Shape {
 pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Error> {
     let mut needed = BTreeSet::new();
     for function in module.functions.iter_mut().chain([kernel]) {
+        let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
+        if !insts.any(|inst| matches!(&inst.op, Op::Call(call) if callee_name(call) == Some(COPY))) {
+            continue;
+        }
         let own = own_memory(function);
         for block in &mut function.blocks {
             let mut written = Vec::with_capacity(block.insts.len());

@@ -76,6 +76,26 @@ const NANOSECONDS: Clock = Clock { begin: 0, per_us: 1000 };
 
 const GIB: u64 = 1 << 30;
 
+/// A family that has no threadgroups of different sizes.
+const APPLE3: Profile = Profile {
+    key: "apple3",
+    name: "Elinvar stand-in (Apple3)",
+    architecture: "applegpu_g9p",
+    apple_family: 3,
+    mac2: false,
+    metal3: false,
+    unified: true,
+    nonuniform: false,
+    shaders: true,
+    memory: GIB,
+    buffer: 256 << 20,
+    threadgroup_memory: 16 << 10,
+    threads: 512,
+    samples: Samples::Nowhere,
+    clock: NANOSECONDS,
+    peers: 0,
+};
+
 /// All there are.
 const PROFILES: [Profile; 6] = [
     Profile {
@@ -114,43 +134,15 @@ const PROFILES: [Profile; 6] = [
         clock: Clock { begin: 7 << 50, per_us: 24 },
         peers: 0,
     },
-    // A family that has no threadgroups of different sizes.
-    Profile {
-        key: "apple3",
-        name: "Elinvar stand-in (Apple3)",
-        architecture: "applegpu_g9p",
-        apple_family: 3,
-        mac2: false,
-        metal3: false,
-        unified: true,
-        nonuniform: false,
-        shaders: true,
-        memory: GIB,
-        buffer: 256 << 20,
-        threadgroup_memory: 16 << 10,
-        threads: 512,
-        samples: Samples::Nowhere,
-        clock: NANOSECONDS,
-        peers: 0,
-    },
+    APPLE3,
     // A device without Metal Performance Shaders.
     Profile {
         key: "apple1",
         name: "Elinvar stand-in (Apple1)",
         architecture: "applegpu_g4p",
         apple_family: 1,
-        mac2: false,
-        metal3: false,
-        unified: true,
-        nonuniform: false,
         shaders: false,
-        memory: GIB,
-        buffer: 256 << 20,
-        threadgroup_memory: 16 << 10,
-        threads: 512,
-        samples: Samples::Nowhere,
-        clock: NANOSECONDS,
-        peers: 0,
+        ..APPLE3
     },
     Profile {
         key: "small",

@@ -2,11 +2,14 @@
 //! of which the last has no library.
 #![cfg(elinvar_apple)]
 
+mod support;
+
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use elinvar::driver::primitive::{Float, MatMul};
-use elinvar::{Action, Buffer, Device, DeviceKind, Error, Primitive, RecoveryPolicy, Stream, TraceStep};
+use elinvar::{Action, Buffer, Device, DeviceKind, Error, Primitive, RecoveryPolicy, Stream};
+use support::recovery::decisions;
 
 const SIDE: u32 = 24;
 const COUNT: usize = (SIDE * SIDE) as usize;
@@ -66,14 +69,6 @@ fn stream(device: &Device, other: &Device) -> Stream {
     let rerun = Some(other.clone());
     let policy = RecoveryPolicy { attempts: 1, faults: true, rerun, ..RecoveryPolicy::of(device) };
     device.stream_recovering(policy).unwrap()
-}
-
-fn decisions(device: &Device) -> Vec<(Action, String)> {
-    let decision = |event: elinvar::TraceEvent| match event.step {
-        TraceStep::Recovery(decision) => Some((decision.action, decision.reason)),
-        _ => None,
-    };
-    device.trace().events().into_iter().filter_map(decision).collect()
 }
 
 #[test]

@@ -9,22 +9,30 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test test-cuda bench setup numpy fmt lint unit tidy apple macos bench-apple
+.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple macos bench-apple mutants coverage
 
 demo: setup
 	$(CARGO) run --release --example demo
 
 # One after the other, so that the first failure ends it and the output stays readable.
-test: setup numpy
+test: setup numpy crates
 	$(MAKE) fmt
 	$(MAKE) lint
-	$(MAKE) unit
-	$(MAKE) apple
+	CARGO_NET_OFFLINE=true $(MAKE) unit
+	CARGO_NET_OFFLINE=true $(MAKE) apple
+
+# Both from a clean clone, as on a machine that has nothing but Rust and make.
+fresh:
+	@scripts/fresh.sh demo test
 
 # The baselines that the system may have are installed first where that is simple.
 bench: setup
 	@scripts/setup.sh baselines
 	$(CARGO) run --release --package elinvar-cli -- bench cpu
+
+# target/release/elinvar with the kernels of `elinvar bench` for NVIDIA GPUs within, for machines without clang.
+elinvar: setup
+	scripts/elinvar.sh
 
 # The CUDA driver's tests and figures: a folder that any machine can run, run here. Without a GPU it says so.
 test-cuda: setup
@@ -37,6 +45,11 @@ setup:
 # The command line's results are compared with NumPy's, and PTX is assembled by NVIDIA's ptxas.
 numpy:
 	@scripts/setup.sh numpy $(VENV)
+
+# All that the tests compile, also for other systems: they reach no registry themselves.
+crates:
+	$(CARGO) fetch --quiet --locked
+	$(CARGO) fetch --quiet --locked --manifest-path crates/cli/tests/metal-crate/Cargo.toml
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -65,6 +78,17 @@ unit:
 tidy:
 	$(CARGO) xtask tidy
 
+# Whether the tests notice faults put into the code: hours for the whole sample, and it goes on where it was stopped.
+mutants: setup
+	@scripts/setup.sh mutants
+	ELINVAR_COMPILE_TIMEOUT=600 $(CARGO) xtask mutants
+
+# Lines that the tests run, by crate.
+coverage: setup numpy
+	@scripts/setup.sh coverage
+	ELINVAR_COMPILE_TIMEOUT=600 ELINVAR_TEST_PYTHON=$(CURDIR)/$(VENV)/bin/python3 ELINVAR_PTXAS=$(CURDIR)/$(VENV)/bin/ptxas \
+	    $(CARGO) xtask coverage
+
 # The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
 # The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would
 # cargo the driver, if the suite were not built along with it.
@@ -78,9 +102,13 @@ apple:
 	$(CARGO) test --workspace --no-run --quiet
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
 	    $(STANDIN) --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%)
-	$(STANDIN) --cargo-arg=--test=drivers -- metal::
-	MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
-	    $(STANDIN) --cargo-arg=--test=drivers -- check
+	$(STANDIN) --cargo-arg=--config=profile.dev.package.objc2.debug-assertions=false \
+	    --cargo-arg=--test=allocations -- --ignored
+	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::
+	$(STANDIN) --cargo-arg=--test=drivers -- suite::unsupported
+	for cases in check fault a_failure_goes_on; do \
+	    MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
+	        $(STANDIN) --cargo-arg=--test=drivers -- $$cases || exit 1; done
 	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::
 	ELINVAR_APPLE_PROFILE=apple9,apple7,apple1 \
 	    $(STANDIN) --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives -- primitives

@@ -24,12 +24,14 @@ program() {
 }
 
 cd "$root"
-cp "$(program build --package elinvar-cli --bin elinvar)" "$folder/elinvar"
+target=${ELINVAR_CUDA_TARGET:-sm_90}
+# With the kernels of the benchmarks within.
+cp "$(CARGO=$cargo ELINVAR_CUDA_TARGETS=$target scripts/elinvar.sh)" "$folder/elinvar"
 cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$folder/device"
 cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
 cp "$(program test --no-run --package elinvar-conformance --test runtime_cuda)" "$folder/runtime"
 strip "$folder"/{elinvar,device,drivers,runtime}
-target=cuda:${ELINVAR_CUDA_TARGET:-sm_90}
+target=cuda:$target
 # The names of the files are part of what a source is found by.
 pack() {
     local bundle
@@ -39,7 +41,6 @@ pack() {
 elinvar=$(realpath "$folder")/elinvar
 pack driver.bundle crates/driver-cuda/tests/device kernels.metal
 pack runtime.bundle crates/conformance/tests runtime_cuda.metal
-pack bench.bundle crates/cli/src/bench/kernels $(cd crates/cli/src/bench/kernels && echo *.metal)
 if [[ -n ${ELINVAR_CANDLE:-} ]]; then
     aligned=(10=false 100=false 110=false 200=true 201=true 202=true 300=false)
     gemm=(gemm_nn_f32_f32_64_64_16_2_2 gemm_nn_f16_f16_64_64_16_1_2)

@@ -2,8 +2,11 @@
 # Installs what Elinvar needs beside Rust, and says so. What is there already is left as it is.
 #
 #   setup.sh compiler       clang 19 or later and a linker
+#   setup.sh version        prints which clang that would install; nothing where packages are not Debian's
 #   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests; on Linux with NVIDIA's ptxas
 #   setup.sh apple          a compiler and a linker for Apple's systems; on Debian only
+#   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
+#   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
 #   setup.sh baselines      PoCL and OpenBLAS, which `elinvar bench cpu` compares with; on Debian only
 #
 # It looks for clang as Elinvar does: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang does not do.
@@ -65,18 +68,32 @@ find_linker() {
     command -v "$name"
 }
 
+# Prints the version of clang to install: the oldest that works, which is the one that Elinvar is developed with, else the
+# next. What is installed counts, too, where the lists of packages are empty.
+apt_version() {
+    local version
+    for version in $(seq "$oldest" "$newest"); do
+        case $(apt-cache policy "clang-$version" 2>/dev/null) in *"Candidate: "[0-9]*)
+            echo "$version"
+            return
+            ;;
+        esac
+    done
+    return 1
+}
+
 apt_install() {
     local version
     as_root apt-get update -qq
-    # The oldest that works, which is the one that Elinvar is developed with, else the next.
-    for version in $(seq "$oldest" "$newest"); do
-        if [ -n "$(apt-cache madison "clang-$version" 2>/dev/null)" ]; then
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-                "clang-$version" "lld-$version"
-            return
-        fi
-    done
-    die "this system's packages have no clang of version $oldest or later; https://apt.llvm.org has"
+    version=$(apt_version) ||
+        die "this system's packages have no clang of version $oldest or later; https://apt.llvm.org has"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "clang-$version" "lld-$version"
+}
+
+version() {
+    command -v apt-get >/dev/null || return 0
+    apt_version || echo "$oldest"
 }
 
 install_clang() {
@@ -192,10 +209,67 @@ baselines() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${absent[@]}"
 }
 
+# Programs of cargo, from their own releases on crates.io. Building one takes minutes, once.
+cargo_tools() {
+    local tool
+    for tool in "$@"; do
+        if cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
+            say "$tool is here"
+        else
+            say "cargo install --locked $tool"
+            cargo install --locked --quiet "$tool"
+        fi
+    done
+}
+
+# llvm-cov and llvm-profdata of rustc's LLVM or a later one, as `cargo xtask coverage` looks for them.
+llvm_tools() {
+    local own version
+    if [ -n "${LLVM_COV:-}" ] && [ -n "${LLVM_PROFDATA:-}" ]; then
+        say "LLVM's tools are $LLVM_COV and $LLVM_PROFDATA"
+        return
+    fi
+    own=$(rustc -vV | sed -n 's/^LLVM version: \([0-9][0-9]*\).*/\1/p')
+    [ -n "$own" ] || die "rustc -vV has no LLVM version"
+    for version in $(seq "$own" $((own + 4))); do
+        if command -v "llvm-cov-$version" >/dev/null && command -v "llvm-profdata-$version" >/dev/null; then
+            say "LLVM's tools are llvm-cov-$version and llvm-profdata-$version"
+            return
+        fi
+    done
+    if find "$(rustc --print sysroot)" -name llvm-profdata -type f | grep -q .; then
+        say "LLVM's tools are rustup's"
+    elif command -v rustup >/dev/null && rustup component add llvm-tools; then
+        say "rustup has added llvm-tools"
+    elif command -v apt-get >/dev/null; then
+        as_root apt-get update -qq
+        for version in $(seq "$own" $((own + 4))); do
+            case $(apt-cache policy "llvm-$version" 2>/dev/null) in *"Candidate: "[0-9]*)
+                as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+                    "llvm-$version"
+                return
+                ;;
+            esac
+        done
+        die "no package has llvm-cov of LLVM $own or later; https://apt.llvm.org has, or set LLVM_COV and LLVM_PROFDATA"
+    else
+        die "install llvm-cov and llvm-profdata of LLVM $own or later, and set LLVM_COV and LLVM_PROFDATA"
+    fi
+}
+
 case ${1:-} in
 compiler) compiler ;;
+version) version ;;
 numpy) numpy "${2:?the folder of the environment}" ;;
 apple) apple ;;
+mutants) cargo_tools cargo-mutants cargo-nextest ;;
+coverage)
+    cargo_tools cargo-llvm-cov cargo-nextest
+    llvm_tools
+    ;;
 baselines) baselines ;;
-*) die "usage: setup.sh compiler | setup.sh numpy FOLDER | setup.sh apple | setup.sh baselines" ;;
+*)
+    die "usage: setup.sh compiler | setup.sh version | setup.sh numpy FOLDER | setup.sh apple | setup.sh mutants |" \
+        "setup.sh coverage | setup.sh baselines"
+    ;;
 esac

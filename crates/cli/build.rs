@@ -1,5 +1,6 @@
 //! Writes `carried.rs`: the sources of the stand-in for Apple's libraries, which an installed `elinvar` builds when it is
-//! first asked to test a crate.
+//! first asked to test a crate; and `bench_bundle.rs`: the bundle of the benchmarks' kernels that `ELINVAR_BENCH_BUNDLE`
+//! names, if it is set (scripts/elinvar.sh).
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ const CRATES: [&str; 9] = [
     "crates/msl",
     "crates/spmd",
 ];
+
+const BENCH_BUNDLE: &str = "ELINVAR_BENCH_BUNDLE";
 
 /// What of a crate is needed to build it.
 const PARTS: [&str; 4] = ["Cargo.toml", "build.rs", "src", "headers"];
@@ -50,7 +53,22 @@ fn main() -> std::io::Result<()> {
         root.join("Cargo.toml").display().to_string()
     );
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
-    std::fs::write(out.join("carried.rs"), text)
+    std::fs::write(out.join("carried.rs"), text)?;
+    std::fs::write(out.join("bench_bundle.rs"), bench_bundle()?)
+}
+
+fn bench_bundle() -> std::io::Result<String> {
+    println!("cargo:rerun-if-env-changed={BENCH_BUNDLE}");
+    let content = match std::env::var_os(BENCH_BUNDLE).filter(|path| !path.is_empty()) {
+        None => "&[]".into(),
+        Some(path) => {
+            let named = |error| std::io::Error::other(format!("{BENCH_BUNDLE}: {path:?}: {error}"));
+            let path = PathBuf::from(&path).canonicalize().map_err(named)?;
+            println!("cargo:rerun-if-changed={}", path.display());
+            format!("include_bytes!({:?})", path.display().to_string())
+        }
+    };
+    Ok(format!("const BENCH_BUNDLE: &[u8] = {content};\n"))
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {

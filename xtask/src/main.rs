@@ -2,7 +2,10 @@
 
 mod apple;
 mod corpus;
+mod coverage;
+mod errors;
 mod manifest;
+mod mutants;
 mod numerics;
 mod text;
 mod tidy;
@@ -13,12 +16,16 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask tidy | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked]
+usage: cargo xtask tidy | book | apple [run] [TARGET...] | corpus [NAME...] [--json] [--run | --checked]
+       | coverage [SELECTION...] | mutants [summary] [CRATE...] [--shard K/N] [--seed N] [--again] [--own-tests-only]
        | numerics [FUNCTION...] [--json] [--samples N]
   apple    build the Metal driver's tests for Apple's systems, on Linux; run what can be run
+  book     build the book from docs/ into target/book
   tidy     check the rules of the house
   corpus   compile published Metal sources, run kernels of them and write docs/compatibility.md;
            --run runs the kernels only, --checked likewise with bounds checks compiled in
+  coverage lines that the tests run, by crate; SELECTION as for `cargo nextest run`
+  mutants  whether the tests notice faults put into the code, on a sample; goes on where it was stopped
   numerics measure the float functions on the CPU and write docs/numerics.md";
 
 fn main() -> ExitCode {
@@ -33,11 +40,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// A crate of its own builds the book, so that the other chores do not wait for mdBook to be compiled.
+fn book(root: &Path) -> Result<()> {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let status = cargo.current_dir(root).args(["run", "--quiet", "--package", "elinvar-book"]).status();
+    match status.context("running cargo")?.success() {
+        true => Ok(()),
+        false => bail!("the book was not built"),
+    }
+}
+
 fn run(words: &[&str]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     match words {
         ["tidy"] => tidy::run(root),
+        ["book"] => book(root),
         ["apple", rest @ ..] => apple::run(root, rest),
+        ["coverage", rest @ ..] => coverage::run(root, rest),
+        ["mutants", rest @ ..] => mutants::run(root, rest),
         ["numerics", rest @ ..] => numerics::run(root, rest),
         ["corpus", rest @ ..] => corpus::run(root, rest),
         _ => bail!("{USAGE}"),

@@ -1,13 +1,13 @@
 //! `tidy`: walks the tree and prints every breach of the rules of the house.
 //!
 //! What the compiler and clippy check is left to them. `text` holds the rules for Rust files, `manifest` those
-//! for `Cargo.toml`s.
+//! for `Cargo.toml`s, `errors` the one for types of errors.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{manifest, text};
+use crate::{errors, manifest, text};
 
 /// Files of more lines are listed.
 const LONG: usize = 500;
@@ -45,6 +45,7 @@ pub fn run(root: &Path) -> Result<()> {
             checked += 1;
         }
     }
+    breaches.extend(errors::check(root)?);
     for line in &long {
         println!("long: {line}");
     }

@@ -28,6 +28,7 @@ mod evict;
 mod key;
 mod place;
 mod store;
+mod trust;
 
 pub use encoding::{Reader, Writer};
 pub use key::{Key, KeyBuilder};

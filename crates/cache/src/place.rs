@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn limits() {
         let limit = |text: &str| limit(Some(text.as_ref()));
-        assert_eq!(limit(""), Ok(DEFAULT_LIMIT));
+        assert_eq!(limit(""), Ok(1_073_741_824), "the documented default of 1 GiB");
         assert_eq!(
             (limit("0"), limit("5K"), limit("3m"), limit("2G")),
             (Ok(0), Ok(5120), Ok(3 << 20), Ok(2 << 30))

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use crate::{Key, KeyBuilder, entry, evict, place};
+use crate::{Key, KeyBuilder, entry, evict, place, trust};
 
 /// The folder in the cache's folder that holds the entries of this form.
 const FORM: &str = "1";
@@ -116,6 +116,11 @@ impl Cache {
     /// was not asked for in 30 days is removed when entries are.
     pub fn folder(&self, name: &str) -> Option<PathBuf> {
         let folder = self.folder.as_ref().filter(|folder| folder.limit >= LEAST_FOR_FOLDERS)?;
+        // Entries are opened from the open folder; what a path leads to is in the hands of whoever owns the way.
+        if let Err(why) = trust::expect_private(&folder.path, folder.owner) {
+            warn(&format!("precompiled headers are not kept in `{}`: {why}", folder.path.display()));
+            return None;
+        }
         let made = folder.sub(name);
         made.inspect_err(|why| tracing::debug!("no folder {name} in {}: {why}", folder.path.display())).ok()
     }
@@ -168,9 +173,7 @@ impl Folder {
 
     fn store(&self, key: &Key, bytes: &[u8]) -> std::io::Result<()> {
         let temporary = temporary_name();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file =
-            File::from(rustix::fs::openat(&self.open, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file = self.create(&temporary)?;
         let written = file
             .write_all(&entry::head(key, bytes))
             .and_then(|()| file.write_all(bytes))
@@ -179,6 +182,12 @@ impl Folder {
             let _gone = rustix::fs::unlinkat(&self.open, &temporary, AtFlags::empty());
         }
         written
+    }
+
+    /// A new file. What has its name already is neither opened nor followed.
+    fn create(&self, name: &str) -> rustix::io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.open, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
     fn sub(&self, name: &str) -> Result<PathBuf, String> {

@@ -168,6 +168,20 @@ fn a_folder_that_has_gone_is_no_trouble() {
     assert_eq!(place.cache.load(&key), None);
 }
 
+/// Who can write to the parent could put another folder in the place of the one that clang reads from.
+#[test]
+fn there_are_no_folders_where_others_own_the_way() {
+    let parent = tempfile::tempdir().unwrap();
+    let open = parent.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    set_mode(&open, 0o777);
+    let cache = Cache::at(&open.join("cache"), LEAST_FOR_FOLDERS, "v");
+    assert!(cache.is_on(), "entries are opened from the open folder");
+    assert_eq!(cache.folder("files"), None);
+    set_mode(&open, 0o755);
+    assert!(cache.folder("files").is_some());
+}
+
 #[test]
 fn folders_for_files_of_other_programs() {
     let place = Place::new();
@@ -223,4 +237,48 @@ fn what_was_not_used_for_longest_goes_first() {
     assert!(!old.exists() && young.exists());
     small.store(&key(11), &[7; 11 * 4096]);
     assert!(small.load(&key(11)).is_none(), "larger than the limit");
+}
+
+/// A file is as large as an entry can be at most before it is read: the size alone refuses it.
+#[test]
+fn a_file_too_large_for_an_entry_is_not_read() {
+    let (place, key, file) = Place::with_entry();
+    let folder = place.cache.folder.as_ref().unwrap();
+    // It takes no room on the disk.
+    let grow = |size: u64| File::options().write(true).open(&file).unwrap().set_len(size).unwrap();
+    grow(LARGEST + 4097);
+    assert_eq!(folder.load(&key).unwrap_err(), format!("{} bytes", LARGEST + 4097));
+    assert_eq!(place.cache.load(&key), None);
+    assert!(!file.exists());
+}
+
+/// An unfinished file has a name of its own, by which it is known as one, and nothing that lies there is written to.
+#[test]
+fn unfinished_files_are_new() {
+    let names: Vec<String> = (0..100).map(|_| temporary_name()).collect();
+    assert!(names.iter().all(|name| name.starts_with(TEMPORARY)));
+    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len());
+
+    let place = Place::new();
+    let folder = place.cache.folder.as_ref().unwrap();
+    let mut new = folder.create("new").unwrap();
+    new.write_all(b"mine").unwrap();
+    for (open, what) in
+        [(rustix::io::fcntl_getfd(&new), "file"), (rustix::io::fcntl_getfd(&folder.open), "folder")]
+    {
+        assert!(
+            open.unwrap().contains(rustix::io::FdFlags::CLOEXEC),
+            "programs that are started inherit the {what}"
+        );
+    }
+    let [file, target, link] = ["new", "target", "link"].map(|name| place.entries().join(name));
+    assert_eq!((std::fs::read(&file).unwrap(), mode(&file)), (b"mine".to_vec(), 0o600));
+    assert_eq!(folder.create("new").unwrap_err(), Errno::EXIST, "a file");
+    std::fs::write(&target, "theirs").unwrap();
+    symlink(&target, &link).unwrap();
+    assert_eq!(folder.create("link").unwrap_err(), Errno::EXIST, "a link to a file");
+    std::fs::remove_file(&target).unwrap();
+    assert_eq!(folder.create("link").unwrap_err(), Errno::EXIST, "a link to nothing");
+    assert!(!target.exists());
 }

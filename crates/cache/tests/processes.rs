@@ -20,7 +20,7 @@ fn open(folder: &Path) -> (Cache, Key) {
 
 /// What writer `n` stores: its number, at a length of its own.
 fn content(n: u8) -> Vec<u8> {
-    vec![n; 200_000 + 50_000 * usize::from(n)]
+    vec![n; 50_000 + 12_500 * usize::from(n)]
 }
 
 fn is_content(bytes: &[u8]) -> bool {
@@ -35,7 +35,7 @@ fn child() {
     match role.split_once(' ').unwrap() {
         ("write", n) => {
             let content = content(n.parse().unwrap());
-            for _ in 0..100 {
+            for _ in 0..40 {
                 cache.store(&key, &content);
                 assert!(is_content(&cache.load(&key).unwrap()));
             }
@@ -104,10 +104,16 @@ fn a_writer_that_is_killed_leaves_the_entry_whole() {
 }
 
 fn with_kept_entry() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = reachable_folder();
     let (cache, _) = open(folder.path());
     cache.store(&cache.key("kept").finish(), b"kept");
     folder
+}
+
+/// A folder that `unprivileged` can reach: root's own TMPDIR may be closed to everybody else.
+fn reachable_folder() -> tempfile::TempDir {
+    let parent = if is_root() { "/tmp".into() } else { std::env::temp_dir() };
+    tempfile::tempdir_in(parent).unwrap()
 }
 
 /// A child for which modes count: root is made to be somebody else, to whom the folder is given.
@@ -151,7 +157,7 @@ fn a_folder_that_is_read_only_is_read() {
 
 #[test]
 fn a_folder_that_cannot_be_made_is_none() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = reachable_folder();
     let mut command = unprivileged("cannot-make x", folder.path());
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o555)).unwrap();
     passes(command.spawn().unwrap());

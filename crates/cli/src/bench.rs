@@ -4,6 +4,7 @@
 //! median over several submissions. Every result of a kernel is compared with its baseline's first. The `cpu`
 //! suite is measured with one thread and with all; the others once.
 
+mod carried;
 mod checks;
 mod compile;
 mod cpu;
@@ -29,7 +30,7 @@ use crate::select::{Selection, absent};
 #[command(after_help = "\
 Suites: runtime (alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2,
 graph_replay, tracing_on), launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
-launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream waits for the last of them),
+launch_8_groups, launch_64_groups, launch_after_pause; launch_isolated is launch_1_group on an isolated device; launch_1000_in_stream waits for the last of them),
 compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
 _cached with all in it; compile_ and a name of the cpu suite for that kernel; on the CPU, with the time of each stage),
 cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
@@ -74,6 +75,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("launch", "launch_1_group", launch::one_group),
     ("launch", "launch_8_groups", launch::eight_groups),
     ("launch", "launch_64_groups", launch::groups_64),
+    ("launch", "launch_isolated", launch::isolated),
     ("launch", "launch_after_pause", launch::after_pause),
     ("launch", "launch_1000_in_stream", launch::in_stream),
     ("runtime", "alloc_pooled_1mib", runtime::alloc_pooled),
@@ -216,6 +218,7 @@ impl Bench {
         let can = |case: &Case| match case.suite {
             "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
             "candle" => gpus > 0 && cuda::is_named(),
+            _ if case.name == "launch_isolated" => cfg!(target_os = "linux"),
             _ => true,
         };
         let wanted = |case: &Case| {

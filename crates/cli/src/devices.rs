@@ -94,6 +94,7 @@ fn device_json(device: &Device) -> Value {
         "working_set": caps.working_set,
         "unified_memory": caps.unified_memory,
         "compute_units": caps.compute_units,
+        "priorities": caps.priorities,
         "vector_bits": caps.vector_bits,
         "primitives": primitives(caps),
     })

@@ -2,6 +2,8 @@
 
 use elinvar::Error;
 
+use crate::report::visible;
+
 /// The end of a verb that did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,8 +59,10 @@ impl Failure {
     pub fn print(&self) {
         match self {
             Self::Reported(_) => {}
-            Self::Runtime(Error::Compile(diagnostics)) if !diagnostics.is_empty() => eprintln!("{self}"),
-            _ => eprintln!("error: {self}"),
+            Self::Runtime(Error::Compile(diagnostics)) if !diagnostics.is_empty() => {
+                eprintln!("{}", visible(&self.to_string()))
+            }
+            _ => eprintln!("error: {}", visible(&self.to_string())),
         }
     }
 }

@@ -12,6 +12,7 @@ mod constant;
 mod devices;
 mod failure;
 mod npy;
+mod output;
 mod pack;
 mod report;
 mod run;
@@ -57,6 +58,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    elinvar::serve_if_asked();
     if let Some(code) = test::compiler::run() {
         return code;
     }

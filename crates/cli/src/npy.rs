@@ -12,14 +12,24 @@ use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 
 use crate::array::{Array, Element};
 use crate::failure::{Failure, Result};
+use crate::output;
 
 /// Reads the array of a file.
 pub fn read(path: &Path) -> Result<Array> {
     let shown = path.display();
     let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
-    let mut file = BufReader::new(File::open(path).map_err(wrong)?);
-    let header = NpyHeader::from_reader(&mut file)
-        .map_err(|error| Failure::input(format!("{shown} is no .npy file: {error}")))?;
+    let file = File::open(path).map_err(wrong)?;
+    let size = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
+    parse(&mut BufReader::new(file), size, &shown.to_string())
+}
+
+/// The array that a reader gives. `size` is how many bytes it has, if that is known: no file makes us ask for more memory than
+/// it has bytes.
+fn parse(file: &mut impl Read, size: Option<u64>, shown: &str) -> Result<Array> {
+    let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
+    let no_array = |why: &dyn std::fmt::Display| Failure::input(format!("{shown} is no .npy file: {why}"));
+    let head = head(file).map_err(|why| no_array(&why))?;
+    let header = NpyHeader::from_reader(&mut head.as_slice()).map_err(|error| no_array(&error))?;
     let dtype = header.dtype();
     if dtype.uses_pickled_array() {
         return Err(Failure::input(format!("{shown} holds Python objects, not numbers")));
@@ -35,9 +45,15 @@ pub fn read(path: &Path) -> Result<Array> {
             dtype.descr()
         )));
     }
-    let size = dtype.num_bytes().unwrap_or(0) as u64;
-    let len = header.shape().iter().try_fold(size, |all, count| all.checked_mul(*count));
+    let element = dtype.num_bytes().unwrap_or(0) as u64;
+    let len = header.shape().iter().try_fold(element, |all, count| all.checked_mul(*count));
     let len = len.ok_or_else(|| Failure::input(format!("{shown}: its shape is beyond 64 bits")))?;
+    if let Some(there) = size.map(|size| size.saturating_sub(head.len() as u64)).filter(|there| *there < len)
+    {
+        return Err(Failure::input(format!(
+            "{shown} ends early: {there} bytes of data, {len} by its header"
+        )));
+    }
     let mut bytes = Vec::new();
     let read = file.take(len).read_to_end(&mut bytes).map_err(wrong)?;
     if read as u64 != len {
@@ -46,13 +62,52 @@ pub fn read(path: &Path) -> Result<Array> {
     Ok(Array { element: element_of(dtype), shape: header.shape().to_vec(), bytes })
 }
 
+/// The longest header that is read: NumPy itself refuses those beyond 10,000 bytes.
+const LONGEST_HEAD: usize = 1 << 16;
+
+/// How deep lists and tuples may be within one another.
+const DEEPEST: usize = 32;
+
+/// The bytes of a file up to its data.
+fn head(file: &mut impl Read) -> Result<Vec<u8>, String> {
+    let mut head = vec![0; 8];
+    file.read_exact(&mut head).map_err(|_| "it ends in its first bytes".to_owned())?;
+    if !head.starts_with(b"\x93NUMPY") {
+        return Err("it does not begin as one".into());
+    }
+    let wide = if head[6] == 1 { 2 } else { 4 };
+    let mut length = [0; 4];
+    file.read_exact(&mut length[..wide]).map_err(|_| "it ends in its first bytes".to_owned())?;
+    head.extend(&length[..wide]);
+    let length = u32::from_le_bytes(length) as usize;
+    if length > LONGEST_HEAD {
+        return Err(format!("its header has {length} bytes, and at most {LONGEST_HEAD} are read"));
+    }
+    let begin = head.len();
+    head.resize(begin + length, 0);
+    file.read_exact(&mut head[begin..]).map_err(|_| "it ends in its header".to_owned())?;
+    let mut depth = 0_usize;
+    for byte in &head[begin..] {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return Err(format!("its header is more than {DEEPEST} levels deep"));
+        }
+    }
+    Ok(head)
+}
+
 /// Writes an array to a file.
 pub fn write(path: &Path, array: &Array) -> Result<()> {
     let write = || -> std::io::Result<()> {
-        let file = File::create(path)?;
-        let options = npyz::WriteOptions::new_header_only().dtype(dtype_of(&array.element));
-        let mut file = options.shape(&array.shape).writer(file).write_header_only()?;
-        file.write_all(&array.bytes)
+        output::replace(path, |file| {
+            let options = npyz::WriteOptions::new_header_only().dtype(dtype_of(&array.element));
+            let file = options.shape(&array.shape).writer(file).write_header_only()?;
+            file.write_all(&array.bytes)
+        })
     };
     write().map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
 }
@@ -188,6 +243,56 @@ mod tests {
         assert!(refusal("'|O'", "False", &[]).contains("Python objects"));
         assert!(refusal("'no'", "False", &[]).contains("is no .npy file"));
         assert!(read(Path::new("/nowhere/a.npy")).is_err());
+    }
+
+    #[test]
+    fn no_header_makes_us_ask_for_memory() {
+        let folder = folder();
+        let path = folder.path().join("a.npy");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a written file");
+            read(&path).map(drop).map_err(|failure| failure.to_string()).expect_err("no array")
+        };
+        let begin = |version: u8| [b"\x93NUMPY".as_slice(), &[version, 0]].concat();
+        for version in [2, 3, 255] {
+            let long = [begin(version), vec![0xf0, 0xff, 0xff, 0xff], vec![b' '; 100]].concat();
+            assert!(read(&long).contains("4294967280 bytes, and at most 65536"));
+        }
+        let deep = [begin(1), vec![0, 0x80], vec![b'('; 0x8000]].concat();
+        assert!(read(&deep).contains("levels deep"));
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }\n";
+        let large = [begin(1), vec![header.len() as u8, 0], header.into()].concat();
+        assert!(read(&large).contains("ends early: 0 bytes of data, 4398046511104"));
+    }
+
+    /// Whatever is in a file, it is read or refused.
+    #[test]
+    fn mangled_files_are_read_or_refused() {
+        let folder = folder();
+        let path = folder.path().join("a.npy");
+        let array = Array::filled(Scalar::F32, &[3, 4], &Fill::Random(1), 1 << 20).expect("an array");
+        write(&path, &array).expect("written");
+        let right = std::fs::read(&path).expect("there");
+        let mut random = 1_u64;
+        let mut below = |count: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % count
+        };
+        for _ in 0..3000 {
+            let mut bytes = right.clone();
+            for _ in 0..1 + below(4) {
+                let at = below(bytes.len());
+                match below(4) {
+                    0 => bytes[at] = below(256) as u8,
+                    1 => bytes[at] = b"()[]{},:'0123456789<>|fiuO"[below(26)],
+                    2 => bytes.truncate(at + 1),
+                    _ => bytes.insert(at, bytes[below(at + 1)]),
+                }
+            }
+            if let Ok(array) = parse(&mut bytes.as_slice(), Some(bytes.len() as u64), "a.npy") {
+                assert!(array.bytes.len() <= bytes.len());
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `elinvar pack`: kernels compiled ahead into one file, for machines without a compiler.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +13,7 @@ use serde_json::json;
 use crate::check::is;
 use crate::constant;
 use crate::failure::{Failure, Result};
+use crate::output;
 use crate::report::{print_json, say};
 use crate::source::{Math, SourceOptions};
 use crate::target::Target;
@@ -73,7 +75,7 @@ impl Pack {
         let packed = packed.len();
         let bytes = bundle.to_bytes();
         let cannot = |error| Failure::input(format!("{}: {error}", self.bundle.display()));
-        std::fs::write(&self.bundle, &bytes).map_err(cannot)?;
+        output::replace(&self.bundle, |file| file.write_all(&bytes)).map_err(cannot)?;
         if self.json {
             let bundle = self.bundle.display().to_string();
             return print_json(&json!({ "bundle": bundle, "kernels": packed, "bytes": bytes.len() }));

@@ -10,6 +10,23 @@ use crate::failure::{Failure, Result};
 /// Prints text and a line end to stdout. A reader that has seen enough, as in `elinvar devices | head -1`, is no
 /// failure.
 pub fn say(text: impl Display) -> Result<()> {
+    put(visible(&text.to_string()))
+}
+
+/// Text without what controls a terminal; names of kernels come from sources.
+pub fn visible(text: &str) -> String {
+    let show = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            c.escape_unicode().to_string()
+        }
+        c if c.is_control() => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(show).collect()
+}
+
+fn put(text: String) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Machine(format!("cannot write to stdout: {error}")))
@@ -20,7 +37,7 @@ pub fn say(text: impl Display) -> Result<()> {
 
 /// Prints a value as one line of JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    say(serde_json::to_string(value).map_err(|error| Failure::Machine(error.to_string()))?)
+    put(serde_json::to_string(value).map_err(|error| Failure::Machine(error.to_string()))?)
 }
 
 /// Prints rows in aligned columns.
@@ -63,6 +80,11 @@ pub fn median(mut values: Vec<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_control_a_terminal_is_shown() {
+        assert_eq!(visible("a\n\tb\u{1b}[0m\u{7f}é\u{202e}"), "a\n\tb\\u{1b}[0m\\u{7f}é\\u{202e}");
+    }
 
     #[test]
     fn medians() {

@@ -14,6 +14,7 @@ use crate::binding::{Bound, Given};
 use crate::constant;
 use crate::failure::{Failure, Result};
 use crate::npy;
+use crate::output;
 use crate::report::{median, print_json, say, time_text};
 use crate::select::Selection;
 use crate::source::{Math, SourceOptions};
@@ -81,6 +82,9 @@ pub struct Run {
     /// thread and line
     #[arg(long)]
     checked: bool,
+    /// Run the kernel in a process of its own, on the processor: a crash ends that and is reported
+    #[arg(long, conflicts_with = "device")]
+    isolated: bool,
     /// Give up when a run takes longer
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -131,7 +135,7 @@ impl Run {
     pub fn run(self) -> Result<()> {
         let given = self.values()?;
         let constants = self.constants()?;
-        let device = Selection::device(self.device)?;
+        let device = if self.isolated { Device::isolated()? } else { Selection::device(self.device)? };
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");
@@ -194,7 +198,15 @@ impl Run {
             };
             Ok((bound.output(kernel.signature(), name)?, name.to_owned(), file))
         };
-        self.out.iter().map(output).collect()
+        let outputs = self.out.iter().map(output).collect::<Result<Vec<Output>>>()?;
+        let files = outputs.iter().filter_map(|(_, _, file)| file.as_deref());
+        match output::twice(files) {
+            Some((one, other)) => {
+                let (one, other) = (one.display(), other.display());
+                Err(Failure::usage(format!("--out: `{one}` and `{other}` are the same file")))
+            }
+            None => Ok(outputs),
+        }
     }
 
     /// Runs the kernel and returns the device's time of each run.

@@ -13,6 +13,9 @@ pub struct SourceOptions {
     /// Search this folder for `#include`, after the file's own folder
     #[arg(short = 'I', value_name = "DIR")]
     include: Vec<PathBuf>,
+    /// Let the source include files outside its folder and those of -I
+    #[arg(long)]
+    include_outside: bool,
     /// Define a macro
     #[arg(short = 'D', value_name = "NAME[=V]")]
     define: Vec<String>,
@@ -48,6 +51,7 @@ impl SourceOptions {
         for folder in &self.include {
             source = source.include_dir(folder);
         }
+        source.include_outside = self.include_outside;
         for define in &self.define {
             source = match define.split_once('=') {
                 Some((name, value)) => source.define(name, Some(value)),

@@ -16,6 +16,8 @@ use crate::report::{print_table, say, time_text};
 pub struct Times {
     /// The kernel; `None` for what is done for all kernels of a source together.
     pub kernel: Option<String>,
+    /// What it was compiled for.
+    pub target: Option<String>,
     total_ns: u64,
     stages: Vec<(String, u64)>,
 }
@@ -27,12 +29,12 @@ impl Times {
         let start = Instant::now();
         let result = stages.collect(run);
         let total_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        (result, Self { kernel: kernel.map(str::to_owned), total_ns, stages: stages.take() })
+        (result, Self { kernel: kernel.map(str::to_owned), target: None, total_ns, stages: stages.take() })
     }
 
     pub fn to_json(&self) -> Value {
         let stages: BTreeMap<&str, u64> = self.stages.iter().map(|(name, ns)| (name.as_str(), *ns)).collect();
-        json!({ "kernel": self.kernel, "total_ns": self.total_ns, "stages_ns": stages })
+        json!({ "kernel": self.kernel, "target": self.target, "total_ns": self.total_ns, "stages_ns": stages })
     }
 
     /// A line for the source and each kernel, a column for each stage that occurs.
@@ -44,8 +46,11 @@ impl Times {
             }
         }
         names.sort_by_key(|name| place(name));
+        let several = all.iter().any(|times| times.target != all[0].target);
         let row = |times: &Self| {
-            let what = times.kernel.clone().unwrap_or_else(|| "(source)".into());
+            let what = times.kernel.as_deref().unwrap_or("(source)");
+            let target = times.target.iter().filter(|_| several);
+            let what = target.fold(what.to_owned(), |what, target| format!("{what} for {target}"));
             let time = |name: &&str| {
                 let stage = times.stages.iter().find(|(known, _)| known == *name);
                 stage.map_or_else(String::new, |(_, ns)| time_text(*ns))

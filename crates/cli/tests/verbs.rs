@@ -44,6 +44,28 @@ fn usage_errors_exit_with_2() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn an_isolated_run_computes_and_a_crash_is_reported() {
+    let ended = add(&[A, B, OUT, N], &["--isolated", "--out", "out", "--json"]);
+    ended.expect(0, &[]);
+    let report = ended.json();
+    assert_eq!(
+        (&report["outputs"][0]["min"], &report["outputs"][0]["max"]),
+        (&1.0.into(), &64.0.into()),
+        "{report}"
+    );
+    add(&[A, B, OUT, N], &["--isolated", "--device", "cpu"]).expect(2, &["cannot be used with"]);
+    let folder = Folder::new();
+    let text =
+        "kernel void wild(device int* p, constant ulong& at) { *reinterpret_cast<device int*>(at) = 1; }";
+    let file = folder.write("wild.metal", text);
+    let wild =
+        ["run", &file, "--kernel", "wild", "--grid", "1", "--arg", "p=i32:4:zeros", "--arg", "at=8u64"];
+    let ended = elinvar(&[&wild[..], &["--isolated"]].concat());
+    ended.expect(3, &["device lost", "SIGSEGV", "kernel `wild`"]);
+}
+
+#[test]
 fn devices_are_listed() {
     let text = elinvar(&["devices"]);
     text.expect(0, &[]);

@@ -1,7 +1,7 @@
 //! What a kernel with bounds checks has found, in words.
 
 use elinvar_driver::{Arg, Fault, Signature};
-use elinvar_spmd::bounds::{Checks, FaultRecord, RootKind};
+use elinvar_spmd::bounds::{Checks, FaultRecord, RootKind, Site};
 
 /// The meaning of a kernel's fault records.
 pub struct Bounds {
@@ -19,7 +19,13 @@ impl Bounds {
     pub fn fault(&self, record: &FaultRecord) -> Fault {
         let site = self.checks.sites.get(record.site as usize);
         let root = self.checks.roots.get(record.root as usize).map(|root| &root.kind);
-        let verb = if site.is_some_and(|site| site.writes) { "write to" } else { "read of" };
+        let verb =
+            match (site.is_some_and(|site| site.writes), site.is_some_and(|site| is_within(site, record))) {
+                (true, false) => "write to",
+                (false, false) => "read of",
+                (true, true) => "misaligned write to",
+                (false, true) => "misaligned read of",
+            };
         let [x, y, z] = record.thread;
         let place = match root {
             Some(RootKind::Argument(index)) => match self.signature.args.get(*index) {
@@ -29,6 +35,7 @@ impl Bounds {
             Some(RootKind::Threadgroup(name)) => bytes(&format!("the threadgroup variable `{name}`"), record),
             Some(RootKind::Private) => bytes("a private array", record),
             Some(RootKind::Constant(_)) => bytes("a constant array", record),
+            Some(RootKind::Null) => format!("address {:#x} by a null pointer", record.offset),
             None => bytes("memory", record),
         };
         let location = site.and_then(|site| site.location.as_ref());
@@ -39,6 +46,12 @@ impl Bounds {
             launch: None,
         }
     }
+}
+
+/// Whether an access lies within its memory: then it was misaligned.
+fn is_within(site: &Site, record: &FaultRecord) -> bool {
+    let end = u64::try_from(record.offset).ok().and_then(|offset| offset.checked_add(site.bytes));
+    site.bytes > 0 && end.is_some_and(|end| end <= record.size)
 }
 
 fn element(index: usize, arg: &Arg, record: &FaultRecord) -> String {

@@ -20,7 +20,7 @@ use elinvar_driver::{
 use elinvar_msl::record;
 
 const NAME: &[u8; 16] = b"elinvar bundle\r\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the body: name, version, length, hash.
 const HEAD: usize = 16 + 4 + 8 + 32;
 
@@ -210,7 +210,16 @@ impl Bundle {
 /// The key of a source: its text, its macros and its math mode. Folders of includes are none of it, since they are not
 /// there where bundles are used.
 pub fn source_key(source: &Source) -> Key {
-    let Source { pieces, include_dirs: _, defines, math, check_spaces: _, packed, metal_library: _ } = source;
+    let Source {
+        pieces,
+        include_dirs: _,
+        include_outside: _,
+        defines,
+        math,
+        check_spaces: _,
+        packed,
+        metal_library: _,
+    } = source;
     if let Some(key) = packed.as_ref().and_then(|packed| Key::from_bytes(&packed.key)) {
         return key;
     }
@@ -293,12 +302,12 @@ mod tests {
         longer.push(0);
         assert!(Bundle::from_bytes(&longer).unwrap_err().to_string().contains("should have"));
         let mut newer = bytes;
-        newer[16] = 2;
+        newer[16] = 9;
         assert!(
             Bundle::from_bytes(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("has version 2; this build reads version 1")
+                .contains("has version 9; this build reads version 2")
         );
     }
 

@@ -17,8 +17,9 @@ pub fn read_checks(r: &mut Reader) -> Option<Checks> {
     Some(Checks { sites: r.list(read_site)?, roots: r.list(read_root)? })
 }
 
-fn write_site(w: &mut Writer, Site { writes, location }: &Site) {
+fn write_site(w: &mut Writer, Site { writes, bytes, location }: &Site) {
     w.flag(*writes);
+    w.number(*bytes);
     w.option(location.as_ref(), |w, Location { file, line, column }| {
         w.text(file);
         w.number(u64::from(*line));
@@ -28,10 +29,10 @@ fn write_site(w: &mut Writer, Site { writes, location }: &Site) {
 
 fn read_site(r: &mut Reader) -> Option<Site> {
     let location = |r: &mut Reader| Some(Location { file: r.text()?, line: r.small()?, column: r.small()? });
-    Some(Site { writes: r.flag()?, location: r.option(location)? })
+    Some(Site { writes: r.flag()?, bytes: r.number()?, location: r.option(location)? })
 }
 
-fn write_root(w: &mut Writer, Root { kind, bytes }: &Root) {
+fn write_root(w: &mut Writer, Root { kind, bytes, align }: &Root) {
     match kind {
         RootKind::Argument(index) => {
             w.number(0);
@@ -46,8 +47,10 @@ fn write_root(w: &mut Writer, Root { kind, bytes }: &Root) {
             w.number(3);
             w.text(name);
         }
+        RootKind::Null => w.number(4),
     }
     w.number(*bytes);
+    w.number(*align);
 }
 
 fn read_root(r: &mut Reader) -> Option<Root> {
@@ -56,7 +59,8 @@ fn read_root(r: &mut Reader) -> Option<Root> {
         1 => RootKind::Threadgroup(r.text()?),
         2 => RootKind::Private,
         3 => RootKind::Constant(r.text()?),
+        4 => RootKind::Null,
         _ => return None,
     };
-    Some(Root { kind, bytes: r.number()? })
+    Some(Root { kind, bytes: r.number()?, align: r.number()? })
 }

@@ -13,17 +13,16 @@ mod origin;
 pub use bounds::Bounds;
 pub use bundle::{Bundle, Declared, kernel_key, source_key};
 pub use kept::{read_checks, write_checks};
-pub use origin::{Origin, least_bytes};
-
-use std::sync::LazyLock;
+pub use origin::{Origin, given, least_bytes};
 
 use elinvar_cache::Cache;
+use elinvar_driver::PerProcess;
 
 /// The version that a cache for compiled kernels is opened with: that of this build of the compilers.
 pub const COMPILER: &str = env!("ELINVAR_COMPILER");
 
 /// The user's cache, opened when it is first asked for.
 pub fn user_cache() -> &'static Cache {
-    static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::user(COMPILER));
-    &CACHE
+    static CACHE: PerProcess<Cache> = PerProcess::new(|| Cache::user(COMPILER));
+    CACHE.get()
 }

@@ -5,6 +5,12 @@ use std::sync::Arc;
 use elinvar_driver::{Arg, ArgKind, CodeFacts, Diagnostic, Error, Result, Severity, Signature, Source};
 use elinvar_ir::{Location, Module};
 use elinvar_msl::stage;
+use elinvar_spmd::bounds::Given;
+
+/// The alignment of each argument's threadgroup memory, on all devices.
+const THREADGROUP_ALIGN: u64 = 16;
+/// The alignment of a value given by a launch, and of all memory that a driver allocates.
+const MEMORY_ALIGN: u64 = 64;
 
 /// The least bytes that a launch gives for an argument.
 pub fn least_bytes(arg: &Arg) -> u64 {
@@ -12,6 +18,17 @@ pub fn least_bytes(arg: &Arg) -> u64 {
         ArgKind::Reference => arg.element_size,
         ArgKind::Pointer | ArgKind::Threadgroup => 0,
     }
+}
+
+/// What a launch gives at least for an argument, as bounds checks take it.
+pub fn given(arg: &Arg) -> Given {
+    let align = match arg.kind {
+        ArgKind::Threadgroup => THREADGROUP_ALIGN,
+        ArgKind::Reference | ArgKind::Pointer => arg.element_align,
+    };
+    // No more than memory itself has.
+    let align = if align.is_power_of_two() { align.min(MEMORY_ALIGN) } else { 1 };
+    Given { bytes: least_bytes(arg), align }
 }
 
 /// Where a kernel comes from, for messages about it.
@@ -46,6 +63,7 @@ impl Origin {
             atomics: facts.atomics,
             simdgroup: facts.simdgroup,
             only_written: facts.only_written,
+            may_write: facts.may_write,
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::{
     Caps, Device, Diagnostic, Error, Event, FunctionConstant, HostBlock, Init, Library, Memory, Pipeline,
-    PipelineOptions, Priority, Queue, Result, Signature, Source, Storage,
+    PipelineOptions, Priority, Queue, Result, Signature, Source, Storage, Thermal, UnsupportedKernel,
 };
 use elinvar_ptx::{Bundle, Compiler, Ptx, Target};
 use parking_lot::Mutex;
@@ -44,7 +44,9 @@ impl Packing {
     }
 }
 
-impl Device for Packing {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: memory and queues are those of the device below.
+unsafe impl Device for Packing {
     fn caps(&self) -> &Caps {
         self.below.caps()
     }
@@ -82,6 +84,10 @@ impl Device for Packing {
         }
     }
 
+    fn thermal(&self) -> Result<Thermal> {
+        self.below.thermal()
+    }
+
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.below.queue_with(priority)
     }
@@ -113,6 +119,10 @@ struct PackingLibrary {
 impl Library for PackingLibrary {
     fn kernels(&self) -> &[Signature] {
         self.below.kernels()
+    }
+
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.below.unsupported()
     }
 
     fn warnings(&self) -> &[Diagnostic] {

@@ -1,12 +1,22 @@
 //! Runs the suite on every driver that is present, one test per case.
+//!
+//! A case that a device does not support is never a pass. It must be listed below with its reason; then it is an ignored
+//! test, and beside it a test `…::is_unsupported` runs it and fails unless the device gives that reason. The test
+//! `suite::unsupported` counts and lists them. A case that is unsupported and not listed fails.
 
-use elinvar::Device;
-use elinvar_conformance::suite::{Case, cases, pair_cases};
-use libtest_mimic::{Arguments, Failed, Trial};
+use std::sync::LazyLock;
 
-/// Cases that a driver cannot pass, with the reason. They are run all the same: one that passes, or
-/// fails without that reason in its message, is an error.
-const CANNOT: &[(&str, &str, &str)] = &[
+use elinvar::{Device, DeviceKind};
+use elinvar_conformance::suite::{Case, Failure, Outcome, PairCase, cases, pair_cases};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// Cases that a driver does not support, with the reason: part of the error's message.
+const UNSUPPORTED: &[(&str, &str, &str)] = &[
+    ("cpu", "errors::captures", NO_CAPTURE),
+    ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
+    ("isolated", "errors::captures", NO_CAPTURE),
+    ("isolated", "memory::of_the_host", "it is isolated"),
+    ("cuda", "errors::captures", NO_CAPTURE),
     ("cuda", "barriers::different_barriers_fault", "does not tell that threads"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
@@ -24,22 +34,102 @@ const CANNOT: &[(&str, &str, &str)] = &[
     ("metal", "checks::slices_are_bounds", NO_LAYER),
     ("metal", "checks::struct_copy", NO_LAYER),
     ("metal", "checks::threadgroup_variable", ONLY_BUFFERS),
+    ("metal", "checks::wide_indices", NO_LAYER),
     ("metal", "checks::within_bounds_nothing_changes", NO_LAYER),
     ("metal", "checks::works_after_a_fault", NO_LAYER),
     ("metal", "checks::write_past_the_end", NO_LAYER),
+    ("metal", "errors::captures", NO_TRACE),
+    ("metal", "events::a_failure_goes_on", NO_LAYER),
+    ("metal", "graphs::checked_launches", NO_LAYER),
+    ("metal", "graphs::faults_stay_where_they_are", NO_LAYER),
     ("metal", "indirect::checked_kernels", NO_LAYER),
     ("metal", "indirect::counts_beyond_the_limits", "the device alone sees the counts"),
     ("metal", "pipeline::a_deadline_stops_a_long_launch", NO_STOP),
     ("metal", "pipeline::a_deadline_stops_endless_loops", NO_STOP),
+    ("metal", "pipeline::a_fault_names_its_launch", NO_LAYER),
+    ("metal", "soundness::bytes_as_bools", ONLY_BUFFERS),
+    ("metal", "soundness::calls_out_of_the_kernel", OWN_COMPILER),
+    ("metal", "soundness::const_that_is_cast_away", NO_LAYER),
+    ("metal", "soundness::memory_of_others", ONLY_BUFFERS),
+    ("metal", "soundness::names_of_the_processor", OWN_COMPILER),
+    ("metal", "soundness::pointers_of_one_or_none", ONLY_BUFFERS),
+];
+
+/// Cases that a device without a library of primitives does not support.
+const OF_A_LIBRARY: &[&str] = &[
+    "primitives::a_beta_of_zero_ignores_what_was_there",
+    "primitives::between_kernels",
+    "primitives::convolutions",
+    "primitives::images_beyond_the_limit",
+    "primitives::in_a_graph",
+    "primitives::matrix_and_vector",
+    "primitives::memory_side_by_side",
+    "primitives::pooling",
+    "primitives::products",
+    "primitives::products_of_several",
+    "primitives::recorded_once",
+    "primitives::reductions",
+    "primitives::shapes_come_again",
+    "primitives::softmax_of_rows",
+    "primitives::streams_side_by_side",
+    "primitives::submitted_one_by_one",
+    "primitives::weights_of_the_same_stream",
+];
+
+/// The chapters that an isolated device runs: what is about devices, memory and queues. All others are about kernels' code, which is
+/// that of the processor.
+const ISOLATED: [&str; 15] = [
+    "argument_buffers::",
+    "arguments::",
+    "basics::",
+    "callbacks::",
+    "checks::",
+    "constants::",
+    "errors::",
+    "events::",
+    "graphs::",
+    "grids::",
+    "indirect::",
+    "memory::",
+    "order::",
+    "pipeline::",
+    "streams::",
 ];
 
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Not a reason where the process has it.
 const NO_LAYER: &str = "the process has no shader validation";
+const OWN_COMPILER: &str = "Metal's own compiler reads the source";
 const NO_STOP: &str = "this device cannot stop";
+const NO_CAPTURE: &str = "records nothing";
+/// Not a reason where the process may write them.
+const NO_TRACE: &str = "Metal writes no GPU trace for this process";
+const NO_LIBRARY: &str = "has no library";
+
+/// Why the device at `number` among those of its kind does not support a case, `None` where it must compute.
+fn unsupported((number, device): (usize, &Device), case: &str) -> Option<&'static str> {
+    if OF_A_LIBRARY.contains(&case) && !has_library(device.kind(), number) {
+        return Some(NO_LIBRARY);
+    }
+    let set = |variable: &str| std::env::var_os(variable).is_some_and(|value| value != "0");
+    let listed = UNSUPPORTED.iter().find(|(kind, name, _)| *kind == device.kind().name() && *name == case);
+    listed.map(|(_, _, reason)| *reason).filter(|reason| match *reason {
+        NO_LAYER => !set("MTL_SHADER_VALIDATION"),
+        NO_TRACE => !set("METAL_CAPTURE_ENABLED"),
+        _ => true,
+    })
+}
+
+/// Whether a device must have primitives: Apple's GPUs do, but for those of family Apple1 among the stand-in's.
+fn has_library(kind: DeviceKind, number: usize) -> bool {
+    let profiles = if cfg!(elinvar_apple) { std::env::var("ELINVAR_APPLE_PROFILE").ok() } else { None };
+    let profile = profiles.as_deref().and_then(|all| all.split(',').nth(number));
+    kind == DeviceKind::Metal && profile.is_none_or(|profile| profile.trim() != "apple1")
+}
 
 fn main() {
+    elinvar::serve_if_asked();
     let mut arguments = Arguments::from_args();
     if cfg!(elinvar_apple) {
         // What a case leaves behind is seen when no other runs.
@@ -56,23 +146,81 @@ fn main() {
     // Copies between every two, in both directions.
     for (one, ours) in devices.iter().enumerate() {
         for (other, theirs) in devices.iter().enumerate().filter(|(other, _)| *other != one) {
-            for case in pair_cases() {
-                let (ours, theirs) = (ours.clone(), theirs.clone());
-                let [from, to] = [&ours, &theirs].map(|device| device.kind().name());
-                let name = format!("{from}::{}_from_{one}_to_{to}_{other}", case.name);
-                let run = move || (case.run)(&ours, &theirs).map_err(|error| error.to_string().into());
-                trials.push(Trial::test(name, move || counted(run)));
-            }
+            trials
+                .extend(pair_cases().into_iter().map(|case| pair_trial(case, (one, ours), (other, theirs))));
         }
     }
-    for device in devices {
-        for case in cases() {
+    let mut list = Vec::new();
+    for (at, device) in devices.iter().enumerate() {
+        let number = devices[..at].iter().filter(|before| before.kind() == device.kind()).count();
+        let all = cases();
+        let supported = all.iter().filter(|case| unsupported((number, device), case.name).is_none()).count();
+        let kind = device.kind().name();
+        list.push(format!(
+            "{kind} `{}`: {supported} cases compute, {} unsupported",
+            device.name(),
+            all.len() - supported
+        ));
+        for case in all {
+            let reason = unsupported((number, device), case.name);
+            list.extend(reason.map(|reason| format!("  {}: {reason}", case.name)));
             let device = device.clone();
-            let name = format!("{}::{}", device.kind().name(), case.name);
-            trials.push(Trial::test(name, move || counted(|| run(&device, case))));
+            trials.extend(case_trials(kind, case, move || device.clone(), reason));
         }
     }
+    if cfg!(target_os = "linux") {
+        let differs = |case: &Case| ISOLATED.iter().any(|chapter| case.name.starts_with(chapter));
+        for case in cases().into_iter().filter(differs) {
+            let mut row =
+                UNSUPPORTED.iter().filter(|(kind, name, _)| (*kind, *name) == ("isolated", case.name));
+            trials.extend(case_trials("isolated", case, isolated, row.next().map(|(_, _, reason)| *reason)));
+        }
+    }
+    trials.push(Trial::test("suite::unsupported", move || lists(&list)));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn pair_trial(case: PairCase, (one, ours): (usize, &Device), (other, theirs): (usize, &Device)) -> Trial {
+    let [from, to] = [ours, theirs].map(|device| device.kind().name());
+    let name = format!("{from}::{}_from_{one}_to_{to}_{other}", case.name);
+    let (ours, theirs) = (ours.clone(), theirs.clone());
+    Trial::test(name, move || counted(|| computed(case.run(&ours, &theirs))))
+}
+
+/// The test of a case; where it is unsupported that is ignored, with another that expects the reason.
+fn case_trials(
+    kind: &str,
+    case: Case,
+    device: impl Fn() -> Device + Send + 'static,
+    reason: Option<&'static str>,
+) -> Vec<Trial> {
+    let name = format!("{kind}::{}", case.name);
+    let Some(reason) = reason else {
+        return vec![Trial::test(name, move || counted(|| computed(case.run(&device()))))];
+    };
+    let refused = Trial::test(format!("{name}::is_unsupported"), move || {
+        counted(|| match case.run(&device())? {
+            Outcome::Unsupported(text) if text.contains(reason) => Ok(()),
+            Outcome::Unsupported(text) => Err(format!("expected `{reason}`, got: {text}").into()),
+            Outcome::Computed => Err(format!("computes, though it is listed as: {reason}").into()),
+        })
+    });
+    let ignored = Trial::ignorable_test(name, move || Ok(Completion::ignored_with(reason)));
+    vec![ignored.with_ignored_flag(true), refused]
+}
+
+/// The processor in a worker process, which this program serves as.
+fn isolated() -> Device {
+    static DEVICE: LazyLock<Device> =
+        LazyLock::new(|| Device::isolated().unwrap_or_else(|error| panic!("an isolated device: {error}")));
+    DEVICE.clone()
+}
+
+fn computed(outcome: Result<Outcome, Failure>) -> Result<(), Failed> {
+    match outcome? {
+        Outcome::Computed => Ok(()),
+        Outcome::Unsupported(reason) => Err(format!("unsupported, and not listed: {reason}").into()),
+    }
 }
 
 /// A case that fails, too, if it leaves objects of Metal's behind, where they are counted.
@@ -83,19 +231,13 @@ fn counted(case: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
     Ok(())
 }
 
-fn run(device: &Device, case: Case) -> Result<(), Failed> {
-    let result = (case.run)(device);
-    let kind = device.kind().name();
-    let validates = std::env::var_os("MTL_SHADER_VALIDATION").is_some_and(|value| value != "0");
-    let cannot = CANNOT.iter().find(|(k, name, _)| *k == kind && *name == case.name);
-    let reason = cannot.map(|(_, _, reason)| *reason).filter(|reason| !(validates && *reason == NO_LAYER));
-    match (result, reason) {
-        (Ok(()), None) => Ok(()),
-        (Err(error), None) => Err(error.to_string().into()),
-        (Ok(()), Some(reason)) => Err(format!("passes, though it is listed as: {reason}").into()),
-        (Err(error), Some(reason)) if error.to_string().contains(reason) => Ok(()),
-        (Err(error), Some(reason)) => Err(format!("expected `{reason}`, got: {error}").into()),
-    }
+/// Prints how many cases each device computes and which not; fails for a row of the tables that names no case.
+fn lists(list: &[String]) -> Result<(), Failed> {
+    let known = cases();
+    let rows = UNSUPPORTED.iter().map(|(_, case, _)| *case).chain(OF_A_LIBRARY.iter().copied());
+    let unknown: Vec<&str> = rows.filter(|row| !known.iter().any(|case| case.name == *row)).collect();
+    println!("{}", list.join("\n"));
+    if unknown.is_empty() { Ok(()) } else { Err(format!("no such cases: {unknown:?}").into()) }
 }
 
 /// Whose devices a driver has, for people.
@@ -113,6 +255,8 @@ fn maker(kind: &str) -> &str {
 mod left {
     use std::ffi::{CStr, c_char};
 
+    use std::sync::LazyLock;
+
     use elinvar::{Device, DeviceKind};
     use libtest_mimic::Failed;
 
@@ -122,9 +266,11 @@ mod left {
         fn elinvar_apple_without_pool() -> usize;
     }
 
-    fn settle() -> Result<(), Failed> {
+    /// Wait until all work has ended, and then until the threads that told so have let go of what they ran.
+    fn settle(devices: &[Device]) -> Result<(), Failed> {
+        devices.iter().try_for_each(Device::synchronize)?;
         // SAFETY: takes a number.
-        let settled = unsafe { elinvar_apple_settle(10_000) };
+        let settled = unsafe { elinvar_apple_settle(600_000) };
         if settled { Ok(()) } else { Err("the stand-in's threads go on".into()) }
     }
 
@@ -132,14 +278,14 @@ mod left {
     /// each with up to four kernels of the library's.
     pub fn expect_what_devices_keep() -> Result<(), Failed> {
         let devices = Device::all()?;
-        settle()?;
+        settle(&devices)?;
         for device in &devices {
             device.pool().trim(0);
             // What was traced holds its kernels until something else is.
             device.trace().start(1);
             device.trace().stop();
         }
-        settle()?;
+        settle(&devices)?;
         let metal = devices.iter().filter(|device| device.kind() == DeviceKind::Metal).count();
         let kept = [
             (c"MTLBuffer", metal),

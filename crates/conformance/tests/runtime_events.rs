@@ -221,6 +221,12 @@ fn priorities_reach_the_driver() {
     bench.device.stream_with(Priority::High).unwrap();
     bench.device.stream_group_with(2, Priority::Low).next().unwrap();
     assert_eq!(bench.sim.queues(), [Priority::Normal, Priority::High, Priority::Low]);
+    let without = Bench::on(elinvar_conformance::sim::Sim::with_caps(|caps| caps.priorities = false));
+    for priority in [Priority::Low, Priority::High] {
+        assert!(matches!(without.device.stream_with(priority), Err(Error::Unsupported(_))));
+        assert!(matches!(without.device.stream_group_with(2, priority).next(), Err(Error::Unsupported(_))));
+    }
+    without.device.stream_with(Priority::Normal).unwrap();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use elinvar::{
-    BreakerLimits, Component, Device, Error, Goal, Notice, PoolLimits, Pressure, RecoveryPolicy, Source,
-    Status, Thermal, WatchOptions,
+    BreakerLimits, Component, Device, DeviceKind, Error, Goal, Notice, PoolLimits, Pressure, RecoveryPolicy,
+    Source, Status, Thermal, WatchOptions,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, fault};
@@ -29,6 +29,27 @@ fn a_device_without_troubles_is_healthy() {
             .to_string()
             .starts_with("Healthy\n  Memory: Healthy, pressure Normal, 0 of 4294967296 bytes\n")
     );
+}
+
+#[test]
+fn what_nothing_measures_is_unknown() {
+    let bench = Bench::new();
+    let health = bench.device.health();
+    for part in [Component::Queues, Component::Compiler, Component::Latency, Component::Temperature] {
+        assert_eq!(health.of(part), Status::Unknown, "{health}");
+    }
+    assert!(
+        health.to_string().contains("Temperature: Unknown, unsupported: the sim device has no sensor"),
+        "{health}"
+    );
+    assert_eq!(health.status, Status::Healthy, "what is unknown does not count");
+    bench.sim.set_thermal(Thermal::Serious);
+    let health = bench.device.health();
+    assert_eq!((health.of(Component::Temperature), health.status), (Status::Degraded, Status::Degraded));
+    assert!(health.to_string().contains("Temperature: Degraded, Serious, measured now"), "{health}");
+    bench.device.notice(Notice::Thermal(Thermal::Fair)).unwrap();
+    let health = bench.device.health().to_string();
+    assert!(health.contains("Temperature: Healthy, Fair, as last told"), "{health}");
 }
 
 #[test]
@@ -55,7 +76,7 @@ fn failures_of_queues_and_compiler_are_counted_apart() {
         bench.sim.fail_next(Op::Compile, Error::Compile(Vec::new()));
         assert!(bench.device.compile(Source::msl("")).is_err());
     }
-    assert_eq!(compiler(), Status::Healthy, "the sources were wrong");
+    assert_eq!(compiler(), Status::Unknown, "the sources were wrong");
     for _ in 0..8 {
         bench.sim.fail_next(Op::Compile, Error::Environment("no compiler".into()));
         assert!(bench.device.compile(Source::msl("")).is_err());
@@ -163,15 +184,12 @@ fn a_watch_takes_notice_of_memory_pressure_and_ends_with_its_guard() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_watch_takes_units_away_while_it_is_too_warm() {
-    let bench = Bench::on(Sim::with_caps(|caps| caps.compute_units = 8));
+    let bench = Bench::on(Sim::with_caps(|caps| (caps.compute_units, caps.kind) = (8, DeviceKind::Cpu)));
     let folder = tempfile::tempdir().unwrap();
     let options = watched(folder.path());
     let refused = bench.device.watch_temperature(&options).unwrap_err();
     assert!(matches!(&refused, Error::Unsupported(text) if text.contains("thermal zone")), "{refused}");
-    let zone = folder.path().join("thermal_zone0");
-    std::fs::create_dir(&zone).unwrap();
-    std::fs::write(zone.join("trip_point_0_type"), "passive\n").unwrap();
-    std::fs::write(zone.join("trip_point_0_temp"), "80000\n").unwrap();
+    let zone = warm_zone(folder.path());
     let warm = |temperature: &str| {
         std::fs::write(zone.join("new"), temperature).unwrap();
         std::fs::rename(zone.join("new"), zone.join("temp")).unwrap();
@@ -184,6 +202,44 @@ fn a_watch_takes_units_away_while_it_is_too_warm() {
         warm(temperature);
         while (bench.sim.units(), bench.device.goal()) != (units, goal) {
             thread::yield_now();
+        }
+    }
+}
+
+/// A thermal zone of the machine above its `passive` trip point of 80 °C.
+#[cfg(target_os = "linux")]
+fn warm_zone(folder: &std::path::Path) -> std::path::PathBuf {
+    let zone = folder.join("thermal_zone0");
+    std::fs::create_dir(&zone).unwrap();
+    for (file, text) in
+        [("trip_point_0_type", "passive\n"), ("trip_point_0_temp", "80000\n"), ("temp", "90000\n")]
+    {
+        std::fs::write(zone.join(file), text).unwrap();
+    }
+    zone
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_temperature_of_the_machine_is_none_of_a_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    warm_zone(folder.path());
+    let options = watched(folder.path());
+    for kind in [DeviceKind::Cuda, DeviceKind::Metal] {
+        let bench = Bench::on(Sim::with_caps(|caps| (caps.compute_units, caps.kind) = (8, kind)));
+        let refused = bench.device.watch_temperature(&options).unwrap_err();
+        assert!(matches!(&refused, Error::Unsupported(text) if text.contains("no sensor")), "{refused}");
+        assert_eq!(bench.device.health().of(Component::Temperature), Status::Unknown);
+        bench.sim.set_thermal(Thermal::Nominal);
+        let _watch = bench.device.watch_temperature(&options).unwrap();
+        let temperature = || bench.device.health().of(Component::Temperature);
+        for (thermal, status, units) in
+            [(Thermal::Critical, Status::Failing, 4), (Thermal::Nominal, Status::Healthy, 8)]
+        {
+            bench.sim.set_thermal(thermal);
+            while (temperature(), bench.sim.units()) != (status, units) {
+                thread::yield_now();
+            }
         }
     }
 }

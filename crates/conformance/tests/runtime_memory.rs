@@ -402,6 +402,13 @@ fn memory_of_the_host_that_does_not_fit_is_refused() {
     // SAFETY: the numbers do not move, and nobody else has them.
     let text = invalid(unsafe { Device::new(Sim::new()).buffer_over(vec![0u32; 3]) });
     assert!(text.contains("12 bytes") && text.contains("4096"), "{text}");
+    let device = Device::new(Sim::new());
+    let limit = device.caps().max_buffer_bytes;
+    // Zeroed pages that nobody touches take no memory.
+    let large = vec![0_u8; usize::try_from(limit).unwrap() + 4096];
+    // SAFETY: the bytes do not move, and nobody else has them.
+    let text = invalid(unsafe { device.buffer_over(large) });
+    assert!(text.contains(&format!("{} bytes", limit + 4096)) && text.contains(&limit.to_string()), "{text}");
 }
 
 #[test]

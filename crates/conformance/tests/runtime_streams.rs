@@ -11,9 +11,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use elinvar::driver::{Access, Command, Scalar};
+use elinvar::driver::{Access, Command, Driver as _, Scalar};
 use elinvar::{Arg, Device, Error, Fault, Grid, Kernel, Source};
-use elinvar_conformance::sim::Op;
+use elinvar_conformance::sim::{Op, Sim};
+use elinvar_conformance::suite::{Outcome, cases, drop_last_device};
+use elinvar_driver_cpu::CpuDriver;
 use support::{Bench, assert_poisoned, block_on, constant, fault, invalid, launch, pointer, signature};
 
 /// `note(constant uint& value)`: appends its value to the list.
@@ -40,6 +42,37 @@ fn work_of_a_stream_is_ordered() {
     assert_eq!(*list.lock().unwrap(), (0..100).collect::<Vec<_>>());
     let times: Vec<_> = all.iter().map(|done| done.timing().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a.end_ns <= b.start_ns));
+}
+
+#[test]
+fn a_device_is_synchronized_when_all_its_streams_have_ended() {
+    let bench = Bench::new();
+    let (note, list) = note(&bench);
+    bench.device.synchronize().unwrap();
+    bench.sim.fail_launch("wrong", fault());
+    let wrong = bench.declare(signature("wrong", Vec::new()), |_| Ok(()));
+    let others = [(); 3].map(|()| bench.device.stream().unwrap());
+    let event = bench.device.event().unwrap();
+    others[2].wait_for(&event, 1).unwrap();
+    // Nobody keeps the completions; one fails, and one keeps memory.
+    for i in 0..10u32 {
+        drop(bench.launch(&note, (i,)).unwrap());
+        let mut scratch = bench.device.buffer::<u32>(100).unwrap();
+        drop(others[1].fill(&mut scratch, i).unwrap());
+        drop(others[2].fill(&mut scratch, i).unwrap());
+    }
+    drop(launch(&wrong, &others[0], Grid::threads(1), ()).unwrap());
+    let (begun, has_begun) = channel();
+    let device = bench.device.clone();
+    let waiter = thread::spawn(move || {
+        begun.send(()).unwrap();
+        device.synchronize().unwrap();
+        (device.pool().stats().live_buffers, others.each_ref().map(elinvar::Stream::in_flight))
+    });
+    has_begun.recv().unwrap();
+    event.signal(1);
+    assert_eq!(waiter.join().unwrap(), (0, [0; 3]));
+    assert_eq!((list.lock().unwrap().len(), bench.stream.in_flight()), (10, 0));
 }
 
 #[test]
@@ -363,4 +396,24 @@ fn handles_go_to_other_threads() {
     check::<elinvar::Map<'_, f32>>();
     check::<elinvar::MapMut<'_, f32>>();
     check::<Arg>();
+}
+
+#[test]
+fn what_waits_in_a_callback_is_refused() {
+    let ran: Vec<_> = cases()
+        .into_iter()
+        // What was submitted to a simulated device is held by its list of commands.
+        .filter(|case| case.name.starts_with("callbacks::") && !case.name.ends_with("in_a_destructor"))
+        .map(|case| (case.name, case.run(&Device::new(Sim::new())).unwrap()))
+        .collect();
+    assert_eq!(ran.len(), 4, "{ran:?}");
+    assert!(ran.iter().all(|(_, outcome)| *outcome == Outcome::Computed), "{ran:?}");
+}
+
+#[test]
+fn the_last_device_may_be_dropped_in_a_callback() {
+    drop_last_device(Device::new(Sim::new())).unwrap();
+    let cpu = || Device::new(CpuDriver::with_threads(1).devices().unwrap().remove(0));
+    drop_last_device(cpu()).unwrap();
+    drop_last_device(cpu()).unwrap();
 }

@@ -6,6 +6,7 @@ use elinvar_driver_cpu::{Code, Codegen, Target};
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
 use elinvar_spmd::Compiled;
+use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::Argument;
 
 use crate::generate::Shape;
@@ -42,6 +43,8 @@ impl Setting {
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub name: String,
+    /// The name of what is compiled, if it is another than what is interpreted.
+    pub plain: Option<String>,
     pub shape: Shape,
     /// The value of `n`.
     pub n: u32,
@@ -73,19 +76,21 @@ pub(crate) struct Runnable {
 pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     let toolchain = Toolchain::find()?;
     let program = Program::compile(&toolchain, &Source::named("random.metal", text))?;
-    let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    let both = cases.iter().flat_map(|case| [Some(&case.name), case.plain.as_ref()]);
+    let mut names: Vec<&str> = both.flatten().map(String::as_str).collect();
     names.dedup();
     let together = program.together(&names)?;
     let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
     let mut threads = Vec::new();
     let (mut functions, mut warps) = (Vec::new(), Vec::new());
     for case in cases {
-        let place = names.iter().position(|name| *name == case.name).context("a kernel without a place")?;
-        let module = |items: &Items| Module::parse(&items.alone(&format!("{}_{place}", elinvar_msl::ENTRY)));
-        threads.push(module(&unoptimized)?);
-        let thread = module(&optimized)?;
-        functions.push(work_group(&thread, case));
-        warps.push(prepared(&thread));
+        let module = |items: &Items, name: &String| -> Result<Module> {
+            let place = names.iter().position(|other| other == name).context("a kernel without a place")?;
+            Ok(Module::parse(&items.alone(&format!("{}_{place}", elinvar_msl::ENTRY)))?)
+        };
+        threads.push(module(&unoptimized, &case.name)?);
+        functions.push(work_group(&module(&optimized, case.plain.as_ref().unwrap_or(&case.name))?, case));
+        warps.push(prepared(&module(&optimized, &case.name)?));
     }
     let codes = build(toolchain.path(), cases, &functions)?;
     let all = threads.into_iter().zip(warps).zip(functions).zip(codes);
@@ -102,7 +107,7 @@ fn prepared(module: &Module) -> std::result::Result<Module, String> {
     let pointer = |constant| Argument::Pointer { constant };
     let options = elinvar_spmd::nvptx::Options {
         name: elinvar_msl::ENTRY.into(),
-        arguments: vec![pointer(false), pointer(false), pointer(true), pointer(false)],
+        arguments: [false, false, true, false, false].map(pointer).to_vec(),
         approximate: false,
         max_threads: None,
         checks: None,
@@ -118,9 +123,12 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
         lanes: target.lanes(),
         registers: target.registers(),
         gathers: target.gathers(),
-        threadgroup_args: vec![false; 4],
-        still: vec![0, 0, 4, 0],
-        checks: case.setting.checked.then(|| vec![0, 0, 4, 0]),
+        threadgroup_args: vec![false; 5],
+        still: vec![0, 0, 4, 0, 0],
+        checks: case
+            .setting
+            .checked
+            .then(|| [0, 0, 4, 0, 0].map(|bytes| Given { bytes, align: 16 }).to_vec()),
         stoppable: case.setting.stoppable,
         ascending: false,
     };

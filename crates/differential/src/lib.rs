@@ -15,6 +15,7 @@
 mod compare;
 mod compile;
 mod generate;
+mod guarded;
 mod module;
 mod random;
 mod shrink;
@@ -22,4 +23,5 @@ mod shrink;
 pub use compare::{Outcome, check, check_text};
 pub use compile::Setting;
 pub use generate::{BATCH, Kernel, Shape};
+pub use guarded::{Launched, Launches, Wild};
 pub use shrink::shrink;

@@ -4,10 +4,35 @@ use elinvar_differential::{BATCH, Kernel, Outcome, check};
 
 #[test]
 fn the_first_kernels_are_the_same() {
+    expect_same(Kernel::random);
+}
+
+#[test]
+fn indices_are_exact() {
+    expect_same(Kernel::indexed);
+}
+
+#[track_caller]
+fn expect_same(kernel: fn(u64) -> Kernel) {
     for batch in [0, 1, 3] {
-        let kernels: Vec<Kernel> = (batch * BATCH..batch * BATCH + 8).map(Kernel::random).collect();
+        let kernels: Vec<Kernel> = (batch * BATCH..batch * BATCH + 8).map(kernel).collect();
         for (kernel, outcome) in kernels.iter().zip(check(&kernels)) {
             assert!(!matches!(outcome, Outcome::Different(_)), "{outcome:?}\n{}", kernel.source());
         }
     }
+}
+
+#[test]
+fn checked_kernels_stay_in_their_memory() {
+    // Two batches, one of them optimized.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fuzz-checked"));
+    let output = command.args(["--seed", "46", "--count", "4", "--launches", "24"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let line = said.lines().last().unwrap_or_default();
+    let numbers: Vec<u64> =
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let [kernels, 46, refused, launches, same, faults, 0] = numbers[..] else { panic!("{said}") };
+    assert_eq!((kernels, launches), (4, (4 - refused) * 24), "{said}");
+    assert!(refused < 2 && same > launches / 8 && faults > launches / 8, "{said}");
 }

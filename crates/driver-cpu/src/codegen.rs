@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use elinvar_cache::KeyBuilder;
 use elinvar_driver::{Error, Result};
 use elinvar_msl::process::{self, Failure, Limits};
+use elinvar_msl::scratch::Scratch;
 use elinvar_msl::stage;
 
 use crate::host;
@@ -22,6 +23,11 @@ use crate::target::Target;
 
 /// Oldest and newest major version looked for in `ld.lld-NN`.
 const VERSIONS: std::ops::RangeInclusive<u32> = 14..=30;
+
+/// The files of a run.
+const TEXT: &str = "kernel.ll";
+const OBJECT: &str = "kernel.o";
+const SHARED: &str = "kernel.so";
 
 const PRELUDE: &str = include_str!("prelude.ll");
 
@@ -63,10 +69,14 @@ impl Codegen {
     /// Build `ir`, which defines `symbol`, and load it. With the object's bytes, which can be loaded again.
     pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
         self.build_then(ir, |shared| {
-            let object = std::fs::read(shared)
-                .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))?;
-            Ok((stage::timed("load", || Code::load(shared, symbol))?, object))
+            let object = read_object(shared)?;
+            Ok((stage::timed("load", || Code::from_file(shared, &object, symbol))?, object))
         })
+    }
+
+    /// Build `ir` for another process: the object's bytes, which are not loaded here.
+    pub(crate) fn object(&self, ir: &str) -> Result<Vec<u8>> {
+        self.build_then(ir, read_object)
     }
 
     /// Build `ir`, which defines all these symbols, and load it.
@@ -78,41 +88,55 @@ impl Codegen {
     }
 
     fn build_then<T>(&self, ir: &str, load: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir();
-        let folder = folder.map_err(|error| {
+        let folder = Scratch::new().map_err(|error| {
             Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
         })?;
         let built = self.build_in(folder.path(), ir).and_then(|shared| load(&shared));
-        if built.is_err() {
-            // The error names files in it.
-            let _kept: PathBuf = folder.keep();
-        }
-        built
+        built.map_err(|error| match error {
+            Error::Environment(why) => Error::Environment(format!("{why}\n{}", folder.keep(&[TEXT]))),
+            other => other,
+        })
     }
 
     fn build_in(&self, folder: &Path, ir: &str) -> Result<PathBuf> {
-        let [text, object, shared] = ["kernel.ll", "kernel.o", "kernel.so"].map(|name| folder.join(name));
+        let text = folder.join(TEXT);
         std::fs::write(&text, with_prelude(ir).as_bytes())
             .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
 
-        let mut compile = Command::new(&self.clang);
+        let mut compile = tool_in(folder, &self.clang)?;
         let level = if self.target.optimized { "-O3" } else { "-O0" };
         compile.args(["-c", level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
         compile.args(self.target.processor.split(' '));
         if ir.len() > LONG_TEXT {
             compile.args(FOR_LONG_TEXT);
         }
-        compile.args(["-x", "ir"]).arg(&text).arg("-o").arg(&object);
+        compile.args(["-x", "ir"]).arg(&text).args(["-o", OBJECT]);
         stage::timed("codegen", || run(compile))?;
 
-        let mut link = Command::new(self.linker.as_ref().unwrap_or(&self.clang));
+        let mut link = tool_in(folder, self.linker.as_ref().unwrap_or(&self.clang))?;
         if cfg!(target_vendor = "apple") {
             link.args(["-undefined", "dynamic_lookup"]);
         }
-        link.arg("-shared").arg(&object).arg("-o").arg(&shared);
+        link.args(["-shared", OBJECT, "-o", SHARED]);
         stage::timed("link", || run(link))?;
-        Ok(shared)
+        Ok(folder.join(SHARED))
     }
+}
+
+/// A tool that works in a folder, so that its outputs are names alone: LLVM takes `%` in the path of one for a placeholder.
+fn tool_in(folder: &Path, program: &Path) -> Result<Command> {
+    let cannot = |error| Error::Environment(format!("cannot find {}: {error}", program.display()));
+    // A name alone is looked for on the PATH; a path is relative to the folder of this process.
+    let searched = program.components().count() == 1;
+    let program = if searched { program.to_owned() } else { std::path::absolute(program).map_err(cannot)? };
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    Ok(command)
+}
+
+fn read_object(shared: &Path) -> Result<Vec<u8>> {
+    std::fs::read(shared)
+        .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))
 }
 
 /// The text with the conversions it may need. Other architectures have them as instructions.
@@ -168,10 +192,11 @@ mod tests {
 
     /// The text in the folder that the message names and that must still be there; removes it.
     fn take_kept_file(message: &str) -> String {
-        let folder = std::env::temp_dir().join("elinvar-").display().to_string();
+        let folder = std::env::temp_dir().join("elinvar-run-").display().to_string();
         let at = message.find(&folder).unwrap();
-        let len = message[at + folder.len()..].find('/').unwrap() + folder.len();
-        let folder = Path::new(&message[at..at + len]);
+        let len = message[at + folder.len()..].find(['/', '\n']);
+        let end = len.map_or(message.len(), |len| at + folder.len() + len);
+        let folder = Path::new(&message[at..end]);
         let content = std::fs::read_to_string(folder.join("kernel.ll")).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
         content

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key, KeyBuilder};
-use elinvar_code::{Origin, least_bytes};
+use elinvar_code::{Origin, given, least_bytes};
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    ArgKind, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result,
-    Signature, Source,
+    Access, Arg, ArgKind, Constant, Diagnostic, Error, FunctionConstant, Library, Pipeline, PipelineOptions,
+    Result, Signature, Source, UnsupportedKernel,
 };
 use elinvar_ir::{Location, Module};
 use elinvar_msl::{Checked, Specialized, Toolchain, stage};
-use parking_lot::Mutex;
 
 use crate::codegen::Codegen;
 use crate::kept::{self, Object};
@@ -57,6 +57,10 @@ impl Library for CpuLibrary {
         self.compiler.program.constants()
     }
 
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.compiler.program.unsupported()
+    }
+
     fn warnings(&self) -> &[Diagnostic] {
         self.compiler.program.warnings()
     }
@@ -91,20 +95,13 @@ impl CpuLibrary {
         Ok(CpuPipeline::new(signature, Arc::new(build)))
     }
 
-    /// What a kernel takes, and its code for threadgroups of a size, as the cache keeps it.
-    pub(crate) fn object(
-        &self,
-        name: &str,
-        options: &PipelineOptions,
-        form: Form,
-    ) -> Result<(Signature, Object)> {
-        let (origin, thread) = self.thread(name, options)?;
-        let (_, object) = self.compiler.object(&origin, &thread, form)?;
-        Ok((origin.signature, object))
+    /// A kernel's code for threadgroups of a size, as the cache keeps it. It is not loaded here.
+    pub(crate) fn object(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<Object> {
+        Ok(self.compiler.object(origin, thread, form, &KEPT)?.1)
     }
 
     /// Where a kernel comes from, and its code for one thread.
-    fn thread(&self, name: &str, options: &PipelineOptions) -> Result<(Origin, ThreadCode)> {
+    pub(crate) fn thread(&self, name: &str, options: &PipelineOptions) -> Result<(Origin, ThreadCode)> {
         let Compiler { program, cache, .. } = &*self.compiler;
         let constants = options.constants.clone();
         let key = program.key("kernel", name, &constants).map(KeyBuilder::finish);
@@ -117,7 +114,7 @@ impl CpuLibrary {
             let origin = Origin { signature: plain, source: self.source.clone() };
             let parsed = origin.parse(&ir)?;
             let code = origin.facts(&parsed)?;
-            let known = Signature { code: Some(code), ..origin.signature };
+            let known = origin.signature.with_code(code);
             if let Some(key) = &key {
                 cache.store(key, &kept::write_signature(&known));
             }
@@ -131,8 +128,22 @@ impl CpuLibrary {
     }
 }
 
+/// What is made of an object: code that is loaded here, or nothing where another process loads it.
+struct Use<C> {
+    /// Of bytes from the cache; `None` if they are no use.
+    found: fn(&[u8]) -> Option<C>,
+    /// Of a text that is built.
+    built: Built<C>,
+}
+
+/// Builds a text: what is made of the object, and its bytes.
+type Built<C> = fn(&Codegen, &str) -> Result<(C, Vec<u8>)>;
+
+const LOADED: Use<Code> = Use { found: loaded, built: |codegen, ir| codegen.build(ir, elinvar_spmd::SYMBOL) };
+const KEPT: Use<()> = Use { found: |_| Some(()), built: |codegen, ir| Ok(((), codegen.object(ir)?)) };
+
 /// The code of one thread of a kernel, which threadgroup sizes are built from.
-struct ThreadCode {
+pub(crate) struct ThreadCode {
     constants: Vec<Constant>,
     checked: bool,
     /// Read when a size has to be built.
@@ -142,19 +153,25 @@ struct ThreadCode {
 impl Compiler {
     /// A kernel for a threadgroup size, from the cache or built.
     fn kernel(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<Kernel> {
-        let (code, object) = self.object(origin, thread, form)?;
+        let (code, object) = self.object(origin, thread, form, &LOADED)?;
         Ok(object.kernel(code, &origin.signature))
     }
 
-    fn object(&self, origin: &Origin, thread: &ThreadCode, form: Form) -> Result<(Code, Object)> {
+    fn object<C>(
+        &self,
+        origin: &Origin,
+        thread: &ThreadCode,
+        form: Form,
+        of: &Use<C>,
+    ) -> Result<(C, Object)> {
         let key = self.object_key(origin, thread, form);
         let found = || {
             let object = Object::read(&self.cache.load(key.as_ref()?)?)?;
-            Some((loaded(&object.bytes)?, object))
+            Some(((of.found)(&object.bytes)?, object))
         };
         match stage::timed("cache", found) {
             Some(found) => Ok(found),
-            None => self.build(origin, thread, form, key),
+            None => self.build(origin, thread, form, key, of),
         }
     }
 
@@ -165,13 +182,14 @@ impl Compiler {
         Some(self.codegen.identify(key.number(flags)).finish())
     }
 
-    fn build(
+    fn build<C>(
         &self,
         origin: &Origin,
         thread: &ThreadCode,
         form: Form,
         key: Option<Key>,
-    ) -> Result<(Code, Object)> {
+        of: &Use<C>,
+    ) -> Result<(C, Object)> {
         let module = self.module(origin, thread)?;
         let args = &origin.signature.args;
         let ascending = order::is_observed(&module);
@@ -181,14 +199,14 @@ impl Compiler {
             registers: self.codegen.target().registers(),
             gathers: self.codegen.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
-            still: args.iter().map(|arg| if arg.constant { least_bytes(arg) } else { 0 }).collect(),
-            checks: thread.checked.then(|| args.iter().map(least_bytes).collect()),
+            still: args.iter().map(|arg| if is_still(arg) { least_bytes(arg) } else { 0 }).collect(),
+            checks: thread.checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
             ascending,
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
         let compiled = compiled.map_err(|error| origin.error(error))?;
-        let (code, bytes) = self.code(&compiled.ir)?;
+        let (code, bytes) = self.code(&compiled.ir, of)?;
         let place = |location: Location| format!("{}:{}", location.file, location.line);
         let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
         let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
@@ -200,13 +218,13 @@ impl Compiler {
     }
 
     /// Machine code of a text, from the cache or built: sources that differ in names and comments come to the same text.
-    fn code(&self, ir: &str) -> Result<(Code, Vec<u8>)> {
+    fn code<C>(&self, ir: &str, of: &Use<C>) -> Result<(C, Vec<u8>)> {
         let key = self.codegen.identify(self.cache.key("code")).text(ir).finish();
-        let found = self.cache.load(&key).and_then(|bytes| Some((loaded(&bytes)?, bytes)));
+        let found = self.cache.load(&key).and_then(|bytes| Some(((of.found)(&bytes)?, bytes)));
         if let Some(found) = found {
             return Ok(found);
         }
-        let (code, bytes) = self.codegen.build(ir, elinvar_spmd::SYMBOL)?;
+        let (code, bytes) = (of.built)(&self.codegen, ir)?;
         self.cache.store(&key, &bytes);
         Ok((code, bytes))
     }
@@ -219,6 +237,11 @@ impl Compiler {
         let specialized = self.program.specialize(&origin.signature.name, &thread.constants)?;
         Ok(module.insert(Arc::new(origin.parse(&specialized.ir)?)).clone())
     }
+}
+
+/// Whether nothing writes an argument while the kernel runs.
+fn is_still(arg: &Arg) -> bool {
+    arg.constant && arg.access == Access::Read
 }
 
 /// Code that was kept, if it can be loaded here.

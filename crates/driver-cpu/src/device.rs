@@ -1,26 +1,38 @@
 //! The driver and its device: the machine's processor.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use elinvar_cache::Cache;
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Result, Source, Storage,
+    Caps, Device, Driver, Error, HostBlock, Init, Library, Memory, PerProcess, Priority, Queue, Result,
+    Source, Storage,
 };
-use parking_lot::Mutex;
 
 use crate::compile;
+use crate::guest::Guest;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
 use crate::queue::CpuQueue;
-use crate::{host, limits};
+use crate::{crash, host, limits};
 
 /// The CPU driver of this process: one device with a worker per available processor, made when it is
 /// first asked for and kept.
 pub fn driver() -> CpuDriver {
-    static PROCESS: LazyLock<CpuDriver> = LazyLock::new(|| {
+    static PROCESS: PerProcess<CpuDriver> = PerProcess::new(|| {
         CpuDriver::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
     });
-    PROCESS.clone()
+    PROCESS.get().clone()
+}
+
+/// Facts and limits of a device with `workers` worker threads.
+pub fn caps(workers: usize) -> Caps {
+    host::caps(workers)
+}
+
+/// Bytes of memory that the system could still give a program.
+pub fn available_memory() -> u64 {
+    limits::available()
 }
 
 /// Runs kernels on the processor. It always has one device; clones have the same one.
@@ -42,6 +54,23 @@ impl CpuDriver {
         Self { threads: threads.max(1), cache: cache.clone(), device: Arc::default() }
     }
 
+    /// Start a thread that can run the device's work beside its workers.
+    ///
+    /// # Errors
+    /// `Environment` when it cannot be started.
+    pub fn spawn_guest(&self, name: String, body: impl FnOnce(Guest) + Send + 'static) -> Result<()> {
+        Guest::spawn(&self.one()?.pool, name, body)
+    }
+
+    fn one(&self) -> Result<Arc<CpuDevice>> {
+        let mut slot = self.device.lock();
+        if let Some(device) = &*slot {
+            return Ok(device.clone());
+        }
+        let device = Arc::new(CpuDevice::new(self.threads, &self.cache)?);
+        Ok(slot.insert(device).clone())
+    }
+
     /// The version that a cache for compiled kernels is opened with: that of this build of the compiler.
     pub const CACHE_VERSION: &str = elinvar_code::COMPILER;
 }
@@ -53,13 +82,7 @@ impl Driver for CpuDriver {
 
     /// The one device. The error is for worker threads that cannot be started.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
-        let mut slot = self.device.lock();
-        if let Some(device) = &*slot {
-            return Ok(vec![device.clone()]);
-        }
-        let device = Arc::new(CpuDevice::new(self.threads, &self.cache)?);
-        *slot = Some(device.clone());
-        Ok(vec![device])
+        Ok(vec![self.one()?])
     }
 }
 
@@ -73,23 +96,35 @@ pub(crate) struct CpuDevice {
 
 impl CpuDevice {
     pub(crate) fn new(threads: usize, cache: &Cache) -> Result<Self> {
+        crash::install();
         let caps = host::caps(threads);
         let account = Arc::new(Account::new(caps.total_memory));
         Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?) })
     }
 }
 
-impl Device for CpuDevice {
+impl CpuDevice {
+    /// An error for a buffer beyond the limit, which compiled code relies on.
+    fn expect_allowed(&self, bytes: u64) -> Result<()> {
+        self.pool.expect_here("an allocation")?;
+        let limit = self.caps.max_buffer_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")))
+    }
+}
+
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: each allocation has pages of its own; the queue is the driver's.
+unsafe impl Device for CpuDevice {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     /// Every storage mode is host memory. Memory is zeroed for either `init`: the pages are new.
     fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
-        let limit = self.caps.max_buffer_bytes;
-        if bytes > limit {
-            return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
-        }
+        self.expect_allowed(bytes)?;
         Ok(Arc::new(HostMemory::new(bytes, storage, self.account.clone())?))
     }
 
@@ -99,15 +134,18 @@ impl Device for CpuDevice {
 
     #[allow(unsafe_code)] // hands on the caller's promise
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        self.expect_allowed(block.bytes)?;
         // SAFETY: the caller promises what this asks for.
         Ok(Arc::new(unsafe { HostMemory::wrap(block, self.account.clone()) }?))
     }
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        self.pool.expect_here("a compilation")?;
         compile::library(&self.cache, source)
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        self.pool.expect_here("a queue")?;
         Ok(Arc::new(CpuQueue::new(self.pool.clone(), priority)))
     }
 
@@ -116,6 +154,7 @@ impl Device for CpuDevice {
     }
 
     fn use_units(&self, units: u32) -> Result<()> {
+        self.pool.expect_here("a change of compute units")?;
         self.pool.use_workers(units as usize);
         Ok(())
     }

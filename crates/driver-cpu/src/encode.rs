@@ -9,11 +9,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Event, Fault, Grid, MemorySlice, Result};
 use elinvar_spmd::bounds::FaultRecord;
-use parking_lot::Mutex;
 
-use crate::host;
 use crate::job::{Demand, Work};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Launch;
@@ -21,6 +20,7 @@ use crate::memory::HostMemory;
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
+use crate::{crash, host};
 
 /// Alignment of an argument's threadgroup memory.
 const THREADGROUP_ALIGN: u64 = 16;
@@ -224,6 +224,7 @@ impl Work for Running {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),
         };
+        let _named = crash::running(&self.kernel.crash);
         // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever
         // launched the kernel answers for what it does with them. Addresses are alive while the
         // submission is, which the job's owner holds. The scratch memory has the size asked for and

@@ -5,15 +5,14 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::sync::LazyLock;
 use std::time::Instant;
 
-use elinvar_driver::{Caps, DeviceKind, Dim3, Primitives, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, PerProcess, Primitives, StopsAt};
 
 use crate::limits;
 
 /// Largest buffer: indices of elements of any size are below 2^31, on which the compiler relies.
-const MAX_BUFFER_BYTES: u64 = 2 << 30;
+const MAX_BUFFER_BYTES: u64 = elinvar_spmd::MOST_BYTES;
 /// Metal's limit, which the compiler's work-group functions share.
 pub(crate) const MAX_THREADS_PER_THREADGROUP: u32 = 1024;
 /// Threadgroup memory is ordinary memory here; this much stays in the second-level cache of any
@@ -41,8 +40,10 @@ pub(crate) fn caps(workers: usize) -> Caps {
         wrap_granule: Some(page_size()),
         compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
         stops_at: StopsAt::Loops,
+        restarts: false,
         sees_counts: true,
         parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
+        priorities: true,
         vector_bits: vector_bits(),
         names_accesses: true,
         primitives: Primitives::NONE,
@@ -51,20 +52,20 @@ pub(crate) fn caps(workers: usize) -> Caps {
 
 /// Nanoseconds since the first call in this process, of a clock that never goes back.
 pub(crate) fn now_ns() -> u64 {
-    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-    u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    static EPOCH: PerProcess<Instant> = PerProcess::new(Instant::now);
+    u64::try_from(EPOCH.get().elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Bytes of a page of memory.
 pub(crate) fn page_size() -> u64 {
-    static PAGE: LazyLock<u64> = LazyLock::new(|| sysconf(libc::_SC_PAGESIZE).unwrap_or(4096));
-    *PAGE
+    static PAGE: PerProcess<u64> = PerProcess::new(|| sysconf(libc::_SC_PAGESIZE).unwrap_or(4096));
+    *PAGE.get()
 }
 
 /// What decides which machine code `-march=native` gives: kind and features of the processor, as far as the
 /// system says.
 pub(crate) fn processor_identity() -> &'static str {
-    static IDENTITY: LazyLock<String> = LazyLock::new(|| {
+    static IDENTITY: PerProcess<String> = PerProcess::new(|| {
         // The first processor is enough, and each one more would cost time.
         let mut start = Vec::new();
         let read = File::open("/proc/cpuinfo").and_then(|file| file.take(16 << 10).read_to_end(&mut start));
@@ -73,7 +74,7 @@ pub(crate) fn processor_identity() -> &'static str {
             Err(_) => processor_name().unwrap_or_default(),
         }
     });
-    &IDENTITY
+    IDENTITY.get()
 }
 
 /// The lines about the first processor that do not change while it runs.

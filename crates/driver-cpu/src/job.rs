@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Error, Result, panic_text};
-use parking_lot::Mutex;
 
 use crate::ranges::Ranges;
 use crate::scratch::Scratch;

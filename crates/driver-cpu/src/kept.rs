@@ -10,6 +10,7 @@ use elinvar_driver::Signature;
 use elinvar_msl::record;
 use elinvar_spmd::bounds::Checks;
 
+use crate::crash::Description;
 use crate::kernel::Kernel;
 use crate::loader::Code;
 
@@ -33,6 +34,7 @@ impl Object {
         Kernel {
             name: signature.name.clone(),
             code,
+            crash: Description::new(&signature.name, self.checks.is_some()),
             scratch_bytes: self.scratch_bytes,
             faults: self.faults,
             bounds: self.checks.map(|checks| Bounds::new(checks, signature.clone())),
@@ -95,13 +97,14 @@ mod tests {
             RootKind::Threadgroup("tile".into()),
             RootKind::Private,
             RootKind::Constant("table".into()),
+            RootKind::Null,
         ];
         let checks = Checks {
             sites: vec![
-                Site { writes: true, location: Some(location) },
-                Site { writes: false, location: None },
+                Site { writes: true, bytes: 4, location: Some(location) },
+                Site { writes: false, bytes: 0, location: None },
             ],
-            roots: kinds.map(|kind| Root { kind, bytes: 77 }).into(),
+            roots: kinds.map(|kind| Root { kind, bytes: 77, align: 4 }).into(),
         };
         let plain = Object {
             bytes: vec![1, 2, 255],

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use elinvar_driver::sync::{Mutex, RwLock};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
-use parking_lot::{Mutex, RwLock};
 
+use crate::crash::Description;
 use crate::host;
 use crate::loader::Code;
 use elinvar_code::Bounds;
@@ -19,6 +20,8 @@ pub(crate) struct Kernel {
     pub(crate) name: String,
     /// The work-group function.
     pub(crate) code: Code,
+    /// What is said if it crashes.
+    pub(crate) crash: Description,
     /// Bytes of scratch memory before the dynamic threadgroup memory.
     pub(crate) scratch_bytes: u64,
     /// What fault code `n` means is at `n - 1`: message, and `file:line` when known.
@@ -69,8 +72,7 @@ pub(crate) struct CpuPipeline {
 
 impl CpuPipeline {
     pub(crate) fn new(signature: Signature, build: Build) -> Self {
-        let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
-        let max_threads = own_limit.min(host::MAX_THREADS_PER_THREADGROUP);
+        let max_threads = max_threads(&signature);
         let (is_stoppable, stoppable) = (false, OnceLock::new());
         let (ready, building) = (RwLock::default(), Mutex::default());
         Self { signature, max_threads, build, is_stoppable, stoppable, ready, building }
@@ -85,17 +87,24 @@ impl CpuPipeline {
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
     }
+}
 
-    fn check(&self, group: Dim3) -> Result<()> {
-        let Dim3 { x, y, z } = group;
-        if (1..=u128::from(self.max_threads)).contains(&group.volume()) {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
-            "kernel `{}` cannot have threadgroups of {x}x{y}x{z}: 1 to {} threads are allowed",
-            self.signature.name, self.max_threads
-        )))
+/// Largest threadgroup of a kernel.
+pub(crate) fn max_threads(signature: &Signature) -> u32 {
+    let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
+    own_limit.min(host::MAX_THREADS_PER_THREADGROUP)
+}
+
+/// An error for a threadgroup that the kernel cannot have.
+pub(crate) fn check_group(signature: &Signature, group: Dim3) -> Result<()> {
+    let (Dim3 { x, y, z }, max) = (group, max_threads(signature));
+    if (1..=u128::from(max)).contains(&group.volume()) {
+        return Ok(());
     }
+    let name = &signature.name;
+    Err(Error::invalid(format!(
+        "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {max} threads are allowed"
+    )))
 }
 
 impl Pipeline for CpuPipeline {
@@ -111,7 +120,7 @@ impl Pipeline for CpuPipeline {
         if self.ready.read().contains_key(&group) {
             return Ok(());
         }
-        self.check(group)?;
+        check_group(&self.signature, group)?;
         let turn = self.building.lock().entry(group).or_default().clone();
         let _mine = turn.lock();
         if !self.ready.read().contains_key(&group) {

@@ -18,14 +18,20 @@
 //! Who has work-group functions of his own compiles them with [`Codegen`] for a [`Target`] and calls the [`Code`].
 //!
 //! Linux and macOS. What this crate does not do: check a launch against the kernel's signature (the
-//! runtime does), stop a threadgroup that has begun but in its loops, or keep a kernel's wild writes from the process.
+//! runtime does), stop a threadgroup that has begun but in its loops, or keep a kernel's wild writes from the process. A
+//! kernel that crashes the process is named before (`crash`).
 #![warn(missing_docs)]
 
 mod codegen;
 mod compile;
+mod crash;
 mod device;
 mod encode;
+mod float_state;
+mod guest;
 mod host;
+#[cfg(target_os = "linux")]
+mod image;
 mod job;
 mod kept;
 mod kernel;
@@ -44,9 +50,12 @@ mod target;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod unloaded;
 
 pub use codegen::Codegen;
-pub use device::{CpuDriver, driver};
-pub use loader::{Code, Launch};
+pub use device::{CpuDriver, available_memory, caps, driver};
+pub use guest::{Guest, ToRun};
+pub use loader::{Code, Launch, load_without_files};
 pub use packed::Packer;
 pub use target::Target;
+pub use unloaded::{Unloaded, UnloadedKernel};

@@ -5,30 +5,31 @@
 //! Linux the machine's memory is all that is known.
 
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+
+use elinvar_driver::PerProcess;
 
 use crate::host;
 
 /// The groups of this process.
-static GROUPS: LazyLock<Groups> = LazyLock::new(|| {
+static GROUPS: PerProcess<Groups> = PerProcess::new(|| {
     let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Groups::new(&listed, Path::new("/sys/fs/cgroup"))
 });
 
 /// Bytes of memory that this process can have at most.
 pub(crate) fn total() -> u64 {
-    GROUPS.total(machine())
+    GROUPS.get().total(machine())
 }
 
 /// Bytes up to which the system does not slow the process down to get memory back; at most [`total`].
 pub(crate) fn working_set() -> u64 {
-    GROUPS.working_set(total())
+    GROUPS.get().working_set(total())
 }
 
 /// Bytes that this process could have now, beside what it has.
 pub(crate) fn available() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
-    GROUPS.available(meminfo.and_then(|text| available_of(&text)).unwrap_or_else(machine))
+    GROUPS.get().available(meminfo.and_then(|text| available_of(&text)).unwrap_or_else(machine))
 }
 
 fn machine() -> u64 {

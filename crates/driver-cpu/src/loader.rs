@@ -5,11 +5,16 @@
 use std::ffi::{CString, c_void};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use elinvar_driver::{Error, Result};
+use elinvar_driver::{Error, PerProcess, Result};
+use elinvar_msl::scratch::Scratch;
 use elinvar_spmd::bounds::FaultRecord;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+
+use crate::float_state::FloatState;
+#[cfg(target_os = "linux")]
+use crate::image::Image;
 
 /// The launch as compiled code reads it.
 #[repr(C)]
@@ -34,18 +39,71 @@ type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) 
 pub struct Code {
     function: WorkGroupFunction,
     /// Keeps `function` mapped.
-    _object: Library,
+    _object: Loaded,
+}
+
+/// What keeps an object mapped.
+enum Loaded {
+    Library {
+        _library: Library,
+    },
+    #[cfg(target_os = "linux")]
+    Image {
+        _image: Image,
+    },
+}
+
+/// Whether objects are loaded without files.
+static WITHOUT_FILES: AtomicBool = AtomicBool::new(false);
+
+/// From now on machine code is loaded without files, for a process that may open none. What it needs of the system is loaded
+/// now.
+///
+/// # Errors
+/// `Unsupported` on systems other than Linux.
+pub fn load_without_files() -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        return Err(Error::unsupported("loading machine code without files on this system"));
+    }
+    load_math_library();
+    WITHOUT_FILES.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 impl Code {
     /// Load a shared object from its bytes, by way of a file in a folder that only this user can enter.
     pub(crate) fn from_bytes(object: &[u8], symbol: &str) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        if WITHOUT_FILES.load(Ordering::Relaxed) {
+            return Self::from_image(object, symbol);
+        }
         let cannot =
             |error| Error::Environment(format!("cannot write the compiled kernel to a file: {error}"));
-        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir().map_err(cannot)?;
-        let path = folder.path().join("kernel.so");
-        std::fs::write(&path, object).map_err(cannot)?;
-        Self::load(&path, symbol)
+        let written = Scratch::new().and_then(|folder| {
+            let path = folder.path().join("kernel.so");
+            std::fs::write(&path, object).map(|()| (folder, path))
+        });
+        match written {
+            Ok((_folder, path)) => Self::from_file(&path, object, symbol),
+            Err(error) => without_file(object, symbol, cannot(error)),
+        }
+    }
+
+    /// Load the shared object at `path`, whose bytes are `object`. Where files in that folder cannot be executed (`noexec`), it is
+    /// loaded without the file.
+    pub(crate) fn from_file(path: &Path, object: &[u8], symbol: &str) -> Result<Self> {
+        Self::load(path, symbol).or_else(|error| without_file(object, symbol, error))
+    }
+
+    /// Load a shared object from its bytes, without a file.
+    #[cfg(target_os = "linux")]
+    #[allow(unsafe_code)] // an address becomes a function
+    pub(crate) fn from_image(object: &[u8], symbol: &str) -> Result<Self> {
+        load_math_library();
+        let (image, function) = Image::load(object, symbol)?;
+        // SAFETY: the compiler defines the symbol as a function of exactly this type, and the image keeps it mapped.
+        let function = unsafe { std::mem::transmute::<*const c_void, WorkGroupFunction>(function) };
+        Ok(Self { function, _object: Loaded::Image { _image: image } })
     }
 
     /// Load the shared object at `path`, which the compiler's output was linked to.
@@ -58,10 +116,11 @@ impl Code {
         let object = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(wrong)?;
         // SAFETY: the compiler defines the symbol as a function of exactly this type.
         let function = unsafe { object.get::<WorkGroupFunction>(name.as_bytes_with_nul()) }.map_err(wrong)?;
-        Ok(Self { function: *function, _object: object })
+        let function = *function;
+        Ok(Self { function, _object: Loaded::Library { _library: object } })
     }
 
-    /// Run groups in ascending order. Returns 0 or a fault's code.
+    /// Run groups in ascending order. Returns 0 or a fault's code. The thread's floating-point modes are afterwards as before.
     ///
     /// # Safety
     /// `launch` fits the kernel: each address is valid for what the kernel does with it, and nothing
@@ -69,20 +128,55 @@ impl Code {
     /// the bytes that the kernel and the launch's threadgroup memory need, and is in no other use.
     #[allow(unsafe_code)] // calls machine code that a user's kernel was compiled to
     pub unsafe fn run(&self, launch: &Launch, scratch: *mut u8, groups: Range<u64>) -> i32 {
+        let modes = FloatState::current();
         // SAFETY: as above; `_object` keeps the function mapped.
-        unsafe { (self.function)(launch, scratch, groups.start, groups.end) }
+        let code = unsafe { (self.function)(launch, scratch, groups.start, groups.end) };
+        modes.restore();
+        code
     }
+}
+
+/// Code that could not be loaded from a file; that error where it cannot be loaded without one either.
+fn without_file(object: &[u8], symbol: &str, error: Error) -> Result<Code> {
+    #[cfg(target_os = "linux")]
+    if let Ok(code) = Code::from_image(object, symbol) {
+        tracing::debug!("loaded without a file: {error}");
+        return Ok(code);
+    }
+    let _ = (object, symbol);
+    Err(error)
 }
 
 /// Compiled code calls functions of the C mathematics library, which objects linked directly do not
 /// name; where it is a library of its own, its symbols are made visible once for all.
 #[allow(unsafe_code)] // loads a system library
 fn load_math_library() {
-    static LOADED: LazyLock<Option<Library>> = LazyLock::new(|| {
+    static LOADED: PerProcess<Option<Library>> = PerProcess::new(|| {
         let name = if cfg!(target_os = "linux") { "libm.so.6" } else { return None };
         // SAFETY: the system's own library, whose initialisers every program runs. If it cannot be
         // loaded, the symbols that a kernel lacks are named when the kernel is loaded.
         unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.ok()
     });
-    LazyLock::force(&LOADED);
+    let _loaded = LOADED.get();
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn code_whose_file_cannot_be_mapped_is_loaded_from_memory() {
+        const SYMBOL: &str = "elinvar_threadgroups";
+        let (_, object) = testing::codegen().build(testing::COUNT, SYMBOL).unwrap();
+        let folder = Scratch::new().unwrap();
+        let path = folder.path().join("kernel.so");
+        std::fs::write(&path, &object[..100]).unwrap();
+        assert!(Code::load(&path, SYMBOL).is_err());
+        assert!(Code::from_file(&path, &object, SYMBOL).is_ok());
+        let Err(Error::Environment(why)) = Code::from_file(&path, &object[..100], SYMBOL) else {
+            panic!("loaded half an object");
+        };
+        assert!(why.starts_with("cannot load the compiled kernel:"), "{why}");
+    }
 }

@@ -123,7 +123,8 @@ impl Drop for HostMemory {
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-impl Memory for HostMemory {
+// SAFETY: the address is of pages, or of a block of the host, that the value owns until it is dropped.
+unsafe impl Memory for HostMemory {
     fn len(&self) -> u64 {
         self.len
     }

@@ -18,6 +18,9 @@ use crate::kernel::{CpuPipeline, Form, Kernel};
 use crate::loader::Code;
 use crate::target::Target;
 
+/// The level of code for this very processor, which goes from one process to another and into no file.
+pub(crate) const NATIVE: &str = "native";
+
 /// Compiles a source for a level of this machine's architecture, into bundles.
 pub struct Packer {
     library: CpuLibrary,
@@ -85,13 +88,14 @@ impl Packer {
         groups: &[Dim3],
         bundle: &mut Bundle,
     ) -> Result<()> {
-        let signature = self.library.pipeline(name, options)?.signature().clone();
+        let (origin, thread) = self.library.thread(name, options)?;
+        let signature = origin.signature.clone();
         let write = |w: &mut elinvar_cache::Writer, s: &Signature| record::write_signature(w, s);
         bundle.insert(&signature_key(&self.source, name, options), &Ok(signature), write);
         for group in groups {
             for stoppable in [false, true] {
                 let form = Form { group: *group, stoppable };
-                let object = self.library.object(name, options, form).map(|(_, object)| object.write());
+                let object = self.library.object(&origin, &thread, form).map(|object| object.write());
                 let key = object_key(&self.source, name, options, &self.level, form);
                 bundle.insert(&key, &object, |w, bytes| w.bytes(bytes));
                 object?;
@@ -101,11 +105,17 @@ impl Packer {
     }
 }
 
-fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key {
+pub(crate) fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key {
     kernel_key("cpu", source, name, options)
 }
 
-fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &str, form: Form) -> Key {
+pub(crate) fn object_key(
+    source: &Source,
+    name: &str,
+    options: &PipelineOptions,
+    level: &str,
+    form: Form,
+) -> Key {
     let Form { group: Dim3 { x, y, z }, stoppable } = form;
     let system = std::env::consts::OS;
     kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}"), source, name, options)
@@ -160,19 +170,30 @@ fn kernel_of(
     options: &PipelineOptions,
     form: Form,
 ) -> Result<Kernel> {
-    let name = &signature.name;
+    let object = object_of(bundle, source, &signature.name, options, form)?;
+    let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL)?;
+    Ok(object.kernel(code, signature))
+}
+
+/// A kernel's code in a bundle.
+pub(crate) fn object_of(
+    bundle: &Bundle,
+    source: &Source,
+    name: &str,
+    options: &PipelineOptions,
+    form: Form,
+) -> Result<Object> {
     let levels = Packer::levels();
-    let keys = levels.iter().map(|level| object_key(source, name, options, level, form));
-    let found = keys.into_iter().find_map(|key| bundle.get(&key, |r| Object::read(r.bytes()?)));
+    let keys = std::iter::once(&NATIVE).chain(&levels);
+    let mut keys = keys.map(|level| object_key(source, name, options, level, form));
+    let found = keys.find_map(|key| bundle.get(&key, |r| Object::read(r.bytes()?)));
     let Dim3 { x, y, z } = form.group;
-    let object = found.unwrap_or_else(|| {
+    found.unwrap_or_else(|| {
         let known = levels.join("`, `");
         Err(Error::unsupported(format!(
             "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z} on this processor (`{known}`)"
         )))
-    })?;
-    let code = Code::from_bytes(&object.bytes, elinvar_spmd::SYMBOL)?;
-    Ok(object.kernel(code, signature))
+    })
 }
 
 #[cfg(test)]

@@ -17,14 +17,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use elinvar_driver::{Error, Priority, Result};
-use parking_lot::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Error, Priority, Process, Result};
 
+use crate::crash;
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
 use crate::scratch::Scratch;
 
 /// Compiled code keeps threadgroup memory and private arrays on the stack.
-const STACK_BYTES: usize = 16 << 20;
+pub(crate) const STACK_BYTES: usize = 16 << 20;
 /// What is shorter than this on one worker is not worth the help of one that is awake.
 const SHORT_NS: u64 = 8_000;
 /// What is shorter than this on one worker is not worth waking another.
@@ -36,12 +37,14 @@ pub(crate) type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 /// The handle of the worker threads; dropping it lets them finish what was added and end.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
+    /// Whose the threads are.
+    process: Process,
 }
 
 /// What a task is given: the thread's own memory and its way to the others.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    /// Its number, below that of workers.
+    /// Its number: below that of workers, or that for a guest.
     index: usize,
     scratch: Scratch,
     /// Time spent alone, since the last job that was shared, on dispatches that a worker awake could have helped with.
@@ -82,7 +85,8 @@ impl Pool {
     pub(crate) fn new(workers: usize) -> Result<Self> {
         let workers = workers.max(1);
         let state = Mutex::new(State { most: workers, ..State::default() });
-        let pool = Self { shared: Arc::new(Shared { workers, state, ..Shared::default() }) };
+        let shared = Arc::new(Shared { workers, state, ..Shared::default() });
+        let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
             let mut worker = Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 };
@@ -92,6 +96,12 @@ impl Pool {
             })?;
         }
         Ok(pool)
+    }
+
+    /// # Errors
+    /// `DeviceLost` in a child of the process that has the threads.
+    pub(crate) fn expect_here(&self, what: &str) -> Result<()> {
+        self.process.expect_this(&what)
     }
 
     /// Add a task behind all others of normal priority.
@@ -104,6 +114,14 @@ impl Pool {
         self.shared.change(|state| state.add(priority, task));
     }
 
+    /// A worker for a thread of the caller's. It takes nothing by itself: it runs what [`Worker::invite`] lets it, and its
+    /// jobs are shared with the threads of the pool.
+    pub(crate) fn guest(&self) -> Worker {
+        // No two guests meet in one job: they help nobody.
+        let (shared, index) = (self.shared.clone(), self.shared.workers);
+        Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 }
+    }
+
     /// From now on at most so many workers, at least one, have something at a time. What they have they end.
     pub(crate) fn use_workers(&self, most: usize) {
         self.shared.change(|state| state.most = most.max(1));
@@ -112,6 +130,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        // In a child there are no threads to end, and one may have held the lock.
+        if !self.process.is_this() {
+            return;
+        }
         self.shared.state.lock().closed = true;
         self.shared.wake.notify_all();
     }
@@ -121,6 +143,21 @@ impl Worker {
     /// Add a task behind all others of its priority.
     pub(crate) fn push_with(&self, priority: Priority, task: Task) {
         self.shared.change(|state| state.add(priority, task));
+    }
+
+    /// Run a task on this thread, which is a guest's, as one of the workers that may have something. Gives it back if others come first.
+    pub(crate) fn invite(&mut self, task: Task) -> Option<Task> {
+        {
+            let mut state = self.shared.state.lock();
+            if state.busy >= state.most || !state.tasks.is_empty() {
+                return Some(task);
+            }
+            state.busy += 1;
+            self.shared.note(&state);
+        }
+        task(self);
+        self.shared.change(|state| state.busy -= 1);
+        None
     }
 
     /// Whether some task waits for a worker.
@@ -142,7 +179,8 @@ impl Worker {
         }
         self.alone_ns = 0;
         let known = Demand { group_ns: pace.group_ns().max(demand.group_ns), ..demand };
-        let job = Arc::new(Job::new(work.clone(), known, next, self.shared.workers));
+        let participants = self.shared.workers.max(self.index + 1);
+        let job = Arc::new(Job::new(work.clone(), known, next, participants));
         self.shared.change(|state| state.jobs.push(job.clone()));
         let shared = job.take_part(self.index, &mut self.scratch);
         self.shared.change(|state| state.jobs.retain(|other| !Arc::ptr_eq(other, &job)));
@@ -151,6 +189,7 @@ impl Worker {
     }
 
     fn work(&mut self) {
+        let _thread = crash::Thread::enter(STACK_BYTES);
         let mut busy = false;
         while let Some(next) = self.shared.next(busy) {
             busy = true;
@@ -332,5 +371,37 @@ mod tests {
         }
         drop((pool, sender));
         assert_eq!(ran.iter().count(), 100);
+    }
+
+    #[test]
+    fn a_guest_runs_what_nobody_else_has_to() {
+        let pool = Pool::new(1).unwrap();
+        let (sender, ran) = channel();
+        let mut guest = pool.guest();
+        let this = std::thread::current().id();
+        let task = |sender: &std::sync::mpsc::Sender<_>| -> Task {
+            let sender = sender.clone();
+            Box::new(move |_| sender.send(std::thread::current().id()).unwrap())
+        };
+        assert!(guest.invite(task(&sender)).is_none());
+        assert_eq!(ran.try_recv(), Ok(this));
+        // The one that may have something is busy.
+        let (go, wait) = channel::<()>();
+        let (begun, begins) = channel();
+        pool.push(Box::new(move |_| {
+            begun.send(()).unwrap();
+            wait.recv().unwrap();
+        }));
+        begins.recv().unwrap();
+        let back = guest.invite(task(&sender)).expect("it is not the guest's turn");
+        pool.push(back);
+        go.send(()).unwrap();
+        assert_ne!(ran.recv().unwrap(), this);
+        // It may run again when the other has ended; a job of its is shared with the pool's thread.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while guest.invite(task(&sender)).is_some() {
+            assert!(std::time::Instant::now() < deadline);
+        }
+        assert_eq!(ran.recv().unwrap(), this);
     }
 }

@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Command, Done, Error, Event, Priority, Queue, Result, Submission, Timing, end_submission,
 };
-use parking_lot::Mutex;
 
 use crate::job::panic_error;
 use crate::pool::{Pool, Worker};
@@ -66,8 +66,34 @@ impl CpuQueue {
     }
 }
 
-impl Queue for CpuQueue {
-    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
+/// A queue's turn, for whoever takes it; the pool if nobody does.
+pub(crate) struct Turn {
+    /// `None` once it is taken.
+    lane: Option<Arc<Lane>>,
+}
+
+impl Turn {
+    /// Run it on a guest's thread, unless workers of the pool come first.
+    pub(crate) fn run(mut self, guest: &mut Worker) {
+        let Some(lane) = self.lane.take() else { return };
+        let (pool, priority) = (lane.pool.clone(), lane.priority);
+        if let Some(task) = guest.invite(Box::new(move |worker| lane.take_turn(worker))) {
+            pool.push_with(priority, task);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            lane.schedule();
+        }
+    }
+}
+
+impl CpuQueue {
+    /// As [`Queue::submit`]; the queue's turn is the caller's, if nobody has it.
+    pub(crate) fn enter(&self, commands: Arc<[Command]>, done: Done) -> (Submission, Option<Turn>) {
         let mut state = self.lane.state.lock();
         state.last_id += 1;
         let id = state.last_id;
@@ -83,13 +109,23 @@ impl Queue for CpuQueue {
         });
         let was_scheduled = std::mem::replace(&mut state.scheduled, true);
         drop(state);
-        if !was_scheduled {
-            self.lane.schedule();
-        }
-        Ok(Submission(id))
+        let turn = (!was_scheduled).then(|| Turn { lane: Some(self.lane.clone()) });
+        (Submission(id), turn)
+    }
+}
+
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: `done` is called once the last command has ended, or before the first begins.
+unsafe impl Queue for CpuQueue {
+    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
+        self.lane.pool.expect_here("a submission")?;
+        Ok(self.enter(commands, done).0)
     }
 
     fn cancel(&self, submission: Submission) -> bool {
+        if self.lane.pool.expect_here("a cancellation").is_err() {
+            return false;
+        }
         let mut state = self.lane.state.lock();
         let aside = state.aside.take_if(|entry| entry.id == submission.0 && entry.has_only_waited());
         let goes_on = aside.is_some();
@@ -109,6 +145,7 @@ impl Queue for CpuQueue {
     }
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
+        self.lane.pool.expect_here("a stop")?;
         let mut state = self.lane.state.lock();
         if let Some((_, stop)) = state.running.as_ref().filter(|(id, _)| *id == submission.0) {
             stop.set(cause);
@@ -129,6 +166,7 @@ impl Queue for CpuQueue {
     }
 
     fn acknowledge(&self) -> Option<Error> {
+        self.lane.pool.expect_here("an acknowledgement").ok()?;
         self.lane.state.lock().failure.take()
     }
 }

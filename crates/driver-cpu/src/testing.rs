@@ -118,6 +118,25 @@ pub(crate) const STEP: &str = groups!(
      store i32 %new, ptr %a0"
 );
 
+/// Rounds upwards and flushes subnormal numbers from here on, as no kernel may.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SPOIL: &str = concat!(
+    groups!(
+        "store i32 57280, ptr %scratch
+         call void @llvm.x86.sse.ldmxcsr(ptr %scratch)"
+    ),
+    "\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
+);
+
+/// `a0[i]` is a third, rounded as the thread does it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const THIRD: &str = groups!(
+    "%three = load volatile float, ptr %a0
+     %third = fdiv float 1.0, %three
+     %p = getelementptr float, ptr %a0, i64 1
+     store float %third, ptr %p"
+);
+
 /// `a1` and `a2` are threadgroup memory: fills all bytes of the latter, `a3[0]` of them, and stores the two
 /// offsets and a byte of the end to `a0[0..3]`. Its own scratch is 64 bytes.
 pub(crate) const THREADGROUP: &str = groups!(
@@ -169,6 +188,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
         Ok(Kernel {
             name: name.clone(),
             code: codegen().build(ir, "elinvar_threadgroups")?.0,
+            crash: crate::crash::Description::new(&name, false),
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],
             bounds: None,
@@ -276,4 +296,136 @@ impl Drop for Gate {
     fn drop(&mut self) {
         self.open();
     }
+}
+
+/// Stores to an address where nothing is.
+const WILD: &str = groups!("store i32 1, ptr inttoptr (i64 4656 to ptr)");
+/// Ends in an instruction that the processor refuses.
+const TRAP: &str = groups!("br label %trap\n trap:\n call void asm sideeffect \"ud2\", \"\"()");
+const BREAKPOINT: &str = groups!("call void asm sideeffect \"int3\", \"\"()");
+/// Stores to the far end of a frame that is larger than the stack, and to nothing else of it.
+const FRAME: &str = concat!(
+    groups!("call void @frame(i64 %i)"),
+    "define internal void @frame(i64 %n) noinline \"probe-stack\"=\"inline-asm\" {
+      %frame = alloca [50331648 x i8], align 16
+      %at = getelementptr i8, ptr %frame, i64 %n
+      store volatile i64 %n, ptr %at
+      ret void
+    }"
+);
+const DIVIDE: &str =
+    groups!("call void asm sideeffect \"xorl %ecx, %ecx; divl %ecx\", \"~{eax},~{ecx},~{edx},~{flags}\"()");
+/// Loads from the page below the stack, far above which it is.
+const GUARD: &str = groups!("%value = load volatile i32, ptr %a0");
+/// Calls itself for ever.
+const DEEP: &str = concat!(
+    groups!("%sum = call i64 @deep(i64 %i)\n store volatile i64 %sum, ptr %a0"),
+    "define internal i64 @deep(i64 %n) noinline {
+      %frame = alloca [4096 x i8], align 16
+      store volatile i64 %n, ptr %frame
+      %more = add i64 %n, 1
+      %below = call i64 @deep(i64 %more)
+      %own = load volatile i64, ptr %frame
+      %sum = add i64 %own, %below
+      ret i64 %sum
+    }"
+);
+
+/// The page below the stack of the one worker.
+#[allow(unsafe_code)] // lends a page
+fn below_the_stack(device: &CpuDevice) -> Arc<dyn Memory> {
+    let inside = loop {
+        if let [end] = crate::crash::stack_ends()[..] {
+            break end + (1 << 20);
+        }
+        std::thread::yield_now();
+    };
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let ranges = maps.lines().filter_map(|line| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+    });
+    let (start, _) = ranges.into_iter().find(|(from, to)| (*from..*to).contains(&inside)).unwrap();
+    let address = std::ptr::without_provenance_mut::<u8>(start - 4096);
+    let address = std::ptr::NonNull::new(address).unwrap();
+    let block = elinvar_driver::HostBlock { address, bytes: 4096, owner: Box::new(()) };
+    // SAFETY: nobody touches the page but a kernel that is to crash there.
+    unsafe { device.wrap(block) }.unwrap()
+}
+
+/// A page of a file that is empty by then.
+#[allow(unsafe_code)] // maps a file
+fn beyond_a_file(device: &CpuDevice) -> Arc<dyn Memory> {
+    use std::os::fd::AsRawFd as _;
+
+    let file = tempfile::tempfile().unwrap();
+    let bytes = usize::try_from(crate::host::page_size()).unwrap();
+    file.set_len(bytes as u64).unwrap();
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: new pages, of which nobody knows.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, file.as_raw_fd(), 0) };
+    let address = std::ptr::NonNull::new(address.cast::<u8>()).unwrap();
+    let block = elinvar_driver::HostBlock { address, bytes: bytes as u64, owner: Box::new(()) };
+    // SAFETY: nobody touches the page but a kernel that is to crash there.
+    let memory = unsafe { device.wrap(block) }.unwrap();
+    file.set_len(0).unwrap();
+    memory
+}
+
+/// Lets the system write the beginning of a core, if this process may have any.
+#[allow(unsafe_code)] // calls functions of the C library
+fn allow_core() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls read or write one structure.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max.min(1 << 20);
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
+    }
+}
+
+/// What a child process of the crash tests does: runs a kernel that crashes, or crashes outside of kernels.
+#[allow(unsafe_code)] // installs a signal handler, and crashes
+pub(crate) fn crash(case: &str) {
+    extern "C" fn other(_signal: i32) {
+        let text = b"the other handler\n";
+        // SAFETY: so many bytes are there, and a handler may call both.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+            libc::_exit(77);
+        }
+    }
+    if ["other", "host"].contains(&case) {
+        // SAFETY: the handler does what a handler may.
+        unsafe { libc::signal(libc::SIGSEGV, other as *const () as usize) };
+    }
+    if std::env::var_os("ELINVAR_TEST_CORE").is_some() {
+        allow_core();
+    }
+    let device = device(1);
+    let (name, ir) = match case {
+        "bus" => ("bus", GUARD),
+        "divide" => ("divide", DIVIDE),
+        "frame" => ("frame", FRAME),
+        "trap" => ("trap", TRAP),
+        "breakpoint" => ("breakpoint", BREAKPOINT),
+        "deep" => ("deep", DEEP),
+        "guard" => ("guard", GUARD),
+        _ => ("wild", WILD),
+    };
+    if case == "host" {
+        // SAFETY: none: the process is to end here.
+        unsafe { std::ptr::without_provenance_mut::<u32>(8).write_volatile(1) };
+    }
+    let memory = match case {
+        "guard" => below_the_stack(&device),
+        "bus" => beyond_a_file(&device),
+        _ => memory(&device, 4096),
+    };
+    let pipeline = CpuPipeline::new(signature(name), build(name, ir));
+    pipeline.prepare(Dim3::from(1)).unwrap();
+    let pipeline: Arc<dyn Pipeline> = Arc::new(pipeline);
+    let queue = device.queue().unwrap();
+    let outcome = run(&*queue, vec![dispatch(&pipeline, 1, vec![bound(&memory)])]);
+    panic!("the kernel has ended: {outcome:?}");
 }

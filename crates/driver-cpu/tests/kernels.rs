@@ -45,7 +45,17 @@ fn launch(
     (threads, group): (Dim3, Dim3),
     bindings: Vec<Binding>,
 ) -> Result<()> {
-    let pipeline = library.pipeline(kernel, &PipelineOptions::default())?;
+    launch_with(device, library, (kernel, &PipelineOptions::default()), (threads, group), bindings)
+}
+
+fn launch_with(
+    device: &Arc<dyn Device>,
+    library: &Arc<dyn Library>,
+    (kernel, options): (&str, &PipelineOptions),
+    (threads, group): (Dim3, Dim3),
+    bindings: Vec<Binding>,
+) -> Result<()> {
+    let pipeline = library.pipeline(kernel, options)?;
     pipeline.prepare(group)?;
     let (sender, outcome) = channel();
     let command = Command::Dispatch(Dispatch {
@@ -161,4 +171,75 @@ fn what_cannot_be_had_is_an_error_that_names_it() {
     };
     assert_eq!(diagnostics[0].line, 1);
     assert!(Arc::ptr_eq(&one, &library.pipeline("one", &PipelineOptions::default()).unwrap()));
+}
+
+/// Kernels with an array that is indexed by what is in memory: in themselves, in a function that is not inlined, and many small ones.
+fn with_arrays(elements: usize) -> String {
+    let small: String = (0..8)
+        .map(|n| {
+            let len = elements / 8;
+            format!("thread uint s{n}[{len}]; for (uint k = 0; k < {len}; ++k) s{n}[k] = k + uint(x[i]); sum += s{n}[uint(x[i]) * 7 % {len}];")
+        })
+        .collect();
+    format!(
+        "static float far(uint at, uint elements, float first) __attribute__((noinline));
+         static float far(uint at, uint elements, float first) {{
+             thread float a[{elements}];
+             for (uint k = 0; k < elements; ++k) a[k] = first + k;
+             return a[at];
+         }}
+         kernel void own(device float* x, uint i [[thread_position_in_grid]]) {{
+             thread float a[{elements}];
+             for (uint k = 0; k < {elements}; ++k) a[k] = x[i] + k;
+             x[i] = a[uint(x[i]) * 7 % {elements}];
+         }}
+         kernel void called(device float* x, uint i [[thread_position_in_grid]]) {{
+             x[i] = far(uint(x[i]) * 7 % {elements}, {elements}, x[i]);
+         }}
+         kernel void small(device float* x, uint i [[thread_position_in_grid]]) {{
+             uint sum = 0;
+             {small}
+             x[i] = sum;
+         }}"
+    )
+}
+
+#[test]
+fn private_arrays_beyond_the_limit_are_refused_when_the_pipeline_is_made() {
+    let device = device();
+    let library = compile(&device, &with_arrays(4_000_000));
+    for kernel in ["own", "called", "small"] {
+        for checked in [false, true] {
+            let options = PipelineOptions { checked, ..PipelineOptions::default() };
+            let refused = library.pipeline(kernel, &options).err();
+            let Some(Error::Unsupported(text)) = refused else { panic!("{kernel}: {refused:?}") };
+            for part in
+                [&format!("kernel `{kernel}`"), "160000", "bytes for each thread", "at most 524288 bytes"]
+            {
+                assert!(text.contains(part), "{kernel}: `{part}` is missing in: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn private_arrays_up_to_the_limit_compute() {
+    let device = device();
+    // Almost 512 KiB for each of the threads that run at a time.
+    let elements = 131_000;
+    let library = compile(&device, &with_arrays(elements));
+    let values: Vec<f32> = (0..40).map(|i| i as f32).collect();
+    for (kernel, checked) in [("own", false), ("called", false), ("small", false), ("own", true)] {
+        let x = floats(&device, &values);
+        let options = PipelineOptions { checked, ..PipelineOptions::default() };
+        launch_with(&device, &library, (kernel, &options), (Dim3::from(40), Dim3::from(32)), vec![bound(&x)])
+            .unwrap();
+        for (i, value) in read(&x).into_iter().enumerate() {
+            let expected = match kernel {
+                "small" => 8 * (i * 7 % (elements / 8) + i),
+                _ => i * 7 % elements + i,
+            };
+            assert_eq!(value, expected as f32, "{kernel}: {i}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use elinvar_cache::Cache;
 use elinvar_driver::{
     Caps, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
-    Source, Storage,
+    Source, Storage, Thermal,
 };
 use elinvar_ptx::Target;
 
@@ -22,6 +22,7 @@ use crate::memory::CudaMemory;
 use crate::peers;
 use crate::queue::CudaQueue;
 use crate::shared::Shared;
+use crate::temperature::Sensor;
 
 /// The CUDA driver of this process.
 pub fn driver() -> CudaDriver {
@@ -89,6 +90,7 @@ pub(crate) struct CudaDevice {
     capability: (u32, u32),
     cache: Cache,
     shared: Arc<Shared>,
+    sensor: Option<Sensor>,
     /// Priorities of streams: the least, and the greatest, which is a lower number.
     priorities: OnceLock<(i32, i32)>,
 }
@@ -103,7 +105,8 @@ impl CudaDevice {
             != 0;
         let context = Context::new(api, device, caps.name.clone(), has_pools)?;
         let shared = Shared::new(Arc::new(context))?;
-        Ok(Self { caps, capability, cache: cache.clone(), shared, priorities: OnceLock::new() })
+        let sensor = Sensor::of(api, device);
+        Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, priorities: OnceLock::new() })
     }
 
     /// CUDA's number for a priority.
@@ -129,7 +132,9 @@ impl CudaDevice {
     }
 }
 
-impl Device for CudaDevice {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: each allocation is of its own; the queue is the driver's.
+unsafe impl Device for CudaDevice {
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -143,6 +148,9 @@ impl Device for CudaDevice {
         let told = unsafe { context.api.driver_version(&mut version) };
         if told.is_ok() {
             details.push(("driver for CUDA", Version(version).to_string()));
+        }
+        if let Some(celsius) = self.sensor.as_ref().and_then(Sensor::celsius) {
+            details.push(("temperature", format!("{celsius} °C")));
         }
         details
     }
@@ -189,6 +197,13 @@ impl Device for CudaDevice {
 
     fn clock_ns(&self) -> u64 {
         now_ns()
+    }
+
+    fn thermal(&self) -> Result<Thermal> {
+        match &self.sensor {
+            Some(sensor) => sensor.thermal(),
+            None => Err(Error::unsupported(format!("device `{}` does not tell its place", self.caps.name))),
+        }
     }
 
     fn reaches(&self, other: &dyn Device) -> Option<Reach> {

@@ -46,6 +46,7 @@ mod poller;
 mod queue;
 mod replay;
 mod shared;
+mod temperature;
 mod transfer;
 
 pub use device::{CudaDriver, driver};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::{
     Diagnostic, Dim3, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    UnsupportedKernel,
 };
 use elinvar_ptx::Target;
 use parking_lot::Mutex;
@@ -54,6 +55,10 @@ impl CudaLibrary {
 impl Library for CudaLibrary {
     fn kernels(&self) -> &[Signature] {
         self.code.kernels()
+    }
+
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.code.unsupported()
     }
 
     fn warnings(&self) -> &[Diagnostic] {

@@ -240,7 +240,8 @@ impl Drop for CudaMemory {
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-impl Memory for CudaMemory {
+// SAFETY: the address is of pinned host memory that the value holds.
+unsafe impl Memory for CudaMemory {
     fn len(&self) -> u64 {
         self.len
     }

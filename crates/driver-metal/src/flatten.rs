@@ -18,8 +18,13 @@ const MOST_BYTES: usize = 256 << 20;
 /// # Errors
 /// `Environment` for a file that cannot be read, `Unsupported` for one that includes itself without a guard.
 pub(crate) fn flatten(source: &Source) -> Result<String> {
-    let mut flat =
-        Flat { folders: &source.include_dirs, open: Vec::new(), once: Vec::new(), out: String::new() };
+    let mut flat = Flat {
+        folders: &source.include_dirs,
+        roots: source.include_roots(),
+        open: Vec::new(),
+        once: Vec::new(),
+        out: String::new(),
+    };
     for (name, value) in &source.defines {
         flat.line(format_args!("#define {name} {}", value.as_deref().unwrap_or("1")));
     }
@@ -31,6 +36,8 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
 
 struct Flat<'a> {
     folders: &'a [PathBuf],
+    /// Where files may be included from; `None`: anywhere.
+    roots: Option<Vec<PathBuf>>,
     /// The files that are being put in.
     open: Vec<PathBuf>,
     /// The files with `#pragma once`, by the number of their macro.
@@ -77,7 +84,12 @@ impl Flat<'_> {
     fn find(&self, path: &str, includer: Option<&Path>) -> Option<PathBuf> {
         let folders =
             includer.and_then(Path::parent).into_iter().chain(self.folders.iter().map(PathBuf::as_path));
-        folders.map(|folder| folder.join(path)).find(|path| path.is_file())
+        folders.map(|folder| folder.join(path)).find(|path| path.is_file() && self.permit(path))
+    }
+
+    fn permit(&self, path: &Path) -> bool {
+        let Some(roots) = &self.roots else { return true };
+        std::fs::canonicalize(path).is_ok_and(|file| roots.iter().any(|root| file.starts_with(root)))
     }
 
     fn include(&mut self, path: &Path) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Runs Metal kernels on Apple GPUs, through Metal.
+//! Runs Metal kernels on Apple GPUs, through Metal. It has never been run on a Mac: it is run on Linux against a stand-in for
+//! Apple's libraries, and linked for macOS (`docs/metal.md`).
 //!
 //! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) puts the commands in the queue's list
 //! (`queue`); when its turn comes they are encoded (`encode`, the one `match` on

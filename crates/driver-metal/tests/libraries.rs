@@ -4,8 +4,8 @@
 mod support;
 
 use elinvar_driver::{
-    Access, ArgKind, Binding, Constant, ElementType, Error, Library, MathMode, PipelineOptions, Scalar,
-    Source, Storage,
+    Access, ArgKind, Binding, Constant, ElementType, Error, MathMode, PipelineOptions, Scalar, Source,
+    Storage,
 };
 use support::{devices, dispatch, memory, run, whole, words};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Access, Binding, Command, Device, Dim3, Dispatch, Error, Grid, Pipeline, Result, Stamp, Storage, Use,
+    Access, Binding, Command, Device, Dim3, Dispatch, Error, Grid, Pipeline, Priority, Result, Stamp,
+    Storage, Use,
 };
 use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, words, write};
 
@@ -312,4 +313,14 @@ fn expect_caps(device: &dyn Device) {
         "{caps:?}"
     );
     assert!(device.reset().is_err());
+    assert!(!caps.priorities);
+    for priority in [Priority::Low, Priority::High] {
+        let refused = device.queue_with(priority).err();
+        assert!(
+            matches!(&refused, Some(Error::Unsupported(text)) if text.contains("no priorities")),
+            "{refused:?}"
+        );
+    }
+    let warm = device.thermal();
+    assert!(matches!(&warm, Err(Error::Unsupported(text)) if text.contains("not measured")), "{warm:?}");
 }

@@ -4,6 +4,7 @@ use crate::{Dim3, Primitives};
 
 /// The kind of hardware behind a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum DeviceKind {
     /// An Apple GPU, through Metal.
@@ -30,6 +31,7 @@ impl DeviceKind {
 
 /// Where work that runs ends when it is told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum StopsAt {
     /// Nowhere: what runs runs to its end.
@@ -43,6 +45,7 @@ pub enum StopsAt {
 
 /// Facts and limits of one device.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Caps {
     /// The hardware's own name, for people.
     pub name: String,
@@ -75,11 +78,16 @@ pub struct Caps {
     pub compute_units: u32,
     /// Where work that runs ends when it is told to, by [`crate::Queue::stop`].
     pub stops_at: StopsAt,
+    /// Whether the device restarts by itself when it was lost: what was in flight ends in [`DeviceLost`](crate::Error::DeviceLost), the
+    /// next submission finds it there again, and all memory keeps its content.
+    pub restarts: bool,
     /// Whether the driver sees the counts of a [`Grid::Indirect`](crate::Grid::Indirect), so that those beyond its limits are
     /// an error and not undefined.
     pub sees_counts: bool,
     /// Queues that it is worth using side by side.
     pub parallel_queues: u32,
+    /// Whether queues have a [`Priority`](crate::Priority). Where not, one other than normal is refused.
+    pub priorities: bool,
     /// Bits of one vector register of the CPU; `None` on a GPU.
     pub vector_bits: Option<u32>,
     /// Whether the fault of a checked kernel tells which access it was: the argument or variable, the element, the thread, and

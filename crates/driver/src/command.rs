@@ -79,6 +79,7 @@ pub struct Dispatch {
 
 /// What a program calls a launch, in traces and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label {
     /// Its name.
     pub name: String,

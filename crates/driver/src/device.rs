@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{
     Caps, Capture, Command, Diagnostic, Dim3, Error, Event, FunctionConstant, HostBlock, Init, Memory,
-    PipelineOptions, Result, Signature, Source, Storage, Timeline,
+    PipelineOptions, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
 /// A kind of hardware that this build can talk to.
@@ -26,7 +26,13 @@ pub trait Driver: Send + Sync {
 }
 
 /// A thing that runs kernels.
-pub trait Device: Send + Sync + Any {
+///
+/// # Safety
+/// What [`Device::allocate`] gives is of nobody else while it is there: it neither is, nor overlaps, memory that was given before.
+/// Its queues keep the contract of [`Queue`]. A pipeline that was asked for with [`PipelineOptions::checked`] reaches no memory but
+/// that of its launch.
+#[allow(unsafe_code)] // what safe code relies on
+pub unsafe trait Device: Send + Sync + Any {
     /// Facts and limits; constant over the device's life.
     fn caps(&self) -> &Caps;
 
@@ -69,6 +75,9 @@ pub trait Device: Send + Sync + Any {
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>>;
 
     /// A new queue, independent of all others.
+    ///
+    /// # Errors
+    /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Caps::priorities`] is false.
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>>;
 
     /// A new queue of normal priority.
@@ -94,6 +103,14 @@ pub trait Device: Send + Sync + Any {
     /// `Unsupported` unless the driver says otherwise.
     fn use_units(&self, _units: u32) -> Result<()> {
         Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
+    }
+
+    /// How warm the device is, by a sensor of its own. Never the host's temperature, unless the device is the host's processor.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason where nothing measures it, which is so unless the driver says otherwise.
+    fn thermal(&self) -> Result<Thermal> {
+        Err(Error::unsupported(format!("the temperature of device `{}` is not measured", self.caps().name)))
     }
 
     /// How a [`Command::Copy`] of this device's queues moves bytes between its memory and that of `other`, in either direction.
@@ -146,6 +163,12 @@ pub trait Library: Send + Sync + Any {
     /// a function constant is in the list; [`Pipeline::signature`] has it only if it is there.
     fn kernels(&self) -> &[Signature];
 
+    /// Well-formed kernels of the source that the device cannot run, in its order. They are not among
+    /// [`Library::kernels`], and a pipeline of one is `Unsupported`. None unless the driver says otherwise.
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        &[]
+    }
+
     /// Warnings of the compilation.
     fn warnings(&self) -> &[Diagnostic];
 
@@ -164,8 +187,13 @@ pub trait Library: Send + Sync + Any {
 
 /// A kernel that can be dispatched.
 pub trait Pipeline: Send + Sync + Any {
-    /// What the kernel takes, with [`Signature::code`] known.
+    /// What the kernel takes, with [`Signature::code`] where the driver knows it.
     fn signature(&self) -> &Signature;
+
+    /// Bytes of threadgroup memory that the kernel declares itself. Those of [`Signature::code`] unless the driver says otherwise.
+    fn threadgroup_memory(&self) -> u64 {
+        self.signature().code.map_or(0, |code| code.threadgroup_memory)
+    }
 
     /// Largest threadgroup for this kernel, at most [`Caps::max_threads_per_threadgroup`].
     fn max_threads_per_threadgroup(&self) -> u32;
@@ -190,8 +218,10 @@ impl fmt::Debug for dyn Pipeline {
     }
 }
 
-/// Which queue goes first where several have something to do. It does not interrupt what runs.
+/// Which queue goes first where several have something to do. It does not interrupt what runs. Devices without
+/// [`Caps::priorities`] refuse all but [`Priority::Normal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Priority {
     /// After all others.
     Low,
@@ -219,7 +249,11 @@ pub struct Timing {
 pub type Done = Box<dyn FnOnce(Result<Timing>) + Send>;
 
 /// An ordered list of submissions. Dropping the last reference lets what was submitted finish.
-pub trait Queue: Send + Sync + Any {
+///
+/// # Safety
+/// Once [`Done`] has been called, nothing that was submitted reads or writes its memory any more: the host does then.
+#[allow(unsafe_code)] // what safe code relies on
+pub unsafe trait Queue: Send + Sync + Any {
     /// Add commands to the end; returns before they have run. No commands are allowed: such a
     /// submission ends when those before it have. If this returns an error `done` has been dropped
     /// without a call.
@@ -237,6 +271,12 @@ pub trait Queue: Send + Sync + Any {
     /// `Unsupported` where nothing that runs can be stopped.
     fn stop(&self, _submission: Submission, _cause: Error) -> Result<bool> {
         Err(Error::unsupported("this device cannot stop what runs"))
+    }
+
+    /// Spin until `is_over` answers true, which looks at whether a submission has ended or enough time has passed. A driver whose
+    /// ends some thread has to look for may look here in between, and call callbacks of this queue: the caller holds no lock.
+    fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
+        while !is_over() {}
     }
 
     /// Forget a failure, so that later submissions run again. Returns it, or `None`.

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Severity {
     /// Nothing was built.
     Error,
@@ -25,6 +26,7 @@ impl fmt::Display for Severity {
 
 /// One message about one place of the user's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
@@ -60,18 +62,19 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     /// `file:line:column: severity: message`, then the source line with a caret, then the notes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file)?;
+        write!(f, "{}", Visible(&self.file, ""))?;
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
             if self.column > 0 {
                 write!(f, ":{}", self.column)?;
             }
         }
-        write!(f, ": {}: {}", self.severity, self.message)?;
+        write!(f, ": {}: {}", self.severity, Visible(&self.message, "\n\t"))?;
         if let Some(line) = &self.source_line {
-            write!(f, "\n{:5} | {line}", self.line)?;
+            write!(f, "\n{:5} | {}", self.line, Visible(line, "\t"))?;
             if self.column > 0 {
                 let before = line.get(..self.column as usize - 1).unwrap_or(line);
+                let before = Visible(before, "\t").to_string();
                 let pad: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
                 write!(f, "\n      | {pad}^")?;
             }
@@ -80,6 +83,23 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n{note}")?;
         }
         Ok(())
+    }
+}
+
+/// Text as a terminal may show it: characters that control it, or that turn the direction of text around, are escaped, but for those
+/// in the second part.
+struct Visible<'a>(&'a str, &'a str);
+
+impl fmt::Display for Visible<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            c if self.1.contains(c) => fmt::Write::write_char(f, c),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                write!(f, "{}", c.escape_unicode())
+            }
+            c if c.is_control() => write!(f, "{}", c.escape_unicode()),
+            c => fmt::Write::write_char(f, c),
+        })
     }
 }
 
@@ -92,6 +112,16 @@ pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_control_a_terminal_is_escaped() {
+        let mut d = Diagnostic::error("k\u{1b}[2J\n.metal", 3, 9, "no \u{7}such\nthing \u{202e}`y`");
+        d.source_line = Some("\tx\u{1b}]0;y;\u{9b}\r".into());
+        assert_eq!(
+            d.to_string(),
+            "k\\u{1b}[2J\\u{a}.metal:3:9: error: no \\u{7}such\nthing \\u{202e}`y`\n    3 | \tx\\u{1b}]0;y;\\u{9b}\\u{d}\n      | \t            ^"
+        );
+    }
 
     #[test]
     fn caret_stands_under_the_column() {

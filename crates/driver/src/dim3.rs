@@ -5,6 +5,7 @@ use std::fmt;
 /// Three 32-bit counts, as a kernel sees them in a `uint3`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dim3 {
     /// Count along x, the dimension that varies fastest.
     pub x: u32,

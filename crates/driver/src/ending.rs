@@ -5,7 +5,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::{Command, Done, Error, Result, Timing, fail_signals};
+use crate::{Callback, Command, Done, Error, Result, Timing, fail_signals};
 
 /// Let the events of a submission that has failed fail, let go of what its commands name, and then tell that it has ended.
 /// No lock of the driver is held.
@@ -13,6 +13,7 @@ use crate::{Command, Done, Error, Result, Timing, fail_signals};
 /// A panic of a callback ends here, whoever's it is. The panic hook has reported it. One before `done` makes the submission's
 /// result an error; of one in `done` nobody is left to tell.
 pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timing>) {
+    let _callback = Callback::enter();
     let let_go = catch_unwind(AssertUnwindSafe(|| {
         if let Err(error) = &result {
             fail_signals(&commands, error);

@@ -9,6 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong, by what the caller can do about it.
 #[derive(Clone, Debug, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel's source is wrong; each diagnostic has file, line and column.
@@ -63,6 +64,11 @@ pub enum Error {
     #[error("refused: {0}")]
     Refused(String),
 
+    /// The call would block in a callback, on a thread that may have to finish what is waited for; the message says what to do
+    /// instead. Nothing has changed.
+    #[error("would deadlock: {0}")]
+    WouldDeadlock(String),
+
     /// Something outside failed that a kernel needs: the compiler could not be found or run, a file
     /// could not be read or written.
     #[error("{0}")]
@@ -71,6 +77,7 @@ pub enum Error {
 
 /// A kernel's fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fault {
     /// The kernel's name.
     pub kernel: String,

@@ -61,6 +61,7 @@
 //!    `INT_MIN / -1` and shifts beyond the width give what Metal gives or zero, and never trap.
 #![warn(missing_docs)]
 
+mod callback;
 mod caps;
 mod capture;
 mod command;
@@ -74,12 +75,15 @@ mod grid;
 mod memory;
 mod options;
 pub mod primitive;
+mod process;
 mod signature;
 mod source;
 mod stamp;
-mod sync;
+pub mod sync;
+mod thermal;
 mod timeline;
 
+pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, StopsAt};
 pub use capture::Capture;
 pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
@@ -91,9 +95,11 @@ pub use error::{Error, Fault, Result};
 pub use event::{Event, Reached, fail_signals};
 pub use grid::Grid;
 pub use memory::{HostBlock, Init, Memory, Storage};
-pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions};
+pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, UnsupportedKernel};
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
+pub use process::{PerProcess, Process};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, MetalLibrary, Packed, Piece, Source};
 pub use stamp::Stamp;
+pub use thermal::Thermal;
 pub use timeline::Timeline;

@@ -8,6 +8,7 @@ use crate::Result;
 
 /// Where memory lives and who may touch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Storage {
     /// Host and device see the same bytes. On a device with memory of its own they lie in the host's, pinned, and
@@ -52,8 +53,12 @@ impl fmt::Debug for HostBlock {
 }
 
 /// An allocation. Dropping the last reference frees it.
+///
+/// # Safety
+/// Safe code reads and writes through what [`Memory::host_ptr`] gives: it is the same at every call, valid for reads and writes of
+/// [`Memory::len`] bytes as long as the value is there, and of nobody else's memory.
 #[allow(unsafe_code)] // declares unsafe methods: only the caller knows who else uses the memory
-pub trait Memory: Send + Sync + Any {
+pub unsafe trait Memory: Send + Sync + Any {
     /// Size in bytes, as asked for.
     fn len(&self) -> u64;
 

@@ -1,9 +1,10 @@
 //! How a kernel is specialised when its pipeline is made.
 
-use crate::{ElementType, Scalar};
+use crate::{Diagnostic, ElementType, Scalar};
 
 /// What a pipeline is made with, beside the kernel's name. The default has no constants and no checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PipelineOptions {
     /// Values of function constants.
     pub constants: Vec<Constant>,
@@ -14,6 +15,7 @@ pub struct PipelineOptions {
 
 /// The value of a function constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Constant {
     /// Which constant.
     pub key: ConstantKey,
@@ -34,8 +36,18 @@ pub struct FunctionConstant {
     pub ty: ElementType,
 }
 
+/// A kernel of a source that is well-formed and that the device cannot run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedKernel {
+    /// Its name.
+    pub name: String,
+    /// Why, at the place in the source that is the reason, such as a parameter that is a texture.
+    pub reason: Diagnostic,
+}
+
 /// What identifies a function constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ConstantKey {
     /// The index of `[[function_constant(n)]]`.
     Index(u32),

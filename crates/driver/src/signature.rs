@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The scalar types of MSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[allow(missing_docs)] // the names say it
 pub enum Scalar {
     Bool,
@@ -104,7 +105,7 @@ pub enum ArgKind {
     Threadgroup,
 }
 
-/// What the kernel may do with an argument's memory, by its declared type.
+/// What the kernel may do with an argument's memory: by its declared type, and once its code is known also by that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// `const` or in the `constant` address space.
@@ -158,7 +159,8 @@ pub struct Signature {
     pub line: u32,
     /// `[[max_total_threads_per_threadgroup(n)]]`.
     pub max_threads_per_threadgroup: Option<u32>,
-    /// What the compiled code uses; known once the kernel's pipeline has been built.
+    /// What the compiled code uses. `None` until the kernel's pipeline has been built, and afterwards where the driver has
+    /// no way to know, as on Metal without clang.
     pub code: Option<CodeFacts>,
 }
 
@@ -175,9 +177,24 @@ pub struct CodeFacts {
     pub simdgroup: bool,
     /// The arguments, by bit from the first, that the code writes and never reads, as far as the compiler can tell.
     pub only_written: u64,
+    /// The arguments, by bit from the first, that the code may write, whatever they are declared as.
+    pub may_write: u64,
 }
 
 impl Signature {
+    /// This signature with what the code uses. An argument that is declared `const` and that the code may write all the same is
+    /// [`Access::ReadWrite`] then.
+    #[must_use]
+    pub fn with_code(mut self, code: CodeFacts) -> Self {
+        for (index, arg) in self.args.iter_mut().enumerate() {
+            if index >= 64 || code.may_write >> index & 1 == 1 {
+                arg.access = Access::ReadWrite;
+            }
+        }
+        self.code = Some(code);
+        self
+    }
+
     /// Dimensions of the grid that the kernel looks at: the widest of its position attributes, 1 if none.
     pub fn dimensions(&self) -> u32 {
         self.builtins.iter().map(|b| b.dimensions).max().unwrap_or(1)

@@ -34,6 +34,10 @@ pub struct Source {
     pub pieces: Vec<Piece>,
     /// Folders that `#include` searches, and no others.
     pub include_dirs: Vec<PathBuf>,
+    /// Whether `#include` and `#embed` may name files outside [`Source::include_dirs`], by an absolute path, by `..` or
+    /// by way of a symbolic link. Whoever writes a source can read with it what it may include, so this is for sources
+    /// that are trusted as programs are.
+    pub include_outside: bool,
     /// Macros, as `-D NAME[=VALUE]` defines them.
     pub defines: Vec<(String, Option<String>)>,
     /// The math mode.
@@ -119,6 +123,20 @@ impl Source {
         self
     }
 
+    /// Let `#include` and `#embed` name files outside the folders; see [`Source::include_outside`].
+    #[must_use]
+    pub fn include_outside(mut self) -> Self {
+        self.include_outside = true;
+        self
+    }
+
+    /// The folders that the source may include files from, with symbolic links resolved. `None` when it may include any
+    /// file.
+    pub fn include_roots(&self) -> Option<Vec<PathBuf>> {
+        let resolved = || self.include_dirs.iter().filter_map(|folder| std::fs::canonicalize(folder).ok());
+        (!self.include_outside).then(|| resolved().collect())
+    }
+
     /// Look for misuse of address spaces as well; see [`Source::check_spaces`].
     #[must_use]
     pub fn check_spaces(mut self) -> Self {
@@ -131,5 +149,21 @@ impl Source {
     pub fn math(mut self, math: MathMode) -> Self {
         self.math = math;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_the_text_and_the_name_that_it_is_made_from() {
+        let source = Source::named("a.metal", "text");
+        let [piece] = &source.pieces[..] else { panic!("{:?}", source.pieces) };
+        assert_eq!((piece.name.as_str(), piece.text.as_str()), ("a.metal", "text"));
+        assert!(source.expect_no_metal_library().is_ok());
+        let library = Source::metal_library("b.metallib", *b"bytes");
+        assert_eq!(library.pieces[0].name, "b.metallib");
+        assert!(matches!(library.expect_no_metal_library(), Err(crate::Error::Unsupported(_))));
     }
 }

@@ -1,16 +1,310 @@
-//! The lock of what is also run under a model checker, which replaces this module by its own.
+//! Locks without poisoning, over those of the standard library, which the model checker replaces by its own.
+//!
+//! Nothing about them is global: locks of a device that is made in a child of `fork` have nothing to do with those on which threads of
+//! the parent slept. A library whose threads sleep in one table for all locks would have these in it for ever.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, PoisonError};
+use std::time::{Duration, Instant};
 
-/// A lock without poisoning: nothing panics while one is held.
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+/// A lock. Whoever panics with it held has changed nothing by halves, or says so.
+#[derive(Default)]
+pub struct Mutex<T>(sync::Mutex<T>);
+
+/// What a lock guards, while it is held.
+#[must_use = "dropping it lets go of the lock"]
+pub struct MutexGuard<'a, T> {
+    lock: &'a Mutex<T>,
+    /// `None` within [`MutexGuard::unlocked`] and while a [`Condvar`] is waited at.
+    held: Option<sync::MutexGuard<'a, T>>,
+}
 
 impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+    /// Not held.
+    pub const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    /// Wait until nobody else holds it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { lock: self, held: Some(self.take()) }
+    }
+
+    /// Hold it, if nobody else does.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(held) => Some(MutexGuard { lock: self, held: Some(held) }),
+            Err(sync::TryLockError::Poisoned(held)) => {
+                Some(MutexGuard { lock: self, held: Some(held.into_inner()) })
+            }
+            Err(sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// What it guards, which nobody else can hold.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a, T> MutexGuard<'a, T> {
+    /// Let go of the lock while `f` runs, also when that panics.
+    pub fn unlocked<R>(guard: &mut Self, f: impl FnOnce() -> R) -> R {
+        struct Again<'g, 'a, T>(&'g mut MutexGuard<'a, T>);
+        impl<T> Drop for Again<'_, '_, T> {
+            fn drop(&mut self) {
+                self.0.held = Some(self.0.lock.take());
+            }
+        }
+        guard.held = None;
+        let _again = Again(guard);
+        f()
+    }
+
+    /// Hand what is held to a wait, and take back what that gives.
+    fn through<R>(
+        &mut self,
+        wait: impl FnOnce(sync::MutexGuard<'a, T>) -> (sync::MutexGuard<'a, T>, R),
+    ) -> R {
+        let held = self.held.take().unwrap_or_else(|| self.lock.take());
+        let (held, result) = wait(held);
+        self.held = Some(held);
+        result
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.held {
+            Some(held) => held,
+            None => unreachable!("a guard is borrowed while it does not hold its lock"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.held {
+            Some(held) => held,
+            None => unreachable!("a guard is borrowed while it does not hold its lock"),
+        }
+    }
+}
+
+/// What threads wait at for a change of what a lock guards. Waits may return before it.
+#[derive(Default)]
+pub struct Condvar(sync::Condvar);
+
+/// Whether a wait has ended because it was time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited(bool);
+
+impl Waited {
+    /// Whether it was time.
+    pub fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    /// Wait without the lock until somebody notifies.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.through(|held| (self.0.wait(held).unwrap_or_else(PoisonError::into_inner), ()));
+    }
+
+    /// As [`Condvar::wait`], at most for so long.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> Waited {
+        guard.through(|held| {
+            let (held, waited) = self.0.wait_timeout(held, timeout).unwrap_or_else(PoisonError::into_inner);
+            (held, Waited(waited.timed_out()))
+        })
+    }
+
+    /// As [`Condvar::wait`], until then at the latest.
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, then: Instant) -> Waited {
+        self.wait_for(guard, then.saturating_duration_since(Instant::now()))
+    }
+
+    /// Wake one that waits.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wake all that wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A lock that several may hold for reading. A thread that holds it may hold it once more: one that is to write waits until nobody
+/// reads, and keeps nobody from reading.
+#[derive(Default)]
+pub struct RwLock<T> {
+    readers: Mutex<Readers>,
+    changed: Condvar,
+    value: sync::RwLock<T>,
+}
+
+#[derive(Default)]
+struct Readers {
+    reading: usize,
+    writing: bool,
+}
+
+/// A lock held for reading.
+#[must_use = "dropping it lets go of the lock"]
+pub struct RwLockReadGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    held: sync::RwLockReadGuard<'a, T>,
+}
+
+/// A lock held for writing.
+#[must_use = "dropping it lets go of the lock"]
+pub struct RwLockWriteGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    held: sync::RwLockWriteGuard<'a, T>,
+}
+
+impl<T> RwLock<T> {
+    /// Wait until nobody writes.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let mut readers = self.readers.lock();
+        while readers.writing {
+            self.changed.wait(&mut readers);
+        }
+        readers.reading += 1;
+        drop(readers);
+        RwLockReadGuard { lock: self, held: self.value.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Wait until nobody reads or writes.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let mut readers = self.readers.lock();
+        while readers.writing || readers.reading > 0 {
+            self.changed.wait(&mut readers);
+        }
+        readers.writing = true;
+        drop(readers);
+        RwLockWriteGuard { lock: self, held: self.value.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
+impl<T> Drop for RwLockReadGuard<'_, T> {
+    fn drop(&mut self) {
+        let mut readers = self.lock.readers.lock();
+        readers.reading -= 1;
+        if readers.reading == 0 {
+            self.lock.changed.notify_all();
+        }
+    }
+}
+
+impl<T> Drop for RwLockWriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.readers.lock().writing = false;
+        self.lock.changed.notify_all();
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_free_while_its_guard_is_unlocked_and_after_a_panic() {
+        let lock = Mutex::new(1);
+        let mut guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert_eq!(MutexGuard::unlocked(&mut guard, || std::mem::replace(&mut *lock.lock(), 2)), 1);
+        assert_eq!(*guard, 2);
+        drop(guard);
+        let panic = std::panic::AssertUnwindSafe(|| {
+            let _guard = lock.lock();
+            panic!("a panic of a test");
+        });
+        assert!(std::panic::catch_unwind(panic).is_err());
+        assert_eq!(lock.try_lock().as_deref(), Some(&2));
+    }
+
+    #[test]
+    fn waits_end_when_notified_or_when_it_is_time() {
+        let (lock, changed) = (Mutex::new(0), Condvar::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                *lock.lock() = 1;
+                changed.notify_all();
+            });
+            let mut value = lock.lock();
+            while *value == 0 {
+                changed.wait(&mut value);
+            }
+        });
+        let mut value = lock.lock();
+        while !changed.wait_until(&mut value, Instant::now() + Duration::from_millis(1)).timed_out() {}
+        assert!(changed.wait_until(&mut value, Instant::now()).timed_out());
+        assert_eq!(*value, 1);
+    }
+
+    #[test]
+    fn a_reader_may_read_again_though_somebody_is_to_write() {
+        let lock = RwLock::<u32>::default();
+        let (sender, begun) = channel();
+        std::thread::scope(|scope| {
+            let reading = lock.read();
+            let lock = &lock;
+            scope.spawn(move || {
+                sender.send(()).unwrap();
+                *lock.write() += 1;
+            });
+            begun.recv().unwrap();
+            for _ in 0..1000 {
+                assert_eq!(*lock.read(), 0);
+                std::thread::yield_now();
+            }
+            drop(reading);
+        });
+        assert_eq!(*lock.read(), 1);
+        let counted = RwLock::<u32>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| *counted.write() += 1));
+            }
+        });
+        assert_eq!(*counted.read(), 4000);
     }
 }

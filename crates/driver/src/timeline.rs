@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::sync::Mutex;
-use crate::{Error, Event, Reached};
+use crate::{Callback, Error, Event, Reached};
 
 /// An event that lives in the host's memory, for drivers whose queues the host runs.
 pub struct Timeline {
@@ -55,6 +55,7 @@ impl Event for Timeline {
         let later = value.checked_add(1).map(|next| state.waiting.split_off(&next)).unwrap_or_default();
         let reached = std::mem::replace(&mut state.waiting, later);
         drop(state);
+        let _callback = Callback::enter();
         reached.into_values().flatten().for_each(|then| then(Ok(())));
     }
 
@@ -67,6 +68,7 @@ impl Event for Timeline {
         state.failure = Some(cause.clone());
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
+        let _callback = Callback::enter();
         waiting.into_values().flatten().for_each(|then| then(Err(cause.clone())));
     }
 

@@ -31,7 +31,14 @@ fn at_module_level() {
         ("@a = global x86_fp80 undef", 1, "unsupported type `x86_fp80`"),
         ("@a = global <vscale x 4 x i32> undef", 1, "unsupported scalable vector type"),
         ("@a = global i32* null", 1, "unsupported typed pointer"),
+        ("\u{a7}", 1, "unexpected character '\u{a7}'"),
         ("@a = global i8 256", 1, "`256` is not a constant of type `i8`"),
+        ("@a = global i8 -129", 1, "`-129` is not a constant of type `i8`"),
+        ("@a = global i32 null", 1, "`null` is not a constant of type `i32`"),
+        ("@a = global i32 true", 1, "`true` is not a constant of type `i32`"),
+        ("@a = global i32 false", 1, "`false` is not a constant of type `i32`"),
+        ("@a = global bfloat 0xH3C00", 1, "`0xH3C00` is not a constant of type `bfloat`"),
+        ("@a = global half 0xR3F80", 1, "`0xR3F80` is not a constant of type `half`"),
         ("@a = global ptr 1", 1, "`1` is not a constant of type `ptr`"),
         ("@a = global [2 x i8] c\"abc\"", 1, "a string of 3 bytes is not a constant of type `[2 x i8]`"),
         ("@a = global [2 x i8] [i8 1]", 1, "an aggregate is not a constant of type `[2 x i8]`"),
@@ -101,4 +108,50 @@ fn deep_nesting_is_an_error() {
     refused(&deep, 1, "types or constants nest deeper than 100");
     let node = format!("!0 = {}{}", "!{".repeat(200_000), "}".repeat(200_000));
     assert!(Module::parse(&node).is_ok(), "metadata is text");
+}
+
+#[test]
+fn constants_at_the_edge_of_their_type_are_taken() {
+    for constant in [
+        "i8 -128",
+        "i8 255",
+        "i1 true",
+        "i1 false",
+        "ptr null",
+        "bfloat 0xR3F80",
+        "bfloat 1.0",
+        "{ i8, i32 } { i8 1, i32 2 }",
+        "<{ i8, i32 }> <{ i8 1, i32 2 }>",
+        "<2 x i8> <i8 1, i8 2>",
+        "half 0xH3C00",
+    ] {
+        let text = format!("@a = global {constant}\n");
+        Module::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
+fn only_an_alignment_has_a_number_behind_it() {
+    for (attribute, fits) in [("align 8", true), ("align(8)", true), ("noundef 8", false), ("noundef", true)]
+    {
+        let text = format!("define void @f(ptr {attribute} %p) {{\n  ret void\n}}\n");
+        assert_eq!(Module::parse(&text).is_ok(), fits, "{text}");
+    }
+}
+
+#[test]
+fn an_aggregate_has_the_elements_of_its_type() {
+    let constants = [
+        "{ i8, i32 } { i8 1, i8 2 }",
+        "{ i8, i32 } { i8 1 }",
+        "{ i8 } { i8 1, i8 2 }",
+        "<2 x i8> <i8 1>",
+        "<2 x i8> <i8 1, i16 2>",
+        "[2 x i8] [i8 1, i16 2]",
+        "[2 x i8] <i8 1, i8 2>",
+        "i32 { i32 1 }",
+    ];
+    for constant in constants {
+        assert!(Module::parse(&format!("@a = global {constant}\n")).is_err(), "{constant}");
+    }
 }

@@ -7,11 +7,11 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
 use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
+    UnsupportedKernel,
 };
 
 use crate::clang::Counters;
@@ -35,6 +35,7 @@ pub struct Checked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
     kernels: Vec<Signature>,
+    unsupported: Vec<UnsupportedKernel>,
     constants: Vec<FunctionConstant>,
     warnings: Vec<Diagnostic>,
 }
@@ -55,20 +56,25 @@ impl Checked {
         if let Some((facts, identity)) = stage::timed("cache", || find(toolchain, source)) {
             return Ok(made(facts, Some(identity), None));
         }
-        let begin = SystemTime::now();
         let program = Program::compile(toolchain, source)?;
         let facts = Facts {
             kernels: program.kernels().to_vec(),
+            unsupported: program.unsupported().to_vec(),
             constants: program.constants().to_vec(),
             warnings: program.warnings().to_vec(),
         };
-        let identity = keep(toolchain, source, &program, begin, Some(&facts));
+        let identity = keep(toolchain, source, &program, Some(&facts));
         Ok(made(facts, identity, Some(Arc::new(program))))
     }
 
     /// [`Program::kernels`].
     pub fn kernels(&self) -> &[Signature] {
         &self.facts.kernels
+    }
+
+    /// [`Program::unsupported`].
+    pub fn unsupported(&self) -> &[UnsupportedKernel] {
+        &self.facts.unsupported
     }
 
     /// [`Program::constants`].
@@ -131,9 +137,8 @@ impl Checked {
         if let Some(program) = &*program {
             return Ok(program.clone());
         }
-        let begin = SystemTime::now();
         let made = Arc::new(Program::compile(&self.toolchain, &self.source)?);
-        if keep(&self.toolchain, &self.source, &made, begin, None) != self.identity {
+        if keep(&self.toolchain, &self.source, &made, None) != self.identity {
             let what = "a file that the source includes has changed since the source was compiled";
             return Err(Error::Io(format!("{what}; compile it again")));
         }
@@ -156,17 +161,11 @@ fn find(toolchain: &Toolchain, source: &Source) -> Option<(Facts, Key)> {
 }
 
 /// Keep what a source has included and, when given, what there is in it. The source's identity, if that can be.
-fn keep(
-    toolchain: &Toolchain,
-    source: &Source,
-    program: &Program,
-    begin: SystemTime,
-    facts: Option<&Facts>,
-) -> Option<Key> {
+fn keep(toolchain: &Toolchain, source: &Source, program: &Program, facts: Option<&Facts>) -> Option<Key> {
     if !toolchain.cache.is_on() {
         return None;
     }
-    let included = Included::of(source, program.files(), begin)?;
+    let included = program.included()?;
     let key = source_key(toolchain, source);
     let identity = included.identity(key.clone());
     if let Some(facts) = facts {
@@ -180,7 +179,16 @@ fn keep(
 
 /// All that a source says itself, and the compiler.
 fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
-    let Source { pieces, include_dirs, defines, math, check_spaces, packed: _, metal_library: _ } = source;
+    let Source {
+        pieces,
+        include_dirs,
+        include_outside,
+        defines,
+        math,
+        check_spaces,
+        packed: _,
+        metal_library: _,
+    } = source;
     let key = toolchain.cache.key("source").program(toolchain.path()).number(pieces.len() as u64);
     let key = pieces.iter().fold(key, |key, piece| key.text(&piece.name).text(&piece.text));
     let key = defines.iter().fold(key.number(defines.len() as u64), |key, (name, value)| match value {
@@ -195,12 +203,13 @@ fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
         MathMode::Relaxed => "relaxed",
         MathMode::Fast => "fast",
     });
-    key.number(u64::from(*check_spaces))
+    key.number(u64::from(*check_spaces)).number(u64::from(*include_outside))
 }
 
-fn write_facts(Facts { kernels, constants, warnings }: &Facts) -> Vec<u8> {
+fn write_facts(Facts { kernels, unsupported, constants, warnings }: &Facts) -> Vec<u8> {
     let mut w = Writer::new();
     w.list(kernels, record::write_signature);
+    w.list(unsupported, record::write_unsupported);
     w.list(constants, record::write_constant);
     w.list(warnings, record::write_diagnostic);
     w.finish()
@@ -210,6 +219,7 @@ fn read_facts(bytes: &[u8]) -> Option<Facts> {
     let mut r = Reader::new(bytes);
     let facts = Facts {
         kernels: r.list(record::read_signature)?,
+        unsupported: r.list(record::read_unsupported)?,
         constants: r.list(record::read_constant)?,
         warnings: r.list(record::read_diagnostic)?,
     };

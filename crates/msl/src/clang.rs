@@ -3,15 +3,21 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use elinvar_cache::{Reader, Writer};
-use elinvar_driver::MathMode;
+use elinvar_driver::{MathMode, Source};
 
-use crate::headers::Headers;
+use crate::headers::{DECLARATIONS, Headers};
 use crate::process::{self, Failure, Limits};
+use crate::scratch::Scratch;
 use crate::toolchain::Toolchain;
-use crate::{Error, Result, headers, parts, precompiled};
+use crate::view::PREDEFINED;
+use crate::{Error, Result, headers, origin, parts, precompiled};
+
+/// The names of files in the folder of a run.
+const SOURCE: &str = "source.metal";
+pub(crate) const OVERLAY: &str = "overlay.json";
 
 /// What a run of clang gave.
 pub(crate) struct Output {
@@ -39,34 +45,55 @@ impl Output {
     }
 }
 
-/// Where clang finds its input.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Input {
-    Stdin,
-    /// A file, named after all other arguments. It is in a folder of its own: `#include "x"` looks beside the
-    /// file first, and finds nothing there.
-    File,
+/// Run clang on `text`, which is its standard input. When clang crashes or breaks a limit, the text and the headers stay
+/// where the error's command finds them, and the error says so.
+pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
+    run_with(scratch(&[])?, clang(toolchain, args), text)
 }
 
-/// Run clang on `text`. When clang crashes or breaks a limit, the text and the headers stay where the
-/// error's command finds them, and the error says so.
-pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: &str) -> Result<Output> {
-    let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
-    let folder = tempfile::Builder::new().prefix(&format!("{}-", headers::MARK)).tempdir().map_err(cannot)?;
-    let file = folder.path().join("source.metal");
-    std::fs::write(&file, text).map_err(cannot)?;
+/// [`run`] in the headers' folder: clang makes text of the names that `-include` gives, without escapes, so that these are relative.
+fn run_among_headers(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
+    let headers = toolchain.headers()?;
+    let mut command = clang(toolchain, args);
+    command.current_dir(headers.root());
+    run_with(scratch(&[])?, command, text)
+}
 
+fn clang(toolchain: &Toolchain, args: &[OsString]) -> Command {
     let mut command = Command::new(toolchain.path());
     command.args(args);
-    match input {
-        Input::Stdin => command.stdin(File::open(&file).map_err(cannot)?),
-        Input::File => command.arg(&file).stdin(Stdio::null()),
-    };
-    let mut shown = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
-    if input == Input::Stdin {
-        shown.push_str(&format!(" < {}", process::quoted([file.as_os_str()])));
+    command
+}
+
+/// A private folder with these files.
+pub(crate) fn scratch(files: &[(&str, &[u8])]) -> Result<Scratch> {
+    let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
+    let scratch = Scratch::new().map_err(cannot)?;
+    for (name, bytes) in files {
+        std::fs::write(scratch.path().join(name), bytes).map_err(cannot)?;
     }
-    let failure = match process::run(&mut command, &Limits::from_env().map_err(Error::Io)?) {
+    Ok(scratch)
+}
+
+/// [`run`], with files in a folder.
+pub(crate) fn run_in(
+    folder: Scratch,
+    toolchain: &Toolchain,
+    args: &[OsString],
+    text: &str,
+) -> Result<Output> {
+    run_with(folder, clang(toolchain, args), text)
+}
+
+fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output> {
+    let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
+    let file = folder.path().join(SOURCE);
+    std::fs::write(&file, text).map_err(cannot)?;
+
+    command.stdin(File::open(&file).map_err(cannot)?);
+    let mut shown = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
+    shown.push_str(&format!(" < {}", process::quoted([file.as_os_str()])));
+    let (shown, detail) = match process::run(&mut command, &Limits::from_env().map_err(Error::Io)?) {
         Ok(finished) => {
             let output = Output {
                 stdout: finished.stdout,
@@ -78,21 +105,19 @@ pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: 
             if !output.crashed() {
                 return Ok(output);
             }
-            output.unexplained()
+            match output.unexplained() {
+                Error::Clang { command, detail } => (command, detail),
+                other => return Err(other),
+            }
         }
         Err(Failure::Start(error)) => {
-            return Err(Error::Io(format!("cannot run `{}`: {error}", toolchain.path().display())));
+            let program = Path::new(command.get_program()).display();
+            return Err(Error::Io(format!("cannot run `{program}`: {error}")));
         }
-        Err(Failure::Killed(why)) => Error::Clang { command: shown, detail: format!("clang {why}") },
+        Err(Failure::Killed(why)) => (shown, format!("clang {why}")),
     };
     Headers::keep();
-    let kept = folder.keep();
-    Err(match failure {
-        Error::Clang { command, detail } => {
-            Error::Clang { command, detail: format!("{detail}\nits input is kept in {}", kept.display()) }
-        }
-        other => other,
-    })
+    Err(Error::Clang { command: shown, detail: format!("{detail}\n{}", folder.keep(&[SOURCE, OVERLAY])) })
 }
 
 /// The run that checks a source. What the text is, with our declarations and flags, decides what comes out: a
@@ -100,7 +125,7 @@ pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], input: Input, text: 
 pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
     let flags = check_flags(math);
     let key = toolchain.cache.key("check").program(toolchain.path()).key(&headers::digest());
-    let key = key.text(&lasting(text));
+    let key = key.text(&lasting(text, toolchain.headers()?.root()));
     let key = flags.iter().fold(key, |key, flag| key.path(Path::new(flag))).finish();
     let found = || {
         let record = toolchain.cache.load(&key)?;
@@ -134,15 +159,15 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
     args.push(headers.root().into());
     match precompiled::header(toolchain, math)? {
         Some(header) => args.extend(["-include-pch".into(), header.into()]),
-        None => args.extend(["-include".into(), headers.declarations().into()]),
+        None => args.extend(["-include".into(), DECLARATIONS.into()]),
     }
     args.push("-".into());
-    run(toolchain, &args, Input::Stdin, text)
+    run_among_headers(toolchain, &args, text)
 }
 
 /// The text without the names of our own files, which differ from process to process.
-fn lasting(text: &str) -> String {
-    let ours = |line: &str| line.starts_with('#') && line.contains(headers::MARK);
+fn lasting(text: &str, root: &Path) -> String {
+    let ours = |line: &str| origin::marker(line).is_some_and(|(_, name)| Path::new(&name).starts_with(root));
     text.split('\n').map(|line| if ours(line) { "#\n".into() } else { format!("{line}\n") }).collect()
 }
 
@@ -159,7 +184,7 @@ pub(crate) fn run_declared(
     let compile = |declarations: [OsString; 2]| {
         let root = ["-isysroot".into(), headers.root().into()];
         let args = [flags, &root, &declarations, &["-".into()]].concat();
-        run(toolchain, &args, Input::Stdin, text)
+        run_among_headers(toolchain, &args, text)
     };
     let header = precompiled::header(toolchain, math)?;
     if let Some(header) = &header {
@@ -168,7 +193,7 @@ pub(crate) fn run_declared(
             return Ok(output);
         }
     }
-    let output = compile(["-include".into(), headers.declarations().into()])?;
+    let output = compile(["-include".into(), DECLARATIONS.into()])?;
     if output.success
         && let Some(header) = header
     {
@@ -182,6 +207,7 @@ fn common(stage: &mut Vec<OsString>) {
     stage.extend(
         [
             "-std=c++17",
+            "--no-default-config",
             "-nostdinc",
             "-undef",
             "-fno-color-diagnostics",
@@ -196,30 +222,27 @@ fn common(stage: &mut Vec<OsString>) {
 }
 
 /// `clang -E`: macros and includes, and no more than those.
-pub(crate) fn preprocess_flags(
-    headers: &Headers,
-    include_dirs: &[std::path::PathBuf],
-    defines: &[(String, Option<String>)],
-    math: MathMode,
-) -> Vec<OsString> {
+pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsString> {
     let mut args = vec!["-x".into(), "c++".into(), OsString::from("-E")];
     common(&mut args);
     args.extend(["-Wmacro-redefined".into(), "-W#warnings".into(), "-imacros".into()]);
-    args.push(headers.predefined().into());
+    args.push(PREDEFINED.into());
     // As Metal's compiler, which says which functions a name without `fast::` or `precise::` means.
-    args.extend(match math {
+    args.extend(match source.math {
         MathMode::Fast => ["-D__METAL_MAYBE_FAST_MATH__=1", "-D__FAST_MATH__=1"].map(OsString::from),
         MathMode::Safe | MathMode::Relaxed => {
             ["-D__METAL_MAYBE_FAST_MATH__=0", "-U__FAST_MATH__"].map(OsString::from)
         }
     });
-    for (name, value) in defines {
+    for (name, value) in &source.defines {
         let value = value.as_deref().map(|v| format!("={v}")).unwrap_or_default();
         args.push(format!("-D{name}{value}").into());
     }
-    for dir in include_dirs {
-        args.push("-I".into());
-        args.push(dir.into());
+    // A file would be a table that leads names to other files.
+    for dir in source.include_dirs.iter().filter(|dir| !dir.is_file()) {
+        let mut embed = OsString::from("--embed-dir=");
+        embed.push(dir);
+        args.extend(["-I".into(), dir.into(), embed]);
     }
     args.push("-isystem".into());
     args.push(headers.include().into());
@@ -227,10 +250,11 @@ pub(crate) fn preprocess_flags(
 }
 
 /// Warnings about the user's text that are worth having.
-const WARNINGS: [&str; 14] = [
+const WARNINGS: [&str; 15] = [
     "-Wuninitialized",
     "-Wsometimes-uninitialized",
     "-Wreturn-type",
+    "-Wcast-qual",
     "-Warray-bounds",
     "-Wdivision-by-zero",
     "-Wshift-count-overflow",

@@ -5,16 +5,20 @@
 //! writes becomes a call of a small function, which LLVM inlines: division by zero gives 0 (quotient and
 //! remainder), `MIN / -1` gives `MIN` with remainder 0, and a shift counts its amount modulo the width.
 //! Constants that are harmless stay as they are.
+//!
+//! clang also takes it that a `bool` in memory is 0 or 1, and that what is read there has been written. Memory is the launch's, so
+//! any byte but 0 is true here, and nothing is said of what is loaded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
 /// LLVM IR text, not optimised, with such calls.
 pub(crate) fn define(ir: &str) -> String {
     let mut out = String::with_capacity(ir.len() + ir.len() / 16);
     let mut used = BTreeSet::new();
+    let mut bools = Bools::default();
     for line in ir.split_inclusive('\n') {
-        match call(line, &mut used) {
+        match call(line, &mut used).or_else(|| bools.rewrite(line)) {
             Some(new) => out.push_str(&new),
             None => out.push_str(line),
         }
@@ -23,6 +27,36 @@ pub(crate) fn define(ir: &str) -> String {
         out.push_str(&function(op, width));
     }
     out
+}
+
+/// What of a function has been loaded as a `bool`.
+#[derive(Default)]
+struct Bools<'a> {
+    loaded: HashSet<&'a str>,
+}
+
+impl<'a> Bools<'a> {
+    /// A load without what is said of its value, and the truth of a `bool`; `None` for any other line.
+    fn rewrite(&mut self, line: &'a str) -> Option<String> {
+        if line.starts_with("define ") {
+            self.loaded.clear();
+            return None;
+        }
+        let (result, instruction) = line.strip_prefix("  %")?.split_once(" = ")?;
+        if instruction.starts_with("load ") {
+            let range = instruction.contains(", !range !");
+            if range && instruction.starts_with("load i8, ") {
+                self.loaded.insert(result);
+            }
+            let says = |part: &&str| ["!range !", "!noundef !"].iter().any(|kind| part.starts_with(kind));
+            let parts: Vec<&str> = instruction.trim_end().split(", ").filter(|part| !says(part)).collect();
+            return Some(format!("  %{result} = {}\n", parts.join(", ")));
+        }
+        let (head, rest) = instruction.split_once(" %")?;
+        let (value, behind) = rest.split_once(" to i1")?;
+        let truth = head.starts_with("trunc ") && head.ends_with(" i8") && self.loaded.contains(value);
+        truth.then(|| format!("  %{result} = icmp ne i8 %{value}, 0{behind}"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +159,22 @@ fn function(op: Op, width: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_byte_is_a_bool() {
+        let text = "define i1 @f(ptr %0) {\n  %2 = load i8, ptr %0, align 1, !tbaa !5, !range !9, !noundef !10, !dbg !3\n  \
+                    %3 = trunc i8 %2 to i1, !dbg !4\n  %4 = load i32, ptr %0, align 4, !noundef !10\n  ret i1 %3\n}\n\
+                    define i1 @g(i8 %2) {\n  %3 = trunc nuw i8 %2 to i1\n  ret i1 %3\n}\n";
+        let out = define(text);
+        for line in [
+            "  %2 = load i8, ptr %0, align 1, !tbaa !5, !dbg !3\n",
+            "  %3 = icmp ne i8 %2, 0, !dbg !4\n",
+            "  %4 = load i32, ptr %0, align 4\n",
+            "  %3 = trunc nuw i8 %2 to i1\n",
+        ] {
+            assert!(out.contains(line), "{line} in {out}");
+        }
+    }
 
     #[test]
     fn divisions_and_shifts_become_calls() {

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use elinvar_driver::{Diagnostic, Severity};
 
-use crate::headers::MARK;
 use crate::mapped::Mapped;
 use crate::origin::{Origin, Place};
 use crate::wording;
@@ -22,6 +21,24 @@ pub(crate) struct Message {
 /// The messages of a run; lines of any other shape are left out.
 pub(crate) fn parse(stderr: &str) -> Vec<Message> {
     stderr.lines().filter_map(message).collect()
+}
+
+/// [`parse`], where files may have names that look like something else: with line ends or colons in them.
+pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
+    let mut odd: Vec<&String> = files.iter().filter(|name| name.contains(['\n', ':'])).collect();
+    odd.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let mut text = format!("\n{stderr}");
+    for (index, name) in odd.iter().enumerate() {
+        text = text.replace(&format!("\n{name}:"), &format!("\n\u{1}{index}\u{1}:"));
+    }
+    let named = |mut m: Message| {
+        let index = m.file.strip_prefix('\u{1}').and_then(|rest| rest.strip_suffix('\u{1}'));
+        if let Some(name) = index.and_then(|index| odd.get(index.parse::<usize>().ok()?)) {
+            m.file = (*name).clone();
+        }
+        m
+    };
+    parse(&text).into_iter().map(named).collect()
 }
 
 fn message(line: &str) -> Option<Message> {
@@ -47,12 +64,9 @@ fn message(line: &str) -> Option<Message> {
 }
 
 /// The place of a message about preprocessing, which names the user's files itself.
-pub(crate) fn as_written(origin: &Origin, m: &Message) -> Option<Place> {
-    if m.file.contains(MARK) {
-        return None;
-    }
+pub(crate) fn as_written(origin: &Origin, m: &Message) -> Place {
     let source_line = origin.source_line(&m.file, m.line);
-    Some(Place { file: m.file.clone(), line: m.line, column: m.column, source_line })
+    Place { file: m.file.clone(), line: m.line, column: m.column, source_line }
 }
 
 /// The place of a message about rewritten text on stdin.
@@ -64,7 +78,11 @@ pub(crate) fn as_rewritten(origin: &Origin, text: &Mapped, m: &Message) -> Optio
 pub(crate) fn told(messages: Vec<Message>, text: &Mapped) -> Vec<Message> {
     let own = |m: &Message| m.file != "<stdin>" || !text.is_glue(text.offset(m.line, m.column));
     let explained = messages.iter().any(|m| m.severity == Severity::Error && m.file == "<stdin>" && own(m));
-    if explained { messages.into_iter().filter(own).collect() } else { messages }
+    // The pragma is ours; its end is in what an unterminated literal or bracket has swallowed.
+    let pushed = |m: &Message| m.text.starts_with("unterminated '#pragma clang attribute push'");
+    let explained_otherwise = messages.iter().any(|m| m.severity == Severity::Error && own(m) && !pushed(m));
+    let telling = |m: &Message| (!explained || own(m)) && !(explained_otherwise && pushed(m));
+    messages.into_iter().filter(telling).collect()
 }
 
 /// Diagnostics with their notes. What has no place of the user's takes that of its first note that has

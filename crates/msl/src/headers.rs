@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use elinvar_cache::{Cache, Key};
-use tempfile::TempDir;
-
+use crate::scratch::Scratch;
 use crate::{Error, Result};
+use elinvar_cache::{Cache, Key};
+use elinvar_driver::PerProcess;
 
 /// Part of the path of every file of ours that clang reads.
 pub(crate) const MARK: &str = "elinvar_stdlib";
@@ -108,7 +108,7 @@ const INCLUDES: [&str; 37] = [
 pub(crate) struct Headers {
     root: PathBuf,
     /// The folder goes with this, unless its files were needed to tell of a crash. `None` in the cache.
-    temporary: Mutex<Option<TempDir>>,
+    temporary: Mutex<Option<Scratch>>,
     /// The precompiled headers in the folder; `None` for one that cannot be had.
     precompiled: Mutex<HashMap<Key, Option<PathBuf>>>,
 }
@@ -118,12 +118,12 @@ const INCLUDE: &str = "#include <elinvar_stdlib_macros.h>\n";
 
 /// What identifies the headers.
 pub(crate) fn digest() -> Key {
-    static DIGEST: LazyLock<Key> = LazyLock::new(|| {
+    static DIGEST: PerProcess<Key> = PerProcess::new(|| {
         let written = FILES.map(|(name, text)| format!("{name}\n{}\n{text}", text.len())).concat();
         let generated = [2, 3, 4].map(swizzles).concat() + INCLUDE + &INCLUDES.join("\n");
         Key::of((written + &generated).as_bytes())
     });
-    *DIGEST
+    *DIGEST.get()
 }
 
 /// What this process has laid out.
@@ -134,13 +134,15 @@ struct Shared {
     temporary: Weak<Headers>,
 }
 
-static SHARED: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
+static SHARED: PerProcess<Mutex<Shared>> = PerProcess::new(Mutex::default);
 
 impl Headers {
     /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
     pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(root) = cache.folder(&format!("{MARK}-{:.16}", digest().to_string())) {
+        let mut shared = SHARED.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let root = cache.folder(&format!("{MARK}-{:.16}", digest().to_string()));
+        // Only text can be named to clang.
+        if let Some(root) = root.filter(|root| root.to_str().is_some()) {
             shared.lasting.retain(|headers| headers.declarations().is_file());
             if let Some(known) = shared.lasting.iter().find(|headers| headers.root == root) {
                 return Ok(known.clone());
@@ -165,12 +167,12 @@ impl Headers {
     }
 
     fn temporary() -> std::io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix(&format!("{MARK}-")).tempdir()?;
+        let folder = Scratch::new()?;
         let root = folder.path().to_owned();
         Self::lay_out(&root, Some(folder))
     }
 
-    fn lay_out(root: &Path, temporary: Option<TempDir>) -> std::io::Result<Self> {
+    fn lay_out(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
         for sub in ["elinvar_stdlib", "include/simd"] {
             std::fs::create_dir_all(root.join(sub))?;
         }
@@ -189,11 +191,11 @@ impl Headers {
 
     /// Leave the files in use where they are for good. Those in a cache stay anyway.
     pub(crate) fn keep() {
-        let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = SHARED.get().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(headers) = shared.temporary.upgrade() {
             let mut temporary = headers.temporary.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(folder) = &mut *temporary {
-                folder.disable_cleanup(true);
+                folder.stay();
             }
         }
     }

@@ -21,7 +21,7 @@ pub(crate) fn find(ir: &str) -> Option<(String, u32)> {
     }
     let scope = metadata(ir, field(location, "scope: !")?)?;
     let file = metadata(ir, field(scope, "file: !")?)?;
-    Some((quoted(file, "filename: ")?.to_owned(), field(location, "line: ")?.parse().ok()?))
+    Some((quoted(file, "filename: ")?, field(location, "line: ")?.parse().ok()?))
 }
 
 #[cfg(test)]

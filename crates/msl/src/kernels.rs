@@ -154,7 +154,46 @@ impl Kernel {
 
 /// The text of string literals that stand behind one another.
 fn literal(quoted: &str) -> String {
-    quoted.split('"').skip(1).step_by(2).collect()
+    let (mut text, mut inside) = (Vec::new(), false);
+    let mut rest = quoted.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'"' => inside = !inside,
+            b'\\' if inside => {
+                let (code, length) = escaped(rest);
+                text.push(code);
+                rest = &rest[length..];
+            }
+            byte if inside => text.push(byte),
+            _ => {}
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The byte that stands behind a backslash, and how much of the text says so.
+fn escaped(text: &[u8]) -> (u8, usize) {
+    let number = |digits: &[u8], radix: u32, most: usize| {
+        let digits = digits.iter().take(most).map_while(|byte| char::from(*byte).to_digit(radix));
+        digits.fold((0_u32, 0), |(code, length), digit| (code.wrapping_mul(radix) + digit, length + 1))
+    };
+    match text.first() {
+        None => (b'\\', 0),
+        Some(b'x') => {
+            let (code, length) = number(&text[1..], 16, 2);
+            (code as u8, 1 + length)
+        }
+        Some(b'0'..=b'7') => {
+            let (code, length) = number(text, 8, 3);
+            (code as u8, length)
+        }
+        Some(plain) => {
+            let known =
+                [(b'n', b'\n'), (b't', b'\t'), (b'r', b'\r'), (b'a', 7), (b'b', 8), (b'v', 11), (b'f', 12)];
+            (known.iter().find(|(letter, _)| letter == plain).map_or(*plain, |(_, code)| *code), 1)
+        }
+    }
 }
 
 impl Param {
@@ -238,6 +277,20 @@ mod tests {
 
     fn read(text: &str) -> Declaration {
         parse(&Code::new(text), 0, &[]).unwrap()
+    }
+
+    #[test]
+    fn literals_are_read_as_the_compiler_does() {
+        let cases = [
+            (r#""a\"b""#, "a\"b"),
+            (r#""a" "b""#, "ab"),
+            (r#""\\" "\x41\102\n""#, "\\AB\n"),
+            (r#""é\0""#, "é\0"),
+            (r#""\"#, "\\"),
+        ];
+        for (written, text) in cases {
+            assert_eq!(literal(written), text, "{written}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod allowed;
 mod attributes;
 mod builtins;
 mod casts;
@@ -32,6 +33,7 @@ mod defined;
 mod diagnostics;
 mod duplicates;
 mod error;
+mod expansion;
 mod glue;
 mod headers;
 mod included;
@@ -49,12 +51,14 @@ mod program;
 pub mod record;
 mod recursion;
 mod rewrite;
+pub mod scratch;
 mod signature;
 mod spaces;
 pub mod stage;
 mod tables;
 mod token;
 mod toolchain;
+mod view;
 mod wording;
 
 pub use checked::Checked;

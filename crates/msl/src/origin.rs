@@ -3,7 +3,6 @@
 //! The line comes from clang's line markers. The column is found by aligning the tokens of the
 //! preprocessed line with those of the user's: macros and blanks are what differs.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use elinvar_driver::Source;
@@ -17,8 +16,8 @@ pub(crate) struct Origin {
     /// For each line of `text`: where it begins, its file (index of `files`) and line.
     lines: Vec<(usize, usize, u32)>,
     files: Vec<String>,
-    /// The texts of the pieces, by name.
-    pieces: HashMap<String, String>,
+    /// The texts of the pieces and of included files, by name.
+    texts: HashMap<String, String>,
 }
 
 /// A place as the user sees it.
@@ -31,8 +30,9 @@ pub(crate) struct Place {
 }
 
 impl Origin {
-    /// `text` is what `clang -E` made of `source`.
-    pub(crate) fn new(source: &Source, text: String) -> Self {
+    /// `text` is what `clang -E` made of `source`, and of files with these names and texts. Lines of other files, which
+    /// `#line` may name, are not shown.
+    pub(crate) fn new(source: &Source, text: String, mut texts: HashMap<String, String>) -> Self {
         let (mut lines, mut files) = (Vec::new(), vec![String::new()]);
         let (mut at, mut file, mut line) = (0, 0, 0);
         for raw in text.split_inclusive('\n') {
@@ -49,8 +49,8 @@ impl Origin {
             }
             at += raw.len();
         }
-        let pieces = source.pieces.iter().map(|p| (p.name.clone(), p.text.clone())).collect();
-        Self { text, lines, files, pieces }
+        texts.extend(source.pieces.iter().map(|p| (p.name.clone(), p.text.clone())));
+        Self { text, lines, files, texts }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -82,21 +82,18 @@ impl Origin {
         let file = self.files[file].clone();
         let end = self.lines.get(index + 1).map_or(self.text.len(), |l| l.0);
         let text = self.file_text(&file);
-        let column = text.as_deref().map_or(0, |t| column(&self.text[start..end], offset - start, t, line));
-        let source_line = text.as_deref().and_then(|t| nth_line(t, line));
+        let column = text.map_or(0, |t| column(&self.text[start..end], offset - start, t, line));
+        let source_line = text.and_then(|t| nth_line(t, line));
         Place { file, line, column, source_line }
     }
 
     /// A line of a file that takes part in the source, without its line end.
     pub(crate) fn source_line(&self, file: &str, line: u32) -> Option<String> {
-        nth_line(&self.file_text(file)?, line)
+        nth_line(self.file_text(file)?, line)
     }
 
-    fn file_text(&self, file: &str) -> Option<Cow<'_, str>> {
-        if let Some(text) = self.pieces.get(file) {
-            return Some(Cow::Borrowed(text));
-        }
-        std::fs::read_to_string(file).ok().map(Cow::Owned)
+    fn file_text(&self, file: &str) -> Option<&str> {
+        self.texts.get(file).map(String::as_str)
     }
 }
 
@@ -106,16 +103,34 @@ fn nth_line(text: &str, line: u32) -> Option<String> {
 }
 
 /// `# 12 "file" 1 3`: the line after it, and the file.
-fn marker(line: &str) -> Option<(u32, String)> {
+pub(crate) fn marker(line: &str) -> Option<(u32, String)> {
     let rest = line.strip_prefix("# ")?;
     let (number, rest) = rest.split_once(" \"")?;
-    let name = &rest[..rest.rfind('"')?];
-    let mut plain = String::with_capacity(name.len());
-    let mut characters = name.chars();
-    while let Some(c) = characters.next() {
-        plain.extend(if c == '\\' { characters.next() } else { Some(c) });
+    Some((number.parse().ok()?, unescaped(&rest[..rest.rfind('"')?])))
+}
+
+/// What clang has escaped: `\"`, `\\`, `\t`, `\n`, and all that is not ASCII in octal.
+fn unescaped(name: &str) -> String {
+    let mut plain = Vec::with_capacity(name.len());
+    let mut bytes = name.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        let next = if byte == b'\\' { bytes.next() } else { None };
+        plain.push(match next {
+            None => byte,
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(digit @ b'0'..=b'7') => {
+                let mut code = u32::from(digit - b'0');
+                for _ in 0..2 {
+                    let Some(digit) = bytes.next_if(|b| (b'0'..=b'7').contains(b)) else { break };
+                    code = code * 8 + u32::from(digit - b'0');
+                }
+                code as u8
+            }
+            Some(other) => other,
+        });
     }
-    Some((number.parse().ok()?, plain))
+    String::from_utf8(plain).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
 }
 
 /// The column, from 1, of byte `at` of a preprocessed line in line `number` of the user's text.
@@ -201,6 +216,7 @@ mod tests {
     #[test]
     fn markers() {
         assert_eq!(marker("# 12 \"a\\\\b\\\"c\" 1 3\n"), Some((12, "a\\b\"c".into())));
+        assert_eq!(marker("# 1 \"\\303\\251\\t\\n\\0010\" 2\n"), Some((1, "é\t\n\u{1}0".into())));
         assert_eq!(marker("#pragma x"), None);
         assert_eq!(marker("# x \"y\""), None);
     }
@@ -210,7 +226,7 @@ mod tests {
         let original = "#define TWO 2\n/* a\n */ x   =  TWO +\ty ;";
         let source = Source::named("k", original);
         let made = "# 1 \"k\"\n\n\n    x = 2 + y ;\n";
-        let origin = Origin::new(&source, made.into());
+        let origin = Origin::new(&source, made.into(), HashMap::new());
         let column_of = |needle: &str| {
             let place = origin.place(made.rfind(needle).unwrap());
             (place.line, place.column)

@@ -14,6 +14,7 @@ use elinvar_driver::MathMode;
 
 use crate::headers::Headers;
 use crate::process::{self, Limits};
+use crate::scratch::Scratch;
 use crate::toolchain::Toolchain;
 use crate::{Error, Result, clang, headers, stage};
 
@@ -54,7 +55,7 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
 
 /// Have it made; its bytes. `None` when clang does not do that.
 fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option<Vec<u8>>> {
-    let Ok(folder) = tempfile::tempdir() else { return Ok(None) };
+    let Ok(folder) = Scratch::new() else { return Ok(None) };
     let file = folder.path().join("all.pch");
     let mut command = Command::new(toolchain.path());
     command.args(["-x", "c++-header", "-relocatable-pch", "-Xclang", "-fno-pch-timestamp", "-isysroot"]);

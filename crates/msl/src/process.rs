@@ -2,14 +2,22 @@
 //!
 //! A tool runs in a process group of its own. When its time is up, or it says more than it may, the whole
 //! group is killed, so that what the tool has started goes with it. The time is [`Limits::time`], 120 seconds
-//! or what `ELINVAR_COMPILE_TIMEOUT` says.
+//! or what `ELINVAR_COMPILE_TIMEOUT` says; its memory is [`Limits::memory`], 4 GiB or what `ELINVAR_COMPILE_MEMORY` says.
+//!
+//! The group ends with this process, however that ends. Its first member is a shell that reads from a pipe whose other end is here:
+//! it comes to the end of the pipe when there is nobody left, and kills the group and removes what is in
+//! [`crate::scratch`]. The tool can only start as a member of a group that is still there. A signal at the parent's end
+//! (`PR_SET_PDEATHSIG`) would come at the end of the thread that started the tool, and needs code between fork and exec.
 
 use std::io::Read;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use crate::scratch;
 
 /// What a tool may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,24 +28,40 @@ pub struct Limits {
     pub stdout: u64,
     /// Bytes on its standard error.
     pub stderr: u64,
+    /// Bytes of memory that it may write to, on Linux.
+    pub memory: u64,
+    /// Bytes of a file that it writes, on Linux.
+    pub file: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { time: Duration::from_secs(120), stdout: 256 << 20, stderr: 4 << 20 }
+        Self {
+            time: Duration::from_secs(120),
+            stdout: 256 << 20,
+            stderr: 4 << 20,
+            memory: 4 << 30,
+            file: 1 << 30,
+        }
     }
 }
 
 impl Limits {
-    /// The limits, with the time that `ELINVAR_COMPILE_TIMEOUT` gives in seconds.
+    /// The limits, with the time that `ELINVAR_COMPILE_TIMEOUT` gives in seconds and the memory that
+    /// `ELINVAR_COMPILE_MEMORY` gives in bytes.
     ///
     /// # Errors
-    /// When it is set and is no number of seconds above 0.
+    /// When one is set and is no number above 0.
     pub fn from_env() -> Result<Self, String> {
-        match std::env::var_os("ELINVAR_COMPILE_TIMEOUT").filter(|value| !value.is_empty()) {
-            Some(value) => Self::with_time(&value.to_string_lossy()),
-            None => Ok(Self::default()),
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let mut limits = match set("ELINVAR_COMPILE_TIMEOUT") {
+            Some(value) => Self::with_time(&value.to_string_lossy())?,
+            None => Self::default(),
+        };
+        if let Some(value) = set("ELINVAR_COMPILE_MEMORY") {
+            limits.memory = bytes(&value.to_string_lossy())?;
         }
+        Ok(limits)
     }
 
     fn with_time(seconds: &str) -> Result<Self, String> {
@@ -47,6 +71,35 @@ impl Limits {
             .ok_or_else(|| format!("ELINVAR_COMPILE_TIMEOUT=`{seconds}` is no number of seconds above 0"))?;
         Ok(Self { time, ..Self::default() })
     }
+}
+
+/// Variables by which clang and linkers take folders and options that no key knows of.
+const UNWANTED: [&str; 12] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "CC_PRINT_OPTIONS",
+    "CC_PRINT_HEADERS",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// A number of bytes, or one with `M` or `G` behind it.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|number| *number > 0).ok_or_else(|| {
+        format!("ELINVAR_COMPILE_MEMORY=`{text}` is no number of bytes such as 4294967296, 512M or 4G")
+    })
 }
 
 /// How a tool ended.
@@ -83,21 +136,124 @@ enum Stream {
 /// Run a tool to its end and take what it says. Its standard input is as `command` has it.
 ///
 /// # Errors
-/// `Start`, or `Killed` when a limit was broken: nothing of its process group is left then. A process that
+/// `Start`, or `Killed` when a limit was broken. Nothing of its process group is left behind it. A process that
 /// has left the group and holds the output open is not waited for.
 pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished, Failure> {
-    use std::os::unix::process::CommandExt as _;
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    for name in UNWANTED {
+        command.env_remove(name);
+    }
+    let group = Group::new();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group.number());
     let mut child = command.spawn().map_err(Failure::Start)?;
+    limit(&child, limits);
+    let group = group.of(&child);
     let events = watch(&mut child, limits);
     let heard = listen(&events, limits);
-    if heard.is_err() {
-        // The child has not been waited for, so the number is still its group's.
-        let _none_left = rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL);
-    }
+    // The child has not been waited for, so the number is still its group's.
+    group.kill();
     let status = child.wait().map_err(Failure::Start)?;
+    drop(group);
     let (stdout, stderr) = heard.map_err(Failure::Killed)?;
+    broken(status, &stderr, limits)?;
     Ok(Finished { status, stdout, stderr })
+}
+
+/// Which limit a tool has come to that the system holds it to.
+fn broken(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Failure> {
+    if status.success() {
+        return Ok(());
+    }
+    if status.signal() == Some(Signal::XFSZ.as_raw()) {
+        return Err(Failure::Killed(format!(
+            "was killed: it wrote a file of more than {} bytes",
+            limits.file
+        )));
+    }
+    let said = String::from_utf8_lossy(stderr);
+    let words =
+        ["out of memory", "bad_alloc", "annot allocate memory", "memory exhausted", "Allocation failed"];
+    if cfg!(target_os = "linux") && words.iter().any(|words| said.contains(words)) {
+        let memory = limits.memory;
+        return Err(Failure::Killed(format!(
+            "needed more than {memory} bytes of memory, the limit that ELINVAR_COMPILE_MEMORY sets"
+        )));
+    }
+    Ok(())
+}
+
+/// Hold a tool to limits. It has only just begun.
+fn limit(child: &Child, limits: &Limits) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        // All threads together; who is left alone ends by that at last.
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let time = (limits.time.as_secs() + 1).saturating_mul(threads);
+        let all = [
+            (Resource::Data, limits.memory),
+            (Resource::Fsize, limits.file),
+            (Resource::Core, 0),
+            (Resource::Cpu, time),
+        ];
+        for (resource, most) in all {
+            let most = Some(most);
+            if let Err(why) =
+                prlimit(Some(Pid::from_child(child)), resource, Rlimit { current: most, maximum: most })
+            {
+                tracing::debug!("a tool has no limit of {resource:?}: {why}");
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (child, limits);
+}
+
+/// What ends the group: at the end of its standard input.
+const WATCH: &str = "read -r _; trap '' TERM; kill -TERM 0; rm -rf -- \"$@\"; kill -KILL 0";
+
+/// A process group that ends with this process.
+struct Group {
+    /// The shell that watches, the group's first member. `None` where there is none.
+    watcher: Option<Child>,
+    /// The group's number, once it is known.
+    number: Option<Pid>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", WATCH, "sh"]).args(scratch::live());
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let watcher =
+            shell.spawn().inspect_err(|why| tracing::debug!("nobody watches over tools: {why}")).ok();
+        Self { number: watcher.as_ref().map(Pid::from_child), watcher }
+    }
+
+    /// As a command takes it; 0 for a group of the command's own.
+    fn number(&self) -> i32 {
+        self.number.map_or(0, |number| number.as_raw_nonzero().get())
+    }
+
+    fn of(mut self, child: &Child) -> Self {
+        self.number.get_or_insert(Pid::from_child(child));
+        self
+    }
+
+    /// Kill all members.
+    fn kill(&self) {
+        if let Some(number) = self.number {
+            let _none_left = rustix::process::kill_process_group(number, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            let _ended = watcher.kill();
+            let _ended = watcher.wait();
+        }
+    }
 }
 
 /// Threads that report what the child says and that it has ended; they end with the child and its output.
@@ -182,7 +338,14 @@ mod tests {
         }
     }
 
-    const SHORT: Limits = Limits { time: Duration::from_millis(300), stdout: 1000, stderr: 1000 };
+    const SHORT: Limits = Limits {
+        time: Duration::from_millis(300),
+        stdout: 1000,
+        stderr: 1000,
+        memory: 1 << 30,
+        file: 1 << 20,
+    };
+    const LONG: Limits = Limits { time: Duration::from_secs(600), ..SHORT };
 
     /// Whether a process is there and not just waiting to be collected.
     fn runs(pid: &str) -> bool {
@@ -195,7 +358,7 @@ mod tests {
         let finished = shell("echo out; echo err >&2; exit 3", &Limits::default()).unwrap();
         assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
         assert_eq!(finished.status.code(), Some(3));
-        let exact = shell("head -c 1000 /dev/zero", &SHORT).unwrap();
+        let exact = shell("head -c 1000 /dev/zero", &LONG).unwrap();
         assert_eq!(exact.stdout.len(), 1000);
         let missing = run(&mut Command::new("/nowhere/tool"), &SHORT);
         assert!(matches!(missing, Err(Failure::Start(_))));
@@ -210,9 +373,21 @@ mod tests {
             format!("sleep 1000 & echo $! > {file}"),
             format!("exec >&- 2>&-; echo $$ > {file}; exec sleep 1000"),
         ] {
-            let why = killed(&script, &SHORT);
-            assert_eq!(why, "was killed after 0.3 seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets");
-            let pid = std::fs::read_to_string(&file).unwrap();
+            let _old = std::fs::remove_file(&file);
+            let mut time = SHORT.time;
+            // Killed before it has got so far, on a busy machine, it is given more time.
+            let pid = loop {
+                let why = killed(&script, &Limits { time, ..SHORT });
+                let seconds = time.as_secs_f64();
+                let expected = format!(
+                    "was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets"
+                );
+                assert_eq!(why, expected);
+                match std::fs::read_to_string(&file) {
+                    Ok(pid) if pid.ends_with('\n') => break pid,
+                    _ => time *= 2,
+                }
+            };
             // The kill has been sent; the kernel may take a moment over it.
             while runs(&pid) {
                 std::thread::yield_now();
@@ -222,11 +397,42 @@ mod tests {
 
     #[test]
     fn a_tool_that_does_not_stop_talking_is_killed() {
-        let limits = Limits { time: Duration::from_secs(60), ..SHORT };
+        let limits = LONG;
         let why = killed("yes", &limits);
         assert_eq!(why, "was killed: it wrote more than 1000 bytes to standard output");
         let why = killed("yes >&2", &limits);
         assert_eq!(why, "was killed: it wrote more than 1000 bytes to standard error");
+    }
+
+    #[test]
+    fn nothing_of_a_tool_is_left_behind_it() {
+        let finished = shell("sleep 1000 >/dev/null 2>&1 & echo $!", &LONG).unwrap();
+        let pid = String::from_utf8(finished.stdout).unwrap();
+        while runs(&pid) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_and_files_have_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("large").display().to_string();
+        // The limits are there a moment after the start.
+        let wait = "while [ \"$(ulimit -c)\" != 0 ] || [ \"$(ulimit -f)\" = unlimited ]; do :; done;";
+        let why = killed(&format!("{wait} exec head -c 2000000 /dev/zero > {file}"), &LONG);
+        assert_eq!(why, "was killed: it wrote a file of more than 1048576 bytes");
+        assert!(std::fs::metadata(&file).unwrap().len() <= 1 << 20);
+        let why = killed(&format!("{wait} exec dd if=/dev/zero of=/dev/null bs=2G count=1"), &LONG);
+        assert!(why.starts_with("needed more than 1073741824 bytes of memory"), "{why}");
+    }
+
+    #[test]
+    fn the_memory_is_a_number_of_bytes() {
+        assert_eq!((bytes("7"), bytes("512M"), bytes("4g")), (Ok(7), Ok(512 << 20), Ok(4 << 30)));
+        for wrong in ["0", "-1", "G", "much", "99999999999G"] {
+            assert!(bytes(wrong).unwrap_err().contains(wrong));
+        }
     }
 
     #[test]

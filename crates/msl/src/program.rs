@@ -2,14 +2,17 @@
 
 use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
+    UnsupportedKernel,
 };
 
-use crate::clang::{Counters, Input};
+use crate::clang::Counters;
 use crate::constants::{self, Declared};
+use crate::included::Included;
 use crate::kernels::{Kernel, Param};
 use crate::mapped::Mapped;
 use crate::members::Attributed;
 use crate::origin::Origin;
+use crate::preprocess::Preprocessed;
 use crate::rewrite::Spaces;
 use crate::signature::{self, Outcome};
 use crate::tables::Passed;
@@ -28,12 +31,12 @@ pub struct Program {
     toolchain: Toolchain,
     math: MathMode,
     origin: Origin,
+    included: Option<Included>,
     text: Mapped,
     kernels: Vec<Kernel>,
     signatures: Vec<Signature>,
     constants: Vec<FunctionConstant>,
-    /// Kernels that are valid and cannot be compiled here, with the reason.
-    unsupported: Vec<(String, Diagnostic)>,
+    unsupported: Vec<UnsupportedKernel>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -47,7 +50,7 @@ impl Program {
         let _for_all_runs = toolchain.headers()?;
         let header = || precompiled::header(toolchain, source.math);
         let (preprocessed, header) = stage::beside(|| preprocess::run(toolchain, source), header);
-        let (origin, mut warnings) = preprocessed?;
+        let Preprocessed { origin, mut warnings, included } = preprocessed?;
         header?;
         let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text(), Spaces::One));
         let problems: Vec<Diagnostic> =
@@ -77,6 +80,7 @@ impl Program {
             toolchain: toolchain.clone(),
             math: source.math,
             origin,
+            included,
             text: rewritten.text,
             kernels: Vec::new(),
             signatures: Vec::new(),
@@ -113,7 +117,9 @@ impl Program {
                     self.signatures.push(signature);
                     self.kernels.push(kernel);
                 }
-                Outcome::Unsupported(why) => self.unsupported.push((kernel.name, why)),
+                Outcome::Unsupported(reason) => {
+                    self.unsupported.push(UnsupportedKernel { name: kernel.name, reason });
+                }
                 Outcome::Wrong(found) => {
                     errors.extend(found.into_iter().filter(|d| !errors.contains(d)).collect::<Vec<_>>())
                 }
@@ -159,14 +165,19 @@ impl Program {
         &self.signatures
     }
 
+    /// Kernels that are valid and cannot be compiled here, in the order of the source.
+    pub fn unsupported(&self) -> &[UnsupportedKernel] {
+        &self.unsupported
+    }
+
     /// The function constants, in the order of the source.
     pub fn constants(&self) -> &[FunctionConstant] {
         &self.constants
     }
 
-    /// The names of all files that the preprocessed source has parts of.
-    pub(crate) fn files(&self) -> &[String] {
-        self.origin.files()
+    /// The files that the source includes. `None` when it depends on something else as well.
+    pub(crate) fn included(&self) -> Option<&Included> {
+        self.included.as_ref()
     }
 
     /// What is worth a look.
@@ -296,7 +307,7 @@ impl Program {
     fn optimized(&self, written: &str, counters: Counters) -> Result<String> {
         let defined = stage::timed("define", || defined::define(written));
         let flags = clang::optimize_flags(counters);
-        let optimize = || clang::run(&self.toolchain, &flags, Input::Stdin, &defined);
+        let optimize = || clang::run(&self.toolchain, &flags, &defined);
         let output = stage::timed("optimize", optimize)?;
         if output.success { text_of(output) } else { Err(output.unexplained()) }
     }
@@ -305,8 +316,8 @@ impl Program {
         if let Some(i) = self.kernels.iter().position(|k| k.name == kernel) {
             return Ok((&self.kernels[i], &self.signatures[i]));
         }
-        if let Some((_, why)) = self.unsupported.iter().find(|(name, _)| name == kernel) {
-            return Err(Error::Unsupported(format!("{}:{}: {}", why.file, why.line, why.message)));
+        if let Some(UnsupportedKernel { reason, .. }) = self.unsupported.iter().find(|k| k.name == kernel) {
+            return Err(Error::Unsupported(format!("{}:{}: {}", reason.file, reason.line, reason.message)));
         }
         let known = self.signatures.iter().map(|s| s.name.clone()).collect();
         Err(Error::NoKernel { name: kernel.to_owned(), known })

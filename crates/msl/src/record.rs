@@ -5,7 +5,7 @@
 use elinvar_cache::{Reader, Writer};
 use elinvar_driver::{
     Access, Arg, ArgKind, Builtin, CodeFacts, Diagnostic, ElementType, FunctionConstant, Scalar, Severity,
-    Signature,
+    Signature, UnsupportedKernel,
 };
 
 const SCALARS: [Scalar; 12] = [
@@ -104,13 +104,17 @@ pub fn write_signature(w: &mut Writer, signature: &Signature) {
     w.text(file);
     w.number(u64::from(*line));
     w.option(*max_threads_per_threadgroup, |w, most| w.number(u64::from(most)));
-    w.option(*code, |w, CodeFacts { threadgroup_memory, barriers, atomics, simdgroup, only_written }| {
-        w.number(threadgroup_memory);
-        w.number(u64::from(barriers));
-        w.number(u64::from(atomics));
-        w.flag(simdgroup);
-        w.number(only_written);
-    });
+    w.option(
+        *code,
+        |w, CodeFacts { threadgroup_memory, barriers, atomics, simdgroup, only_written, may_write }| {
+            w.number(threadgroup_memory);
+            w.number(u64::from(barriers));
+            w.number(u64::from(atomics));
+            w.flag(simdgroup);
+            w.number(only_written);
+            w.number(may_write);
+        },
+    );
 }
 
 /// Read what [`write_signature`] wrote.
@@ -129,6 +133,7 @@ pub fn read_signature(r: &mut Reader) -> Option<Signature> {
                 atomics: r.small()?,
                 simdgroup: r.flag()?,
                 only_written: r.number()?,
+                may_write: r.number()?,
             })
         })?,
     })
@@ -157,6 +162,18 @@ pub fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
         source_line: r.option(Reader::text)?,
         notes: r.list(read_diagnostic)?,
     })
+}
+
+/// Append a kernel that is not supported.
+pub fn write_unsupported(w: &mut Writer, kernel: &UnsupportedKernel) {
+    let UnsupportedKernel { name, reason } = kernel;
+    w.text(name);
+    write_diagnostic(w, reason);
+}
+
+/// Read what [`write_unsupported`] has written.
+pub fn read_unsupported(r: &mut Reader) -> Option<UnsupportedKernel> {
+    Some(UnsupportedKernel { name: r.text()?, reason: read_diagnostic(r)? })
 }
 
 /// Append a function constant.
@@ -206,6 +223,7 @@ mod tests {
                 atomics: 300,
                 simdgroup: true,
                 only_written: 5,
+                may_write: 9,
             }),
         }
     }
@@ -234,12 +252,15 @@ mod tests {
             Diagnostic { source_line, notes: vec![note], ..Diagnostic::error("a.metal", 1, 2, "here") };
         let ty = ElementType::Vector { scalar: Scalar::Bool, lanes: 4, packed: false };
         let constant = FunctionConstant { name: "ns::c".into(), index: 65535, ty };
+        let unsupported = UnsupportedKernel { name: "takes_a_texture".into(), reason: error.clone() };
         let mut w = Writer::new();
         write_diagnostic(&mut w, &error);
         write_constant(&mut w, &constant);
+        write_unsupported(&mut w, &unsupported);
         let bytes = w.finish();
         let mut r = Reader::new(&bytes);
         assert_eq!((read_diagnostic(&mut r), read_constant(&mut r)), (Some(error), Some(constant)));
+        assert_eq!(read_unsupported(&mut r), Some(unsupported));
         assert_eq!(r.end(()), Some(()));
     }
 }

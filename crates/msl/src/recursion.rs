@@ -21,8 +21,8 @@ pub(crate) fn find(ir: &str) -> Option<Recursion> {
     let subprogram = metadata(ir, place)?;
     let file = field(subprogram, "file: !").and_then(|number| metadata(ir, number));
     Some(Recursion {
-        name: quoted(subprogram, "name: ")?.to_owned(),
-        file: file.and_then(|f| quoted(f, "filename: ")).unwrap_or_default().to_owned(),
+        name: quoted(subprogram, "name: ")?,
+        file: file.and_then(|f| quoted(f, "filename: ")).unwrap_or_default(),
         line: field(subprogram, "line: ")?.parse().ok()?,
     })
 }
@@ -96,8 +96,19 @@ pub(crate) fn field<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A field's string.
-pub(crate) fn quoted<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
-    metadata.split_once(name)?.1.strip_prefix('"')?.split('"').next()
+pub(crate) fn quoted(metadata: &str, name: &str) -> Option<String> {
+    let text = metadata.split_once(name)?.1.strip_prefix('"')?.split('"').next()?;
+    // What is not plain is `\\` and two digits.
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        let code =
+            behind.get(..2).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        let escaped = code.filter(|_| byte == b'\\');
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -112,6 +123,12 @@ mod tests {
         assert_eq!(graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &["outside"])]), None);
         assert_eq!(graph(&[("a", &["b"]), ("b", &["b"])]), Some("b"));
         assert_eq!(graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["d", "b"]), ("d", &[])]), Some("b"));
+    }
+
+    #[test]
+    fn strings_are_unescaped() {
+        let node = r#"!DIFile(filename: "\C3\A9 \22\5C\0A.h", directory: "")"#;
+        assert_eq!(quoted(node, "filename: ").as_deref(), Some("é \"\\\n.h"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::allowed::{self, Pragma};
 use crate::attributes::{self, Attribute};
 use crate::casts::Casts;
 use crate::code::Code;
@@ -55,7 +56,7 @@ pub(crate) fn rewrite(text: &str, spaces: Spaces) -> Rewritten {
         code: &code,
         spaces,
         edits: Vec::new(),
-        problems: Vec::new(),
+        problems: allowed::refused(&code),
         scopes: Vec::new(),
         statement: 0,
         kernels: Vec::new(),
@@ -68,7 +69,7 @@ pub(crate) fn rewrite(text: &str, spaces: Spaces) -> Rewritten {
         casts: Casts::new(&code),
         parts: HashMap::new(),
         opened: 0,
-        warnings: Vec::new(),
+        warnings: if spaces == Spaces::One { allowed::worth_a_look(&code) } else { Vec::new() },
     };
     walk.run();
     let mut output = Mapped::default();
@@ -199,6 +200,9 @@ impl Walk<'_> {
 
     fn directive(&mut self, i: usize) -> usize {
         let text = self.code.at(i);
+        if allowed::pragma(text) == Pragma::Ignored {
+            self.edit(i, i + 1, String::new());
+        }
         // clang 19 fails on a count that is an expression; without count it unrolls what it can.
         let counted = text.contains("unroll") && text.matches('(').count() > 1;
         if counted && text.trim_start_matches('#').trim_start().starts_with("pragma") {

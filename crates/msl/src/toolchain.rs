@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use elinvar_cache::{Cache, Reader, Writer};
+use elinvar_driver::PerProcess;
 
 use crate::headers::Headers;
 use crate::process::{self, Failure, Limits};
@@ -36,7 +37,7 @@ struct Found {
     major: u32,
 }
 
-static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+static FOUND: PerProcess<Mutex<Option<Found>>> = PerProcess::new(Mutex::default);
 
 impl Toolchain {
     /// The clang to use, without a cache.
@@ -55,7 +56,7 @@ impl Toolchain {
     pub fn find_with(cache: &Cache) -> Result<Self> {
         let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
         let searched = std::env::var_os("PATH").unwrap_or_default();
-        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = FOUND.get().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
             return Ok(Self::new(f.path.clone(), f.version.clone(), f.major, cache));
         }
@@ -76,6 +77,8 @@ impl Toolchain {
     }
 
     fn new(path: PathBuf, version: String, major: u32, cache: &Cache) -> Self {
+        // It runs in other folders than this one, too.
+        let path = std::path::absolute(&path).unwrap_or(path);
         Self { path, version, major, cache: cache.clone() }
     }
 

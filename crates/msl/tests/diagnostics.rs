@@ -440,3 +440,22 @@ fn among_many_instantiations() {
     let warnings: Vec<(u32, &str)> = right.warnings().iter().map(|d| (d.line, d.message.as_str())).collect();
     assert_eq!(warnings, [(7, "equality comparison result unused")]);
 }
+
+#[test]
+fn an_unterminated_literal_is_one_error_in_the_users_file() {
+    for text in [
+        "kernel void f(device int* a) { int x = \"abc; a[0] = 1; }",
+        "kernel void f(device int* a) { a[0] = 1; }\nconstant char s[] = \"abc",
+        "kernel void f(device int* a) { a[0] = 'x; }",
+        "kernel void f(device int* a) { a[0] = 1;",
+    ] {
+        let toolchain = elinvar_msl::Toolchain::find().unwrap();
+        let source = elinvar_driver::Source::named("k.metal", text);
+        match elinvar_msl::Program::compile(&toolchain, &source) {
+            Err(elinvar_msl::Error::Compile(found)) => {
+                assert!(found.iter().all(|d| d.file == "k.metal"), "{text}: {found:?}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use elinvar_driver::{Access, Arg, ArgKind, Builtin, ElementType, Scalar, Signature, Source};
+use elinvar_driver::{
+    Access, Arg, ArgKind, Builtin, Constant, ConstantKey, ElementType, Scalar, Signature, Source,
+};
 use elinvar_msl::{Error, Program, Toolchain};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
@@ -202,5 +204,47 @@ fn what_cannot_be_had_is_refused_by_name() {
             assert!(known.contains(&"scale_float_2".to_owned()));
         }
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn function_constants_that_do_not_fit_are_refused() {
+    let text = "constant int factor [[function_constant(3)]];
+        kernel void scale(device int* a [[buffer(0)]]) { a[0] *= factor; }";
+    let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
+    let given = |key: ConstantKey, scalar: Scalar| {
+        let bytes = vec![1; scalar.size() as usize];
+        Constant { key, scalar, bytes }
+    };
+    let name = |name: &str| ConstantKey::Name(name.into());
+    let cases = [
+        (vec![], "kernel `scale` needs a value for function constant `factor` (index 3, int)"),
+        (
+            vec![given(name("facto"), Scalar::I32)],
+            "no function constant `facto` in the source; it has `factor`",
+        ),
+        (vec![given(ConstantKey::Index(4), Scalar::I32)], "no function constant with index 4 in the source"),
+        (vec![given(name("factor"), Scalar::F32)], "function constant `factor` has type `int`, not `float`"),
+        (vec![given(name("factor"), Scalar::I32); 2], "function constant `factor` is given twice"),
+    ];
+    for (constants, reason) in cases {
+        match program.specialize("scale", &constants) {
+            Err(Error::Constant(why)) => assert!(why.starts_with(reason), "{why}"),
+            other => panic!("{reason}: {other:?}"),
+        }
+    }
+    assert!(program.specialize("scale", &[given(name("factor"), Scalar::I32)]).is_ok());
+}
+
+#[test]
+fn host_names_may_have_escapes() {
+    let text = "template<int N> kernel void f(device int* a) { a[0] = N; }\n\
+        template [[host_name(\"a\\\"b\\\\c\\x41\" \"\\n\")]] kernel void f<1>(device int* a);\n\
+        [[host_name(\"\\\"\")]] kernel void g(device int* a) { a[0] = 2; }\n";
+    let program = Program::compile(&Toolchain::find().unwrap(), &Source::named("names.metal", text)).unwrap();
+    let names: Vec<&str> = program.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["a\"b\\cA\n", "\""]);
+    for (name, stored) in names.iter().zip(["store i32 1", "store i32 2"]) {
+        assert!(program.ir(name).unwrap().contains(stored), "{name}");
     }
 }

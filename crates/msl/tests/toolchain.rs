@@ -92,12 +92,26 @@ fn a_clang_that_fails_without_a_word_is_reported_with_its_command() {
                     command.starts_with(clang.to_str().unwrap()) && command.contains(" -E "),
                     "{command}"
                 );
-                if let Some((_, kept)) = command.split_once(" < ") {
-                    std::fs::remove_file(kept).unwrap();
+                if let Some((_, kept)) = detail.split_once("kept in ") {
+                    std::fs::remove_dir_all(kept).unwrap();
                 }
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_clang_that_has_gone_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let clang = script(folder.path(), "clang", &says("clang version 19.0.0"));
+    let tool = Toolchain::find_in(Some(clang.as_os_str()), OsStr::new("")).unwrap();
+    std::fs::remove_file(&clang).unwrap();
+    match Program::compile(&tool, &Source::msl("kernel void f(device int* a) {}")) {
+        Err(Error::Io(why)) => {
+            assert!(why.starts_with(&format!("cannot run `{}`", clang.display())), "{why}")
+        }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_cache::{Cache, Key, Reader, Writer};
-use elinvar_code::{Origin, least_bytes};
+use elinvar_code::{Origin, given};
 use elinvar_driver::{
-    Arg, ArgKind, Diagnostic, Dim3, FunctionConstant, MathMode, PipelineOptions, Result, Signature, Source,
+    Access, Arg, ArgKind, Diagnostic, Dim3, FunctionConstant, MathMode, PipelineOptions, Result, Signature,
+    Source, UnsupportedKernel,
 };
 use elinvar_ir::Module;
 use elinvar_msl::{Checked, Counters, Toolchain, stage};
@@ -113,6 +114,11 @@ impl Compiler {
         self.program.constants()
     }
 
+    /// Kernels that are valid and cannot be compiled, in the order of the source.
+    pub fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.program.unsupported()
+    }
+
     /// Warnings of the compilation.
     pub fn warnings(&self) -> &[Diagnostic] {
         self.program.warnings()
@@ -171,7 +177,8 @@ impl Compiler {
         let specialized = self.program.specialize_with(name, &options.constants, Counters::AsWritten)?;
         let mut origin = Origin { signature: specialized.signature, source: self.source.clone() };
         let module = origin.parse(&specialized.ir)?;
-        origin.signature.code = Some(origin.facts(&module)?);
+        let code = origin.facts(&module)?;
+        origin.signature = origin.signature.with_code(code);
         let thread = Arc::new(Thread { origin, module });
         self.threads.lock().insert(key, thread.clone());
         Ok(thread)
@@ -185,7 +192,7 @@ impl Compiler {
             arguments: arguments(&signature.args, constants),
             approximate: self.source.math != MathMode::Safe,
             max_threads: signature.max_threads_per_threadgroup,
-            checks: options.checked.then(|| signature.args.iter().map(least_bytes).collect()),
+            checks: options.checked.then(|| signature.args.iter().map(given).collect()),
         };
         let (entry, approximate) = (prepared.name.clone(), prepared.approximate);
         let prepared = stage::timed("passes", || nvptx::prepare(module, &prepared));
@@ -197,12 +204,17 @@ impl Compiler {
     }
 }
 
+/// Whether nothing writes an argument while the kernel runs.
+fn is_still(arg: &Arg) -> bool {
+    arg.constant && arg.access == Access::Read
+}
+
 /// How each argument is passed.
 fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
     let mut values = 0;
     let of = |arg: &Arg| match arg.kind {
         ArgKind::Threadgroup => Argument::Threadgroup,
-        ArgKind::Reference if arg.constant && constants == Constants::Values => {
+        ArgKind::Reference if is_still(arg) && constants == Constants::Values => {
             let (bytes, align) = (arg.element_size, arg.element_align.max(1));
             let end = u64::next_multiple_of(values, align) + bytes;
             if bytes == 0 || end > MOST_VALUES {
@@ -211,7 +223,7 @@ fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
             values = end;
             Argument::Value { bytes, align }
         }
-        ArgKind::Reference | ArgKind::Pointer => Argument::Pointer { constant: arg.constant },
+        ArgKind::Reference | ArgKind::Pointer => Argument::Pointer { constant: is_still(arg) },
     };
     args.iter().map(of).collect()
 }

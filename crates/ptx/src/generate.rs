@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use elinvar_cache::KeyBuilder;
 use elinvar_driver::{Error, Result};
 use elinvar_msl::process::{self, Failure, Limits};
+use elinvar_msl::scratch::Scratch;
 use elinvar_msl::stage;
 use elinvar_spmd::nvptx::TRIPLE;
 
@@ -54,7 +55,7 @@ impl Generator {
     pub(crate) fn ptx(&self, ir: &str, approximate: bool) -> Result<String> {
         let cannot =
             |error: std::io::Error| Error::Environment(format!("cannot write a kernel's IR: {error}"));
-        let folder = tempfile::Builder::new().prefix("elinvar-").tempdir().map_err(cannot)?;
+        let folder = Scratch::new().map_err(cannot)?;
         let file = folder.path().join("kernel.ll");
         std::fs::write(&file, ir).map_err(cannot)?;
         let mut command = Command::new(&self.clang);
@@ -64,11 +65,7 @@ impl Generator {
         command.args(["-x", "ir", "-o", "-"]).arg(&file);
         command.stdin(Stdio::null());
         let result = stage::timed("codegen", || run(command)).map(|text| straight(&signed(&text)));
-        if result.is_err() {
-            // The error names it.
-            let _kept: PathBuf = folder.keep();
-        }
-        result
+        result.map_err(|why| Error::Environment(format!("{why}\n{}", folder.keep(&["kernel.ll"]))))
     }
 }
 
@@ -127,13 +124,13 @@ fn follows(lines: &[&str], label: &str) -> bool {
     labels.map_while(|line| line.trim().strip_suffix(':')).any(|line| line == label)
 }
 
-fn run(mut command: Command) -> Result<String> {
+fn run(mut command: Command) -> Result<String, String> {
     let call = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
-    let limits = Limits::from_env().map_err(Error::Environment)?;
+    let limits = Limits::from_env()?;
     let why = match process::run(&mut command, &limits) {
         Ok(finished) if finished.status.success() => {
             let text = String::from_utf8(finished.stdout);
-            let text = text.map_err(|_| Error::Environment(format!("`{call}` wrote what is no text")))?;
+            let text = text.map_err(|_| format!("`{call}` wrote what is no text"))?;
             return Ok(without_comments(&text));
         }
         Ok(finished) => {
@@ -143,7 +140,7 @@ fn run(mut command: Command) -> Result<String> {
         Err(Failure::Start(error)) => format!("cannot run `{call}`: {error}"),
         Err(Failure::Killed(why)) => format!("`{call}` {why}"),
     };
-    Err(Error::Environment(why))
+    Err(why)
 }
 
 /// The text without lines that are comments or empty.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use elinvar_cache::Cache;
 use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    UnsupportedKernel,
 };
 
 use crate::compiler::{Compiler, Constants, Ptx};
@@ -41,6 +42,10 @@ struct Checking {
 impl Library for Checking {
     fn kernels(&self) -> &[Signature] {
         self.compiler.kernels()
+    }
+
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.compiler.unsupported()
     }
 
     fn warnings(&self) -> &[Diagnostic] {

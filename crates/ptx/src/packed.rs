@@ -5,7 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, kernel_key};
-use elinvar_driver::{Diagnostic, Dim3, Error, FunctionConstant, PipelineOptions, Result, Signature, Source};
+use elinvar_driver::{
+    Diagnostic, Dim3, Error, FunctionConstant, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
+};
 
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::kept;
@@ -62,6 +64,14 @@ impl Library {
         match &self.from {
             From::Compiler(compiler) => compiler.constants(),
             From::Bundle(_, declared) => &declared.constants,
+        }
+    }
+
+    /// Kernels that are valid and cannot be compiled, in the order of the source; a bundle does not list them.
+    pub fn unsupported(&self) -> &[UnsupportedKernel] {
+        match &self.from {
+            From::Compiler(compiler) => compiler.unsupported(),
+            From::Bundle(..) => &[],
         }
     }
 

@@ -161,6 +161,7 @@ impl Batch {
     }
 
     fn record_launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
+        self.stream.device.expect_here("a launch")?;
         let (pipeline, label) = (&kernel.pipeline, &kernel.label);
         let name = &pipeline.signature().name;
         self.note(|| TraceStep::Encode { kernel: pipeline.clone(), label: label.clone() });
@@ -268,6 +269,7 @@ impl Batch {
     /// `InvalidArgument` when the buffer of a command is mapped in conflict with it, or streams would wait for one
     /// another in a circle; what the driver answers to a submission. Nothing runs then.
     pub fn submit(mut self) -> Result<Completion> {
+        self.stream.device.expect_here("a submission")?;
         let count = self.replayed.as_ref().map_or(self.lease.commands.len(), |commands| commands.len());
         self.note(|| TraceStep::End { commands: count });
         let Some(notes) = self.notes else { return self.commit(&mut Vec::new()) };

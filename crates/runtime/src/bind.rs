@@ -55,7 +55,7 @@ pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>
     if bound.bindings.len() < signature.args.len() {
         return Err(wrong_count(signature, given));
     }
-    check_threadgroup_memory(device, signature, &bound.bindings)?;
+    check_threadgroup_memory(device, &**pipeline, &bound.bindings)?;
     Ok(bound)
 }
 
@@ -204,6 +204,11 @@ impl Slot<'_> {
             let offset = span.offset;
             return self.refuse(format_args!("the slice begins at byte {offset}, no multiple of {align}"));
         }
+        let address = span.storage.block.memory.host_ptr().map_or(0, |first| first.addr().get() as u64);
+        if !address.wrapping_add(span.offset).is_multiple_of(align) {
+            return self
+                .refuse(format_args!("the memory begins at an address that is no multiple of {align}"));
+        }
         if span.len == 0 && self.expected.kind == ArgKind::Pointer && !self.is_reinterpreted(element) {
             return Ok(());
         }
@@ -326,8 +331,8 @@ impl Slot<'_> {
     }
 }
 
-fn check_threadgroup_memory(device: &Device, signature: &Signature, bindings: &[Binding]) -> Result<()> {
-    let own = signature.code.map_or(0, |code| code.threadgroup_memory);
+fn check_threadgroup_memory(device: &Device, pipeline: &dyn Pipeline, bindings: &[Binding]) -> Result<()> {
+    let own = pipeline.threadgroup_memory();
     let given = bindings.iter().fold(0u64, |sum, binding| match binding {
         Binding::Threadgroup(bytes) => {
             sum.saturating_add(bytes.checked_next_multiple_of(16).unwrap_or(u64::MAX))
@@ -336,7 +341,7 @@ fn check_threadgroup_memory(device: &Device, signature: &Signature, bindings: &[
     });
     let allowed = device.caps().max_threadgroup_memory;
     if own.saturating_add(given) > allowed {
-        let (kernel, device) = (&signature.name, device.name());
+        let (kernel, device) = (&pipeline.signature().name, device.name());
         return Err(Error::invalid(format!(
             "kernel `{kernel}`: {given} bytes of threadgroup memory given and {own} declared by the kernel; \
              device `{device}` allows {allowed}"

@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{Error, Queue, Result, Submission, Timing};
-use parking_lot::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing};
 
 use crate::gather::Gather;
 
@@ -31,14 +31,28 @@ thread_local! {
 }
 
 /// The end of one submission, set once.
-#[derive(Default)]
 pub(crate) struct Outcome {
+    /// Where it is to be known: what a parent waits for, its child does not hear of.
+    process: Process,
     result: OnceLock<Result<Timing>>,
     wakers: Mutex<Vec<(u64, Waker)>>,
     /// Where the work is kept until it goes to the driver with other work, if it is.
     gather: OnceLock<Weak<Gather>>,
     resolved: Condvar,
     next_waiter: AtomicU64,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self {
+            process: Process::this(),
+            result: OnceLock::new(),
+            wakers: Mutex::default(),
+            gather: OnceLock::new(),
+            resolved: Condvar::new(),
+            next_waiter: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Outcome {
@@ -74,39 +88,85 @@ impl Outcome {
         // asleep by the time this lock is ours.
         let wakers = std::mem::take(&mut *self.wakers.lock());
         self.resolved.notify_all();
+        let _callback = Callback::enter();
         for (_, waker) in wakers {
             // A waker is user code, and this runs on a driver's thread, which must not unwind.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 
-    /// Waits until the outcome is known, or until the deadline.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<&Result<Timing>> {
-        let result = self.wait_somehow(deadline);
+    /// Waits until the outcome is known. `what` waits, for the error.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` in a callback, unless it is known already.
+    pub(crate) fn wait(&self, what: &str) -> Result<&Result<Timing>> {
+        loop {
+            if let Some(result) = self.wait_until(None, what)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Waits until the outcome is known, or until the deadline; `None` then. A deadline that has passed is a look, which blocks nobody.
+    ///
+    /// # Errors
+    /// As [`Outcome::wait`].
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        what: &str,
+    ) -> Result<Option<&Result<Timing>>> {
+        self.wait_with(deadline, what, |is_over| while !is_over() {})
+    }
+
+    /// As [`Outcome::wait_until`]; `spin` calls what it is given until that answers true.
+    ///
+    /// # Errors
+    /// As there.
+    fn wait_with(
+        &self,
+        deadline: Option<Instant>,
+        what: &str,
+        spin: impl FnOnce(&mut dyn FnMut() -> bool),
+    ) -> Result<Option<&Result<Timing>>> {
+        if let Some(result) = self.get() {
+            return Ok(Some(result));
+        }
+        self.process.expect_this(&what)?;
+        let begin = Instant::now();
+        if deadline.is_none_or(|deadline| deadline > begin) {
+            Callback::expect_none(what)?;
+        }
+        let result = self.block(begin, deadline, spin);
         if let Some(Ok(timing)) = result {
             let took = Duration::from_nanos(timing.end_ns.saturating_sub(timing.start_ns));
             LAST_WAS_LONG.set(took > SPIN);
         }
-        result
+        Ok(result)
     }
 
-    fn wait_somehow(&self, deadline: Option<Instant>) -> Option<&Result<Timing>> {
+    fn block(
+        &self,
+        begin: Instant,
+        deadline: Option<Instant>,
+        spin: impl FnOnce(&mut dyn FnMut() -> bool),
+    ) -> Option<&Result<Timing>> {
         self.hurry();
-        let begin = Instant::now();
-        let spin = if LAST_WAS_LONG.get() { Duration::ZERO } else { SPIN };
-        let spin_end = deadline.map_or(begin + spin, |d| d.min(begin + spin));
-        loop {
-            if let Some(result) = self.get() {
-                return Some(result);
+        let longest = if LAST_WAS_LONG.get() { Duration::ZERO } else { SPIN };
+        let spin_end = deadline.map_or(begin + longest, |d| d.min(begin + longest));
+        spin(&mut || {
+            if self.get().is_some() {
+                return true;
             }
             let now = Instant::now();
-            if now >= spin_end {
-                break;
-            }
             match now - begin < ALONE {
                 true => std::hint::spin_loop(),
                 false => std::thread::yield_now(),
             }
+            now >= spin_end
+        });
+        if let Some(result) = self.get() {
+            return Some(result);
         }
         let mut lock = self.wakers.lock();
         while self.get().is_none() {
@@ -139,7 +199,7 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        if self.0.get().is_none() {
+        if self.0.get().is_none() && self.0.process.is_this() {
             self.0.resolve(Err(given_up()));
         }
     }
@@ -170,12 +230,32 @@ impl Completion {
     /// Block until the work has ended.
     ///
     /// # Errors
-    /// How the work failed: `Fault`, `Poisoned` with the first cause, `Cancelled`, `DeviceLost`.
+    /// How the work failed: `Fault`, `Poisoned` with the first cause, `Cancelled`, `DeviceLost`. `WouldDeadlock` in a waker or
+    /// the destructor of a buffer's memory, unless the work has ended already.
     pub fn wait(&self) -> Result<Timing> {
+        self.wait_for("a wait for submitted work")?.clone()
+    }
+
+    /// As [`Completion::wait`], however the work ends.
+    ///
+    /// # Errors
+    /// `WouldDeadlock`.
+    pub(crate) fn wait_for_end(&self, what: &str) -> Result<()> {
+        self.wait_for(what).map(drop)
+    }
+
+    fn wait_for(&self, what: &str) -> Result<&Result<Timing>> {
         loop {
-            if let Some(result) = self.outcome.wait(None) {
-                return result.clone();
+            if let Some(result) = self.outcome.wait_with(None, what, |is_over| self.spin(is_over))? {
+                return Ok(result);
             }
+        }
+    }
+
+    fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
+        match &self.origin {
+            Some((queue, _)) => queue.spin(is_over),
+            None => while !is_over() {},
         }
     }
 
@@ -186,7 +266,8 @@ impl Completion {
     /// As [`Completion::wait`].
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<Timing>> {
         let deadline = Instant::now().checked_add(timeout);
-        self.outcome.wait(deadline).cloned().transpose()
+        let spin = |is_over: &mut dyn FnMut() -> bool| self.spin(is_over);
+        self.outcome.wait_with(deadline, "a wait for submitted work", spin)?.cloned().transpose()
     }
 
     /// Whether the work has ended, well or not.
@@ -205,7 +286,8 @@ impl Completion {
     /// Memory that the work would have written keeps what it holds. A cancelled submission is no
     /// failure: work behind it runs.
     pub fn cancel(&self) -> bool {
-        self.origin.as_ref().is_some_and(|(queue, submission)| queue.cancel(*submission))
+        let here = self.outcome.process.is_this();
+        here && self.origin.as_ref().is_some_and(|(queue, submission)| queue.cancel(*submission))
     }
 }
 
@@ -217,7 +299,7 @@ impl Clone for Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        if !self.is_done() {
+        if !self.is_done() && self.outcome.process.is_this() {
             let mut wakers = self.outcome.wakers.lock();
             if let Some(at) = wakers.iter().position(|(waiter, _)| *waiter == self.waiter) {
                 let waker = wakers.swap_remove(at);
@@ -234,6 +316,9 @@ impl Future for Completion {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(result) = self.outcome.get() {
             return Poll::Ready(result.clone());
+        }
+        if let Err(error) = self.outcome.process.expect_this(&"a wait for submitted work") {
+            return Poll::Ready(Err(error));
         }
         self.outcome.hurry();
         let waker = context.waker().clone();
@@ -269,10 +354,10 @@ mod tests {
         let (promise, outcome) = Promise::new();
         let waiter = std::thread::spawn({
             let outcome = outcome.clone();
-            move || outcome.wait(None).cloned()
+            move || outcome.wait("a wait").cloned()
         });
         drop(promise);
-        assert!(matches!(waiter.join().unwrap(), Some(Err(Error::DeviceLost(_)))));
+        assert!(matches!(waiter.join().unwrap(), Ok(Err(Error::DeviceLost(_)))));
         assert!(matches!(outcome.get(), Some(Err(Error::DeviceLost(_)))));
     }
 

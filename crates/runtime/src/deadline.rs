@@ -8,15 +8,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use elinvar_driver::{Command, Error, Queue, Submission};
-use parking_lot::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Command, Error, PerProcess, Queue, Submission};
 
 use crate::completion::Outcome;
 use crate::gather::{Ends, Gather};
 use crate::{Device, Stream};
 
-static TABLE: Mutex<BTreeMap<Key, Due>> = Mutex::new(BTreeMap::new());
-static CHANGED: Condvar = Condvar::new();
+static DEADLINES: PerProcess<Deadlines> = PerProcess::new(Deadlines::default);
+
+/// All of a process.
+#[derive(Default)]
+struct Deadlines {
+    table: Mutex<BTreeMap<Key, Due>>,
+    changed: Condvar,
+    /// Whether the thread is there.
+    started: Mutex<bool>,
+}
 
 /// When, and a number that tells those of one moment apart.
 type Key = (Instant, u64);
@@ -64,7 +72,7 @@ pub(crate) struct Watched(Key);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        TABLE.lock().remove(&self.0);
+        DEADLINES.get().table.lock().remove(&self.0);
     }
 }
 
@@ -79,13 +87,14 @@ pub(crate) fn soon(due: Due) {
 }
 
 fn enter(then: Instant, due: Due) -> Key {
-    let mut table = TABLE.lock();
+    let Deadlines { table, changed, .. } = DEADLINES.get();
+    let mut table = table.lock();
     let mut key = (then, 0);
     while table.contains_key(&key) {
         key.1 += 1;
     }
     table.insert(key, due);
-    CHANGED.notify_one();
+    changed.notify_one();
     key
 }
 
@@ -113,8 +122,7 @@ pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Co
 /// # Errors
 /// `Environment` when it cannot be started.
 pub(crate) fn start() -> Result<(), Error> {
-    static STARTED: Mutex<bool> = Mutex::new(false);
-    let mut started = STARTED.lock();
+    let mut started = DEADLINES.get().started.lock();
     if !*started {
         let thread = std::thread::Builder::new().name("elinvar-deadlines".into()).spawn(run);
         thread.map_err(|error| Error::Environment(format!("a thread for deadlines: {error}")))?;
@@ -124,18 +132,19 @@ pub(crate) fn start() -> Result<(), Error> {
 }
 
 fn run() {
-    let mut table = TABLE.lock();
+    let Deadlines { table, changed, .. } = DEADLINES.get();
+    let mut table = table.lock();
     loop {
         let Some((then, _)) = table.first_key_value().map(|(key, _)| *key) else {
-            CHANGED.wait(&mut table);
+            changed.wait(&mut table);
             continue;
         };
         if then > Instant::now() {
-            CHANGED.wait_until(&mut table, then);
+            changed.wait_until(&mut table, then);
             continue;
         }
         if let Some((_, due)) = table.pop_first() {
-            parking_lot::MutexGuard::unlocked(&mut table, || match due {
+            elinvar_driver::sync::MutexGuard::unlocked(&mut table, || match due {
                 Due::Stop(late) => late.end(),
                 Due::Flush(gather) => gather.upgrade().into_iter().for_each(|gather| gather.flush()),
                 Due::Tell(ends) => ends.tell(),

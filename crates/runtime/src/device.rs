@@ -12,7 +12,8 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use elinvar_driver::{
-    Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Stamp, Storage as StorageMode,
+    Callback, Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Stamp,
+    Storage as StorageMode,
 };
 
 use crate::gather::Gatherings;
@@ -26,8 +27,8 @@ use crate::slots::Slots;
 use crate::span::Span;
 use crate::tune::Tuned;
 use crate::{
-    Buffer, Event, EventStats, HostUse, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup, Trace,
-    drivers,
+    Buffer, Event, EventStats, HostUse, IsolatedOptions, Library, Pool, RecoveryPolicy, SlotStats, Stream,
+    StreamGroup, Trace, drivers,
 };
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
@@ -75,6 +76,27 @@ impl Device {
         cpu.ok_or_else(|| Error::unsupported("this build has no CPU driver"))
     }
 
+    /// The processor, with kernels that run in a worker process: what a kernel does wrong harms no memory of this program but the
+    /// device's own buffers. When the worker crashes, or is ended since it does not stop, the work in flight ends in
+    /// [`Error::DeviceLost`] with the cause, and the next submission has a new worker. Buffers keep what they hold.
+    ///
+    /// Each call makes another device with a worker of its own. The program that serves as the worker is this one, if it calls
+    /// [`crate::serve_if_asked`] at the start of `main`, or `elinvar`; see [`crate::IsolatedOptions::program`].
+    ///
+    /// # Errors
+    /// `Environment` when no worker can be started, with the reason; `Unsupported` on systems other than Linux.
+    pub fn isolated() -> Result<Self> {
+        Self::isolated_with(&IsolatedOptions::default())
+    }
+
+    /// As [`Device::isolated`], with the worker's limits and program given.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn isolated_with(options: &IsolatedOptions) -> Result<Self> {
+        Ok(Self::new(elinvar_driver_isolated::device(options)?))
+    }
+
     /// A device of a driver that [`Device::all`] does not know.
     ///
     /// Handles made from the same `Arc` are the same device; a second `Arc` is another device.
@@ -108,6 +130,7 @@ impl Device {
     /// `Compile` with the diagnostics, each with file, line and column; `Environment` when the compiler
     /// cannot be found or run; `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
+        self.expect_here("Device::compile")?;
         let source: &Source = source.borrow();
         let library = self.inner.driver.compile(source);
         self.recovery().vitals.compilation(library.as_ref().err());
@@ -174,7 +197,8 @@ impl Device {
     }
 
     /// A buffer over memory of the host, used in place and not copied; `owner` is dropped when the last handle is gone
-    /// and the device has finished all work that uses it. The memory begins and ends at multiples of
+    /// and the device has finished all work that uses it, on the thread that lets go of it last: its destructor must not wait for
+    /// work ([`Error::WouldDeadlock`]). The memory begins and ends at multiples of
     /// [`Caps::wrap_granule`], such as a mapped file does.
     ///
     /// # Safety
@@ -183,16 +207,18 @@ impl Device {
     ///
     /// # Errors
     /// `Unsupported` on a device that cannot; `InvalidArgument` for memory that does not begin or end at such a
-    /// multiple, or an element without size.
+    /// multiple or is larger than [`Caps::max_buffer_bytes`], or an element without size.
     #[allow(unsafe_code)] // declares an unsafe function
     #[track_caller]
     pub unsafe fn buffer_over<T: Pod>(
         &self,
         owner: impl AsMut<[T]> + Send + Sync + 'static,
     ) -> Result<Buffer<T>> {
-        let mut owner = Box::new(owner);
-        let slice = (*owner).as_mut();
+        self.expect_here("Device::buffer_over")?;
+        let mut owner = Box::new(Owner(Some(owner)));
+        let slice = owner.0.as_mut().map_or(&mut [][..], AsMut::as_mut);
         let bytes = element_bytes::<T>(slice.len())?;
+        self.expect_allowed(bytes)?;
         let address = NonNull::from(slice).cast();
         // SAFETY: what the caller promises of the slice; boxed, the owner itself does not move.
         let memory = unsafe { self.inner.driver.wrap(HostBlock { address, bytes, owner }) }?;
@@ -213,6 +239,7 @@ impl Device {
     /// # Errors
     /// As [`Device::stream`].
     pub fn stream_with(&self, priority: Priority) -> Result<Stream> {
+        self.expect_here("Device::stream")?;
         Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?, priority))
     }
 
@@ -222,6 +249,7 @@ impl Device {
     /// # Errors
     /// As [`Device::stream`]; `Environment` when its thread cannot be started.
     pub fn stream_recovering(&self, policy: RecoveryPolicy) -> Result<Stream> {
+        self.expect_here("Device::stream_recovering")?;
         let queue = Arc::new(RecoveringQueue::new(self, Priority::Normal, policy)?);
         Ok(Stream::recovering(self.clone(), queue, Priority::Normal))
     }
@@ -237,11 +265,25 @@ impl Device {
         StreamGroup::new(self.clone(), most, priority)
     }
 
+    /// Block until everything that was submitted before, to any stream of the device, has ended, well or not. By then the
+    /// device has let go of what only that work used. How it ended, each [`crate::Completion`] says.
+    ///
+    /// Work that waits for an event is waited for as well, so the event must be raised elsewhere. What was in flight when the
+    /// device was lost has ended.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` in a waker or the destructor of a buffer's memory, unless all has ended already.
+    pub fn synchronize(&self) -> Result<()> {
+        self.expect_here("Device::synchronize")?;
+        self.loss().pending().iter().try_for_each(|outcome| outcome.wait("Device::synchronize").map(drop))
+    }
+
     /// A new event, at 0.
     ///
     /// # Errors
     /// What the driver answers when it cannot make another.
     pub fn event(&self) -> Result<Event> {
+        self.expect_here("Device::event")?;
         Event::new(self.clone())
     }
 
@@ -316,17 +358,36 @@ impl Device {
 
     #[track_caller]
     fn allocate<T: Pod>(&self, len: usize, storage: StorageMode, init: Init) -> Result<Buffer<T>> {
+        self.expect_here("a buffer")?;
         let bytes = element_bytes::<T>(len)?;
-        let limit = self.caps().max_buffer_bytes;
-        if bytes > limit {
-            let name = self.name();
-            return Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{name}` allows {limit}")));
-        }
+        self.expect_allowed(bytes)?;
         // Memory that is made is known to a reset before that begins.
         let present = self.loss().hold();
         if storage == StorageMode::Shared { present.expect() } else { present.expect_content() }?;
         let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
         Ok(Buffer::new(Span::whole(self.clone(), block)))
+    }
+
+    /// Whether it was made in this process.
+    pub(crate) fn is_here(&self) -> bool {
+        self.inner.process.is_this()
+    }
+
+    /// To be called before `what` begins.
+    ///
+    /// # Errors
+    /// `DeviceLost` in a child of the process that made the device.
+    pub(crate) fn expect_here(&self, what: &str) -> Result<()> {
+        self.inner.process.expect_this(&what)
+    }
+
+    /// An error for a buffer that is larger than the device allows.
+    fn expect_allowed(&self, bytes: u64) -> Result<()> {
+        let limit = self.caps().max_buffer_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{}` allows {limit}", self.name())))
     }
 
     /// An error unless `other` is this device; `subject` begins the message.
@@ -337,6 +398,16 @@ impl Device {
         let (ours, theirs) = (self.name(), other.name());
         let note = if ours == theirs { " (another device of that name)" } else { "" };
         Err(Error::invalid(format!("{} of device `{theirs}`, used with device `{ours}`{note}", subject())))
+    }
+}
+
+/// What a buffer's memory is of. Its destructor is the program's, and runs on the thread that lets go of the memory last.
+struct Owner<O>(Option<O>);
+
+impl<O> Drop for Owner<O> {
+    fn drop(&mut self) {
+        let _callback = Callback::enter();
+        drop(self.0.take());
     }
 }
 

@@ -4,15 +4,13 @@
 //! give the same devices and a buffer of one can be used with the other. It does not choose among
 //! them; the order is that of preference.
 
-use std::sync::LazyLock;
-
-use elinvar_driver::{Driver, Result};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Driver, PerProcess, Result};
 
 use crate::Device;
 
 /// The drivers of this build, the preferred first.
-static DRIVERS: LazyLock<Drivers> = LazyLock::new(|| {
+static DRIVERS: PerProcess<Drivers> = PerProcess::new(|| {
     Drivers::new(vec![
         Box::new(elinvar_driver_metal::driver()),
         Box::new(elinvar_driver_cuda::driver()),
@@ -22,12 +20,12 @@ static DRIVERS: LazyLock<Drivers> = LazyLock::new(|| {
 
 /// Every device of every driver that works.
 pub(crate) fn devices() -> Vec<Device> {
-    DRIVERS.devices()
+    DRIVERS.get().devices()
 }
 
 /// Drivers of this build that have no device, each with the reason where it has one to give.
 pub(crate) fn absences() -> Vec<(&'static str, String)> {
-    DRIVERS.absences()
+    DRIVERS.get().absences()
 }
 
 struct Drivers {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use elinvar_driver::{self as driver, Error, Result, Timing};
 
-use crate::completion::Promise;
+use crate::completion::{Outcome, Promise};
 use crate::dependencies::Step;
 use crate::{Completion, Device};
 
@@ -55,16 +55,25 @@ impl Event {
 
     /// Raise it from the host. Nothing happens if it is as high already or has failed.
     pub fn signal(&self, value: u64) {
+        if !self.inner.device.is_here() {
+            return;
+        }
         self.inner.event.signal(self.inner.value(value), self.inner.device.clock_ns());
     }
 
     /// Let it fail with this cause.
     pub fn fail(&self, cause: &Error) {
+        if !self.inner.device.is_here() {
+            return;
+        }
         self.inner.event.fail(cause);
     }
 
     /// The moment when it reaches `value`: to wait for, with or without timeout, or to `await`.
     pub fn reached(&self, value: u64) -> Completion {
+        if let Err(error) = self.inner.device.expect_here("an event") {
+            return Completion::new(Outcome::failed(error), None);
+        }
         let (promise, outcome) = Promise::new();
         // Held until it is called, so that the event is known to be waited for when the last handle is dropped.
         let event = self.inner.event.clone();
@@ -112,6 +121,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.device.is_here() {
+            return;
+        }
         let (events, event) = (self.device.events(), &self.event);
         // This handle is one; any other belongs to somebody who waits, or to a command.
         if Arc::strong_count(event) == 1 && event.failure().is_none() {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Callback, Error, Result};
 
 use crate::loss::Loss;
 
@@ -64,6 +64,9 @@ impl Flight {
             while *count >= limit {
                 // What is in flight on a lost device may never end.
                 loss.check()?;
+                if end.is_none_or(|end| end > Instant::now()) {
+                    Callback::expect_none("a submission to a stream that is full")?;
+                }
                 let late = match end {
                     None => {
                         self.left.wait(&mut count);

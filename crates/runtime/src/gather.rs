@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use elinvar_driver::{Command, Done, Error, Queue, Result, Submission, Timing};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Callback, Command, Done, Error, Queue, Result, Submission, Timing};
 
 use crate::Device;
 use crate::deadline::{self, Due, Watched};
@@ -177,7 +177,8 @@ impl Gather {
         if let Err(cause) = present.expect() {
             return Some(Ends(gathered, cause));
         }
-        if self.device.recovery().resets() != state.seen {
+        // One that restarts by itself has lost nothing that it was not given.
+        if self.device.recovery().resets() != state.seen && !self.device.caps().restarts {
             return Some(Ends(gathered, Error::DeviceLost("the device was reset".into())));
         }
         let commands: Arc<[Command]> = gathered.iter().flat_map(|one| one.commands.iter().cloned()).collect();
@@ -195,6 +196,7 @@ impl Gather {
 impl Gathered {
     fn end(self, result: Result<Timing>) {
         let Self { commands, done, .. } = self;
+        let _callback = Callback::enter();
         drop(commands);
         done(result);
     }
@@ -208,7 +210,9 @@ impl Ends {
 }
 
 /// As the completions of what was gathered see it.
-impl Queue for Gather {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: what is gathered ends when the submission that it went into has ended, on a queue that keeps the contract.
+unsafe impl Queue for Gather {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.flush();
         self.queue.submit(commands, done)
@@ -233,6 +237,8 @@ impl Queue for Gather {
 
 impl Drop for Gather {
     fn drop(&mut self) {
-        self.flush();
+        if self.device.is_here() {
+            self.flush();
+        }
     }
 }

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Priority, Result};
-use parking_lot::Mutex;
 
 use crate::{Device, Stream};
 

@@ -85,9 +85,19 @@ impl Kernel {
 /// A kernel of a [`crate::Library`] with bounds checks compiled in. Cloning gives another handle.
 ///
 /// Each access of the kernel is checked against the argument, threadgroup variable or private array that
-/// it is made through. A read outside gives zero, a write outside is dropped, and the launch ends in
+/// it is made through, and its address against the alignment that its type needs. A read outside gives zero, a write outside is dropped, and the launch ends in
 /// [`elinvar_driver::Error::Fault`] for the first of them, naming kernel, argument, element, thread and
-/// source line. The kernel runs to its end all the same, so its other results are there, but its buffers
+/// source line. What is told of:
+///
+/// | access | the fault says |
+/// |---|---|
+/// | outside an argument | `write to element 4096 of argument 1 `out` (uint, 4096 elements)` |
+/// | outside a threadgroup variable, a private or a constant array | `read of byte 64 of a private array of 64 bytes` |
+/// | through a null pointer, or one that was never given a value, with whatever offset | `write to address 0x10 by a null pointer` |
+/// | within its memory at an address that its type may not have, as by a pointer that was cast | `misaligned read of element 3 of …` |
+///
+/// A kernel that uses a pointer of which nothing is known, such as one that is read from memory, is refused
+/// ([`elinvar_driver::Error::Unsupported`]). The kernel runs to its end all the same, so its other results are there, but its buffers
 /// count as not written.
 ///
 /// Races between threads stay the kernel's own: they make values unpredictable, not memory unsafe.

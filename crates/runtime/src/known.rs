@@ -7,8 +7,8 @@
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
-use elinvar_driver as driver;
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{self as driver, PerProcess};
 
 use crate::gather::Gatherings;
 use crate::group::Members;
@@ -26,11 +26,13 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// Events, submission slots and streams of groups that are idle for longer go.
 const IDLE: Duration = Duration::from_secs(60);
 
-static KNOWN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+static KNOWN: PerProcess<Mutex<Vec<Weak<Inner>>>> = PerProcess::new(Mutex::default);
 
 /// What the handles on a device share.
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
+    /// The process that it was made in.
+    pub(crate) process: driver::Process,
     pub(crate) pool: Pool,
     pub(crate) events: Reused<Arc<dyn driver::Event>>,
     pub(crate) timestamps: Reused<Arc<driver::Stamp>>,
@@ -46,7 +48,7 @@ pub(crate) struct Inner {
 
 /// The one of this driver's device.
 pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
-    let mut known = KNOWN.lock();
+    let mut known = KNOWN.get().lock();
     let same = |inner: &Arc<Inner>| identity(&inner.driver) == identity(&device);
     if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
         return inner;
@@ -57,6 +59,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     let (driver, gatherings) = (device, Gatherings::default());
     let inner = Arc::new(Inner {
         driver,
+        process: driver::Process::this(),
         pool,
         events,
         timestamps,
@@ -77,8 +80,8 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
 
 /// Starts the thread, once. Without it idle memory is kept for longer, and nothing else.
 fn start() {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
+    static STARTED: PerProcess<Once> = PerProcess::new(Once::new);
+    STARTED.get().call_once(|| {
         let run = || {
             loop {
                 std::thread::sleep(SWEEP);
@@ -91,7 +94,7 @@ fn start() {
 
 /// Gives back what has been idle for too long at `now`.
 fn sweep(now: Instant) {
-    let devices: Vec<Arc<Inner>> = KNOWN.lock().iter().filter_map(Weak::upgrade).collect();
+    let devices: Vec<Arc<Inner>> = KNOWN.get().lock().iter().filter_map(Weak::upgrade).collect();
     for device in devices {
         device.pool.sweep(now, device.pool.limits().idle_time);
         if let Some(then) = now.checked_sub(IDLE) {

@@ -275,4 +275,25 @@ mod tests {
         assert_eq!(read(file(FORMAT, version, &own, body)).unwrap(), Learned { sizes: 1, blocks: 0 });
         assert_eq!(device.tuned().list().len(), 1);
     }
+    #[test]
+    fn a_file_takes_no_more_memory_than_the_pool_keeps() {
+        let cpu = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let device = Device::new(cpu);
+        let limits = crate::PoolLimits { idle_bytes: 1 << 20, ..device.pool().limits() };
+        device.pool().set_limits(limits);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("learned");
+        for bytes in [0, 1, 1 << 19] {
+            let body = format!(
+                r#"{{"sizes":[],"blocks":[{{"storage":"Shared","bytes":{bytes},"count":{}}}],"breaker":{{"failures":0,"trips":0,"open_until":0}}}}"#,
+                u64::MAX
+            );
+            std::fs::write(&path, file(FORMAT, env!("CARGO_PKG_VERSION"), &device.identity(), &body))
+                .unwrap();
+            let learned = device.restore_learned(&path).unwrap();
+            let idle = device.pool().stats().idle_bytes;
+            assert!(learned.blocks > 0 && idle > 1 << 18 && idle <= 1 << 20, "{learned:?}, {idle} bytes");
+            device.pool().trim(0);
+        }
+    }
 }

@@ -118,7 +118,7 @@ pub use profile::Profile;
 pub use recording::Recording;
 pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Component, Decision, FaultClass,
-    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Thermal, Watch, WatchOptions, decide,
+    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Watch, WatchOptions, decide,
 };
 pub use reused::EventStats;
 pub use slice::{BufferSlice, BufferSliceMut};
@@ -134,8 +134,9 @@ pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
     FunctionConstant, Label, MathMode, MetalLibrary, Piece, Primitive, PrimitiveKind, Primitives, Priority,
-    Result, Scalar, Severity, Signature, Source, StopsAt, Storage, Timing,
+    Result, Scalar, Severity, Signature, Source, StopsAt, Storage, Thermal, Timing, UnsupportedKernel,
 };
+pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
 pub use half::{bf16, f16};
 
 /// The README and the pages of `docs/`, whose examples are run as tests.
@@ -153,6 +154,10 @@ mod pages {
     mod launches {}
     #[doc = include_str!("../../../docs/streams-and-events.md")]
     mod streams_and_events {}
+    #[doc = include_str!("../../../docs/isolation.md")]
+    mod isolation {}
     #[doc = include_str!("../../../docs/graphs.md")]
     mod graphs {}
+    #[doc = include_str!("../../../docs/function-constants.md")]
+    mod function_constants {}
 }

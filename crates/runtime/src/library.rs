@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use elinvar_driver::{
     Diagnostic, FunctionConstant, MetalLibrary, Pipeline, PipelineOptions, Result, Signature, Source,
+    UnsupportedKernel,
 };
 
 use crate::{CheckedKernel, Constants, Device, Kernel};
@@ -40,6 +41,11 @@ impl Library {
     /// The function constants, in the order of the source.
     pub fn constants(&self) -> &[FunctionConstant] {
         self.driver.constants()
+    }
+
+    /// Well-formed kernels of the source that the device cannot run, in its order, each with the reason.
+    pub fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.driver.unsupported()
     }
 
     /// Warnings of the compilation.
@@ -77,6 +83,7 @@ impl Library {
     }
 
     fn build(&self, name: &str, options: PipelineOptions) -> Result<Kernel> {
+        self.device.expect_here("a kernel")?;
         let mut hash = blake3::Hasher::new();
         hash.update(self.source_hash.as_bytes()).update(format!("{options:?}").as_bytes());
         let identity = format!("{name}:{}", hash.finalize().to_hex());

@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, Weak};
 
+use elinvar_driver::sync::{Mutex, RwLock, RwLockReadGuard};
 use elinvar_driver::{Command, Error, Result, fail_signals};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::completion::Outcome;
 use crate::flight::Flight;
@@ -93,8 +93,8 @@ impl Flying {
 impl Loss {
     /// Holds the device as it is.
     pub(crate) fn hold(&self) -> Present<'_> {
-        // Held by one thread several times, around what it calls: a writer that waits must not come between.
-        Present(self.fate.read_recursive())
+        // Held by one thread several times, around what it calls.
+        Present(self.fate.read())
     }
 
     /// # Errors
@@ -117,6 +117,11 @@ impl Loss {
         }
         in_flight.push(flying);
         Ok(present)
+    }
+
+    /// The outcomes of what is in flight.
+    pub(crate) fn pending(&self) -> Vec<Arc<Outcome>> {
+        self.in_flight.lock().iter().filter_map(|flying| flying.outcome.upgrade()).collect()
     }
 
     /// The device is lost. Returns the work that has to be told.

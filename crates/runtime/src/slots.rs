@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use elinvar_driver::Command;
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
 
 use crate::Device;
 
@@ -112,7 +112,8 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn new(device: &Device) -> Self {
-        Self { commands: device.slots().take(), device: device.clone() }
+        let commands = if device.is_here() { device.slots().take() } else { Vec::new() };
+        Self { commands, device: device.clone() }
     }
 }
 
@@ -120,6 +121,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Commands of a batch that was not submitted go without the lock of the slots.
         self.commands.clear();
+        if !self.device.is_here() {
+            return;
+        }
         self.device.slots().put(std::mem::take(&mut self.commands));
     }
 }

@@ -79,7 +79,9 @@ impl Stream {
 
     /// Hand over what the stream has gathered; see [`crate::Goal::Efficiency`]. Waiting for work does so too.
     pub fn flush(&self) {
-        self.gather.flush();
+        if self.device.is_here() {
+            self.gather.flush();
+        }
     }
 
     /// This stream with at most `most` submissions in flight, at least one, of those that are submitted through the handle
@@ -161,6 +163,7 @@ impl Stream {
     ///
     /// Buffers that failed work should have written stay unreadable until they are written anew.
     pub fn acknowledge(&self) -> Option<Error> {
+        self.device.expect_here("Stream::acknowledge").ok()?;
         // What was submitted before is behind the failure.
         self.gather.flush();
         self.queue.acknowledge()

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use elinvar_driver::{Caps, Dim3, Signature};
+use elinvar_driver::{Caps, CodeFacts, Dim3, Signature};
 
 /// A threadgroup size and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,7 @@ const AIM_WITH_BARRIERS: u32 = 512;
 /// The size for a grid, for a kernel that allows groups of `most` threads.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
     let most = most.max(1);
-    let waits = signature.code.is_some_and(|code| code.barriers > 0);
-    let aim = if waits { AIM_WITH_BARRIERS } else { AIM };
+    let (aim, barriers) = aim(signature.code);
     let aim = if aim <= most { aim } else { floor_multiple(most, caps.simdgroup_width) };
     let group = shape(grid, aim, caps.max_threadgroup_size, caps.simdgroup_width);
     let dimensions = if grid.z > 1 {
@@ -42,7 +41,6 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     } else {
         "one"
     };
-    let barriers = if waits { ", its threads wait for one another" } else { "" };
     let limit = if aim < AIM { format!(", the kernel allows {most}") } else { String::new() };
     let reason = format!(
         "a grid of {dimensions} dimension{}, at most {aim} threads in simdgroups of {}{barriers}{limit}",
@@ -50,6 +48,15 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
         caps.simdgroup_width
     );
     Suggestion { group, reason }
+}
+
+/// Threads to aim at by what is known of the code, and how that is said.
+fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
+    match code.map(|code| code.barriers > 0) {
+        Some(true) => (AIM_WITH_BARRIERS, ", the kernel has threadgroup barriers"),
+        Some(false) => (AIM, ""),
+        None => (AIM, ", whether the kernel has threadgroup barriers is unknown"),
+    }
 }
 
 /// Sizes worth trying for a grid: the one that is suggested and others, smaller and larger.
@@ -136,6 +143,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_unknown_of_the_code_is_no_reason() {
+        let code = |barriers| Some(CodeFacts { barriers, ..CodeFacts::default() });
+        assert_eq!(aim(code(0)), (256, ""));
+        assert_eq!(aim(code(2)), (512, ", the kernel has threadgroup barriers"));
+        assert_eq!(aim(None), (256, ", whether the kernel has threadgroup barriers is unknown"));
     }
 
     #[test]

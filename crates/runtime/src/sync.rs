@@ -1,10 +1,10 @@
 //! The locks of what is also run under a model checker, which replaces this module by its own.
 
-pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use elinvar_driver::sync::{Mutex, MutexGuard};
 
 /// What threads wait at for a change of what a lock guards.
 #[derive(Default)]
-pub(crate) struct Condvar(parking_lot::Condvar);
+pub(crate) struct Condvar(elinvar_driver::sync::Condvar);
 
 impl Condvar {
     /// Waits for [`Condvar::notify_all`], without the lock; it may also return before.

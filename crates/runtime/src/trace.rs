@@ -5,18 +5,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use elinvar_driver::{Dim3, Error, Label, Pipeline, PrimitiveKind, Priority};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Dim3, Error, Label, PerProcess, Pipeline, PrimitiveKind, Priority};
 use quanta::Clock;
 
 use crate::recovery::Decision;
 
 /// The processor's own counter where that runs evenly: asking it takes a third of what asking the system does.
-static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
+static CLOCK: PerProcess<Clock> = PerProcess::new(Clock::new);
 
 /// One step of one submission.
 #[derive(Clone, Debug)]
@@ -185,7 +185,8 @@ impl Trace {
     /// Forget what there is and note from now on, keeping the last `capacity` events.
     pub fn start(&self, capacity: usize) {
         let mut ring = self.ring.lock();
-        *ring = Ring { start: CLOCK.raw(), capacity, events: VecDeque::with_capacity(capacity), lost: 0 };
+        *ring =
+            Ring { start: CLOCK.get().raw(), capacity, events: VecDeque::with_capacity(capacity), lost: 0 };
         self.on.store(true, Ordering::Relaxed);
     }
 
@@ -253,13 +254,13 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn event(&self, step: TraceStep) -> Noted {
-        Noted { at: CLOCK.raw(), notes: *self, step }
+        Noted { at: CLOCK.get().raw(), notes: *self, step }
     }
 }
 
 impl Noted {
     fn time(&self, start: u64) -> Duration {
-        Duration::from_nanos(CLOCK.delta_as_nanos(start, self.at.max(start)))
+        Duration::from_nanos(CLOCK.get().delta_as_nanos(start, self.at.max(start)))
     }
 
     fn event(&self, start: u64) -> TraceEvent {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use elinvar_driver::sync::RwLock;
 use elinvar_driver::{Dim3, Error, Result};
-use parking_lot::RwLock;
 
 use crate::suggest::candidates;
 use crate::{Args, Grid, Kernel, Stream, Suggestion};

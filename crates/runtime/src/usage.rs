@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use elinvar_driver::sync::{Mutex, MutexGuard};
 use elinvar_driver::{Error, Pipeline, PrimitiveKind, Result, Storage as StorageMode};
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::Device;
 use crate::bind::{place, used_place};
@@ -72,6 +72,7 @@ impl Storage {
     /// # Errors
     /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
     pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
+        self.device.expect_here(operation)?;
         self.expect_memory(&operation)?;
         loop {
             let mut account = self.account.lock();
@@ -83,7 +84,7 @@ impl Storage {
                 return Ok(account);
             };
             drop(account);
-            pending.wait(None);
+            let _ended = pending.wait(operation)?;
         }
     }
 
@@ -118,6 +119,9 @@ impl Storage {
 
     /// Ends a map; `lost` is why the device does not see what was written, if it does not.
     pub(crate) fn unmap(&self, access: Access, lost: Option<Error>) {
+        if !self.device.is_here() {
+            return;
+        }
         let mut account = self.account.lock();
         let entered = account.entered;
         account.failed = lost.map(|cause| (entered, cause)).or(account.failed.take());
@@ -130,6 +134,10 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        // A child has nobody to give it to, and a thread of the parent may have held the pool's lock.
+        if !self.device.is_here() {
+            return;
+        }
         self.device.pool().give_back(self.block.clone());
     }
 }

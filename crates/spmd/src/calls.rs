@@ -36,7 +36,7 @@ const HINTS: &[&str] = &[
 ];
 
 /// External functions that optimised kernels call: clang's own memory functions and C99's float math.
-const EXTERNAL: &[&str] = &[
+pub(crate) const EXTERNAL: &[&str] = &[
     "acosf",
     "acoshf",
     "asinf",

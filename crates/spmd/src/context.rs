@@ -18,8 +18,10 @@ use crate::uniform::Uniformity;
 /// Arrays start at multiples of this, and so do their elements that are vectors.
 const ALIGN: u64 = 64;
 
-/// Private arrays of up to this many bytes in all are on the stack, if no barrier is to be crossed.
+/// Private arrays of up to this many bytes for all threads of a step are on the stack, if no barrier is to be crossed.
 const STACK_BYTES: u64 = 16 << 10;
+/// All of them together are of at most so many. The rest is in the scratch memory too.
+const MOST_STACK_BYTES: u64 = 1 << 20;
 
 /// An array with an element per step.
 #[derive(Clone, Debug)]
@@ -79,10 +81,14 @@ impl Context {
         }
         let threads = u64::from(layout.vectors().next_multiple_of(layout.parts) * layout.lanes);
         let step = u64::from(layout.parts * layout.lanes);
+        let mut on_stack = 0;
         for private in &kernel.privates {
             let each = private_size(source.module, &private.ty);
             let count = if kernel.barriers.is_empty() { step } else { threads };
-            if !kernel.barriers.is_empty() || each * step > STACK_BYTES {
+            let fits = each * step <= STACK_BYTES && on_stack + each * step <= MOST_STACK_BYTES;
+            if kernel.barriers.is_empty() && fits {
+                on_stack += each * step;
+            } else {
                 let offset = context.reserve(each * count);
                 context.privates.insert(private.value, offset);
             }

@@ -4,7 +4,7 @@ use elinvar_ir::{Module, Op};
 
 use crate::prepare::{callee_name, threadgroup_globals};
 use crate::primitive::{SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
-use crate::{ENTRY, Error, primitive};
+use crate::{ENTRY, Error, frames, primitive, written};
 
 /// What a kernel's code uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Facts {
     pub simdgroup: bool,
     /// The arguments, by bit from the first, that the code writes and never reads: what clang marks so.
     pub only_written: u64,
+    /// The arguments, by bit from the first, that the code may write, whatever they are declared as.
+    pub may_write: u64,
 }
 
 /// Count what the entry of `module` and the functions it calls use.
@@ -26,6 +28,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
     if module.function(ENTRY).is_none() {
         return Err(Error::Malformed(format!("there is no function `{ENTRY}`")));
     }
+    frames::expect_allowed(module)?;
     let mut facts = Facts::default();
     let threadgroup = threadgroup_globals(module);
     for global in module.globals.iter().filter(|g| threadgroup.contains(&g.name)) {
@@ -45,6 +48,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
         }
     }
     facts.only_written = only_written(module);
+    facts.may_write = module.function(ENTRY).map_or(0, |entry| written::may_write(module, entry));
     Ok(facts)
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Frame {
     /// Bytes of each argument's memory and address of the fault record, with bounds checks.
     pub sizes: Vec<Operand>,
     pub record: Operand,
+    /// Threadgroup memory that each group finds zeroed, with bounds checks: address and bytes.
+    pub cleared: Vec<(Operand, Operand)>,
     /// Address of the byte that says to stop, if the function looks at it.
     pub stop: Option<Operand>,
     /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
@@ -54,10 +56,12 @@ impl Frame {
         let entry = f.new_block(Some("entry"));
         let mut b = Builder::new(f, entry);
         let mut threadgroup = Threadgroup::default();
+        let mut cleared = Vec::new();
         for name in &kernel.threadgroup {
             let Some(global) = module.global(name) else { continue };
             let variable = b.alloca(global.ty.clone(), global.align.unwrap_or(1).max(64), "threadgroup");
             threadgroup.insert(name.clone(), variable.into());
+            cleared.push((variable.into(), i64_const(global.ty.size_align(module).0).into()));
         }
         for operand in constants(&kernel.function) {
             threadgroup.materialize(operand, &mut b)?;
@@ -71,6 +75,14 @@ impl Frame {
             Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
             None => (Vec::new(), Const::Null.into()),
         };
+        match options.checks {
+            Some(_) => {
+                let dynamic = options.threadgroup_args.iter().zip(&arguments).zip(&sizes);
+                let dynamic = dynamic.filter(|((is_threadgroup, _), _)| **is_threadgroup);
+                cleared.extend(dynamic.map(|((_, (_, address)), bytes)| (address.clone(), bytes.clone())));
+            }
+            None => cleared.clear(),
+        }
         let stop = options.stoppable.then(|| {
             let place = b.gep(Type::I8, launch, i64_const(LAUNCH_STOP));
             b.load(Type::PTR, place, Some("stop")).into()
@@ -87,6 +99,7 @@ impl Frame {
             groups,
             sizes,
             record,
+            cleared,
             stop,
             arrived,
         };

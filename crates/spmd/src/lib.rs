@@ -5,7 +5,7 @@
 //! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
 //! a loop over vectors of its threads:
 //!
-//! 0. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
+//! 0. [`admit`](mod@admit) refuses what no kernel holds. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
 //! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
 //!    [`scalarize`](mod@scalarize) takes a thread's own short vectors apart.
@@ -31,6 +31,7 @@
 //! The passes do no optimisation that clang does afterwards: no folding, no promotion to registers.
 #![forbid(unsafe_code)]
 
+mod admit;
 pub mod bounds;
 mod builder;
 mod calls;
@@ -45,6 +46,7 @@ mod facts;
 mod fixed;
 mod flow;
 mod frame;
+mod frames;
 mod gep;
 mod groups;
 mod guard;
@@ -55,6 +57,7 @@ mod layout;
 mod live;
 mod masks;
 mod names;
+mod narrow;
 pub mod nvptx;
 mod output;
 mod plan;
@@ -70,10 +73,12 @@ mod steps;
 mod stops;
 mod uniform;
 mod workgroup;
+mod written;
 
 pub use elinvar_ir::Location;
 pub use error::Error;
 pub use facts::{Facts, facts};
+pub use narrow::MOST_BYTES;
 
 use elinvar_ir::Module;
 
@@ -118,9 +123,8 @@ pub struct Options {
     pub still: Vec<u64>,
     /// Whether groups have to start in ascending order, since the kernel could tell.
     pub ascending: bool,
-    /// To check every access against the bounds of its memory: for each parameter of the entry the least
-    /// bytes that a launch gives.
-    pub checks: Option<Vec<u64>>,
+    /// To check every access against the bounds of its memory: for each parameter of the entry what a launch gives at least.
+    pub checks: Option<Vec<bounds::Given>>,
     /// Whether the function can be stopped in loops, its own and those of functions that are not inlined.
     pub stoppable: bool,
 }
@@ -152,7 +156,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     if !(1..=32).contains(&options.lanes) || !options.lanes.is_power_of_two() {
         return Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)));
     }
-    let checked = options.checks.as_deref().map(|least| bounds::check(module, least)).transpose()?;
+    admit::admit(module)?;
+    let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
     let (module, checks) = match &checked {
         Some((module, checks)) => (module, Some(checks.clone())),
         None => (module, None),

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::bounds::RECORD;
 use crate::constants::mentions;
 use crate::prepare::{Kernel, callee_name};
-use crate::{scattered, stops};
+use crate::{frames, scattered, stops};
 
 /// The text of the module that defines `function`, which has the address of the stop's byte in `stop` if it can be stopped.
 pub(crate) fn module_text(
@@ -45,6 +45,10 @@ pub(crate) fn module_text(
     output.functions.extend(callees);
     output.functions.iter_mut().for_each(strip);
     add_scattered(&mut output);
+    for function in &mut output.functions {
+        let space = if function.suffix.is_empty() { "" } else { " " };
+        function.suffix.push_str(&format!("{space}{}", frames::PROBES));
+    }
     add_declarations(input, &mut output);
     add_globals(input, &mut output)?;
     Ok(output.to_string())

@@ -6,7 +6,9 @@
 //!
 //! Widening such a number keeps the pattern only if no lane has wrapped around where lane 0 has not. Where that
 //! is not known, the wide number has a *loose* pattern: right but for a multiple of 2³² in some lanes, which is
-//! good enough for addresses, since lanes that access one object cannot differ by that much.
+//! good enough for addresses, since lanes that access one object cannot differ by that much. Whatever else is done with
+//! such a number is done with each lane's own. An address made from such a number has no pattern: it may be in another
+//! object.
 
 use std::rc::Rc;
 
@@ -347,6 +349,7 @@ impl Rules {
                     let unwrapped = self.fits(&short, max, to);
                     Some(Pattern { unwrapped, ..short })
                 }
+                CastOp::IntToPtr if p.loose => None,
                 CastOp::Trunc | CastOp::PtrToInt | CastOp::IntToPtr | CastOp::BitCast if from == to => {
                     Some(p)
                 }
@@ -425,6 +428,7 @@ mod tests {
         assert!(pattern(&sum).loose);
         let narrow = RULES.cast(CastOp::Trunc, 64, 32, &sum);
         assert!(!pattern(&narrow).loose);
+        assert_eq!(RULES.cast(CastOp::IntToPtr, 64, 64, &sum).shape, Shape::Varying);
         let difference = RULES.binary(BinaryOp::Sub, 64, &wide, &wide);
         assert_eq!(difference.shape, Shape::Varying, "lanes may be 2^32 apart");
         let short = RULES.binary(BinaryOp::Sub, 16, &thread(), &Known::constant(1));

@@ -12,6 +12,7 @@ use crate::flow::{Flow, Irreducible};
 use crate::gep::{Step, steps};
 use crate::layout::Layout;
 use crate::masks::Masks;
+use crate::narrow::Narrow;
 use crate::prepare::{Kernel, callee_name};
 use crate::primitive::{self, Position};
 use crate::shape::{Known, Pattern, Rules, Shape, largest};
@@ -32,6 +33,7 @@ pub(crate) struct Uniformity {
     places: Vec<Option<(BlockId, usize)>>,
     /// The flow of the whole function; with one lane there is no need for it.
     flow: Option<(Flow, Masks)>,
+    narrow: Narrow,
 }
 
 impl Uniformity {
@@ -48,18 +50,25 @@ impl Uniformity {
         let divergent = vec![false; function.blocks.len()];
         if layout.lanes * layout.parts == 1 {
             let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
-            return Ok(Self { known, divergent, places, flow: None });
+            return Ok(Self { known, divergent, places, flow: None, narrow: Narrow::default() });
         }
         let flow = Flow::new(function, BlockId(0), |_| false)?;
         let masks = Masks::new(&flow, &divergent);
         let known = vec![Known::UNKNOWN; function.values.len()];
-        let result = Self { known, divergent, places, flow: None };
+        let result = Self { known, divergent, places, flow: None, narrow: Narrow::default() };
         let growth = vec![0; function.values.len()];
         let mut analysis = Analysis { module, kernel, layout, order: flow.order.clone(), result, growth };
         analysis.result.flow = Some((flow, masks));
         analysis.begin();
         analysis.run();
-        Ok(analysis.result)
+        let mut result = analysis.result;
+        result.narrow = Narrow::new(module, kernel, &result);
+        Ok(result)
+    }
+
+    /// The indices that may be taken as signed 32-bit numbers where they are accessed.
+    pub fn narrow(&self) -> &Narrow {
+        &self.narrow
     }
 
     /// The flow of the whole function and its masks; none with one lane.
@@ -155,8 +164,7 @@ impl Uniformity {
     pub fn address_parts(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
         let Some(inst) = self.definition(kernel, value) else { return Vec::new() };
         let loose = self.of(value).pattern().is_some_and(|p| p.loose);
-        let widened = matches!(&inst.op, Op::Cast { op: CastOp::ZExt, from, .. } if from.ty == Type::I32);
-        if !loose && !widened {
+        if !loose && !self.narrow.is_part(value) {
             return Vec::new();
         }
         let parts = inst.op.operands().into_iter().filter_map(Operand::value);

@@ -14,7 +14,7 @@ use elinvar_ir::{
     ValueId,
 };
 
-use crate::builder::{Builder, i32_const, i64_const};
+use crate::builder::{Builder, call, i32_const, i64_const};
 use crate::context::{self, Context, Place};
 use crate::copies::{self, Exits};
 use crate::emit::{Emit, Forms, Slots, Source};
@@ -105,6 +105,17 @@ impl<'a> GroupLoop<'a> {
         let mut b = Builder::new(f, groups.exit);
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
+        // What another kernel has left there is not for this one.
+        for (address, bytes) in &self.frame.cleared {
+            let [zero, volatile] = [Const::int(8, 0), Const::int(1, 0)].map(Operand::from);
+            let args = [
+                (Type::PTR, address.clone()),
+                (Type::I8, zero),
+                (Type::I64, bytes.clone()),
+                (Type::I1, volatile),
+            ];
+            b.effect(call(Type::Void, "llvm.memset.p0.i64", &args));
+        }
         let starts: Vec<BlockId> = self.parts.regions.iter().map(|_| b.f.new_block(None)).collect();
         b.br(starts[0]);
         for number in 0..self.parts.regions.len() {

@@ -1,7 +1,7 @@
 //! Whole compilations: the text of the result as a snapshot, checked by the verifier, and refusals.
 
 use elinvar_ir::{Module, verify};
-use elinvar_spmd::bounds::{RootKind, reach};
+use elinvar_spmd::bounds::{Given, RootKind, reach};
 use elinvar_spmd::{Compiled, Error, Facts, Options, compile, facts};
 
 const DECLARATIONS: &str = "
@@ -12,6 +12,11 @@ const DECLARATIONS: &str = "
     declare float @__elinvar_simd_sum_f32(float)
     declare float @mystery(float)
 ";
+
+/// Arguments of at least so many bytes.
+fn given(bytes: &[u64]) -> Vec<Given> {
+    bytes.iter().map(|bytes| Given { bytes: *bytes, align: 16 }).collect()
+}
 
 fn parse(text: &str) -> Module {
     Module::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -89,7 +94,7 @@ fn facts_are_counted() {
     let count = |text| facts(&parse(text)).expect("has an entry");
     assert_eq!(
         count(include_str!("data/exchange.ll")),
-        Facts { threadgroup_memory: 256, barriers: 1, atomics: 0, simdgroup: false, only_written: 0 }
+        Facts { threadgroup_memory: 256, barriers: 1, may_write: 0b10, ..Facts::default() }
     );
     let text = format!(
         "define void @__elinvar_entry(ptr %p) {{
@@ -99,17 +104,14 @@ fn facts_are_counted() {
             ret void
         }}{DECLARATIONS}"
     );
-    assert_eq!(
-        count(&text),
-        Facts { threadgroup_memory: 0, barriers: 0, atomics: 2, simdgroup: true, only_written: 0 }
-    );
+    assert_eq!(count(&text), Facts { atomics: 2, simdgroup: true, may_write: 1, ..Facts::default() });
 }
 
 #[test]
 fn only_what_could_leave_its_memory_is_checked() {
     let module = parse(include_str!("data/exchange.ll"));
     // The third argument is known to have the four bytes that are read of it.
-    let checks = Some(vec![0, 0, 4]);
+    let checks = Some(given(&[0, 0, 4]));
     let options = Options {
         group: [64, 1, 1],
         lanes: 1,
@@ -130,14 +132,14 @@ fn only_what_could_leave_its_memory_is_checked() {
     let kinds: Vec<&RootKind> = checks.roots.iter().map(|root| &root.kind).collect();
     let tile = RootKind::Threadgroup("tile".into());
     let [a, b, c] = [0, 1, 2].map(RootKind::Argument);
-    assert_eq!(kinds, [&a, &b, &c, &tile]);
+    assert_eq!(kinds, [&a, &b, &c, &tile, &RootKind::Null]);
     assert_eq!(checks.roots[3].bytes, 256);
 }
 
 #[test]
 fn what_a_kernel_could_leave_is_known_by_its_kind() {
     let module = parse(include_str!("data/exchange.ll"));
-    let leaves = |checked: &dyn Fn(&RootKind) -> bool| reach(&module, &[0, 0, 4], checked).unwrap();
+    let leaves = |checked: &dyn Fn(&RootKind) -> bool| reach(&module, &given(&[0, 0, 4]), checked).unwrap();
     let of_arguments = leaves(&|kind| matches!(kind, RootKind::Argument(_))).expect("the tile");
     assert_eq!(of_arguments.root.kind, RootKind::Threadgroup("tile".into()));
     assert_eq!(leaves(&|_| true), None);
@@ -178,7 +180,7 @@ fn a_pointer_from_memory_cannot_be_checked() {
         gathers: true,
         still: Vec::new(),
         threadgroup_args: vec![false],
-        checks: Some(vec![8]),
+        checks: Some(given(&[8])),
         stoppable: false,
         ascending: false,
     };
@@ -342,5 +344,47 @@ fn functions_with_loops_look_for_a_stop() {
         assert!(lines("call i32 @short(").iter().all(|call| !call.contains("%stop")), "{ir}");
         // One in the loop, one behind each call of one that looks.
         assert_eq!(lines("load atomic i8, ptr %stop monotonic").len(), 1 + calls.len(), "{ir}");
+    }
+}
+
+/// An index without sign is gathered as a signed number of 32 bits, in checked code as well, but not where another term
+/// could make it large.
+#[test]
+fn indices_are_signed_only_where_that_is_exact() {
+    let code = |after: &str, lanes: u32, checked: bool| {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %o, ptr %y) {{
+               %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+               %w = zext i32 %t to i64
+               %at = getelementptr i32, ptr %o, i64 %w
+               %i = load i32, ptr %at, align 4
+               %z = zext i32 %i to i64
+               %q = getelementptr float, ptr %y, i64 %z
+               %p = getelementptr float, ptr %q, i64 {after}
+               %v = load float, ptr %p, align 4
+               store float %v, ptr %at, align 4
+               ret void
+             }}
+             {DECLARATIONS}"
+        );
+        let options = Options {
+            group: [64, 1, 1],
+            lanes,
+            registers: 16,
+            gathers: true,
+            still: Vec::new(),
+            threadgroup_args: vec![false; 2],
+            checks: checked.then(|| given(&[0, 0])),
+            stoppable: false,
+            ascending: false,
+        };
+        compile(&parse(&text), &options).expect("compiles").ir
+    };
+    for lanes in [2, 4, 8, 16, 32] {
+        for checked in [false, true] {
+            let signed = |after: &str| code(after, lanes, checked).contains(&format!("sext <{lanes} x i32>"));
+            assert!(signed("0") && signed("500") && signed("-3"), "{lanes} lanes, checked: {checked}");
+            assert!(!signed("-4294967000"), "{lanes} lanes, checked: {checked}");
+        }
     }
 }

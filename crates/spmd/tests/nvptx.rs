@@ -2,6 +2,7 @@
 
 use elinvar_ir::Module;
 use elinvar_spmd::Error;
+use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::{Argument, Extent, Options, Parameter, Prepared, prepare};
 
 const POINTER: Argument = Argument::Pointer { constant: false };
@@ -12,7 +13,7 @@ fn prepared(text: &str, arguments: &[Argument], checked: bool) -> Result<Prepare
         arguments: arguments.to_vec(),
         approximate: false,
         max_threads: Some(256),
-        checks: checked.then(|| vec![0; arguments.len()]),
+        checks: checked.then(|| vec![Given { bytes: 0, align: 16 }; arguments.len()]),
     };
     prepare(&Module::parse(text).unwrap(), &options)
 }

@@ -21,7 +21,7 @@ super::table! {
     "waitid" => wait,
 }
 
-type Actions = *mut libc::posix_spawn_file_actions_t;
+pub(super) type Actions = *mut libc::posix_spawn_file_actions_t;
 type Attributes = *mut libc::posix_spawnattr_t;
 
 /// # Safety
@@ -55,6 +55,14 @@ unsafe extern "C" fn actions_destroy(place: *mut Actions) -> c_int {
 unsafe extern "C" fn actions_dup2(place: *mut Actions, from: c_int, to: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { libc::posix_spawn_file_actions_adddup2(place.read(), from, to) }
+}
+
+/// # Safety
+/// `place` holds what [`actions_init`] has made; the path is a C string.
+#[allow(unsafe_code)] // C functions
+pub(super) unsafe extern "C" fn actions_change_folder(place: *mut Actions, path: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { libc::posix_spawn_file_actions_addchdir_np(place.read(), path) }
 }
 
 /// # Safety

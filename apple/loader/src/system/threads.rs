@@ -1,15 +1,17 @@
 //! Threads. Structures of macOS have room for those of this system; where a static one begins with a mark, that is taken
 //! off at first use, and zeroes are what is left and what this system begins with.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::errors::translated;
 
 super::table! {
     "_tlv_atexit" => at_thread_exit,
     "_tlv_bootstrap" => crate::thread_locals::elinvar_thread_local,
-    "dispatch_release" => semaphore_release,
+    "dispatch_release" => release,
     "dispatch_semaphore_create" => semaphore_create,
     "dispatch_semaphore_signal" => semaphore_signal,
     "dispatch_semaphore_wait" => semaphore_wait,
@@ -21,6 +23,7 @@ super::table! {
     "pthread_cond_signal" => cond_signal,
     "pthread_cond_broadcast" => cond_broadcast,
     "pthread_cond_timedwait" => cond_timedwait,
+    "pthread_cond_timedwait_relative_np" => cond_timedwait_relative,
     "pthread_cond_wait" => cond_wait,
     "pthread_create" => libc::pthread_create,
     "pthread_detach" => libc::pthread_detach,
@@ -99,6 +102,28 @@ unsafe extern "C" fn cond_timedwait(
     })
 }
 
+/// As [`cond_timedwait`], with the time from now.
+///
+/// # Safety
+/// As there.
+#[allow(unsafe_code)] // hands on structures of the program
+unsafe extern "C" fn cond_timedwait_relative(
+    cond: *mut libc::pthread_cond_t,
+    mutex: *mut libc::pthread_mutex_t,
+    time: *const libc::timespec,
+) -> c_int {
+    const NANOSECONDS: c_long = 1_000_000_000;
+    let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the caller's promise; the time is written before it is read.
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+        let nanoseconds = until.tv_nsec + (*time).tv_nsec;
+        until.tv_sec = until.tv_sec.saturating_add((*time).tv_sec).saturating_add(nanoseconds / NANOSECONDS);
+        until.tv_nsec = nanoseconds % NANOSECONDS;
+        cond_timedwait(cond, mutex, &raw const until)
+    }
+}
+
 /// # Safety
 /// As the function of this system.
 #[allow(unsafe_code)] // hands on a structure of the program
@@ -174,16 +199,37 @@ unsafe extern "C" fn at_thread_exit(then: unsafe extern "C" fn(*mut c_void), wit
     unsafe { __cxa_thread_atexit_impl(then, with, &raw const __dso_handle) };
 }
 
-/// A semaphore of this system, which stays: the program gives few back.
+/// The addresses of semaphores. They stay: the program gives few back.
+static SEMAPHORES: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// A semaphore of this system.
 #[allow(unsafe_code)] // C functions
 extern "C" fn semaphore_create(value: c_long) -> *mut libc::sem_t {
     let semaphore = Box::leak(Box::new(std::mem::MaybeUninit::<libc::sem_t>::zeroed()));
     // SAFETY: it is ours and stays.
     unsafe { libc::sem_init(semaphore.as_mut_ptr(), 0, u32::try_from(value).unwrap_or(0)) };
+    SEMAPHORES.lock().unwrap_or_else(PoisonError::into_inner).insert(semaphore.as_ptr().addr());
     semaphore.as_mut_ptr()
 }
 
-extern "C" fn semaphore_release(_semaphore: *mut libc::sem_t) {}
+/// Gives back a dispatch object of the library that frameworks come from.
+///
+/// # Safety
+/// It is one, or one of our semaphores, and the caller owns a reference to it.
+#[allow(unsafe_code)] // calls a function of the library
+unsafe extern "C" fn release(object: *mut c_void) {
+    if SEMAPHORES.lock().unwrap_or_else(PoisonError::into_inner).contains(&object.addr()) {
+        return;
+    }
+    // SAFETY: the name ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dispatch_release".as_ptr()) };
+    if !found.is_null() {
+        // SAFETY: the library's function of this name takes an object and gives nothing.
+        let release: unsafe extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(found) };
+        // SAFETY: the caller's promise.
+        unsafe { release(object) };
+    }
+}
 
 /// # Safety
 /// The semaphore is one of ours.

@@ -110,8 +110,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
     unsafe { libc::dlopen(path, when | global) }
 }
 
-/// In a library that was opened. What is looked for everywhere is not there: the program asks so for functions that newer
-/// systems have.
+/// In a library that was opened. Of what is looked for everywhere, functions that newer systems have, the one is there
+/// without which the standard library forks to start a process in another folder.
 ///
 /// # Safety
 /// As the function of this system.
@@ -119,7 +119,12 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
 unsafe extern "C" fn symbol(library: *mut c_void, name: *const c_char) -> *mut c_void {
     const EVERYWHERE: isize = -2;
     if library.addr() as isize == EVERYWHERE {
-        return std::ptr::null_mut();
+        // SAFETY: the caller's promise.
+        let name = unsafe { std::ffi::CStr::from_ptr(name) };
+        return match name.to_bytes() {
+            b"posix_spawn_file_actions_addchdir_np" => super::processes::actions_change_folder as *mut c_void,
+            _ => std::ptr::null_mut(),
+        };
     }
     // SAFETY: the caller's promise.
     unsafe { libc::dlsym(library, name) }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use elinvar::{Arg, Batch, Buffer, Grid, Source, Stream};
+use elinvar::{Arg, Batch, Buffer, Grid, Stream};
 
+use super::carried::compile;
 use super::{Context, Measured, compare};
 use crate::failure::Result;
 use crate::report::median;
@@ -52,7 +53,7 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     let a: Vec<f32> = (0..n).map(|i| (i % 1021) as f32).collect();
     let b: Vec<f32> = (0..n).map(|i| (i % 509) as f32 * 0.5).collect();
     let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let source = Source::named("vector_add.metal", VECTOR_ADD);
+    let source = ("vector_add.metal", VECTOR_ADD);
     let sizes = (Grid::threads(n).group(256), n, 10);
     against_plain(context, Check::Bounds, source, "vector_add", sizes, |out| {
         vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
@@ -76,7 +77,7 @@ fn matmul(context: &Context, check: Check) -> Result<Measured> {
     let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
     let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32 - 2.0).collect();
     let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let source = Source::named("matmul_naive.metal", MATMUL);
+    let source = ("matmul.metal", MATMUL);
     let sizes = (Grid::threads((n, n)).group((32, 8)), n * n, 4);
     against_plain(context, check, source, "matmul_naive", sizes, |out| {
         vec![Arg::from(&a), Arg::from(&b), Arg::from(out), Arg::from(n as u32)]
@@ -89,7 +90,7 @@ fn matmul(context: &Context, check: Check) -> Result<Measured> {
 fn against_plain(
     context: &Context,
     check: Check,
-    source: Source,
+    (file, text): (&str, &str),
     name: &str,
     (grid, elements, dispatches): (Grid, usize, usize),
     args: impl Fn(&mut Buffer<f32>) -> Vec<Arg>,
@@ -97,7 +98,7 @@ fn against_plain(
     let device = &context.device;
     let stream = device.stream()?;
     let (mut with, mut without) = (device.buffer::<f32>(elements)?, device.buffer::<f32>(elements)?);
-    let library = device.compile(source)?;
+    let library = compile(device, file, text)?;
     let kernel = library.kernel(name)?;
     let list = args(&mut with);
     let ours = match check {

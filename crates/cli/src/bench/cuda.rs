@@ -13,6 +13,7 @@ mod problems;
 
 use elinvar::{Device, DeviceKind, Error};
 
+use super::carried::compile;
 use super::cpu::problem::Argument;
 use super::cpu::{Contestant, OnDevice};
 use super::{Context, Measured};
@@ -49,8 +50,7 @@ fn gpu(context: &Context) -> Result<&Device> {
 pub(super) fn measure(context: &Context, build: Build) -> Result<Measured> {
     let device = gpu(context)?;
     let problem = build();
-    let source = elinvar::Source::named(problem.file, problem.metal);
-    let kernel = device.compile(source)?.kernel(problem.kernel)?;
+    let kernel = compile(device, problem.file, problem.metal)?.kernel(problem.kernel)?;
     let mut ours = OnDevice::with(device, kernel, problem.threads, problem.group, &problem.args)?;
     let mut natives = Vec::new();
     for (name, options) in COMPILED {

@@ -6,9 +6,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use elinvar::{Arg, Buffer, Grid, Kernel, Source, Stream};
+use elinvar::{Arg, Buffer, Device, Grid, IsolatedOptions, Kernel, Stream};
 use rayon::prelude::*;
 
+use super::carried::compile;
 use super::checks::VECTOR_ADD;
 use super::{Context, Measured, compare};
 use crate::failure::{Failure, Result};
@@ -47,6 +48,34 @@ fn round_trips(context: &Context, groups: usize) -> Result<Measured> {
         Ok(start.elapsed().as_nanos() as u64 / TRIPS as u64)
     })?;
     Ok(measured(format!("{groups} x {GROUP} floats"), times))
+}
+
+/// Round trips to a worker process, beside the same to the processor's device in this one; `best` and `best_in_process` are the
+/// quickest rounds, for a machine that has other work.
+pub(super) fn isolated(context: &Context) -> Result<Measured> {
+    let options = IsolatedOptions { threads: Some(context.threads), ..IsolatedOptions::default() };
+    let isolated = Context { device: Device::isolated_with(&options)?, threads: context.threads };
+    let mut ours = Addition::new(&isolated, 1)?;
+    let mut theirs = Addition::new(&super::on_cpu(context.threads)?, 1)?;
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..=ROUNDS {
+        for (add, times) in [&mut ours, &mut theirs].into_iter().zip(&mut times) {
+            let start = Instant::now();
+            for _ in 0..TRIPS {
+                add.once(Who::Ours)?;
+            }
+            // The first round is where memory is mapped and threads come awake.
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() as u64 / TRIPS as u64);
+            }
+        }
+    }
+    compare("vector_add", &ours.device.2.to_vec()?, &theirs.device.2.to_vec()?)?;
+    let [best, best_in_process] = [0, 1].map(|who: usize| times[who].iter().copied().min().unwrap_or(0));
+    let [median_ns, in_process] = times.map(median);
+    let size = format!("1 x {GROUP} floats, in a worker process");
+    let baselines = vec![("in_process", in_process), ("best", best), ("best_in_process", best_in_process)];
+    Ok(Measured { size, median_ns, baselines, ..Measured::default() })
 }
 
 /// As above, when nobody has had work for a while.
@@ -109,7 +138,7 @@ impl Addition {
         let b: Vec<f32> = (0..n).map(|i| 3.0 * i as f32).collect();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         Ok(Self {
-            kernel: device.compile(Source::named("vector_add.metal", VECTOR_ADD))?.kernel("vector_add")?,
+            kernel: compile(device, "vector_add.metal", VECTOR_ADD)?.kernel("vector_add")?,
             stream: device.stream()?,
             grid: Grid::threads(n).group(GROUP as u32),
             device: (device.buffer_from(&a)?, device.buffer_from(&b)?, device.buffer(n)?),

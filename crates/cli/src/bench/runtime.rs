@@ -2,20 +2,14 @@
 
 use std::time::Instant;
 
-use elinvar::{Buffer, Device, Graph, Grid, HostUse, Kernel, PoolLimits, Source, Stream};
+use elinvar::{Buffer, Device, Graph, Grid, HostUse, Kernel, PoolLimits, Stream};
 
+use super::carried::compile;
 use super::{Context, Measured};
 use crate::failure::Result;
 use crate::report::median;
 
-const KERNELS: &str = "#include <metal_stdlib>
-kernel void empty() {}
-kernel void spin(device uint* out, constant uint& n, uint i [[thread_position_in_grid]]) {
-    uint x = i;
-    for (uint k = 0; k < n; ++k) x = x * 1664525u + 1013904223u ^ (x >> 3);
-    out[i] = x;
-}
-";
+const KERNELS: &str = include_str!("kernels/runtime.metal");
 const TIMES: usize = 2000;
 const BATCHES: usize = 50;
 const BATCH: usize = 1000;
@@ -24,7 +18,7 @@ const MIB: usize = 1 << 20;
 const ALLOCATIONS: usize = 100;
 
 fn kernel(device: &Device, name: &str) -> Result<(Kernel, Stream)> {
-    let library = device.compile(Source::named("runtime.metal", KERNELS))?;
+    let library = compile(device, "runtime.metal", KERNELS)?;
     Ok((library.kernel(name)?, device.stream()?))
 }
 

@@ -58,28 +58,43 @@ fn workspace() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
-    /// The packages of the unpacked workspace that have no source in a registry.
-    fn own_packages(manifest: &Path) -> BTreeSet<String> {
+    /// The members of a workspace, and the folders of all crates that they depend on by path. Nothing is resolved, since
+    /// the registry's index and crates of other platforms need not have been downloaded.
+    fn members(manifest: &Path) -> (BTreeMap<PathBuf, String>, BTreeSet<PathBuf>) {
         let mut cargo = super::super::cargo();
-        cargo.args(["metadata", "--offline", "--format-version", "1", "--manifest-path"]).arg(manifest);
+        cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]);
+        cargo.arg(manifest).env("CARGO_HOME", manifest.with_file_name("empty"));
         let text = super::super::output_of(cargo, "cargo metadata").unwrap();
         let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let packages = graph["packages"].as_array().unwrap().iter();
-        packages.filter(|p| p["source"].is_null()).map(|p| p["name"].as_str().unwrap().to_owned()).collect()
+        let packages = graph["packages"].as_array().unwrap();
+        let path = |value: &serde_json::Value| PathBuf::from(value.as_str().unwrap());
+        let members = packages.iter().map(|package| {
+            let folder = path(&package["manifest_path"]).parent().unwrap().to_owned();
+            (folder, package["name"].as_str().unwrap().to_owned())
+        });
+        let dependencies = packages.iter().flat_map(|package| package["dependencies"].as_array().unwrap());
+        let beside = dependencies.map(|dependency| &dependency["path"]).filter(|path| !path.is_null());
+        (members.collect(), beside.map(path).collect())
     }
 
     #[test]
     fn the_unpacked_sources_are_complete() {
         let folder = tempfile::tempdir().unwrap();
         unpack(folder.path()).unwrap();
-        // Cargo refuses a workspace that lacks a member's manifest, root file or a crate beside it.
-        let own = own_packages(&folder.path().join("Cargo.toml"));
-        assert_eq!(own.len(), CRATES.len(), "{own:?}");
-        assert!(own.contains("elinvar-apple") && own.contains("elinvar-driver-cpu"), "{own:?}");
+        // Cargo refuses a workspace that lacks a member's manifest or root file.
+        let (members, beside) = members(&folder.path().join("Cargo.toml"));
+        assert_eq!(members.len(), CRATES.len(), "{members:?}");
+        for name in ["elinvar-apple", "elinvar-driver-cpu"] {
+            assert!(members.values().any(|member| member == name), "{name} is not among {members:?}");
+        }
+        assert!(!beside.is_empty());
+        for path in beside {
+            assert!(members.contains_key(&path), "a member depends on {}, which is none", path.display());
+        }
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for (name, content) in FILES.iter().filter(|(name, _)| *name != "Cargo.lock") {
             assert_eq!(std::fs::read(here.join(name)).unwrap(), *content, "{name}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use elinvar::Device;
 use elinvar_code::user_cache;
 use elinvar_conformance::packing::Packing;
-use elinvar_conformance::suite::{cases, pair_cases};
+use elinvar_conformance::suite::{Failure, Outcome, cases, pair_cases};
 use elinvar_driver::Driver;
 use elinvar_ptx::Target;
 
@@ -38,24 +38,27 @@ fn pack() -> Result<String, Box<dyn std::error::Error>> {
     let device = Device::new(Arc::new(device));
     let (cases, next) = (cases(), AtomicUsize::new(0));
     let failed = AtomicUsize::new(0);
+    let unsupported = AtomicUsize::new(0);
+    let count = |name: &str, outcome: Result<Outcome, Failure>| match outcome {
+        Ok(Outcome::Computed) => {}
+        Ok(Outcome::Unsupported(_)) => drop(unsupported.fetch_add(1, Ordering::Relaxed)),
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = (case.run)(&device) {
-                        eprintln!("{}: {error}", case.name);
-                        failed.fetch_add(1, Ordering::Relaxed);
-                    }
+                    count(case.name, case.run(&device));
                 }
             });
         }
     });
     let (pairs, cpu) = (pair_cases(), Device::cpu()?);
     for case in &pairs {
-        if let Err(error) = (case.run)(&device, &cpu) {
-            eprintln!("{}: {error}", case.name);
-            failed.fetch_add(1, Ordering::Relaxed);
-        }
+        count(case.name, case.run(&device, &cpu));
     }
     let packed = packed.lock();
     for (source, error) in &packed.refused {
@@ -63,9 +66,9 @@ fn pack() -> Result<String, Box<dyn std::error::Error>> {
     }
     let bytes = packed.bundle.to_bytes();
     std::fs::write(&to, &bytes)?;
-    let failed = failed.into_inner();
+    let [failed, unsupported] = [failed, unsupported].map(AtomicUsize::into_inner);
     Ok(format!(
-        "{} cases ({failed} failed), {} kernels, {} records, {} bytes in {}",
+        "{} cases ({failed} failed, {unsupported} unsupported), {} kernels, {} records, {} bytes in {}",
         cases.len() + pairs.len(),
         packed.kernels.len(),
         packed.bundle.len(),

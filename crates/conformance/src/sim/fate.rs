@@ -1,7 +1,7 @@
 //! [`Fate`]: what is done to the device from outside, as queues, libraries and memory see it.
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Error, Result};
-use parking_lot::Mutex;
 
 /// An operation that can be told to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage};
-use parking_lot::Mutex;
 
 use super::{Fate, Op, Shared};
 
@@ -196,7 +196,8 @@ impl Drop for SimMemory {
 }
 
 #[allow(unsafe_code)] // implements unsafe methods
-impl Memory for SimMemory {
+// SAFETY: the address is of bytes that the value owns.
+unsafe impl Memory for SimMemory {
     fn len(&self) -> u64 {
         self.len
     }

@@ -12,12 +12,12 @@ mod queue;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
     HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Primitives, Priority, Queue,
-    Result, Signature, Source, StopsAt, Storage, Use,
+    Result, Signature, Source, StopsAt, Storage, Thermal, Use,
 };
-use parking_lot::Mutex;
 
 use fate::Fate;
 pub use fate::Op;
@@ -47,6 +47,7 @@ struct Shared {
     lanes: Mutex<Vec<Weak<Lane>>>,
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
+    thermal: Mutex<Option<Thermal>>,
     stops: AtomicU64,
     submissions: AtomicU64,
     can_stop: bool,
@@ -89,8 +90,10 @@ impl Sim {
             wrap_granule: Some(4096),
             compute_units: 1,
             stops_at: StopsAt::Threadgroups,
+            restarts: false,
             sees_counts: true,
             parallel_queues: 4,
+            priorities: true,
             vector_bits: None,
             names_accesses: true,
             primitives: Primitives::NONE,
@@ -109,6 +112,7 @@ impl Sim {
             lanes: Mutex::default(),
             clock: AtomicU64::new(0),
             priorities: Mutex::default(),
+            thermal: Mutex::default(),
             stops: AtomicU64::new(0),
             submissions: AtomicU64::new(0),
             meter: Meter::new(caps.total_memory),
@@ -195,6 +199,11 @@ impl Sim {
         self.shared.units.load(Ordering::SeqCst)
     }
 
+    /// From now on the device has a sensor of its own that says this.
+    pub fn set_thermal(&self, thermal: Thermal) {
+        *self.shared.thermal.lock() = Some(thermal);
+    }
+
     /// Whether so many submissions have been told to stop.
     pub fn stopped(&self, count: u64) -> bool {
         self.shared.stops.load(Ordering::SeqCst) >= count
@@ -269,7 +278,9 @@ impl Driver for Sim {
     }
 }
 
-impl Device for Sim {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: each allocation is of its own; the queue is the simulator's.
+unsafe impl Device for Sim {
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -319,6 +330,9 @@ impl Device for Sim {
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        if priority != Priority::Normal && !self.caps.priorities {
+            return Err(Error::unsupported("the sim device was made without priorities"));
+        }
         self.shared.priorities.lock().push(priority);
         self.shared.failure(Op::Queue)?;
         let queue = SimQueue::start(self.shared.clone())?;
@@ -336,6 +350,11 @@ impl Device for Sim {
         self.shared.fate.of(Op::Units)?;
         self.shared.units.store(units, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn thermal(&self) -> Result<Thermal> {
+        let told = *self.shared.thermal.lock();
+        told.ok_or_else(|| Error::unsupported("the sim device has no sensor"))
     }
 
     fn reset(&self) -> Result<()> {

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
+use elinvar_driver::sync::{Condvar, Mutex, MutexGuard};
 use elinvar_driver::{
     Command, Dim3, Dispatch, Done, Error, Event, Fault, Grid, MemorySlice, Queue, Result, Submission, Timing,
     end_submission, panic_text,
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::memory::SimMemory;
 use super::{Launch, Op, Shared};
@@ -204,7 +204,9 @@ impl Drop for SimQueue {
     }
 }
 
-impl Queue for SimQueue {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: `done` is called when the simulated commands have ended, on the thread that has run them.
+unsafe impl Queue for SimQueue {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.shared.failure(Op::Submit)?;
         let mut state = self.lane.state.lock();

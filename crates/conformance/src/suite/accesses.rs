@@ -7,7 +7,7 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("accesses": whole_records, records_with_gaps, records_in_place, backwards, vectors_of_vectors, private_arrays,
-    private_tables, private_structs, bytes_at_any_address);
+    private_tables, private_structs, bytes_at_any_address, wide_indices);
 
 /// Not a multiple of the group, so that the last group has lanes without a thread.
 const THREADS: usize = 200;
@@ -15,6 +15,46 @@ const GROUP: u32 = 64;
 
 fn grid() -> Grid {
     Grid::threads(THREADS).group(GROUP)
+}
+
+/// 32-bit indices without sign from memory, taken with 64-bit numbers: none is cut or taken with a sign on the way.
+fn wide_indices(device: &Device) -> CaseResult {
+    const COUNT: usize = 200;
+    const FROM: u32 = 4_294_967_000;
+    let text =
+        "kernel void wide(device const uint* o, device const uint* y, device uint* out, device uchar* bytes,
+            device const ulong* large, constant ulong& from, uint i [[thread_position_in_grid]]) {
+            uint v = y[(ulong)o[i] - 4294967000ul];
+            if (o[i] & 1) v += 1000 * y[(ulong)o[i] - from];
+            v += 1000000 * *(y + (ulong)o[i] - from);
+            out[(ulong)o[i] - 4294967000ul] = v;
+            if (o[i] % 3 == 0) out[(ulong)o[i] - from + 200ul] = v + 1;
+            bytes[(ulong)o[i] - from] = uchar(i);
+            out[400 + i] = y[large[i] - 0x8000000000000000ul] + y[(long)(int)o[i] + 296l]
+                + ((device const ushort*)y)[2ul * o[i] - 8589934000ul];
+        }";
+    let kernel = kernel(device, "wide", text)?;
+    let place = |i: usize| i * 7 % COUNT;
+    let o = device.buffer_from(&(0..COUNT).map(|i| FROM + place(i) as u32).collect::<Vec<_>>())?;
+    let y = device.buffer_from(&(0..COUNT as u32).map(|j| 3 * j).collect::<Vec<_>>())?;
+    let large = device.buffer_from(&(0..COUNT).map(|i| (1 << 63) + place(i) as u64).collect::<Vec<_>>())?;
+    let mut out = device.buffer_from(&vec![7_u32; 600])?;
+    let mut bytes = device.buffer::<u8>(COUNT)?;
+    run(device, &kernel, grid(), (&o, &y, &mut out, &mut bytes, &large, u64::from(FROM)))?;
+    let of = |j: usize| {
+        let (odd, y) = ((FROM + j as u32) & 1, 3 * j as u32);
+        y + odd * 1000 * y + 1_000_000 * y
+    };
+    expect_all(&out.to_vec()?, |e| match e {
+        0..200 => of(e),
+        200..400 if (FROM + (e as u32 - 200)).is_multiple_of(3) => of(e - 200) + 1,
+        200..400 => 7,
+        _ => 9 * place(e - 400) as u32,
+    });
+    let mut places = [0_u8; COUNT];
+    (0..COUNT).for_each(|i| places[place(i)] = i as u8);
+    expect_all(&bytes.to_vec()?, |j| places[j]);
+    Ok(())
 }
 
 /// Sizes of records.

@@ -366,7 +366,9 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
 /// Threads that miss a barrier can stop a GPU for good, so that is not tried where nothing looks for it.
 fn expect_defined(device: &Device) -> CaseResult {
     if device.kind() == DeviceKind::Metal {
-        return Err("Metal leaves undefined what happens at a barrier that threads miss".into());
+        return Err(
+            Error::unsupported("Metal leaves undefined what happens at a barrier that threads miss").into()
+        );
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use elinvar::{CheckedKernel, Device, Error, Fault, Grid, Source, Threadgroup};
 
 use super::{CaseResult, expect_all};
 
-cases!("checks": within_bounds_nothing_changes, read_past_the_end, write_past_the_end, before_the_start,
+cases!("checks": within_bounds_nothing_changes, read_past_the_end, write_past_the_end, before_the_start, wide_indices,
     slices_are_bounds, dynamic_threadgroup_memory, threadgroup_variable, private_array, constant_table, atomics,
     struct_copy, one_of_two_buffers, barriers_and_early_return, pointer_from_memory_is_refused,
     empty_buffer, works_after_a_fault);
@@ -106,6 +106,28 @@ fn before_the_start(device: &Device) -> CaseResult {
     let mut out = device.buffer::<u32>(100)?;
     let result = run(device, &kernel, Grid::threads(100), (&input, &mut out, -1_i32));
     fault(device, result, 6, &["read", "element -1", "argument 0 `in`", "(0, 0, 0)"]);
+    Ok(())
+}
+
+/// The sum of an index is what it is with all 64 bits: within the buffer though its parts are not, and outside though
+/// its low 32 bits are within.
+fn wide_indices(device: &Device) -> CaseResult {
+    let body = "kernel void wide(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
+        device const uint* o [[buffer(2)]], constant ulong& more [[buffer(3)]],
+        uint i [[thread_position_in_grid]]) {
+        out[i] =
+            in[more + (ulong)o[i]];
+    }";
+    let kernel = checked(device, "wide", body)?;
+    let input = device.buffer_from(&(0..500).collect::<Vec<u32>>())?;
+    let mut out = device.buffer::<u32>(100)?;
+    let o = device.buffer_from(&(0..100).map(|i| 4_294_967_200 + i / 2).collect::<Vec<u32>>())?;
+    let back = 4_294_967_000_u64.wrapping_neg();
+    run(device, &kernel, Grid::threads(100), (&input, &mut out, &o, back))?;
+    expect_all(&out.to_vec()?, |i| 200 + i as u32 / 2);
+    // One thread: of several that go wrong any may be the one that is told.
+    let result = run(device, &kernel, Grid::threads(1), (&input, &mut out, &o, 500_u64));
+    fault(device, result, 7, &["read", "element 4294967700", "argument 0 `in`", "500 elements", "(0, 0, 0)"]);
     Ok(())
 }
 

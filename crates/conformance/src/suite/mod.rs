@@ -1,8 +1,8 @@
 //! The suite that every driver passes.
 //!
 //! A case runs kernels on a device through the public API and compares every element of what they
-//! leave behind with values that the host computes in another way. A case that a driver cannot pass is
-//! listed in that driver's test with the reason, and must then fail with exactly that.
+//! leave behind with values that the host computes in another way. A case that a device does not support ends in
+//! [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs` lists those that are expected, with their reasons.
 
 /// A table of cases of one chapter from the names of its functions.
 macro_rules! cases {
@@ -19,6 +19,7 @@ mod attributes;
 mod barriers;
 mod basics;
 mod between;
+mod callbacks;
 mod checks;
 mod common_functions;
 mod constants;
@@ -46,6 +47,7 @@ mod sheet;
 mod simdgroup_kernels;
 mod simdgroup_matrices;
 mod simdgroups;
+mod soundness;
 mod sources;
 mod streams;
 mod templates;
@@ -53,20 +55,61 @@ mod types;
 mod values;
 mod vectors;
 
-use elinvar::{Args, Completion, Device, Grid, Kernel, Source, Stream};
+pub use callbacks::drop_last_device;
+use elinvar::{Args, Completion, Device, Error, Grid, Kernel, Source, Stream};
 
-/// What a case returns; a wrong result panics.
-pub type CaseResult = Result<(), Box<dyn std::error::Error>>;
+/// What the function of a case returns. A wrong result panics; [`Error::Unsupported`] says that the device does not do what
+/// the case needs.
+type CaseResult = Result<(), Failure>;
+
+/// Why a case failed.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// How a case ended that did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every result was computed and is as expected.
+    Computed,
+    /// The device does not support what the case needs, for this reason.
+    Unsupported(String),
+}
+
+impl Outcome {
+    fn of(result: CaseResult) -> Result<Self, Failure> {
+        let failure = match result {
+            Ok(()) => return Ok(Self::Computed),
+            Err(failure) => failure,
+        };
+        match failure.downcast_ref() {
+            Some(Error::Unsupported(reason)) => Ok(Self::Unsupported(reason.clone())),
+            _ => Err(failure),
+        }
+    }
+}
 
 /// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// `chapter::name`.
     pub name: &'static str,
-    /// Runs it.
-    pub run: fn(&Device) -> CaseResult,
+    run: fn(&Device) -> CaseResult,
     /// What it checks in one run, by name; empty for a case that is one check.
     pub parts: fn() -> Vec<String>,
+}
+
+impl Case {
+    /// Run it on a device.
+    ///
+    /// # Errors
+    ///
+    /// An error of the device that the case does not expect.
+    ///
+    /// # Panics
+    ///
+    /// If a result is wrong.
+    pub fn run(&self, device: &Device) -> Result<Outcome, Failure> {
+        Outcome::of((self.run)(device))
+    }
 }
 
 /// One case of two devices.
@@ -74,8 +117,22 @@ pub struct Case {
 pub struct PairCase {
     /// `chapter::name`.
     pub name: &'static str,
-    /// Runs it.
-    pub run: fn(&Device, &Device) -> CaseResult,
+    run: fn(&Device, &Device) -> CaseResult,
+}
+
+impl PairCase {
+    /// Run it on two devices.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Case::run`].
+    ///
+    /// # Panics
+    ///
+    /// If a result is wrong.
+    pub fn run(&self, ours: &Device, theirs: &Device) -> Result<Outcome, Failure> {
+        Outcome::of((self.run)(ours, theirs))
+    }
 }
 
 /// All cases of two devices.
@@ -98,11 +155,13 @@ pub fn cases() -> Vec<Case> {
         memory::CASES,
         streams::CASES,
         events::CASES,
+        callbacks::CASES,
         pipeline::CASES,
         graphs::CASES,
         sources::CASES,
         errors::CASES,
         checks::CASES,
+        soundness::CASES,
         types::CASES,
         vectors::CASES,
         matrices::CASES,

@@ -1,12 +1,13 @@
 //! Streams: several side by side, each in order; the host sees what it waits for; nothing is lost
 //! when everything is dropped with work in flight.
 
-use elinvar::{Device, Grid};
+use elinvar::{Device, Error, Grid, Priority};
 
 use super::{CaseResult, expect_all, kernel, launch};
 
 cases!("streams": side_by_side, fills_and_copies_in_order, a_batch_is_one_submission, drop_in_flight,
-    read_waits_for_the_writer, timing_is_measured);
+    read_waits_for_the_writer, timing_is_measured,
+    a_priority_is_given_or_refused);
 
 const ADD: &str = "kernel void add_one(device uint* data [[buffer(0)]], uint i [[thread_position_in_grid]]) {
         data[i] += 1u + i % 3u;
@@ -123,5 +124,30 @@ fn timing_is_measured(device: &Device) -> CaseResult {
         short.is_some_and(|short| long > short),
         "{short:?} ns, then {long} ns for twenty times the work"
     );
+    Ok(())
+}
+
+/// The order that priorities make is shown by each driver's own tests, where the device can be kept busy.
+fn a_priority_is_given_or_refused(device: &Device) -> CaseResult {
+    let kernel = kernel(device, "add_one", ADD)?;
+    for priority in [Priority::Low, Priority::Normal, Priority::High] {
+        let stream = match device.stream_with(priority) {
+            Err(error) if priority != Priority::Normal && !device.caps().priorities => {
+                assert!(
+                    matches!(&error, Error::Unsupported(reason) if reason.contains("priorit")),
+                    "{error}"
+                );
+                continue;
+            }
+            stream => stream?,
+        };
+        assert!(
+            priority == Priority::Normal || device.caps().priorities,
+            "{priority:?} was taken in silence"
+        );
+        let mut data = device.buffer::<u32>(1000)?;
+        launch(&kernel, &stream, Grid::threads(1000), (&mut data,))?;
+        expect_all(&data.to_vec()?, |i| 1 + i as u32 % 3);
+    }
     Ok(())
 }

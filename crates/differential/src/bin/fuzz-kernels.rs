@@ -1,6 +1,7 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR]`: N kernels from seed S on. Each difference is shrunk, printed,
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]`: N kernels from seed S on, of any kind or
+//! with indices of all widths in each. Each difference is shrunk, printed,
 //! and written to DIR; kernels that the compiler refuses are named. Exit code 1 when there was a difference.
 
 use std::process::ExitCode;
@@ -21,14 +22,22 @@ fn main() -> ExitCode {
 
 fn run() -> Result<usize> {
     let (mut count, mut seed, mut folder) = (100u64, 1u64, None);
+    let mut made: fn(u64) -> Kernel = Kernel::random;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
         match word.as_str() {
             "--count" => count = value.parse().context("--count takes a number")?,
             "--seed" => seed = value.parse().context("--seed takes a number")?,
+            "--kernels" => {
+                made = match value.as_str() {
+                    "any" => Kernel::random,
+                    "indexed" => Kernel::indexed,
+                    _ => bail!("--kernels is any or indexed"),
+                }
+            }
             "--out" => folder = Some(std::path::PathBuf::from(value)),
-            _ => bail!("usage: fuzz-kernels [--count N] [--seed S] [--out DIR]"),
+            _ => bail!("usage: fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]"),
         }
     }
     let (mut different, mut refused, mut long) = (0, 0, 0);
@@ -36,7 +45,7 @@ fn run() -> Result<usize> {
     let mut first = seed;
     while first < last {
         let end = (first - first % BATCH).saturating_add(BATCH).min(last);
-        let kernels: Vec<Kernel> = (first..end).map(Kernel::random).collect();
+        let kernels: Vec<Kernel> = (first..end).map(made).collect();
         for (kernel, outcome) in kernels.iter().zip(check(&kernels)) {
             match outcome {
                 Outcome::Same => {}

@@ -1,15 +1,17 @@
 //! Random kernels as trees of statements.
 //!
 //! All kernels take the same arguments: `out`, of which each thread owns [`WORDS`] elements; `in` with
-//! [`INPUTS`] random numbers; a number `n`; and `acc`, [`ACCUMULATORS`] atomics, each for one operation
-//! whose result does not depend on the order. All variables are declared and set before the first statement,
+//! [`INPUTS`] random numbers; a number `n`; `acc`, [`ACCUMULATORS`] atomics, each for one operation
+//! whose result does not depend on the order, and `wide`, large numbers ([`index`]). All variables are declared and set before the first statement,
 //! so any statement can be taken out.
 
 mod expression;
+mod index;
 mod statement;
 
 use crate::compile::Setting;
 use crate::random::Random;
+use expression::Scope;
 
 /// Seeds that follow one another from a multiple of this have the same processor and optimisation.
 pub const BATCH: u64 = 32;
@@ -17,6 +19,7 @@ pub const BATCH: u64 = 32;
 pub(crate) const WORDS: usize = 4;
 /// Elements of `in`; a power of two.
 pub(crate) const INPUTS: usize = 256;
+pub(crate) use index::wide;
 /// Elements of `acc`.
 pub(crate) const ACCUMULATORS: usize = 6;
 /// Threads of a group at most.
@@ -73,6 +76,8 @@ pub struct Kernel {
     pub n: u32,
     /// How it is compiled.
     pub setting: Setting,
+    /// Whether it is compiled with accesses that go wherever their index says, which must be checked ones.
+    plain: bool,
     pub(crate) helpers: Vec<(String, Vec<Statement>)>,
     pub(crate) body: Vec<Statement>,
 }
@@ -84,7 +89,24 @@ impl Kernel {
         let shape = shape(&mut random);
         let n = random.next() as u32 & 0xff;
         let (helpers, body) = statement::kernel(&mut random, seed);
-        Kernel { seed, shape, n, setting: setting(seed), helpers, body }
+        Kernel { seed, shape, n, setting: setting(seed), plain: false, helpers, body }
+    }
+
+    /// The kernel of a seed in whose every part there are indices of all widths, with and without sign. Half of these
+    /// kernels are checked, and their indices go outside of what they index as well.
+    pub fn indexed(seed: u64) -> Kernel {
+        let mut kernel = Kernel::random(seed);
+        let mut random = Random::new(seed ^ 0x1d_ce5);
+        let scope = Scope { kernel: true, seed };
+        kernel.body.truncate(2);
+        for _ in 0..2 + random.below(3) {
+            let at = random.below(kernel.body.len() + 1);
+            kernel.body.insert(at, index::statement(&mut random, scope));
+        }
+        let lanes = random.pick(&[kernel.setting.lanes, kernel.setting.lanes, kernel.setting.lanes, 1, 2, 4]);
+        kernel.plain = random.percent(50);
+        kernel.setting = Setting { lanes, checked: kernel.plain, ..kernel.setting };
+        kernel
     }
 
     /// Its name in the text.
@@ -92,22 +114,39 @@ impl Kernel {
         format!("k{}", self.seed)
     }
 
+    /// Its name in the text as it is compiled, where that is another than what is interpreted.
+    pub(crate) fn plain_name(&self) -> Option<String> {
+        self.plain.then(|| format!("p{}", self.seed))
+    }
+
     /// Its text, without the lines that all kernels of a source share.
     pub fn text(&self) -> String {
+        let plain = self.plain_name().map(|name| index::plain(&self.entry(&name)));
+        self.types() + &index::guarded(&self.entry(&self.name())) + &plain.unwrap_or_default()
+    }
+
+    /// Its types and helpers.
+    fn types(&self) -> String {
         let name = self.name();
         let mut out =
             format!("struct S{name} {{ int a; ushort b; uchar4 c; long d; float e; char f; uint2 g; }};\n");
         for (head, body) in &self.helpers {
             Statement { parts: vec![(head.clone(), body.clone())], end: "}".into() }.write(0, &mut out);
         }
-        out.push_str(&format!(
+        out
+    }
+
+    fn entry(&self, name: &str) -> String {
+        let mut out = format!(
             "kernel void {name}(device uint* out [[buffer(0)]], device const uint* in [[buffer(1)]],\n    \
              constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]],\n    \
+             device const ulong* wide [[buffer(4)]],\n    \
              uint3 gid [[thread_position_in_grid]], uint3 grid [[threads_per_grid]],\n    \
              uint3 tgid [[threadgroup_position_in_grid]], uint3 size [[threads_per_threadgroup]],\n    \
              uint lid [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {{\n    \
              const uint me = gid.x + grid.x * (gid.y + grid.y * gid.z);\n    \
              const uint count = size.x * size.y * size.z;\n    \
+             const uint out_words = grid.x * grid.y * grid.z * {WORDS}u;\n    \
              threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n    \
              threadgroup atomic_uint ta[4];\n    \
              if (lid == 0u) {{ {} }}\n",
@@ -115,8 +154,8 @@ impl Kernel {
             (0..4)
                 .map(|k| format!("atomic_store_explicit(&ta[{k}], {k}u, memory_order_relaxed);"))
                 .collect::<String>()
-        ));
-        out.push_str(&statement::declarations(&name));
+        );
+        out.push_str(&statement::declarations(&self.name()));
         out.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");
         let mut body = String::new();
         for statement in &self.body {
@@ -134,17 +173,20 @@ impl Kernel {
             (self.shape, self.setting);
         format!(
             "// seed {} threads {threads:?} group {group:?} n {}\n\
-             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable}\n{HEADER}{}",
+             // lanes {lanes} processor {} optimized {optimized} checked {checked} stoppable {stoppable}\n{}{}",
             self.seed,
             self.n,
             processor.unwrap_or("native"),
+            header(),
             self.text()
         )
     }
 }
 
 /// The first lines of a source.
-pub(crate) const HEADER: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+pub(crate) fn header() -> String {
+    format!("#include <metal_stdlib>\nusing namespace metal;\n{}", index::MACROS)
+}
 
 /// Every processor with vectors of every width, mostly of those that fit it: what others cost grows with their
 /// distance. One batch of thirteen is optimised.

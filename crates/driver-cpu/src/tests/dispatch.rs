@@ -172,3 +172,22 @@ fn sizes_that_were_not_prepared_are_refused() {
     let error = run(&*queue, vec![command]).unwrap_err();
     assert!(error.to_string().contains("not been prepared for threadgroups of 2x1x1"), "{error}");
 }
+
+/// What a kernel does to the processor's modes of rounding holds for nobody else on the worker, not even for Rust code.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn floating_point_modes_end_with_the_kernel() {
+    let device = testing::device(1);
+    let queue = device.queue().unwrap();
+    let (spoil, third) = (pipeline(testing::SPOIL), pipeline(testing::THIRD));
+    let data = memory(&device, 8);
+    testing::write(&data, &[3.0_f32, 0.0].map(f32::to_ne_bytes).concat());
+    run(&*queue, vec![dispatch(&spoil, 1, vec![bound(&data)])]).unwrap();
+    run(&*queue, vec![dispatch(&third, 1, vec![bound(&data)])]).unwrap();
+    assert_eq!(f32::from_bits(words(&data)[1]), 1.0 / 3.0);
+    // Called on the worker.
+    let (sender, modes) = std::sync::mpsc::channel();
+    let done = Box::new(move |_| sender.send(crate::float_state::FloatState::current()).unwrap());
+    queue.submit(vec![dispatch(&spoil, 1, vec![bound(&data)])].into(), done).unwrap();
+    assert_eq!(modes.recv().unwrap(), crate::float_state::FloatState::current());
+}

@@ -68,3 +68,18 @@ kernel void tame(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]
 {
     x[i] += 1;
 }
+
+// Each threadgroup takes the next ticket when it begins, and then computes for a while.
+kernel void tickets(device atomic_uint* next [[buffer(0)]], device uint* own [[buffer(1)]],
+                    device uint* sink [[buffer(2)]], uint group [[threadgroup_position_in_grid]],
+                    uint i [[thread_index_in_threadgroup]])
+{
+    if (i == 0) {
+        own[group] = atomic_fetch_add_explicit(next, 1u, memory_order_relaxed);
+    }
+    uint x = group * 1024u + i;
+    for (uint k = 0; k < 20000; ++k) {
+        x = (x * 1664525u + 1013904223u) ^ (x >> 3);
+    }
+    sink[i] = x;
+}

@@ -6,6 +6,7 @@ mod launches;
 mod memory;
 mod peers;
 mod queues;
+mod temperature;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ fn main() {
         let reason = driver.absence().unwrap_or_default();
         eprintln!("skipped: no NVIDIA device: {reason}");
     }
-    let tests = [memory::TESTS, queues::TESTS, launches::TESTS, faults::TESTS].concat();
+    let tests = [memory::TESTS, queues::TESTS, launches::TESTS, temperature::TESTS, faults::TESTS].concat();
     let mut trials = Vec::new();
     for (name, test) in tests {
         // Without a device one trial each stands for the test, so that it is seen to be left out.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Error, Event, Priority, Stamp};
+use elinvar_driver::{Command, Dim3, Error, Event, Priority, Stamp};
 
-use crate::bench::{Bench, Test, expect_all, fill, signal, slice, submit, wait, whole, words};
+use crate::bench::{
+    Bench, Test, bound, dispatch, expect_all, fill, signal, slice, submit, wait, whole, words,
+};
 
 pub const TESTS: &[Test] = &[
     ("commands_take_effect_in_order", in_order),
@@ -16,7 +18,7 @@ pub const TESTS: &[Test] = &[
     ("what_waits_can_be_cancelled_and_stopped", cancelled),
     ("failures_go_on_to_what_waits", failures),
     ("times_are_in_order", times),
-    ("every_priority", priorities),
+    ("higher_priorities_overtake", priorities),
 ];
 
 fn in_order(bench: &Bench) {
@@ -199,11 +201,38 @@ fn times(bench: &Bench) {
     }
 }
 
+/// What is submitted last overtakes what is under way exactly if its priority is higher. Threadgroups take tickets as they
+/// begin; there are many times more of them than run at once.
 fn priorities(bench: &Bench) {
-    let x = bench.memory(4000);
-    for (k, priority) in [Priority::Low, Priority::Normal, Priority::High].into_iter().enumerate() {
-        let queue = bench.device.queue_with(priority).unwrap();
-        submit(&queue, [fill(&x, k as u32)]).wait().unwrap();
-        expect_all(&words(&x), |_| k as u32);
+    use Priority::{High, Low, Normal};
+    const GROUPS: [u32; 2] = [20_000, 2_000];
+    let tickets = bench.pipeline("tickets");
+    let (group, sink) = (Dim3::new(1024, 1, 1), bench.memory(4 * 1024));
+    for (first, second) in [(Low, High), (Low, Normal), (Normal, High), (High, Low), (Normal, Normal)] {
+        // Allocating waits for what runs, so all is there before the first is submitted.
+        let next = bench.memory(4);
+        let own = GROUPS.map(|groups| bench.memory(4 * u64::from(groups)));
+        let queues = [first, second].map(|priority| bench.device.queue_with(priority).unwrap());
+        let work = [0, 1].map(|at| {
+            let bindings = vec![bound(&next), bound(&own[at]), bound(&sink)];
+            dispatch(&tickets, bindings, Dim3::new(1024 * GROUPS[at], 1, 1), group)
+        });
+        let [one, other] = work;
+        let pending = [submit(&queues[0], [one]), submit(&queues[1], [other])];
+        for submitted in &pending {
+            submitted.wait().unwrap();
+        }
+        let drawn = own.map(|own| words(&own));
+        let mut all = drawn.concat();
+        all.sort_unstable();
+        expect_all(&all, |i| i as u32);
+        // How many of the first's threadgroups began behind the last of the second's.
+        let last = drawn[1].iter().max().unwrap();
+        let overtaken = drawn[0].iter().filter(|ticket| *ticket > last).count() as u32;
+        let goes_first = [(Low, High), (Low, Normal), (Normal, High)].contains(&(first, second));
+        let text =
+            format!("{second:?} behind {first:?}: {overtaken} of {} threadgroups are overtaken", GROUPS[0]);
+        eprintln!("{text}");
+        assert!(if goes_first { overtaken > GROUPS[0] / 2 } else { overtaken < GROUPS[0] / 2 }, "{text}");
     }
 }

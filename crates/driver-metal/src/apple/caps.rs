@@ -62,9 +62,12 @@ pub(super) fn caps(
         wrap_granule: Some(host::page_size()),
         compute_units: 1,
         stops_at: StopsAt::Never,
+        restarts: false,
         // The GPU reads them.
         sees_counts: false,
         parallel_queues: PARALLEL_QUEUES,
+        // `MTLCommandQueue` has none.
+        priorities: false,
         vector_bits: None,
         names_accesses: false,
         primitives: mps::primitives(device),

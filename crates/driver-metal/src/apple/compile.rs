@@ -10,7 +10,7 @@ use dispatch2::DispatchData;
 use elinvar_cache::Key;
 use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
-    Pipeline, PipelineOptions, Result, Severity, Signature, Source,
+    Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel,
 };
 use elinvar_msl::Checked;
 use objc2::rc::{Retained, autoreleasepool};
@@ -256,6 +256,10 @@ impl Library for MetalLibrary {
         &self.constants
     }
 
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.checked.as_ref().map_or(&[], Checked::unsupported)
+    }
+
     fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
@@ -321,8 +325,7 @@ mod tests {
         assert_eq!((args[3].0, args[3].1, args[3].2), ("part", ArgKind::Threadgroup, 1));
         let out = pipeline.signature().args.iter().find(|arg| arg.name == "out").unwrap();
         assert_eq!(out.element, ElementType::Vector { scalar: Scalar::U32, lanes: 3, packed: false });
-        let code = pipeline.signature().code.unwrap();
-        assert!(code.barriers > 0 && code.simdgroup, "what is not known is taken to be there");
+        assert_eq!(pipeline.signature().code, None, "the reflection says nothing of the code");
         let error = library.pipeline("none", &PipelineOptions::default()).err().unwrap();
         assert_eq!(error.to_string(), "no kernel `none` in the source; it has `k`");
     }

@@ -54,7 +54,7 @@ impl Core {
             })?;
             queue.setLabel(Some(&label(format_args!("elinvar: for the host and other devices"))));
             let counters = Counters::of(&device);
-            let (tasks, transfer) = (Tasks::start()?, Mutex::default());
+            let (tasks, transfer) = (Tasks::new(), Mutex::default());
             Ok(Arc::new(Self {
                 device,
                 queue,

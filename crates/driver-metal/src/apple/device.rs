@@ -83,7 +83,9 @@ pub(crate) struct MetalDevice {
     _watch: Option<Arc<Watch>>,
 }
 
-impl Device for MetalDevice {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: each allocation is an `MTLBuffer` of its own; the queue is the driver's.
+unsafe impl Device for MetalDevice {
     fn caps(&self) -> &Caps {
         &self.core.caps
     }
@@ -115,9 +117,15 @@ impl Device for MetalDevice {
         autoreleasepool(|_| compile::library(&self.core, source)).map_err(|error| self.core.explained(error))
     }
 
-    /// Metal's queues have no priority that a program could set: all are alike.
-    fn queue_with(&self, _priority: Priority) -> Result<Arc<dyn Queue>> {
+    /// `MTLCommandQueue` and its descriptor have no priority, so only the normal one is given.
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.core.expect_present()?;
+        if priority != Priority::Normal {
+            let name = &self.core.caps.name;
+            return Err(Error::unsupported(format!(
+                "a queue of {priority:?} priority on device `{name}`: Metal's command queues have no priorities"
+            )));
+        }
         Ok(Arc::new(MetalQueue::new(&self.core).map_err(|error| self.core.explained(error))?))
     }
 

@@ -28,7 +28,10 @@ pub(super) fn signature(
     }
     let specialized = checked.specialize(name, constants)?;
     let code = Module::parse(&specialized.ir).ok().and_then(|module| facts(&module));
-    let signature = Signature { code, ..specialized.signature };
+    let signature = match code {
+        Some(code) => specialized.signature.with_code(code),
+        None => specialized.signature,
+    };
     if let Some(key) = &key {
         core.cache.store(key, &write(&signature));
     }
@@ -43,6 +46,7 @@ fn facts(module: &Module) -> Option<CodeFacts> {
         atomics: facts.atomics,
         simdgroup: facts.simdgroup,
         only_written: facts.only_written,
+        may_write: facts.may_write,
     })
 }
 

@@ -2,17 +2,17 @@
 #include <metal_stdlib>
 using namespace metal;
 
-kernel void elinvar_fill_words(device uint* target [[buffer(0)]], constant uint* pattern [[buffer(1)]],
+kernel void fill_words(device uint* target [[buffer(0)]], constant uint* pattern [[buffer(1)]],
                                constant uint2& size [[buffer(2)]], uint i [[thread_position_in_grid]]) {
     if (i < size.x) target[i] = pattern[i % size.y];
 }
 
-kernel void elinvar_fill_bytes(device uchar* target [[buffer(0)]], constant uchar* pattern [[buffer(1)]],
+kernel void fill_bytes(device uchar* target [[buffer(0)]], constant uchar* pattern [[buffer(1)]],
                                constant uint2& size [[buffer(2)]], uint i [[thread_position_in_grid]]) {
     if (i < size.x) target[i] = pattern[i % size.y];
 }
 
-kernel void elinvar_copy_bytes(device const uchar* source [[buffer(0)]], device uchar* target [[buffer(1)]],
+kernel void copy_bytes(device const uchar* source [[buffer(0)]], device uchar* target [[buffer(1)]],
                                constant uint2& size [[buffer(2)]], uint i [[thread_position_in_grid]]) {
     if (i < size.x) target[i] = source[i];
 }

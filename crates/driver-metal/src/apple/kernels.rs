@@ -43,9 +43,9 @@ impl Kernels {
             made.map(|(state, _)| state).map_err(failed)
         };
         Ok(Self {
-            fill_words: state("elinvar_fill_words")?,
-            fill_bytes: state("elinvar_fill_bytes")?,
-            copy_bytes: state("elinvar_copy_bytes")?,
+            fill_words: state("fill_words")?,
+            fill_bytes: state("fill_bytes")?,
+            copy_bytes: state("copy_bytes")?,
         })
     }
 

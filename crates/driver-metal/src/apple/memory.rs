@@ -135,7 +135,8 @@ pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Bu
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-impl Memory for MetalMemory {
+// SAFETY: the address is of the `MTLBuffer` that the value holds.
+unsafe impl Memory for MetalMemory {
     fn len(&self) -> u64 {
         self.len
     }

@@ -21,6 +21,8 @@ pub(super) struct MetalPipeline {
     core: Arc<Core>,
     state: State,
     signature: Signature,
+    /// Bytes that the kernel declares, by Metal.
+    threadgroup_memory: u64,
     max_threads: u32,
     /// Whether it has shader validation.
     checked: bool,
@@ -67,20 +69,18 @@ impl MetalPipeline {
         reflected: bool,
         checked: bool,
     ) -> Self {
-        let own = state.staticThreadgroupMemoryLength() as u64;
-        // What is not known is taken to be there.
-        let cautious = CodeFacts { barriers: 1, atomics: 1, simdgroup: true, ..CodeFacts::default() };
-        let known = signature.code.unwrap_or(cautious);
-        let signature = Signature { code: Some(CodeFacts { threadgroup_memory: own, ..known }), ..signature };
+        let threadgroup_memory = state.staticThreadgroupMemoryLength() as u64;
+        let code = signature.code.map(|code| CodeFacts { threadgroup_memory, ..code });
+        let signature = Signature { code, ..signature };
         let max_threads = u32::try_from(state.maxTotalThreadsPerThreadgroup()).unwrap_or(u32::MAX);
         let attributes = signature.builtins.iter().map(|builtin| builtin.attribute.as_str());
+        // What is not known of the code may be there.
         let sees_groups = reflected
-            || known.barriers > 0
-            || known.simdgroup
-            || own > 0
+            || code.is_none_or(|code| code.barriers > 0 || code.simdgroup)
+            || threadgroup_memory > 0
             || attributes.into_iter().any(|attribute| !GRID_ATTRIBUTES.contains(&attribute))
             || signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
-        Self { core: core.clone(), state, signature, max_threads, checked, sees_groups }
+        Self { core: core.clone(), state, signature, threadgroup_memory, max_threads, checked, sees_groups }
     }
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
@@ -103,6 +103,10 @@ impl MetalPipeline {
 impl Pipeline for MetalPipeline {
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn threadgroup_memory(&self) -> u64 {
+        self.threadgroup_memory
     }
 
     fn max_threads_per_threadgroup(&self) -> u32 {

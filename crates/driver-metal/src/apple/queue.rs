@@ -12,7 +12,7 @@
 //! - `busy` is true exactly while a submission is encoded, in flight, ending or put aside; whoever sets it has the turn.
 //! - What a submission ends in is fixed early: a failure marks all that wait behind it, and, until it is acknowledged,
 //!   those that come.
-//! - `done` is called once, in a completion handler or on the device's thread, without any lock held.
+//! - `done` is called once, in a completion handler or on the device's dispatch queue, without any lock held.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,7 +134,9 @@ fn signals(core: &Core, lane: &Weak<Lane>) -> Option<Signals> {
     })
 }
 
-impl Queue for MetalQueue {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: `done` is called by Metal's completion handlers, or where nothing was committed.
+unsafe impl Queue for MetalQueue {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         let mut state = self.lane.state.lock();
         state.last_id += 1;

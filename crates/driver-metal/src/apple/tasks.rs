@@ -1,36 +1,24 @@
-//! [`Tasks`]: a device's thread, for what may be done neither where a program submits nor in a callback of an event.
+//! [`Tasks`]: a device's serial dispatch queue, for what may be done neither where a program submits nor in a callback of an
+//! event.
 //!
-//! It runs its tasks one after the other and ends with its device.
+//! It runs its tasks one after the other. What is on it when the device goes is still run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
 
-use elinvar_driver::{Error, Result};
+use dispatch2::{DispatchQueue, DispatchQueueAttr, DispatchRetained};
 use objc2::rc::autoreleasepool;
 
-type Task = Box<dyn FnOnce() + Send>;
-
-pub(super) struct Tasks {
-    sender: Sender<Task>,
-}
+pub(super) struct Tasks(DispatchRetained<DispatchQueue>);
 
 impl Tasks {
-    pub(super) fn start() -> Result<Self> {
-        let (sender, tasks) = channel::<Task>();
-        let run = move || {
-            for task in tasks {
-                // A panic has been reported by the hook, and nobody is left to tell.
-                let _panic = catch_unwind(AssertUnwindSafe(|| autoreleasepool(|_| task())));
-            }
-        };
-        let thread = std::thread::Builder::new().name("elinvar-metal".into()).spawn(run);
-        thread
-            .map_err(|error| Error::Environment(format!("starting the thread of a Metal device: {error}")))?;
-        Ok(Self { sender })
+    pub(super) fn new() -> Self {
+        Self(DispatchQueue::new("elinvar-metal", DispatchQueueAttr::SERIAL))
     }
 
     pub(super) fn push(&self, task: impl FnOnce() + Send + 'static) {
-        // The thread has the other end until all senders are gone.
-        let _sent = self.sender.send(Box::new(task));
+        self.0.exec_async(|| {
+            // A panic has been reported by the hook, and nobody is left to tell. What unwinds from here would end the process.
+            let _panic = catch_unwind(AssertUnwindSafe(|| autoreleasepool(|_| task())));
+        });
     }
 }

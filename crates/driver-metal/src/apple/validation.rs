@@ -14,10 +14,10 @@
 
 use std::ptr::NonNull;
 
-use elinvar_driver::{ArgKind, Command, Constant, Error, Fault, Result};
+use elinvar_driver::{Arg, ArgKind, Command, Constant, Error, Fault, Result};
 use elinvar_ir::Module;
 use elinvar_msl::Checked;
-use elinvar_spmd::bounds::{Reach, RootKind, reach};
+use elinvar_spmd::bounds::{Given, Reach, RootKind, reach};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, NSObjectProtocol as _, ProtocolObject};
 use objc2::sel;
@@ -96,11 +96,14 @@ pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[
     let specialized = checked.specialize(kernel, constants)?;
     let args = &specialized.signature.args;
     let module = Module::parse(&specialized.ir).map_err(|error| refusal(kernel, error))?;
-    let least: Vec<u64> =
-        args.iter().map(|arg| if arg.kind == ArgKind::Reference { arg.element_size } else { 0 }).collect();
+    let of = |arg: &Arg| Given {
+        bytes: if arg.kind == ArgKind::Reference { arg.element_size } else { 0 },
+        align: 1,
+    };
+    let given: Vec<Given> = args.iter().map(of).collect();
     let is_buffer = |index: &usize| args.get(*index).is_some_and(|arg| arg.kind != ArgKind::Threadgroup);
     let looked_at = |kind: &RootKind| matches!(kind, RootKind::Argument(index) if is_buffer(index));
-    let found = reach(&module, &least, looked_at).map_err(|error| refusal(kernel, error))?;
+    let found = reach(&module, &given, looked_at).map_err(|error| refusal(kernel, error))?;
     let Some(Reach { root, location }) = found else { return Ok(()) };
     let what = match &root.kind {
         RootKind::Argument(index) => {
@@ -110,6 +113,7 @@ pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[
         RootKind::Threadgroup(name) => format!("threadgroup memory (`{name}`)"),
         RootKind::Private => "a private array".to_owned(),
         RootKind::Constant(_) => "a constant array".to_owned(),
+        RootKind::Null => "memory by a null pointer".to_owned(),
     };
     let place = location.map_or_else(String::new, |place| format!("{}:{}: ", place.file, place.line));
     Err(refusal(

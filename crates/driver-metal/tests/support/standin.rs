@@ -100,7 +100,7 @@ impl Drop for Held {
 /// Objects of Metal's that are alive, and blocks.
 pub fn live() -> [usize; 7] {
     // SAFETY: takes a number.
-    assert!(unsafe { elinvar_apple_settle(10_000) }, "the stand-in's threads go on");
+    assert!(unsafe { elinvar_apple_settle(600_000) }, "the stand-in's threads go on");
     let count = |name: &std::ffi::CStr| {
         // SAFETY: a text that ends with a zero.
         unsafe { elinvar_apple_live(name.as_ptr()) }

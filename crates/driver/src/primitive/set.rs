@@ -5,6 +5,7 @@ use crate::{Error, Result};
 
 /// The primitives that a device's vendor's library has, by kind and type of elements, and how large images may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Primitives {
     bits: u16,
     image_side: u32,

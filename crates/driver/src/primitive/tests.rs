@@ -121,3 +121,55 @@ fn a_set_holds_what_was_put_in() {
     let refused = set.expect(&pooling(17), "d");
     assert!(matches!(refused, Err(Error::Unsupported(text)) if text.contains("`source` has 5 × 17")));
 }
+
+#[test]
+fn pooling_keeps_channels_and_counts_positions() {
+    let window = Window { stride: [1, 3], ..Window::new(3, 2) };
+    let pooling = Pooling {
+        float: Float::F32,
+        layout: Layout::ChannelsLast,
+        source: IMAGES,
+        window,
+        kind: PoolKind::Max,
+    };
+    let result = Images { height: 3, width: 2, ..IMAGES };
+    assert_eq!(pooling.result(), result);
+    let expected = [
+        ("source", 2 * 3 * 5 * 7 * 4, OperandUse::Read),
+        ("result", 2 * 3 * 3 * 2 * 4, OperandUse::Replaced),
+    ];
+    assert_eq!(sizes(Primitive::Pooling(pooling)), expected);
+}
+
+#[test]
+fn matrices_may_not_overlap() {
+    let mut product = MatMul::packed(Float::F32, 3, 4, 5);
+    product.matrices = 2;
+    product.left.matrix_bytes = 32;
+    let text = wrong(Primitive::MatMul(product));
+    assert!(
+        text.contains("`left` has matrices 32 bytes apart, which is no multiple of 16 from 48 on"),
+        "{text}"
+    );
+}
+
+/// A matrix that is reduced is an image of one channel, and its result one of one row or column.
+#[test]
+fn limits_of_images_hold_for_what_is_reduced() {
+    let set = Primitives::NONE.with(PrimitiveKind::Reduction, Float::F32).with_images(100, 4);
+    let expect = |rows: u32, columns: u32, each: Extent| {
+        let source = Matrix::packed(Float::F32, rows, columns);
+        let reduction = Reduction { float: Float::F32, kind: ReductionKind::Sum, each, source };
+        set.expect(&Primitive::Reduction(reduction), "d")
+    };
+    assert!(expect(100, 100, Extent::Row).is_ok() && expect(100, 100, Extent::Column).is_ok());
+    for (rows, columns) in [(101, 1), (1, 101)] {
+        match expect(rows, columns, Extent::Row) {
+            Err(Error::Unsupported(text)) => {
+                let expected = format!("`source` has {rows} × {columns} points of 1 channels");
+                assert!(text.contains(&expected) && text.contains("up to 100 × 100 of 4"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

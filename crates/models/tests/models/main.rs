@@ -22,7 +22,7 @@ mod breaker;
 mod event;
 mod pool;
 
-use elinvar_driver::{Error, Event, Reached};
+use elinvar_driver::{Callback, Error, Event, Reached};
 
 /// Every order with at most two switches that no thread asked for, which is where such faults lie, in seconds.
 fn model(run: impl Fn() + Send + Sync + 'static) {

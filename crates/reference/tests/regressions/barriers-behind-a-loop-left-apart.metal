@@ -9,7 +9,7 @@ static int h1k7(thread int* arr, Sk7 st, int x, long y) { char c = char(x); ucha
     return i + int(u) + int(l) + int(c) + v.y + int(w.z) + int(f) + int(s) * int(uc) + int(us) + int(ul);
 }
 kernel void k7(device uint* out [[buffer(0)]], device const uint* in [[buffer(1)]],
-    constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]],
+    constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]], device const ulong* wide [[buffer(4)]],
     uint3 gid [[thread_position_in_grid]], uint3 grid [[threads_per_grid]],
     uint3 tgid [[threadgroup_position_in_grid]], uint3 size [[threads_per_threadgroup]],
     uint lid [[thread_index_in_threadgroup]]) {

@@ -2,7 +2,7 @@
 #include <metal_stdlib>
 using namespace metal;
 kernel void k11(device uint* out [[buffer(0)]], device const uint* in [[buffer(1)]],
-    constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]],
+    constant uint& n [[buffer(2)]], device atomic_uint* acc [[buffer(3)]], device const ulong* wide [[buffer(4)]],
     uint me [[thread_position_in_grid]], uint lid [[thread_index_in_threadgroup]],
     uint size [[threads_per_threadgroup]], uint group [[threadgroup_position_in_grid]]) {
     threadgroup uint shared[160];

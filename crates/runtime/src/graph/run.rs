@@ -153,7 +153,10 @@ impl Plan {
             let (bytes, value) = (hop.bytes, hop.base + 1);
             if let (lane, Some(event)) = (&self.lanes[hop.sent.0], &self.lanes[hop.sent.0].event) {
                 event.when(lane.base + u64::from(hop.sent.1), move |sent| {
-                    match sent.and_then(|()| carry(&from, &to, bytes)) {
+                    let carried = sent.and_then(|()| carry(&from, &to, bytes));
+                    // Before anybody knows: who then waits finds memory given back that only this copy still had.
+                    drop((from, to));
+                    match carried {
                         Ok(()) => arrived.signal(value),
                         Err(cause) => arrived.fail(&cause),
                     }
@@ -223,7 +226,7 @@ impl Plan {
             return Ok(());
         }
         for part in self.history.runs.iter().flat_map(|run| &run.parts) {
-            let _ended = part.wait();
+            part.wait_for_end("Plan::run behind a run that has failed")?;
         }
         for lane in &mut self.lanes {
             lane.stream.iter().for_each(|stream| drop(stream.acknowledge()));

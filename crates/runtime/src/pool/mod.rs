@@ -17,8 +17,8 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Device, Init, Memory, Result, Storage};
-use parking_lot::Mutex;
 
 pub use stats::{PoolLimits, PoolStats, Pressure, Site};
 pub(crate) use stock::{Given, Stock};
@@ -105,9 +105,12 @@ impl Pool {
         let misses = self.stats().misses;
         let mut blocks = Vec::new();
         let mut end = Ok(());
+        // What the blocks take, which is more than what is asked for.
+        let caps = self.driver.caps();
+        let each = class::block_size(size, caps.memory_granule, caps.max_buffer_bytes);
         for _ in 0..count {
-            let held = blocks.iter().map(|block: &Block| block.bytes).sum::<u64>();
-            if held.saturating_add(size) > self.limits().idle_bytes {
+            let held = each.saturating_mul(blocks.len() as u64);
+            if held.saturating_add(each) > self.limits().idle_bytes {
                 break;
             }
             match self.allocate(size, storage, Init::Uninitialized, Location::caller()) {

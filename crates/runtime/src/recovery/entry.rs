@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Done, Error, Result, Submission, Timing, fail_signals};
+use elinvar_driver::{Callback, Command, Done, Error, Result, Submission, Timing, fail_signals};
 
 use super::breaker::Permit;
 use super::{Attempts, replay};
@@ -229,6 +229,7 @@ impl Entry {
     /// Raises or fails its events, lets go of what it names, and then tells.
     pub(super) fn tell(self, result: Result<Timing>) {
         let Self { commands, inner, done, .. } = self;
+        let _callback = Callback::enter();
         match &result {
             Ok(timing) => {
                 for command in &commands[inner.len()..] {

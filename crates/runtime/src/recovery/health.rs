@@ -1,26 +1,30 @@
 //! [`Health`]: how a device is, part by part, from what has happened lately.
 //!
-//! Nothing is measured for it that would not happen anyway: ends of submissions and compilations are counted, the pool
-//! and the breaker are asked. Latencies are compared with their own history, per kernel and size of grid, on streams that
+//! Little is measured for it that would not happen anyway: ends of submissions and compilations are counted, the pool
+//! and the breaker are asked, and the device's temperature where nobody has told it. What nothing measures is
+//! [`Status::Unknown`]. Latencies are compared with their own history, per kernel and size of grid, on streams that
 //! recover.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use elinvar_driver::{Command, Error, Pipeline, Timing};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Command, Error, Pipeline, Thermal, Timing};
 
-use super::{BreakerState, FaultClass, Thermal};
+use super::{BreakerState, FaultClass};
 use crate::identity::identity;
 use crate::{Device, Pressure};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// As it should be.
+    /// Nothing has measured it. It does not count in the status of the whole.
     #[default]
+    Unknown,
+    /// As it should be.
     Healthy,
     /// It works, with failures, slowly, or short of something.
     Degraded,
@@ -37,16 +41,16 @@ pub enum Component {
     /// Its memory: degraded from [`Pressure::High`], failing from [`Pressure::Critical`].
     Memory,
     /// Its queues: degraded when a sixteenth of the last 64 submissions failed, at least two; failing when half of them did,
-    /// at least eight. Cancelled work, wrong calls and work behind a failure are not counted.
+    /// at least eight. Cancelled work, wrong calls and work behind a failure are not counted; unknown before there was any.
     Queues,
     /// Its compiler, by the same measure. A source that is wrong is not counted.
     Compiler,
-    /// How long its kernels take: degraded when one takes three times as long as it used to.
+    /// How long its kernels take: degraded when one takes three times as long as it used to; unknown without a history.
     Latency,
     /// Its breaker: degraded when it was open lately, failing while it is not closed.
     Breaker,
-    /// Its temperature, as far as the platform has told: degraded from [`Thermal::Serious`], failing from
-    /// [`Thermal::Critical`].
+    /// Its own temperature, as the last [`Notice::Thermal`](crate::Notice::Thermal) said, else as it is measured now: degraded from
+    /// [`Thermal::Serious`], failing from [`Thermal::Critical`], unknown where nothing measures it.
     Temperature,
 }
 
@@ -74,7 +78,7 @@ impl Health {
     /// How a part is.
     pub fn of(&self, component: Component) -> Status {
         let finding = self.findings.iter().find(|finding| finding.component == component);
-        finding.map_or(Status::Healthy, |finding| finding.status)
+        finding.map_or(Status::Unknown, |finding| finding.status)
     }
 }
 
@@ -163,6 +167,7 @@ impl Ends {
             self.count.load(Ordering::Relaxed).min(64),
         );
         let status = match () {
+            () if count == 0 => Status::Unknown,
             () if failed >= 8 && failed * 2 >= count => Status::Failing,
             () if failed >= 2 && failed * 16 >= count => Status::Degraded,
             () => Status::Healthy,
@@ -243,13 +248,23 @@ impl Device {
     }
 
     fn temperature_finding(&self) -> Finding {
-        let thermal = self.thermal();
-        let status = match thermal {
-            Thermal::Nominal | Thermal::Fair => Status::Healthy,
-            Thermal::Serious => Status::Degraded,
-            Thermal::Critical => Status::Failing,
+        let thermal = match self.told_thermal() {
+            Some(told) => Ok((told, "as last told")),
+            None => super::thermal::of_device(self, Path::new(super::thermal::ZONES))
+                .map(|now| (now, "measured now")),
         };
-        Finding { component: Component::Temperature, status, reason: format!("{thermal:?}") }
+        let (status, reason) = match thermal {
+            Ok((thermal, how)) => {
+                let status = match thermal {
+                    Thermal::Nominal | Thermal::Fair => Status::Healthy,
+                    Thermal::Serious => Status::Degraded,
+                    Thermal::Critical => Status::Failing,
+                };
+                (status, format!("{thermal:?}, {how}"))
+            }
+            Err(error) => (Status::Unknown, error.to_string()),
+        };
+        Finding { component: Component::Temperature, status, reason }
     }
 }
 
@@ -260,7 +275,7 @@ fn latency_finding(vitals: &Vitals) -> Finding {
             (Status::Degraded, format!("kernel `{kernel}` takes {growth:.1} times as long as it used to"))
         }
         Some(_) => (Status::Healthy, "as it used to be".into()),
-        None => (Status::Healthy, "no history yet".into()),
+        None => (Status::Unknown, "no history yet".into()),
     };
     Finding { component: Component::Latency, status, reason }
 }
@@ -273,6 +288,7 @@ mod tests {
     fn ends_are_counted_over_the_last_64() {
         let ends = Ends::default();
         let status = |ends: &Ends| ends.finding(Component::Queues, "submissions").status;
+        assert_eq!(status(&ends), Status::Unknown, "nothing has ended");
         let failed = Error::DeviceLost("gone".into());
         ends.add(Some(&failed));
         assert_eq!(status(&ends), Status::Healthy, "once is no rate");

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use elinvar_driver::sync::{Condvar, Mutex, MutexGuard};
 use elinvar_driver::{Command, Error, Priority, Queue, Result, Submission, Timing};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::breaker::Permit;
 use super::entry::{Entry, Progress, State};

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use elinvar_driver::{Error, Priority, Result};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Callback, Error, Priority, Result};
 
 use crate::Device;
 use crate::trace::{Notes, TraceStep};
@@ -36,7 +36,7 @@ use health::Vitals;
 pub use health::{Component, Finding, Health, Status};
 use lane::Lane;
 use notice::Wishes;
-pub use notice::{Goal, Notice, Thermal};
+pub use notice::{Goal, Notice};
 pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
@@ -97,6 +97,11 @@ impl Recovery {
         self.resets.load(Ordering::Acquire)
     }
 
+    /// The device is there again: what was lost with it may be tried again.
+    fn count_reset(&self) {
+        self.resets.fetch_add(1, Ordering::Release);
+    }
+
     /// Blocks while the device is being reset.
     fn wait_for_reset(&self) {
         drop(self.resetting.lock());
@@ -119,16 +124,27 @@ impl Device {
     /// share is lost, and reading it is an error until it is written.
     ///
     /// # Errors
-    /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back.
+    /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back; `WouldDeadlock` in a waker or the destructor
+    /// of a buffer's memory.
     pub fn reset(&self) -> Result<()> {
+        self.expect_here("Device::reset")?;
+        Callback::expect_none("Device::reset")?;
         let _alone = self.recovery().resetting.lock();
         self.reset_counted()
     }
 
-    /// As [`Device::reset`], unless that has happened since it was counted `seen` times.
+    /// As [`Device::reset`], unless that has happened since it was counted `seen` times. A device that restarts by itself has done so:
+    /// work that others have given it since goes on.
     fn reset_since(&self, seen: u64) -> Result<()> {
         let _alone = self.recovery().resetting.lock();
-        if self.recovery().resets() == seen { self.reset_counted() } else { Ok(()) }
+        if self.recovery().resets() != seen {
+            return Ok(());
+        }
+        if self.caps().restarts {
+            self.recovery().count_reset();
+            return Ok(());
+        }
+        self.reset_counted()
     }
 
     /// The device is lost, with what runs on it.
@@ -146,7 +162,7 @@ impl Device {
         self.loss().begin_reset();
         let reset = self.driver().reset();
         if reset.is_ok() {
-            self.recovery().resets.fetch_add(1, Ordering::Release);
+            self.recovery().count_reset();
             let lost = Error::DeviceLost("the content was lost when the device was reset".into());
             let own: Vec<Arc<Storage>> =
                 self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
@@ -171,8 +187,11 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the last call answered; `Refused` when the breaker is open.
+    /// What the last call answered; `Refused` when the breaker is open; `WouldDeadlock` in a waker or the destructor of a buffer's
+    /// memory.
     pub fn recover<T>(&self, policy: &RecoveryPolicy, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        self.expect_here("Device::recover")?;
+        Callback::expect_none("Device::recover")?;
         let notes = self.trace().notes(None, Priority::Normal);
         let mut tried = Attempts { made: 0, ..Attempts::first(self.recovery().work()) };
         tried.no_rerun = Some("a call of the host is for its own device".into());
@@ -227,12 +246,14 @@ impl Device {
     }
 
     /// A device that is lost, and for which nothing more is tried, is not tried again; unless it was reset since that was
-    /// done `seen` times.
+    /// done `seen` times, or restarts by itself.
     fn note_loss(&self, error: &Error, seen: u64) {
         if FaultClass::of(error) == FaultClass::DeviceLost {
             let _alone = self.recovery().resetting.lock();
-            if self.recovery().resets() == seen {
-                self.breaker().lose(error);
+            match self.recovery().resets() == seen {
+                true if self.caps().restarts => self.recovery().count_reset(),
+                true => self.breaker().lose(error),
+                false => {}
             }
         }
     }

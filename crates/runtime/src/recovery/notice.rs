@@ -5,24 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use elinvar_driver::{Error, Result};
-use parking_lot::Mutex;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Error, Result, Thermal};
 
 use crate::{Device, Pressure};
-
-/// How warm a device is, in the steps of Apple's `ProcessInfo.ThermalState`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Thermal {
-    /// As it should be.
-    #[default]
-    Nominal,
-    /// A little warm.
-    Fair,
-    /// So warm that it should do less.
-    Serious,
-    /// So warm that it should do as little as it can.
-    Critical,
-}
 
 /// What the platform says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +41,8 @@ pub(super) struct Wishes {
 #[derive(Clone, Copy, Default)]
 struct Wished {
     asked: Goal,
-    thermal: Thermal,
+    /// As it was last told; `None` if it never was.
+    thermal: Option<Thermal>,
     effect: Goal,
 }
 
@@ -124,7 +111,7 @@ impl Device {
                 self.pool().notice(pressure);
                 Ok(())
             }
-            Notice::Thermal(thermal) => self.wish(|wished| wished.thermal = thermal),
+            Notice::Thermal(thermal) => self.wish(|wished| wished.thermal = Some(thermal)),
         }
     }
 
@@ -141,14 +128,16 @@ impl Device {
         self.recovery().wishes.state.lock().effect
     }
 
-    pub(super) fn thermal(&self) -> Thermal {
+    /// What the last notice of temperature said.
+    pub(super) fn told_thermal(&self) -> Option<Thermal> {
         self.recovery().wishes.state.lock().thermal
     }
 
     fn wish(&self, change: impl FnOnce(&mut Wished)) -> Result<()> {
         let mut wished = self.recovery().wishes.state.lock();
         change(&mut wished);
-        let goal = if wished.thermal >= Thermal::Serious { Goal::Efficiency } else { wished.asked };
+        let warm = wished.thermal.is_some_and(|thermal| thermal >= Thermal::Serious);
+        let goal = if warm { Goal::Efficiency } else { wished.asked };
         if goal != wished.effect {
             let all = self.caps().compute_units;
             self.driver().use_units(if goal == Goal::Speed { all } else { (all / 2).max(1) })?;

@@ -45,18 +45,18 @@ impl RecoveryPolicy {
     /// | attempts | 3 | 4 |
     /// | first wait | 20 ms: other processes have to give memory back | 2 ms: what this process trims is there at once |
     /// | longest wait | 1 s | 250 ms |
-    /// | resets | 0: what it has is the machine's | 1 |
+    /// | resets | 0: what it has is the machine's; 1 for one that restarts by itself ([`elinvar_driver::Caps::restarts`]) | 1 |
     /// | run elsewhere when out of memory | no: it is the same memory | yes, if [`RecoveryPolicy::rerun`] says where |
     pub fn of(device: &Device) -> Self {
         let ms = Duration::from_millis;
-        let unified = device.caps().unified_memory;
+        let (unified, restarts) = (device.caps().unified_memory, device.caps().restarts);
         let (attempts, backoff, longest) = if unified { (3, ms(20), ms(1000)) } else { (4, ms(2), ms(250)) };
         Self {
             attempts,
             backoff,
             longest,
             faults: false,
-            resets: u32::from(!unified),
+            resets: u32::from(!unified || restarts),
             rerun: None,
             rerun_when_full: !unified,
             seed: RandomState::new().hash_one(0),

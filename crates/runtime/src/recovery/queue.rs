@@ -46,7 +46,9 @@ impl RecoveringQueue {
     }
 }
 
-impl Queue for RecoveringQueue {
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: `done` is called when the driver's queue has called its own for the last attempt.
+unsafe impl Queue for RecoveringQueue {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.submit_noted(commands, done, None)
     }
@@ -68,6 +70,10 @@ impl Queue for RecoveringQueue {
             }
             _ => false,
         }
+    }
+
+    fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
+        self.lane.inner.spin(is_over);
     }
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
@@ -99,6 +105,10 @@ impl Queue for RecoveringQueue {
 
 impl Drop for RecoveringQueue {
     fn drop(&mut self) {
+        // In a child there is no thread to end.
+        if !self.lane.device.is_here() {
+            return;
+        }
         self.lane.state.lock().closed = true;
         self.lane.changed.notify_all();
     }
@@ -123,7 +133,7 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.told && self.lane.device.is_here() {
             self.lane.dropped(self.id);
         }
     }

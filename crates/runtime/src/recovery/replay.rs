@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result, Source, Storage, Timing,
 };
-use parking_lot::Mutex;
 
 use crate::completion::Promise;
 use crate::identity::identity;
@@ -217,11 +217,7 @@ impl Copies<'_> {
         let present = self.other.loss().enter(Flying::new(&outcome, &commands, &Arc::default()), true)?;
         queue.submit(commands, done)?;
         drop(present);
-        loop {
-            if let Some(result) = outcome.wait(None) {
-                return result.clone();
-            }
-        }
+        outcome.wait("work on another device")?.clone()
     }
 
     /// The kernel of a launch on the other device.

@@ -1,16 +1,30 @@
-//! How warm the machine is, from Linux's thermal zones and their trip points.
+//! How warm a device is: the machine by Linux's thermal zones and their trip points, another device by its driver.
 
 use std::path::Path;
 
-use elinvar_driver::{Error, Result};
+use elinvar_driver::{DeviceKind, Error, Result, Thermal};
 
-use super::Thermal;
+use crate::Device;
+
+/// Linux's thermal zones.
+pub(super) const ZONES: &str = "/sys/class/thermal";
+
+/// How warm a device is: the machine that a processor is, by its zones in `folder`; any other device by its own sensor.
+///
+/// # Errors
+/// `Unsupported` where nothing measures it.
+pub(super) fn of_device(device: &Device, folder: &Path) -> Result<Thermal> {
+    match device.kind() {
+        DeviceKind::Cpu => of_zones(folder),
+        _ => device.driver().thermal(),
+    }
+}
 
 /// The worst of the zones in `folder`.
 ///
 /// # Errors
 /// `Unsupported` when no zone has a temperature and a trip point to compare it with.
-pub(super) fn of_zones(folder: &Path) -> Result<Thermal> {
+fn of_zones(folder: &Path) -> Result<Thermal> {
     let zones = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let zones = zones.filter(|entry| entry.file_name().to_string_lossy().starts_with("thermal_zone"));
     zones.filter_map(|zone| of_zone(&zone.path())).max().ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! [`Watch`]: a thread that takes notice of what Linux says of memory and temperature, for whom asks for it.
 //!
 //! It sleeps in `poll(2)` until the guard is dropped, the kernel says that processes stand still for want of memory, or it is
-//! time to look again. What it sees goes to [`Device::notice`] when it has changed. It decides nothing.
+//! time to look again. What it sees goes to [`Device::notice`] at first and when it has changed. It decides nothing.
 //!
 //! Sources: the kernel's documentation of pressure stall information (`Documentation/accounting/psi.rst`) for the triggers, and of
 //! the thermal class (`Documentation/ABI/testing/sysfs-class-thermal`) for the trip points.
@@ -22,7 +22,8 @@ pub struct WatchOptions {
     /// The file where the kernel takes triggers, which wake the watch at once; `None` to look from time to time only. By
     /// default `/proc/pressure/memory`, where that is.
     pub triggers: Option<PathBuf>,
-    /// The folder of the thermal zones, by default `/sys/class/thermal`.
+    /// The folder of the machine's thermal zones, by default `/sys/class/thermal`. It is for the CPU; other devices have their
+    /// driver asked.
     pub thermal: PathBuf,
     /// How often it is looked at without being woken, by default every two seconds.
     pub every: Duration,
@@ -32,7 +33,7 @@ impl Default for WatchOptions {
     fn default() -> Self {
         let triggers = Some(PathBuf::from(super::notice::MACHINE)).filter(|file| file.exists());
         let memory = super::notice::stall_files();
-        Self { memory, triggers, thermal: "/sys/class/thermal".into(), every: Duration::from_secs(2) }
+        Self { memory, triggers, thermal: super::thermal::ZONES.into(), every: Duration::from_secs(2) }
     }
 }
 
@@ -69,20 +70,23 @@ impl Device {
         thread::watch(options.triggers.as_deref(), options.every, look, tell).map(|_thread| Watch { _thread })
     }
 
-    /// Take notice of the temperature by itself: of the thermal zones that have trip points, the worst counts.
+    /// Take notice of the device's own temperature by itself. For the CPU the thermal zones of the machine that have trip points
+    /// are read, and the worst counts; for an NVIDIA GPU the management library (NVML) is asked about this GPU.
     ///
-    /// | a zone has reached its trip point | |
-    /// |---|---|
-    /// | `active` | `Fair` |
-    /// | `passive` | `Serious` |
-    /// | `hot` or `critical` | `Critical` |
+    /// | the CPU: a zone has reached its trip point | an NVIDIA GPU | |
+    /// |---|---|---|
+    /// | `active` | | `Fair` |
+    /// | `passive` | has reached the temperature from which its driver lowers clocks, or the driver does | `Serious` |
+    /// | `hot` or `critical` | the same of its hardware | `Critical` |
     ///
     /// # Errors
-    /// `Unsupported` where no thermal zone says when it is too warm; `Environment` when the thread cannot be started.
+    /// `Unsupported` where nothing measures the device's temperature or says what is too warm, as on Metal and in most virtual
+    /// machines; `Environment` when the thread cannot be started.
     pub fn watch_temperature(&self, options: &WatchOptions) -> Result<Watch> {
         let folder = options.thermal.clone();
-        super::thermal::of_zones(&folder)?;
-        let look = move || super::thermal::of_zones(&folder).ok();
+        super::thermal::of_device(self, &folder)?;
+        let seen = self.clone();
+        let look = move || super::thermal::of_device(&seen, &folder).ok();
         let device = self.clone();
         // On a device that cannot do less its health shows it all the same.
         let tell = move |thermal: Thermal| drop(device.notice(Notice::Thermal(thermal)));
@@ -98,7 +102,7 @@ mod thread {
     use std::thread::{Builder, JoinHandle};
     use std::time::Duration;
 
-    use elinvar_driver::{Error, Result};
+    use elinvar_driver::{Error, Process, Result};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     /// Stalls that wake the watch, of windows of two seconds, the shortest that everybody may ask for.
@@ -110,19 +114,21 @@ mod thread {
     pub(super) struct Watching {
         stop: Option<PipeWriter>,
         thread: Option<JoinHandle<()>>,
+        /// Whose the thread is.
+        process: Process,
     }
 
     impl Drop for Watching {
         fn drop(&mut self) {
             drop(self.stop.take());
-            if let Some(thread) = self.thread.take() {
+            if let Some(thread) = self.thread.take().filter(|_| self.process.is_this()) {
                 let _ended = thread.join();
             }
         }
     }
 
     /// Tells what `look` sees, when that is another than before.
-    pub(super) fn watch<T: PartialEq + Copy + Default + Send + 'static>(
+    pub(super) fn watch<T: PartialEq + Copy + Send + 'static>(
         triggers: Option<&Path>,
         every: Duration,
         look: impl Fn() -> Option<T> + Send + 'static,
@@ -133,11 +139,11 @@ mod thread {
         // A system that gives nobody triggers is looked at from time to time all the same.
         let triggers: Vec<File> = triggers.map(triggers_at).unwrap_or_default();
         let run = move || {
-            let mut last = T::default();
+            let mut last = None;
             loop {
-                if let Some(seen) = look().filter(|seen| *seen != last) {
+                if let Some(seen) = look().filter(|seen| last != Some(*seen)) {
                     tell(seen);
-                    last = seen;
+                    last = Some(seen);
                 }
                 if !wait(&stopped, &triggers, every) {
                     return;
@@ -145,7 +151,7 @@ mod thread {
             }
         };
         let thread = Builder::new().name("elinvar-watch".into()).spawn(run).map_err(outside)?;
-        Ok(Watching { stop: Some(stop), thread: Some(thread) })
+        Ok(Watching { stop: Some(stop), thread: Some(thread), process: Process::this() })
     }
 
     /// Each is an open file of its own, as the kernel wants it.

@@ -2,53 +2,92 @@
 
 use std::collections::HashMap;
 
-use elinvar_ir::{Const, Function, Location, Module, Op, Operand, Type, Typed, ValueId};
+use elinvar_ir::{Call, Const, Function, Location, Module, Op, Operand, Type, Typed, ValueId};
 
 use super::roots::{Roots, Source};
 use crate::Error;
 use crate::gep::constant_bytes;
 use crate::names::source_name;
 use crate::prepare::callee_name;
+use crate::primitive::Position;
 
 /// A range of bytes that an instruction touches.
 pub(super) struct Access {
     pub pointer: Operand,
     /// Number of bytes, an i64.
     pub bytes: Operand,
+    /// The alignment that the instruction needs, a power of two.
+    pub align: u64,
     pub writes: bool,
 }
 
 /// The accesses of an instruction, those that write first.
+///
+/// # Errors
+/// `Unsupported` for one whose accesses are not known.
 pub(super) fn accesses(module: &Module, op: &Op, location: Option<Location>) -> Result<Vec<Access>, Error> {
-    let fixed = |ty: &Type, pointer: &Operand, writes| {
-        let bytes = Operand::int(64, ty.size_align(module).0.into());
-        vec![Access { pointer: pointer.clone(), bytes, writes }]
-    };
-    Ok(match op {
-        Op::Load { ty, ptr, .. } => fixed(ty, &ptr.op, false),
-        Op::Store { value, ptr, .. } => fixed(&value.ty, &ptr.op, true),
-        Op::AtomicRmw { ptr, value, .. } => fixed(&value.ty, &ptr.op, true),
-        Op::CmpXchg { ptr, new, .. } => fixed(&new.ty, &ptr.op, true),
-        Op::Call(call) => {
-            let name = callee_name(call).unwrap_or_default();
-            let pointer = |index: usize, writes| Access {
-                pointer: call.args[index].op.clone(),
-                bytes: call.args[2].op.clone(),
-                writes,
-            };
-            if call.args.len() >= 3 && (name.starts_with("llvm.memcpy.") || name.starts_with("llvm.memmove."))
-            {
-                vec![pointer(0, true), pointer(1, false)]
-            } else if call.args.len() >= 3 && name.starts_with("llvm.memset.") {
-                vec![pointer(0, true)]
-            } else {
-                check_call(module, name, call.args.iter().any(|a| a.ty.is_ptr()), location)?;
-                Vec::new()
-            }
+    let fixed = |ty: &Type, ptr: &Typed, align: &Option<u64>, writes| {
+        if ptr.ty != Type::PTR {
+            let what = "bounds checks in an address space of the processor's";
+            return Err(Error::unsupported(what, location.clone()));
         }
-        _ => Vec::new(),
-    })
+        let (size, natural) = ty.size_align(module);
+        let (bytes, align) = (Operand::int(64, size.into()), align.unwrap_or(natural));
+        Ok(vec![Access { pointer: ptr.op.clone(), bytes, align, writes }])
+    };
+    match op {
+        Op::Load { ty, ptr, align, .. } => fixed(ty, ptr, align, false),
+        Op::Store { value, ptr, align, .. } => fixed(&value.ty, ptr, align, true),
+        Op::AtomicRmw { ptr, value, align, .. } => fixed(&value.ty, ptr, align, true),
+        Op::CmpXchg { ptr, new, align, .. } => fixed(&new.ty, ptr, align, true),
+        Op::Call(call) => of_call(module, call, location),
+        _ => Ok(Vec::new()),
+    }
 }
+
+/// The accesses of a call: those of the intrinsics that copy and set bytes.
+fn of_call(module: &Module, call: &Call, location: Option<Location>) -> Result<Vec<Access>, Error> {
+    let name = callee_name(call).unwrap_or_default();
+    let begins = |head: &str| name.strip_prefix(head).is_some_and(|rest| rest.starts_with(".p0"));
+    let copies = begins("llvm.memcpy") || begins("llvm.memmove");
+    if !copies && !begins("llvm.memset") {
+        let takes_pointer =
+            call.args.iter().any(|arg| !matches!(arg.ty, Type::Metadata) && has_pointer(&arg.ty));
+        check_call(module, name, takes_pointer || has_pointer(&call.ret), location)?;
+        return Ok(Vec::new());
+    }
+    let known = call.args.len() >= 3 && call.args[0].ty == Type::PTR && call.args[2].ty == Type::I64;
+    if !known || (copies && call.args[1].ty != Type::PTR) {
+        return Err(Error::unsupported(format!("bounds checks of `{name}`"), location));
+    }
+    let access = |index: usize, writes| Access {
+        pointer: call.args[index].op.clone(),
+        bytes: call.args[2].op.clone(),
+        align: 1,
+        writes,
+    };
+    Ok(if copies { vec![access(0, true), access(1, false)] } else { vec![access(0, true)] })
+}
+
+/// Whether a value of a type is, or holds, a pointer.
+fn has_pointer(ty: &Type) -> bool {
+    match ty {
+        Type::Ptr(_) | Type::Named(_) => true,
+        Type::Vector(_, element) | Type::Array(_, element) => has_pointer(element),
+        Type::Struct { fields, .. } => fields.iter().any(has_pointer),
+        _ => false,
+    }
+}
+
+/// Intrinsics that take pointers and access nothing.
+const HINTS: [&str; 6] = [
+    "llvm.assume",
+    "llvm.invariant.",
+    "llvm.launder.invariant.group.",
+    "llvm.lifetime.",
+    "llvm.objectsize.",
+    "llvm.strip.invariant.group.",
+];
 
 /// A call may not touch memory that is out of this pass's sight.
 fn check_call(
@@ -57,7 +96,10 @@ fn check_call(
     takes_pointer: bool,
     location: Option<Location>,
 ) -> Result<(), Error> {
-    if name.starts_with("llvm.") {
+    // Of the checks themselves: no kernel has the name.
+    let own = name == Position::FAULT_RECORD;
+    if own || HINTS.iter().any(|hint| name.starts_with(hint)) || (name.starts_with("llvm.") && !takes_pointer)
+    {
         return Ok(());
     }
     let defined = module.function(name).is_some_and(|f| !f.is_declaration());
@@ -75,7 +117,12 @@ fn touches_memory(module: &Module, name: &str) -> bool {
     insts.into_iter().any(|inst| {
         matches!(
             inst.op,
-            Op::Load { .. } | Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } | Op::Call(_)
+            Op::Load { .. }
+                | Op::Store { .. }
+                | Op::AtomicRmw { .. }
+                | Op::CmpXchg { .. }
+                | Op::Alloca { .. }
+                | Op::Call(_)
         )
     })
 }

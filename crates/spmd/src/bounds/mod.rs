@@ -4,18 +4,25 @@
 //! noted in its [`FaultRecord`]; the kernel goes on. The pass works on the per-thread entry before anything else: each
 //! access becomes a branch around it, on a comparison of the pointer with its root's bounds (`roots`).
 //! Where a pointer may have several roots, its base, size and root travel beside it (`shadows`).
-//! Accesses that are within bounds whatever happens get no check.
+//! Accesses that are within bounds whatever happens get no check, and a pointer that is certainly aligned is not asked
+//! whether it is. A null pointer has the bounds of no memory.
+//!
+//! So that a check holds whatever the text leaves undefined, the code is made defined first ([`defined`](mod@defined)).
 //!
 //! A pointer read from memory has no bounds that the pass could know, and a function that was not
 //! inlined has none for its parameters: kernels with such accesses are refused.
 
 mod access;
+mod aligned;
+mod defined;
 mod reach;
 mod roots;
 mod shadows;
 
+pub(crate) use reach::all_of;
 pub use reach::{Reach, reach};
-pub use roots::{Root, RootKind};
+pub use roots::{Given, Root, RootKind};
+pub(crate) use roots::{Roots, Source};
 
 use std::collections::HashMap;
 
@@ -29,7 +36,7 @@ use crate::prepare::{rename_incoming, threadgroup_globals};
 use crate::primitive::Position;
 use crate::{ENTRY, Error};
 use access::{Access, accesses, constant_geps, is_certain};
-use roots::Roots;
+use aligned::Alignments;
 use shadows::Shadows;
 
 /// The function that compiled code calls to note a fault.
@@ -71,18 +78,20 @@ pub struct Checks {
 pub struct Site {
     /// Whether it writes.
     pub writes: bool,
+    /// How many bytes, or 0 where that is known only when the code runs.
+    pub bytes: u64,
     /// Where it is in the user's source.
     pub location: Option<Location>,
 }
 
-/// A copy of `module` whose entry is checked. `least` are the least bytes that a launch gives for each
-/// argument.
-pub(crate) fn check(module: &Module, least: &[u64]) -> Result<(Module, Checks), Error> {
+/// A copy of `module` whose entry is checked. `given` is what a launch gives for each argument.
+pub(crate) fn check(module: &Module, given: &[Given]) -> Result<(Module, Checks), Error> {
     let mut module = module.clone();
+    defined::define(&mut module);
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
     let entry = module.functions[index].clone();
-    let roots = Roots::new(&module, &entry, least, &threadgroup_globals(&module));
+    let roots = Roots::new(&module, &entry, given, &threadgroup_globals(&module));
     let mut pass = Pass::new(&module, entry, roots);
     pass.run()?;
     let Pass { function, sites, roots, .. } = pass;
@@ -97,6 +106,7 @@ struct Pass<'m> {
     roots: Roots,
     shadows: Shadows,
     geps: HashMap<ValueId, Op>,
+    alignments: Alignments,
     record: ValueId,
     sites: Vec<Site>,
 }
@@ -116,7 +126,8 @@ impl<'m> Pass<'m> {
         entry.splice(0..0, first);
         let shadows = Shadows::new(&mut function, &roots, &sizes);
         let geps = constant_geps(&function);
-        Self { module, function, roots, shadows, geps, record, sites: Vec::new() }
+        let alignments = Alignments::new(module, &function, &roots);
+        Self { module, function, roots, shadows, geps, alignments, record, sites: Vec::new() }
     }
 
     fn run(&mut self) -> Result<(), Error> {
@@ -159,17 +170,32 @@ impl<'m> Pass<'m> {
 
     /// An access with its pointer's bounds, unless it is within them whatever happens.
     fn needed(&self, access: Access, location: &Option<Location>) -> Result<Option<Check>, Error> {
-        if is_certain(self.module, &self.geps, &self.roots, &access) {
+        let known = self.alignments.of(self.module, &self.roots, &access.pointer);
+        let aligned = known >= access.align;
+        self.expect_writable(&access, location)?;
+        if aligned && is_certain(self.module, &self.geps, &self.roots, &access) {
             return Ok(None);
         }
         let shadow = match self.roots.source(&access.pointer) {
-            roots::Source::One(root) => self.shadows.of_root(root),
-            roots::Source::Mixed => self.shadows.of_value(&access.pointer),
-            roots::Source::None => return Ok(None),
-            roots::Source::Unknown(made) => return Err(unknown_bounds(made.or_else(|| location.clone()))),
+            Source::One(root) => self.shadows.of_root(root),
+            Source::Mixed => self.shadows.of_value(&access.pointer),
+            Source::None => self.shadows.of_root(self.roots.null),
+            Source::Unknown(made) => return Err(unknown_bounds(made.or_else(|| location.clone()))),
         };
         let shadow = shadow.ok_or_else(|| Error::Malformed("a pointer without bounds".into()))?;
-        Ok(Some(Check { access, shadow }))
+        let align = if aligned { 1 } else { access.align };
+        Ok(Some(Check { access, shadow, align }))
+    }
+
+    /// Constant tables lie where nothing can be written.
+    fn expect_writable(&self, access: &Access, location: &Option<Location>) -> Result<(), Error> {
+        let roots = reach::all_of(&self.function, &self.roots, &access.pointer);
+        let is_constant = |name: &String| self.module.global(name).is_none_or(|global| global.constant);
+        let table = |root: &&Root| matches!(&root.kind, RootKind::Constant(name) if is_constant(name));
+        match roots.into_iter().find(table).filter(|_| access.writes) {
+            Some(_) => Err(Error::unsupported("a write to a constant array", location.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Append `inst` behind its checks; returns the block that goes on.
@@ -186,7 +212,14 @@ impl<'m> Pass<'m> {
         for (number, check) in checks.iter().enumerate() {
             let bad = self.function.new_block(None);
             let next = if number + 1 == checks.len() { good } else { self.function.new_block(None) };
-            self.sites.push(Site { writes: check.access.writes, location: location.clone() });
+            let Access { writes, bytes, .. } = &check.access;
+            let bytes = match bytes {
+                Operand::Const(bytes) => {
+                    bytes.as_unsigned(64).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+                }
+                Operand::Value(_) => 0,
+            };
+            self.sites.push(Site { writes: *writes, bytes, location: location.clone() });
             let site = self.sites.len() as u32 - 1;
             let offset = self.compare(from, check, next, bad);
             self.report(bad, site, check, offset, go_on);
@@ -223,7 +256,12 @@ impl<'m> Pass<'m> {
         let fits = b.icmp(IntPredicate::Uge, &Type::I64, check.shadow.size.clone(), bytes.clone());
         let room = b.binary(BinaryOp::Sub, "", &Type::I64, check.shadow.size.clone(), bytes);
         let within = b.icmp(IntPredicate::Ule, &Type::I64, offset, room);
-        let fine = b.binary(BinaryOp::And, "", &Type::I1, fits, within);
+        let mut fine = b.binary(BinaryOp::And, "", &Type::I1, fits, within);
+        if check.align > 1 {
+            let low = b.binary(BinaryOp::And, "", &Type::I64, pointer, i64_const(check.align - 1));
+            let aligned = b.icmp(IntPredicate::Eq, &Type::I64, low, i64_const(0));
+            fine = b.binary(BinaryOp::And, "", &Type::I1, fine, aligned);
+        }
         b.cond_br(fine, good, bad);
         offset
     }
@@ -266,6 +304,8 @@ fn unknown_bounds(location: Option<Location>) -> Error {
 struct Check {
     access: Access,
     shadow: shadows::Shadow,
+    /// The alignment to look for when it runs; 1 if that is known.
+    align: u64,
 }
 
 fn arg(ty: Type, op: Operand) -> CallArg {

@@ -5,9 +5,10 @@
 
 use elinvar_ir::{Function, Inst, Location, Module, Op, Operand, ValueId};
 
-use super::access::{Access, accesses, constant_geps, is_certain};
-use super::roots::{Root, RootKind, Roots, Source};
+use super::access::{accesses, constant_geps, is_certain};
+use super::roots::{Given, Root, RootKind, Roots, Source};
 use super::unknown_bounds;
+use crate::admit::admit;
 use crate::prepare::threadgroup_globals;
 use crate::{ENTRY, Error};
 
@@ -20,19 +21,20 @@ pub struct Reach {
     pub location: Option<Location>,
 }
 
-/// The first access that could leave memory of another kind than `is_checked` names. `least` are the least bytes that a launch
+/// The first access that could leave memory of another kind than `is_checked` names. `given` is what a launch
 /// gives for each argument.
 ///
 /// # Errors
 /// `Unsupported` where a pointer has no bounds that can be known.
 pub fn reach(
     module: &Module,
-    least: &[u64],
+    given: &[Given],
     is_checked: impl Fn(&RootKind) -> bool,
 ) -> Result<Option<Reach>, Error> {
+    admit(module)?;
     let entry = module.function(ENTRY).filter(|entry| !entry.is_declaration());
     let entry = entry.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
-    let roots = Roots::new(module, entry, least, &threadgroup_globals(module));
+    let roots = Roots::new(module, entry, given, &threadgroup_globals(module));
     let geps = constant_geps(entry);
     for inst in entry.blocks.iter().flat_map(|block| &block.insts) {
         let location = module.location(&inst.metadata);
@@ -43,7 +45,8 @@ pub fn reach(
             if let Source::Unknown(made) = roots.source(&access.pointer) {
                 return Err(unknown_bounds(made.or(location)));
             }
-            let unchecked = all_of(entry, &roots, &access).into_iter().find(|root| !is_checked(&root.kind));
+            let unchecked =
+                all_of(entry, &roots, &access.pointer).into_iter().find(|root| !is_checked(&root.kind));
             if let Some(root) = unchecked {
                 return Ok(Some(Reach { root: root.clone(), location }));
             }
@@ -53,13 +56,14 @@ pub fn reach(
 }
 
 /// Every root that an access could be in.
-fn all_of<'r>(function: &Function, roots: &'r Roots, access: &Access) -> Vec<&'r Root> {
+pub(crate) fn all_of<'r>(function: &Function, roots: &'r Roots, pointer: &Operand) -> Vec<&'r Root> {
     let (mut found, mut seen) = (Vec::new(), Vec::<ValueId>::new());
-    let mut open = vec![access.pointer.clone()];
+    let mut open = vec![pointer.clone()];
     while let Some(operand) = open.pop() {
         match (roots.source(&operand), &operand) {
+            (Source::None, _) => found.push(&roots.list[roots.null]),
             (Source::One(root), _) => found.push(&roots.list[root]),
-            (Source::Mixed, Operand::Value(value)) if !seen.contains(value) => {
+            (Source::Mixed | Source::Unknown(_), Operand::Value(value)) if !seen.contains(value) => {
                 seen.push(*value);
                 open.extend(made_from(function, *value));
             }

@@ -18,6 +18,23 @@ pub struct Root {
     pub kind: RootKind,
     /// Its size in bytes where that is known now; for an argument the least that a launch gives.
     pub bytes: u64,
+    /// The alignment of its first byte, a power of two.
+    pub align: u64,
+}
+
+/// What a launch gives at least for an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Given {
+    /// Bytes.
+    pub bytes: u64,
+    /// The alignment of the first, a power of two.
+    pub align: u64,
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self { bytes: 0, align: 1 }
+    }
 }
 
 /// What a root is.
@@ -31,12 +48,14 @@ pub enum RootKind {
     Private,
     /// A constant table, by its name in the module.
     Constant(String),
+    /// None: a null pointer, or one that was never written.
+    Null,
 }
 
 /// Where a pointer comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// Nothing known yet, or nothing that could be dereferenced: null, undef.
+pub(crate) enum Source {
+    /// Nothing known yet, or nothing that could be dereferenced: null. Its bounds are those of no memory.
     None,
     /// The root with this index.
     One(usize),
@@ -47,35 +66,41 @@ pub(super) enum Source {
 }
 
 /// The roots of a function and the sources of its pointers.
-pub(super) struct Roots {
+pub(crate) struct Roots {
     pub list: Vec<Root>,
     sources: HashMap<ValueId, Source>,
     /// The root of each argument, alloca and global.
     pub of_value: HashMap<ValueId, usize>,
     pub of_global: HashMap<String, usize>,
+    /// The root of pointers without one.
+    pub null: usize,
 }
 
 impl Roots {
-    /// Find them. `least` are the least bytes of each argument, `threadgroup` the threadgroup variables.
-    pub fn new(module: &Module, function: &Function, least: &[u64], threadgroup: &[String]) -> Self {
+    /// Find them. `given` is what a launch gives for each argument, `threadgroup` are the threadgroup variables.
+    pub fn new(module: &Module, function: &Function, given: &[Given], threadgroup: &[String]) -> Self {
         let mut roots = Self {
             list: Vec::new(),
             sources: HashMap::new(),
             of_value: HashMap::new(),
             of_global: HashMap::new(),
+            null: 0,
         };
         for (index, param) in function.params.iter().enumerate() {
-            let bytes = least.get(index).copied().unwrap_or(0);
-            roots.add_value(param.value, Root { kind: RootKind::Argument(index), bytes });
+            let Given { bytes, align } = given.get(index).copied().unwrap_or_default();
+            roots.add_value(param.value, Root { kind: RootKind::Argument(index), bytes, align });
         }
         for inst in function.blocks.iter().flat_map(|b| &b.insts) {
-            if let (Op::Alloca { ty, count, .. }, Some(value)) = (&inst.op, inst.result) {
+            if let (Op::Alloca { ty, count, align, .. }, Some(value)) = (&inst.op, inst.result) {
                 let count = count.as_ref().map_or(Some(1), |c| match &c.op {
-                    Operand::Const(c) => c.as_unsigned(64),
+                    Operand::Const(c) => c.as_unsigned(64).and_then(|count| u64::try_from(count).ok()),
                     Operand::Value(_) => None,
                 });
-                let bytes = ty.size_align(module).0 * count.unwrap_or(0) as u64;
-                roots.add_value(value, Root { kind: RootKind::Private, bytes });
+                // One of unknown length is refused later.
+                let (size, natural) = ty.size_align(module);
+                let bytes = count.and_then(|count| size.checked_mul(count)).unwrap_or(0);
+                let align = align.unwrap_or(natural);
+                roots.add_value(value, Root { kind: RootKind::Private, bytes, align });
             }
         }
         for global in &module.globals {
@@ -85,8 +110,11 @@ impl Roots {
                 RootKind::Constant(global.name.clone())
             };
             roots.of_global.insert(global.name.clone(), roots.list.len());
-            roots.list.push(Root { kind, bytes: global.ty.size_align(module).0 });
+            let (bytes, natural) = global.ty.size_align(module);
+            roots.list.push(Root { kind, bytes, align: global.align.unwrap_or(natural) });
         }
+        roots.null = roots.list.len();
+        roots.list.push(Root { kind: RootKind::Null, bytes: 0, align: 1 });
         roots.propagate(module, function);
         roots
     }

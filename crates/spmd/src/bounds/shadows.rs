@@ -27,11 +27,6 @@ pub(super) struct Shadows {
     mixed: HashMap<ValueId, Shadow>,
 }
 
-/// Bounds in which nothing is.
-fn nothing() -> Shadow {
-    Shadow { base: Const::Null.into(), size: i64_const(0).into(), root: i32_const(0).into() }
-}
-
 impl Shadows {
     /// Make them, adding what it takes to `function`. `sizes` are the values that hold the arguments'
     /// sizes.
@@ -68,9 +63,13 @@ impl Shadows {
         let found = match roots.source(pointer) {
             Source::One(root) => self.of_root(root),
             Source::Mixed => self.of_value(pointer),
-            Source::None | Source::Unknown(_) => None,
+            Source::None | Source::Unknown(_) => self.of_root(roots.null),
         };
-        found.unwrap_or_else(nothing)
+        found.unwrap_or_else(|| Shadow {
+            base: Const::Null.into(),
+            size: i64_const(0).into(),
+            root: i32_const(0).into(),
+        })
     }
 
     /// Give every pointer with several roots its three values; pointer arithmetic shares its base's.
@@ -85,6 +84,7 @@ impl Shadows {
                 let from = match &inst.op {
                     Op::Gep { base, .. } => Some(base.op.clone()),
                     Op::Freeze(inner) => Some(inner.op.clone()),
+                    Op::Call(call) => call.args.first().map(|arg| arg.op.clone()),
                     _ => None,
                 };
                 mixed.then_some((result, from))

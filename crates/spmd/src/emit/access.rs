@@ -28,13 +28,13 @@ impl Emit<'_, '_> {
     fn address(&mut self, ptr: &Typed, part: usize) -> Address {
         let known = self.known(&ptr.op, &ptr.ty);
         let Shape::Lanes(pattern) = &known.shape else {
-            return Address::Each(self.vector(&ptr.op, &ptr.ty, part));
+            return Address::Each(self.addresses(ptr, part));
         };
         if pattern.is_uniform() {
             return Address::One(self.scalar(&ptr.op, part));
         }
         let Offsets::Linear(step) = pattern.offsets else {
-            return Address::Each(self.vector(&ptr.op, &ptr.ty, part));
+            return Address::Each(self.addresses(ptr, part));
         };
         if !pattern.loose || self.mask.is_none() {
             return Address::Row(self.scalar(&ptr.op, part), step);
@@ -48,7 +48,7 @@ impl Emit<'_, '_> {
                 let back = self.b.binary(elinvar_ir::BinaryOp::Mul, "", &Type::I64, wide, back);
                 Address::Row(self.b.gep(Type::I8, at, back).into(), step)
             }
-            None => Address::Each(self.vector(&ptr.op, &ptr.ty, part)),
+            None => Address::Each(self.addresses(ptr, part)),
         }
     }
 
@@ -82,7 +82,7 @@ impl Emit<'_, '_> {
             Address::Row(at, step) if step == access.size => self.load_row(&access, at, part),
             Address::Row(at, step) if step == -access.size => self.load_backwards(&access, at, part),
             Address::Row(..) => {
-                let all = self.vector(&ptr.op, &ptr.ty, part);
+                let all = self.addresses(ptr, part);
                 self.gather(&access, all, part)
             }
             Address::Each(all) => self.gather(&access, all, part),
@@ -108,7 +108,7 @@ impl Emit<'_, '_> {
             (Type::PTR, at),
             (Type::I32, i32_const(access.align as u32).into()),
             (self.mask_type(), mask),
-            (wide.clone(), Const::Poison.into()),
+            (wide.clone(), Const::Zero.into()),
         ];
         self.b.call(wide, &name, &args).into()
     }
@@ -141,7 +141,7 @@ impl Emit<'_, '_> {
             (self.wide(&Type::PTR), addresses),
             (Type::I32, i32_const(access.align as u32).into()),
             (self.mask_type(), self.part_mask(part)),
-            (wide.clone(), Const::Poison.into()),
+            (wide.clone(), Const::Zero.into()),
         ];
         self.b.call(wide, &name, &args).into()
     }
@@ -165,7 +165,7 @@ impl Emit<'_, '_> {
                     self.store_row(&access, vector, at, part);
                 }
                 Address::Row(..) => {
-                    let all = self.vector(&ptr.op, &ptr.ty, part);
+                    let all = self.addresses(ptr, part);
                     self.scatter(&access, value, all, part);
                 }
                 Address::Each(all) => self.scatter(&access, value, all, part),

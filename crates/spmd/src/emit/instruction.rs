@@ -1,11 +1,14 @@
 //! One instruction of the kernel: once for lane 0, as a vector instruction, or lane by lane.
 
+use std::collections::HashSet;
+
 use elinvar_ir::{Call, CastOp, Const, Inst, Op, Operand, Type, Typed, ValueId};
 
 use super::value::clear_flags;
 use super::{Emit, Forms};
 use crate::builder::call;
 use crate::elementwise::Elementwise;
+use crate::narrow::chain;
 use crate::prepare::callee_name;
 use crate::primitive;
 
@@ -142,19 +145,31 @@ impl Emit<'_, '_> {
         op
     }
 
-    /// An address per lane: a common base stays one, so that it is seen as such.
+    /// An address per lane.
     fn vector_gep(&mut self, op: &Op, part: usize) -> Op {
-        let Op::Gep { flags, source, base, indices } = op else { return op.clone() };
-        let base = match self.known(&base.op, &base.ty).is_uniform() {
+        let Op::Gep { base, .. } = op else { return op.clone() };
+        let base = self.vector_base(base, part);
+        self.vector_gep_from(op, base, part, &HashSet::new())
+    }
+
+    /// A common base stays one, so that it is seen as such.
+    fn vector_base(&mut self, base: &Typed, part: usize) -> Typed {
+        match self.known(&base.op, &base.ty).is_uniform() {
             true => Typed::new(Type::PTR, self.scalar(&base.op, part)),
-            false => Typed::new(self.wide(&base.ty), self.vector(&base.op, &base.ty, part)),
-        };
+            false => self.typed(base, part),
+        }
+    }
+
+    /// An address per lane from a base, the indices of `narrow` taken as signed numbers of 32 bits.
+    fn vector_gep_from(&mut self, op: &Op, base: Typed, part: usize, narrow: &HashSet<ValueId>) -> Op {
+        let Op::Gep { flags, source, indices, .. } = op else { return op.clone() };
         let mut new = Vec::new();
         for index in indices {
             new.push(match (&index.op, self.known(&index.op, &index.ty).is_uniform()) {
                 (Operand::Const(_), _) => index.clone(),
                 (_, true) => Typed::new(index.ty.clone(), self.scalar(&index.op, part)),
-                (Operand::Value(v), false) => self.vector_index(*v, &index.ty, part),
+                (Operand::Value(v), false) if narrow.contains(v) => self.narrow_index(*v, index, part),
+                _ => self.typed(index, part),
             });
         }
         // With nothing but common operands there would be one address.
@@ -168,28 +183,48 @@ impl Emit<'_, '_> {
         Op::Gep { flags: flags.clone(), source: source.clone(), base, indices: new }
     }
 
-    /// An index per lane. Of a number that was widened without sign the signed one is taken: the two are the same
-    /// for all lanes that access memory, since no memory is that large, and the signed one is what processors have
-    /// gather instructions for.
-    fn vector_index(&mut self, value: ValueId, ty: &Type, part: usize) -> Typed {
-        let widened = match self.source.definition(value).map(|i| &i.op) {
-            Some(Op::Cast { op: CastOp::ZExt, from, .. }) if from.ty == Type::I32 => Some(from.clone()),
-            _ => None,
-        };
-        let narrow = widened.filter(|from| match &from.op {
-            Operand::Value(v) => {
-                let uniform = self.source.uniform;
-                uniform.stays(value, self.block) && !uniform.has_left(*v, self.block)
+    /// A 32-bit number without sign, widened as if it had one.
+    fn narrow_index(&mut self, value: ValueId, index: &Typed, part: usize) -> Typed {
+        match self.source.definition(value).map(|inst| &inst.op) {
+            Some(Op::Cast { from, .. }) => {
+                let vector = self.typed(from, part);
+                let to = self.wide(&index.ty);
+                Typed::new(to.clone(), self.b.cast(CastOp::SExt, vector.ty, vector.op, to))
             }
-            Operand::Const(_) => false,
-        });
-        match narrow {
-            Some(from) if !self.source.uniform.has_left(value, self.block) => {
-                let vector = self.vector(&from.op, &from.ty, part);
-                let (from, to) = (self.wide(&from.ty), self.wide(ty));
-                Typed::new(to.clone(), self.b.cast(CastOp::SExt, from, vector, to))
-            }
-            _ => Typed::new(self.wide(ty), self.vector(&value.into(), ty, part)),
+            _ => self.typed(index, part),
         }
+    }
+
+    /// The addresses at which the active lanes make an access, with narrow indices where they are exact there: see
+    /// [`crate::narrow`].
+    pub(super) fn addresses(&mut self, ptr: &Typed, part: usize) -> Operand {
+        let source = self.source;
+        let narrow = ptr.op.value().and_then(|v| Some((v, source.uniform.narrow().of(v)?)));
+        let Some((address, narrow)) = narrow else { return self.vector(&ptr.op, &ptr.ty, part) };
+        let here =
+            |v: ValueId| source.uniform.stays(v, self.block) && !source.uniform.has_left(v, self.block);
+        let mut steps = chain(source.kernel, source.uniform, address);
+        // What the indices were widened from must be what it was then, too.
+        let from = |v: &ValueId| source.definition(*v).and_then(|i| i.op.operands().first()?.value());
+        let froms_here = narrow.iter().filter_map(from).all(|v| !source.uniform.has_left(v, self.block));
+        if !froms_here || !steps.iter().map(|s| s.0).chain(narrow.iter().copied()).all(here) {
+            return self.vector(&ptr.op, &ptr.ty, part);
+        }
+        let mut base = None;
+        while let Some((value, op)) = steps.pop() {
+            if source.uniform.of(value).is_uniform() {
+                continue;
+            }
+            let Op::Gep { base: first, .. } = op else { continue };
+            let from = match base.take() {
+                Some(base) => base,
+                None => self.vector_base(first, part),
+            };
+            let mut op = self.vector_gep_from(op, from, part, narrow);
+            clear_flags(&mut op);
+            let wide = self.wide(&Type::PTR);
+            base = Some(Typed::new(wide.clone(), self.b.value(wide, None, op)));
+        }
+        base.map_or_else(|| self.vector(&ptr.op, &ptr.ty, part), |base| base.op)
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     let given: Vec<ValueId> = std::mem::take(&mut kernel.params).iter().map(|p| p.value).collect();
     let mut parameters = Vec::new();
     for (index, (value, argument)) in given.iter().zip(&options.arguments).enumerate() {
-        take_argument(kernel, *value, argument);
+        take_argument(kernel, *value, argument, options.checks.is_some());
         parameters.push(Parameter::Argument(index, *argument));
     }
     let mut number = |kernel: &mut Function, parameter, ty| {
@@ -121,7 +121,7 @@ fn split(kernel: &mut Function) -> BlockId {
 }
 
 /// Give the kernel a parameter for an argument, and `value` what the entry was given for it.
-fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
+fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument, checked: bool) {
     let define = |kernel: &mut Function, op| {
         kernel.block_mut(BlockId(0)).insts.push(Inst { result: Some(value), op, metadata: Vec::new() });
     };
@@ -133,7 +133,8 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument) {
     };
     match argument {
         Argument::Pointer { constant } => {
-            let attrs = if *constant { "noalias readonly" } else { "" };
+            // A launch may give the same memory to another argument, too: what is checked is loaded once.
+            let attrs = if *constant && !checked { "noalias readonly" } else { "" };
             let given = kernel.add_param(Type::Ptr(GLOBAL), attrs, None);
             define(kernel, cast(Type::Ptr(GLOBAL), given.into()));
         }

@@ -3,7 +3,7 @@
 //! A thread stays a thread here, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. Input is what
 //! the CPU's passes take; output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
 //!
-//! 1. [`bounds`](crate::bounds), where asked for, as on the CPU.
+//! 1. [`bounds`](crate::bounds), where asked for, as on the CPU; [`clear`](mod@clear) sets threadgroup memory to zero then.
 //! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared) puts threadgroup variables
 //!    into shared memory.
 //! 3. [`entry`](mod@entry) gives the kernel its parameters, and a [`prologue`](mod@prologue) that knows all positions;
@@ -41,6 +41,7 @@
 //! It does no optimisation that clang does afterwards.
 
 mod arranged;
+mod clear;
 mod entry;
 mod exchange;
 mod folds;
@@ -93,9 +94,8 @@ pub struct Options {
     pub approximate: bool,
     /// The most threads of a threadgroup, if the source says so.
     pub max_threads: Option<u32>,
-    /// To check every access against the bounds of its memory: for each parameter of the entry the least
-    /// bytes that a launch gives.
-    pub checks: Option<Vec<u64>>,
+    /// To check every access against the bounds of its memory: for each parameter of the entry what a launch gives at least.
+    pub checks: Option<Vec<bounds::Given>>,
 }
 
 /// A kernel, ready for clang.
@@ -179,7 +179,8 @@ pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
 /// # Errors
 /// `Unsupported` with what the kernel does that this does not do, `Malformed`.
 pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
-    let checked = options.checks.as_deref().map(|least| bounds::check(module, least)).transpose()?;
+    crate::admit::admit(module)?;
+    let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
     let (mut module, checks) = match checked {
         Some((module, checks)) => (module, Some(checks)),
         None => (module.clone(), None),
@@ -187,6 +188,12 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
     let names = crate::prepare::threadgroup_globals(&module);
+    if options.checks.is_some() {
+        let variables = module.globals.iter().filter(|global| names.contains(&global.name));
+        let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&module).0));
+        let sizes: Vec<(String, u64)> = sizes.collect();
+        clear::write(&mut module.functions[index], &sizes, &options.arguments);
+    }
     crate::calls::callees(&module, &module.functions[index], &names)?;
     let memory = shared::place(&mut module, &names);
     let mut kernel = module.functions.remove(index);

@@ -1,7 +1,8 @@
 //! A problem on a device of ours: buffers, one submission of many dispatches, the device's own clock.
 
-use elinvar::{Arg, Buffer, Device, Grid, Kernel, Source, Stream};
+use elinvar::{Arg, Buffer, Device, Grid, Kernel, Stream};
 
+use super::super::carried::compile;
 use super::Contestant;
 use super::problem::{Argument, Problem};
 use crate::failure::Result;
@@ -25,8 +26,8 @@ enum Held {
 
 impl OnDevice {
     pub fn new(device: &Device, problem: &Problem) -> Result<Self> {
-        let source = Source::named(format!("{}.metal", problem.file), problem.metal);
-        let kernel = device.compile(source)?.kernel(problem.kernel)?;
+        let library = compile(device, format!("{}.metal", problem.file), problem.metal)?;
+        let kernel = library.kernel(problem.kernel)?;
         Self::with(device, kernel, problem.threads, problem.group, &problem.args)
     }
 

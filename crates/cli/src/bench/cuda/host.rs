@@ -4,8 +4,9 @@
 use std::time::Instant;
 
 use cudarc::driver::result;
-use elinvar::{Args, Completion, Device, Graph, Grid, HostUse, Kernel, Source, Stream};
+use elinvar::{Args, Completion, Device, Graph, Grid, HostUse, Kernel, Stream};
 
+use super::super::carried::compile;
 use super::nvrtc::{Module, failed};
 use super::{Context, Measured, gpu};
 use crate::failure::Result;
@@ -51,7 +52,7 @@ fn bare() -> Result<Option<Launches>> {
 /// Ours, as one submission and one by one.
 fn ours(context: &Context) -> Result<[Launches; 2]> {
     let device = gpu(context)?;
-    let kernel = device.compile(Source::named("launches.metal", KERNELS))?.kernel("empty")?;
+    let kernel = compile(device, "launches.metal", KERNELS)?.kernel("empty")?;
     let stream = device.stream()?;
     let grid = Grid::threads(32).group(32);
     let batch = launches(|| {
@@ -159,7 +160,7 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
 /// A thousand small launches of a graph, until the last has ended, against one by one.
 pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
     let device = gpu(context)?;
-    let kernel = device.compile(Source::named("launches.metal", KERNELS))?.kernel("step_k")?;
+    let kernel = compile(device, "launches.metal", KERNELS)?.kernel("step_k")?;
     let stream = device.stream()?;
     let grid = Grid::threads(1024).group(256);
     let mut x = device.buffer::<u32>(1024)?;

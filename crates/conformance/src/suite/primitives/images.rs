@@ -116,12 +116,9 @@ fn convolution<T: Number>(
     let (s, w) = (source.slice(behind(count(images)))?, weights.slice(behind(p.weights() as usize))?);
     let b = biases.slice(behind(channels as usize))?;
     let r = result.slice_mut(behind(count(size)))?;
-    let done = match bias {
+    match bias {
         true => computed(&stream, &primitive, (s, w, b, r))?,
         false => computed(&stream, &primitive, (s, w, r))?,
-    };
-    if !done {
-        return Ok(());
     }
     let (source, weights, biases) = (source.to_vec()?, weights.to_vec()?, biases.to_vec()?);
     let exact = |[image, output, row, column]: [usize; 4]| {
@@ -162,9 +159,7 @@ fn weights_of_the_same_stream(device: &Device) -> CaseResult {
         #[allow(unsafe_code)]
         unsafe { batch.launch(&add, Grid::threads(count), (&mut weights, 1.0f32)) }?;
         let recorded = batch.primitive(&primitive, (&source, &weights, &mut result));
-        if !taken(device, &primitive, recorded)? {
-            return Ok(());
-        }
+        taken(device, &primitive, recorded)?;
         results.push(result);
         if round % 2 == 1 {
             std::mem::replace(&mut batch, stream.batch()).submit()?;
@@ -208,9 +203,7 @@ fn pool<T: Number>(
     }
     let mut result = stored::<T>(device, count(size), skip, 0)?;
     let operands = (source.slice(skip..skip + count(images))?, result.slice_mut(skip..skip + count(size))?);
-    if !computed(&device.stream()?, &primitive, operands)? {
-        return Ok(());
-    }
+    computed(&device.stream()?, &primitive, operands)?;
     let source = source.to_vec()?;
     let exact = |[image, channel, row, column]: [usize; 4]| {
         let all = points(&window, images, [row, column]);

@@ -65,9 +65,7 @@ fn product<T: Number>(
     });
     let operands = (left.buffer.slice(left.range())?, right.buffer.slice(right.range())?, result.range());
     let (l, r, range) = operands;
-    if !computed(&device.stream()?, &primitive, (l, r, result.buffer.slice_mut(range)?))? {
-        return Ok(());
-    }
+    computed(&device.stream()?, &primitive, (l, r, result.buffer.slice_mut(range)?))?;
     let exact = |matrix: usize, row: usize, column: usize| {
         let term = |k: usize| {
             let (x, y) = if transpose_left { (k, row) } else { (row, k) };
@@ -86,15 +84,13 @@ fn a_beta_of_zero_ignores_what_was_there(device: &Device) -> CaseResult {
     let (a, b) = (device.buffer_from(&[2.0f32, 3.0])?, device.buffer_from(&[4.0f32, 5.0])?);
     let mut result = device.buffer_from(&[f32::NAN])?;
     let product = Primitive::MatMul(MatMul::packed(f32::FLOAT, 1, 2, 1));
-    if computed(&stream, &product, (&a, &b, &mut result))? {
-        assert_eq!(result.to_vec()?, [23.0]);
-    }
+    computed(&stream, &product, (&a, &b, &mut result))?;
+    assert_eq!(result.to_vec()?, [23.0]);
     result.fill(f32::INFINITY)?;
     let matrix = Matrix::packed(f32::FLOAT, 1, 2);
     let product = MatVec { float: f32::FLOAT, matrix, transpose: false, alpha: -1.0, beta: 0.0 };
-    if computed(&stream, &Primitive::MatVec(product), (&a, &b, &mut result))? {
-        assert_eq!(result.to_vec()?, [-23.0]);
-    }
+    computed(&stream, &Primitive::MatVec(product), (&a, &b, &mut result))?;
+    assert_eq!(result.to_vec()?, [-23.0]);
     Ok(())
 }
 
@@ -124,9 +120,7 @@ fn vector_product<T: Number>(
         Primitive::MatVec(MatVec { float: T::FLOAT, matrix: matrix.shape, transpose, alpha, beta });
     let (l, r) = (matrix.buffer.slice(matrix.range())?, vector.buffer.slice(vector.range())?);
     let range = result.range();
-    if !computed(&device.stream()?, &primitive, (l, r, result.buffer.slice_mut(range)?))? {
-        return Ok(());
-    }
+    computed(&device.stream()?, &primitive, (l, r, result.buffer.slice_mut(range)?))?;
     let exact = |_: usize, _: usize, row: usize| {
         let term = |k: usize| {
             let (x, y) = if transpose { (k, row) } else { (row, k) };
@@ -166,9 +160,7 @@ fn softmax_of<T: Number>(device: &Device, size: [u32; 2], logarithm: bool, place
     });
     let range = result.range();
     let operands = (source.buffer.slice(source.range())?, result.buffer.slice_mut(range)?);
-    if !computed(&device.stream()?, &primitive, operands)? {
-        return Ok(());
-    }
+    computed(&device.stream()?, &primitive, operands)?;
     let exact = |_: usize, row: usize, column: usize| {
         let value = |column: usize| values[source.at(0, row, column)];
         let columns = size[1] as usize;
@@ -212,9 +204,7 @@ fn reduction<T: Number>(
     let primitive = Primitive::Reduction(reduction);
     let range = result.range();
     let operands = (source.buffer.slice(source.range())?, result.buffer.slice_mut(range)?);
-    if !computed(&device.stream()?, &primitive, operands)? {
-        return Ok(());
-    }
+    computed(&device.stream()?, &primitive, operands)?;
     let exact = |_: usize, _: usize, at: usize| {
         let all = points(size[0] as usize, size[1] as usize);
         let own = all.filter(|(row, column)| at == if each == Extent::Row { *row } else { *column });

@@ -1,0 +1,324 @@
+//! [`Checked`]: what a check has found of one file, for people, as JSON and as annotations.
+
+use std::fmt::Write as _;
+
+use elinvar::{Diagnostic, Error, Severity, Signature};
+use elinvar_driver::{FunctionConstant, UnsupportedKernel};
+use serde_json::{Map, Value, json};
+
+use crate::annotation;
+use crate::failure::{Failure, Result, exit_code};
+use crate::report::say;
+use crate::signature;
+use crate::stages::Times;
+use crate::target::Target;
+
+/// What came of one file.
+pub struct Checked {
+    file: String,
+    kernels: Vec<Row>,
+    diagnostics: Vec<Diagnostic>,
+    /// Refusals that have no place in the source.
+    failures: Vec<Failure>,
+    /// The function constants that it declares.
+    pub constants: Vec<FunctionConstant>,
+    times: Vec<Times>,
+}
+
+/// What came of building a kernel.
+pub enum Built {
+    Ok(Signature),
+    /// It needs values of function constants, as the text says.
+    Incomplete(String),
+    Refused(Signature, Error),
+}
+
+/// A kernel.
+struct Row {
+    name: String,
+    file: String,
+    line: u32,
+    /// Unknown of one that no target supports.
+    signature: Option<Signature>,
+    states: Vec<(Target, State)>,
+}
+
+/// What a kernel is for one target.
+enum State {
+    Ok,
+    NotBuilt(String),
+    Unsupported(String),
+    Wrong(String),
+}
+
+impl State {
+    /// In a word, and why.
+    fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Ok => ("ok", None),
+            Self::NotBuilt(why) => ("not built", Some(why)),
+            Self::Unsupported(why) => ("unsupported", Some(why)),
+            Self::Wrong(why) => ("error", Some(why)),
+        }
+    }
+}
+
+impl Checked {
+    /// Of a file of which nothing is known.
+    pub fn new(file: String) -> Self {
+        let (kernels, diagnostics, failures) = (Vec::new(), Vec::new(), Vec::new());
+        Self { file, kernels, diagnostics, failures, constants: Vec::new(), times: Vec::new() }
+    }
+
+    /// How long something took for a target.
+    pub fn took(&mut self, target: Target, mut times: Times) {
+        times.target = Some(target.to_string());
+        self.times.push(times);
+    }
+
+    /// Something that the compiler says; once, if it does so for several targets.
+    pub fn note(&mut self, diagnostic: &Diagnostic) {
+        if !self.diagnostics.contains(diagnostic) {
+            self.diagnostics.push(diagnostic.clone());
+        }
+    }
+
+    /// The file, or a kernel, is refused; told once, if several targets do so.
+    pub fn fail(&mut self, failure: Failure) {
+        match failure {
+            Failure::Runtime(Error::Compile(diagnostics)) => diagnostics.iter().for_each(|d| self.note(d)),
+            other if self.failures.iter().any(|known| known.to_string() == other.to_string()) => {}
+            other => self.failures.push(other),
+        }
+    }
+
+    /// Whether there is a kernel of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.kernels.iter().any(|row| row.name == name)
+    }
+
+    /// What came of a kernel for a target.
+    pub fn enter(&mut self, target: Target, kernel: &Signature, built: Built) {
+        let (signature, state) = match built {
+            Built::Ok(signature) => (signature, State::Ok),
+            Built::Incomplete(why) => {
+                self.note(&not_built(kernel, &why));
+                (kernel.clone(), State::NotBuilt(why))
+            }
+            Built::Refused(signature, Error::Unsupported(why)) => {
+                let reason = placed(kernel, &why);
+                self.note(&reason);
+                (signature, State::Unsupported(reason.message))
+            }
+            Built::Refused(signature, error) => {
+                let why = error.to_string();
+                self.fail(error.into());
+                (signature, State::Wrong(why))
+            }
+        };
+        let row = self.row(&kernel.name, &kernel.file, kernel.line);
+        row.signature.get_or_insert(signature);
+        row.states.push((target, state));
+    }
+
+    /// A kernel that a target does not support.
+    pub fn enter_unsupported(&mut self, target: Target, kernel: &UnsupportedKernel) {
+        let UnsupportedKernel { name, reason } = kernel;
+        self.note(reason);
+        let row = self.row(name, &reason.file, reason.line);
+        row.states.push((target, State::Unsupported(reason.message.clone())));
+    }
+
+    fn row(&mut self, name: &str, file: &str, line: u32) -> &mut Row {
+        let known = self.kernels.iter().position(|row| row.name == name);
+        let at = known.unwrap_or_else(|| {
+            let row = Row { name: name.into(), file: file.into(), line, signature: None, states: Vec::new() };
+            // In the order of the source, among those of one file.
+            let behind = self.kernels.iter().rposition(|other| other.file == file && other.line <= line);
+            let first = || self.kernels.iter().position(|other| other.file == file);
+            let at = behind.map(|at| at + 1).or_else(first).unwrap_or(self.kernels.len());
+            self.kernels.insert(at, row);
+            at
+        });
+        &mut self.kernels[at]
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    pub fn exit_code(&self) -> Option<u8> {
+        let compile = self.has_errors().then(|| exit_code(&Error::Compile(Vec::new())));
+        self.failures.iter().map(Failure::exit_code).chain(compile).max()
+    }
+
+    pub fn print(&self, times: bool) -> Result<()> {
+        for row in &self.kernels {
+            say(format_args!("{}\n", row.text()))?;
+        }
+        if times {
+            Times::print(&self.times)?;
+        }
+        for diagnostic in &self.diagnostics {
+            eprintln!("{diagnostic}");
+        }
+        for failure in &self.failures {
+            eprintln!("error: {failure}");
+        }
+        let count = |state: &str| {
+            let has = |row: &&Row| row.states.iter().any(|(_, known)| known.parts().0 == state);
+            self.kernels.iter().filter(has).count()
+        };
+        let kernels = self.kernels.len();
+        let mut summary = format!("{}: {kernels} kernel{}", self.file, if kernels == 1 { "" } else { "s" });
+        match (self.exit_code(), count("unsupported"), count("error")) {
+            (None, ..) => summary += ", no errors",
+            (Some(_), 0, 0) => return Ok(()),
+            (Some(_), unsupported, wrong) => {
+                for (count, what) in [(unsupported, "unsupported"), (wrong, "with errors")] {
+                    if count > 0 {
+                        let _ = write!(summary, ", {count} {what}");
+                    }
+                }
+            }
+        }
+        say(summary)
+    }
+
+    pub fn annotate(&self) -> Result<()> {
+        self.diagnostics.iter().try_for_each(|d| say(annotation::of(d)))?;
+        self.failures.iter().try_for_each(|f| say(annotation::error(&self.file, &f.to_string())))
+    }
+
+    pub fn to_json(&self, times: bool) -> Value {
+        let kernels: Vec<Value> = self.kernels.iter().map(Row::to_json).collect();
+        let diagnostics: Vec<Value> = self.diagnostics.iter().map(diagnostic_json).collect();
+        let errors: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
+        let mut file =
+            json!({ "file": self.file, "kernels": kernels, "diagnostics": diagnostics, "errors": errors });
+        if times {
+            file["times"] = self.times.iter().map(Times::to_json).collect();
+        }
+        file
+    }
+}
+
+impl Row {
+    fn text(&self) -> String {
+        let Self { name, file, line, signature, states } = self;
+        let head = || format!("kernel {name}  ({file}:{line})");
+        let mut out = signature.as_ref().map_or_else(head, signature::text);
+        for (target, state) in states {
+            let (word, why) = state.parts();
+            let _ = write!(out, "\n      {target}: {word}");
+            if let Some(why) = why {
+                let _ = write!(out, ": {why}");
+            }
+        }
+        out
+    }
+
+    /// As [`signature::to_json`], with null for what is unknown, and the states by target.
+    fn to_json(&self) -> Value {
+        let Self { name, file, line, signature, states } = self;
+        let unknown = || {
+            json!({
+                "name": name, "file": file, "line": line, "dimensions": null, "args": null, "builtins": null,
+                "max_threads_per_threadgroup": null, "code": null,
+            })
+        };
+        let mut kernel = signature.as_ref().map_or_else(unknown, signature::to_json);
+        let state = |(target, state): &(Target, State)| {
+            let (word, why) = state.parts();
+            (target.to_string(), json!({ "state": word, "reason": why }))
+        };
+        kernel["targets"] = states.iter().map(state).collect::<Map<_, _>>().into();
+        kernel
+    }
+}
+
+/// Why a kernel is refused, at the place that the text begins with, or at the kernel.
+fn placed(kernel: &Signature, why: &str) -> Diagnostic {
+    let Signature { file, line, .. } = kernel;
+    let place = || {
+        let (line, rest) = why.strip_prefix(file.as_str())?.strip_prefix(':')?.split_once(':')?;
+        let column = rest.split_once(':').and_then(|(column, rest)| Some((column.parse().ok()?, rest)));
+        let (column, message) = column.unwrap_or((0, rest));
+        Some(Diagnostic::error(file.clone(), line.parse().ok()?, column, message.trim_start()))
+    };
+    place().unwrap_or_else(|| Diagnostic::error(file.clone(), *line, 0, why))
+}
+
+/// A kernel that is right as far as it can be told without values of function constants.
+fn not_built(kernel: &Signature, why: &str) -> Diagnostic {
+    let message = format!("{why}; it is not built, give values with --constant");
+    Diagnostic {
+        severity: Severity::Warning,
+        ..Diagnostic::error(kernel.file.clone(), kernel.line, 0, message)
+    }
+}
+
+fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
+    let notes: Vec<Value> = diagnostic.notes.iter().map(diagnostic_json).collect();
+    json!({
+        "severity": diagnostic.severity.to_string(),
+        "file": diagnostic.file,
+        "line": diagnostic.line,
+        "column": diagnostic.column,
+        "message": diagnostic.message,
+        "source_line": diagnostic.source_line,
+        "notes": notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Signature {
+        Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: "a.metal".into(),
+            line: 3,
+            max_threads_per_threadgroup: None,
+            code: None,
+        }
+    }
+
+    #[test]
+    fn each_target_has_a_state_of_its_own() {
+        let targets: [Target; 3] = ["cpu", "cuda:sm_80", "cuda:sm_90"].map(|name| name.parse().unwrap());
+        let mut checked = Checked::new("a.metal".into());
+        checked.enter(targets[0], &kernel(), Built::Ok(kernel()));
+        assert_eq!(checked.exit_code(), None);
+        for target in &targets[1..] {
+            let error = Error::unsupported("a.metal:7:2: a call: of `f`");
+            checked.enter(*target, &kernel(), Built::Refused(kernel(), error));
+        }
+        assert_eq!(checked.exit_code(), Some(1));
+        let why = "a call: of `f`";
+        let text =
+            format!("cpu: ok\n      cuda:sm_80: unsupported: {why}\n      cuda:sm_90: unsupported: {why}");
+        assert!(checked.kernels[0].text().ends_with(&text), "{}", checked.kernels[0].text());
+        let json = checked.to_json(false);
+        assert_eq!(json["kernels"][0]["targets"]["cpu"], json!({ "state": "ok", "reason": null }));
+        assert_eq!(json["kernels"][0]["targets"]["cuda:sm_80"]["reason"], why);
+        assert_eq!(checked.diagnostics, [Diagnostic::error("a.metal", 7, 2, why)], "told once");
+        assert_eq!((checked.kernels.len(), checked.failures.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_reason_is_where_it_says_or_at_the_kernel() {
+        for (why, (line, column, message)) in [
+            ("a.metal:7:2: this: that", (7, 2, "this: that")),
+            ("a.metal:7: kernel `k`: this", (7, 0, "kernel `k`: this")),
+            ("b.metal:7: this", (3, 0, "b.metal:7: this")),
+            ("a.metal: this", (3, 0, "a.metal: this")),
+            ("", (3, 0, "")),
+        ] {
+            assert_eq!(placed(&kernel(), why), Diagnostic::error("a.metal", line, column, message));
+        }
+    }
+}

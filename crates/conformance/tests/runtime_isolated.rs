@@ -1,0 +1,512 @@
+//! Isolated devices through the public API: what ends a worker process, what survives it, and what recovery makes of it.
+//!
+//! The tests have their worker in this very program. `ELINVAR_ISOLATED_FAULTS=1000` makes the last one longer.
+
+#[cfg(target_os = "linux")]
+fn main() {
+    elinvar::serve_if_asked();
+    let arguments = libtest_mimic::Arguments::from_args();
+    libtest_mimic::run(&arguments, linux::trials()).exit();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use elinvar::{
+        Action, BreakerLimits, BreakerState, Buffer, Completion, Device, Error, Grid, IsolatedOptions,
+        Kernel, RecoveryPolicy, Source, Storage, Stream, TraceStep,
+    };
+    use elinvar_conformance::suite::drop_last_device;
+    use libtest_mimic::Trial;
+
+    const LENGTH: usize = 4096;
+    const KERNELS: &str = "
+    #include <metal_stdlib>
+    using namespace metal;
+    kernel void add(device uint* out, device const uint* in, constant uint& k, uint i [[thread_position_in_grid]]) {
+        out[i] = in[i] + k;
+    }
+    kernel void wild(device uint* out, constant ulong& at, uint i [[thread_position_in_grid]]) {
+        *reinterpret_cast<device uint*>(at) = i;
+        out[i] = 1;
+    }
+    kernel void forever(device atomic_uint* flag, device uint* out, uint i [[thread_position_in_grid]]) {
+        while (atomic_load_explicit(flag, memory_order_relaxed) == 0) {}
+        out[i] = 1;
+    }";
+
+    macro_rules! trials {
+        ($($name:ident),* $(,)?) => {
+            pub fn trials() -> Vec<Trial> {
+                vec![$(Trial::test(stringify!($name), || { $name(); Ok(()) })),*]
+            }
+        };
+    }
+    trials! {
+        work_that_is_lost_is_done_again_behind_a_reset,
+        a_deadline_ends_endless_loops_and_the_worker_goes_on,
+        a_deadline_ends_a_worker_that_stands_still,
+        what_survives_a_crash_and_a_reset,
+        work_that_is_lost_is_run_on_another_device,
+        memory_that_runs_out_is_trimmed_and_tried_again,
+        a_crash_under_the_usual_policy_leaves_the_device_usable,
+        work_beside_a_crash_is_done_again,
+        work_that_is_lost_in_place_is_not_done_again,
+        private_memory_has_its_limit,
+        host_memory_is_refused_with_the_reason,
+        checked_kernels_fault_as_elsewhere,
+        the_last_device_may_be_dropped_in_a_callback,
+        random_faults_beside_another_device,
+    }
+
+    struct Bench {
+        device: Device,
+        add: Kernel,
+        wild: Kernel,
+        forever: Kernel,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let options =
+                IsolatedOptions { threads: Some(2), grace: Duration::from_millis(100), ..Default::default() };
+            Self::on(Device::isolated_with(&options).unwrap())
+        }
+
+        fn on(device: Device) -> Self {
+            let library = device.compile(Source::msl(KERNELS)).unwrap();
+            let [add, wild, forever] = ["add", "wild", "forever"].map(|name| library.kernel(name).unwrap());
+            Self { device, add, wild, forever }
+        }
+
+        fn worker(&self) -> String {
+            let details = self.device.details();
+            details.into_iter().find(|(name, _)| *name == "worker process").unwrap().1
+        }
+
+        fn signal(&self, name: &str) {
+            let worker = self.worker();
+            let status = Command::new("kill").args([name, &worker]).status().unwrap();
+            assert!(status.success(), "kill {name}");
+            // One thread takes the signal, when it gets a processor, and has the others stop.
+            while name == "-STOP" && !is_stopped(&worker) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+
+        /// out = in + k.
+        fn add(&self, stream: &Stream, out: &mut Buffer<u32>, input: &Buffer<u32>, k: u32) -> Completion {
+            let grid = Grid::threads(out.len()).group(64);
+            // SAFETY: thread i reads and writes element i, and there are as many as threads.
+            #[allow(unsafe_code)]
+            unsafe { self.add.launch(stream, grid, (out, input, k)) }.unwrap()
+        }
+
+        /// A store to where there is nothing.
+        fn crash(&self, stream: &Stream, out: &mut Buffer<u32>) -> Completion {
+            // SAFETY: the store ends the worker process and reaches no memory.
+            #[allow(unsafe_code)]
+            unsafe { self.wild.launch(stream, Grid::threads(1), (out, 64_u64)) }.unwrap()
+        }
+
+        /// Work that ends at a deadline only.
+        fn endless(&self, stream: &Stream, out: &mut Buffer<u32>, after: Duration) -> Completion {
+            let mut flag = self.device.buffer_from(&[0_u32]).unwrap();
+            let mut batch = stream.batch();
+            batch.deadline(after).unwrap();
+            // SAFETY: it reads one element, and writes one that it has not come to.
+            #[allow(unsafe_code)]
+            unsafe { batch.launch(&self.forever, Grid::threads(1), (&mut flag, out)) }.unwrap();
+            batch.submit().unwrap()
+        }
+
+        fn buffer(&self, value: u32) -> Buffer<u32> {
+            self.device.buffer_from(&[value; LENGTH]).unwrap()
+        }
+
+        fn expect_computes(&self) {
+            let (input, mut out) = (self.buffer(3), self.buffer(0));
+            self.add(&self.device.stream().unwrap(), &mut out, &input, 4).wait().unwrap();
+            assert_eq!(out.to_vec().unwrap(), [7; LENGTH]);
+        }
+    }
+
+    fn the_last_device_may_be_dropped_in_a_callback() {
+        for _ in 0..2 {
+            drop_last_device(Device::isolated().unwrap()).unwrap();
+        }
+    }
+
+    /// Whether all threads of a process are stopped.
+    fn is_stopped(process: &str) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T'))
+        })
+    }
+
+    fn is_lost(error: &Error) -> bool {
+        matches!(error, Error::DeviceLost(_)) || matches!(error, Error::Poisoned(cause) if is_lost(cause))
+    }
+
+    fn work_that_is_lost_is_done_again_behind_a_reset() {
+        let bench = Bench::new();
+        let policy = RecoveryPolicy { resets: 1, ..RecoveryPolicy::of(&bench.device) };
+        let stream = bench.device.stream_recovering(policy).unwrap();
+        let (input, mut out, mut last) = (bench.buffer(1), bench.buffer(0), bench.buffer(0));
+        bench.add(&stream, &mut out, &input, 0).wait().unwrap();
+        let before = bench.worker();
+        // Stopped, it cannot have ended the work before it is killed.
+        bench.signal("-STOP");
+        let lost = bench.add(&stream, &mut out, &input, 10);
+        let behind = bench.add(&stream, &mut last, &out, 100);
+        bench.signal("-KILL");
+        lost.wait().unwrap();
+        behind.wait().unwrap();
+        assert_eq!((out.to_vec().unwrap(), last.to_vec().unwrap()), (vec![11; LENGTH], vec![111; LENGTH]));
+        assert_ne!(bench.worker(), before);
+        // Without a reset it is given up; the device is there all the same.
+        let policy = RecoveryPolicy { resets: 0, ..RecoveryPolicy::of(&bench.device) };
+        let stream = bench.device.stream_recovering(policy).unwrap();
+        bench.signal("-STOP");
+        let lost = bench.add(&stream, &mut out, &input, 10);
+        bench.signal("-KILL");
+        assert!(is_lost(&lost.wait().unwrap_err()));
+        stream.acknowledge();
+        bench.add(&stream, &mut out, &input, 20).wait().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [21; LENGTH]);
+    }
+
+    fn work_that_is_lost_is_run_on_another_device() {
+        let bench = Bench::new();
+        let rerun = Some(Device::cpu().unwrap());
+        let policy = RecoveryPolicy { resets: 0, rerun, ..RecoveryPolicy::of(&bench.device) };
+        let stream = bench.device.stream_recovering(policy).unwrap();
+        let (input, mut out) = (bench.buffer(1), bench.buffer(0));
+        bench.signal("-STOP");
+        let lost = bench.add(&stream, &mut out, &input, 10);
+        bench.signal("-KILL");
+        lost.wait().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [11; LENGTH]);
+    }
+
+    fn memory_that_runs_out_is_trimmed_and_tried_again() {
+        let options = IsolatedOptions { threads: Some(1), memory: Some(4 << 20), ..Default::default() };
+        let device = Device::isolated_with(&options).unwrap();
+        let bytes = |device: &Device| device.buffer::<u8>(3 << 20);
+        let first = bytes(&device).unwrap();
+        assert!(matches!(bytes(&device), Err(Error::OutOfMemory { .. })));
+        // What is idle in the pool is given back for it.
+        drop(first);
+        let other = device.buffer::<u8>(2 << 20).unwrap();
+        drop(other);
+        bytes(&device).unwrap();
+    }
+
+    /// The policy that suits the device, as it is.
+    fn a_crash_under_the_usual_policy_leaves_the_device_usable() {
+        let bench = Bench::new();
+        let policy = RecoveryPolicy::of(&bench.device);
+        assert_eq!(policy.resets, 1, "a worker is quickly started");
+        let (stream, plain) =
+            (bench.device.stream_recovering(policy).unwrap(), bench.device.stream().unwrap());
+        let (kept, mut out, mut behind) = (bench.buffer(1), bench.buffer(0), bench.buffer(0));
+        let mut private = bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap();
+        bench.add(&plain, &mut private, &kept, 1).wait().unwrap();
+        let event = bench.device.event().unwrap();
+        bench.device.trace().start(1000);
+        let crash = bench.crash(&stream, &mut out);
+        let poisoned = bench.add(&stream, &mut behind, &out, 1);
+        let signal = stream.signal(&event, 1).unwrap();
+        let error = crash.wait().unwrap_err();
+        let cause = ["SIGSEGV", "kernel `wild`"];
+        assert!(is_lost(&error) && cause.iter().all(|part| error.to_string().contains(part)), "{error}");
+        for error in [poisoned.wait().unwrap_err(), signal.wait().unwrap_err(), event.wait(1).unwrap_err()] {
+            assert!(matches!(&error, Error::Poisoned(first) if is_lost(first)), "{error}");
+        }
+        assert!(is_lost(&out.to_vec().unwrap_err()) && is_lost(&behind.to_vec().unwrap_err()));
+        // It has had its second try, in a worker of its own.
+        assert_eq!(actions(&bench.device), [Action::Reset, Action::GiveUp]);
+        assert!(matches!(bench.device.breaker().state(), BreakerState::Closed));
+        // All memory is what it was, also that which the host does not see.
+        assert_eq!((kept.to_vec().unwrap(), private.to_vec().unwrap()), (vec![1; LENGTH], vec![2; LENGTH]));
+        // The next submissions work, here once the failure is acknowledged.
+        bench.add(&plain, &mut behind, &private, 10).wait().unwrap();
+        assert_eq!(behind.to_vec().unwrap(), [12; LENGTH]);
+        assert!(is_lost(&stream.acknowledge().unwrap()));
+        bench.add(&stream, &mut out, &behind, 100).wait().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [112; LENGTH]);
+    }
+
+    /// What was in flight beside a kernel that crashes is done again, as often as it takes, and work without recovery that has a new worker
+    /// already goes on there.
+    fn work_beside_a_crash_is_done_again() {
+        let bench = Bench::new();
+        let policy = RecoveryPolicy::of(&bench.device);
+        // Else it would keep work from the device for a while.
+        bench.device.breaker().set_limits(BreakerLimits { failures: 1000, ..Default::default() });
+        let recovering = || bench.device.stream_recovering(policy.clone()).unwrap();
+        let (crashes, beside, plain) = (recovering(), recovering(), bench.device.stream().unwrap());
+        let (input, mut junk, mut out, mut last) =
+            (bench.buffer(1), bench.buffer(0), bench.buffer(0), bench.buffer(0));
+        for k in 0..3 {
+            bench.signal("-STOP");
+            let crash = bench.crash(&crashes, &mut junk);
+            let done = bench.add(&beside, &mut out, &input, k);
+            bench.signal("-CONT");
+            assert!(is_lost(&crash.wait().unwrap_err()));
+            crashes.acknowledge();
+            done.wait().unwrap();
+            bench.add(&plain, &mut last, &out, 5).wait().unwrap();
+            assert_eq!(last.to_vec().unwrap(), [k + 6; LENGTH]);
+        }
+    }
+
+    fn work_that_is_lost_in_place_is_not_done_again() {
+        let bench = Bench::new();
+        let stream = bench.device.stream_recovering(RecoveryPolicy::of(&bench.device)).unwrap();
+        let mut data = bench.buffer(5);
+        bench.device.trace().start(1000);
+        bench.signal("-STOP");
+        let input = data.clone();
+        let lost = bench.add(&stream, &mut data, &input, 1);
+        bench.signal("-KILL");
+        assert!(is_lost(&lost.wait().unwrap_err()));
+        assert_eq!(actions(&bench.device), [Action::GiveUp]);
+        let decision = decision(&bench.device);
+        assert!(decision.contains("argument 1 `in`") && decision.contains("it works in place"), "{decision}");
+        assert!(is_lost(&data.to_vec().unwrap_err()), "half of it may be done");
+    }
+
+    fn decision(device: &Device) -> String {
+        let events = device.trace().events();
+        let decisions = events.into_iter().filter_map(|event| match event.step {
+            TraceStep::Recovery(decision) => Some(decision.to_string()),
+            _ => None,
+        });
+        decisions.last().unwrap_or_default()
+    }
+
+    fn actions(device: &Device) -> Vec<Action> {
+        let events = device.trace().events();
+        let action = |event: &elinvar::TraceEvent| match &event.step {
+            TraceStep::Recovery(decision) => Some(decision.action),
+            _ => None,
+        };
+        events.iter().filter_map(action).collect()
+    }
+
+    fn a_deadline_ends_endless_loops_and_the_worker_goes_on() {
+        let bench = Bench::on(
+            Device::isolated_with(&IsolatedOptions { grace: Duration::MAX / 4, ..Default::default() })
+                .unwrap(),
+        );
+        let (before, stream, mut out) = (bench.worker(), bench.device.stream().unwrap(), bench.buffer(0));
+        let ended = bench.endless(&stream, &mut out, Duration::from_millis(5)).wait();
+        assert!(matches!(ended, Err(Error::Timeout(_))), "{ended:?}");
+        assert_eq!(bench.worker(), before);
+        bench.expect_computes();
+    }
+
+    fn a_deadline_ends_a_worker_that_stands_still() {
+        let bench = Bench::new();
+        let (stream, other) = (bench.device.stream().unwrap(), bench.device.stream().unwrap());
+        let (kept, mut out, mut beside) = (bench.buffer(5), bench.buffer(0), bench.buffer(0));
+        bench.endless(&stream, &mut out, Duration::from_millis(1)).wait().unwrap_err();
+        stream.acknowledge();
+        let before = bench.worker();
+        bench.signal("-STOP");
+        let lost = bench.add(&other, &mut beside, &kept, 1);
+        let late = bench.endless(&stream, &mut out, Duration::from_millis(5));
+        assert!(matches!(late.wait(), Err(Error::Timeout(_))));
+        assert!(is_lost(&lost.wait().unwrap_err()));
+        // What was not written is an error to read, with the cause; all else is what it was.
+        assert!(is_lost(&beside.to_vec().unwrap_err()));
+        assert_eq!(kept.to_vec().unwrap(), [5; LENGTH]);
+        other.acknowledge();
+        bench.add(&other, &mut beside, &kept, 2).wait().unwrap();
+        assert_eq!(beside.to_vec().unwrap(), [7; LENGTH]);
+        assert_ne!(bench.worker(), before);
+    }
+
+    fn what_survives_a_crash_and_a_reset() {
+        let bench = Bench::new();
+        let stream = bench.device.stream().unwrap();
+        let (shared, mut private) =
+            (bench.buffer(1), bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap());
+        bench.add(&stream, &mut private, &shared, 1).wait().unwrap();
+        let mut out = bench.buffer(0);
+        let error = bench.crash(&stream, &mut out).wait().unwrap_err();
+        assert!(is_lost(&error) && error.to_string().contains("kernel `wild`"), "{error}");
+        stream.acknowledge();
+        assert_eq!((shared.to_vec().unwrap(), private.to_vec().unwrap()), (vec![1; LENGTH], vec![2; LENGTH]));
+        bench.device.reset().unwrap();
+        assert_eq!(shared.to_vec().unwrap(), [1; LENGTH]);
+        assert!(is_lost(&private.to_vec().unwrap_err()), "the contract of a reset");
+        bench.add(&stream, &mut private, &shared, 2).wait().unwrap();
+        assert_eq!(private.to_vec().unwrap(), [3; LENGTH]);
+    }
+
+    /// What a kernel keeps for its threads is the worker's private memory.
+    fn private_memory_has_its_limit() {
+        const LIMIT: u64 = 160 << 20;
+        let options = IsolatedOptions { threads: Some(1), private_memory: Some(LIMIT), ..Default::default() };
+        let bench = Bench::on(Device::isolated_with(&options).unwrap());
+        let before = bench.worker();
+        let source = Source::msl(LARGE);
+        let library = bench.device.compile(&source).unwrap();
+        let stream = bench.device.stream().unwrap();
+        // 1024 threads keep 256 KiB each across a barrier.
+        let mut out = bench.buffer(0);
+        let keeps = library.kernel("keeps").unwrap();
+        let grid = || Grid::threads(1024).group(1024);
+        // SAFETY: 1024 elements are written, and there are more.
+        #[allow(unsafe_code)]
+        let ended = unsafe { keeps.launch(&stream, grid(), (&mut out, 7_u32)) }.and_then(|done| done.wait());
+        let error = ended.unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested >= 256 << 20), "{error}");
+        stream.acknowledge();
+        // The worker has gone on, within its limit.
+        bench.expect_computes();
+        assert_eq!(bench.worker(), before);
+        let status = std::fs::read_to_string(format!("/proc/{before}/status")).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(peak << 10 < LIMIT, "{peak} KiB at most");
+        // Too little for the worker's own threads.
+        let options = IsolatedOptions { private_memory: Some(1 << 20), ..options };
+        let error = Device::isolated_with(&options).err().unwrap().to_string();
+        assert!(error.contains("memory") && error.contains("1048576"), "{error}");
+    }
+
+    const LARGE: &str = "
+    #include <metal_stdlib>
+    using namespace metal;
+    kernel void keeps(device uint* out, constant uint& k, uint i [[thread_position_in_grid]]) {
+        uint kept[65536];
+        for (uint n = 0; n < 65536; ++n) kept[n] = n * k + i;
+        threadgroup_barrier(mem_flags::mem_device);
+        uint sum = 0;
+        for (uint n = 0; n < 65536; ++n) sum += kept[(n * k + i) % 65536];
+        out[i] = sum;
+    }";
+
+    fn host_memory_is_refused_with_the_reason() {
+        let bench = Bench::new();
+        // SAFETY: nothing is used in place.
+        #[allow(unsafe_code)]
+        let refused = unsafe { bench.device.buffer_over(vec![0_u32; LENGTH]) };
+        assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("isolated")));
+    }
+
+    fn checked_kernels_fault_as_elsewhere() {
+        let bench = Bench::new();
+        let source = Source::msl(
+            "kernel void far(device int* p, uint i [[thread_position_in_grid]]) { p[i + 7] = 1; }",
+        );
+        let far = bench.device.compile(&source).unwrap().checked_kernel("far").unwrap();
+        let (mut p, stream) = (bench.device.buffer::<i32>(4).unwrap(), bench.device.stream().unwrap());
+        let error = far.launch(&stream, Grid::threads(1), (&mut p,)).unwrap().wait().unwrap_err();
+        assert!(matches!(&error, Error::Fault(fault) if fault.message.contains('7')), "{error}");
+    }
+
+    /// Descriptors that this process has open.
+    fn descriptors() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    /// Bytes that this process has in memory.
+    fn resident() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    /// Work of the processor in this process, over and over, with every element checked.
+    fn work_beside(stop: &AtomicBool, rounds: &AtomicU64) {
+        let bench = Bench::on(Device::cpu().unwrap());
+        let stream = bench.device.stream().unwrap();
+        let (input, mut out) = (bench.buffer(1), bench.buffer(0));
+        while !stop.load(Ordering::Relaxed) {
+            let k = rounds.fetch_add(1, Ordering::Relaxed) as u32;
+            bench.add(&stream, &mut out, &input, k).wait().unwrap();
+            assert_eq!(out.to_vec().unwrap(), [k + 1; LENGTH]);
+        }
+    }
+
+    /// One fault, and what is there after it.
+    fn round(bench: &Bench, kept: &Buffer<u32>, fault: u64) {
+        let (stream, other) = (bench.device.stream().unwrap(), bench.device.stream().unwrap());
+        let (mut out, mut beside) = (bench.buffer(0), bench.buffer(0));
+        let ended = match fault {
+            0 => bench.crash(&stream, &mut out).wait(),
+            1 => {
+                bench.signal("-STOP");
+                let done = bench.add(&stream, &mut out, kept, 1);
+                bench.signal("-KILL");
+                done.wait()
+            }
+            2 => {
+                bench.signal("-STOP");
+                bench.endless(&stream, &mut out, Duration::from_millis(1)).wait()
+            }
+            3 => {
+                // Which of the worker's threads takes it, and when, is the system's choice.
+                let done = bench.endless(&stream, &mut out, Duration::from_secs(3600));
+                bench.signal("-TRAP");
+                done.wait()
+            }
+            4 => bench.endless(&stream, &mut out, Duration::from_millis(1)).wait(),
+            _ => {
+                bench.signal("-STOP");
+                let done = bench.add(&stream, &mut out, kept, 1);
+                bench.device.reset().unwrap();
+                done.wait()
+            }
+        };
+        let error = ended.expect_err("a fault");
+        assert!(is_lost(&error) || matches!(error, Error::Timeout(_)), "fault {fault}: {error}");
+        // Others' work has a new worker at once, this stream's once it is acknowledged.
+        bench.add(&other, &mut beside, kept, 2).wait().unwrap();
+        assert!(stream.acknowledge().is_some());
+        bench.add(&stream, &mut out, &beside, 3).wait().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [14; LENGTH], "fault {fault}");
+        assert_eq!(kept.to_vec().unwrap(), [9; LENGTH], "fault {fault}");
+    }
+
+    fn random_faults_beside_another_device() {
+        let rounds =
+            std::env::var("ELINVAR_ISOLATED_FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(24);
+        let bench = Bench::new();
+        let kept = bench.buffer(9);
+        let (stop, worked) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(|| work_beside(&stop, &worked));
+            // Whatever happens, the other thread ends.
+            let faults = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                (0..6).for_each(|fault| round(&bench, &kept, fault));
+                let (open, memory) = (descriptors(), resident());
+                let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+                for _ in 0..rounds {
+                    seed ^= seed << 13;
+                    seed ^= seed >> 7;
+                    seed ^= seed << 17;
+                    round(&bench, &kept, seed % 6);
+                }
+                let more = resident().saturating_sub(memory);
+                assert!(descriptors() <= open + 2, "{} descriptors, {open} before", descriptors());
+                assert!(more < 48 << 20, "{more} bytes more than before");
+            }));
+            stop.store(true, Ordering::Relaxed);
+            beside.join().unwrap();
+            faults.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+        assert!(worked.load(Ordering::Relaxed) > 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! Checked kernels whose pointers go anywhere, launched between pages that nothing may touch.
+//!
+//! A [`Wild`] kernel is compiled once and launched often ([`Launches`]). Each argument lies in pages of its own, as close to a page that
+//! ends the process as its alignment allows, before or behind it; what the kernel does not write is in pages that cannot be
+//! written. Behind a launch every byte beside the arguments is as it was, and a fault is one of the kernel's. A launch of one thread
+//! with small numbers that the reference interpreter runs without a fault has the interpreter's results.
+//!
+//! A kernel that leaves its memory may end the process: it is for the caller to have one to spare.
+
+mod memory;
+mod run;
+mod text;
+
+use anyhow::{Context, Result};
+use elinvar_driver::Source;
+use elinvar_driver_cpu::{Code, Codegen, Target};
+use elinvar_ir::Module;
+use elinvar_msl::{Program, Toolchain};
+use elinvar_spmd::Compiled;
+use elinvar_spmd::bounds::Given;
+
+pub use run::{Launched, Launches};
+
+use crate::module::{self, Items};
+use crate::random::Random;
+
+/// A random kernel whose pointers go anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wild {
+    /// What it was made from.
+    pub seed: u64,
+    /// Threads of a full group.
+    pub group: u32,
+    /// Threads of a vector.
+    pub lanes: u32,
+    /// Whether clang optimizes the checked code.
+    pub optimized: bool,
+    text: String,
+}
+
+/// A kernel as machine code, and for the interpreter.
+pub(crate) struct Built {
+    pub code: Code,
+    pub made: Compiled,
+    pub unoptimized: Module,
+    /// The arguments, by bit, that the code may write.
+    pub may_write: u64,
+}
+
+/// The alignments of the arguments.
+pub(crate) const ALIGNS: [u64; 8] = [4, 1, 8, 8, 4, 8, 8, 4];
+
+impl Wild {
+    /// The kernel of a seed.
+    pub fn random(seed: u64, optimized: bool) -> Self {
+        let mut random = Random::new(seed ^ 0x0bad_5eed);
+        let group = random.pick(&[1, 4, 8, 16, 19, 32]);
+        let lanes = random.pick(&[1, 4, 8, 8, 16, 16, 32]);
+        Self { seed, group, lanes, optimized, text: text::kernel(seed, group) }
+    }
+
+    /// A source with this kernel alone.
+    pub fn source(&self) -> String {
+        let Self { seed, group, lanes, optimized, text } = self;
+        format!("// seed {seed} group {group} lanes {lanes} optimized {optimized}\n{}{text}", text::HEADER)
+    }
+}
+
+/// Compile kernels, of one optimization, in few runs of clang: each one built, or the message that refuses it.
+///
+/// # Errors
+/// When the text does not compile.
+pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
+    let toolchain = Toolchain::find()?;
+    let text = kernels.iter().fold(text::HEADER.to_owned(), |all, kernel| all + &kernel.text);
+    let program = Program::compile(&toolchain, &Source::named("wild.metal", &*text))?;
+    let names: Vec<String> = kernels.iter().map(|kernel| format!("k{}", kernel.seed)).collect();
+    let together = program.together(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
+    let entry = |items: &Items, at: usize| -> Result<Module> {
+        Ok(Module::parse(&items.alone(&format!("{}_{at}", elinvar_msl::ENTRY)))?)
+    };
+    let mut made = Vec::new();
+    for (at, kernel) in kernels.iter().enumerate() {
+        let module = entry(&optimized, at)?;
+        let compiled = elinvar_spmd::compile(&module, &options(kernel)).map_err(|error| error.to_string());
+        let may_write = elinvar_spmd::facts(&module).map_err(|error| error.to_string());
+        made.push((compiled, may_write.map(|facts| facts.may_write), entry(&unoptimized, at)?));
+    }
+    let target = target(kernels.first().context("no kernels")?);
+    let texts = made.iter().filter_map(|(compiled, ..)| Some(compiled.as_ref().ok()?.ir.as_str()));
+    let (all, symbols) = module::together(texts);
+    let mut codes = Codegen::new(toolchain.path(), target).build_all(&all, &symbols)?.into_iter();
+    let built = made.into_iter().map(|(compiled, may_write, unoptimized)| {
+        let made = compiled?;
+        let code = codes.next().ok_or("no machine code")?;
+        Ok(Built { code, made, unoptimized, may_write: may_write? })
+    });
+    Ok(built.collect())
+}
+
+fn target(kernel: &Wild) -> Target {
+    let target = Target::new(None, Some(kernel.lanes));
+    if kernel.optimized { target } else { target.unoptimized() }
+}
+
+fn options(kernel: &Wild) -> elinvar_spmd::Options {
+    let target = target(kernel);
+    let mut given = ALIGNS.map(|align| Given { bytes: 0, align });
+    given[text::REFERENCE].bytes = text::BYTES[text::REFERENCE] as u64;
+    elinvar_spmd::Options {
+        group: [kernel.group, 1, 1],
+        lanes: target.lanes(),
+        registers: target.registers(),
+        gathers: target.gathers(),
+        threadgroup_args: (0..8).map(|at| at == 7).collect(),
+        still: given.iter().map(|given| given.bytes).collect(),
+        checks: Some(given.to_vec()),
+        stoppable: false,
+        ascending: false,
+    }
+}

@@ -1,0 +1,310 @@
+//! The device: its facts, its memory, and the worker that there is.
+//!
+//! A worker is started when the device is made, and again when work comes and there is none. Everything that a worker knows is made
+//! again in the next as it is needed: memory is mapped, kernels are loaded, queues are opened by the first submission that uses them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::ThreadId;
+
+use elinvar_cache::Cache;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{
+    Caps, Device, DeviceKind, Error, HostBlock, Init, Library, Memory, Priority, Process, Queue, Result,
+    Source, Storage,
+};
+use rustix::time::ClockId;
+
+use crate::Options;
+use crate::arena::Arena;
+use crate::library::IsolatedLibrary;
+use crate::link::Link;
+use crate::memory::IsolatedMemory;
+use crate::queue::{IsolatedQueue, Lane};
+use crate::wire::ToWorker;
+
+/// The processor as an isolated device.
+///
+/// # Errors
+/// `Environment` when no worker can be started, with the reason; `Unsupported` for an [`Options::kind`] other than the processor.
+pub fn device(options: &Options) -> Result<Arc<Isolated>> {
+    Isolated::new(options, elinvar_code::user_cache())
+}
+
+/// A device in a worker process.
+pub struct Isolated {
+    core: Arc<Core>,
+}
+
+/// What the device's parts share.
+pub(crate) struct Core {
+    pub(crate) options: Options,
+    pub(crate) caps: Caps,
+    pub(crate) arena: Arena,
+    cache: Cache,
+    /// Whose the workers and threads are.
+    pub(crate) process: Process,
+    /// When the device's clock was 0, by the system's.
+    pub(crate) epoch_ns: u64,
+    slot: Mutex<Slot>,
+    numbers: AtomicU64,
+    lanes: Mutex<Vec<Weak<Lane>>>,
+    pub(crate) tasks: Sender<Task>,
+    /// The thread that does them.
+    runs: ThreadId,
+    /// Compute units to use; 0 for all.
+    pub(crate) units: AtomicU32,
+}
+
+#[derive(Default)]
+struct Slot {
+    link: Option<Arc<Link>>,
+    started: u64,
+}
+
+/// What a thread of the device is asked to do.
+pub(crate) enum Task {
+    /// Do what a lane's next steps are.
+    Settle(Arc<Lane>),
+    /// Send what there was no room for.
+    Flush(Arc<Link>),
+}
+
+fn run(tasks: &Receiver<Task>) {
+    for task in tasks {
+        match task {
+            Task::Settle(lane) => lane.settle(),
+            Task::Flush(link) => link.flush(),
+        }
+    }
+}
+
+/// Nanoseconds of the system's clock that never goes back.
+pub(crate) fn system_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+impl Core {
+    /// A number that nothing else of the device has.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The device's time.
+    pub(crate) fn now_ns(&self) -> u64 {
+        system_ns().saturating_sub(self.epoch_ns)
+    }
+
+    /// A worker that takes work: the one there is, or a new one.
+    pub(crate) fn link(self: &Arc<Self>) -> Result<Arc<Link>> {
+        self.process.expect_this(&"a worker process")?;
+        let mut slot = self.slot.lock();
+        if let Some(link) = slot.link.as_ref().filter(|link| link.is_there()) {
+            return Ok(link.clone());
+        }
+        slot.started += 1;
+        let link = Link::start(self, slot.started)?;
+        slot.link = Some(link.clone());
+        Ok(link)
+    }
+
+    /// A worker has ended.
+    pub(crate) fn lost(&self, number: u64) {
+        // Who starts another at this moment holds the lock, and has put it in place of this one.
+        if let Some(mut slot) = self.slot.try_lock() {
+            slot.link.take_if(|link| link.number == number);
+        }
+    }
+
+    /// The worker that there is.
+    pub(crate) fn present(&self) -> Option<Arc<Link>> {
+        // What a child sent would come between the parent's messages.
+        if !self.process.is_this() {
+            return None;
+        }
+        self.slot.lock().link.clone()
+    }
+
+    /// As [`Link::forget`], if there is a worker.
+    pub(crate) fn forget(&self, message: &ToWorker<'_>) {
+        if let Some(link) = self.present() {
+            link.forget(message);
+        }
+    }
+
+    pub(crate) fn task(&self, task: Task) {
+        if !self.process.is_this() {
+            return std::mem::forget(task);
+        }
+        let _no_thread = self.tasks.send(task);
+    }
+
+    /// Whether this is a thread that makes callbacks.
+    fn is_own_thread(&self) -> bool {
+        std::thread::current().id() == self.runs || self.present().is_some_and(|link| link.is_reader())
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // The worker is the parent's.
+        if !self.process.is_this() {
+            return;
+        }
+        if let Some(link) = self.slot.get_mut().link.take() {
+            link.end(Error::DeviceLost("the device is not used any more".into()));
+        }
+    }
+}
+
+/// Workers run the CPU driver alone.
+fn expect_kind(kind: DeviceKind) -> Result<()> {
+    let why = match kind {
+        DeviceKind::Cpu => return Ok(()),
+        DeviceKind::Cuda => {
+            "NVIDIA's driver opens files and starts threads, which a confined worker cannot, and content of device memory is lost with the worker"
+        }
+        DeviceKind::Metal => {
+            "memory is shared and workers are confined as Linux does it, where there is no Metal"
+        }
+        _ => "it has no driver of hardware",
+    };
+    let name = kind.name();
+    Err(Error::unsupported(format!(
+        "a {name} device in a worker process: workers have the CPU driver only; {why}"
+    )))
+}
+
+impl Isolated {
+    /// As [`device`], with a cache other than the user's.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(options: &Options, cache: &Cache) -> Result<Arc<Self>> {
+        expect_kind(options.kind)?;
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or_else(processors).max(1);
+        let mut caps = elinvar_driver_cpu::caps(threads);
+        caps.name = format!("{} (isolated)", caps.name);
+        caps.wrap_granule = None;
+        caps.restarts = true;
+        caps.total_memory = options.memory.map_or(caps.total_memory, |most| most.min(caps.total_memory));
+        caps.max_buffer_bytes = caps.max_buffer_bytes.min(caps.total_memory);
+        caps.working_set = caps.working_set.min(caps.total_memory);
+        let arena = Arena::new(caps.total_memory)?;
+        let (tasks, queue) = channel();
+        let thread = std::thread::Builder::new().name("elinvar-isolated".into());
+        let no_thread = |error| Error::Environment(format!("a thread for an isolated device: {error}"));
+        let runs = thread.spawn(move || run(&queue)).map_err(no_thread)?;
+        let core = Arc::new(Core {
+            options: options.clone(),
+            caps,
+            arena,
+            cache: cache.clone(),
+            process: Process::this(),
+            epoch_ns: system_ns(),
+            slot: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            lanes: Mutex::default(),
+            tasks,
+            runs: runs.thread().id(),
+            units: AtomicU32::new(0),
+        });
+        core.link()?;
+        Ok(Arc::new(Self { core }))
+    }
+
+    /// The worker's process, if there is one now.
+    pub fn process(&self) -> Option<u32> {
+        self.core.present()?.process_id()
+    }
+}
+
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: each allocation is a piece of the arena of its own; the queues keep the contract; pipelines are the worker's
+// device's, whose checks hold for its mappings of the same memory.
+unsafe impl Device for Isolated {
+    fn caps(&self) -> &Caps {
+        &self.core.caps
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let process = self.process().map_or_else(|| "none now".into(), |process| process.to_string());
+        vec![("worker process", process)]
+    }
+
+    /// Every storage mode is memory that host and worker share. It is zeroed for either `init`.
+    fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
+        let limit = self.core.caps.max_buffer_bytes;
+        if bytes > limit {
+            return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
+        }
+        Ok(Arc::new(IsolatedMemory::new(&self.core, bytes, storage)?))
+    }
+
+    fn available_memory(&self) -> u64 {
+        self.core.arena.available().min(elinvar_driver_cpu::available_memory())
+    }
+
+    #[allow(unsafe_code)] // overrides an unsafe method; nothing is done
+    unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
+        let (name, bytes) = (&self.core.caps.name, block.bytes);
+        Err(Error::unsupported(format!(
+            "device `{name}` cannot use {bytes} bytes of host memory in place: it is isolated, and its worker process sees no memory \
+             of this program but its own buffers"
+        )))
+    }
+
+    fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
+        Ok(Arc::new(IsolatedLibrary::new(&self.core, &self.core.cache, source)?))
+    }
+
+    fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
+        self.core.process.expect_this(&"a queue")?;
+        let queue = IsolatedQueue::new(&self.core, priority);
+        let mut lanes = self.core.lanes.lock();
+        if lanes.len() == lanes.capacity() {
+            lanes.retain(|lane| lane.strong_count() > 0);
+        }
+        lanes.push(Arc::downgrade(queue.lane()));
+        Ok(Arc::new(queue))
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.core.now_ns()
+    }
+
+    fn use_units(&self, units: u32) -> Result<()> {
+        let units = units.max(1);
+        self.core.units.store(units, Ordering::Relaxed);
+        if let Some(link) = self.core.present() {
+            link.tell(&ToWorker::UseUnits(units));
+        }
+        Ok(())
+    }
+
+    /// Ends the worker process and starts another. All memory keeps its content, as far as the work that was ended left it.
+    fn reset(&self) -> Result<()> {
+        self.core.process.expect_this(&"a reset")?;
+        let cause = Error::DeviceLost("the device was reset".into());
+        if self.core.is_own_thread() {
+            return Err(Error::unsupported("a reset of an isolated device in a callback of its own"));
+        }
+        let lanes = self.core.lanes();
+        let was: Vec<u64> = lanes.iter().map(|lane| lane.abandon(&cause)).collect();
+        let link = self.core.slot.lock().link.take();
+        if let Some(link) = link {
+            link.end(cause);
+            link.wait_until_over();
+        }
+        lanes.iter().for_each(|lane| self.core.task(Task::Settle(lane.clone())));
+        lanes.iter().zip(was).for_each(|(lane, last)| lane.wait_until_ended(last));
+        self.core.link().map(drop)
+    }
+}

@@ -1,0 +1,559 @@
+//! One worker process, as the host sees it: its pipes, its life, its end.
+//!
+//! Two threads belong to a worker. The *monitor* starts the process, which ends with that thread at the latest, reads what it says on
+//! standard error, ends it when it does not stop in time, and waits for its end. The *reader* takes what the worker sends, ends
+//! submissions, and when the process has ended and nothing is left to read tells all who wait. A thread that waits awake for the
+//! only piece that the worker has takes what it sends in the reader's place, which sleeps on ([`Link::spin`]).
+//!
+//! Locks are taken in this order: `inbox`, a lane's, the device's slot, `out`, `pieces`.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Command, Error, Result};
+
+use crate::device::{Core, Task};
+use crate::files::{self, Mapping};
+use crate::library::Function;
+use crate::link::monitor::Monitor;
+use crate::pipe::{self, Pipe, Reader, Writer};
+use crate::queue::Lane;
+use crate::wire::{self, FromWorker, Hello, MOST_FROM_WORKER, ToWorker};
+
+mod monitor;
+mod orders;
+
+/// How long the reader waits awake for what is in flight, before it sleeps.
+const AWAKE: Duration = Duration::from_micros(20);
+/// How long is waited for room in a pipe that is full, before it is looked at again.
+const FULL: Duration = Duration::from_millis(1);
+/// How long a worker may take to be ready.
+const START: Duration = Duration::from_secs(60);
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// One worker process.
+pub(crate) struct Link {
+    /// Which worker of the device it is, from 1.
+    pub(crate) number: u64,
+    from: Pipe,
+    /// Read by who has `inbox`.
+    reader: Reader,
+    /// What was read and is no whole message yet.
+    inbox: Mutex<Vec<u8>>,
+    out: Mutex<Out>,
+    /// What the worker has not ended.
+    pieces: Mutex<HashMap<u64, Arc<Lane>>>,
+    /// Who waits for an answer; `None` once there will be none.
+    answers: Mutex<Option<HashMap<u64, SyncSender<FromWorker>>>>,
+    life: Mutex<Life>,
+    changed: Condvar,
+    /// The process has ended; there may still be something to read.
+    ended: AtomicBool,
+    /// How it has ended.
+    fate: OnceLock<Fate>,
+    /// Why it was ended, if this side did it.
+    blame: OnceLock<Error>,
+    process: OnceLock<OwnedFd>,
+    id: OnceLock<u32>,
+    graces: Mutex<Vec<Grace>>,
+    poke: OwnedFd,
+    tasks: Sender<Task>,
+    /// What is added to the worker's times.
+    clock: AtomicI64,
+}
+
+thread_local! {
+    /// The link on whose messages this thread acts; 0 for none.
+    static ACTS: Cell<usize> = const { Cell::new(0) };
+}
+
+#[derive(Clone, Debug)]
+enum Life {
+    Starting,
+    Ready,
+    /// It will not be ready.
+    Failed(Error),
+    /// It has ended, and all who waited have been told.
+    Over,
+}
+
+/// What is sent, and what the worker knows.
+struct Out {
+    writer: Writer,
+    /// What the pipe had no room for.
+    rest: Vec<u8>,
+    is_lost: bool,
+    memories: HashSet<u64>,
+    functions: HashSet<u64>,
+    queues: HashSet<u64>,
+}
+
+/// How a process has ended, in words.
+#[derive(Debug, Default)]
+struct Fate {
+    program: String,
+    status: String,
+    /// The end of its standard error.
+    said: String,
+}
+
+impl Fate {
+    /// What the process has said, for the end of a message.
+    fn saying(&self) -> String {
+        if self.said.is_empty() { String::new() } else { format!(", saying \"{}\"", self.said) }
+    }
+}
+
+/// When the worker is ended, unless a submission has ended before.
+struct Grace {
+    at: Instant,
+    lane: Weak<Lane>,
+    entry: u64,
+    blame: Error,
+}
+
+/// Why something was not sent.
+pub(crate) enum Unsent {
+    /// The worker is gone; another may take it.
+    Lost,
+    Wrong(Error),
+}
+
+impl Link {
+    /// Start a worker for a device and wait until it is ready.
+    pub(crate) fn start(core: &Arc<Core>, number: u64) -> Result<Arc<Self>> {
+        let rings = files::file("elinvar-rings", pipe::BYTES)?;
+        let broken = || Error::Environment("the rings of a worker process".into());
+        let [to, from] = Pipe::both(Mapping::whole(&rings)?).ok_or_else(broken)?;
+        let poke = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+        let poke = poke.map_err(|error| Error::Environment(format!("an eventfd: {error}")))?;
+        let (memories, functions, queues) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let writer = Writer::new(to);
+        let out = Out { writer, rest: Vec::new(), is_lost: false, memories, functions, queues };
+        let link = Arc::new(Self {
+            number,
+            reader: Reader::new(from.clone()),
+            from,
+            inbox: Mutex::default(),
+            out: Mutex::new(out),
+            pieces: Mutex::default(),
+            answers: Mutex::new(Some(HashMap::new())),
+            life: Mutex::new(Life::Starting),
+            changed: Condvar::new(),
+            ended: AtomicBool::new(false),
+            fate: OnceLock::new(),
+            blame: OnceLock::new(),
+            process: OnceLock::new(),
+            id: OnceLock::new(),
+            graces: Mutex::default(),
+            poke,
+            tasks: core.tasks.clone(),
+            clock: AtomicI64::new(0),
+        });
+        let no_thread = |error| Error::Environment(format!("a thread for a worker process: {error}"));
+        let hello = Hello {
+            version: env!("CARGO_PKG_VERSION").into(),
+            threads: core.caps.compute_units as usize,
+            arena: core.arena.bytes(),
+            private_memory: core.options.private_memory,
+            confined: core.options.confined,
+            host: std::process::id(),
+        };
+        let memory = core.arena.file().try_clone_to_owned();
+        let memory = memory.map_err(|error| Error::Environment(format!("sharing memory: {error}")))?;
+        let monitor = Monitor { link: link.clone(), program: core.options.program.clone() };
+        let thread = std::thread::Builder::new().name(format!("elinvar-worker-{number}"));
+        thread.spawn(move || monitor.run(&hello, &rings, &memory)).map_err(no_thread)?;
+        let (reading, device) = (link.clone(), Arc::downgrade(core));
+        let thread = std::thread::Builder::new().name(format!("elinvar-reader-{number}"));
+        let spawned = thread.spawn(move || reading.read(&device));
+        if let Err(error) = spawned {
+            link.end(Error::DeviceLost("it has no reader".into()));
+            return Err(no_thread(error));
+        }
+        link.expect_ready().map_err(|error| match (error, core.options.private_memory) {
+            (Error::Environment(why), Some(limit)) => {
+                Error::Environment(format!("{why}; its private memory is limited to {limit} bytes"))
+            }
+            (error, _) => error,
+        })?;
+        let units = core.units.load(Ordering::Relaxed);
+        if units > 0 {
+            link.tell(&ToWorker::UseUnits(units));
+        }
+        Ok(link)
+    }
+
+    fn expect_ready(&self) -> Result<()> {
+        let late = Instant::now() + START;
+        let mut life = self.life.lock();
+        loop {
+            match &*life {
+                Life::Ready => return Ok(()),
+                Life::Failed(error) => return Err(error.clone()),
+                Life::Over => return Err(self.loss("")),
+                Life::Starting => {}
+            }
+            if self.changed.wait_until(&mut life, late).timed_out() {
+                let seconds = START.as_secs();
+                let cause = format!("the worker process was not ready after {seconds} s");
+                *life = Life::Failed(Error::Environment(cause.clone()));
+                self.end(Error::DeviceLost(cause));
+            }
+        }
+    }
+
+    fn set_life(&self, then: Life) {
+        let mut life = self.life.lock();
+        if !matches!((&*life, &then), (Life::Failed(_), Life::Ready)) {
+            *life = then;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Whether it may be given work.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.ended.load(Ordering::Acquire) && self.blame.get().is_none()
+    }
+
+    /// End the process. The first `blame` is what all that is in flight ends in.
+    pub(crate) fn end(&self, blame: Error) {
+        let _earlier = self.blame.set(blame);
+        if let Some(process) = self.process.get() {
+            // If it has ended already there is nothing to do.
+            let _gone = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
+        }
+        self.poke();
+    }
+
+    /// Blocks until the process has ended and all have been told.
+    pub(crate) fn wait_until_over(&self) {
+        let mut life = self.life.lock();
+        while !matches!(*life, Life::Over) {
+            self.changed.wait(&mut life);
+        }
+    }
+
+    fn poke(&self) {
+        let _poked = rustix::io::write(&self.poke, &1_u64.to_ne_bytes());
+    }
+
+    /// End the worker at `at` if an entry of a lane has not ended then.
+    pub(crate) fn arm(&self, at: Instant, lane: &Arc<Lane>, entry: u64, blame: Error) {
+        self.graces.lock().push(Grace { at, lane: Arc::downgrade(lane), entry, blame });
+        self.poke();
+    }
+
+    /// What was lost, in an error. `doing` says what the worker did, if known.
+    fn loss(&self, doing: &str) -> Error {
+        if let Some(blame) = self.blame.get() {
+            return blame.clone();
+        }
+        let (status, saying) = match self.fate.get() {
+            Some(fate) => (fate.status.as_str(), fate.saying()),
+            None => ("has ended", String::new()),
+        };
+        Error::DeviceLost(format!("the worker process {status}{doing}{saying}"))
+    }
+
+    /// Host time, by the device's clock, of a time of the worker's.
+    pub(crate) fn time(&self, worker_ns: u64) -> u64 {
+        worker_ns.saturating_add_signed(self.clock.load(Ordering::Relaxed))
+    }
+
+    fn send(self: &Arc<Self>, out: &mut Out, bytes: &[u8]) {
+        if !out.rest.is_empty() {
+            out.rest.extend(bytes);
+            return;
+        }
+        match out.writer.write(bytes) {
+            Ok(len) if len == bytes.len() => {}
+            Ok(len) => {
+                out.rest.extend(&bytes[len..]);
+                let _over = self.tasks.send(Task::Flush(self.clone()));
+            }
+            Err(pipe::Broken) => self.end(broken()),
+        }
+    }
+
+    /// Send what the pipe had no room for, as room comes.
+    pub(crate) fn flush(&self) {
+        let mut out = self.out.lock();
+        while self.is_there() && !out.rest.is_empty() {
+            let rest = std::mem::take(&mut out.rest);
+            match out.writer.write(&rest) {
+                Ok(len) => out.rest.extend(&rest[len..]),
+                Err(pipe::Broken) => return self.end(broken()),
+            }
+            if !out.rest.is_empty() {
+                // Others may add meanwhile, and the process may end.
+                elinvar_driver::sync::MutexGuard::unlocked(&mut out, || std::thread::sleep(FULL));
+            }
+        }
+    }
+
+    /// Send a message that needs no answer, unless the worker is gone.
+    pub(crate) fn tell(self: &Arc<Self>, message: &ToWorker<'_>) {
+        let mut bytes = Vec::new();
+        if wire::write(message, &mut bytes).is_ok() {
+            let mut out = self.out.lock();
+            if !out.is_lost {
+                self.send(&mut out, &bytes);
+            }
+        }
+    }
+
+    /// As [`Link::tell`], for what the worker is to forget.
+    pub(crate) fn forget(self: &Arc<Self>, message: &ToWorker<'_>) {
+        let mut out = self.out.lock();
+        let known = match message {
+            ToWorker::Unmap { memory } => out.memories.remove(memory),
+            ToWorker::Unload { function } => out.functions.remove(function),
+            ToWorker::Close { queue } => out.queues.remove(queue),
+            _ => false,
+        };
+        let mut bytes = Vec::new();
+        if known && !out.is_lost && wire::write(message, &mut bytes).is_ok() {
+            self.send(&mut out, &bytes);
+        }
+    }
+
+    /// Send a lane's commands, which wait for nothing, as one piece.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        piece: u64,
+        commands: &[Command],
+    ) -> Result<(), Unsent> {
+        let mut out = self.out.lock();
+        if out.is_lost || !self.is_there() {
+            return Err(Unsent::Lost);
+        }
+        let mut bytes = Vec::new();
+        orders::write(lane, piece, commands, &mut out, &mut bytes).map_err(Unsent::Wrong)?;
+        self.pieces.lock().insert(piece, lane.clone());
+        self.send(&mut out, &bytes);
+        Ok(())
+    }
+
+    /// Has a kernel loaded, and waits for the answer.
+    pub(crate) fn load(self: &Arc<Self>, function: &Function) -> Result<(), Unsent> {
+        let mut bytes = Vec::new();
+        let answer = {
+            let mut out = self.out.lock();
+            if out.is_lost {
+                return Err(Unsent::Lost);
+            }
+            if !out.functions.insert(function.id) {
+                return Ok(());
+            }
+            wire::write(&function.message(), &mut bytes).map_err(Unsent::Wrong)?;
+            let answer = self.expect(function.id).ok_or(Unsent::Lost)?;
+            self.send(&mut out, &bytes);
+            answer
+        };
+        match self.answer(&answer) {
+            Some(FromWorker::Loaded { result: Ok(()), .. }) => Ok(()),
+            Some(FromWorker::Loaded { result: Err(error), .. }) => {
+                self.out.lock().functions.remove(&function.id);
+                Err(Unsent::Wrong(error))
+            }
+            // By the thread that reads answers nothing is waited for; the first launch says what is wrong.
+            _ if self.is_reader() => Ok(()),
+            _ => Err(Unsent::Lost),
+        }
+    }
+
+    /// Asks the worker to take pieces out of a queue; whether it has.
+    pub(crate) fn cancel(self: &Arc<Self>, queue: u64, pieces: Vec<u64>, request: u64) -> bool {
+        let mut bytes = Vec::new();
+        if wire::write(&ToWorker::Cancel { queue, pieces, request }, &mut bytes).is_err() {
+            return false;
+        }
+        let Some(answer) = self.expect(request) else { return false };
+        {
+            let mut out = self.out.lock();
+            if out.is_lost {
+                return false;
+            }
+            self.send(&mut out, &bytes);
+        }
+        matches!(self.answer(&answer), Some(FromWorker::Cancelled { done: true, .. }))
+    }
+
+    fn expect(&self, request: u64) -> Option<Receiver<FromWorker>> {
+        let (sender, answer) = sync_channel(1);
+        self.answers.lock().as_mut()?.insert(request, sender);
+        Some(answer)
+    }
+
+    /// `None` if the worker is gone, or does not answer, or this is the thread that reads answers.
+    fn answer(&self, answer: &Receiver<FromWorker>) -> Option<FromWorker> {
+        if self.is_reader() {
+            return None;
+        }
+        answer.recv_timeout(ANSWER).ok()
+    }
+
+    /// The process, once it has been started.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.id.get().copied()
+    }
+
+    /// Whether this thread acts on what the worker has sent.
+    pub(crate) fn is_reader(&self) -> bool {
+        ACTS.get() == std::ptr::from_ref(self).addr()
+    }
+
+    /// The reader's thread.
+    fn read(&self, device: &Weak<Core>) {
+        let ended = || self.ended.load(Ordering::Acquire);
+        loop {
+            let is_idle = self.pieces.lock().is_empty();
+            self.reader.wait(if is_idle { Duration::ZERO } else { pipe::awake(AWAKE) }, ended);
+            match self.take(device, &mut self.inbox.lock()) {
+                Ok(true) => {}
+                Ok(false) if ended() => break,
+                Ok(false) => {}
+                Err(()) => {
+                    self.end(broken());
+                    let mut life = self.life.lock();
+                    while !ended() {
+                        self.changed.wait(&mut life);
+                    }
+                    break;
+                }
+            }
+        }
+        self.lose(device);
+    }
+
+    /// Calls `is_over` until it answers true, and takes what the worker sends as long as it has nothing but one piece, of this lane.
+    pub(crate) fn spin(&self, lane: &Arc<Lane>, is_over: &mut dyn FnMut() -> bool) {
+        let device = Arc::downgrade(&lane.core);
+        // In a callback of any link the locks of its reader are held.
+        let inbox = if ACTS.get() == 0 { self.inbox.try_lock() } else { None };
+        if let Some(mut inbox) = inbox {
+            let is_alone = || {
+                let pieces = self.pieces.lock();
+                pieces.len() == 1 && pieces.values().all(|other| Arc::ptr_eq(other, lane))
+            };
+            while is_alone() && !self.ended.load(Ordering::Relaxed) {
+                self.reader.look();
+                if is_over() {
+                    break;
+                }
+                if self.take(&device, &mut inbox).is_err() {
+                    // The reader sees it too, when the process has ended.
+                    self.end(broken());
+                    break;
+                }
+            }
+            drop(inbox);
+            self.reader.look_no_more();
+        }
+        while !is_over() {}
+    }
+
+    /// Reads what there is, and acts on all whole messages; whether there was something.
+    fn take(&self, device: &Weak<Core>, bytes: &mut Vec<u8>) -> Result<bool, ()> {
+        let some = self.reader.read(bytes).map_err(|pipe::Broken| ())?;
+        let mut at = 0;
+        while let Some((fields, len)) = wire::first(&bytes[at..], MOST_FROM_WORKER).map_err(drop)? {
+            let message = postcard::from_bytes(fields).map_err(drop)?;
+            at += len;
+            let before = ACTS.replace(std::ptr::from_ref(self).addr());
+            let acted = self.act(device, message);
+            ACTS.set(before);
+            acted?;
+        }
+        bytes.drain(..at);
+        Ok(some)
+    }
+
+    fn act(&self, device: &Weak<Core>, message: FromWorker) -> Result<(), ()> {
+        match message {
+            FromWorker::Ready { clock_ns, system_ns } => {
+                let core = device.upgrade().ok_or(())?;
+                let zero = system_ns.wrapping_sub(core.epoch_ns).wrapping_sub(clock_ns);
+                self.clock.store(zero.cast_signed(), Ordering::Relaxed);
+                self.set_life(Life::Ready);
+            }
+            FromWorker::Refused(error) => self.set_life(Life::Failed(error)),
+            FromWorker::Ended { piece, result, stamps } => {
+                let lane = self.pieces.lock().remove(&piece).ok_or(())?;
+                lane.piece_ended(self, piece, result, &stamps);
+                lane.settle();
+            }
+            FromWorker::CannotStop { piece } => {
+                let lane = self.pieces.lock().get(&piece).cloned();
+                if let Some(blame) = lane.and_then(|lane| lane.stopping(piece)) {
+                    self.end(lost_to(&blame));
+                }
+            }
+            FromWorker::Loaded { function: request, .. } | FromWorker::Cancelled { request, .. } => {
+                let waiting = self.answers.lock().as_mut().and_then(|all| all.remove(&request));
+                if let Some(waiting) = waiting {
+                    let _gone = waiting.try_send(message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The process has ended, and all it said has been read.
+    fn lose(&self, device: &Weak<Core>) {
+        ACTS.set(std::ptr::from_ref(self).addr());
+        self.out.lock().is_lost = true;
+        *self.answers.lock() = None;
+        let mut pieces: Vec<(u64, Arc<Lane>)> = self.pieces.lock().drain().collect();
+        pieces.sort_by_key(|(piece, _)| *piece);
+        let mut lanes: Vec<Arc<Lane>> = Vec::new();
+        for (_, lane) in pieces {
+            if !lanes.iter().any(|other| Arc::ptr_eq(other, &lane)) {
+                lanes.push(lane);
+            }
+        }
+        let kernels: Vec<String> = lanes.iter().flat_map(|lane| lane.running()).collect();
+        let doing = match &kernels[..] {
+            [] => String::new(),
+            [one] => format!(" while it ran kernel `{one}`"),
+            several => format!(" while it ran one of the kernels `{}`", several.join("`, `")),
+        };
+        let cause = self.loss(&doing);
+        if let Some(core) = device.upgrade() {
+            core.lost(self.number);
+        }
+        lanes.iter().for_each(|lane| lane.lose(self.number, &cause));
+        lanes.iter().for_each(Lane::settle);
+        let failed = matches!(*self.life.lock(), Life::Starting);
+        if failed {
+            let none = Fate::default();
+            let fate = self.fate.get().unwrap_or(&none);
+            let (program, status, saying) = (&fate.program, &fate.status, fate.saying());
+            let text = format!("`{program}` was never ready as a worker process: it {status}{saying}");
+            self.set_life(Life::Failed(Error::Environment(text)));
+        }
+        let mut life = self.life.lock();
+        if !matches!(*life, Life::Failed(_)) {
+            *life = Life::Over;
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// What a submission's stop ends the device for all others in.
+pub(crate) fn lost_to(cause: &Error) -> Error {
+    Error::DeviceLost(format!("the worker process was ended, since what ran did not stop: {cause}"))
+}
+
+fn broken() -> Error {
+    Error::DeviceLost("the worker process sent what is no message; it was ended".into())
+}

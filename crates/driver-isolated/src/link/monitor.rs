@@ -1,0 +1,150 @@
+//! The thread that starts a worker process and waits for its end.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ChildStderr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
+
+use crate::link::{Fate, Grace, Life, Link};
+use crate::process::{self, Started};
+use crate::wire::Hello;
+
+/// Bytes of what a worker says last that are kept.
+const KEPT: usize = 2048;
+
+pub(super) struct Monitor {
+    pub(super) link: Arc<Link>,
+    pub(super) program: Option<PathBuf>,
+}
+
+impl Monitor {
+    /// Runs until the process has ended.
+    pub(super) fn run(self, hello: &Hello, rings: &OwnedFd, memory: &OwnedFd) {
+        let started = process::start(self.program.as_deref(), hello, &[rings.as_fd(), memory.as_fd()]);
+        let link = self.link;
+        match started {
+            Ok(started) => {
+                let fate = watch(&link, started);
+                let _first = link.fate.set(fate);
+            }
+            Err(error) => link.set_life(Life::Failed(error)),
+        }
+        link.ended.store(true, Ordering::Release);
+        let _life = link.life.lock();
+        link.changed.notify_all();
+        link.from.wake_reader();
+    }
+}
+
+/// Waits for a process's end; how it has ended.
+fn watch(link: &Link, started: Started) -> Fate {
+    let Started { program, id, process, socket, mut stderr } = started;
+    let _first = link.id.set(id);
+    let _nonblocking = rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::NONBLOCK);
+    let process = link.process.get_or_init(|| process);
+    if let Some(blame) = link.blame.get() {
+        // Ended before it was known.
+        link.end(blame.clone());
+    }
+    let (mut said, mut is_open) = (Vec::new(), true);
+    loop {
+        let timeout = link.next_grace().and_then(|timeout| timeout.try_into().ok());
+        let mut files = vec![
+            PollFd::new(process, PollFlags::IN),
+            PollFd::new(&link.poke, PollFlags::IN),
+            PollFd::new(&stderr, PollFlags::IN),
+        ];
+        files.truncate(if is_open { 3 } else { 2 });
+        let _ready = rustix::event::poll(&mut files, timeout.as_ref());
+        let ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
+        let (has_ended, poked, speaks) = (ready(0), ready(1), ready(2));
+        drop(files);
+        if poked {
+            let _count = rustix::io::read(&link.poke, &mut [0_u8; 8]);
+        }
+        if speaks {
+            is_open = listen(&mut stderr, &mut said);
+        }
+        link.end_late();
+        if has_ended {
+            break;
+        }
+    }
+    listen(&mut stderr, &mut said);
+    drop(socket);
+    let status = rustix::process::waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+    let status = status.ok().flatten().map_or_else(|| "has ended".into(), |status| ended(&status));
+    let said = String::from_utf8_lossy(&said);
+    let said: String =
+        said.trim().chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();
+    Fate { program: program.display().to_string(), status, said }
+}
+
+/// Reads what there is, keeps the end of it; whether more may come.
+fn listen(stderr: &mut ChildStderr, said: &mut Vec<u8>) -> bool {
+    let mut bytes = [0; 4096];
+    loop {
+        match std::io::Read::read(stderr, &mut bytes) {
+            Ok(0) => return false,
+            Ok(len) => {
+                said.extend(&bytes[..len]);
+                let over = said.len().saturating_sub(KEPT);
+                said.drain(..over);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// How a process has ended, in words.
+fn ended(status: &WaitIdStatus) -> String {
+    if let Some(signal) = status.terminating_signal() {
+        return format!("was ended by {}", signal_name(signal));
+    }
+    match status.exit_status() {
+        Some(code) => format!("has ended with exit status {code}"),
+        None => "has ended".into(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let names = [
+        (4, "SIGILL (illegal instruction)"),
+        (5, "SIGTRAP (trap)"),
+        (6, "SIGABRT (aborted)"),
+        (7, "SIGBUS (memory that is not there)"),
+        (8, "SIGFPE (arithmetic)"),
+        (9, "SIGKILL (killed from outside, or for want of memory)"),
+        (11, "SIGSEGV (invalid memory reference)"),
+        (15, "SIGTERM (terminated)"),
+        (24, "SIGXCPU (limit of processor time)"),
+        (31, "SIGSYS (a system call that it may not make)"),
+    ];
+    let known = names.iter().find(|(number, _)| *number == signal);
+    known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())
+}
+
+impl Link {
+    /// How long until the first grace is over.
+    fn next_grace(&self) -> Option<Duration> {
+        let first = self.graces.lock().iter().map(|grace| grace.at).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    /// Ends the worker if something has not ended in time.
+    fn end_late(&self) {
+        let now = Instant::now();
+        let due: Vec<Grace> = self.graces.lock().extract_if(.., |grace| grace.at <= now).collect();
+        for Grace { lane, entry, blame, .. } in due {
+            if lane.upgrade().is_some_and(|lane| lane.is_running(entry)) {
+                self.end(blame);
+            }
+        }
+    }
+}

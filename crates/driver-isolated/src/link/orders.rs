@@ -1,0 +1,106 @@
+//! Commands of the contract as messages: the one `match` on [`Command`].
+
+use std::any::Any;
+use std::sync::Arc;
+
+use elinvar_driver::{Access, Binding, Command, Dispatch, Error, Grid, Memory, MemorySlice, Result};
+
+use super::Out;
+use crate::library::IsolatedPipeline;
+use crate::memory::IsolatedMemory;
+use crate::queue::Lane;
+use crate::wire::{self, Extent, Launch, Order, Slice, ToWorker, Value};
+
+/// Write a piece, behind what the worker has to know for it.
+pub(super) fn write(
+    lane: &Arc<Lane>,
+    piece: u64,
+    commands: &[Command],
+    out: &mut Out,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    let mut writing = Writing { lane, out, bytes };
+    let queue = lane.id;
+    if !writing.out.queues.contains(&queue) {
+        wire::write(&ToWorker::Open { queue, priority: lane.priority }, writing.bytes)?;
+        writing.out.queues.insert(queue);
+    }
+    let commands = commands.iter().map(|command| writing.order(command)).collect::<Result<_>>()?;
+    wire::write(&ToWorker::Submit { queue, piece, commands }, bytes)
+}
+
+struct Writing<'a> {
+    lane: &'a Lane,
+    out: &'a mut Out,
+    bytes: &'a mut Vec<u8>,
+}
+
+impl Writing<'_> {
+    fn order<'c>(&mut self, command: &'c Command) -> Result<Order<'c>> {
+        Ok(match command {
+            Command::Dispatch(dispatch) => Order::Dispatch(self.launch(dispatch)?),
+            Command::Copy { source, target } => {
+                Order::Copy { source: self.slice(source)?, target: self.slice(target)? }
+            }
+            Command::Fill { target, pattern } => Order::Fill { target: self.slice(target)?, pattern },
+            Command::Timestamp { .. } => Order::Timestamp,
+            other => {
+                return Err(Error::unsupported(format!("an isolated device has no command {other:?}")));
+            }
+        })
+    }
+
+    fn launch<'c>(&mut self, dispatch: &'c Dispatch) -> Result<Launch<'c>> {
+        let pipeline: &dyn Any = &*dispatch.pipeline;
+        let pipeline = pipeline.downcast_ref::<IsolatedPipeline>().ok_or_else(|| {
+            let name = &dispatch.pipeline.signature().name;
+            Error::invalid(format!("kernel `{name}` was not compiled by an isolated device"))
+        })?;
+        let function = pipeline.function(dispatch.group)?;
+        if !self.out.functions.contains(&function.id) {
+            wire::write(&function.message(), self.bytes)?;
+            self.out.functions.insert(function.id);
+        }
+        let bindings = dispatch.bindings.iter().map(|binding| {
+            Ok(match binding {
+                Binding::Memory(slice) => Value::Memory(self.slice(slice)?),
+                Binding::Bytes(bytes) => Value::Bytes(bytes),
+                Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
+            })
+        });
+        let bindings = bindings.collect::<Result<_>>()?;
+        let uses =
+            dispatch.uses.iter().map(|used| Ok((self.slice(&used.slice)?, used.access == Access::ReadWrite)));
+        let uses = uses.collect::<Result<_>>()?;
+        let grid = match &dispatch.grid {
+            Grid::Threads(threads) => Extent::Threads(*threads),
+            Grid::Indirect(counts) => Extent::Indirect(self.slice(counts)?),
+        };
+        let label = dispatch.label.as_deref().cloned();
+        Ok(Launch { function: function.id, bindings, uses, grid, group: dispatch.group, label })
+    }
+
+    /// Bytes of this device's memory, which the worker has then mapped.
+    fn slice(&mut self, slice: &MemorySlice) -> Result<Slice> {
+        let MemorySlice { memory, offset, len } = slice;
+        let (offset, len) = (*offset, *len);
+        let any: &dyn Any = &**memory;
+        let ours = any.downcast_ref::<IsolatedMemory>();
+        let ours = ours.filter(|ours| Arc::ptr_eq(&ours.core, &self.lane.core));
+        let ours = ours.ok_or_else(|| Error::invalid("memory of another device"))?;
+        let whole = ours.len();
+        if offset.checked_add(len).is_none_or(|end| end > whole) {
+            let end = offset.saturating_add(len);
+            return Err(Error::invalid(format!(
+                "bytes {offset} to {end} are outside a memory of {whole} bytes"
+            )));
+        }
+        let memory = ours.id;
+        if !self.out.memories.contains(&memory) {
+            let piece = ours.piece;
+            wire::write(&ToWorker::Map { memory, offset: piece.offset, len: piece.bytes }, self.bytes)?;
+            self.out.memories.insert(memory);
+        }
+        Ok(Slice { memory, offset, len })
+    }
+}

@@ -1,0 +1,155 @@
+//! Worker processes: finding the program, starting it, and what it does when it was started as one.
+//!
+//! The socket between the two is the worker's standard input, so that the program is started without a fork of this process by
+//! hand. It carries the first message with the files that are shared; afterwards it only says whether the other side is there.
+
+use std::ffi::OsString;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use elinvar_driver::{Error, Result};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use crate::wire::Hello;
+use crate::worker;
+
+/// Set for a program that is to serve. Its value is the version of the host.
+const SERVE: &str = "ELINVAR_SERVE";
+/// Names the program that serves.
+const WORKER: &str = "ELINVAR_WORKER";
+/// What a worker is told of the environment: where libraries are, and what says how to report trouble.
+const KEPT: [&str; 4] = ["LD_LIBRARY_PATH", "PATH", "RUST_BACKTRACE", "TMPDIR"];
+/// Bytes of the longest first message.
+const MOST_HELLO: usize = 4096;
+
+/// Whether this program serves when it is started as a worker.
+static SERVES: AtomicBool = AtomicBool::new(false);
+
+/// Serves as a worker process, if this program was started as one; then it does not return. To be called at the start of `main`, before
+/// anything else: a program that does can be its own worker.
+pub fn serve_if_asked() {
+    SERVES.store(true, Ordering::Relaxed);
+    if std::env::var_os(SERVE).is_none() {
+        return;
+    }
+    // Whatever becomes of the worker ends here.
+    std::process::exit(worker::serve(std::io::stdin().as_fd()));
+}
+
+/// The program that serves.
+fn program(chosen: Option<&Path>) -> Result<PathBuf> {
+    if let Some(chosen) = chosen {
+        return Ok(chosen.to_owned());
+    }
+    if let Some(set) = std::env::var_os(WORKER).filter(|set| !set.is_empty()) {
+        return Ok(set.into());
+    }
+    let this = std::env::current_exe();
+    if SERVES.load(Ordering::Relaxed) && this.is_ok() {
+        // The running program, whatever has become of its file.
+        return Ok("/proc/self/exe".into());
+    }
+    let beside = this.ok().and_then(|this| Some(this.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = beside.into_iter().chain(std::env::split_paths(&path)).collect();
+    let programs = |folder: &PathBuf| ["elinvar-worker", "elinvar"].map(|name| folder.join(name));
+    folders.iter().flat_map(programs).find(|file| file.is_file()).ok_or_else(|| {
+        Error::Environment(format!(
+            "no program for a worker process: set ${WORKER}, call `serve_if_asked` at the start of `main`, or put `elinvar-worker` or \
+             `elinvar` beside this program or in $PATH"
+        ))
+    })
+}
+
+/// A process that has just been started.
+pub(crate) struct Started {
+    pub(crate) program: PathBuf,
+    pub(crate) id: u32,
+    /// Ready to be read when it has ended.
+    pub(crate) process: OwnedFd,
+    /// Closed when this side is gone.
+    pub(crate) socket: OwnedFd,
+    pub(crate) stderr: ChildStderr,
+}
+
+/// Start a worker and hand it its files. It ends with the thread that calls this.
+pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<Started> {
+    if std::env::var_os(SERVE).is_some() {
+        return Err(Error::Environment(format!(
+            "this process was started as a worker (${SERVE} is set) and uses an isolated device itself: call `serve_if_asked` \
+             at the start of `main`"
+        )));
+    }
+    let program = program(chosen)?;
+    let cannot = |what: &dyn std::fmt::Display| {
+        Error::Environment(format!("cannot start `{}`: {what}", program.display()))
+    };
+    let flags = SocketFlags::CLOEXEC;
+    let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let (ours, theirs) = pair.map_err(|error| cannot(&error))?;
+    let mut command = Command::new(&program);
+    command.env_clear().env(SERVE, env!("CARGO_PKG_VERSION"));
+    let kept = KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.envs(kept.collect::<Vec<(&str, OsString)>>());
+    command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot(&error))?;
+    // Else this side would hold the other's end.
+    drop(command);
+    let ended = |child: &mut std::process::Child, what: &dyn std::fmt::Display| {
+        let _ended = child.kill();
+        let _reaped = child.wait();
+        cannot(what)
+    };
+    let pid = rustix::process::Pid::from_child(&child);
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    let process = match process {
+        Ok(process) => process,
+        Err(error) => return Err(ended(&mut child, &error)),
+    };
+    if let Err(error) = greet(ours.as_fd(), hello, files) {
+        return Err(ended(&mut child, &error));
+    }
+    match child.stderr.take() {
+        Some(stderr) => Ok(Started { program, id: child.id(), process, socket: ours, stderr }),
+        None => Err(ended(&mut child, &"it has no standard error")),
+    }
+}
+
+fn greet(socket: BorrowedFd<'_>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<()> {
+    let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
+    let bytes = postcard::to_stdvec(hello).map_err(|error| cannot(&error))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(files));
+    let flags = SendFlags::NOSIGNAL;
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags);
+    match sent {
+        // It has ended already: how, is seen by who waits for that.
+        Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
+        Err(error) => Err(cannot(&error)),
+    }
+}
+
+/// The first message, and the files that came with it.
+pub(crate) fn greeted(socket: BorrowedFd<'_>) -> Result<(Hello, Vec<OwnedFd>)> {
+    let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
+    let mut bytes = vec![0; MOST_HELLO];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags);
+    let got = got.map_err(|error| cannot(&error))?;
+    let hello = postcard::from_bytes(&bytes[..got.bytes]).map_err(|error| cannot(&error))?;
+    let files = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    Ok((hello, files.flatten().collect()))
+}

@@ -1,0 +1,235 @@
+//! What host and worker send each other, as plain data.
+//!
+//! A message is its length (u32, little-endian) and its fields as postcard writes them. Memory, kernels, queues and submissions go by
+//! numbers of the host's. The worker's messages are not trusted: they are read into memory of the host's first, and what does
+//! not read as one ends the worker.
+
+use elinvar_driver::{Dim3, Error, Label, PipelineOptions, Priority};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the longest message that the host takes.
+pub(crate) const MOST_FROM_WORKER: usize = 64 << 20;
+
+/// The first message, over the socket, with the files of rings and memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version: String,
+    /// Threads that run kernels.
+    pub(crate) threads: usize,
+    /// Bytes of the file of memory.
+    pub(crate) arena: u64,
+    pub(crate) private_memory: Option<u64>,
+    pub(crate) confined: bool,
+    /// The host's process, whose end is the worker's.
+    pub(crate) host: u32,
+}
+
+/// From host to worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToWorker<'a> {
+    /// Map bytes of the memory's file.
+    Map {
+        memory: u64,
+        offset: u64,
+        len: u64,
+    },
+    Unmap {
+        memory: u64,
+    },
+    /// Load a kernel for a threadgroup size.
+    Load {
+        function: u64,
+        #[serde(with = "serde_bytes")]
+        bundle: &'a [u8],
+        key: [u8; 32],
+        kernel: &'a str,
+        options: PipelineOptions,
+        group: Dim3,
+        stoppable: bool,
+    },
+    Unload {
+        function: u64,
+    },
+    Open {
+        queue: u64,
+        priority: Priority,
+    },
+    Close {
+        queue: u64,
+    },
+    /// Commands that wait for nothing.
+    Submit {
+        queue: u64,
+        piece: u64,
+        #[serde(borrow)]
+        commands: Vec<Order<'a>>,
+    },
+    /// Take pieces of one submission out of a queue, if the first has not begun.
+    Cancel {
+        queue: u64,
+        pieces: Vec<u64>,
+        request: u64,
+    },
+    Stop {
+        queue: u64,
+        pieces: Vec<u64>,
+        cause: Error,
+    },
+    Acknowledge {
+        queue: u64,
+    },
+    UseUnits(u32),
+}
+
+/// A command.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order<'a> {
+    Dispatch(#[serde(borrow)] Launch<'a>),
+    Copy {
+        source: Slice,
+        target: Slice,
+    },
+    Fill {
+        target: Slice,
+        #[serde(with = "serde_bytes")]
+        pattern: &'a [u8],
+    },
+    Timestamp,
+}
+
+/// A dispatch.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Launch<'a> {
+    pub(crate) function: u64,
+    #[serde(borrow)]
+    pub(crate) bindings: Vec<Value<'a>>,
+    /// With whether they are written.
+    pub(crate) uses: Vec<(Slice, bool)>,
+    pub(crate) grid: Extent,
+    pub(crate) group: Dim3,
+    pub(crate) label: Option<Label>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Extent {
+    Threads(Dim3),
+    Indirect(Slice),
+}
+
+/// An argument's value.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Value<'a> {
+    Memory(Slice),
+    Bytes(#[serde(borrow, with = "serde_bytes")] &'a [u8]),
+    Threadgroup(u64),
+}
+
+/// Bytes of a memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Slice {
+    pub(crate) memory: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// From worker to host. Times are those of the worker's device.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromWorker {
+    /// It serves. The device's clock and the system's, at one moment.
+    Ready {
+        clock_ns: u64,
+        system_ns: u64,
+    },
+    /// It cannot serve.
+    Refused(Error),
+    Loaded {
+        function: u64,
+        result: Result<(), Error>,
+    },
+    /// When it began and ended, and the times of its timestamps in order, as far as they were noted.
+    Ended {
+        piece: u64,
+        result: Result<(u64, u64), Error>,
+        stamps: Vec<Option<u64>>,
+    },
+    Cancelled {
+        request: u64,
+        done: bool,
+    },
+    /// What runs cannot be stopped.
+    CannotStop {
+        piece: u64,
+    },
+}
+
+/// Append a message to what is to be sent.
+pub(crate) fn write<T: Serialize>(message: &T, into: &mut Vec<u8>) -> Result<(), Error> {
+    let start = into.len();
+    into.extend([0; 4]);
+    let written = postcard::to_extend(message, std::mem::take(into));
+    *into = written.map_err(|error| Error::invalid(format!("a message to a worker process: {error}")))?;
+    let len = into.len() - start - 4;
+    let len = u32::try_from(len).map_err(|_| Error::invalid(format!("commands of {len} bytes at once")))?;
+    into[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
+/// The fields of the first message in `bytes`, and the bytes that it takes; `None` if it is not all there yet.
+///
+/// # Errors
+/// Its length, if that is over `most`.
+pub(crate) fn first(bytes: &[u8], most: usize) -> Result<Option<(&[u8], usize)>, usize> {
+    let Some((len, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > most {
+        return Err(len);
+    }
+    Ok(rest.get(..len).map(|fields| (fields, len + 4)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_whole_and_one_by_one() {
+        let slice = Slice { memory: 7, offset: 4, len: 100 };
+        let launch = Launch {
+            function: 3,
+            bindings: vec![Value::Memory(slice), Value::Bytes(b"four"), Value::Threadgroup(64)],
+            uses: vec![(slice, true)],
+            grid: Extent::Indirect(slice),
+            group: Dim3::from(32),
+            label: Some(Label { name: "here".into(), id: 9 }),
+        };
+        let commands = vec![Order::Dispatch(launch), Order::Timestamp];
+        let mut bytes = Vec::new();
+        write(&ToWorker::Submit { queue: 1, piece: 2, commands }, &mut bytes).unwrap();
+        write(&ToWorker::UseUnits(5), &mut bytes).unwrap();
+        let (fields, len) = first(&bytes, 1000).unwrap().unwrap();
+        let ToWorker::Submit { queue: 1, piece: 2, commands } = postcard::from_bytes(fields).unwrap() else {
+            panic!("another message");
+        };
+        assert!(format!("{commands:?}").contains("\"here\""));
+        let (fields, rest) = first(&bytes[len..], 1000).unwrap().unwrap();
+        assert!(matches!(postcard::from_bytes(fields), Ok(ToWorker::UseUnits(5))));
+        assert_eq!(len + rest, bytes.len());
+        assert!((0..len).all(|end| first(&bytes[..end], 1000).unwrap().is_none()));
+        assert!(first(&bytes, 3).is_err());
+    }
+
+    #[test]
+    fn errors_come_back() {
+        let cause = Error::Fault(elinvar_driver::Fault {
+            kernel: "k".into(),
+            message: "out of bounds".into(),
+            location: Some("k.metal:3".into()),
+            launch: None,
+        });
+        let ended = FromWorker::Ended { piece: 1, result: Err(cause.poison()), stamps: vec![None, Some(3)] };
+        let mut bytes = Vec::new();
+        write(&ended, &mut bytes).unwrap();
+        let back: FromWorker = postcard::from_bytes(&bytes[4..]).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{ended:?}"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Messages' commands as commands of the inner device.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elinvar_driver::{Access, Binding, Command, Dispatch, Error, Grid, MemorySlice, Result, Stamp, Use};
+
+use super::table::Table;
+use crate::wire::{Extent, Launch, Order, Slice, Value};
+
+/// The command; a timestamp's place is added to `stamps`.
+pub(super) fn command(table: &Table, order: &Order<'_>, stamps: &mut Vec<Arc<Stamp>>) -> Result<Command> {
+    Ok(match order {
+        Order::Dispatch(launch) => Command::Dispatch(dispatch(table, launch)?),
+        Order::Copy { source, target } => {
+            Command::Copy { source: slice(table, *source)?, target: slice(table, *target)? }
+        }
+        Order::Fill { target, pattern } => {
+            Command::Fill { target: slice(table, *target)?, pattern: pattern.to_vec() }
+        }
+        Order::Timestamp => {
+            let into = Arc::new(Stamp::new());
+            stamps.push(into.clone());
+            Command::Timestamp { into }
+        }
+    })
+}
+
+fn dispatch(table: &Table, launch: &Launch<'_>) -> Result<Dispatch> {
+    let bindings = launch.bindings.iter().map(|value| {
+        Ok(match value {
+            Value::Memory(bytes) => Binding::Memory(slice(table, *bytes)?),
+            Value::Bytes(bytes) => Binding::Bytes(bytes.to_vec()),
+            Value::Threadgroup(bytes) => Binding::Threadgroup(*bytes),
+        })
+    });
+    let uses = launch.uses.iter().map(|(bytes, written)| {
+        let access = if *written { Access::ReadWrite } else { Access::Read };
+        Ok(Use { slice: slice(table, *bytes)?, access })
+    });
+    Ok(Dispatch {
+        pipeline: found(&table.functions, launch.function)?.clone(),
+        bindings: bindings.collect::<Result<_>>()?,
+        uses: uses.collect::<Result<_>>()?,
+        grid: match &launch.grid {
+            Extent::Threads(threads) => Grid::Threads(*threads),
+            Extent::Indirect(counts) => Grid::Indirect(slice(table, *counts)?),
+        },
+        group: launch.group,
+        label: launch.label.clone().map(Arc::new),
+    })
+}
+
+fn slice(table: &Table, slice: Slice) -> Result<MemorySlice> {
+    let Slice { memory, offset, len } = slice;
+    Ok(MemorySlice { memory: found(&table.memories, memory)?.clone(), offset, len })
+}
+
+/// What has a number, or why there is none.
+fn found<T>(all: &HashMap<u64, Result<T>>, number: u64) -> Result<&T> {
+    match all.get(&number) {
+        Some(Ok(thing)) => Ok(thing),
+        Some(Err(error)) => Err(error.clone()),
+        None => Err(Error::invalid(format!("nothing has number {number}"))),
+    }
+}

@@ -1,0 +1,246 @@
+//! What the host has numbers for: memory, kernels, queues, pieces.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{
+    Command, Device, Error, HostBlock, Memory, Packed, Pipeline, PipelineOptions, Queue, Result, Source,
+    Stamp, Submission,
+};
+use elinvar_driver_cpu::{Guest, ToRun};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::{Answers, BASE, orders};
+use crate::wire::{FromWorker, Order, ToWorker};
+
+pub(super) struct Table {
+    device: Arc<dyn Device>,
+    file: OwnedFd,
+    arena: u64,
+    answers: Arc<Answers>,
+    pub(super) memories: HashMap<u64, Result<Arc<dyn Memory>>>,
+    pub(super) functions: HashMap<u64, Result<Arc<dyn Pipeline>>>,
+    queues: HashMap<u64, Inner>,
+    /// What has not ended, by the host's numbers.
+    pieces: Arc<Mutex<HashMap<u64, Submission>>>,
+}
+
+/// A queue of the inner device.
+struct Inner {
+    queue: Result<Arc<dyn Queue>>,
+    /// What could not be submitted; what comes behind it does not run either.
+    failure: Option<Error>,
+}
+
+/// A kernel to be loaded.
+struct ToLoad<'a> {
+    bundle: &'a [u8],
+    key: [u8; 32],
+    kernel: &'a str,
+    options: PipelineOptions,
+    group: elinvar_driver::Dim3,
+    stoppable: bool,
+}
+
+impl Table {
+    pub(super) fn new(device: Arc<dyn Device>, file: OwnedFd, arena: u64, answers: Arc<Answers>) -> Self {
+        let (memories, functions, queues) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { device, file, arena, answers, memories, functions, queues, pieces: Arc::default() }
+    }
+
+    /// Do what a message says. What there is to run then is the caller's.
+    pub(super) fn act(&mut self, message: ToWorker<'_>, guest: &Guest) -> Option<ToRun> {
+        match message {
+            ToWorker::Map { memory, offset, len } => {
+                let mapped = self.map(offset, len);
+                self.memories.insert(memory, mapped);
+            }
+            ToWorker::Unmap { memory } => drop(self.memories.remove(&memory)),
+            ToWorker::Load { function, bundle, key, kernel, options, group, stoppable } => {
+                let loaded = self.load(ToLoad { bundle, key, kernel, options, group, stoppable });
+                let result = loaded.as_ref().map(drop).map_err(Clone::clone);
+                self.functions.insert(function, loaded);
+                self.answers.send(&FromWorker::Loaded { function, result });
+            }
+            ToWorker::Unload { function } => drop(self.functions.remove(&function)),
+            ToWorker::Open { queue, priority } => {
+                let inner = Inner { queue: self.device.queue_with(priority), failure: None };
+                self.queues.insert(queue, inner);
+            }
+            ToWorker::Close { queue } => drop(self.queues.remove(&queue)),
+            ToWorker::Submit { queue, piece, commands } => {
+                return self.submit(queue, piece, &commands, guest);
+            }
+            ToWorker::Cancel { queue, pieces, request } => {
+                let done = self.cancel(queue, &pieces);
+                self.answers.send(&FromWorker::Cancelled { request, done });
+            }
+            ToWorker::Stop { queue, pieces, cause } => self.stop(queue, &pieces, &cause),
+            ToWorker::Acknowledge { queue } => {
+                if let Some(Inner { queue: Ok(queue), failure }) = self.queues.get_mut(&queue) {
+                    (*failure, _) = (None, queue.acknowledge());
+                }
+            }
+            ToWorker::UseUnits(units) => {
+                if let Err(error) = self.device.use_units(units) {
+                    tracing::debug!("{error}");
+                }
+            }
+        }
+        None
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Arc<dyn Memory>> {
+        if offset.checked_add(len).is_none_or(|end| end > self.arena) {
+            return Err(Error::invalid(format!("{len} bytes at {offset} of {} that are shared", self.arena)));
+        }
+        let mapped = Mapped::new(&self.file, offset, len)?;
+        let block = HostBlock { address: mapped.address, bytes: len, owner: Box::new(mapped) };
+        #[allow(unsafe_code)] // the inner device uses shared pages in place
+        // SAFETY: the pages stay mapped until their owner is dropped. Who touches them, here and in the host, is ordered by the
+        // host's runtime.
+        unsafe {
+            self.device.wrap(block)
+        }
+    }
+
+    fn load(&self, load: ToLoad<'_>) -> Result<Arc<dyn Pipeline>> {
+        let packed = Packed { bundle: load.bundle.into(), key: load.key };
+        let source = Source { packed: Some(packed), ..Source::default() };
+        let mut pipeline = self.device.compile(&source)?.pipeline(load.kernel, &load.options)?;
+        if load.stoppable {
+            let none =
+                || Error::unsupported(format!("kernel `{}` has no code that can be stopped", load.kernel));
+            pipeline = pipeline.stoppable().ok_or_else(none)?;
+        }
+        pipeline.prepare(load.group)?;
+        Ok(pipeline)
+    }
+
+    fn submit(&mut self, queue: u64, piece: u64, commands: &[Order<'_>], guest: &Guest) -> Option<ToRun> {
+        let mut stamps = Vec::new();
+        let taken = self
+            .commands(commands, &mut stamps)
+            .and_then(|commands| self.queue(queue, piece, commands, stamps, guest));
+        taken.unwrap_or_else(|error| {
+            if let Some(inner) = self.queues.get_mut(&queue) {
+                inner.failure.get_or_insert_with(|| error.clone());
+            }
+            self.answers.send(&FromWorker::Ended { piece, result: Err(error), stamps: Vec::new() });
+            None
+        })
+    }
+
+    fn commands(&self, orders: &[Order<'_>], stamps: &mut Vec<Arc<Stamp>>) -> Result<Arc<[Command]>> {
+        orders.iter().map(|order| orders::command(self, order, stamps)).collect()
+    }
+
+    fn queue(
+        &self,
+        queue: u64,
+        piece: u64,
+        commands: Arc<[Command]>,
+        stamps: Vec<Arc<Stamp>>,
+        guest: &Guest,
+    ) -> Result<Option<ToRun>> {
+        let inner = self.queues.get(&queue).ok_or_else(|| Error::invalid("no such queue"))?;
+        if let Some(failure) = &inner.failure {
+            return Err(failure.poison());
+        }
+        let (answers, ended) = (self.answers.clone(), self.pieces.clone());
+        let done = Box::new(move |result: Result<elinvar_driver::Timing>| {
+            ended.lock().remove(&piece);
+            let result = result.map(|timing| (timing.start_ns, timing.end_ns));
+            let stamps = stamps.iter().map(|stamp| stamp.ns()).collect();
+            answers.send(&FromWorker::Ended { piece, result, stamps });
+        });
+        // It may end before its number is known here: that waits for this lock.
+        let mut pieces = self.pieces.lock();
+        let queue = inner.queue.as_ref().map_err(Clone::clone)?;
+        let (submission, to_run) = guest.submit(&**queue, commands, done)?;
+        pieces.insert(piece, submission);
+        Ok(to_run)
+    }
+
+    fn known(&self, queue: u64, piece: u64) -> Option<(&Arc<dyn Queue>, Submission)> {
+        let submission = *self.pieces.lock().get(&piece)?;
+        Some((self.queues.get(&queue)?.queue.as_ref().ok()?, submission))
+    }
+
+    fn cancel(&self, queue: u64, pieces: &[u64]) -> bool {
+        let cancel = |piece: &u64| {
+            let known = self.known(queue, *piece);
+            known.is_some_and(|(queue, submission)| queue.cancel(submission))
+        };
+        let [first, rest @ ..] = pieces else { return false };
+        let done = cancel(first);
+        if done {
+            rest.iter().for_each(|piece| _ = cancel(piece));
+        }
+        done
+    }
+
+    fn stop(&self, queue: u64, pieces: &[u64], cause: &Error) {
+        for piece in pieces {
+            let Some((queue, submission)) = self.known(queue, *piece) else { continue };
+            if queue.stop(submission, cause.clone()).is_err() {
+                self.answers.send(&FromWorker::CannotStop { piece: *piece });
+            }
+        }
+    }
+}
+
+/// Keep the addresses of the host's memory free of all else.
+#[allow(unsafe_code)] // a system call
+pub(super) fn reserve(bytes: u64) -> Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    let at = std::ptr::without_provenance_mut::<c_void>(BASE as usize);
+    // SAFETY: new pages that nobody can touch, at addresses where there are none.
+    let reserved = unsafe { rustix::mm::mmap_anonymous(at, bytes as usize, ProtFlags::empty(), flags) };
+    match reserved {
+        Ok(got) if got == at => Ok(()),
+        Ok(_) => Err(Error::Environment(format!("{bytes} bytes of addresses at {BASE:#x} are not free"))),
+        Err(error) => Err(Error::Environment(format!("{bytes} bytes of addresses at {BASE:#x}: {error}"))),
+    }
+}
+
+/// Bytes of the host's memory, at their address.
+struct Mapped {
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+#[allow(unsafe_code)] // an address of memory that processes share
+// SAFETY: the pages belong to this value and may be used and unmapped from any thread.
+unsafe impl Send for Mapped {}
+#[allow(unsafe_code)] // as above
+// SAFETY: the fields never change.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    #[allow(unsafe_code)] // a system call
+    fn new(file: &OwnedFd, offset: u64, len: u64) -> Result<Self> {
+        let failed = |error| Error::Environment(format!("mapping {len} bytes that the host shares: {error}"));
+        let at = std::ptr::with_exposed_provenance_mut::<c_void>((BASE + offset) as usize);
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: the range lies within what `reserve` has kept free, and the host gives it out once at a time.
+        let address = unsafe { rustix::mm::mmap(at, len as usize, access, flags, file.as_fd(), offset) };
+        let address =
+            NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(rustix::io::Errno::INVAL))?;
+        Ok(Self { address, bytes: len as usize })
+    }
+}
+
+impl Drop for Mapped {
+    #[allow(unsafe_code)] // a system call
+    fn drop(&mut self) {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let at = self.address.as_ptr().cast();
+        // SAFETY: exactly the pages that `new` mapped, whose only owner is being dropped; their addresses stay reserved.
+        let _left = unsafe { rustix::mm::mmap_anonymous(at, self.bytes, ProtFlags::empty(), flags) };
+    }
+}

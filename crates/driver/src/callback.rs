@@ -1,0 +1,91 @@
+//! [`Callback`]: whether this thread is in a callback of the program, where it must not wait for work.
+//!
+//! Wakers, destructors of memory that a buffer is over, and [`crate::Done`] run on threads that finish work: a worker, a driver's poller, a
+//! thread of the system's. A callback that waited there could wait for what its own thread has yet to do. So callbacks are
+//! marked, wherever they are made, and a wait that would block there is an error.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use crate::{Error, Result};
+
+thread_local! {
+    /// Callbacks that this thread is in, one within another.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While it lives, this thread is in a callback. Whoever calls code of the program on a thread of a driver or the runtime holds one.
+#[must_use = "dropping it ends the callback"]
+pub struct Callback {
+    /// Not to be sent to another thread.
+    this_thread: PhantomData<*const ()>,
+}
+
+impl Callback {
+    /// Begin a callback.
+    pub fn enter() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self { this_thread: PhantomData }
+    }
+
+    /// Whether this thread is in one.
+    pub fn is_running() -> bool {
+        DEPTH.get() > 0
+    }
+
+    /// To be called before `what` blocks.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` in a callback.
+    pub fn expect_none(what: &str) -> Result<()> {
+        if !Self::is_running() {
+            return Ok(());
+        }
+        Err(Error::WouldDeadlock(format!(
+            "{what}: this thread is in a callback (a waker, or the destructor of a buffer's memory), and work may need it to end; wait \
+             on another thread, or `await` the completion in a task"
+        )))
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Event as _, Timeline, end_submission};
+
+    #[test]
+    fn it_lasts_as_long_as_the_outermost() {
+        assert!(!Callback::is_running() && Callback::expect_none("a wait").is_ok());
+        let outer = Callback::enter();
+        drop(Callback::enter());
+        let text = Callback::expect_none("a wait").unwrap_err().to_string();
+        assert!(text.contains("would deadlock: a wait: this thread is in a callback"), "{text}");
+        assert!(!std::thread::spawn(Callback::is_running).join().unwrap(), "another thread is in none");
+        drop(outer);
+        assert!(!Callback::is_running());
+    }
+
+    #[test]
+    fn ends_and_events_call_back() {
+        let event: Arc<Timeline> = Arc::default();
+        event.when(1, Box::new(|_| assert!(Callback::is_running())));
+        event.signal(1, 0);
+        event.when(2, Box::new(|_| assert!(Callback::is_running())));
+        event.fail(&Error::Cancelled);
+        let (sender, told) = std::sync::mpsc::channel();
+        let done = Box::new(move |_| sender.send(Callback::is_running()).unwrap());
+        end_submission(Arc::new([]), done, Ok(crate::Timing::default()));
+        assert!(told.recv().unwrap() && !Callback::is_running());
+        // One that panics has ended, too.
+        end_submission(Arc::new([]), Box::new(|_| panic!("a callback of a test")), Err(Error::Cancelled));
+        assert!(!Callback::is_running());
+    }
+}

@@ -1,0 +1,304 @@
+//! `cargo xtask mutants`: whether the tests notice faults put into the code, by `cargo-mutants` on a sample.
+//!
+//! All mutants would take days. From those of each crate below a fixed number is drawn, by a hash of seed and name, so that a
+//! sample stays the same while other code changes. A mutant is run against the tests of its crate; one that these miss is
+//! run against the tests of other packages that concern the crate. Results are added to a file under `target/mutants` after
+//! every few mutants, and a later run goes on from there. `--shard K/N` takes every Nth mutant, with a file of its own; the
+//! summary is over all files of the seed.
+//!
+//! What a mutant costs is an incremental build of the changed crate and of the test programs that are run, and these until the
+//! first failure. The sources are a copy that stays, with a target folder of its own, without debug information. The tests
+//! without a mutant run once for each crate, which also gives the time that they may take with one.
+//!
+//! A mutant that no test catches must be in `survivors.txt`, with the reason why it changes nothing that a test could see.
+
+mod sample;
+mod summary;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use sample::Mutant;
+
+/// What is mutated.
+struct Subject {
+    package: &'static str,
+    /// Mutants in the sample.
+    count: usize,
+    /// Tests of other packages that concern it.
+    others: Tests<'static>,
+}
+
+/// Tests that are run against a mutant.
+#[derive(Clone, Copy)]
+struct Tests<'a> {
+    packages: &'a [&'static str],
+    /// The programs to build, as Cargo's options select them: no others are linked.
+    programs: &'static [&'static str],
+    /// Which of their tests, an expression of nextest.
+    filter: &'static str,
+}
+
+const SUITE: &[&str] = &["elinvar-conformance"];
+
+/// Crates whose tests take least come first.
+const SUBJECTS: [Subject; 7] = [
+    Subject {
+        package: "elinvar-driver",
+        count: 60,
+        others: Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" },
+    },
+    Subject {
+        package: "elinvar-cache",
+        count: 50,
+        others: Tests { packages: &["elinvar-driver-cpu"], programs: &["--test=cache"], filter: "all()" },
+    },
+    Subject {
+        package: "elinvar-code",
+        count: 30,
+        others: Tests { packages: &["elinvar-cli"], programs: &["--test=pack"], filter: "all()" },
+    },
+    Subject {
+        package: "elinvar-ir",
+        count: 60,
+        others: Tests {
+            packages: &["elinvar-spmd", "elinvar-reference"],
+            programs: &["--tests"],
+            filter: "all()",
+        },
+    },
+    Subject {
+        package: "elinvar-spmd",
+        count: 70,
+        others: Tests {
+            packages: SUITE,
+            programs: &["--test=drivers"],
+            filter: "test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
+        },
+    },
+    Subject {
+        package: "elinvar",
+        count: 90,
+        others: Tests {
+            packages: SUITE,
+            programs: &["--test=drivers", "--test=runtime_*"],
+            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|errors|events|graphs|indirect|memory|pipeline|streams)/)",
+        },
+    },
+    Subject {
+        package: "elinvar-msl",
+        count: 60,
+        others: Tests {
+            packages: SUITE,
+            programs: &["--test=drivers"],
+            filter: "test(/^cpu::(argument|attributes|constants|errors|layout|program_scope|sources|templates|types|values)/)",
+        },
+    },
+];
+
+/// Mutants between two writings of the file, each of which costs a look through the sources.
+const AT_ONCE: usize = 8;
+
+/// Times that the tests may take with a mutant what they take without, and at least so many seconds.
+const PATIENCE: f64 = 5.0;
+const LEAST_PATIENCE: f64 = 30.0;
+
+/// How the sample is drawn unless `--seed` says otherwise.
+const SEED: u64 = 15;
+
+struct Options {
+    seed: u64,
+    shard: [usize; 2],
+    packages: Vec<String>,
+    /// Run those that were not caught again, from the tests of their crate on.
+    again: bool,
+    /// Do not run the tests of other packages.
+    own_tests_only: bool,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self> {
+        let mut options =
+            Self { seed: SEED, shard: [0, 1], packages: Vec::new(), again: false, own_tests_only: false };
+        let mut words = words.iter().copied();
+        while let Some(word) = words.next() {
+            match word {
+                "--seed" => options.seed = words.next().context("--seed takes a number")?.parse()?,
+                "--shard" => {
+                    let parts = words.next().and_then(|text| text.split_once('/'));
+                    let (at, of) = parts.context("--shard takes K/N, with K from 0 to N - 1")?;
+                    options.shard = [at.parse()?, of.parse()?];
+                    ensure!(options.shard[0] < options.shard[1], "--shard {at}/{of}: K is from 0 to N - 1");
+                }
+                "--again" => options.again = true,
+                "--own-tests-only" => options.own_tests_only = true,
+                name if SUBJECTS.iter().any(|subject| subject.package == name) => {
+                    options.packages.push(name.to_owned());
+                }
+                other => {
+                    let names = SUBJECTS.map(|subject| subject.package).join(", ");
+                    bail!("`{other}` is no option and none of {names}");
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn has(&self, subject: &Subject) -> bool {
+        self.packages.is_empty() || self.packages.iter().any(|name| name == subject.package)
+    }
+}
+
+/// Run what has no result yet, or only print what is known: `summary`.
+pub fn run(root: &Path, words: &[&str]) -> Result<()> {
+    let folder = root.join("target/mutants");
+    let (list, words) = match words {
+        ["summary", rest @ ..] => (true, rest),
+        _ => (false, words),
+    };
+    let options = Options::parse(words)?;
+    std::fs::create_dir_all(&folder)?;
+    let mut all = Vec::new();
+    for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
+        let sample = sample::draw(root, subject.package, subject.count, options.seed)?;
+        if !list {
+            Run::new(root, &folder, &options, subject)?.all(&sample)?;
+        }
+        all.push((subject.package, sample));
+    }
+    summary::print(root, &all, &sample::results(&folder, options.seed)?)
+}
+
+/// The mutants of one crate under way.
+struct Run<'a> {
+    folder: &'a Path,
+    tree: PathBuf,
+    options: &'a Options,
+    subject: &'a Subject,
+}
+
+impl<'a> Run<'a> {
+    /// Cargo-mutants changes a copy of the sources, which keeps what was built from one run to the next.
+    fn new(root: &Path, folder: &'a Path, options: &'a Options, subject: &'a Subject) -> Result<Self> {
+        let tree = folder.join(format!("tree-{}", options.shard[0]));
+        sample::copy_tree(root, &tree)?;
+        Ok(Self { folder, tree, options, subject })
+    }
+
+    fn all(&self, sample: &[Mutant]) -> Result<()> {
+        let own = Tests {
+            packages: std::slice::from_ref(&self.subject.package),
+            programs: &["--tests"],
+            filter: "all()",
+        };
+        let again = self.options.again;
+        let unknown = |known: Option<&str>| match known {
+            None => true,
+            Some(sample::MISSED | sample::UNCAUGHT) => again,
+            Some(_) => false,
+        };
+        self.stage("its own tests", own, sample::UNCAUGHT, &self.open(sample, unknown)?)?;
+        if self.options.own_tests_only {
+            return Ok(());
+        }
+        let uncaught = |known: Option<&str>| known == Some(sample::UNCAUGHT);
+        self.stage("others' tests", self.subject.others, sample::MISSED, &self.open(sample, uncaught)?)
+    }
+
+    /// This shard's mutants of which `is_open` holds for what is known, by file, see [`Stage::run`].
+    fn open<'m>(
+        &self,
+        sample: &'m [Mutant],
+        is_open: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Vec<&'m Mutant>> {
+        let [at, of] = self.options.shard;
+        let known = sample::results(self.folder, self.options.seed)?;
+        let mine = sample.iter().skip(at).step_by(of);
+        let mut open: Vec<&Mutant> =
+            mine.filter(|mutant| is_open(known.get(&mutant.key).map(String::as_str))).collect();
+        open.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(open)
+    }
+
+    /// Runs mutants against some tests. One that these do not catch is `not_caught`.
+    fn stage(&self, what: &str, tests: Tests<'_>, not_caught: &str, open: &[&Mutant]) -> Result<()> {
+        println!("{}: {} to run against {what}", self.subject.package, open.len());
+        let output = self.folder.join(format!("out-{}", self.options.shard[0]));
+        let mut stage =
+            Stage { tree: &self.tree, output, package: self.subject.package, tests, patience: None };
+        for part in open.chunks(AT_ONCE) {
+            let results = stage.run(part)?;
+            self.keep(part, &results, not_caught)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&self, part: &[&Mutant], results: &BTreeMap<String, String>, not_caught: &str) -> Result<()> {
+        let [at, of] = self.options.shard;
+        let path = self.folder.join(format!("{}-{at}-of-{of}.jsonl", self.options.seed));
+        let row = |mutant: &&Mutant| -> Option<Value> {
+            let result = results.get(&mutant.name)?;
+            let result = if result == sample::MISSED { not_caught } else { result };
+            Some(json!({ "mutant": mutant.key, "package": self.subject.package, "result": result }))
+        };
+        let rows: String = part.iter().filter_map(row).map(|row| format!("{row}\n")).collect();
+        let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.push_str(&rows);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+/// Mutants of a package against some tests.
+struct Stage<'a> {
+    tree: &'a Path,
+    output: PathBuf,
+    package: &'static str,
+    tests: Tests<'a>,
+    /// Seconds that the tests may take, once they have run without a mutant.
+    patience: Option<f64>,
+}
+
+impl Stage<'_> {
+    /// What becomes of some mutants, by name.
+    fn run(&mut self, part: &[&Mutant]) -> Result<BTreeMap<String, String>> {
+        let mut command = Command::new("cargo");
+        command.current_dir(self.tree).args(["mutants", "--in-place", "--no-shuffle", "--test-tool=nextest"]);
+        command.args(["--package", self.package, "--colors=never", "--cap-lints=true"]);
+        match self.patience {
+            None => {
+                command.arg(format!("--timeout-multiplier={PATIENCE}"));
+                command.arg(format!("--minimum-test-timeout={LEAST_PATIENCE}"))
+            }
+            Some(seconds) => command.arg("--baseline=skip").arg(format!("--timeout={}", seconds.ceil())),
+        };
+        command.arg("--output").arg(&self.output);
+        // Without debug information there is less to build and to link.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove("CARGO_TARGET_DIR");
+        for package in self.tests.packages {
+            command.args(["--test-package", package]);
+        }
+        for program in self.tests.programs {
+            command.arg(format!("--cargo-arg={program}"));
+        }
+        let names: Vec<String> = part.iter().map(|mutant| sample::escaped(&mutant.name)).collect();
+        command.arg("--re").arg(format!("^({})$", names.join("|")));
+        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says.
+        let files: BTreeSet<&str> = part.iter().filter_map(|mutant| mutant.name.split(':').next()).collect();
+        for file in files {
+            command.args(["--file", file]);
+        }
+        command.args(["--", "--no-tests=pass", "-E", self.tests.filter]);
+        let status = command.status().context("cargo mutants (`scripts/setup.sh mutants`)")?;
+        // 2 and 3: some were missed or took too long.
+        ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
+        let outcomes = std::fs::read_to_string(self.output.join("mutants.out/outcomes.json"))?;
+        let outcomes = serde_json::from_str(&outcomes)?;
+        let baseline = sample::baseline(&outcomes).map(|seconds| (PATIENCE * seconds).max(LEAST_PATIENCE));
+        self.patience = self.patience.or(baseline);
+        sample::outcomes(&outcomes)
+    }
+}

@@ -45,6 +45,8 @@ pub(crate) struct Account {
     entered: u64,
     /// Set when what should have written the content has failed: the number of that use, and why.
     failed: Option<(u64, Error)>,
+    /// The last use that has written all of it.
+    covered: u64,
     maps: u32,
     mapped_mut: bool,
 }
@@ -78,9 +80,8 @@ impl Storage {
             let mut account = self.account.lock();
             // Work that nobody waits for any more may still use it.
             self.expect_content()?;
-            account.settle();
             account.refuse_mapped(access, &operation)?;
-            let Some(pending) = account.pending(access) else {
+            let Some(pending) = account.settle_for(access) else {
                 return Ok(account);
             };
             drop(account);
@@ -180,11 +181,13 @@ impl Account {
             while let Some(result) = lane.uses.front().and_then(|u| u.outcome.get()) {
                 match (result, &lane.uses[0]) {
                     (_, Use { writes: false, .. }) | (Err(Error::Cancelled), _) => {}
-                    // Streams learn of their ends in any order: what failed may have come after this.
+                    // Streams learn of their ends in any order: what failed may have come after this, or before.
                     (Ok(_), Use { covers: true, number, .. }) => {
+                        self.covered = self.covered.max(*number);
                         self.failed.take_if(|(failed, _)| *failed < *number);
                     }
                     (Ok(_), _) => {}
+                    (Err(_), Use { number, .. }) if *number < self.covered => {}
                     (Err(error), Use { number, .. }) => {
                         let later = self.failed.as_ref().map_or(0, |(failed, _)| *failed).max(*number);
                         self.failed = Some((later, error.clone()));
@@ -194,6 +197,14 @@ impl Account {
             }
         }
         self.lanes.retain(|lane| !lane.uses.is_empty());
+    }
+
+    /// Work in flight that conflicts with a host access; without any, all that has ended is settled.
+    fn settle_for(&mut self, access: Access) -> Option<Arc<Outcome>> {
+        // Looked at first: what ends behind the settling would be neither pending nor settled.
+        let pending = self.pending(access);
+        self.settle();
+        pending
     }
 
     /// Work in flight that conflicts with a host access; the last of its stream, so that few waits do.
@@ -341,12 +352,10 @@ mod tests {
             write(&mut account, stream, true).resolve(Ok(Timing::default()));
         }
         let running = write(&mut account, 1, true);
-        account.settle();
+        assert!(account.settle_for(Access::Read).is_some());
         assert_eq!(account.lanes.len(), 1);
-        assert!(account.pending(Access::Read).is_some());
         running.resolve(Ok(Timing::default()));
-        account.settle();
-        assert!(account.lanes.is_empty() && account.pending(Access::Write).is_none());
+        assert!(account.settle_for(Access::Write).is_none() && account.lanes.is_empty());
     }
 
     #[test]
@@ -374,6 +383,24 @@ mod tests {
         write(&mut account, 1, true).resolve(Ok(Timing::default()));
         account.settle();
         assert!(account.expect_written().is_ok());
+    }
+
+    #[test]
+    fn a_failure_that_is_learned_of_behind_what_came_after_it_is_over() {
+        let mut account = Account::default();
+        // So that the other stream's end is seen first.
+        let partly = write(&mut account, 0, false);
+        let failing = write(&mut account, 1, true);
+        let anew = write(&mut account, 0, true);
+        for promise in [partly, anew] {
+            promise.resolve(Ok(Timing::default()));
+        }
+        failing.resolve(Err(Error::DeviceLost("gone".into())));
+        account.settle();
+        assert!(account.expect_written().is_ok() && account.lanes.is_empty());
+        write(&mut account, 1, true).resolve(Err(Error::DeviceLost("gone".into())));
+        account.settle();
+        assert!(account.expect_written().is_err());
     }
 
     #[test]
@@ -405,6 +432,24 @@ mod tests {
         other.resolve(Ok(Timing::default()));
         account.settle();
         assert!(account.expect_written().is_ok() && account.lanes.is_empty());
+    }
+
+    #[test]
+    fn what_ends_during_a_look_is_pending_or_settled() {
+        let (sender, promises) = std::sync::mpsc::sync_channel::<Promise>(0);
+        let device = std::thread::spawn(move || {
+            promises.into_iter().for_each(|promise| promise.resolve(Ok(Timing::default())));
+        });
+        for _ in 0..20_000 {
+            let mut account = Account::default();
+            write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+            account.settle();
+            sender.send(write(&mut account, 1, true)).unwrap();
+            while account.settle_for(Access::Read).is_some() {}
+            assert!(account.expect_written().is_ok());
+        }
+        drop(sender);
+        device.join().unwrap();
     }
 
     #[test]

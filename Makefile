@@ -12,7 +12,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple macos bench-apple mutants coverage
+.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver macos bench-apple mutants coverage
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -67,12 +67,9 @@ ifeq ($(shell uname -s),Linux)
 unit: export ELINVAR_REQUIRE_PTXAS = 1
 unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
+# The cases of the suite share a process, and with it what was compiled: a process for each takes twice as long.
 unit:
-	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	    set -x; $(CARGO) nextest run --workspace; \
-	else \
-	    set -x; $(CARGO) test --workspace --lib --bins --tests --examples; \
-	fi
+	$(CARGO) test --workspace --lib --bins --tests --examples
 	$(CARGO) test --workspace --doc
 
 # One of the tests, too.
@@ -99,14 +96,22 @@ STANDIN := $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-dri
 DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 
 ifeq ($(shell uname -sm),Linux x86_64)
+# The suite's cases run one by one there, since what is left alive is counted: the driver's own tests have the other core.
 apple:
 	$(CARGO) test --workspace --no-run --quiet
+	$(STANDIN) --cargo-arg=--no-run --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%) \
+	    --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives
+	$(MAKE) --jobs=2 --output-sync=target apple-suite apple-driver
+
+apple-suite:
+	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::
+	$(STANDIN) --cargo-arg=--test=drivers -- suite::unsupported
+
+apple-driver:
 	ELINVAR_APPLE_PROFILE=apple9,apple3,discrete \
 	    $(STANDIN) --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%)
 	$(STANDIN) --cargo-arg=--config=profile.dev.package.objc2.debug-assertions=false \
 	    --cargo-arg=--test=allocations -- --ignored
-	METAL_CAPTURE_ENABLED=1 $(STANDIN) --cargo-arg=--test=drivers -- metal::
-	$(STANDIN) --cargo-arg=--test=drivers -- suite::unsupported
 	for cases in check fault a_failure_goes_on; do \
 	    MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
 	        $(STANDIN) --cargo-arg=--test=drivers -- $$cases || exit 1; done

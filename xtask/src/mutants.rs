@@ -2,9 +2,9 @@
 //!
 //! All mutants would take days. From those of each crate below a fixed number is drawn, by a hash of seed and name, so that a
 //! sample stays the same while other code changes. A mutant is run against the tests of its crate; one that these miss is
-//! run against the tests of other packages that concern the crate. Results are added to a file under `target/mutants` after
-//! every few mutants, and a later run goes on from there. `--shard K/N` takes every Nth mutant, with a file of its own; the
-//! summary is over all files of the seed.
+//! run against the tests of other packages that concern the crate. Results are added to a file in `results` beside this one after
+//! every few mutants, which is committed: a later run, on whatever machine, goes on from there. `--shard K/N` takes every Nth
+//! mutant, with a file of its own; the summary is over all files of the seed.
 //!
 //! What a mutant costs is an incremental build of the changed crate and of the test programs that are run, and these until the
 //! first failure. The sources are a copy that stays, with a target folder of its own, without debug information. The tests
@@ -153,29 +153,35 @@ impl Options {
     }
 }
 
+/// Where results are kept.
+const RESULTS: &str = "xtask/src/mutants/results";
+
 /// Run what has no result yet, or only print what is known: `summary`.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     let folder = root.join("target/mutants");
+    let results = root.join(RESULTS);
     let (list, words) = match words {
         ["summary", rest @ ..] => (true, rest),
         _ => (false, words),
     };
     let options = Options::parse(words)?;
     std::fs::create_dir_all(&folder)?;
+    std::fs::create_dir_all(&results)?;
     let mut all = Vec::new();
     for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
         let sample = sample::draw(root, subject.package, subject.count, options.seed)?;
         if !list {
-            Run::new(root, &folder, &options, subject)?.all(&sample)?;
+            Run::new(root, &folder, &results, &options, subject)?.all(&sample)?;
         }
         all.push((subject.package, sample));
     }
-    summary::print(root, &all, &sample::results(&folder, options.seed)?)
+    summary::print(root, &all, &sample::results(&results, options.seed)?)
 }
 
 /// The mutants of one crate under way.
 struct Run<'a> {
     folder: &'a Path,
+    results: &'a Path,
     tree: PathBuf,
     options: &'a Options,
     subject: &'a Subject,
@@ -183,10 +189,16 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Cargo-mutants changes a copy of the sources, which keeps what was built from one run to the next.
-    fn new(root: &Path, folder: &'a Path, options: &'a Options, subject: &'a Subject) -> Result<Self> {
+    fn new(
+        root: &Path,
+        folder: &'a Path,
+        results: &'a Path,
+        options: &'a Options,
+        subject: &'a Subject,
+    ) -> Result<Self> {
         let tree = folder.join(format!("tree-{}", options.shard[0]));
         sample::copy_tree(root, &tree)?;
-        Ok(Self { folder, tree, options, subject })
+        Ok(Self { folder, results, tree, options, subject })
     }
 
     fn all(&self, sample: &[Mutant]) -> Result<()> {
@@ -216,7 +228,7 @@ impl<'a> Run<'a> {
         is_open: impl Fn(Option<&str>) -> bool,
     ) -> Result<Vec<&'m Mutant>> {
         let [at, of] = self.options.shard;
-        let known = sample::results(self.folder, self.options.seed)?;
+        let known = sample::results(self.results, self.options.seed)?;
         let mine = sample.iter().skip(at).step_by(of);
         let mut open: Vec<&Mutant> =
             mine.filter(|mutant| is_open(known.get(&mutant.key).map(String::as_str))).collect();
@@ -230,8 +242,15 @@ impl<'a> Run<'a> {
         let output = self.folder.join(format!("out-{}", self.options.shard[0]));
         let mut stage =
             Stage { tree: &self.tree, output, package: self.subject.package, tests, patience: None };
+        // A build that is killed may leave a state from which incremental ones make a wrong program.
+        let building = self.folder.join(format!("building-{}", self.options.shard[0]));
+        if building.exists() {
+            let _absent = std::fs::remove_dir_all(self.tree.join("target/debug/incremental"));
+        }
         for part in open.chunks(AT_ONCE) {
+            std::fs::write(&building, "")?;
             let results = stage.run(part)?;
+            std::fs::remove_file(&building)?;
             self.keep(part, &results, not_caught)?;
         }
         Ok(())
@@ -239,7 +258,7 @@ impl<'a> Run<'a> {
 
     fn keep(&self, part: &[&Mutant], results: &BTreeMap<String, String>, not_caught: &str) -> Result<()> {
         let [at, of] = self.options.shard;
-        let path = self.folder.join(format!("{}-{at}-of-{of}.jsonl", self.options.seed));
+        let path = self.results.join(format!("{}-{at}-of-{of}.jsonl", self.options.seed));
         let row = |mutant: &&Mutant| -> Option<Value> {
             let result = results.get(&mutant.name)?;
             let result = if result == sample::MISSED { not_caught } else { result };
@@ -276,8 +295,8 @@ impl Stage<'_> {
             Some(seconds) => command.arg("--baseline=skip").arg(format!("--timeout={}", seconds.ceil())),
         };
         command.arg("--output").arg(&self.output);
-        // Without debug information there is less to build and to link.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove("CARGO_TARGET_DIR");
+        // Without debug information there is less to build and to link; the crate is built again for each mutant.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
         for package in self.tests.packages {
             command.args(["--test-package", package]);
         }

@@ -296,7 +296,10 @@ impl Stage<'_> {
         };
         command.arg("--output").arg(&self.output);
         // Without debug information there is less to build and to link; the crate is built again for each mutant.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
+        command
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("CARGO_INCREMENTAL", "1")
+            .env_remove("CARGO_TARGET_DIR");
         for package in self.tests.packages {
             command.args(["--test-package", package]);
         }

@@ -69,8 +69,8 @@ unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
 # The cases of the suite share a process, and with it what was compiled: a process for each takes twice as long.
 unit:
-	$(CARGO) test --workspace --lib --bins --tests --examples
-	$(CARGO) test --workspace --doc
+	@scripts/summed.sh $(CARGO) test --workspace --lib --bins --tests --examples
+	@scripts/summed.sh $(CARGO) test --workspace --doc
 
 # One of the tests, too.
 tidy:
@@ -91,7 +91,7 @@ coverage: setup numpy
 # The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would
 # cargo the driver, if the suite were not built along with it.
 ELINVAR := $(or $(CARGO_TARGET_DIR),target)/debug/elinvar
-STANDIN := $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
+STANDIN := scripts/summed.sh $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
     --cargo-arg=--package=elinvar-conformance
 DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 

@@ -359,30 +359,39 @@ fn with_trap(flag: &str, script: &str) -> Place {
 
 #[test]
 fn a_compiler_that_hangs_is_killed_and_can_be_called_again() {
-    for (flag, script, input) in [
+    let traps = [
         ("-E", "sleep 1000", ".metal"),
         ("-disable-llvm-passes", "sleep 1000 & wait", ".metal"),
         ("-gdwarf-4", "sleep 1000 & exit 0", ".metal"),
         ("-c", "exec sleep 1000", "kernel.ll"),
-    ] {
-        let place = with_trap(flag, script);
-        // The word, which others have in them.
-        let flag = format!(" {flag} ");
-        let mut seconds = 4;
-        let error = loop {
-            let time = seconds.to_string();
-            let (error, _) = place.run(&[("ELINVAR_COMPILE_TIMEOUT", &time), ("ELINVAR_CACHE", "off")]);
-            let limit =
-                format!("was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets");
-            assert!(error.contains(&limit), "{flag}: {error}");
-            // On a busy machine what comes before the trap may take longer.
-            if error.contains(&flag) || seconds > 1000 {
-                break error;
-            }
-            seconds *= 4;
-        };
-        assert!(error.contains(&flag) && kept_file(&place, &error, input).is_file(), "{flag}: {error}");
-    }
+    ];
+    // All they do is wait.
+    std::thread::scope(|scope| {
+        for (flag, script, input) in traps {
+            scope.spawn(move || killed_when_it_hangs(flag, script, input));
+        }
+    });
+}
+
+/// A compiler that hangs when it gets `flag`, and is then called with the `input` that was kept.
+fn killed_when_it_hangs(flag: &str, script: &str, input: &str) {
+    let place = with_trap(flag, script);
+    // The word, which others have in them.
+    let flag = format!(" {flag} ");
+    let mut seconds = 4;
+    let error = loop {
+        let time = seconds.to_string();
+        let (error, _) = place.run(&[("ELINVAR_COMPILE_TIMEOUT", &time), ("ELINVAR_CACHE", "off")]);
+        let limit =
+            format!("was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets");
+        assert!(error.contains(&limit), "{flag}: {error}");
+        // On a busy machine what comes before the trap may take longer.
+        if error.contains(&flag) || seconds > 1000 {
+            break error;
+        }
+        seconds *= 4;
+    };
+    assert!(error.contains(&flag) && kept_file(&place, &error, input).is_file(), "{flag}: {error}");
 }
 
 #[test]

@@ -10,5 +10,5 @@ trap 'rm -f "$log"' EXIT
 "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 awk '/^test result: / { programs += 1; passed += $4; failed += $6; ignored += $8 }
-     END { printf "tests: %d passed, %d failed, %d ignored, in %d programs\n", passed, failed, ignored, programs }' "$log"
+     END { if (programs) printf "tests: %d passed, %d failed, %d ignored, in %d programs\n", passed, failed, ignored, programs }' "$log"
 exit "$status"

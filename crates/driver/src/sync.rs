@@ -262,6 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn one_that_waits_is_woken() {
+        let (lock, changed) = (Mutex::new(false), Condvar::new());
+        let (sender, begun) = channel();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut is_set = lock.lock();
+                sender.send(()).unwrap();
+                while !*is_set {
+                    if changed.wait_for(&mut is_set, Duration::from_secs(60)).timed_out() {
+                        return false;
+                    }
+                }
+                true
+            });
+            begun.recv().unwrap();
+            // Had when the other waits.
+            *lock.lock() = true;
+            changed.notify_one();
+            assert!(waits.join().is_ok_and(|woken| woken));
+        });
+    }
+
+    #[test]
     fn waits_end_when_notified_or_when_it_is_time() {
         let (lock, changed) = (Mutex::new(0), Condvar::new());
         std::thread::scope(|scope| {

@@ -20,6 +20,7 @@ fn refused(text: &str, line: u32, message: &str) {
 fn at_module_level() {
     let cases = [
         ("module asm \"nop\"", 1, "unsupported `module asm`"),
+        ("\n!0 = !name", 2, "expected the content of a metadata node, found the end of the text"),
         ("\n@a = alias i32, ptr @b", 2, "unsupported alias `@a`"),
         ("@i = ifunc void (), ptr @b", 1, "unsupported ifunc `@i`"),
         ("; c\n\nfrobnicate @x", 3, "unknown statement `frobnicate`"),

@@ -68,6 +68,13 @@ fn numbers_and_names_become_the_models() {
 }
 
 #[test]
+fn attachments_may_follow_the_indices_of_an_aggregate() {
+    let text = "define i32 @f({ i32, i32 } %pair) {\n  %r = extractvalue { i32, i32 } %pair, 1, !dbg !0\n  ret i32 %r\n}\n\n!0 = !{}\n";
+    let module = Module::parse(text).unwrap();
+    assert_eq!(normalise(&module.to_string()), normalise(text));
+}
+
+#[test]
 fn inline_attachments_get_a_number_of_their_own() {
     let text = "define void @f() {\n  ret void, !dbg !DILocation(line: 3, scope: !0)\n}\n!0 = !{}\n";
     let module = Module::parse(text).expect("parses");

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use elinvar_driver::{Error, HostBlock, Memory, Result, Storage};
+use elinvar_driver::{Error, HostBlock, Memory, Result, Storage, expect_within};
 
 use crate::host;
 
@@ -101,13 +101,7 @@ impl HostMemory {
 
     /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<*mut u8> {
-        if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::invalid(format!(
-                "bytes {offset} to {} are outside a memory of {} bytes",
-                offset.saturating_add(len),
-                self.len
-            )));
-        }
+        expect_within(self.len, offset, len)?;
         // In range of the mapping, whose size fits in usize.
         Ok(self.address.as_ptr().wrapping_add(offset as usize))
     }

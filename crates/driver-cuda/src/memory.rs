@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUdeviceptr;
-use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage};
+use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage, expect_within};
 
 use crate::context::{Context, at, void};
 use crate::failure::{Failure, code};
@@ -163,13 +163,7 @@ impl CudaMemory {
 
     /// The address for kernels of the byte at `offset`, if `len` bytes from there on are within the memory.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<CUdeviceptr> {
-        if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::invalid(format!(
-                "bytes {offset} to {} are outside a memory of {} bytes",
-                offset.saturating_add(len),
-                self.len
-            )));
-        }
+        expect_within(self.len, offset, len)?;
         Ok(at(self.address, offset))
     }
 

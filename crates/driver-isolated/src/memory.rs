@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Memory, Result, Storage};
+use elinvar_driver::{Memory, Result, Storage, expect_within};
 
 use crate::arena::Piece;
 use crate::device::Core;
@@ -37,12 +37,7 @@ impl IsolatedMemory {
 
     /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
     fn at(&self, offset: u64, len: u64) -> Result<*mut u8> {
-        if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            let (end, whole) = (offset.saturating_add(len), self.len);
-            return Err(Error::invalid(format!(
-                "bytes {offset} to {end} are outside a memory of {whole} bytes"
-            )));
-        }
+        expect_within(self.len, offset, len)?;
         Ok(self.address.as_ptr().wrapping_add(offset as usize))
     }
 }

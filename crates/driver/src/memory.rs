@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Where memory lives and who may touch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,5 +113,19 @@ pub unsafe trait Memory: Send + Sync + Any {
     /// As [`Memory::write`].
     unsafe fn push(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
+    }
+}
+
+/// Check that `len` bytes from `offset` on lie within a memory of `whole` bytes.
+///
+/// # Errors
+/// `InvalidArgument` with both ranges.
+pub fn expect_within(whole: u64, offset: u64, len: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= whole => Ok(()),
+        _ => Err(Error::invalid(format!(
+            "bytes {offset} to {} are outside a memory of {whole} bytes",
+            offset.saturating_add(len)
+        ))),
     }
 }

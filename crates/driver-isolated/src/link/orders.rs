@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use elinvar_driver::{Access, Binding, Command, Dispatch, Error, Grid, Memory, MemorySlice, Result};
+use elinvar_driver::{
+    Access, Binding, Command, Dispatch, Error, Grid, Memory, MemorySlice, Result, expect_within,
+};
 
 use super::Out;
 use crate::library::IsolatedPipeline;
@@ -88,13 +90,7 @@ impl Writing<'_> {
         let ours = any.downcast_ref::<IsolatedMemory>();
         let ours = ours.filter(|ours| Arc::ptr_eq(&ours.core, &self.lane.core));
         let ours = ours.ok_or_else(|| Error::invalid("memory of another device"))?;
-        let whole = ours.len();
-        if offset.checked_add(len).is_none_or(|end| end > whole) {
-            let end = offset.saturating_add(len);
-            return Err(Error::invalid(format!(
-                "bytes {offset} to {end} are outside a memory of {whole} bytes"
-            )));
-        }
+        expect_within(ours.len(), offset, len)?;
         let memory = ours.id;
         if !self.out.memories.contains(&memory) {
             let piece = ours.piece;

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use block2::RcBlock;
-use elinvar_driver::{Error, HostBlock, Memory, MemorySlice, Result, Storage};
+use elinvar_driver::{Error, HostBlock, Memory, MemorySlice, Result, Storage, expect_within};
 use objc2::rc::autoreleasepool;
 use objc2::runtime::NSObjectProtocol as _;
 use objc2::sel;
@@ -104,19 +104,9 @@ impl MetalMemory {
 
     /// The address of the byte at `offset` for the host, if `len` bytes from there on are within the memory.
     fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
-        check(self.len, offset, len)?;
+        expect_within(self.len, offset, len)?;
         // In range of the buffer, whose length fits.
         Ok(self.host.map(|host| host.as_ptr().wrapping_add(offset as usize)))
-    }
-}
-
-fn check(all: u64, offset: u64, len: u64) -> Result<()> {
-    match offset.checked_add(len) {
-        Some(end) if end <= all => Ok(()),
-        _ => Err(Error::invalid(format!(
-            "bytes {offset} to {} are outside a memory of {all} bytes",
-            offset.saturating_add(len)
-        ))),
     }
 }
 
@@ -129,7 +119,7 @@ pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Bu
         let name = &core.caps.name;
         return Err(Error::invalid(format!("memory of another device than Metal device `{name}`")));
     }
-    check(memory.len, slice.offset, slice.len)?;
+    expect_within(memory.len, slice.offset, slice.len)?;
     // In range of the buffer, whose length fits.
     Ok((&memory.buffer, slice.offset as usize))
 }
@@ -198,7 +188,7 @@ unsafe impl Memory for MetalMemory {
     }
 
     unsafe fn push(&self, offset: u64, len: u64) -> Result<()> {
-        check(self.len, offset, len)?;
+        expect_within(self.len, offset, len)?;
         if self.copies && len > 0 {
             let range = NSRange { location: offset as usize, length: len as usize };
             autoreleasepool(|_| self.buffer.didModifyRange(range));

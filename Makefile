@@ -3,6 +3,9 @@
 
 CARGO ?= cargo
 VENV := target/numpy
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Everything but the documentation's tests.
+PROGRAMS := --lib --bins --tests --examples
 
 # A gate builds once: without the state of incremental compilation that takes a fifth less.
 export CARGO_INCREMENTAL ?= 0
@@ -12,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver macos bench-apple mutants coverage
+.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -58,6 +61,8 @@ fmt:
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
+# The stand-in for Apple's libraries is built along with everything else. Alone it has fewer features, and would be built again.
+unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
 unit: export ELINVAR_REQUIRE_NUMPY = 1
 # Clang has its time on a machine that is busy with other things too.
 unit: export ELINVAR_COMPILE_TIMEOUT = 600
@@ -69,7 +74,8 @@ unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
 # The cases of the suite share a process, and with it what was compiled: a process for each takes twice as long.
 unit:
-	@scripts/summed.sh $(CARGO) test --workspace --lib --bins --tests --examples
+	$(CARGO) build --workspace $(PROGRAMS)
+	@scripts/summed.sh $(CARGO) test --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace --doc
 
 # One of the tests, too.
@@ -90,7 +96,7 @@ coverage: setup numpy
 # The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
 # The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would
 # cargo the driver, if the suite were not built along with it.
-ELINVAR := $(or $(CARGO_TARGET_DIR),target)/debug/elinvar
+ELINVAR := $(TARGET)/debug/elinvar
 STANDIN := scripts/summed.sh $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
     --cargo-arg=--package=elinvar-conformance
 DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
@@ -98,7 +104,7 @@ DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 ifeq ($(shell uname -sm),Linux x86_64)
 # The suite's cases run one by one there, since what is left alive is counted: the driver's own tests have the other core.
 apple:
-	$(CARGO) test --workspace --no-run --quiet
+	$(CARGO) build --workspace $(PROGRAMS) --quiet
 	$(STANDIN) --cargo-arg=--no-run --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%) \
 	    --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives
 	$(MAKE) --jobs=2 --output-sync=target apple-suite apple-driver
@@ -121,6 +127,10 @@ apple-driver:
 else
 apple:
 endif
+
+# What users do who have installed the program: it builds the stand-in from the sources that it carries.
+installed:
+	@scripts/summed.sh $(CARGO) test --package elinvar-cli --test apple -- --ignored
 
 # What a launch costs the host through the Metal driver, by phase.
 bench-apple: setup

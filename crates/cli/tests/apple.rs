@@ -1,7 +1,7 @@
 //! `elinvar test`, on a crate that uses Metal and knows nothing of Elinvar: what the crate's own tests say of the stand-in.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn text(bytes: &[u8]) -> String {
@@ -32,15 +32,21 @@ fn a_crate_that_uses_metal_passes_its_tests() {
     assert_eq!(passed, tests_in(&krate.join("tests")), "{out}\n{err}");
 }
 
-#[test]
-fn a_test_that_fails_gives_its_exit_code() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("src")).unwrap();
-    let manifest = folder.path().join("Cargo.toml");
+/// A crate with a test that fails beside one that passes: its manifest.
+fn with_a_failing_test(folder: &Path) -> PathBuf {
+    std::fs::create_dir(folder.join("src")).unwrap();
+    let manifest = folder.join("Cargo.toml");
     std::fs::write(&manifest, "[package]\nname = \"fails\"\nedition = \"2024\"\n[workspace]\n").unwrap();
     let source = "#[test]\nfn is_told_that_it_is_for_macos() {\n    assert!(cfg!(target_os = \"macos\") && cfg!(unix));\n}\n\
                   #[test]\nfn wrong() {\n    panic!(\"no\");\n}\n";
-    std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();
+    std::fs::write(folder.join("src/lib.rs"), source).unwrap();
+    manifest
+}
+
+#[test]
+fn a_test_that_fails_gives_its_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = with_a_failing_test(folder.path());
     let output = elinvar(&manifest, &["--", "--test-threads", "1"]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(101), "{out}\n{err}");
@@ -48,6 +54,41 @@ fn a_test_that_fails_gives_its_exit_code() {
         out.contains("is_told_that_it_is_for_macos ... ok") && out.contains("wrong ... FAILED"),
         "{out}\n{err}"
     );
+}
+
+#[test]
+fn a_library_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let krate = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metal-crate/Cargo.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    command.args(["test", "--no-run", "--manifest-path"]).arg(krate);
+    let library = folder.path().join("none.so");
+    let output = command.env("ELINVAR_APPLE_LIBRARY", &library).output().unwrap();
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let expected = format!("ELINVAR_APPLE_LIBRARY: there is no file `{}`", library.display());
+    assert!(err.contains(&expected), "{err}");
+}
+
+#[test]
+#[ignore = "builds the stand-in from nothing: minutes; `make installed` does"]
+fn an_installed_program_builds_what_it_carries() {
+    let folder = tempfile::tempdir().unwrap();
+    // Outside the folder that it was built in, it does not find the checkout.
+    let installed = folder.path().join("elinvar");
+    std::fs::copy(env!("CARGO_BIN_EXE_elinvar"), &installed).unwrap();
+    let manifest = with_a_failing_test(folder.path());
+    let mut command = Command::new(installed);
+    command.args(["test", "--manifest-path"]).arg(manifest).args(["--", "--test-threads", "1"]);
+    command.env("ELINVAR_APPLE_FOLDER", folder.path().join("built")).env_remove("ELINVAR_APPLE_LIBRARY");
+    let output = command.env_remove("CARGO_TARGET_DIR").output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(101), "{out}\n{err}");
+    assert!(
+        out.contains("is_told_that_it_is_for_macos ... ok") && out.contains("wrong ... FAILED"),
+        "{out}\n{err}"
+    );
+    assert!(err.contains("this is done once"), "{err}");
 }
 
 #[test]

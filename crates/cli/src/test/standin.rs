@@ -26,7 +26,11 @@ const NAMES: [&str; 14] = [
 
 const LIBRARY: &str = "libelinvar_apple.so";
 
-/// A built stand-in: from the sources of the checkout that this program was built in, else from those that it carries.
+/// Names a built library; it is taken as it is.
+const BUILT: &str = "ELINVAR_APPLE_LIBRARY";
+
+/// A built stand-in: the library that `ELINVAR_APPLE_LIBRARY` names, else one built from the sources of the checkout that this
+/// program was built in, else from those that it carries.
 pub struct StandIn {
     /// `lib/` has the library and its names, `sources/` the copies of crates that link frameworks.
     pub folder: PathBuf,
@@ -36,17 +40,26 @@ impl StandIn {
     /// Build it if it is not there or not new.
     pub fn build() -> Result<Self> {
         let (workspace, target) = match checkout() {
-            Some(found) => found,
+            Some((workspace, target)) => (Some(workspace), target),
+            None => (None, carried::folder()?),
+        };
+        let library = match built()? {
+            Some(library) => library,
             None => {
-                let folder = carried::folder()?;
-                let sources = folder.join("sources");
-                carried::unpack(&sources)?;
-                (sources, folder)
+                let workspace = match workspace {
+                    Some(workspace) => workspace,
+                    None => {
+                        let sources = target.join("sources");
+                        carried::unpack(&sources)?;
+                        sources
+                    }
+                };
+                compile(&workspace, &target)?;
+                target.join("debug").join(LIBRARY)
             }
         };
-        compile(&workspace, &target)?;
         let standin = Self { folder: target.join("apple") };
-        standin.fill(&target.join("debug").join(LIBRARY))?;
+        standin.fill(&library)?;
         Ok(standin)
     }
 
@@ -68,6 +81,17 @@ impl StandIn {
         }
         Ok(())
     }
+}
+
+/// The library that the environment names.
+fn built() -> Result<Option<PathBuf>> {
+    let Some(path) = std::env::var_os(BUILT).filter(|path| !path.is_empty()).map(PathBuf::from) else {
+        return Ok(None);
+    };
+    if !path.is_file() {
+        return Err(Failure::input(format!("{BUILT}: there is no file `{}`", path.display())));
+    }
+    Ok(Some(path))
 }
 
 /// The workspace that this program was built in and where that was, if it still is where cargo put it.

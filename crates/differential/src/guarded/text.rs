@@ -99,7 +99,8 @@ impl Writer<'_> {
             8 => format!("arr[{index}]"),
             9 => format!("sh[{index}]"),
             10 => format!("s[{index}].u[{}]", self.index()),
-            11 => format!("uint({index})"),
+            // The sum, since `(uint(uint(k[1])))` before `&` would be a type, and the rest an address.
+            11 => format!("uint(0 + {index})"),
             12 => format!("p.m[{}]", self.r.below(4)),
             _ => format!("(x * {}u + y)", self.r.below(100)),
         }

@@ -142,12 +142,19 @@ fn a_worker_that_is_killed_is_replaced_and_addresses_stay() {
     let (memory, queue) = (bench.memory(&[0; 100]), bench.device.queue().unwrap());
     let address = memory.gpu_address().unwrap();
     for round in 1..=3 {
-        kill_process(worker(&bench), if round == 2 { Signal::TRAP } else { Signal::KILL }).unwrap();
-        // It may have taken the work before it is gone, or not.
-        let first = submit(&*queue, vec![bench.adds(&memory, &memory, 0)]).recv_timeout(LONG).unwrap();
-        if let Err(error) = first {
-            assert!(is_lost(&error, if round == 2 { "SIGTRAP" } else { "SIGKILL" }), "{error}");
-            queue.acknowledge();
+        let killed = worker(&bench);
+        kill_process(killed, if round == 2 { Signal::TRAP } else { Signal::KILL }).unwrap();
+        // It may do work before it is gone, and be gone before it has any.
+        loop {
+            let ended = submit(&*queue, vec![bench.adds(&memory, &memory, 0)]).recv_timeout(LONG).unwrap();
+            if let Err(error) = ended {
+                assert!(is_lost(&error, if round == 2 { "SIGTRAP" } else { "SIGKILL" }), "{error}");
+                queue.acknowledge();
+                break;
+            }
+            if bench.device.process() != Some(killed.as_raw_nonzero().get().cast_unsigned()) {
+                break;
+            }
         }
         submit(&*queue, vec![bench.stores(&memory, address)]).recv_timeout(LONG).unwrap().unwrap();
         assert_eq!(memory.gpu_address(), Some(address));

@@ -294,6 +294,15 @@ pub struct CallArg {
     pub op: Operand,
 }
 
+impl CallArg {
+    /// The alignment in bytes that the attributes promise of a pointer, 1 if none.
+    pub fn align(&self) -> u64 {
+        let words: Vec<&str> = self.attrs.split_whitespace().collect();
+        let promised = words.windows(2).find(|pair| pair[0] == "align").and_then(|pair| pair[1].parse().ok());
+        promised.unwrap_or(1)
+    }
+}
+
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {

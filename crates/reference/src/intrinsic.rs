@@ -1,6 +1,6 @@
 //! LLVM's intrinsics.
 
-use elinvar_ir::{BinaryOp, Call, Type};
+use elinvar_ir::{BinaryOp, Call, CallArg, Type};
 
 use crate::fault::{Problem, Result};
 use crate::machine::Machine;
@@ -11,7 +11,7 @@ impl Machine<'_> {
     /// Call `llvm.<name>`.
     pub(crate) fn intrinsic(&mut self, name: &str, call: &Call, args: &[Value]) -> Result<Option<Value>> {
         let base = base(name);
-        if let Some(done) = self.memory_intrinsic(base, args)? {
+        if let Some(done) = self.memory_intrinsic(base, call, args)? {
             return Ok(done);
         }
         let ty = call.args.first().map_or(&call.ret, |a| &a.ty);
@@ -44,15 +44,23 @@ impl Machine<'_> {
     }
 
     /// An intrinsic on memory: `None` when it is another, else its result.
-    fn memory_intrinsic(&mut self, base: &str, args: &[Value]) -> Result<Option<Option<Value>>> {
+    fn memory_intrinsic(&mut self, base: &str, call: &Call, args: &[Value]) -> Result<Option<Option<Value>>> {
+        let align = |at: usize| call.args.get(at).map_or(1, CallArg::align);
         let address = |v: &Value| Ok(v.known("an address")? as u64);
         match (base, args) {
             ("memcpy" | "memmove" | "memcpy.inline", [to, from, len, ..]) => {
                 let len = len.known("the length of a copy")? as u64;
+                if len > 0 {
+                    self.memory.read(address(from)?, len, align(1))?;
+                    self.memory.write(address(to)?, len, align(0))?;
+                }
                 self.memory.copy(address(to)?, address(from)?, len)?;
             }
             ("memset" | "memset.inline", [to, byte, len, ..]) => {
                 let len = len.known("the length of a fill")? as u64;
+                if len > 0 {
+                    self.memory.write(address(to)?, len, align(0))?;
+                }
                 self.fill(address(to)?, byte, len)?;
             }
             ("lifetime.start" | "lifetime.end", [.., variable]) => self.memory.forget(address(variable)?),

@@ -22,6 +22,35 @@ fn a_write_to_a_constant() {
 }
 
 #[test]
+fn copies_and_fills_that_are_not_aligned_as_promised() {
+    let declarations = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)";
+    let copy = |to: u32, from: u32, bytes: u32| {
+        format!(
+            "  %to = getelementptr i8, ptr %out, i64 {to}\n  %from = getelementptr i8, ptr %out, i64 {from}\n  \
+             call void @llvm.memcpy.p0.p0.i64(ptr align 4 %to, ptr noundef align 2 %from, i64 {bytes}, i1 false)\n  \
+             ret void"
+        )
+    };
+    let fill = "  %to = getelementptr i8, ptr %out, i64 4\n  \
+                call void @llvm.memset.p0.i64(ptr align 8 %to, i8 1, i64 4, i1 false)\n  ret void";
+    for (body, at, by) in [(copy(6, 0, 4), 6, 4), (copy(4, 11, 4), 11, 2), (fill.to_owned(), 4, 8)] {
+        let found = problem(declarations, &body, 1, false);
+        assert!(
+            matches!(found, Problem::Misaligned { offset, align, .. } if offset == at && align == by),
+            "{found}\n{body}"
+        );
+    }
+    // What copies nothing touches nothing.
+    for body in [copy(4, 10, 4), copy(6, 11, 0)] {
+        assert_eq!(
+            problem(declarations, &body.replace("ret void", "unreachable"), 1, false),
+            Problem::Unreachable
+        );
+    }
+}
+
+#[test]
 fn code_that_is_never_to_be_reached() {
     assert_eq!(problem("", "  unreachable", 1, false), Problem::Unreachable);
     let trap = problem("declare void @llvm.trap()", "  call void @llvm.trap()\n  ret void", 1, false);

@@ -136,18 +136,11 @@ fn shape(call: &Call, own: &HashSet<ValueId>) -> Option<Shape> {
     let [to, from, bytes, volatile] = &call.args[..] else { return None };
     let (Operand::Const(bytes), Operand::Const(volatile)) = (&bytes.op, &volatile.op) else { return None };
     let bytes = u64::try_from(bytes.as_unsigned(64)?).ok().filter(|bytes| (8..=MOST).contains(bytes))?;
-    let shape = Shape { bytes, aligned: [alignment(&to.attrs), alignment(&from.attrs)] };
+    let shape = Shape { bytes, aligned: [to.align(), from.align()] };
     let narrow = shape.aligned.iter().any(|known| *known < shape.word());
     let is_own = [to, from].iter().any(|arg| arg.op.value().is_some_and(|value| own.contains(&value)));
     let fits = shape.word() >= 4 && volatile.as_unsigned(1) == Some(0);
     (narrow && fits && !is_own).then_some(shape)
-}
-
-/// The alignment that a parameter's attributes promise.
-fn alignment(attrs: &str) -> u64 {
-    let words: Vec<&str> = attrs.split_whitespace().collect();
-    let promised = words.windows(2).find(|pair| pair[0] == "align").and_then(|pair| pair[1].parse().ok());
-    promised.unwrap_or(1)
 }
 
 impl Shape {

@@ -82,8 +82,8 @@ pub struct Run {
     /// thread and line
     #[arg(long)]
     checked: bool,
-    /// Run the kernel in a process of its own, on the processor: a crash ends that and is reported
-    #[arg(long, conflicts_with = "device")]
+    /// Run the kernel in a process of its own, on the processor unless --device says otherwise: a crash ends that and is reported
+    #[arg(long)]
     isolated: bool,
     /// Give up when a run takes longer
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -135,7 +135,8 @@ impl Run {
     pub fn run(self) -> Result<()> {
         let given = self.values()?;
         let constants = self.constants()?;
-        let device = if self.isolated { Device::isolated()? } else { Selection::device(self.device)? };
+        let device =
+            if self.isolated { Selection::isolated(self.device)? } else { Selection::device(self.device)? };
         let library = self.library(&device)?;
         for warning in library.warnings() {
             eprintln!("{warning}");

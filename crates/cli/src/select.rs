@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use elinvar::{Device, DeviceKind, Error};
+use elinvar::{Device, DeviceKind, Error, IsolatedOptions};
 
 use crate::failure::Result;
 
@@ -50,6 +50,12 @@ impl Selection {
         };
         let found = Device::all()?.into_iter().filter(|device| device.kind() == kind).nth(number);
         Ok(found.ok_or_else(|| absent(kind, number))?)
+    }
+
+    /// The same in a worker process; without a selection the processor.
+    pub fn isolated(selection: Option<Self>) -> Result<Device> {
+        let Self { kind, number: index } = selection.unwrap_or(Self::first(DeviceKind::Cpu));
+        Ok(Device::isolated_with(&IsolatedOptions { kind, index, ..IsolatedOptions::default() })?)
     }
 }
 

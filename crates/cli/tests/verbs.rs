@@ -54,7 +54,8 @@ fn an_isolated_run_computes_and_a_crash_is_reported() {
         (&1.0.into(), &64.0.into()),
         "{report}"
     );
-    add(&[A, B, OUT, N], &["--isolated", "--device", "cpu"]).expect(2, &["cannot be used with"]);
+    add(&[A, B, OUT, N], &["--isolated", "--device", "cpu"]).expect(0, &[]);
+    add(&[A, B, OUT, N], &["--isolated", "--device", "metal"]).expect(1, &["there is no Metal"]);
     let folder = Folder::new();
     let text =
         "kernel void wild(device int* p, constant ulong& at) { *reinterpret_cast<device int*>(at) = 1; }";

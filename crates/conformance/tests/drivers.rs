@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use elinvar::{Device, DeviceKind};
+use elinvar::{Device, DeviceKind, IsolatedOptions};
 use elinvar_conformance::suite::{Case, Failure, Outcome, PairCase, cases, pair_cases};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -16,6 +16,12 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated", "errors::captures", NO_CAPTURE),
     ("isolated", "memory::of_the_host", "it is isolated"),
+    ("isolated_cuda", "barriers::different_barriers_fault", "does not tell that threads"),
+    ("isolated_cuda", "callbacks::waits_in_a_destructor", "it is isolated"),
+    ("isolated_cuda", "errors::captures", NO_CAPTURE),
+    ("isolated_cuda", "memory::of_the_host", "it is isolated"),
+    ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
+    ("isolated_cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "errors::captures", NO_CAPTURE),
     ("cuda", "barriers::different_barriers_fault", "does not tell that threads"),
     ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
@@ -77,7 +83,7 @@ const OF_A_LIBRARY: &[&str] = &[
 ];
 
 /// The chapters that an isolated device runs: what is about devices, memory and queues. All others are about kernels' code, which is
-/// that of the processor.
+/// that of the device itself.
 const ISOLATED: [&str; 15] = [
     "argument_buffers::",
     "arguments::",
@@ -170,10 +176,13 @@ fn main() {
     }
     if cfg!(target_os = "linux") {
         let differs = |case: &Case| ISOLATED.iter().any(|chapter| case.name.starts_with(chapter));
-        for case in cases().into_iter().filter(differs) {
-            let mut row =
-                UNSUPPORTED.iter().filter(|(kind, name, _)| (*kind, *name) == ("isolated", case.name));
-            trials.extend(case_trials("isolated", case, isolated, row.next().map(|(_, _, reason)| *reason)));
+        let has_gpu = devices.iter().any(|device| device.kind() == DeviceKind::Cuda);
+        let gpu = has_gpu.then_some(("isolated_cuda", isolated_gpu as fn() -> Device));
+        for (kind, open) in [("isolated", isolated as fn() -> Device)].into_iter().chain(gpu) {
+            for case in cases().into_iter().filter(differs) {
+                let mut row = UNSUPPORTED.iter().filter(|(of, name, _)| (*of, *name) == (kind, case.name));
+                trials.extend(case_trials(kind, case, open, row.next().map(|(_, _, reason)| *reason)));
+            }
         }
     }
     trials.push(Trial::test("suite::unsupported", move || lists(&list)));
@@ -213,6 +222,15 @@ fn case_trials(
 fn isolated() -> Device {
     static DEVICE: LazyLock<Device> =
         LazyLock::new(|| Device::isolated().unwrap_or_else(|error| panic!("an isolated device: {error}")));
+    DEVICE.clone()
+}
+
+/// The first NVIDIA GPU, in another.
+fn isolated_gpu() -> Device {
+    static DEVICE: LazyLock<Device> = LazyLock::new(|| {
+        let options = IsolatedOptions { kind: DeviceKind::Cuda, ..Default::default() };
+        Device::isolated_with(&options).unwrap_or_else(|error| panic!("an isolated GPU: {error}"))
+    });
     DEVICE.clone()
 }
 

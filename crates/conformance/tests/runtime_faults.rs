@@ -42,11 +42,13 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let present = Device::all().unwrap_or_default();
+    let has = |kind: &str| present.iter().any(|device| device.kind().name() == kind);
     let mut trials = Vec::new();
     for (kind, open) in DEVICES {
         let is_there = match *kind {
             "isolated" => cfg!(target_os = "linux"),
-            kind => present.iter().any(|device| device.kind().name() == kind),
+            "isolated_cuda" => cfg!(target_os = "linux") && has("cuda"),
+            kind => has(kind),
         };
         trials.extend(CASES.iter().map(|(name, case)| {
             let run = move || run(open()?, *case);
@@ -62,6 +64,9 @@ const DEVICES: &[(&str, Open)] = &[
     ("cpu", || Ok(Device::new(CpuDriver::with_threads(2).devices()?.remove(0)))),
     ("isolated", || Device::isolated_with(&IsolatedOptions { threads: Some(2), ..Default::default() })),
     ("cuda", || shared(DeviceKind::Cuda)),
+    ("isolated_cuda", || {
+        Device::isolated_with(&IsolatedOptions { kind: DeviceKind::Cuda, ..Default::default() })
+    }),
     ("metal", || shared(DeviceKind::Metal)),
 ];
 
@@ -205,7 +210,8 @@ fn fail(bench: &Bench, stream: &Stream, times: u32) -> elinvar::Result<()> {
 
 fn breaker(bench: &Bench) -> elinvar::Result<()> {
     // Of a device that is the test's own: it stays open.
-    if matches!(bench.device.kind(), DeviceKind::Cuda | DeviceKind::Metal) {
+    let is_own = bench.device.kind() == DeviceKind::Cpu || bench.device.caps().restarts;
+    if !is_own {
         return Err(Error::unsupported("the device is the process's, and its breaker would stay open"));
     }
     let limits = BreakerLimits { failures: 4, cooldown: LONG, longest: LONG };

@@ -1,4 +1,5 @@
-//! Isolated devices through the public API: what ends a worker process, what survives it, and what recovery makes of it.
+//! Isolated devices through the public API: what ends a worker process, what survives it, and what recovery makes of it. Each on the
+//! processor and on an NVIDIA GPU, where there is one.
 //!
 //! The tests have their worker in this very program. `ELINVAR_ISOLATED_FAULTS=1000` makes the last one longer.
 
@@ -19,8 +20,8 @@ mod linux {
     use std::time::Duration;
 
     use elinvar::{
-        Action, BreakerLimits, BreakerState, Buffer, Completion, Device, Error, Grid, IsolatedOptions,
-        Kernel, RecoveryPolicy, Source, Storage, Stream, TraceStep,
+        Action, BreakerLimits, BreakerState, Buffer, Completion, Device, DeviceKind, Error, Grid, HostUse,
+        IsolatedOptions, Kernel, RecoveryPolicy, Source, Storage, Stream, TraceStep,
     };
     use elinvar_conformance::suite::drop_last_device;
     use libtest_mimic::Trial;
@@ -41,16 +42,15 @@ mod linux {
         out[i] = 1;
     }";
 
-    macro_rules! trials {
-        ($($name:ident),* $(,)?) => {
-            pub fn trials() -> Vec<Trial> {
-                vec![$(Trial::test(stringify!($name), || { $name(); Ok(()) })),*]
-            }
-        };
+    type Case = fn(DeviceKind);
+
+    macro_rules! cases {
+        ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as Case)),*] };
     }
-    trials! {
+
+    /// What holds for every kind of device.
+    const CASES: &[(&str, Case)] = cases![
         work_that_is_lost_is_done_again_behind_a_reset,
-        a_deadline_ends_endless_loops_and_the_worker_goes_on,
         a_deadline_ends_a_worker_that_stands_still,
         what_survives_a_crash_and_a_reset,
         work_that_is_lost_is_run_on_another_device,
@@ -58,11 +58,32 @@ mod linux {
         a_crash_under_the_usual_policy_leaves_the_device_usable,
         work_beside_a_crash_is_done_again,
         work_that_is_lost_in_place_is_not_done_again,
-        private_memory_has_its_limit,
         host_memory_is_refused_with_the_reason,
         checked_kernels_fault_as_elsewhere,
         the_last_device_may_be_dropped_in_a_callback,
         random_faults_beside_another_device,
+    ];
+    const OF_THE_PROCESSOR: &[(&str, Case)] =
+        cases![a_deadline_ends_endless_loops_and_the_worker_goes_on, private_memory_has_its_limit,];
+    const OF_A_GPU: &[(&str, Case)] = cases![
+        a_deadline_ends_an_endless_loop_with_the_worker,
+        managed_memory_is_in_step_across_workers,
+        private_memory_of_the_process_cannot_be_limited,
+        an_index_beyond_the_devices_is_refused,
+    ];
+
+    pub fn trials() -> Vec<Trial> {
+        let has_gpu =
+            Device::all().is_ok_and(|all| all.iter().any(|device| device.kind() == DeviceKind::Cuda));
+        let of = |kind: DeviceKind, cases: &'static [(&'static str, Case)], is_there: bool| {
+            cases.iter().map(move |(name, case)| {
+                let run = move || Ok(case(kind));
+                Trial::test(format!("{}::{name}", kind.name()), run).with_ignored_flag(!is_there)
+            })
+        };
+        let processor = of(DeviceKind::Cpu, CASES, true).chain(of(DeviceKind::Cpu, OF_THE_PROCESSOR, true));
+        let gpu = of(DeviceKind::Cuda, CASES, has_gpu).chain(of(DeviceKind::Cuda, OF_A_GPU, has_gpu));
+        processor.chain(gpu).collect()
     }
 
     struct Bench {
@@ -70,19 +91,22 @@ mod linux {
         add: Kernel,
         wild: Kernel,
         forever: Kernel,
+        /// What endless loops wait for.
+        flag: Buffer<u32>,
     }
 
     impl Bench {
-        fn new() -> Self {
-            let options =
-                IsolatedOptions { threads: Some(2), grace: Duration::from_millis(100), ..Default::default() };
+        fn new(kind: DeviceKind) -> Self {
+            let (threads, grace) = (Some(2), Duration::from_millis(100));
+            let options = IsolatedOptions { kind, threads, grace, ..Default::default() };
             Self::on(Device::isolated_with(&options).unwrap())
         }
 
         fn on(device: Device) -> Self {
             let library = device.compile(Source::msl(KERNELS)).unwrap();
             let [add, wild, forever] = ["add", "wild", "forever"].map(|name| library.kernel(name).unwrap());
-            let bench = Self { device, add, wild, forever };
+            let flag = device.buffer_from(&[0_u32]).unwrap();
+            let bench = Self { device, add, wild, forever, flag };
             bench.load();
             bench
         }
@@ -131,7 +155,7 @@ mod linux {
 
         /// Work that ends at a deadline only.
         fn endless(&self, stream: &Stream, out: &mut Buffer<u32>, after: Duration) -> Completion {
-            let mut flag = self.device.buffer_from(&[0_u32]).unwrap();
+            let mut flag = self.flag.clone();
             let mut batch = stream.batch();
             batch.deadline(after).unwrap();
             // SAFETY: it reads one element, and writes one that it has not come to.
@@ -151,9 +175,10 @@ mod linux {
         }
     }
 
-    fn the_last_device_may_be_dropped_in_a_callback() {
+    fn the_last_device_may_be_dropped_in_a_callback(kind: DeviceKind) {
         for _ in 0..2 {
-            drop_last_device(Device::isolated().unwrap()).unwrap();
+            let options = IsolatedOptions { kind, ..Default::default() };
+            drop_last_device(Device::isolated_with(&options).unwrap()).unwrap();
         }
     }
 
@@ -166,12 +191,27 @@ mod linux {
         })
     }
 
+    /// A GPU's driver says what a kernel did; of the processor it is known how the worker ended.
+    fn is_crash(kind: DeviceKind, error: &Error) -> bool {
+        let text = error.to_string();
+        let (is_it, deed) = match kind {
+            DeviceKind::Cpu => (is_lost(error), "SIGSEGV"),
+            _ => (matches!(error, Error::Fault(_)), "an address outside of all memory"),
+        };
+        is_it && text.contains(deed) && text.contains("kernel `wild`")
+    }
+
+    /// The error of what a crash left.
+    fn is_after_crash(kind: DeviceKind, error: &Error) -> bool {
+        is_crash(kind, error) || matches!(error, Error::Poisoned(cause) if is_crash(kind, cause))
+    }
+
     fn is_lost(error: &Error) -> bool {
         matches!(error, Error::DeviceLost(_)) || matches!(error, Error::Poisoned(cause) if is_lost(cause))
     }
 
-    fn work_that_is_lost_is_done_again_behind_a_reset() {
-        let bench = Bench::new();
+    fn work_that_is_lost_is_done_again_behind_a_reset(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let policy = RecoveryPolicy { resets: 1, ..RecoveryPolicy::of(&bench.device) };
         let stream = bench.device.stream_recovering(policy).unwrap();
         let (input, mut out, mut last) = (bench.buffer(1), bench.buffer(0), bench.buffer(0));
@@ -198,8 +238,8 @@ mod linux {
         assert_eq!(out.to_vec().unwrap(), [21; LENGTH]);
     }
 
-    fn work_that_is_lost_is_run_on_another_device() {
-        let bench = Bench::new();
+    fn work_that_is_lost_is_run_on_another_device(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let rerun = Some(Device::cpu().unwrap());
         let policy = RecoveryPolicy { resets: 0, rerun, ..RecoveryPolicy::of(&bench.device) };
         let stream = bench.device.stream_recovering(policy).unwrap();
@@ -211,8 +251,8 @@ mod linux {
         assert_eq!(out.to_vec().unwrap(), [11; LENGTH]);
     }
 
-    fn memory_that_runs_out_is_trimmed_and_tried_again() {
-        let options = IsolatedOptions { threads: Some(1), memory: Some(4 << 20), ..Default::default() };
+    fn memory_that_runs_out_is_trimmed_and_tried_again(kind: DeviceKind) {
+        let options = IsolatedOptions { kind, threads: Some(1), memory: Some(4 << 20), ..Default::default() };
         let device = Device::isolated_with(&options).unwrap();
         let bytes = |device: &Device| device.buffer::<u8>(3 << 20);
         let first = bytes(&device).unwrap();
@@ -225,8 +265,8 @@ mod linux {
     }
 
     /// The policy that suits the device, as it is.
-    fn a_crash_under_the_usual_policy_leaves_the_device_usable() {
-        let bench = Bench::new();
+    fn a_crash_under_the_usual_policy_leaves_the_device_usable(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let policy = RecoveryPolicy::of(&bench.device);
         assert_eq!(policy.resets, 1, "a worker is quickly started");
         let (stream, plain) =
@@ -240,29 +280,34 @@ mod linux {
         let poisoned = bench.add(&stream, &mut behind, &out, 1);
         let signal = stream.signal(&event, 1).unwrap();
         let error = crash.wait().unwrap_err();
-        let cause = ["SIGSEGV", "kernel `wild`"];
-        assert!(is_lost(&error) && cause.iter().all(|part| error.to_string().contains(part)), "{error}");
+        assert!(is_crash(kind, &error), "{error}");
         for error in [poisoned.wait().unwrap_err(), signal.wait().unwrap_err(), event.wait(1).unwrap_err()] {
-            assert!(matches!(&error, Error::Poisoned(first) if is_lost(first)), "{error}");
+            assert!(matches!(&error, Error::Poisoned(first) if is_crash(kind, first)), "{error}");
         }
-        assert!(is_lost(&out.to_vec().unwrap_err()) && is_lost(&behind.to_vec().unwrap_err()));
-        // It has had its second try, in a worker of its own.
-        assert_eq!(actions(&bench.device), [Action::Reset, Action::GiveUp]);
+        for error in [out.to_vec().unwrap_err(), behind.to_vec().unwrap_err()] {
+            assert!(is_after_crash(kind, &error), "{error}");
+        }
+        // A crash has its second try, in a worker of its own; what is known to be the kernel's fault has not.
+        let expected: &[Action] = match kind {
+            DeviceKind::Cpu => &[Action::Reset, Action::GiveUp],
+            _ => &[Action::GiveUp],
+        };
+        assert_eq!(actions(&bench.device), expected);
         assert!(matches!(bench.device.breaker().state(), BreakerState::Closed));
         // All memory is what it was, also that which the host does not see.
         assert_eq!((kept.to_vec().unwrap(), private.to_vec().unwrap()), (vec![1; LENGTH], vec![2; LENGTH]));
         // The next submissions work, here once the failure is acknowledged.
         bench.add(&plain, &mut behind, &private, 10).wait().unwrap();
         assert_eq!(behind.to_vec().unwrap(), [12; LENGTH]);
-        assert!(is_lost(&stream.acknowledge().unwrap()));
+        assert!(is_after_crash(kind, &stream.acknowledge().unwrap()));
         bench.add(&stream, &mut out, &behind, 100).wait().unwrap();
         assert_eq!(out.to_vec().unwrap(), [112; LENGTH]);
     }
 
     /// What was in flight beside a kernel that crashes is done again, as often as it takes, and work without recovery that has a new worker
     /// already goes on there.
-    fn work_beside_a_crash_is_done_again() {
-        let bench = Bench::new();
+    fn work_beside_a_crash_is_done_again(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let policy = RecoveryPolicy::of(&bench.device);
         // Else it would keep work from the device for a while.
         bench.device.breaker().set_limits(BreakerLimits { failures: 1000, ..Default::default() });
@@ -275,7 +320,9 @@ mod linux {
             let crash = bench.crash(&crashes, &mut junk);
             let done = bench.add(&beside, &mut out, &input, k);
             bench.signal("-CONT");
-            assert!(is_lost(&crash.wait().unwrap_err()));
+            // Beside other kernels a GPU's driver cannot tell whose fault it was.
+            let error = crash.wait().unwrap_err();
+            assert!(is_lost(&error) || is_crash(kind, &error), "{error}");
             crashes.acknowledge();
             done.wait().unwrap();
             bench.add(&plain, &mut last, &out, 5).wait().unwrap();
@@ -283,8 +330,8 @@ mod linux {
         }
     }
 
-    fn work_that_is_lost_in_place_is_not_done_again() {
-        let bench = Bench::new();
+    fn work_that_is_lost_in_place_is_not_done_again(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let stream = bench.device.stream_recovering(RecoveryPolicy::of(&bench.device)).unwrap();
         let mut data = bench.buffer(5);
         bench.device.trace().start(1000);
@@ -317,11 +364,9 @@ mod linux {
         events.iter().filter_map(action).collect()
     }
 
-    fn a_deadline_ends_endless_loops_and_the_worker_goes_on() {
-        let bench = Bench::on(
-            Device::isolated_with(&IsolatedOptions { grace: Duration::MAX / 4, ..Default::default() })
-                .unwrap(),
-        );
+    fn a_deadline_ends_endless_loops_and_the_worker_goes_on(kind: DeviceKind) {
+        let options = IsolatedOptions { kind, grace: Duration::MAX / 4, ..Default::default() };
+        let bench = Bench::on(Device::isolated_with(&options).unwrap());
         let (before, stream, mut out) = (bench.worker(), bench.device.stream().unwrap(), bench.buffer(0));
         let ended = bench.endless(&stream, &mut out, Duration::from_millis(5)).wait();
         assert!(matches!(ended, Err(Error::Timeout(_))), "{ended:?}");
@@ -329,8 +374,8 @@ mod linux {
         bench.expect_computes();
     }
 
-    fn a_deadline_ends_a_worker_that_stands_still() {
-        let bench = Bench::new();
+    fn a_deadline_ends_a_worker_that_stands_still(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let (stream, other) = (bench.device.stream().unwrap(), bench.device.stream().unwrap());
         let (kept, mut out, mut beside) = (bench.buffer(5), bench.buffer(0), bench.buffer(0));
         bench.endless(&stream, &mut out, Duration::from_millis(1)).wait().unwrap_err();
@@ -350,15 +395,15 @@ mod linux {
         assert_ne!(bench.worker(), before);
     }
 
-    fn what_survives_a_crash_and_a_reset() {
-        let bench = Bench::new();
+    fn what_survives_a_crash_and_a_reset(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let stream = bench.device.stream().unwrap();
         let (shared, mut private) =
             (bench.buffer(1), bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap());
         bench.add(&stream, &mut private, &shared, 1).wait().unwrap();
         let mut out = bench.buffer(0);
         let error = bench.crash(&stream, &mut out).wait().unwrap_err();
-        assert!(is_lost(&error) && error.to_string().contains("kernel `wild`"), "{error}");
+        assert!(is_crash(kind, &error), "{error}");
         stream.acknowledge();
         assert_eq!((shared.to_vec().unwrap(), private.to_vec().unwrap()), (vec![1; LENGTH], vec![2; LENGTH]));
         bench.device.reset().unwrap();
@@ -368,10 +413,63 @@ mod linux {
         assert_eq!(private.to_vec().unwrap(), [3; LENGTH]);
     }
 
+    /// What a GPU runs cannot be stopped, so the worker is ended, and other work has a new one.
+    fn a_deadline_ends_an_endless_loop_with_the_worker(kind: DeviceKind) {
+        let bench = Bench::new(kind);
+        let (before, stream, mut out) = (bench.worker(), bench.device.stream().unwrap(), bench.buffer(0));
+        let kept = bench.buffer(5);
+        let ended = bench.endless(&stream, &mut out, Duration::from_millis(5)).wait();
+        assert!(matches!(ended, Err(Error::Timeout(_))), "{ended:?}");
+        bench.expect_computes();
+        assert_ne!(bench.worker(), before);
+        assert_eq!(kept.to_vec().unwrap(), [5; LENGTH]);
+    }
+
+    /// The device's memory and the pages beside it are the host's: each worker goes on with what the one before left.
+    fn managed_memory_is_in_step_across_workers(kind: DeviceKind) {
+        let bench = Bench::new(kind);
+        let stream = bench.device.stream().unwrap();
+        let mut data = bench.device.buffer_for::<u32>(LENGTH, HostUse::ReadWrite).unwrap();
+        let mut private = bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap();
+        let at = (data.gpu_address().unwrap(), private.gpu_address().unwrap());
+        data.write(&[1; LENGTH]).unwrap();
+        for round in 0..4 {
+            let expected = 1 + 3 * round;
+            assert_eq!(data.to_vec().unwrap(), [expected; LENGTH]);
+            bench.add(&stream, &mut private, &data, 1).wait().unwrap();
+            bench.signal("-KILL");
+            // Read through a stage, by another worker.
+            assert_eq!(private.to_vec().unwrap(), [expected + 1; LENGTH]);
+            bench.add(&stream, &mut data, &private, 2).wait().unwrap();
+            assert_eq!((data.gpu_address().unwrap(), private.gpu_address().unwrap()), at);
+        }
+        // More than the stage has, with an end that is no whole piece of it.
+        let numbers: Vec<u32> = (0..(9 << 20) / 4 + 7).collect();
+        let mut large = bench.device.buffer_in::<u32>(numbers.len(), Storage::Private).unwrap();
+        assert!(large.to_vec().unwrap().iter().all(|x| *x == 0), "new memory is zero");
+        large.write(&numbers).unwrap();
+        bench.device.reset().unwrap();
+        large.write(&numbers).unwrap();
+        assert_eq!(large.to_vec().unwrap(), numbers);
+    }
+
+    fn private_memory_of_the_process_cannot_be_limited(kind: DeviceKind) {
+        let options = IsolatedOptions { kind, private_memory: Some(1 << 30), ..Default::default() };
+        let refused = Device::isolated_with(&options);
+        assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("private memory")));
+    }
+
+    fn an_index_beyond_the_devices_is_refused(kind: DeviceKind) {
+        let options = IsolatedOptions { kind, index: 1000, ..Default::default() };
+        let refused = Device::isolated_with(&options);
+        assert!(matches!(refused, Err(Error::InvalidArgument(why)) if why.contains("1000")));
+    }
+
     /// What a kernel keeps for its threads is the worker's private memory.
-    fn private_memory_has_its_limit() {
+    fn private_memory_has_its_limit(kind: DeviceKind) {
         const LIMIT: u64 = 160 << 20;
-        let options = IsolatedOptions { threads: Some(1), private_memory: Some(LIMIT), ..Default::default() };
+        let options =
+            IsolatedOptions { kind, threads: Some(1), private_memory: Some(LIMIT), ..Default::default() };
         let bench = Bench::on(Device::isolated_with(&options).unwrap());
         let before = bench.worker();
         let source = Source::msl(LARGE);
@@ -412,16 +510,16 @@ mod linux {
         out[i] = sum;
     }";
 
-    fn host_memory_is_refused_with_the_reason() {
-        let bench = Bench::new();
+    fn host_memory_is_refused_with_the_reason(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         // SAFETY: nothing is used in place.
         #[allow(unsafe_code)]
         let refused = unsafe { bench.device.buffer_over(vec![0_u32; LENGTH]) };
         assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("isolated")));
     }
 
-    fn checked_kernels_fault_as_elsewhere() {
-        let bench = Bench::new();
+    fn checked_kernels_fault_as_elsewhere(kind: DeviceKind) {
+        let bench = Bench::new(kind);
         let source = Source::msl(
             "kernel void far(device int* p, uint i [[thread_position_in_grid]]) { p[i + 7] = 1; }",
         );
@@ -485,7 +583,8 @@ mod linux {
             }
         };
         let error = ended.expect_err("a fault");
-        assert!(is_lost(&error) || matches!(error, Error::Timeout(_)), "fault {fault}: {error}");
+        let is_fault = matches!(error, Error::Timeout(_) | Error::Fault(_));
+        assert!(is_lost(&error) || is_fault, "fault {fault}: {error}");
         // Others' work has a new worker at once, this stream's once it is acknowledged.
         bench.add(&other, &mut beside, kept, 2).wait().unwrap();
         assert!(stream.acknowledge().is_some());
@@ -494,10 +593,10 @@ mod linux {
         assert_eq!(kept.to_vec().unwrap(), [9; LENGTH], "fault {fault}");
     }
 
-    fn random_faults_beside_another_device() {
+    fn random_faults_beside_another_device(kind: DeviceKind) {
         let rounds =
             std::env::var("ELINVAR_ISOLATED_FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(24);
-        let bench = Bench::new();
+        let bench = Bench::new(kind);
         let kept = bench.buffer(9);
         let (stop, worked) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {

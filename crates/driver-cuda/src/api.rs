@@ -8,7 +8,8 @@ use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmemAccessDesc,
+    CUmemAllocationProp, CUmodule, CUstream,
 };
 
 use crate::failure::Failure;
@@ -69,6 +70,16 @@ api! {
     register_host = "cuMemHostRegister_v2"(address: *mut c_void, bytes: usize, flags: u32);
     unregister_host = "cuMemHostUnregister"(address: *mut c_void);
     host_device_pointer = "cuMemHostGetDevicePointer_v2"(to: *mut CUdeviceptr, from: *mut c_void, flags: u32);
+    create_memory = "cuMemCreate"(handle: *mut u64, bytes: usize, properties: *const CUmemAllocationProp, flags: u64);
+    release_memory = "cuMemRelease"(handle: u64);
+    export_memory = "cuMemExportToShareableHandle"(file: *mut c_void, handle: u64, kind: u32, flags: u64);
+    import_memory = "cuMemImportFromShareableHandle"(handle: *mut u64, file: *mut c_void, kind: u32);
+    memory_granule = "cuMemGetAllocationGranularity"(bytes: *mut usize, properties: *const CUmemAllocationProp, option: u32);
+    reserve_addresses = "cuMemAddressReserve"(address: *mut CUdeviceptr, bytes: usize, align: usize, at: CUdeviceptr, flags: u64);
+    free_addresses = "cuMemAddressFree"(address: CUdeviceptr, bytes: usize);
+    map_memory = "cuMemMap"(address: CUdeviceptr, bytes: usize, offset: usize, handle: u64, flags: u64);
+    unmap_memory = "cuMemUnmap"(address: CUdeviceptr, bytes: usize);
+    set_access = "cuMemSetAccess"(address: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize);
     copy = "cuMemcpyAsync"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     copy_to_host = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     copy_to_device = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);

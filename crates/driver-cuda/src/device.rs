@@ -40,6 +40,18 @@ impl CudaDriver {
     pub fn with_cache(cache: &Cache) -> Self {
         Self { cache: cache.clone() }
     }
+
+    /// The device of that index, from 0, alone: no other is opened.
+    ///
+    /// # Errors
+    /// `Unsupported` without a driver, `InvalidArgument` for an index beyond the devices that there are, `DeviceLost` for one that does
+    /// not answer.
+    pub fn device(&self, index: usize) -> Result<Arc<dyn Device>> {
+        let api = api().map_err(Error::Unsupported)?;
+        let devices = list(api).map_err(|failure| Error::DeviceLost(failure.text(api)))?;
+        let none = || Error::invalid(format!("NVIDIA GPU {index}: there are {}", devices.len()));
+        Ok(Arc::new(CudaDevice::open(api, *devices.get(index).ok_or_else(none)?, &self.cache)?))
+    }
 }
 
 impl Driver for CudaDriver {
@@ -67,7 +79,7 @@ impl Driver for CudaDriver {
 }
 
 #[allow(unsafe_code)] // C functions
-fn list(api: &Api) -> Result<Vec<CUdevice>, Failure> {
+pub(crate) fn list(api: &Api) -> Result<Vec<CUdevice>, Failure> {
     let mut count = 0;
     // SAFETY: it writes a number.
     match unsafe { api.device_count(&mut count) } {
@@ -107,6 +119,11 @@ impl CudaDevice {
         let shared = Shared::new(Arc::new(context))?;
         let sensor = Sensor::of(api, device);
         Ok(Self { caps, capability, cache: cache.clone(), shared, sensor, priorities: OnceLock::new() })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.shared.context
     }
 
     /// CUDA's number for a priority.
@@ -210,6 +227,10 @@ unsafe impl Device for CudaDevice {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>()?;
         Some(peers::reach(&self.shared.context, &other.shared.context))
+    }
+
+    fn lost(&self) -> Option<Error> {
+        self.shared.context.lost().cloned()
     }
 
     fn reset(&self) -> Result<()> {

@@ -26,6 +26,8 @@
 //! What this crate does not do: check a launch against the kernel's signature (the runtime does), stop a kernel that runs.
 #![warn(missing_docs)]
 
+#[cfg(target_os = "linux")]
+mod apart;
 mod api;
 mod arrive;
 mod caps;
@@ -49,4 +51,6 @@ mod shared;
 mod temperature;
 mod transfer;
 
+#[cfg(target_os = "linux")]
+pub use apart::{DeviceBlock, Gpu, import};
 pub use device::{CudaDriver, driver};

@@ -43,6 +43,9 @@ pub(crate) struct CudaMemory {
 enum Place {
     /// Device memory, and what the host sees of managed memory once it has looked; `None` if there was no memory for that.
     Device { mirror: OnceLock<Option<Pinned>> },
+    /// Device memory of another process.
+    #[cfg(target_os = "linux")]
+    Mapped(Option<crate::apart::Mapped>),
     /// Pages of the driver.
     Pinned(Pinned),
     /// Pages of the program.
@@ -157,6 +160,13 @@ impl CudaMemory {
         Ok(memory)
     }
 
+    /// `len` bytes of another process's.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn import(context: &Arc<Context>, mapped: crate::apart::Mapped, len: u64) -> Self {
+        let (context, storage, address) = (context.clone(), Storage::Private, mapped.address);
+        Self { context, len, storage, address, place: Place::Mapped(Some(mapped)) }
+    }
+
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -173,6 +183,8 @@ impl CudaMemory {
             Place::Pinned(pinned) => Some(pinned.first),
             Place::Registered { first, .. } => Some(*first),
             Place::Device { .. } => None,
+            #[cfg(target_os = "linux")]
+            Place::Mapped(_) => None,
         }
     }
 
@@ -221,7 +233,7 @@ impl Drop for CudaMemory {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
         // A failure leaves it to the process's end.
-        let _left = match &self.place {
+        let _left = match &mut self.place {
             // SAFETY: allocated by `new`; nothing uses it any more, as the contract says.
             Place::Device { .. } => unsafe { self.context.api.free(self.address) },
             // SAFETY: registered by `wrap`.
@@ -229,6 +241,9 @@ impl Drop for CudaMemory {
                 self.context.api.unregister_host(void(first.as_ptr()))
             },
             Place::Pinned(_) => Ok(()),
+            // While the context is current.
+            #[cfg(target_os = "linux")]
+            Place::Mapped(mapped) => Ok(drop(mapped.take())),
         };
     }
 }

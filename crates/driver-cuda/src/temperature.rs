@@ -87,6 +87,13 @@ impl Sensor {
         self.read().ok()?.celsius
     }
 
+    /// Bytes of the GPU's memory that are free now.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        let device = nvml().ok()?.device_by_pci_bus_id(self.place.as_str()).ok()?;
+        device.memory_info().ok().map(|memory| memory.free)
+    }
+
     fn read(&self) -> Result<Reading> {
         let nvml = nvml().map_err(|reason| self.unknown(reason))?;
         let device = nvml.device_by_pci_bus_id(self.place.as_str());

@@ -4,7 +4,6 @@
 //! taken out of the file at once, so what is given out is zero. Behind each piece is a page that nobody maps in the worker: a kernel that
 //! runs over the end of a buffer by less than that ends the worker and not its neighbour's content.
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -13,6 +12,7 @@ use elinvar_driver::{Error, Result};
 use rustix::fs::FallocateFlags;
 
 use crate::files::{self, Mapping};
+use crate::free::Free;
 
 /// All buffers' memory.
 pub(crate) struct Arena {
@@ -23,8 +23,7 @@ pub(crate) struct Arena {
 }
 
 struct State {
-    /// What is free: offset and length; no two touch.
-    free: BTreeMap<u64, u64>,
+    free: Free,
     used: u64,
 }
 
@@ -47,7 +46,7 @@ impl Arena {
         let bytes = (limit / 4).saturating_add(limit).saturating_add(64 << 20).next_multiple_of(page());
         let file = files::file("elinvar-buffers", bytes)?;
         let mapping = Mapping::new(file.as_fd(), bytes)?;
-        let state = State { free: BTreeMap::from([(0, bytes)]), used: 0 };
+        let state = State { free: Free::new(0, bytes), used: 0 };
         Ok(Self { file, mapping, limit, state: Mutex::new(state) })
     }
 
@@ -73,19 +72,9 @@ impl Arena {
         let mut state = self.state.lock();
         let available = self.limit.saturating_sub(state.used);
         let none = Error::OutOfMemory { requested: len, available };
-        let Some(bytes) = len.max(1).checked_next_multiple_of(page()).filter(|bytes| *bytes <= available)
-        else {
-            return Err(none);
-        };
-        let with_gap = bytes + page();
-        let Some((offset, size)) = state.free.iter().find(|(_, size)| **size >= with_gap) else {
-            return Err(none);
-        };
-        let (offset, size) = (*offset, *size);
-        state.free.remove(&offset);
-        if size > with_gap {
-            state.free.insert(offset + with_gap, size - with_gap);
-        }
+        let whole = len.max(1).checked_next_multiple_of(page()).filter(|bytes| *bytes <= available);
+        let Some(bytes) = whole else { return Err(none) };
+        let offset = state.free.take(bytes + page()).ok_or(none)?;
         state.used += bytes;
         Ok(Piece { offset, bytes })
     }
@@ -101,15 +90,7 @@ impl Arena {
         }
         let mut state = self.state.lock();
         state.used -= piece.bytes;
-        let (mut offset, mut size) = (piece.offset, piece.bytes + page());
-        if let Some(behind) = state.free.remove(&(offset + size)) {
-            size += behind;
-        }
-        let before = state.free.range(..offset).next_back().map(|(offset, size)| (*offset, *size));
-        if let Some((start, len)) = before.filter(|(start, len)| start + len == offset) {
-            (offset, size) = (start, size + len);
-        }
-        state.free.insert(offset, size);
+        state.free.give_back(piece.offset, piece.bytes + page());
     }
 
     /// Where the host sees a piece.

@@ -29,7 +29,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
-    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -51,13 +51,71 @@ const TO_ITSELF: [libc::c_long; 2] = [libc::SYS_kill, libc::SYS_tgkill];
 /// # Errors
 /// `Environment` where the system has no such filters.
 pub(crate) fn confine() -> Result<()> {
+    apply(filter())
+}
+
+fn apply(filter: Result<BpfProgram, seccompiler::BackendError>) -> Result<()> {
     let cannot = |error: &dyn std::fmt::Display| {
         Error::Environment(format!(
             "a worker process cannot be confined here: {error}; `Options::confined` says whether it has to be"
         ))
     };
-    let filter = filter().map_err(|error| cannot(&error))?;
+    let filter = filter.map_err(|error| cannot(&error))?;
     seccompiler::apply_filter_all_threads(&filter).map_err(|error| cannot(&error))
+}
+
+/// What is refused in the worker of a GPU, whose driver opens files, asks its devices and starts threads at any time: other programs,
+/// networks, other processes, and the rights and mounts of this one.
+const REFUSED_FOR_GPU: &[libc::c_long] = &[
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_bpf,
+    libc::SYS_connect,
+    libc::SYS_delete_module,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_kexec_load,
+    libc::SYS_listen,
+    libc::SYS_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setns,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_tkill,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+];
+
+/// As [`confine`], as far as the driver of a GPU lets it.
+pub(crate) fn confine_for_gpu() -> Result<()> {
+    apply(filter_for_gpu())
+}
+
+fn filter_for_gpu() -> Result<BpfProgram, seccompiler::BackendError> {
+    let own = u64::from(std::process::id());
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED_FOR_GPU.iter().map(|call| (*call, Vec::new())).collect();
+    for call in TO_ITSELF {
+        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?;
+        rules.insert(call, vec![SeccompRule::new(vec![other])?]);
+    }
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()
 }
 
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {

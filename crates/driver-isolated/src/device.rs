@@ -11,26 +11,33 @@ use std::thread::ThreadId;
 use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, Device, DeviceKind, Error, HostBlock, Init, Library, Memory, Priority, Process, Queue, Result,
-    Source, Storage,
+    Caps, Device, Error, HostBlock, Init, Library, Memory, Priority, Process, Queue, Result, Source, Storage,
+    Thermal,
 };
 use rustix::time::ClockId;
 
 use crate::Options;
 use crate::arena::Arena;
+use crate::engine::Engine;
 use crate::library::IsolatedLibrary;
-use crate::link::Link;
-use crate::memory::IsolatedMemory;
+use crate::link::{Link, Span, Transfer, Unsent};
+use crate::memory::{IsolatedMemory, Pages, Part};
 use crate::queue::{IsolatedQueue, Lane};
 use crate::wire::ToWorker;
 
-/// The processor as an isolated device.
+/// A device in a worker process: the processor, or the GPU that the options name.
 ///
 /// # Errors
-/// `Environment` when no worker can be started, with the reason; `Unsupported` for an [`Options::kind`] other than the processor.
+/// `Environment` when no worker can be started, with the reason; `Unsupported` for an [`Options::kind`] that cannot be had, with the
+/// reason; `InvalidArgument` for an [`Options::index`] beyond the devices that there are.
 pub fn device(options: &Options) -> Result<Arc<Isolated>> {
     Isolated::new(options, elinvar_code::user_cache())
 }
+
+/// How often a transfer is given to another worker, when one ends meanwhile.
+const TRIES: usize = 3;
+/// Bytes of shared pages through which the host reads and writes device memory.
+const STAGE: usize = 4 << 20;
 
 /// A device in a worker process.
 pub struct Isolated {
@@ -40,8 +47,11 @@ pub struct Isolated {
 /// What the device's parts share.
 pub(crate) struct Core {
     pub(crate) options: Options,
+    pub(crate) engine: Engine,
     pub(crate) caps: Caps,
     pub(crate) arena: Arena,
+    /// Through which the host reads and writes device memory, one piece at a time.
+    stage: Mutex<Option<Pages>>,
     cache: Cache,
     /// Whose the workers and threads are.
     pub(crate) process: Process,
@@ -134,6 +144,44 @@ impl Core {
         }
     }
 
+    /// Have the worker move bytes or zero them, and wait until it has.
+    ///
+    /// # Errors
+    /// What the worker's device answers; `DeviceLost` if workers end meanwhile.
+    pub(crate) fn transfer(self: &Arc<Self>, transfer: &Transfer<'_>) -> Result<()> {
+        for _ in 0..TRIES {
+            match self.link()?.transfer(self, transfer) {
+                Ok(()) => return Ok(()),
+                Err(Unsent::Wrong(error)) => return Err(error),
+                // It may have been done by half: once more.
+                Err(Unsent::Lost) => {}
+            }
+        }
+        Err(Error::DeviceLost("worker processes end while they move memory".into()))
+    }
+
+    /// Call `each` for `len` bytes from `offset` of device memory piece by piece: with a piece, as many bytes of shared pages and their
+    /// address, the piece's offset in the whole and its length.
+    pub(crate) fn staged(
+        self: &Arc<Self>,
+        part: Part<'_>,
+        offset: u64,
+        len: usize,
+        mut each: impl FnMut(Span<'_>, (Span<'_>, *mut u8), usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut stage = self.stage.lock();
+        let pages = match &mut *stage {
+            Some(pages) => pages,
+            none => none.insert(Pages::new(self, STAGE as u64)?),
+        };
+        let address = pages.address(self).as_ptr();
+        (0..len).step_by(STAGE).try_for_each(|at| {
+            let bytes = STAGE.min(len - at);
+            let staged = Span { part: Part::Pages(pages), offset: 0, len: bytes as u64 };
+            each(Span { part, offset: offset + at as u64, len: bytes as u64 }, (staged, address), at, bytes)
+        })
+    }
+
     pub(crate) fn task(&self, task: Task) {
         if !self.process.is_this() {
             return std::mem::forget(task);
@@ -163,49 +211,31 @@ impl Drop for Core {
     }
 }
 
-/// Workers run the CPU driver alone.
-fn expect_kind(kind: DeviceKind) -> Result<()> {
-    let why = match kind {
-        DeviceKind::Cpu => return Ok(()),
-        DeviceKind::Cuda => {
-            "NVIDIA's driver opens files and starts threads, which a confined worker cannot, and content of device memory is lost with the worker"
-        }
-        DeviceKind::Metal => {
-            "memory is shared and workers are confined as Linux does it, where there is no Metal"
-        }
-        _ => "it has no driver of hardware",
-    };
-    let name = kind.name();
-    Err(Error::unsupported(format!(
-        "a {name} device in a worker process: workers have the CPU driver only; {why}"
-    )))
-}
-
 impl Isolated {
     /// As [`device`], with a cache other than the user's.
     ///
     /// # Errors
     /// As there.
     pub fn new(options: &Options, cache: &Cache) -> Result<Arc<Self>> {
-        expect_kind(options.kind)?;
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.unwrap_or_else(processors).max(1);
-        let mut caps = elinvar_driver_cpu::caps(threads);
-        caps.name = format!("{} (isolated)", caps.name);
-        caps.wrap_granule = None;
-        caps.restarts = true;
-        caps.total_memory = options.memory.map_or(caps.total_memory, |most| most.min(caps.total_memory));
-        caps.max_buffer_bytes = caps.max_buffer_bytes.min(caps.total_memory);
-        caps.working_set = caps.working_set.min(caps.total_memory);
-        let arena = Arena::new(caps.total_memory)?;
+        let engine = Engine::new(options)?;
+        let caps = engine.caps(options.memory);
+        // A GPU's buffers may have pages beside them, of which there are as many as the machine has.
+        let pages = if engine.has_device_memory() {
+            elinvar_driver_cpu::caps(1).total_memory
+        } else {
+            caps.total_memory
+        };
+        let arena = Arena::new(options.memory.map_or(pages, |most| most.min(pages)))?;
         let (tasks, queue) = channel();
         let thread = std::thread::Builder::new().name("elinvar-isolated".into());
         let no_thread = |error| Error::Environment(format!("a thread for an isolated device: {error}"));
         let runs = thread.spawn(move || run(&queue)).map_err(no_thread)?;
         let core = Arc::new(Core {
             options: options.clone(),
+            engine,
             caps,
             arena,
+            stage: Mutex::default(),
             cache: cache.clone(),
             process: Process::this(),
             epoch_ns: system_ns(),
@@ -236,20 +266,24 @@ unsafe impl Device for Isolated {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let process = self.process().map_or_else(|| "none now".into(), |process| process.to_string());
-        vec![("worker process", process)]
+        let mut details = self.core.engine.details();
+        details.push(("worker process", process));
+        details
     }
 
-    /// Every storage mode is memory that host and worker share. It is zeroed for either `init`.
-    fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
+    /// Memory that host and worker share, which is zeroed for either `init`, and for a GPU's private and managed memory the device's.
+    fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
         let limit = self.core.caps.max_buffer_bytes;
         if bytes > limit {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }
-        Ok(Arc::new(IsolatedMemory::new(&self.core, bytes, storage)?))
+        Ok(Arc::new(IsolatedMemory::new(&self.core, bytes, storage, init)?))
     }
 
     fn available_memory(&self) -> u64 {
-        self.core.arena.available().min(elinvar_driver_cpu::available_memory())
+        let Core { engine, caps, arena, .. } = &*self.core;
+        let pages = || arena.available().min(elinvar_driver_cpu::available_memory());
+        engine.available(caps.total_memory).unwrap_or_else(pages)
     }
 
     #[allow(unsafe_code)] // overrides an unsafe method; nothing is done
@@ -280,7 +314,15 @@ unsafe impl Device for Isolated {
         self.core.now_ns()
     }
 
+    fn thermal(&self) -> Result<Thermal> {
+        self.core.engine.thermal(&self.core.caps.name)
+    }
+
     fn use_units(&self, units: u32) -> Result<()> {
+        if self.core.engine.has_device_memory() {
+            let name = &self.core.caps.name;
+            return Err(Error::unsupported(format!("device `{name}` always uses all of its compute units")));
+        }
         let units = units.max(1);
         self.core.units.store(units, Ordering::Relaxed);
         if let Some(link) = self.core.present() {

@@ -1,4 +1,7 @@
 //! Libraries and pipelines: compiled by the host, loaded by the worker.
+//!
+//! The processor's code is made for each threadgroup size and loaded with [`Pipeline::prepare`]; a GPU's is the same for all sizes and loaded
+//! with the pipeline, since only the GPU's driver knows how large a threadgroup may be.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -7,11 +10,11 @@ use elinvar_cache::Cache;
 use elinvar_driver::sync::{Mutex, RwLock};
 use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
-    Source,
+    Source, UnsupportedKernel,
 };
-use elinvar_driver_cpu::{Unloaded, UnloadedKernel};
 
 use crate::device::Core;
+use crate::engine::{Code, Kernel};
 use crate::link::Unsent;
 use crate::wire::ToWorker;
 
@@ -20,28 +23,32 @@ const TRIES: usize = 3;
 
 pub(crate) struct IsolatedLibrary {
     core: Arc<Core>,
-    source: Unloaded,
+    code: Code,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<IsolatedPipeline>>>,
 }
 
 impl IsolatedLibrary {
     pub(crate) fn new(core: &Arc<Core>, cache: &Cache, source: &Source) -> Result<Self> {
-        let source = Unloaded::new(cache, source)?;
-        Ok(Self { core: core.clone(), source, pipelines: Mutex::default() })
+        let code = core.engine.compile(cache, source)?;
+        Ok(Self { core: core.clone(), code, pipelines: Mutex::default() })
     }
 }
 
 impl Library for IsolatedLibrary {
     fn kernels(&self) -> &[Signature] {
-        self.source.library().kernels()
+        self.code.kernels()
+    }
+
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        self.code.unsupported()
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.source.library().warnings()
+        self.code.warnings()
     }
 
     fn constants(&self) -> &[FunctionConstant] {
-        self.source.library().constants()
+        self.code.constants()
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
@@ -50,8 +57,9 @@ impl Library for IsolatedLibrary {
             return Ok(pipeline.clone());
         }
         // Not under the lock: of two threads that make the same one, the second drops its own.
-        let unloaded = Arc::new(self.source.kernel(kernel, options)?);
-        let made = Arc::new(IsolatedPipeline::new(&self.core, unloaded, false));
+        let kernel = Arc::new(self.code.kernel(kernel, options)?);
+        let whole = Whole::load(&self.core, &kernel)?;
+        let made = Arc::new(IsolatedPipeline::new(&self.core, kernel, whole, false));
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }
 }
@@ -59,26 +67,33 @@ impl Library for IsolatedLibrary {
 /// A kernel.
 pub(crate) struct IsolatedPipeline {
     core: Arc<Core>,
-    kernel: Arc<UnloadedKernel>,
+    kernel: Arc<Kernel>,
     is_stoppable: bool,
+    whole: Option<Whole>,
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
+    /// Its code by the sizes that have passed.
     ready: RwLock<HashMap<Dim3, Arc<Function>>>,
     /// Held by the one thread that builds a size.
     building: Mutex<()>,
 }
 
-/// A kernel for a threadgroup size, as workers load it.
+/// A kernel, for one threadgroup size or for all, as workers load it.
 pub(crate) struct Function {
     core: Arc<Core>,
     pub(crate) id: u64,
     packed: Packed,
-    kernel: Arc<UnloadedKernel>,
-    group: Dim3,
+    kernel: Arc<Kernel>,
+    group: Option<Dim3>,
     stoppable: bool,
 }
 
 impl Function {
+    /// Largest threadgroup, as far as the source limits it.
+    pub(crate) fn max_threads(&self) -> u32 {
+        self.kernel.max_threads()
+    }
+
     /// What has it loaded.
     pub(crate) fn message(&self) -> ToWorker<'_> {
         ToWorker::Load {
@@ -92,11 +107,21 @@ impl Function {
         }
     }
 
-    /// Have a worker load it.
-    fn load(&self) -> Result<()> {
+    fn new(
+        core: &Arc<Core>,
+        kernel: &Arc<Kernel>,
+        packed: Packed,
+        group: Option<Dim3>,
+        stoppable: bool,
+    ) -> Self {
+        Self { core: core.clone(), id: core.number(), packed, kernel: kernel.clone(), group, stoppable }
+    }
+
+    /// Have a worker load it. Gives the threads of its largest threadgroup.
+    fn load(&self) -> Result<u32> {
         for _ in 0..TRIES {
             match self.core.link()?.load(self) {
-                Ok(()) => return Ok(()),
+                Ok(threads) => return Ok(threads),
                 Err(Unsent::Wrong(error)) => return Err(error),
                 Err(Unsent::Lost) => {}
             }
@@ -112,10 +137,27 @@ impl Drop for Function {
     }
 }
 
+/// A kernel's code for all threadgroup sizes, loaded.
+struct Whole {
+    function: Arc<Function>,
+    max_threads: u32,
+}
+
+impl Whole {
+    /// `None` for a kernel whose code is made for each size.
+    fn load(core: &Arc<Core>, kernel: &Arc<Kernel>) -> Result<Option<Self>> {
+        let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
+        let function = Arc::new(Function::new(core, kernel, packed.clone(), None, false));
+        let max_threads = function.load()?;
+        Ok(Some(Self { function, max_threads }))
+    }
+}
+
 impl IsolatedPipeline {
-    fn new(core: &Arc<Core>, kernel: Arc<UnloadedKernel>, is_stoppable: bool) -> Self {
-        let (stoppable, ready, building) = (OnceLock::new(), RwLock::default(), Mutex::default());
-        Self { core: core.clone(), kernel, is_stoppable, stoppable, ready, building }
+    fn new(core: &Arc<Core>, kernel: Arc<Kernel>, whole: Option<Whole>, is_stoppable: bool) -> Self {
+        let (core, stoppable, ready, building) =
+            (core.clone(), OnceLock::new(), RwLock::default(), Mutex::default());
+        Self { core, kernel, whole, is_stoppable, stoppable, ready, building }
     }
 
     /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
@@ -126,6 +168,18 @@ impl IsolatedPipeline {
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
     }
+
+    /// Its code for threadgroups of a size, loaded.
+    fn make(&self, group: Dim3) -> Result<Arc<Function>> {
+        self.kernel.expect_group(group, self.max_threads_per_threadgroup())?;
+        if let Some(whole) = &self.whole {
+            return Ok(whole.function.clone());
+        }
+        let packed = self.kernel.for_size(group, self.is_stoppable)?;
+        let function = Function::new(&self.core, &self.kernel, packed, Some(group), self.is_stoppable);
+        function.load()?;
+        Ok(Arc::new(function))
+    }
 }
 
 impl Pipeline for IsolatedPipeline {
@@ -134,7 +188,7 @@ impl Pipeline for IsolatedPipeline {
     }
 
     fn max_threads_per_threadgroup(&self) -> u32 {
-        self.kernel.max_threads()
+        self.whole.as_ref().map_or_else(|| self.kernel.max_threads(), |whole| whole.max_threads)
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
@@ -145,19 +199,16 @@ impl Pipeline for IsolatedPipeline {
         if self.ready.read().contains_key(&group) {
             return Ok(());
         }
-        let packed = self.kernel.pack(group, self.is_stoppable)?;
-        let (core, kernel, stoppable) = (self.core.clone(), self.kernel.clone(), self.is_stoppable);
-        let function = Function { id: core.number(), core, packed, kernel, group, stoppable };
-        function.load()?;
-        self.ready.write().insert(group, Arc::new(function));
+        let function = self.make(group)?;
+        self.ready.write().insert(group, function);
         Ok(())
     }
 
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
-        if self.is_stoppable {
+        if self.is_stoppable || self.whole.is_some() {
             return None;
         }
-        let make = || Arc::new(Self::new(&self.core, self.kernel.clone(), true));
+        let make = || Arc::new(Self::new(&self.core, self.kernel.clone(), None, true));
         Some(self.stoppable.get_or_init(make).clone())
     }
 }

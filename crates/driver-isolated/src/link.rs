@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,11 +23,14 @@ use crate::files::{self, Mapping};
 use crate::library::Function;
 use crate::link::monitor::Monitor;
 use crate::pipe::{self, Pipe, Reader, Writer};
+use crate::process;
 use crate::queue::Lane;
 use crate::wire::{self, FromWorker, Hello, MOST_FROM_WORKER, ToWorker};
 
 mod monitor;
 mod orders;
+
+pub(crate) use orders::{Span, Transfer};
 
 /// How long the reader waits awake for what is in flight, before it sleeps.
 const AWAKE: Duration = Duration::from_micros(20);
@@ -61,6 +64,8 @@ pub(crate) struct Link {
     /// Why it was ended, if this side did it.
     blame: OnceLock<Error>,
     process: OnceLock<OwnedFd>,
+    /// Through which files go.
+    socket: OnceLock<OwnedFd>,
     id: OnceLock<u32>,
     graces: Mutex<Vec<Grace>>,
     poke: OwnedFd,
@@ -151,6 +156,7 @@ impl Link {
             fate: OnceLock::new(),
             blame: OnceLock::new(),
             process: OnceLock::new(),
+            socket: OnceLock::new(),
             id: OnceLock::new(),
             graces: Mutex::default(),
             poke,
@@ -160,7 +166,7 @@ impl Link {
         let no_thread = |error| Error::Environment(format!("a thread for a worker process: {error}"));
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
-            threads: core.caps.compute_units as usize,
+            inner: core.engine.inner(),
             arena: core.arena.bytes(),
             private_memory: core.options.private_memory,
             confined: core.options.confined,
@@ -337,36 +343,70 @@ impl Link {
             return Err(Unsent::Lost);
         }
         let mut bytes = Vec::new();
-        orders::write(lane, piece, commands, &mut out, &mut bytes).map_err(Unsent::Wrong)?;
+        orders::write(self, lane, piece, commands, &mut out, &mut bytes).map_err(Unsent::Wrong)?;
         self.pieces.lock().insert(piece, lane.clone());
         self.send(&mut out, &bytes);
         Ok(())
     }
 
-    /// Has a kernel loaded, and waits for the answer.
-    pub(crate) fn load(self: &Arc<Self>, function: &Function) -> Result<(), Unsent> {
+    /// Give the worker a file that messages name by a number. A worker that does not take it is ended.
+    fn send_file(&self, number: u64, file: &OwnedFd) {
+        // Without a socket it has ended.
+        let Some(socket) = self.socket.get() else { return };
+        if let Err(error) = process::send_file(socket.as_fd(), number, file.as_fd()) {
+            self.end(Error::DeviceLost(format!("the worker process takes no files: {error}")));
+        }
+    }
+
+    /// Has bytes moved or zeroed, and waits until they are.
+    pub(crate) fn transfer(self: &Arc<Self>, core: &Core, transfer: &Transfer<'_>) -> Result<(), Unsent> {
+        if self.is_reader() {
+            return Err(Unsent::Wrong(Error::unsupported(
+                "device memory in a callback of the thread that reads",
+            )));
+        }
+        let (mut bytes, request) = (Vec::new(), core.number());
+        let answer = {
+            let mut out = self.out.lock();
+            if out.is_lost || !self.is_there() {
+                return Err(Unsent::Lost);
+            }
+            orders::write_transfer((self, core), request, transfer, &mut out, &mut bytes)
+                .map_err(Unsent::Wrong)?;
+            let answer = self.expect(request).ok_or(Unsent::Lost)?;
+            self.send(&mut out, &bytes);
+            answer
+        };
+        // However long it takes: work in flight may be in its way. A worker that is gone answers nothing.
+        match answer.recv() {
+            Ok(FromWorker::Transferred { result, .. }) => result.map_err(Unsent::Wrong),
+            _ => Err(Unsent::Lost),
+        }
+    }
+
+    /// Has a kernel loaded, and waits for the answer: the threads of its largest threadgroup.
+    pub(crate) fn load(self: &Arc<Self>, function: &Function) -> Result<u32, Unsent> {
         let mut bytes = Vec::new();
         let answer = {
             let mut out = self.out.lock();
             if out.is_lost {
                 return Err(Unsent::Lost);
             }
-            if !out.functions.insert(function.id) {
-                return Ok(());
-            }
+            // One that is loaded is not loaded again: it is new, or another worker had it.
+            out.functions.insert(function.id);
             wire::write(&function.message(), &mut bytes).map_err(Unsent::Wrong)?;
             let answer = self.expect(function.id).ok_or(Unsent::Lost)?;
             self.send(&mut out, &bytes);
             answer
         };
         match self.answer(&answer) {
-            Some(FromWorker::Loaded { result: Ok(()), .. }) => Ok(()),
+            Some(FromWorker::Loaded { result: Ok(threads), .. }) => Ok(threads),
             Some(FromWorker::Loaded { result: Err(error), .. }) => {
                 self.out.lock().functions.remove(&function.id);
                 Err(Unsent::Wrong(error))
             }
             // By the thread that reads answers nothing is waited for; the first launch says what is wrong.
-            _ if self.is_reader() => Ok(()),
+            _ if self.is_reader() => Ok(function.max_threads()),
             _ => Err(Unsent::Lost),
         }
     }
@@ -490,15 +530,22 @@ impl Link {
             FromWorker::Ended { piece, result, stamps } => {
                 let lane = self.pieces.lock().remove(&piece).ok_or(())?;
                 lane.piece_ended(self, piece, result, &stamps);
-                lane.settle();
+                match device.upgrade().filter(|core| core.engine.has_device_memory()) {
+                    // A callback may wait for a transfer, whose end this thread is told.
+                    Some(core) => core.task(Task::Settle(lane)),
+                    None => lane.settle(),
+                }
             }
+            FromWorker::Lost(error) => self.end(error),
             FromWorker::CannotStop { piece } => {
                 let lane = self.pieces.lock().get(&piece).cloned();
                 if let Some(blame) = lane.and_then(|lane| lane.stopping(piece)) {
                     self.end(lost_to(&blame));
                 }
             }
-            FromWorker::Loaded { function: request, .. } | FromWorker::Cancelled { request, .. } => {
+            FromWorker::Loaded { function: request, .. }
+            | FromWorker::Transferred { request, .. }
+            | FromWorker::Cancelled { request, .. } => {
                 let waiting = self.answers.lock().as_mut().and_then(|all| all.remove(&request));
                 if let Some(waiting) = waiting {
                     let _gone = waiting.try_send(message);

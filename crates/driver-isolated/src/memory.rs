@@ -1,44 +1,121 @@
-//! Memory of an isolated device: a piece of its arena, which the worker maps when it first uses it.
+//! Memory of an isolated device: pages that host and worker share, or memory of the worker's device with such pages beside it. Both are
+//! this process's, and the worker maps what it first uses.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use elinvar_driver::{Memory, Result, Storage, expect_within};
+use elinvar_driver::{Init, Memory, Result, Storage, expect_within};
 
 use crate::arena::Piece;
 use crate::device::Core;
+use crate::engine::DevicePiece;
+use crate::link::{Span, Transfer};
 use crate::wire::ToWorker;
 use crate::worker::BASE;
 
 /// An allocation.
 pub(crate) struct IsolatedMemory {
     pub(crate) core: Arc<Core>,
-    pub(crate) id: u64,
-    pub(crate) piece: Piece,
     len: u64,
     storage: Storage,
-    address: NonNull<u8>,
+    place: Place,
 }
 
-#[allow(unsafe_code)] // the address is shared with whoever may touch the bytes by the contract
-// SAFETY: the piece belongs to this value alone and may be used and given back from any thread.
-unsafe impl Send for IsolatedMemory {}
-#[allow(unsafe_code)] // as above
-// SAFETY: the fields are never changed after construction; reads and writes of the bytes themselves are ordered by the callers, as
-// the contract says.
-unsafe impl Sync for IsolatedMemory {}
+enum Place {
+    Shared(Pages),
+    /// With the pages beside managed memory, once the host has looked; `None` if there were none.
+    Device {
+        part: Numbered<DevicePiece>,
+        mirror: OnceLock<Option<Pages>>,
+    },
+}
 
-impl IsolatedMemory {
-    pub(crate) fn new(core: &Arc<Core>, len: u64, storage: Storage) -> Result<Self> {
-        let piece = core.arena.take(len)?;
-        let address = core.arena.address(piece);
-        Ok(Self { core: core.clone(), id: core.number(), piece, len, storage, address })
+/// What workers know by a number.
+pub(crate) struct Numbered<T> {
+    pub(crate) id: u64,
+    pub(crate) piece: T,
+}
+
+/// Shared pages.
+pub(crate) type Pages = Numbered<Piece>;
+
+/// What a worker maps.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Pages(&'a Pages),
+    Device(&'a Numbered<DevicePiece>),
+}
+
+impl Pages {
+    pub(crate) fn new(core: &Core, len: u64) -> Result<Self> {
+        Ok(Self { piece: core.arena.take(len)?, id: core.number() })
     }
 
-    /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
-    fn at(&self, offset: u64, len: u64) -> Result<*mut u8> {
+    pub(crate) fn address(&self, core: &Core) -> NonNull<u8> {
+        core.arena.address(self.piece)
+    }
+
+    fn give_back(&self, core: &Core) {
+        // The worker forgets it before it gets any other memory in this place.
+        core.forget(&ToWorker::Unmap { memory: self.id });
+        core.arena.give_back(self.piece);
+    }
+}
+
+impl IsolatedMemory {
+    pub(crate) fn new(core: &Arc<Core>, len: u64, storage: Storage, init: Init) -> Result<Self> {
+        let place = if core.engine.has_device_memory() && storage != Storage::Shared {
+            let piece = core.engine.allocate(len, core.caps.total_memory)?;
+            Place::Device { part: Numbered { id: core.number(), piece }, mirror: OnceLock::new() }
+        } else {
+            Place::Shared(Pages::new(core, len)?)
+        };
+        let memory = Self { core: core.clone(), len, storage, place };
+        // New pages are zero.
+        if let (Some(part), Init::Zeroed, 1..) = (memory.device(), init, len) {
+            core.transfer(&Transfer::Clear(Span { part, offset: 0, len }))?;
+        }
+        Ok(memory)
+    }
+
+    /// What kernels see.
+    pub(crate) fn part(&self) -> Part<'_> {
+        match &self.place {
+            Place::Shared(pages) => Part::Pages(pages),
+            Place::Device { part, .. } => Part::Device(part),
+        }
+    }
+
+    /// Memory of the device's own.
+    fn device(&self) -> Option<Part<'_>> {
+        match &self.place {
+            Place::Shared(_) => None,
+            Place::Device { .. } => Some(self.part()),
+        }
+    }
+
+    /// The pages beside managed memory, if the host has looked.
+    fn mirror(&self) -> Option<Part<'_>> {
+        match &self.place {
+            Place::Device { mirror, .. } => mirror.get()?.as_ref().map(Part::Pages),
+            Place::Shared(_) => None,
+        }
+    }
+
+    /// The address of the byte at `offset` of shared pages, if `len` bytes from there on are within the memory; `None` for device memory.
+    fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
         expect_within(self.len, offset, len)?;
-        Ok(self.address.as_ptr().wrapping_add(offset as usize))
+        let Place::Shared(pages) = &self.place else { return Ok(None) };
+        Ok(Some(pages.address(&self.core).as_ptr().wrapping_add(offset as usize)))
+    }
+
+    /// Bring bytes of the device and of the pages beside it in step.
+    fn mirrored(&self, offset: u64, len: u64, is_pull: bool) -> Result<()> {
+        expect_within(self.len, offset, len)?;
+        let (Some(device), Some(mirror), 1..) = (self.device(), self.mirror(), len) else { return Ok(()) };
+        let [device, mirror] = [device, mirror].map(|part| Span { part, offset, len });
+        let (source, target) = if is_pull { (device, mirror) } else { (mirror, device) };
+        self.core.transfer(&Transfer::Copy { source, target })
     }
 }
 
@@ -48,9 +125,14 @@ impl Drop for IsolatedMemory {
         if !self.core.process.is_this() {
             return;
         }
-        // The worker forgets it before it gets any other memory in this place.
-        self.core.forget(&ToWorker::Unmap { memory: self.id });
-        self.core.arena.give_back(self.piece);
+        match &self.place {
+            Place::Shared(pages) => pages.give_back(&self.core),
+            Place::Device { part: Numbered { id, piece }, mirror } => {
+                self.core.forget(&ToWorker::Unmap { memory: *id });
+                self.core.engine.give_back(piece);
+                mirror.get().iter().copied().flatten().for_each(|pages| pages.give_back(&self.core));
+            }
+        }
     }
 }
 
@@ -66,32 +148,66 @@ unsafe impl Memory for IsolatedMemory {
     }
 
     fn host_ptr(&self) -> Option<NonNull<u8>> {
-        (self.storage != Storage::Private).then_some(self.address)
+        match &self.place {
+            _ if self.storage == Storage::Private => None,
+            Place::Shared(pages) => Some(pages.address(&self.core)),
+            Place::Device { mirror, .. } => {
+                let pages = mirror.get_or_init(|| Pages::new(&self.core, self.len).ok()).as_ref();
+                pages.map(|pages| pages.address(&self.core))
+            }
+        }
     }
 
     /// The worker's address, which is the same in every worker.
     fn gpu_address(&self) -> Option<u64> {
-        Some(BASE + self.piece.offset)
+        Some(match self.part() {
+            Part::Pages(pages) => BASE + pages.piece.offset,
+            Part::Device(device) => device.piece.address,
+        })
     }
 
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
-        let source = self.at(offset, target.len() as u64)?;
+        let Some(source) = self.at(offset, target.len() as u64)? else {
+            return self.core.staged(self.part(), offset, target.len(), |part, stage, at, len| {
+                self.core.transfer(&Transfer::Copy { source: part, target: stage.0 })?;
+                // SAFETY: as many bytes of the stage, of which nobody else has a piece now.
+                target[at..at + len].copy_from_slice(unsafe { std::slice::from_raw_parts(stage.1, len) });
+                Ok(())
+            });
+        };
         // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
         Ok(())
     }
 
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        let target = self.at(offset, source.len() as u64)?;
+        let Some(target) = self.at(offset, source.len() as u64)? else {
+            return self.core.staged(self.part(), offset, source.len(), |part, stage, at, len| {
+                // SAFETY: as many bytes of the stage, which nobody else uses now.
+                unsafe { std::ptr::copy_nonoverlapping(source[at..at + len].as_ptr(), stage.1, len) };
+                self.core.transfer(&Transfer::Copy { source: stage.0, target: part })
+            });
+        };
         // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
         Ok(())
     }
 
     unsafe fn clear(&self, len: u64) -> Result<()> {
-        let target = self.at(0, len)?;
-        // SAFETY: as above.
-        unsafe { target.write_bytes(0, len as usize) };
+        match self.at(0, len)? {
+            // SAFETY: as above.
+            Some(target) => unsafe { target.write_bytes(0, len as usize) },
+            None if len == 0 => {}
+            None => self.core.transfer(&Transfer::Clear(Span { part: self.part(), offset: 0, len }))?,
+        }
         Ok(())
+    }
+
+    unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
+        self.mirrored(offset, len, true)
+    }
+
+    unsafe fn push(&self, offset: u64, len: u64) -> Result<()> {
+        self.mirrored(offset, len, false)
     }
 }

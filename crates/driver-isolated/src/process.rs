@@ -1,15 +1,17 @@
 //! Worker processes: finding the program, starting it, and what it does when it was started as one.
 //!
 //! The socket between the two is the worker's standard input, so that the program is started without a fork of this process by
-//! hand. It carries the first message with the files that are shared; afterwards it only says whether the other side is there.
+//! hand. It carries the first message with the files that are shared, then those of device memory; its end says that the other
+//! side is gone.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use elinvar_driver::{Error, Result};
 use rustix::net::{
@@ -17,7 +19,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use crate::wire::Hello;
+use crate::wire::{Hello, Inner};
 use crate::worker;
 
 /// Set for a program that is to serve. Its value is the version of the host.
@@ -26,6 +28,11 @@ const SERVE: &str = "ELINVAR_SERVE";
 const WORKER: &str = "ELINVAR_WORKER";
 /// What a worker is told of the environment: where libraries are, and what says how to report trouble.
 const KEPT: [&str; 4] = ["LD_LIBRARY_PATH", "PATH", "RUST_BACKTRACE", "TMPDIR"];
+/// And for NVIDIA's driver: which devices there are and how it is to work, and where it keeps machine code.
+const KEPT_FOR_CUDA: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
+const CUDA: [&str; 2] = ["CUDA_", "NVIDIA_"];
+/// How long a worker may take to make room in the socket.
+const SEND: Duration = Duration::from_secs(20);
 /// Bytes of the longest first message.
 const MOST_HELLO: usize = 4096;
 
@@ -68,6 +75,13 @@ fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
+/// Whether a worker is told of a variable of the environment.
+fn is_kept(name: &OsStr, is_gpu: bool) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let for_cuda = || KEPT_FOR_CUDA.contains(&name) || CUDA.iter().any(|start| name.starts_with(start));
+    KEPT.contains(&name) || is_gpu && for_cuda()
+}
+
 /// A process that has just been started.
 pub(crate) struct Started {
     pub(crate) program: PathBuf,
@@ -96,8 +110,8 @@ pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_
     let (ours, theirs) = pair.map_err(|error| cannot(&error))?;
     let mut command = Command::new(&program);
     command.env_clear().env(SERVE, env!("CARGO_PKG_VERSION"));
-    let kept = KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    command.envs(kept.collect::<Vec<(&str, OsString)>>());
+    let is_gpu = matches!(hello.inner, Inner::Cuda { .. });
+    command.envs(std::env::vars_os().filter(|(name, _)| is_kept(name, is_gpu)));
     command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(&error))?;
     // Else this side would hold the other's end.
@@ -125,31 +139,58 @@ pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_
 fn greet(socket: BorrowedFd<'_>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<()> {
     let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
     let bytes = postcard::to_stdvec(hello).map_err(|error| cannot(&error))?;
+    // Far less than a worker takes to read what it is sent.
+    let timeout = rustix::net::sockopt::set_socket_timeout;
+    timeout(socket, rustix::net::sockopt::Timeout::Send, Some(SEND)).map_err(|error| cannot(&error))?;
+    match send(socket, &bytes, files) {
+        // It has ended already: how, is seen by who waits for that.
+        Ok(()) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
+        Err(error) => Err(cannot(&error)),
+    }
+}
+
+/// Send a file that is known to the worker by a number.
+pub(crate) fn send_file(
+    socket: BorrowedFd<'_>,
+    number: u64,
+    file: BorrowedFd<'_>,
+) -> Result<(), rustix::io::Errno> {
+    send(socket, &number.to_le_bytes(), &[file])
+}
+
+/// The next file that comes and its number; `None` once the other end is closed.
+pub(crate) fn receive_file(socket: BorrowedFd<'_>) -> Option<(u64, OwnedFd)> {
+    let mut bytes = [0; 8];
+    let (len, files) = receive(socket, &mut bytes).ok()?;
+    (len == bytes.len()).then_some(())?;
+    Some((u64::from_le_bytes(bytes), files.into_iter().next()?))
+}
+
+fn send(socket: BorrowedFd<'_>, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), rustix::io::Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(files));
     let flags = SendFlags::NOSIGNAL;
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags);
-    match sent {
-        // It has ended already: how, is seen by who waits for that.
-        Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
-        Err(error) => Err(cannot(&error)),
-    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags).map(drop)
+}
+
+fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), rustix::io::Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags)?;
+    let files = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    Ok((got.bytes, files.flatten().collect()))
 }
 
 /// The first message, and the files that came with it.
 pub(crate) fn greeted(socket: BorrowedFd<'_>) -> Result<(Hello, Vec<OwnedFd>)> {
     let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
     let mut bytes = vec![0; MOST_HELLO];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags);
-    let got = got.map_err(|error| cannot(&error))?;
-    let hello = postcard::from_bytes(&bytes[..got.bytes]).map_err(|error| cannot(&error))?;
-    let files = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(files) => Some(files),
-        _ => None,
-    });
-    Ok((hello, files.flatten().collect()))
+    let (len, files) = receive(socket, &mut bytes).map_err(|error| cannot(&error))?;
+    let hello = postcard::from_bytes(&bytes[..len]).map_err(|error| cannot(&error))?;
+    Ok((hello, files))
 }

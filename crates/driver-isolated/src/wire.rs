@@ -14,14 +14,22 @@ pub(crate) const MOST_FROM_WORKER: usize = 64 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) version: String,
-    /// Threads that run kernels.
-    pub(crate) threads: usize,
+    pub(crate) inner: Inner,
     /// Bytes of the file of memory.
     pub(crate) arena: u64,
     pub(crate) private_memory: Option<u64>,
     pub(crate) confined: bool,
     /// The host's process, whose end is the worker's.
     pub(crate) host: u32,
+}
+
+/// The worker's device.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Inner {
+    /// The processor, with so many threads that run kernels.
+    Cpu { threads: usize },
+    /// An NVIDIA GPU, by its index.
+    Cuda { index: usize },
 }
 
 /// From host to worker.
@@ -33,10 +41,16 @@ pub(crate) enum ToWorker<'a> {
         offset: u64,
         len: u64,
     },
+    /// Map device memory, whose file comes through the socket, at an address of the device's.
+    MapDevice {
+        memory: u64,
+        bytes: u64,
+        address: u64,
+    },
     Unmap {
         memory: u64,
     },
-    /// Load a kernel for a threadgroup size.
+    /// Load a kernel, prepared for a threadgroup size if there is one.
     Load {
         function: u64,
         #[serde(with = "serde_bytes")]
@@ -44,7 +58,7 @@ pub(crate) enum ToWorker<'a> {
         key: [u8; 32],
         kernel: &'a str,
         options: PipelineOptions,
-        group: Dim3,
+        group: Option<Dim3>,
         stoppable: bool,
     },
     Unload {
@@ -63,6 +77,12 @@ pub(crate) enum ToWorker<'a> {
         piece: u64,
         #[serde(borrow)]
         commands: Vec<Order<'a>>,
+    },
+    /// A copy or a fill on behalf of the host, in no order with any queue.
+    Transfer {
+        request: u64,
+        #[serde(borrow)]
+        order: Order<'a>,
     },
     /// Take pieces of one submission out of a queue, if the first has not begun.
     Cancel {
@@ -142,10 +162,17 @@ pub(crate) enum FromWorker {
     },
     /// It cannot serve.
     Refused(Error),
+    /// With the threads of the kernel's largest threadgroup.
     Loaded {
         function: u64,
+        result: Result<u32, Error>,
+    },
+    Transferred {
+        request: u64,
         result: Result<(), Error>,
     },
+    /// The device takes no more work.
+    Lost(Error),
     /// When it began and ended, and the times of its timestamps in order, as far as they were noted.
     Ended {
         piece: u64,

@@ -1,13 +1,14 @@
 //! The worker process: takes messages, gives their work to the inner device, and tells what has become of it.
 //!
-//! Two threads take turns at reading messages and doing them in order, one at a time ([`Desk`]). The one that reads runs a launch itself if
-//! that is all there is to do and the other is there to read meanwhile; else, and whenever it is long, the device's threads do. A third waits
-//! for the host's end, which is this process's too.
+//! On the processor two threads take turns at reading messages and doing them in order, one at a time ([`Desk`]). The one that reads runs a
+//! launch itself if that is all there is to do and the other is there to read meanwhile; else, and whenever it is long, the device's threads
+//! do. For a GPU one thread reads and submits. Another takes files from the host, and waits for its end, which is this process's too.
 
+mod files;
 mod orders;
 mod table;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -17,13 +18,15 @@ use elinvar_cache::Cache;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Device, Driver as _, Error, Result};
 use elinvar_driver_cpu::{CpuDriver, Guest};
+use elinvar_driver_cuda::CudaDriver;
 
 use crate::confine;
 use crate::device::system_ns;
 use crate::files::Mapping;
 use crate::pipe::{self, Pipe, Reader, Writer};
 use crate::process;
-use crate::wire::{self, FromWorker, Hello, ToWorker};
+use crate::wire::{self, FromWorker, Hello, Inner, ToWorker};
+use crate::worker::files::Files;
 use crate::worker::table::Table;
 
 /// The address at which every worker has the file of memory: where no program, library or stack lies.
@@ -66,12 +69,13 @@ pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     let answers = Arc::new(answers);
     let desk = Arc::new(OnceLock::new());
     let (leave, left) = channel();
-    let ready = prepare(socket, &hello, memory, &desk, &leave);
+    let files = Arc::new(Files::default());
+    let ready = prepare(socket, &hello, &files, &desk, &leave);
     let table = match ready {
-        Ok((device, memory)) => {
+        Ok(device) => {
             let clock_ns = device.clock_ns();
             answers.send(&FromWorker::Ready { clock_ns, system_ns: system_ns() });
-            Table::new(device, memory, hello.arena, answers)
+            Table::new(device, memory, hello.arena, files, answers)
         }
         Err(error) => {
             answers.send(&FromWorker::Refused(error));
@@ -105,7 +109,7 @@ struct Inbox {
 
 impl Desk {
     /// Serves in turns with the others. Returns an exit status if the host has broken the rules.
-    fn serve(&self, guest: &mut Guest) -> i32 {
+    fn serve(&self, mut guest: Option<&mut Guest>) -> i32 {
         let mut reads = self.readers.fetch_add(1, Ordering::SeqCst) == 0;
         loop {
             if !reads {
@@ -113,7 +117,7 @@ impl Desk {
                 self.reader.wait_as_deputy();
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
             }
-            reads = match self.read(guest) {
+            reads = match self.read(guest.as_deref_mut()) {
                 Ok(reads) => reads,
                 Err(status) => return status,
             };
@@ -121,7 +125,7 @@ impl Desk {
     }
 
     /// Reads and does messages until there is something that this thread can run, and runs that. Whether it reads on; else another does.
-    fn read(&self, guest: &mut Guest) -> Result<bool, i32> {
+    fn read(&self, mut guest: Option<&mut Guest>) -> Result<bool, i32> {
         let mut inbox = self.inbox.lock();
         loop {
             self.reader.wait(pipe::awake(AWAKE), || false);
@@ -133,7 +137,7 @@ impl Desk {
             while let Ok(Some((fields, len))) = wire::first(&bytes[at..], usize::MAX) {
                 match postcard::from_bytes::<ToWorker<'_>>(fields) {
                     // What was to be run before is not alone.
-                    Ok(message) => to_run = table.act(message, guest),
+                    Ok(message) => to_run = table.act(message, guest.as_deref()),
                     Err(error) => {
                         eprintln!("a message that is none: {error}");
                         return Err(2);
@@ -143,7 +147,7 @@ impl Desk {
             }
             bytes.drain(..at);
             // A thread that waits takes this one's place as soon as there is something to read.
-            if let Some(work) = to_run
+            if let (Some(work), Some(guest)) = (to_run, &mut guest)
                 && bytes.is_empty()
                 && self.is_tried_here()
                 && self.waiting.load(Ordering::SeqCst) > 0
@@ -176,39 +180,64 @@ fn ends(files: Vec<OwnedFd>) -> Option<(Reader, Answers, OwnedFd)> {
 fn prepare(
     socket: BorrowedFd<'_>,
     hello: &Hello,
-    memory: OwnedFd,
+    files: &Arc<Files>,
     desk: &Arc<OnceLock<Desk>>,
     leave: &Sender<i32>,
-) -> Result<(Arc<dyn Device>, OwnedFd)> {
+) -> Result<Arc<dyn Device>> {
     let (ours, theirs) = (env!("CARGO_PKG_VERSION"), &hello.version);
     if ours != theirs {
         return Err(Error::Environment(format!(
             "the worker program has version {ours}, and the program that started it {theirs}"
         )));
     }
-    follow(socket, hello)?;
+    follow(socket, hello, files)?;
     table::reserve(hello.arena)?;
-    let driver = CpuDriver::with_cache(hello.threads, &Cache::off());
+    let device = match hello.inner {
+        Inner::Cpu { threads } => processor(threads, desk, leave)?,
+        Inner::Cuda { index } => gpu(index, desk, leave)?,
+    };
+    if hello.confined {
+        // What is found out once, from files, is known from here on.
+        let _now = device.clock_ns();
+        match hello.inner {
+            Inner::Cpu { .. } => {
+                elinvar_driver_cpu::load_without_files()?;
+                confine::confine()?;
+            }
+            Inner::Cuda { .. } => confine::confine_for_gpu()?,
+        }
+    }
+    Ok(device)
+}
+
+fn processor(threads: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<Arc<dyn Device>> {
+    let driver = CpuDriver::with_cache(threads, &Cache::off());
     let device = driver.devices()?.into_iter().next();
     let device = device.ok_or_else(|| Error::unsupported("a device without a processor"))?;
     for number in 0..READERS {
         let (desk, leave) = (desk.clone(), leave.clone());
         let serve = move |mut guest: Guest| {
-            let _gone = leave.send(desk.wait().serve(&mut guest));
+            let _gone = leave.send(desk.wait().serve(Some(&mut guest)));
         };
         driver.spawn_guest(format!("elinvar-serves-{number}"), serve)?;
     }
-    if hello.confined {
-        // What is found out once, from files, is known from here on.
-        let _now = device.clock_ns();
-        elinvar_driver_cpu::load_without_files()?;
-        confine::confine()?;
-    }
-    Ok((device, memory))
+    Ok(device)
 }
 
-/// Ends this process with the host.
-fn follow(socket: BorrowedFd<'_>, hello: &Hello) -> Result<()> {
+fn gpu(index: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<Arc<dyn Device>> {
+    let device = CudaDriver::with_cache(&Cache::off()).device(index)?;
+    let (desk, leave) = (desk.clone(), leave.clone());
+    let thread = std::thread::Builder::new().name("elinvar-serves".into());
+    let serve = move || {
+        let _gone = leave.send(desk.wait().serve(None));
+    };
+    let no_thread = |error| Error::Environment(format!("a thread of a worker process: {error}"));
+    thread.spawn(serve).map_err(no_thread)?;
+    Ok(device)
+}
+
+/// Ends this process with the host, and takes its files till then.
+fn follow(socket: BorrowedFd<'_>, hello: &Hello, files: &Arc<Files>) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| Error::Environment(format!("a worker process: {error}"));
     let kill = rustix::process::Signal::KILL;
     rustix::process::set_parent_process_death_signal(Some(kill)).map_err(|error| failed(&error))?;
@@ -224,10 +253,11 @@ fn follow(socket: BorrowedFd<'_>, hello: &Hello) -> Result<()> {
         rustix::process::setrlimit(rustix::process::Resource::Data, limit).map_err(|error| failed(&error))?;
     }
     let socket = socket.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
+    let files = files.clone();
     let watch = move || {
-        let flags = rustix::net::RecvFlags::empty();
-        // Nothing more is sent: this returns when the other end is closed.
-        while rustix::net::recv(&socket, &mut [0_u8; 16], flags).is_ok_and(|(_, len)| len > 0) {}
+        while let Some((number, file)) = process::receive_file(socket.as_fd()) {
+            files.put(number, file);
+        }
         end();
     };
     let thread = std::thread::Builder::new().name("elinvar-host".into());

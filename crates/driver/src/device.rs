@@ -130,6 +130,11 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{name}` records nothing: capture to `{path}`")))
     }
 
+    /// Why the device takes no more work of this process, if that is so: [`Error::DeviceLost`]. Never, unless the driver says otherwise.
+    fn lost(&self) -> Option<Error> {
+        None
+    }
+
     /// Bring the device back after it was lost, or when it does not get on. Once this has returned:
     ///
     /// - Every submission that was in flight has ended, those that had not before in [`Error::DeviceLost`], which is then

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, kernel_key};
+use elinvar_code::{Bundle, Declared, kernel_key, source_key};
 use elinvar_driver::{
-    Diagnostic, Dim3, Error, FunctionConstant, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
+    Diagnostic, Dim3, Error, FunctionConstant, Packed, PipelineOptions, Result, Signature, Source,
+    UnsupportedKernel,
 };
 
 use crate::compiler::{Compiler, Constants, Ptx};
@@ -110,6 +111,28 @@ impl Library {
 }
 
 impl Library {
+    /// A kernel in every form that a launch may need, in a bundle that has nothing else: another process makes a pipeline of it
+    /// without a compiler. With what the kernel takes.
+    ///
+    /// # Errors
+    /// As [`Library::kernel`].
+    pub fn pack(&self, name: &str, options: &PipelineOptions) -> Result<(Signature, Packed)> {
+        let (mut bundle, source) = (Bundle::default(), &self.source);
+        let mut insert = |constants, ptx: Ptx| {
+            let key = key(self.target, source, name, options, constants);
+            bundle.insert(&key, &Ok(ptx), kept::write);
+        };
+        let values = self.kernel(name, options, Constants::Values)?;
+        let signature = values.signature.clone();
+        if values.takes_values() {
+            insert(Constants::Addresses, self.kernel(name, options, Constants::Addresses)?);
+        }
+        insert(Constants::Values, values);
+        bundle
+            .insert_source(source, &Ok(Declared { kernels: vec![signature.clone()], ..Declared::default() }));
+        Ok((signature, Packed { bundle: bundle.to_bytes().into(), key: *source_key(source).as_bytes() }))
+    }
+
     /// [`Compiler::check_group`]; by a bundle for threadgroups in one row.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ impl Monitor {
 fn watch(link: &Link, started: Started) -> Fate {
     let Started { program, id, process, socket, mut stderr } = started;
     let _first = link.id.set(id);
+    // Its own end is closed when the link is gone at the latest.
+    let _first = socket.try_clone().map(|socket| link.socket.set(socket));
     let _nonblocking = rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::NONBLOCK);
     let process = link.process.get_or_init(|| process);
     if let Some(blame) = link.blame.get() {

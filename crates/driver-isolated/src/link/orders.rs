@@ -7,21 +7,59 @@ use elinvar_driver::{
     Access, Binding, Command, Dispatch, Error, Grid, Memory, MemorySlice, Result, expect_within,
 };
 
-use super::Out;
+use super::{Link, Out};
+use crate::device::Core;
 use crate::library::IsolatedPipeline;
-use crate::memory::IsolatedMemory;
+use crate::memory::{IsolatedMemory, Part};
 use crate::queue::Lane;
 use crate::wire::{self, Extent, Launch, Order, Slice, ToWorker, Value};
 
+/// Bytes of a memory, or of the pages beside it.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    pub(crate) part: Part<'a>,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// What a worker does for the host in no order with any queue.
+pub(crate) enum Transfer<'a> {
+    Copy {
+        source: Span<'a>,
+        target: Span<'a>,
+    },
+    /// To zero.
+    Clear(Span<'a>),
+}
+
+/// Write a transfer, behind what the worker has to know for it.
+pub(super) fn write_transfer(
+    (link, core): (&Link, &Core),
+    request: u64,
+    transfer: &Transfer<'_>,
+    out: &mut Out,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    let mut writing = Writing { link, core, out, bytes };
+    let order = match transfer {
+        Transfer::Copy { source, target } => {
+            Order::Copy { source: writing.span(*source)?, target: writing.span(*target)? }
+        }
+        Transfer::Clear(target) => Order::Fill { target: writing.span(*target)?, pattern: &[0] },
+    };
+    wire::write(&ToWorker::Transfer { request, order }, bytes)
+}
+
 /// Write a piece, behind what the worker has to know for it.
 pub(super) fn write(
+    link: &Link,
     lane: &Arc<Lane>,
     piece: u64,
     commands: &[Command],
     out: &mut Out,
     bytes: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut writing = Writing { lane, out, bytes };
+    let mut writing = Writing { link, core: &lane.core, out, bytes };
     let queue = lane.id;
     if !writing.out.queues.contains(&queue) {
         wire::write(&ToWorker::Open { queue, priority: lane.priority }, writing.bytes)?;
@@ -32,7 +70,8 @@ pub(super) fn write(
 }
 
 struct Writing<'a> {
-    lane: &'a Lane,
+    link: &'a Link,
+    core: &'a Core,
     out: &'a mut Out,
     bytes: &'a mut Vec<u8>,
 }
@@ -88,13 +127,31 @@ impl Writing<'_> {
         let (offset, len) = (*offset, *len);
         let any: &dyn Any = &**memory;
         let ours = any.downcast_ref::<IsolatedMemory>();
-        let ours = ours.filter(|ours| Arc::ptr_eq(&ours.core, &self.lane.core));
+        let ours = ours.filter(|ours| std::ptr::eq(&*ours.core, self.core));
         let ours = ours.ok_or_else(|| Error::invalid("memory of another device"))?;
         expect_within(ours.len(), offset, len)?;
-        let memory = ours.id;
+        self.span(Span { part: ours.part(), offset, len })
+    }
+
+    /// The same by the worker's number, which has it mapped then.
+    fn span(&mut self, span: Span<'_>) -> Result<Slice> {
+        let Span { part, offset, len } = span;
+        let memory = match part {
+            Part::Pages(pages) => pages.id,
+            Part::Device(device) => device.id,
+        };
         if !self.out.memories.contains(&memory) {
-            let piece = ours.piece;
-            wire::write(&ToWorker::Map { memory, offset: piece.offset, len: piece.bytes }, self.bytes)?;
+            let message = match part {
+                Part::Pages(pages) => {
+                    ToWorker::Map { memory, offset: pages.piece.offset, len: pages.piece.bytes }
+                }
+                Part::Device(device) => {
+                    let (block, address) = (&device.piece.block, device.piece.address);
+                    self.link.send_file(memory, &block.share()?);
+                    ToWorker::MapDevice { memory, bytes: block.bytes(), address }
+                }
+            };
+            wire::write(&message, self.bytes)?;
             self.out.memories.insert(memory);
         }
         Ok(Slice { memory, offset, len })

@@ -14,6 +14,7 @@ use elinvar_driver::{
 use elinvar_driver_cpu::{Guest, ToRun};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::files::Files;
 use super::{Answers, BASE, orders};
 use crate::wire::{FromWorker, Order, ToWorker};
 
@@ -22,6 +23,9 @@ pub(super) struct Table {
     file: OwnedFd,
     arena: u64,
     answers: Arc<Answers>,
+    files: Arc<Files>,
+    /// Where transfers are done.
+    transfers: Option<Arc<dyn Queue>>,
     pub(super) memories: HashMap<u64, Result<Arc<dyn Memory>>>,
     pub(super) functions: HashMap<u64, Result<Arc<dyn Pipeline>>>,
     queues: HashMap<u64, Inner>,
@@ -42,27 +46,41 @@ struct ToLoad<'a> {
     key: [u8; 32],
     kernel: &'a str,
     options: PipelineOptions,
-    group: elinvar_driver::Dim3,
+    group: Option<elinvar_driver::Dim3>,
     stoppable: bool,
 }
 
 impl Table {
-    pub(super) fn new(device: Arc<dyn Device>, file: OwnedFd, arena: u64, answers: Arc<Answers>) -> Self {
+    pub(super) fn new(
+        device: Arc<dyn Device>,
+        file: OwnedFd,
+        arena: u64,
+        files: Arc<Files>,
+        answers: Arc<Answers>,
+    ) -> Self {
         let (memories, functions, queues) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { device, file, arena, answers, memories, functions, queues, pieces: Arc::default() }
+        let (transfers, pieces) = (None, Arc::default());
+        Self { device, file, arena, answers, files, transfers, memories, functions, queues, pieces }
     }
 
     /// Do what a message says. What there is to run then is the caller's.
-    pub(super) fn act(&mut self, message: ToWorker<'_>, guest: &Guest) -> Option<ToRun> {
+    pub(super) fn act(&mut self, message: ToWorker<'_>, guest: Option<&Guest>) -> Option<ToRun> {
         match message {
             ToWorker::Map { memory, offset, len } => {
                 let mapped = self.map(offset, len);
                 self.memories.insert(memory, mapped);
             }
+            ToWorker::MapDevice { memory, bytes, address } => {
+                let file = self.files.take(memory);
+                let mapped = elinvar_driver_cuda::import(&*self.device, &file, bytes, address);
+                self.memories.insert(memory, mapped);
+            }
+            ToWorker::Transfer { request, order } => self.transfer(request, &order),
             ToWorker::Unmap { memory } => drop(self.memories.remove(&memory)),
             ToWorker::Load { function, bundle, key, kernel, options, group, stoppable } => {
                 let loaded = self.load(ToLoad { bundle, key, kernel, options, group, stoppable });
-                let result = loaded.as_ref().map(drop).map_err(Clone::clone);
+                let threads = |pipeline: &Arc<dyn Pipeline>| pipeline.max_threads_per_threadgroup();
+                let result = loaded.as_ref().map(threads).map_err(Clone::clone);
                 self.functions.insert(function, loaded);
                 self.answers.send(&FromWorker::Loaded { function, result });
             }
@@ -117,11 +135,36 @@ impl Table {
                 || Error::unsupported(format!("kernel `{}` has no code that can be stopped", load.kernel));
             pipeline = pipeline.stoppable().ok_or_else(none)?;
         }
-        pipeline.prepare(load.group)?;
+        load.group.map_or(Ok(()), |group| pipeline.prepare(group))?;
         Ok(pipeline)
     }
 
-    fn submit(&mut self, queue: u64, piece: u64, commands: &[Order<'_>], guest: &Guest) -> Option<ToRun> {
+    /// Do what the host waits for, and tell it.
+    fn transfer(&mut self, request: u64, order: &Order<'_>) {
+        let answers = self.answers.clone();
+        let tell = move |result| answers.send(&FromWorker::Transferred { request, result });
+        let submitted = orders::command(self, order, &mut Vec::new()).and_then(|command| {
+            let queue = match &self.transfers {
+                Some(queue) => queue,
+                None => self.transfers.insert(self.device.queue()?),
+            };
+            // A failure is the host's to see, and none of the next transfer's.
+            queue.acknowledge();
+            let tell = tell.clone();
+            queue.submit(Arc::new([command]), Box::new(move |result| tell(result.map(drop))))
+        });
+        if let Err(error) = submitted {
+            tell(Err(error));
+        }
+    }
+
+    fn submit(
+        &mut self,
+        queue: u64,
+        piece: u64,
+        commands: &[Order<'_>],
+        guest: Option<&Guest>,
+    ) -> Option<ToRun> {
         let mut stamps = Vec::new();
         let taken = self
             .commands(commands, &mut stamps)
@@ -145,23 +188,29 @@ impl Table {
         piece: u64,
         commands: Arc<[Command]>,
         stamps: Vec<Arc<Stamp>>,
-        guest: &Guest,
+        guest: Option<&Guest>,
     ) -> Result<Option<ToRun>> {
         let inner = self.queues.get(&queue).ok_or_else(|| Error::invalid("no such queue"))?;
         if let Some(failure) = &inner.failure {
             return Err(failure.poison());
         }
-        let (answers, ended) = (self.answers.clone(), self.pieces.clone());
+        let (answers, ended, device) = (self.answers.clone(), self.pieces.clone(), self.device.clone());
         let done = Box::new(move |result: Result<elinvar_driver::Timing>| {
             ended.lock().remove(&piece);
+            let lost = if result.is_err() { device.lost() } else { None };
             let result = result.map(|timing| (timing.start_ns, timing.end_ns));
             let stamps = stamps.iter().map(|stamp| stamp.ns()).collect();
             answers.send(&FromWorker::Ended { piece, result, stamps });
+            // The host ends this process, and gives what comes next to another.
+            lost.into_iter().for_each(|error| answers.send(&FromWorker::Lost(error)));
         });
         // It may end before its number is known here: that waits for this lock.
         let mut pieces = self.pieces.lock();
         let queue = inner.queue.as_ref().map_err(Clone::clone)?;
-        let (submission, to_run) = guest.submit(&**queue, commands, done)?;
+        let (submission, to_run) = match guest {
+            Some(guest) => guest.submit(&**queue, commands, done)?,
+            None => (queue.submit(commands, done)?, None),
+        };
         pieces.insert(piece, submission);
         Ok(to_run)
     }

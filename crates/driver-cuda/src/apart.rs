@@ -1,0 +1,270 @@
+//! GPUs used by another process: [`Gpu`] and [`DeviceBlock`] for the process that owns the memory, [`import`] for the one that runs kernels.
+//!
+//! Device memory made by `cuMemCreate` needs no context and belongs to the process that made it; any process to which it is given as a
+//! file maps it, and it keeps its content when that one ends, also after a fault that ended its context. (CUDA Driver API reference,
+//! Virtual Memory Management.)
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUdevice, CUdevice_attribute_enum as Attribute, CUmemAllocationHandleType as HandleType,
+    CUmemAllocationProp, CUmemAllocationType_enum as AllocationType, CUmemLocation,
+    CUmemLocationType_enum as LocationType,
+};
+use elinvar_driver::{Caps, Device, Error, Memory, Process, Result, Thermal};
+use elinvar_ptx::Target;
+
+use crate::api::{Api, api};
+use crate::caps::{attribute, capability, caps, details};
+use crate::device::{CudaDevice, list};
+use crate::failure::{Failure, code};
+use crate::memory::CudaMemory;
+use crate::temperature::Sensor;
+
+/// A file that a handle is given as.
+const FILE: HandleType = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// A GPU as a process sees it that runs nothing on it: its facts, and memory for another process to use. It has no context.
+pub struct Gpu {
+    api: &'static Api,
+    device: CUdevice,
+    caps: Caps,
+    target: Target,
+    granule: u64,
+    sensor: Option<Sensor>,
+}
+
+impl Gpu {
+    /// The GPU of that index, from 0, in the order of [`elinvar_driver::Driver::devices`].
+    ///
+    /// # Errors
+    /// `Unsupported` without a driver or a GPU, with the reason, and for one whose memory cannot be given to another process;
+    /// `InvalidArgument` with the range for an index beyond those that there are.
+    pub fn open(index: usize) -> Result<Self> {
+        let api = api().map_err(Error::Unsupported)?;
+        let failed = |failure: Failure| failure.error(api, "an NVIDIA GPU");
+        let all = list(api).map_err(failed)?;
+        let device = match all.get(index) {
+            Some(device) => *device,
+            None if all.is_empty() => return Err(Error::unsupported("the NVIDIA driver finds no GPU")),
+            None => {
+                let last = all.len() - 1;
+                return Err(Error::invalid(format!("NVIDIA GPU {index}: there are 0 to {last}")));
+            }
+        };
+        let caps = caps(api, device).map_err(failed)?;
+        let (major, minor) = capability(api, device).map_err(failed)?;
+        let target = Target::of(major, minor)?;
+        let shares = Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+        if attribute(api, device, shares).map_err(failed)? == 0 || caps.wrap_granule.is_none() {
+            let name = &caps.name;
+            return Err(Error::unsupported(format!("device `{name}` cannot share memory between processes")));
+        }
+        let granule = granule(api, device).map_err(failed)?;
+        Ok(Self { api, device, caps, target, granule, sensor: Sensor::of(api, device) })
+    }
+
+    /// Facts and limits, as of the driver's own device.
+    pub fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// What its code is compiled for.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// As [`Device::details`].
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        details(self.api, self.device).unwrap_or_default()
+    }
+
+    /// As [`Device::thermal`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn thermal(&self) -> Result<Thermal> {
+        match &self.sensor {
+            Some(sensor) => sensor.thermal(),
+            None => Err(Error::unsupported(format!("device `{}` does not tell its place", self.caps.name))),
+        }
+    }
+
+    /// Bytes of device memory that nobody uses, by NVML; `None` where that does not say.
+    pub fn free_memory(&self) -> Option<u64> {
+        self.sensor.as_ref()?.free_memory()
+    }
+
+    /// What blocks come in, in bytes: 2 MiB on most GPUs.
+    pub fn granule(&self) -> u64 {
+        self.granule
+    }
+
+    /// Device memory of at least one and at least `bytes` bytes, in whole granules. It holds anything.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    #[allow(unsafe_code)] // a C function
+    pub fn allocate(&self, bytes: u64) -> Result<DeviceBlock> {
+        let none = || Error::OutOfMemory { requested: bytes, available: self.free_memory().unwrap_or(0) };
+        let size = bytes.max(1).checked_next_multiple_of(self.granule).ok_or_else(none)?;
+        let (properties, mut handle) = (properties(self.device), 0);
+        // SAFETY: it writes a handle; the properties are read before it returns.
+        let made = unsafe { self.api.create_memory(&mut handle, size as usize, &properties, 0) };
+        match made {
+            Ok(()) => Ok(DeviceBlock { api: self.api, handle, bytes: size, process: Process::this() }),
+            Err(Failure { code: code::OUT_OF_MEMORY, .. }) => Err(none()),
+            Err(failure) => Err(failure.error(self.api, &format!("allocating {bytes} bytes"))),
+        }
+    }
+}
+
+/// Device memory that this process owns, whatever becomes of processes that use it.
+pub struct DeviceBlock {
+    api: &'static Api,
+    handle: u64,
+    bytes: u64,
+    /// Whose it is.
+    process: Process,
+}
+
+impl DeviceBlock {
+    /// Bytes of it, a multiple of [`Gpu::granule`].
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// It, as a file to give to another process.
+    ///
+    /// # Errors
+    /// `Environment` with the driver's reason.
+    #[allow(unsafe_code)] // C functions
+    pub fn share(&self) -> Result<OwnedFd> {
+        let mut file: RawFd = -1;
+        // SAFETY: a handle of this type is a number of this size, which it writes.
+        unsafe { self.api.export_memory((&raw mut file).cast(), self.handle, FILE.0, 0) }
+            .map_err(|failure| failure.error(self.api, "sharing device memory"))?;
+        // SAFETY: the file has just been opened for this process, and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(file) })
+    }
+}
+
+impl Drop for DeviceBlock {
+    #[allow(unsafe_code)] // a C function
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            return;
+        }
+        // SAFETY: made by `Gpu::allocate`, and released once. What has it mapped keeps it until that is gone.
+        let _left = unsafe { self.api.release_memory(self.handle) };
+    }
+}
+
+/// Map device memory that another process has given, all `bytes` of it, at an address of that process's choice.
+///
+/// # Errors
+/// `InvalidArgument` for a device of another driver; `Environment` when the addresses are not free, or with the driver's reason.
+pub fn import(device: &dyn Device, file: &OwnedFd, bytes: u64, address: u64) -> Result<Arc<dyn Memory>> {
+    let device: &dyn std::any::Any = device;
+    let device =
+        device.downcast_ref::<CudaDevice>().ok_or_else(|| Error::invalid("a device of another driver"))?;
+    let context = device.context();
+    let _current = context.enter()?;
+    Ok(Arc::new(CudaMemory::import(
+        context,
+        Mapped::new(context.api, context.device, file, bytes, address)?,
+        bytes,
+    )))
+}
+
+/// Memory of another process at addresses of this one's device.
+pub(crate) struct Mapped {
+    api: &'static Api,
+    handle: u64,
+    bytes: usize,
+    pub(crate) address: u64,
+    is_mapped: bool,
+}
+
+impl Mapped {
+    /// The context is current.
+    #[allow(unsafe_code)] // C functions
+    fn new(api: &'static Api, device: CUdevice, file: &OwnedFd, bytes: u64, address: u64) -> Result<Self> {
+        let failed =
+            |failure: Failure| failure.error(api, &format!("mapping {bytes} bytes of device memory"));
+        let (bytes, mut handle, mut reserved) = (bytes as usize, 0, 0);
+        let file: *mut c_void = std::ptr::without_provenance_mut(file.as_raw_fd() as usize);
+        // SAFETY: a handle of this type is passed as a number in place of a pointer; it writes a handle.
+        unsafe { api.import_memory(&mut handle, file, FILE.0) }.map_err(failed)?;
+        // SAFETY: it writes an address.
+        let found = unsafe { api.reserve_addresses(&mut reserved, bytes, 0, address, 0) };
+        if let Err(failure) = found {
+            // SAFETY: imported above.
+            let _left = unsafe { api.release_memory(handle) };
+            return Err(failed(failure));
+        }
+        // From here on dropping it gives all back.
+        let mut mapped = Self { api, handle, bytes, address: reserved, is_mapped: false };
+        if reserved != address {
+            return Err(Error::Environment(format!(
+                "{bytes} bytes of device addresses at {address:#x} are not free"
+            )));
+        }
+        // SAFETY: the addresses are reserved, and as many as the memory has bytes.
+        unsafe { api.map_memory(address, bytes, 0, handle, 0) }.map_err(failed)?;
+        mapped.is_mapped = true;
+        let access = cudarc::driver::sys::CUmemAccessDesc {
+            location: location(device),
+            flags: cudarc::driver::sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        // SAFETY: the addresses are mapped; the description is read before it returns.
+        unsafe { api.set_access(address, bytes, &access, 1) }.map_err(failed)?;
+        Ok(mapped)
+    }
+}
+
+impl Drop for Mapped {
+    #[allow(unsafe_code)] // C functions
+    fn drop(&mut self) {
+        let (address, bytes) = (self.address, self.bytes);
+        // SAFETY: exactly what `new` has mapped, reserved and imported, whose only owner is being dropped; nothing uses it any more. A
+        // failure leaves it to the process's end.
+        unsafe {
+            let _left = if self.is_mapped { self.api.unmap_memory(address, bytes) } else { Ok(()) };
+            let _left = self.api.free_addresses(address, bytes);
+            let _left = self.api.release_memory(self.handle);
+        }
+    }
+}
+
+fn location(device: CUdevice) -> CUmemLocation {
+    CUmemLocation { type_: LocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
+}
+
+/// Memory of a device that can be given to other processes.
+fn properties(device: CUdevice) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: AllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: FILE,
+        location: location(device),
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: cudarc::driver::sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
+#[allow(unsafe_code)] // a C function
+fn granule(api: &Api, device: CUdevice) -> Result<u64, Failure> {
+    /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`
+    const LEAST: u32 = 0;
+    let (properties, mut bytes) = (properties(device), 0);
+    // SAFETY: it writes a number; the properties are read before it returns.
+    unsafe { api.memory_granule(&mut bytes, &properties, LEAST) }?;
+    Ok((bytes as u64).max(1))
+}

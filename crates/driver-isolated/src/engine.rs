@@ -1,0 +1,292 @@
+//! What kinds of devices differ in, as the host sees it: facts, code, memory of the device's own.
+
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{
+    Caps, DeviceKind, Diagnostic, Dim3, Error, FunctionConstant, Packed, PipelineOptions, Result, Signature,
+    Source, StopsAt, Thermal, UnsupportedKernel,
+};
+use elinvar_driver_cpu::{Unloaded, UnloadedKernel};
+use elinvar_driver_cuda::{DeviceBlock, Gpu};
+
+use crate::Options;
+use crate::free::Free;
+use crate::wire::Inner;
+
+/// Where a worker's device has device memory: addresses that no process has anything at, above those of the arena.
+const ADDRESSES: u64 = 0x3000_0000_0000;
+/// So many.
+const ADDRESSES_LEN: u64 = 1 << 44;
+
+/// The kind of device in the worker.
+pub(crate) enum Engine {
+    Cpu { threads: usize },
+    Cuda { gpu: Gpu, index: usize, state: Mutex<State> },
+}
+
+/// Device memory that was given out.
+pub(crate) struct State {
+    addresses: Free,
+    used: u64,
+}
+
+/// A piece of device memory. It belongs to this process, and every worker has it at the same address.
+pub(crate) struct DevicePiece {
+    pub(crate) block: DeviceBlock,
+    pub(crate) address: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        match options.kind {
+            DeviceKind::Cpu if options.index > 0 => {
+                Err(Error::invalid(format!("processor {} in a worker process: there is 0", options.index)))
+            }
+            DeviceKind::Cpu => Ok(Self::Cpu { threads: options.threads.unwrap_or_else(processors).max(1) }),
+            DeviceKind::Cuda if options.private_memory.is_some() => Err(Error::unsupported(
+                "a limit of private memory for the worker process of a GPU: its driver maps as much as it likes",
+            )),
+            DeviceKind::Cuda => {
+                let (gpu, index) = (Gpu::open(options.index)?, options.index);
+                let state = State { addresses: Free::new(ADDRESSES, ADDRESSES_LEN), used: 0 };
+                Ok(Self::Cuda { gpu, index, state: Mutex::new(state) })
+            }
+            kind => Err(Error::unsupported(format!(
+                "a {} device in a worker process: workers have the CPU driver or CUDA's; memory is shared and workers are confined as \
+                 Linux does it, where there is no Metal",
+                kind.name()
+            ))),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> Inner {
+        match self {
+            Self::Cpu { threads } => Inner::Cpu { threads: *threads },
+            Self::Cuda { index, .. } => Inner::Cuda { index: *index },
+        }
+    }
+
+    /// Facts and limits. Where `memory` limits what buffers may have, it is all there is.
+    pub(crate) fn caps(&self, memory: Option<u64>) -> Caps {
+        let mut caps = match self {
+            Self::Cpu { threads } => elinvar_driver_cpu::caps(*threads),
+            // What does not end is ended with the worker.
+            Self::Cuda { gpu, .. } => Caps { stops_at: StopsAt::Never, ..gpu.caps().clone() },
+        };
+        caps.name = format!("{} (isolated)", caps.name);
+        caps.wrap_granule = None;
+        caps.restarts = true;
+        caps.total_memory = memory.map_or(caps.total_memory, |most| most.min(caps.total_memory));
+        caps.max_buffer_bytes = caps.max_buffer_bytes.min(caps.total_memory);
+        caps.working_set = caps.working_set.min(caps.total_memory);
+        caps
+    }
+
+    /// Whether callbacks may wait for the worker, which then answers to another thread.
+    pub(crate) fn has_device_memory(&self) -> bool {
+        matches!(self, Self::Cuda { .. })
+    }
+
+    pub(crate) fn details(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Cpu { .. } => Vec::new(),
+            Self::Cuda { gpu, .. } => gpu.details(),
+        }
+    }
+
+    pub(crate) fn thermal(&self, name: &str) -> Result<Thermal> {
+        match self {
+            Self::Cpu { .. } => {
+                Err(Error::unsupported(format!("the temperature of device `{name}` is not measured")))
+            }
+            Self::Cuda { gpu, .. } => gpu.thermal(),
+        }
+    }
+
+    /// Bytes of device memory that can be given out of `limit`; `None` for a device without memory of its own.
+    pub(crate) fn available(&self, limit: u64) -> Option<u64> {
+        let Self::Cuda { gpu, state, .. } = self else { return None };
+        let left = limit.saturating_sub(state.lock().used);
+        Some(gpu.free_memory().map_or(left, |free| left.min(free)))
+    }
+
+    /// Device memory of at least so many bytes, and an address for it. It holds anything.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn allocate(&self, bytes: u64, limit: u64) -> Result<DevicePiece> {
+        let Self::Cuda { gpu, state, .. } = self else {
+            return Err(Error::unsupported("device memory of the processor"));
+        };
+        let none = |used: u64| Error::OutOfMemory { requested: bytes, available: limit.saturating_sub(used) };
+        let size = bytes.max(1).checked_next_multiple_of(gpu.granule());
+        {
+            let mut state = state.lock();
+            let used = size.and_then(|size| state.used.checked_add(size)).filter(|used| *used <= limit);
+            state.used = used.ok_or_else(|| none(state.used))?;
+        }
+        let size = size.unwrap_or_default();
+        let block = gpu.allocate(bytes).inspect_err(|_| state.lock().used -= size)?;
+        let mut state = state.lock();
+        // A granule behind it is never mapped.
+        match state.addresses.take(size + gpu.granule()) {
+            Some(address) => Ok(DevicePiece { block, address }),
+            None => {
+                state.used -= size;
+                Err(none(state.used))
+            }
+        }
+    }
+
+    /// Take a piece back. No worker uses it any more.
+    pub(crate) fn give_back(&self, piece: &DevicePiece) {
+        let Self::Cuda { gpu, state, .. } = self else { return };
+        let size = piece.block.bytes();
+        let mut state = state.lock();
+        state.used -= size;
+        state.addresses.give_back(piece.address, size + gpu.granule());
+    }
+
+    /// Check a source, or take it from its bundle.
+    ///
+    /// # Errors
+    /// As [`elinvar_driver::Device::compile`].
+    pub(crate) fn compile(&self, cache: &Cache, source: &Source) -> Result<Code> {
+        Ok(match self {
+            Self::Cpu { .. } => Code::Cpu(Unloaded::new(cache, source)?),
+            Self::Cuda { gpu, .. } => {
+                let library = Arc::new(elinvar_ptx::Library::new(cache, source, gpu.target())?);
+                Code::Cuda(library, gpu.caps().max_threadgroup_size)
+            }
+        })
+    }
+}
+
+/// A source that has passed all checks.
+pub(crate) enum Code {
+    Cpu(Unloaded),
+    /// With the largest threadgroup along each dimension.
+    Cuda(Arc<elinvar_ptx::Library>, Dim3),
+}
+
+impl Code {
+    pub(crate) fn kernels(&self) -> &[Signature] {
+        match self {
+            Self::Cpu(source) => source.library().kernels(),
+            Self::Cuda(library, _) => library.kernels(),
+        }
+    }
+
+    pub(crate) fn unsupported(&self) -> &[UnsupportedKernel] {
+        match self {
+            Self::Cpu(source) => source.library().unsupported(),
+            Self::Cuda(library, _) => library.unsupported(),
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> &[Diagnostic] {
+        match self {
+            Self::Cpu(source) => source.library().warnings(),
+            Self::Cuda(library, _) => library.warnings(),
+        }
+    }
+
+    pub(crate) fn constants(&self) -> &[FunctionConstant] {
+        match self {
+            Self::Cpu(source) => source.library().constants(),
+            Self::Cuda(library, _) => library.constants(),
+        }
+    }
+
+    /// A kernel, specialized.
+    ///
+    /// # Errors
+    /// As [`elinvar_driver::Library::pipeline`].
+    pub(crate) fn kernel(&self, name: &str, options: &PipelineOptions) -> Result<Kernel> {
+        Ok(match self {
+            Self::Cpu(source) => Kernel::Cpu(source.kernel(name, options)?),
+            Self::Cuda(library, most) => {
+                let (signature, packed) = library.pack(name, options)?;
+                let (library, options, most) = (library.clone(), options.clone(), *most);
+                Kernel::Cuda { library, signature, options, packed, most }
+            }
+        })
+    }
+}
+
+/// A specialized kernel.
+pub(crate) enum Kernel {
+    /// Its code is made for each threadgroup size.
+    Cpu(UnloadedKernel),
+    /// Its code is the same for all.
+    Cuda {
+        library: Arc<elinvar_ptx::Library>,
+        signature: Signature,
+        options: PipelineOptions,
+        packed: Packed,
+        most: Dim3,
+    },
+}
+
+impl Kernel {
+    pub(crate) fn signature(&self) -> &Signature {
+        match self {
+            Self::Cpu(kernel) => kernel.signature(),
+            Self::Cuda { signature, .. } => signature,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &PipelineOptions {
+        match self {
+            Self::Cpu(kernel) => kernel.options(),
+            Self::Cuda { options, .. } => options,
+        }
+    }
+
+    /// Largest threadgroup, as far as the source and the compiler limit it.
+    pub(crate) fn max_threads(&self) -> u32 {
+        match self {
+            Self::Cpu(kernel) => kernel.max_threads(),
+            Self::Cuda { signature, .. } => signature.max_threads_per_threadgroup.unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Refuse a threadgroup's size; that of the processor is refused when code is made for it.
+    ///
+    /// # Errors
+    /// As [`elinvar_driver::Pipeline::prepare`].
+    pub(crate) fn expect_group(&self, group: Dim3, max_threads: u32) -> Result<()> {
+        let Self::Cuda { library, signature, options, most, .. } = self else { return Ok(()) };
+        let (name, Dim3 { x, y, z }) = (&signature.name, group);
+        let fits = (1..=u128::from(max_threads)).contains(&group.volume());
+        if !fits || x > most.x || y > most.y || z > most.z {
+            return Err(Error::invalid(format!(
+                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {max_threads} threads are allowed, {}x{}x{} at most",
+                most.x, most.y, most.z
+            )));
+        }
+        library.check_group(name, options, group)
+    }
+
+    /// Its code, if that is the same for all threadgroup sizes.
+    pub(crate) fn for_all_sizes(&self) -> Option<&Packed> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Cuda { packed, .. } => Some(packed),
+        }
+    }
+
+    /// Its code for threadgroups of a size.
+    ///
+    /// # Errors
+    /// As [`elinvar_driver::Pipeline::prepare`].
+    pub(crate) fn for_size(&self, group: Dim3, stoppable: bool) -> Result<Packed> {
+        match self {
+            Self::Cpu(kernel) => kernel.pack(group, stoppable),
+            Self::Cuda { packed, .. } => Ok(packed.clone()),
+        }
+    }
+}

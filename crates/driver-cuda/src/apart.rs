@@ -1,4 +1,5 @@
-//! GPUs used by another process: [`Gpu`] and [`DeviceBlock`] for the process that owns the memory, [`import`] for the one that runs kernels.
+//! GPUs used by another process: [`Gpu`] and [`DeviceBlock`] for the process that owns the memory, [`reserve`] and [`import`] for the
+//! one that runs kernels.
 //!
 //! Device memory made by `cuMemCreate` needs no context and belongs to the process that made it; any process to which it is given as a
 //! file maps it, and it keeps its content when that one ends, also after a fault that ended its context. (CUDA Driver API reference,
@@ -9,9 +10,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{
-    CUdevice, CUdevice_attribute_enum as Attribute, CUmemAllocationHandleType as HandleType,
-    CUmemAllocationProp, CUmemAllocationType_enum as AllocationType, CUmemLocation,
-    CUmemLocationType_enum as LocationType,
+    CUdevice, CUdevice_attribute_enum as Attribute, CUmemAccess_flags_enum as Access, CUmemAccessDesc,
+    CUmemAllocationHandleType as HandleType, CUmemAllocationProp, CUmemAllocationType_enum as AllocationType,
+    CUmemLocation, CUmemLocationType_enum as LocationType,
 };
 use elinvar_driver::{Caps, Device, Error, Memory, Process, Result, Thermal};
 use elinvar_ptx::Target;
@@ -162,21 +163,39 @@ impl Drop for DeviceBlock {
     }
 }
 
-/// Map device memory that another process has given, all `bytes` of it, at an address of that process's choice.
+/// Keep a range of the device's addresses for [`import`], as long as this process lives.
 ///
 /// # Errors
 /// `InvalidArgument` for a device of another driver; `Environment` when the addresses are not free, or with the driver's reason.
+#[allow(unsafe_code)] // C functions
+pub fn reserve(device: &dyn Device, address: u64, bytes: u64) -> Result<()> {
+    let context = ours(device)?.context();
+    let (_current, mut reserved) = (context.enter()?, 0);
+    // SAFETY: it writes an address.
+    unsafe { context.api.reserve_addresses(&mut reserved, bytes as usize, 0, address, 0) }
+        .map_err(|failure| context.error(failure, "reserving device addresses"))?;
+    if reserved == address {
+        return Ok(());
+    }
+    // SAFETY: reserved above.
+    let _left = unsafe { context.api.free_addresses(reserved, bytes as usize) };
+    Err(Error::Environment(format!("{bytes} bytes of device addresses at {address:#x} are not free")))
+}
+
+/// Map device memory that another process has given, all `bytes` of it, at an address in what was reserved.
+///
+/// # Errors
+/// `InvalidArgument` for a device of another driver; `Environment` with the driver's reason.
 pub fn import(device: &dyn Device, file: &OwnedFd, bytes: u64, address: u64) -> Result<Arc<dyn Memory>> {
-    let device: &dyn std::any::Any = device;
-    let device =
-        device.downcast_ref::<CudaDevice>().ok_or_else(|| Error::invalid("a device of another driver"))?;
-    let context = device.context();
+    let context = ours(device)?.context();
     let _current = context.enter()?;
-    Ok(Arc::new(CudaMemory::import(
-        context,
-        Mapped::new(context.api, context.device, file, bytes, address)?,
-        bytes,
-    )))
+    let mapped = Mapped::new(context.api, context.device, file, bytes, address)?;
+    Ok(Arc::new(CudaMemory::import(context, mapped, bytes)))
+}
+
+fn ours(device: &dyn Device) -> Result<&CudaDevice> {
+    let device: &dyn std::any::Any = device;
+    device.downcast_ref().ok_or_else(|| Error::invalid("a device of another driver"))
 }
 
 /// Memory of another process at addresses of this one's device.
@@ -194,31 +213,17 @@ impl Mapped {
     fn new(api: &'static Api, device: CUdevice, file: &OwnedFd, bytes: u64, address: u64) -> Result<Self> {
         let failed =
             |failure: Failure| failure.error(api, &format!("mapping {bytes} bytes of device memory"));
-        let (bytes, mut handle, mut reserved) = (bytes as usize, 0, 0);
+        let (bytes, mut handle) = (bytes as usize, 0);
         let file: *mut c_void = std::ptr::without_provenance_mut(file.as_raw_fd() as usize);
         // SAFETY: a handle of this type is passed as a number in place of a pointer; it writes a handle.
         unsafe { api.import_memory(&mut handle, file, FILE.0) }.map_err(failed)?;
-        // SAFETY: it writes an address.
-        let found = unsafe { api.reserve_addresses(&mut reserved, bytes, 0, address, 0) };
-        if let Err(failure) = found {
-            // SAFETY: imported above.
-            let _left = unsafe { api.release_memory(handle) };
-            return Err(failed(failure));
-        }
         // From here on dropping it gives all back.
-        let mut mapped = Self { api, handle, bytes, address: reserved, is_mapped: false };
-        if reserved != address {
-            return Err(Error::Environment(format!(
-                "{bytes} bytes of device addresses at {address:#x} are not free"
-            )));
-        }
-        // SAFETY: the addresses are reserved, and as many as the memory has bytes.
+        let mut mapped = Self { api, handle, bytes, address, is_mapped: false };
+        // SAFETY: the caller's addresses, which the driver checks to be reserved and free.
         unsafe { api.map_memory(address, bytes, 0, handle, 0) }.map_err(failed)?;
         mapped.is_mapped = true;
-        let access = cudarc::driver::sys::CUmemAccessDesc {
-            location: location(device),
-            flags: cudarc::driver::sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        let access =
+            CUmemAccessDesc { location: location(device), flags: Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the addresses are mapped; the description is read before it returns.
         unsafe { api.set_access(address, bytes, &access, 1) }.map_err(failed)?;
         Ok(mapped)
@@ -228,12 +233,10 @@ impl Mapped {
 impl Drop for Mapped {
     #[allow(unsafe_code)] // C functions
     fn drop(&mut self) {
-        let (address, bytes) = (self.address, self.bytes);
-        // SAFETY: exactly what `new` has mapped, reserved and imported, whose only owner is being dropped; nothing uses it any more. A
-        // failure leaves it to the process's end.
+        // SAFETY: exactly what `new` has mapped and imported, whose only owner is being dropped; nothing uses it any more. A failure
+        // leaves it to the process's end.
         unsafe {
-            let _left = if self.is_mapped { self.api.unmap_memory(address, bytes) } else { Ok(()) };
-            let _left = self.api.free_addresses(address, bytes);
+            let _left = if self.is_mapped { self.api.unmap_memory(self.address, self.bytes) } else { Ok(()) };
             let _left = self.api.release_memory(self.handle);
         }
     }

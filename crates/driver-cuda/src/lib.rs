@@ -52,5 +52,5 @@ mod temperature;
 mod transfer;
 
 #[cfg(target_os = "linux")]
-pub use apart::{DeviceBlock, Gpu, import};
+pub use apart::{DeviceBlock, Gpu, import, reserve};
 pub use device::{CudaDriver, driver};

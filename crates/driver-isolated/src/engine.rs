@@ -16,9 +16,9 @@ use crate::free::Free;
 use crate::wire::Inner;
 
 /// Where a worker's device has device memory: addresses that no process has anything at, above those of the arena.
-const ADDRESSES: u64 = 0x3000_0000_0000;
+pub(crate) const ADDRESSES: u64 = 0x3000_0000_0000;
 /// So many.
-const ADDRESSES_LEN: u64 = 1 << 44;
+pub(crate) const ADDRESSES_LEN: u64 = 1 << 44;
 
 /// The kind of device in the worker.
 pub(crate) enum Engine {

@@ -141,7 +141,7 @@ pub unsafe trait Device: Send + Sync + Any {
     ///   the failure of their queues until it is acknowledged, and of the events that they would have raised.
     /// - Queues, memory, libraries and pipelines stay what they are and can be used again.
     /// - [`Storage::Shared`] memory holds what it held, as far as the work that was ended left it. All other memory holds
-    ///   anything until it is written.
+    ///   anything until it is written, unless the device restarts by itself ([`Caps::restarts`]): then all memory holds what it held.
     ///
     /// Unsupported unless the driver says otherwise.
     ///

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use elinvar::{Arg, Buffer, Device, Grid, IsolatedOptions, Kernel, Stream};
+use elinvar::{Arg, Buffer, Device, DeviceKind, Grid, IsolatedOptions, Kernel, Stream};
 use rayon::prelude::*;
 
 use super::carried::compile;
@@ -50,13 +50,18 @@ fn round_trips(context: &Context, groups: usize) -> Result<Measured> {
     Ok(measured(format!("{groups} x {GROUP} floats"), times))
 }
 
-/// Round trips to a worker process, beside the same to the processor's device in this one; `best` and `best_in_process` are the
-/// quickest rounds, for a machine that has other work.
+/// Round trips to a worker process, beside the same to the device in this one, the processor or the GPU that is measured; `best` and
+/// `best_in_process` are the quickest rounds, for a machine that has other work.
 pub(super) fn isolated(context: &Context) -> Result<Measured> {
-    let options = IsolatedOptions { threads: Some(context.threads), ..IsolatedOptions::default() };
+    let (kind, threads) = (context.device.kind(), Some(context.threads));
+    let options = IsolatedOptions { kind, threads, ..IsolatedOptions::default() };
     let isolated = Context { device: Device::isolated_with(&options)?, threads: context.threads };
     let mut ours = Addition::new(&isolated, 1)?;
-    let mut theirs = Addition::new(&super::on_cpu(context.threads)?, 1)?;
+    let direct = match kind {
+        DeviceKind::Cpu => super::on_cpu(context.threads)?,
+        _ => Context { device: context.device.clone(), threads: context.threads },
+    };
+    let mut theirs = Addition::new(&direct, 1)?;
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {
         for (add, times) in [&mut ours, &mut theirs].into_iter().zip(&mut times) {

@@ -121,7 +121,8 @@ impl Device {
 
     /// Bring the device back after it was lost. All work in flight on it ends in [`Error::DeviceLost`], which is then the
     /// failure of its streams. Buffers, kernels and streams can be used again; what buffers held that the host does not
-    /// share is lost, and reading it is an error until it is written.
+    /// share is lost, and reading it is an error until it is written. A device that restarts by itself ([`elinvar_driver::Caps::restarts`])
+    /// loses nothing but what was in flight.
     ///
     /// # Errors
     /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back; `WouldDeadlock` in a waker or the destructor
@@ -164,9 +165,12 @@ impl Device {
         if reset.is_ok() {
             self.recovery().count_reset();
             let lost = Error::DeviceLost("the content was lost when the device was reset".into());
-            let own: Vec<Arc<Storage>> =
-                self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
-            own.iter().for_each(|storage| storage.lose(&lost));
+            // All memory of a device that restarts by itself keeps its content.
+            if !self.caps().restarts {
+                let own: Vec<Arc<Storage>> =
+                    self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
+                own.iter().for_each(|storage| storage.lose(&lost));
+            }
             self.breaker().restore();
         }
         self.loss().end_reset(reset.is_ok());

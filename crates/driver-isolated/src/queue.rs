@@ -493,7 +493,11 @@ impl Lane {
                 entry.end_ns = link.time(end);
             }
             Err(Error::Cancelled) => entry.is_cancelled = true,
-            Err(error) => drop(entry.error.get_or_insert(error)),
+            Err(error) => {
+                // The worker knows of the failure before it, perhaps sooner than that has been seen to here.
+                entry.is_poisoned |= matches!(error, Error::Poisoned(_));
+                entry.error.get_or_insert(error);
+            }
         }
         state.piece_left();
     }

@@ -5,10 +5,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{Bench, LONG, content, failure, options, slice, submit, submit_known, until};
-use elinvar_driver::{Command, Device, DeviceKind, Error, Event, HostBlock, Memory, Stamp, Timeline};
+use common::{Bench, LONG, content, dispatch, failure, options, slice, submit, submit_known, until, whole};
+use elinvar_driver::{
+    Binding, Command, Device, DeviceKind, Error, Event, HostBlock, Memory, Stamp, Timeline,
+};
 use elinvar_driver_isolated::{Options, device};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -369,4 +372,40 @@ fn a_worker_ends_with_its_host() {
     // Nobody may have waited for it: a process that has ended counts as gone.
     let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z"));
     until("the worker is gone", gone);
+}
+
+/// The worker ends what is behind a fault at once. Here the thread that sees to the fault is held up, so that this is known first.
+#[test]
+fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned_before() {
+    let bench = Bench::new();
+    let checked = bench.checked_add();
+    let (input, out, short) = (bench.memory(&[3; 1000]), bench.memory(&[0; 1000]), bench.memory(&[0; 10]));
+    let add = |out: &Arc<dyn Memory>| {
+        let k = Binding::Bytes(1_u32.to_le_bytes().to_vec());
+        dispatch(&checked, vec![whole(out), whole(&input), k], 1000)
+    };
+    let (queue, other) = (bench.device.queue().unwrap(), bench.device.queue().unwrap());
+    let event = Arc::new(Timeline::new());
+    let ((begun, has_begun), (held, hold)) = (channel(), channel::<()>());
+    let wait = move |_| {
+        begun.send(()).unwrap();
+        drop(hold.recv_timeout(LONG));
+    };
+    event.when(1, Box::new(wait));
+    let signal = submit(&*queue, vec![Command::Signal { event, value: 1 }]);
+    // By the device's own thread, since there is nothing else.
+    has_begun.recv_timeout(LONG).unwrap();
+    let (fault, behind) = (submit(&*queue, vec![add(&short)]), submit(&*queue, vec![add(&out)]));
+    // Messages are in order: when this has ended the other two have, in the worker.
+    for _ in 0..100 {
+        submit(&*other, vec![add(&out)]).recv_timeout(LONG).unwrap().unwrap();
+    }
+    held.send(()).unwrap();
+    signal.recv_timeout(LONG).unwrap().unwrap();
+    assert!(matches!(failure(&fault), Error::Fault(_)));
+    assert!(matches!(failure(&behind), Error::Poisoned(cause) if matches!(*cause, Error::Fault(_))));
+    let first = queue.acknowledge();
+    assert!(matches!(first, Some(Error::Fault(_))), "{first:?}");
+    submit(&*queue, vec![add(&out)]).recv_timeout(LONG).unwrap().unwrap();
+    assert_eq!(content(&out), [4; 1000]);
 }

@@ -64,6 +64,15 @@ impl Bench {
         Self { device, add, wild, forever }
     }
 
+    /// `add` with bounds checks.
+    pub fn checked_add(&self) -> Arc<dyn Pipeline> {
+        let options = PipelineOptions { checked: true, ..PipelineOptions::default() };
+        let library = self.device.compile(&Source::msl(KERNELS)).unwrap();
+        let pipeline = library.pipeline("add", &options).unwrap();
+        pipeline.prepare(GROUP).unwrap();
+        pipeline
+    }
+
     /// Shared memory with these numbers.
     pub fn memory(&self, content: &[u32]) -> Arc<dyn Memory> {
         let bytes: Vec<u8> = content.iter().flat_map(|number| number.to_le_bytes()).collect();

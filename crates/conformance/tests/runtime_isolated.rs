@@ -68,6 +68,7 @@ mod linux {
     const OF_A_GPU: &[(&str, Case)] = cases![
         a_deadline_ends_an_endless_loop_with_the_worker,
         managed_memory_is_in_step_across_workers,
+        small_buffers_share_granules,
         private_memory_of_the_process_cannot_be_limited,
         an_index_beyond_the_devices_is_refused,
     ];
@@ -449,6 +450,45 @@ mod linux {
         large.write(&numbers).unwrap();
         bench.device.reset().unwrap();
         assert_eq!(large.to_vec().unwrap(), numbers);
+    }
+
+    /// 2,000 buffers of 4 KiB are 8 MiB of device memory, which a limit of 12 MiB has room for; each has its own content.
+    fn small_buffers_share_granules(kind: DeviceKind) {
+        let options = IsolatedOptions { kind, memory: Some(12 << 20), ..Default::default() };
+        let bench = Bench::on(Device::isolated_with(&options).unwrap());
+        let stream = bench.device.stream().unwrap();
+        for round in 0..3_u32 {
+            let private = || bench.device.buffer_in::<u32>(1024, Storage::Private).unwrap();
+            let mut buffers: Vec<Buffer<u32>> = (0..2000).map(|_| private()).collect();
+            for (buffer, k) in buffers.iter_mut().zip(round..) {
+                stream.fill(buffer, k).unwrap();
+            }
+            if round == 1 {
+                stream.synchronize().unwrap();
+                bench.signal("-KILL");
+            }
+            // Every second one goes, and others come in its place.
+            let mut at = 0;
+            buffers.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            let others: Vec<Buffer<u32>> = (0..1000).map(|_| private()).collect();
+            for (buffer, k) in buffers.iter().zip((round + 1..).step_by(2)) {
+                assert_eq!(buffer.to_vec().unwrap(), [k; 1024]);
+            }
+            assert!(others.iter().all(|other| other.to_vec().unwrap() == [0; 1024]));
+            let addresses = buffers.iter().chain(&others).map(|buffer| buffer.gpu_address().unwrap());
+            let mut addresses: Vec<u64> = addresses.collect();
+            addresses.sort_unstable();
+            assert!(addresses.windows(2).all(|two| two[0] + 4096 <= two[1]));
+            drop((buffers, others));
+            bench.device.pool().trim(0);
+        }
+        // All of it is one piece again.
+        let mut whole = bench.device.buffer_in::<u32>(10 << 18, Storage::Private).unwrap();
+        stream.fill(&mut whole, 7).unwrap();
+        assert!(whole.to_vec().unwrap().iter().all(|x| *x == 7));
     }
 
     fn private_memory_of_the_process_cannot_be_limited(kind: DeviceKind) {

@@ -20,6 +20,9 @@ pub(crate) const ADDRESSES: u64 = 0x3000_0000_0000;
 /// So many.
 pub(crate) const ADDRESSES_LEN: u64 = 1 << 44;
 
+/// What pieces that share a granule are aligned to.
+const ALIGN: u64 = 512;
+
 /// The kind of device in the worker.
 pub(crate) enum Engine {
     Cpu { threads: usize },
@@ -30,12 +33,44 @@ pub(crate) enum Engine {
 pub(crate) struct State {
     addresses: Free,
     used: u64,
+    /// Granules that several pieces share.
+    shared: Vec<Shared>,
 }
 
-/// A piece of device memory. It belongs to this process, and every worker has it at the same address.
-pub(crate) struct DevicePiece {
+/// A granule, and what is free of it.
+struct Shared {
+    slab: Arc<Slab>,
+    free: Free,
+    pieces: usize,
+}
+
+/// Device memory in whole granules, which workers know by a number. It belongs to this process, and every worker has it at the same address.
+pub(crate) struct Slab {
+    pub(crate) id: u64,
     pub(crate) block: DeviceBlock,
     pub(crate) address: u64,
+}
+
+/// A piece of a slab: all of it, or one of several that share a granule.
+pub(crate) struct DevicePiece {
+    pub(crate) slab: Arc<Slab>,
+    pub(crate) offset: u64,
+    bytes: u64,
+}
+
+impl State {
+    /// Memory of its own, in whole granules.
+    fn slab(&mut self, gpu: &Gpu, bytes: u64, limit: u64, number: impl FnOnce() -> u64) -> Result<Arc<Slab>> {
+        let none = |used: u64| Error::OutOfMemory { requested: bytes, available: limit.saturating_sub(used) };
+        let size = bytes.checked_next_multiple_of(gpu.granule());
+        let used = size.and_then(|size| self.used.checked_add(size)).filter(|used| *used <= limit);
+        let (Some(size), Some(used)) = (size, used) else { return Err(none(self.used)) };
+        let block = gpu.allocate(size)?;
+        // A granule behind it is never mapped.
+        let address = self.addresses.take(size + gpu.granule()).ok_or_else(|| none(self.used))?;
+        self.used = used;
+        Ok(Arc::new(Slab { id: number(), block, address }))
+    }
 }
 
 impl Engine {
@@ -51,7 +86,8 @@ impl Engine {
             )),
             DeviceKind::Cuda => {
                 let (gpu, index) = (Gpu::open(options.index)?, options.index);
-                let state = State { addresses: Free::new(ADDRESSES, ADDRESSES_LEN), used: 0 };
+                let addresses = Free::new(ADDRESSES, ADDRESSES_LEN);
+                let state = State { addresses, used: 0, shared: Vec::new() };
                 Ok(Self::Cuda { gpu, index, state: Mutex::new(state) })
             }
             kind => Err(Error::unsupported(format!(
@@ -113,41 +149,59 @@ impl Engine {
         Some(gpu.free_memory().map_or(left, |free| left.min(free)))
     }
 
-    /// Device memory of at least so many bytes, and an address for it. It holds anything.
+    /// Device memory of at least so many bytes, of `limit` in all. It holds anything. A slab that is made for it has the number.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn allocate(&self, bytes: u64, limit: u64) -> Result<DevicePiece> {
+    pub(crate) fn allocate(
+        &self,
+        bytes: u64,
+        limit: u64,
+        number: impl FnOnce() -> u64,
+    ) -> Result<DevicePiece> {
         let Self::Cuda { gpu, state, .. } = self else {
             return Err(Error::unsupported("device memory of the processor"));
         };
-        let none = |used: u64| Error::OutOfMemory { requested: bytes, available: limit.saturating_sub(used) };
-        let size = bytes.max(1).checked_next_multiple_of(gpu.granule());
-        {
-            let mut state = state.lock();
-            let used = size.and_then(|size| state.used.checked_add(size)).filter(|used| *used <= limit);
-            state.used = used.ok_or_else(|| none(state.used))?;
+        let state = &mut *state.lock();
+        let whole = gpu.granule();
+        let small = bytes.max(1).next_multiple_of(ALIGN);
+        if small >= whole {
+            let slab = state.slab(gpu, bytes, limit, number)?;
+            let bytes = slab.block.bytes();
+            return Ok(DevicePiece { slab, offset: 0, bytes });
         }
-        let size = size.unwrap_or_default();
-        let block = gpu.allocate(bytes).inspect_err(|_| state.lock().used -= size)?;
-        let mut state = state.lock();
-        // A granule behind it is never mapped.
-        match state.addresses.take(size + gpu.granule()) {
-            Some(address) => Ok(DevicePiece { block, address }),
-            None => {
-                state.used -= size;
-                Err(none(state.used))
+        for shared in &mut state.shared {
+            if let Some(offset) = shared.free.take(small) {
+                shared.pieces += 1;
+                return Ok(DevicePiece { slab: shared.slab.clone(), offset, bytes: small });
             }
         }
+        let slab = state.slab(gpu, whole, limit, number)?;
+        let mut free = Free::new(0, whole);
+        let offset = free.take(small).unwrap_or_default();
+        state.shared.push(Shared { slab: slab.clone(), free, pieces: 1 });
+        Ok(DevicePiece { slab, offset, bytes: small })
     }
 
-    /// Take a piece back. No worker uses it any more.
-    pub(crate) fn give_back(&self, piece: &DevicePiece) {
+    /// Take a piece back, which no worker uses any more. If its slab goes with it, `forget` tells the worker so by its number, before the
+    /// addresses are of anybody else.
+    pub(crate) fn give_back(&self, piece: &DevicePiece, forget: impl FnOnce(u64)) {
         let Self::Cuda { gpu, state, .. } = self else { return };
-        let size = piece.block.bytes();
-        let mut state = state.lock();
+        let state = &mut *state.lock();
+        let DevicePiece { slab, offset, bytes } = piece;
+        if let Some(at) = state.shared.iter().position(|shared| Arc::ptr_eq(&shared.slab, slab)) {
+            let shared = &mut state.shared[at];
+            shared.free.give_back(*offset, *bytes);
+            shared.pieces -= 1;
+            if shared.pieces > 0 {
+                return;
+            }
+            state.shared.swap_remove(at);
+        }
+        forget(slab.id);
+        let size = slab.block.bytes();
         state.used -= size;
-        state.addresses.give_back(piece.address, size + gpu.granule());
+        state.addresses.give_back(slab.address, size + gpu.granule());
     }
 
     /// Check a source, or take it from its bundle.

@@ -25,25 +25,22 @@ enum Place {
     Shared(Pages),
     /// With the pages beside managed memory, once the host has looked; `None` if there were none.
     Device {
-        part: Numbered<DevicePiece>,
+        piece: DevicePiece,
         mirror: OnceLock<Option<Pages>>,
     },
 }
 
-/// What workers know by a number.
-pub(crate) struct Numbered<T> {
+/// Shared pages, which workers know by a number.
+pub(crate) struct Pages {
     pub(crate) id: u64,
-    pub(crate) piece: T,
+    pub(crate) piece: Piece,
 }
-
-/// Shared pages.
-pub(crate) type Pages = Numbered<Piece>;
 
 /// What a worker maps.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     Pages(&'a Pages),
-    Device(&'a Numbered<DevicePiece>),
+    Device(&'a DevicePiece),
 }
 
 impl Pages {
@@ -65,8 +62,8 @@ impl Pages {
 impl IsolatedMemory {
     pub(crate) fn new(core: &Arc<Core>, len: u64, storage: Storage, init: Init) -> Result<Self> {
         let place = if core.engine.has_device_memory() && storage != Storage::Shared {
-            let piece = core.engine.allocate(len, core.caps.total_memory)?;
-            Place::Device { part: Numbered { id: core.number(), piece }, mirror: OnceLock::new() }
+            let piece = core.engine.allocate(len, core.caps.total_memory, || core.number())?;
+            Place::Device { piece, mirror: OnceLock::new() }
         } else {
             Place::Shared(Pages::new(core, len)?)
         };
@@ -82,7 +79,7 @@ impl IsolatedMemory {
     pub(crate) fn part(&self) -> Part<'_> {
         match &self.place {
             Place::Shared(pages) => Part::Pages(pages),
-            Place::Device { part, .. } => Part::Device(part),
+            Place::Device { piece, .. } => Part::Device(piece),
         }
     }
 
@@ -127,9 +124,9 @@ impl Drop for IsolatedMemory {
         }
         match &self.place {
             Place::Shared(pages) => pages.give_back(&self.core),
-            Place::Device { part: Numbered { id, piece }, mirror } => {
-                self.core.forget(&ToWorker::Unmap { memory: *id });
-                self.core.engine.give_back(piece);
+            Place::Device { piece, mirror } => {
+                let forget = |memory| self.core.forget(&ToWorker::Unmap { memory });
+                self.core.engine.give_back(piece, forget);
                 mirror.get().iter().copied().flatten().for_each(|pages| pages.give_back(&self.core));
             }
         }
@@ -162,7 +159,7 @@ unsafe impl Memory for IsolatedMemory {
     fn gpu_address(&self) -> Option<u64> {
         Some(match self.part() {
             Part::Pages(pages) => BASE + pages.piece.offset,
-            Part::Device(device) => device.piece.address,
+            Part::Device(piece) => piece.slab.address + piece.offset,
         })
     }
 

@@ -136,17 +136,17 @@ impl Writing<'_> {
     /// The same by the worker's number, which has it mapped then.
     fn span(&mut self, span: Span<'_>) -> Result<Slice> {
         let Span { part, offset, len } = span;
-        let memory = match part {
-            Part::Pages(pages) => pages.id,
-            Part::Device(device) => device.id,
+        let (memory, first) = match part {
+            Part::Pages(pages) => (pages.id, 0),
+            Part::Device(piece) => (piece.slab.id, piece.offset),
         };
         if !self.out.memories.contains(&memory) {
             let message = match part {
                 Part::Pages(pages) => {
                     ToWorker::Map { memory, offset: pages.piece.offset, len: pages.piece.bytes }
                 }
-                Part::Device(device) => {
-                    let (block, address) = (&device.piece.block, device.piece.address);
+                Part::Device(piece) => {
+                    let (block, address) = (&piece.slab.block, piece.slab.address);
                     self.link.send_file(memory, &block.share()?);
                     ToWorker::MapDevice { memory, bytes: block.bytes(), address }
                 }
@@ -154,6 +154,6 @@ impl Writing<'_> {
             wire::write(&message, self.bytes)?;
             self.out.memories.insert(memory);
         }
-        Ok(Slice { memory, offset, len })
+        Ok(Slice { memory, offset: first + offset, len })
     }
 }

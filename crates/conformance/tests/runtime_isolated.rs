@@ -69,6 +69,7 @@ mod linux {
         a_deadline_ends_an_endless_loop_with_the_worker,
         managed_memory_is_in_step_across_workers,
         small_buffers_share_granules,
+        memory_is_read_beside_crashes,
         private_memory_of_the_process_cannot_be_limited,
         an_index_beyond_the_devices_is_refused,
     ];
@@ -78,7 +79,10 @@ mod linux {
             Device::all().is_ok_and(|all| all.iter().any(|device| device.kind() == DeviceKind::Cuda));
         let of = |kind: DeviceKind, cases: &'static [(&'static str, Case)], is_there: bool| {
             cases.iter().map(move |(name, case)| {
-                let run = move || Ok(case(kind));
+                let run = move || {
+                    case(kind);
+                    Ok(())
+                };
                 Trial::test(format!("{}::{name}", kind.name()), run).with_ignored_flag(!is_there)
             })
         };
@@ -450,6 +454,33 @@ mod linux {
         large.write(&numbers).unwrap();
         bench.device.reset().unwrap();
         assert_eq!(large.to_vec().unwrap(), numbers);
+    }
+
+    /// A read that a crash comes into is done by another worker.
+    fn memory_is_read_beside_crashes(kind: DeviceKind) {
+        let bench = Bench::new(kind);
+        let stream = bench.device.stream().unwrap();
+        let mut private = bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap();
+        stream.fill(&mut private, 8).unwrap().wait().unwrap();
+        let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(private.to_vec().unwrap(), [8; LENGTH]);
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..10 {
+                let (mut out, before) = (bench.buffer(0), reads.load(Ordering::Relaxed));
+                let error = bench.crash(&stream, &mut out).wait().unwrap_err();
+                assert!(is_crash(kind, &error), "{error}");
+                stream.acknowledge();
+                while reads.load(Ordering::Relaxed) < before + 3 && !reader.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     /// 2,000 buffers of 4 KiB are 8 MiB of device memory, which a limit of 12 MiB has room for; each has its own content.

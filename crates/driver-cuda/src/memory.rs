@@ -243,7 +243,10 @@ impl Drop for CudaMemory {
             Place::Pinned(_) => Ok(()),
             // While the context is current.
             #[cfg(target_os = "linux")]
-            Place::Mapped(mapped) => Ok(drop(mapped.take())),
+            Place::Mapped(mapped) => {
+                *mapped = None;
+                Ok(())
+            }
         };
     }
 }

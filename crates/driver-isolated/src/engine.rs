@@ -26,7 +26,7 @@ const ALIGN: u64 = 512;
 /// The kind of device in the worker.
 pub(crate) enum Engine {
     Cpu { threads: usize },
-    Cuda { gpu: Gpu, index: usize, state: Mutex<State> },
+    Cuda { gpu: Box<Gpu>, index: usize, state: Mutex<State> },
 }
 
 /// Device memory that was given out.
@@ -85,7 +85,7 @@ impl Engine {
                 "a limit of private memory for the worker process of a GPU: its driver maps as much as it likes",
             )),
             DeviceKind::Cuda => {
-                let (gpu, index) = (Gpu::open(options.index)?, options.index);
+                let (gpu, index) = (Box::new(Gpu::open(options.index)?), options.index);
                 let addresses = Free::new(ADDRESSES, ADDRESSES_LEN);
                 let state = State { addresses, used: 0, shared: Vec::new() };
                 Ok(Self::Cuda { gpu, index, state: Mutex::new(state) })

@@ -32,8 +32,6 @@ mod orders;
 
 pub(crate) use orders::{Span, Transfer};
 
-/// How long the reader waits awake for what is in flight, before it sleeps.
-const AWAKE: Duration = Duration::from_micros(20);
 /// How long is waited for room in a pipe that is full, before it is looked at again.
 const FULL: Duration = Duration::from_millis(1);
 /// How long a worker may take to be ready.
@@ -72,6 +70,8 @@ pub(crate) struct Link {
     tasks: Sender<Task>,
     /// What is added to the worker's times.
     clock: AtomicI64,
+    /// How long the reader waits awake for what is in flight, before it sleeps.
+    awake: Duration,
 }
 
 thread_local! {
@@ -162,6 +162,7 @@ impl Link {
             poke,
             tasks: core.tasks.clone(),
             clock: AtomicI64::new(0),
+            awake: pipe::awake(core.engine.inner().awake()),
         });
         let no_thread = |error| Error::Environment(format!("a thread for a worker process: {error}"));
         let hello = Hello {
@@ -379,7 +380,7 @@ impl Link {
         };
         // However long it takes: work in flight may be in its way. A worker that is gone answers nothing.
         match answer.recv() {
-            Ok(FromWorker::Transferred { result, .. }) => result.map_err(Unsent::Wrong),
+            Ok(FromWorker::Transferred { result, .. }) => result.map_err(|error| self.unless_lost(error)),
             _ => Err(Unsent::Lost),
         }
     }
@@ -403,7 +404,7 @@ impl Link {
             Some(FromWorker::Loaded { result: Ok(threads), .. }) => Ok(threads),
             Some(FromWorker::Loaded { result: Err(error), .. }) => {
                 self.out.lock().functions.remove(&function.id);
-                Err(Unsent::Wrong(error))
+                Err(self.unless_lost(error))
             }
             // By the thread that reads answers nothing is waited for; the first launch says what is wrong.
             _ if self.is_reader() => Ok(function.max_threads()),
@@ -426,6 +427,15 @@ impl Link {
             self.send(&mut out, &bytes);
         }
         matches!(self.answer(&answer), Some(FromWorker::Cancelled { done: true, .. }))
+    }
+
+    /// An error of the worker's. If its device is lost, another worker can do what was asked.
+    fn unless_lost(&self, error: Error) -> Unsent {
+        if matches!(error, Error::DeviceLost(_)) {
+            self.end(error);
+            return Unsent::Lost;
+        }
+        Unsent::Wrong(error)
     }
 
     fn expect(&self, request: u64) -> Option<Receiver<FromWorker>> {
@@ -457,7 +467,7 @@ impl Link {
         let ended = || self.ended.load(Ordering::Acquire);
         loop {
             let is_idle = self.pieces.lock().is_empty();
-            self.reader.wait(if is_idle { Duration::ZERO } else { pipe::awake(AWAKE) }, ended);
+            self.reader.wait(if is_idle { Duration::ZERO } else { self.awake }, ended);
             match self.take(device, &mut self.inbox.lock()) {
                 Ok(true) => {}
                 Ok(false) if ended() => break,

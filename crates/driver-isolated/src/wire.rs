@@ -4,6 +4,8 @@
 //! numbers of the host's. The worker's messages are not trusted: they are read into memory of the host's first, and what does
 //! not read as one ends the worker.
 
+use std::time::Duration;
+
 use elinvar_driver::{Dim3, Error, Label, PipelineOptions, Priority};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,16 @@ pub(crate) enum Inner {
     Cpu { threads: usize },
     /// An NVIDIA GPU, by its index.
     Cuda { index: usize },
+}
+
+impl Inner {
+    /// How long each side waits awake for more to do before it sleeps: about what a short launch takes.
+    pub(crate) fn awake(self) -> Duration {
+        Duration::from_micros(match self {
+            Self::Cpu { .. } => 20,
+            Self::Cuda { .. } => 100,
+        })
+    }
 }
 
 /// From host to worker.

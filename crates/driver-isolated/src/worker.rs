@@ -37,8 +37,6 @@ pub(crate) const BASE: u64 = 0x2000_0000_0000;
 const ELSEWHERE: u32 = 64;
 /// Threads that take turns at reading.
 const READERS: u32 = 2;
-/// How long it waits awake for more to do, before it sleeps.
-const AWAKE: Duration = Duration::from_micros(20);
 
 /// The way to the host, for the device's threads.
 pub(crate) struct Answers(Mutex<Writer>);
@@ -85,7 +83,8 @@ pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     };
     let inbox = Mutex::new(Inbox { bytes: Vec::new(), table });
     let [waiting, readers, elsewhere] = [const { AtomicU32::new(0) }; 3];
-    let _first = desk.set(Desk { reader, inbox, waiting, readers, elsewhere });
+    let awake = pipe::awake(hello.inner.awake());
+    let _first = desk.set(Desk { reader, inbox, waiting, readers, elsewhere, awake });
     // Not even if it cannot read: then nobody sends.
     left.recv().unwrap_or(2)
 }
@@ -100,6 +99,8 @@ struct Desk {
     readers: AtomicU32,
     /// Launches that the device's threads run before one is tried here again.
     elsewhere: AtomicU32,
+    /// How long is waited awake for more to do.
+    awake: Duration,
 }
 
 struct Inbox {
@@ -129,7 +130,7 @@ impl Desk {
     fn read(&self, mut guest: Option<&mut Guest>) -> Result<bool, i32> {
         let mut inbox = self.inbox.lock();
         loop {
-            self.reader.wait(pipe::awake(AWAKE), || false);
+            self.reader.wait(self.awake, || false);
             let Inbox { bytes, table } = &mut *inbox;
             if self.reader.read(bytes).is_err() {
                 return Err(2);

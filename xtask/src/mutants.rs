@@ -75,9 +75,9 @@ const SUBJECTS: [Subject; 7] = [
         package: "elinvar-spmd",
         count: 70,
         others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers"],
-            filter: "test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
+            packages: &["elinvar-conformance", "elinvar-reference"],
+            programs: &["--test=drivers", "--test=warps", "--test=warp_functions"],
+            filter: "package(elinvar-reference) | test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
         },
     },
     Subject {

@@ -388,3 +388,133 @@ fn indices_are_signed_only_where_that_is_exact() {
         }
     }
 }
+
+/// Compile an entry of two buffers with this body, with bounds checks, in vectors of eight.
+fn checked(text: &str) -> String {
+    let text = format!("define void @__elinvar_entry(ptr %data, ptr %out) {{\n{text}\n}}\n{DECLARATIONS}");
+    let options = Options {
+        group: [64, 1, 1],
+        lanes: 8,
+        registers: 16,
+        gathers: true,
+        still: Vec::new(),
+        threadgroup_args: vec![false; 2],
+        checks: Some(given(&[0, 0])),
+        stoppable: false,
+        ascending: false,
+    };
+    let compiled = compile(&parse(&text), &options).unwrap_or_else(|error| panic!("{error}"));
+    verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
+    compiled.ir
+}
+
+#[test]
+fn checked_code_adds_to_nothing_undefined() {
+    let sum = |value: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %before = load i32, ptr %data, align 4
+             %own = add i32 %before, %t
+             %sum = add i32 %own, {value}
+             %p = getelementptr i32, ptr %out, i32 %t
+             store i32 %sum, ptr %p, align 4
+             ret void"
+        );
+        checked(&text)
+    };
+    for value in ["undef", "poison"] {
+        assert_eq!(sum(value), sum("zeroinitializer"), "{value}");
+    }
+}
+
+#[test]
+fn a_frozen_pointer_is_checked_as_what_it_was() {
+    let sites = |of: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %frozen = freeze ptr %data
+             %p = getelementptr i32, ptr {of}, i32 %t
+             store i32 1, ptr %p, align 4
+             ret void"
+        );
+        checked(&text).matches("elinvar_record_fault").count()
+    };
+    assert_eq!(sites("%frozen"), sites("%data"));
+}
+
+#[test]
+fn rows_in_descending_order_are_loaded_whole() {
+    let loads = |index: &str| {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %data, ptr %out) {{
+               %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+               %back = sub i32 63, %t
+               %wide = zext i32 %t to i64
+               %index = zext i32 {index} to i64
+               %p = getelementptr i32, ptr %data, i64 %index
+               %v = load i32, ptr %p, align 4
+               %q = getelementptr i32, ptr %out, i64 %wide
+               store i32 %v, ptr %q, align 4
+               ret void
+             }}
+             {DECLARATIONS}"
+        );
+        let ir = vectorized(&text, [64, 1, 1], &[false; 2], 8).expect("compiles").ir;
+        (ir.contains("masked.gather"), ir.contains("i32 7, i32 6, i32 5, i32 4, i32 3, i32 2, i32 1, i32 0"))
+    };
+    assert_eq!(loads("%t"), (false, false));
+    assert_eq!(loads("%back"), (false, true));
+}
+
+/// The code of a function across a simdgroup, of a word and perhaps a number.
+fn exchanged(function: &str, number: Option<&str>) -> String {
+    let (parameter, argument) = match number {
+        Some(number) => (", i16", format!(", i16 {number}")),
+        None => ("", String::new()),
+    };
+    let text = format!(
+        "define void @__elinvar_entry(ptr %data) {{
+           %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+           %wide = zext i32 %t to i64
+           %p = getelementptr i32, ptr %data, i64 %wide
+           %v = load i32, ptr %p, align 4
+           %own = trunc i32 %v to i16
+           %s = call i32 @__elinvar_{function}_u32(i32 %v{argument})
+           store i32 %s, ptr %p, align 4
+           ret void
+         }}
+         declare i32 @__elinvar_{function}_u32(i32{parameter})
+         {DECLARATIONS}"
+    );
+    vectorized(&text, [64, 1, 1], &[false], 32).expect("compiles").ir
+}
+
+#[test]
+fn a_shuffle_by_a_constant_is_one_instruction() {
+    for function in ["simd_shuffle_xor", "simd_shuffle_up", "simd_shuffle_down", "quad_shuffle_rotate_up"] {
+        let ir = exchanged(function, Some("3"));
+        assert!(ir.contains("shufflevector <32 x i32>") && !ir.contains("gather"), "{function}: {ir}");
+        assert!(exchanged(function, Some("%own")).contains("gather"), "{function}");
+    }
+    // Three before the own lane, or what the lane has itself.
+    let lanes: Vec<u32> = (0..32).map(|lane: u32| lane.checked_sub(3).unwrap_or(lane)).collect();
+    let lanes: Vec<String> = lanes.iter().map(|lane| format!("i32 {lane}")).collect();
+    assert!(exchanged("simd_shuffle_up", Some("3")).contains(&lanes.join(", ")));
+}
+
+/// Each step adds what lies twice as far before.
+#[test]
+fn prefix_sums_take_a_step_for_each_bit_of_the_width() {
+    let steps = |function: &str| exchanged(function, None).matches("= add <32 x i32>").count();
+    let none = exchanged("simd_shuffle_xor", Some("1")).matches("= add <32 x i32>").count();
+    assert_eq!(steps("simd_prefix_inclusive_sum") - none, 5 * 2, "in the copy for all lanes and the masked one");
+    assert_eq!(steps("quad_prefix_inclusive_sum") - none, 2 * 2);
+    let first = |distance: u32| {
+        let lanes = (0..32).map(|lane: u32| lane.checked_sub(distance).unwrap_or(32));
+        lanes.map(|lane| format!("i32 {lane}")).collect::<Vec<_>>().join(", ")
+    };
+    let ir = exchanged("simd_prefix_inclusive_sum", None);
+    for distance in [1, 2, 4, 8, 16] {
+        assert!(ir.contains(&first(distance)), "{distance}: {ir}");
+    }
+}

@@ -48,10 +48,11 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// Calls that read from lanes of the own lane's parity only, or from lane 1. `k` is 2, `own` even and below the width.
+/// Calls that read from lanes of the own lane's parity only, or from lane 1. `k` is 2, `own` even and below 32.
 fn shuffles(group: &str, width: u32) -> Vec<String> {
+    let own = format!("ushort(own & {})", width - 2);
     let mut calls = vec![format!("{group}_broadcast(u, 1)"), format!("{group}_broadcast(u, ushort(k - 1))")];
-    for number in ["2", "ushort(k)", "own"] {
+    for number in ["2", "ushort(k)", &own] {
         for name in ["shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_rotate_up", "shuffle_rotate_down"] {
             calls.push(format!("{group}_{name}(u, {number})"));
         }
@@ -92,7 +93,7 @@ fn kernel(ty: &str, is_integer: bool, calls: &[String]) -> String {
     };
     let (all, some) = (writes(), writes());
     let loops = "for (uint round = 0; round <= b[2 * i + 1]; ++round)
-        o[{n}] += ulong(simd_ballot(round == 0 || k == 2)) + ulong(quad_ballot(own == 0))
+        o[{n}] += ulong(simd_ballot(round == 0 || k == 2)) + ulong(uint(quad_ballot(own == 0)))
             + (simd_is_first() ? 1ul << 40 : 0ul) + (quad_is_first() ? 1ul << 44 : 0ul);";
     let slots = 2 * calls.len();
     format!(
@@ -101,7 +102,7 @@ fn kernel(ty: &str, is_integer: bool, calls: &[String]) -> String {
             device ulong* o = c + {}u * i;
             {ty} u = a[2 * i], w = a[2 * i + 1], f = a[2 * ((i + 7) % n)];
             uint k = b[0];
-            ushort own = ushort(b[2 * i]) & WIDTH;
+            ushort own = ushort(b[2 * i]);
             {all}
             if (b[2 * i + 1] != 0) {{
                 {some}
@@ -134,14 +135,13 @@ fn buffers(ty: &str, threads: u32, slots: usize) -> [Vec<u8>; 3] {
 
 fn functions(ty: &str) {
     let is_integer = !["half", "bfloat", "float"].contains(&ty);
-    for (group, width) in [("simd", 32), ("quad", 4)] {
-        // What is read from a lane that is not there is undefined: shuffles are in whole simdgroups only.
-        let all = [shuffles(group, width), folds(group, is_integer)].concat();
-        for (calls, launch) in [(all, [64, 64]), (folds(group, is_integer), [70, 40])] {
-            let text = kernel(ty, is_integer, &calls).replace("WIDTH", &format!("{}", width - 2));
-            let what = format!("{group} of {ty}, {launch:?}");
-            expect_same(&what, &text, launch, buffers(ty, launch[0], 2 * calls.len() + 1));
-        }
+    let folds = ["simd", "quad"].map(|group| folds(group, is_integer)).concat();
+    // What is read from a lane that is not there is undefined: shuffles are in a whole simdgroup only.
+    let all = [shuffles("simd", 32), shuffles("quad", 4), folds.clone()].concat();
+    for (calls, launch) in [(all, [32, 32]), (folds, [70, 40])] {
+        let text = kernel(ty, is_integer, &calls);
+        let what = format!("{ty}, {launch:?}");
+        expect_same(&what, &text, launch, buffers(ty, launch[0], 2 * calls.len() + 1));
     }
 }
 

@@ -15,7 +15,7 @@
 mod sample;
 mod summary;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -308,11 +308,10 @@ impl Stage<'_> {
         }
         let names: Vec<String> = part.iter().map(|mutant| sample::escaped(&mutant.name)).collect();
         command.arg("--re").arg(format!("^({})$", names.join("|")));
-        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says.
-        let files: BTreeSet<&str> = part.iter().filter_map(|mutant| mutant.name.split(':').next()).collect();
-        for file in files {
-            command.args(["--file", file]);
-        }
+        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says, but not outside of a diff.
+        let diff = self.output.with_extension("diff");
+        std::fs::write(&diff, sample::touched(self.tree, part)?)?;
+        command.arg("--in-diff").arg(&diff);
         command.args(["--", "--no-tests=pass", "-E", self.tests.filter]);
         let status = command.status().context("cargo mutants (`scripts/setup.sh mutants`)")?;
         // 2 and 3: some were missed or took too long.

@@ -113,7 +113,11 @@ fn wrong_text_is_found() {
         ),
         ("@g = global i32 0", "@g = global [1 x ptr] [ptr @q]", "global `@g`: `@q` is not defined"),
         ("@g = global i32 0", "@g = global <1 x ptr> <ptr @q>", "global `@g`: `@q` is not defined"),
-        ("@g = global i32 0", "@g = global { i32, ptr } { i32 0, ptr @q }", "global `@g`: `@q` is not defined"),
+        (
+            "@g = global i32 0",
+            "@g = global { i32, ptr } { i32 0, ptr @q }",
+            "global `@g`: `@q` is not defined",
+        ),
         (
             "@g = global i32 0",
             "@g = global ptr getelementptr (i8, ptr null, i64 ptrtoint (ptr @q to i64))",

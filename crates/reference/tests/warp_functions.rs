@@ -53,7 +53,8 @@ fn shuffles(group: &str, width: u32) -> Vec<String> {
     let own = format!("ushort(own & {})", width - 2);
     let mut calls = vec![format!("{group}_broadcast(u, 1)"), format!("{group}_broadcast(u, ushort(k - 1))")];
     for number in ["2", "ushort(k)", &own] {
-        for name in ["shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_rotate_up", "shuffle_rotate_down"] {
+        for name in ["shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_rotate_up", "shuffle_rotate_down"]
+        {
             calls.push(format!("{group}_{name}(u, {number})"));
         }
         for name in ["up", "down"] {

@@ -507,7 +507,11 @@ fn a_shuffle_by_a_constant_is_one_instruction() {
 fn prefix_sums_take_a_step_for_each_bit_of_the_width() {
     let steps = |function: &str| exchanged(function, None).matches("= add <32 x i32>").count();
     let none = exchanged("simd_shuffle_xor", Some("1")).matches("= add <32 x i32>").count();
-    assert_eq!(steps("simd_prefix_inclusive_sum") - none, 5 * 2, "in the copy for all lanes and the masked one");
+    assert_eq!(
+        steps("simd_prefix_inclusive_sum") - none,
+        5 * 2,
+        "in the copy for all lanes and the masked one"
+    );
     assert_eq!(steps("quad_prefix_inclusive_sum") - none, 2 * 2);
     let first = |distance: u32| {
         let lanes = (0..32).map(|lane: u32| lane.checked_sub(distance).unwrap_or(32));
@@ -517,4 +521,65 @@ fn prefix_sums_take_a_step_for_each_bit_of_the_width() {
     for distance in [1, 2, 4, 8, 16] {
         assert!(ir.contains(&first(distance)), "{distance}: {ir}");
     }
+}
+
+/// Whether steps behind one without a thread inside a branch are left away, up to the next barrier.
+fn leaves_steps_away(before: &str, condition: &str) -> bool {
+    let text = format!(
+        "define void @__elinvar_entry(ptr %data, ptr %out) {{
+           %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+           %n = load i32, ptr %data, align 4
+           {before}
+           %c = {condition}
+           br i1 %c, label %work, label %join
+         work:
+           %w = zext i32 %t to i64
+           %p = getelementptr i32, ptr %out, i64 %w
+           store i32 1, ptr %p, align 4
+           br label %join
+         join:
+           call void @__elinvar_threadgroup_barrier(i32 3)
+           store i32 2, ptr %data, align 4
+           ret void
+         }}
+         {DECLARATIONS}"
+    );
+    let ir = vectorized(&text, [64, 1, 1], &[false; 2], 8).expect("compiles").ir;
+    ir.contains("%last = alloca i1")
+}
+
+#[test]
+fn steps_behind_the_last_with_something_to_do_are_left_away() {
+    for condition in
+        ["icmp ult i32 %t, %n", "icmp ule i32 %t, 9", "icmp ugt i32 %n, %t", "icmp slt i32 %t, %n"]
+    {
+        assert!(leaves_steps_away("", condition), "{condition}");
+    }
+    for condition in ["icmp ugt i32 %t, %n", "icmp eq i32 %t, 0"] {
+        // There the others go to what is empty only where all behind fail the test.
+        assert_eq!(leaves_steps_away("", condition), condition.contains("eq"), "{condition}");
+    }
+    // Numbers that grow with the thread, as long as they do not wrap.
+    for (number, grows) in [
+        ("mul i32 %t, 3", true),
+        ("mul i32 %t, 100000000", false),
+        ("add i32 %t, 4294967232", true),
+        ("add i32 %t, 4294967233", false),
+        ("shl i32 %t, 25", true),
+        ("shl i32 %t, 27", false),
+        ("lshr i32 %t, 2", true),
+        ("udiv i32 %t, 3", true),
+        ("xor i32 %t, 1", false),
+        ("sub i32 63, %t", false),
+    ] {
+        let before = format!("%x = {number}");
+        assert_eq!(leaves_steps_away(&before, "icmp ult i32 %x, %n"), grows, "{number}");
+    }
+    // Behind a branch that all threads take together, but not in a loop that comes back.
+    let shared = "%even = trunc i32 %n to i1\nbr i1 %even, label %a, label %b\na:\nbr label %b\nb:";
+    assert!(leaves_steps_away(shared, "icmp ult i32 %t, %n"));
+    let looped = "br label %again\nagain:\n%r = phi i32 [ 0, %0 ], [ %s, %again ]\n%s = add i32 %r, 1
+        %more = icmp ult i32 %s, %t\nbr i1 %more, label %again, label %left\nleft:";
+    assert!(!leaves_steps_away(looped, "icmp ult i32 %t, %n"));
+    assert!(!leaves_steps_away("store i32 3, ptr %out, align 4", "icmp ult i32 %t, %n"));
 }

@@ -583,3 +583,34 @@ fn steps_behind_the_last_with_something_to_do_are_left_away() {
     assert!(!leaves_steps_away(looped, "icmp ult i32 %t, %n"));
     assert!(!leaves_steps_away("store i32 3, ptr %out, align 4", "icmp ult i32 %t, %n"));
 }
+
+/// Values that follow from positions in a few steps are computed again behind a barrier; others are kept for each thread.
+#[test]
+fn cheap_values_are_not_kept_across_a_barrier() {
+    let kept = |value: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %w = zext i32 %t to i64
+             %p = getelementptr i32, ptr %data, i64 %w
+             {value}
+             call void @__elinvar_threadgroup_barrier(i32 3)
+             store i32 %v, ptr %p, align 4
+             ret void"
+        );
+        body(&text).expect("compiles").scratch_bytes
+    };
+    let none = kept("%v = add i32 %t, 1");
+    assert_eq!(kept("%v = load i32, ptr %p, align 4"), none + 64 * 4);
+    let chain = |name: &str, steps: u32| -> String {
+        let before = |step: u32| if step == 0 { "%t".to_owned() } else { format!("%{name}{step}") };
+        (0..steps).map(|step| format!("%{name}{} = add i32 {}, 7\n", step + 1, before(step))).collect()
+    };
+    // Sixteen steps in all, however they are spread over both sides.
+    for left in 1..=14 {
+        let sum =
+            |right: u32| chain("a", left) + &chain("b", right) + &format!("%v = add i32 %a{left}, %b{right}");
+        assert_eq!(kept(&sum(15 - left)), none, "{left}");
+        assert_eq!(kept(&sum(16 - left)), none + 64 * 4, "{left}");
+    }
+    assert_eq!(kept("%d = udiv i32 %t, 3\n%v = add i32 %d, 1"), none + 64 * 4);
+}

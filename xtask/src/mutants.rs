@@ -13,6 +13,7 @@
 //! A mutant that no test catches must be in `survivors.txt`, with the reason why it changes nothing that a test could see.
 
 mod sample;
+mod subjects;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -23,82 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use sample::Mutant;
-
-/// What is mutated.
-struct Subject {
-    package: &'static str,
-    /// Mutants in the sample.
-    count: usize,
-    /// Tests of other packages that concern it.
-    others: Tests<'static>,
-}
-
-/// Tests that are run against a mutant.
-#[derive(Clone, Copy)]
-struct Tests<'a> {
-    packages: &'a [&'static str],
-    /// The programs to build, as Cargo's options select them: no others are linked.
-    programs: &'static [&'static str],
-    /// Which of their tests, an expression of nextest.
-    filter: &'static str,
-}
-
-const SUITE: &[&str] = &["elinvar-conformance"];
-
-/// Crates whose tests take least come first.
-const SUBJECTS: [Subject; 7] = [
-    Subject {
-        package: "elinvar-driver",
-        count: 60,
-        others: Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-cache",
-        count: 50,
-        others: Tests { packages: &["elinvar-driver-cpu"], programs: &["--test=cache"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-code",
-        count: 30,
-        others: Tests { packages: &["elinvar-cli"], programs: &["--test=pack"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-ir",
-        count: 60,
-        others: Tests {
-            packages: &["elinvar-spmd", "elinvar-reference"],
-            programs: &["--tests"],
-            filter: "all()",
-        },
-    },
-    Subject {
-        package: "elinvar-spmd",
-        count: 70,
-        others: Tests {
-            packages: &["elinvar-conformance", "elinvar-reference"],
-            programs: &["--test=drivers", "--test=warps", "--test=warp_functions"],
-            filter: "package(elinvar-reference) | test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
-        },
-    },
-    Subject {
-        package: "elinvar",
-        count: 90,
-        others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers", "--test=runtime_*"],
-            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|errors|events|graphs|indirect|memory|pipeline|streams)/)",
-        },
-    },
-    Subject {
-        package: "elinvar-msl",
-        count: 60,
-        others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers"],
-            filter: "test(/^cpu::(argument|attributes|constants|errors|layout|program_scope|sources|templates|types|values)/)",
-        },
-    },
-];
+use subjects::{SUBJECTS, Subject, Tests};
 
 /// Mutants between two writings of the file, each of which costs a look through the sources.
 const AT_ONCE: usize = 8;
@@ -218,7 +144,14 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let uncaught = |known: Option<&str>| known == Some(sample::UNCAUGHT);
-        self.stage("others' tests", self.subject.others, sample::MISSED, &self.open(sample, uncaught)?)
+        for (at, (files, tests)) in self.subject.others.iter().enumerate() {
+            let mut open = self.open(sample, uncaught)?;
+            open.retain(|mutant| files.iter().any(|file| mutant.key.starts_with(file)));
+            let is_last = at + 1 == self.subject.others.len();
+            let what = format!("others' tests, {}", tests.programs.join(" "));
+            self.stage(&what, *tests, if is_last { sample::MISSED } else { sample::UNCAUGHT }, &open)?;
+        }
+        Ok(())
     }
 
     /// This shard's mutants of which `is_open` holds for what is known, by file, see [`Stage::run`].
@@ -239,6 +172,9 @@ impl<'a> Run<'a> {
     /// Runs mutants against some tests. One that these do not catch is `not_caught`.
     fn stage(&self, what: &str, tests: Tests<'_>, not_caught: &str, open: &[&Mutant]) -> Result<()> {
         println!("{}: {} to run against {what}", self.subject.package, open.len());
+        if open.is_empty() {
+            return Ok(());
+        }
         let output = self.folder.join(format!("out-{}", self.options.shard[0]));
         let mut stage =
             Stage { tree: &self.tree, output, package: self.subject.package, tests, patience: None };

@@ -445,7 +445,10 @@ mod tests {
             write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
             account.settle();
             sender.send(write(&mut account, 1, true)).unwrap();
-            while account.settle_for(Access::Read).is_some() {}
+            while account.settle_for(Access::Read).is_some() {
+                // The other thread may be waiting for this processor.
+                std::thread::yield_now();
+            }
             assert!(account.expect_written().is_ok());
         }
         drop(sender);

@@ -496,10 +496,40 @@ fn a_shuffle_by_a_constant_is_one_instruction() {
         assert!(ir.contains("shufflevector <32 x i32>") && !ir.contains("gather"), "{function}: {ir}");
         assert!(exchanged(function, Some("%own")).contains("gather"), "{function}");
     }
-    // Three before the own lane, or what the lane has itself.
-    let lanes: Vec<u32> = (0..32).map(|lane: u32| lane.checked_sub(3).unwrap_or(lane)).collect();
-    let lanes: Vec<String> = lanes.iter().map(|lane| format!("i32 {lane}")).collect();
-    assert!(exchanged("simd_shuffle_up", Some("3")).contains(&lanes.join(", ")));
+    let mask = |of: &dyn Fn(u32) -> u32| -> String {
+        (0..32).map(|lane| format!("i32 {}", of(lane))).collect::<Vec<_>>().join(", ")
+    };
+    // Three before or behind the own lane, or what the lane has itself.
+    let up = mask(&|lane| lane.checked_sub(3).unwrap_or(lane));
+    let down = mask(&|lane| if lane < 29 { lane + 3 } else { lane });
+    let around = mask(&|lane| lane / 4 * 4 + (lane + 1) % 4);
+    for (function, lanes) in
+        [("simd_shuffle_up", up), ("simd_shuffle_down", down), ("quad_shuffle_rotate_up", around)]
+    {
+        let ir = exchanged(function, Some("3"));
+        assert!(ir.contains(&lanes), "{function}: {lanes}\n{ir}");
+    }
+    // In segments of eight the other value's lanes come in, which are behind the own ones.
+    let up = mask(&|lane| if lane % 8 >= 3 { lane - 3 } else { 32 + lane + 5 });
+    let down = mask(&|lane| if lane % 8 < 5 { lane + 3 } else { 32 + lane - 5 });
+    for (function, lanes) in [("up", up), ("down", down)] {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %data) {{
+               %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+               %wide = zext i32 %t to i64
+               %p = getelementptr i32, ptr %data, i64 %wide
+               %v = load i32, ptr %p, align 4
+               %w = mul i32 %v, 3
+               %s = call i32 @__elinvar_simd_shuffle_and_fill_{function}_u32(i32 %v, i32 %w, i16 3, i16 8)
+               store i32 %s, ptr %p, align 4
+               ret void
+             }}
+             declare i32 @__elinvar_simd_shuffle_and_fill_{function}_u32(i32, i32, i16, i16)
+             {DECLARATIONS}"
+        );
+        let ir = vectorized(&text, [64, 1, 1], &[false], 32).expect("compiles").ir;
+        assert!(ir.contains(&lanes), "{function}: {lanes}\n{ir}");
+    }
 }
 
 /// Each step adds what lies twice as far before.

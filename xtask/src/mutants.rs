@@ -128,18 +128,19 @@ impl<'a> Run<'a> {
     }
 
     fn all(&self, sample: &[Mutant]) -> Result<()> {
-        let own = Tests {
-            packages: std::slice::from_ref(&self.subject.package),
-            programs: &["--tests"],
-            filter: "all()",
-        };
         let again = self.options.again;
         let unknown = |known: Option<&str>| match known {
             None => true,
             Some(sample::MISSED | sample::UNCAUGHT) => again,
             Some(_) => false,
         };
-        self.stage("its own tests", own, sample::UNCAUGHT, &self.open(sample, unknown)?)?;
+        for (at, programs) in self.subject.own.iter().enumerate() {
+            let packages = std::slice::from_ref(&self.subject.package);
+            let own = Tests { packages, programs, filter: "all()" };
+            let is_last = at + 1 == self.subject.own.len();
+            let what = format!("its own tests, {}", programs.join(" "));
+            self.stage(&what, own, is_last.then_some(sample::UNCAUGHT), &self.open(sample, unknown)?)?;
+        }
         if self.options.own_tests_only {
             return Ok(());
         }
@@ -149,7 +150,8 @@ impl<'a> Run<'a> {
             open.retain(|mutant| files.iter().any(|file| mutant.key.starts_with(file)));
             let is_last = at + 1 == self.subject.others.len();
             let what = format!("others' tests, {}", tests.programs.join(" "));
-            self.stage(&what, *tests, if is_last { sample::MISSED } else { sample::UNCAUGHT }, &open)?;
+            let not_caught = if is_last { sample::MISSED } else { sample::UNCAUGHT };
+            self.stage(&what, *tests, Some(not_caught), &open)?;
         }
         Ok(())
     }
@@ -169,8 +171,8 @@ impl<'a> Run<'a> {
         Ok(open)
     }
 
-    /// Runs mutants against some tests. One that these do not catch is `not_caught`.
-    fn stage(&self, what: &str, tests: Tests<'_>, not_caught: &str, open: &[&Mutant]) -> Result<()> {
+    /// Runs mutants against some tests. One that these do not catch is `not_caught`, or has no result yet.
+    fn stage(&self, what: &str, tests: Tests<'_>, not_caught: Option<&str>, open: &[&Mutant]) -> Result<()> {
         println!("{}: {} to run against {what}", self.subject.package, open.len());
         if open.is_empty() {
             return Ok(());
@@ -192,12 +194,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn keep(&self, part: &[&Mutant], results: &BTreeMap<String, String>, not_caught: &str) -> Result<()> {
+    fn keep(
+        &self,
+        part: &[&Mutant],
+        results: &BTreeMap<String, String>,
+        not_caught: Option<&str>,
+    ) -> Result<()> {
         let [at, of] = self.options.shard;
         let path = self.results.join(format!("{}-{at}-of-{of}.jsonl", self.options.seed));
         let row = |mutant: &&Mutant| -> Option<Value> {
             let result = results.get(&mutant.name)?;
-            let result = if result == sample::MISSED { not_caught } else { result };
+            let result = if result == sample::MISSED { not_caught? } else { result };
             Some(json!({ "mutant": mutant.key, "package": self.subject.package, "result": result }))
         };
         let rows: String = part.iter().filter_map(row).map(|row| format!("{row}\n")).collect();

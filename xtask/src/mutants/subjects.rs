@@ -5,6 +5,8 @@ pub struct Subject {
     pub package: &'static str,
     /// Mutants in the sample.
     pub count: usize,
+    /// Its own tests, as Cargo's options select them: one after the other until a mutant is caught.
+    pub own: &'static [&'static [&'static str]],
     /// Tests of other packages that concern files whose names begin so, one after the other until a mutant is caught. The last
     /// are all.
     pub others: &'static [(&'static [&'static str], Tests<'static>)],
@@ -37,16 +39,21 @@ const fn suite(programs: &'static [&'static str]) -> Tests<'static> {
     Tests { packages: SUITE, programs, filter: "all()" }
 }
 
+/// All at once, where they take seconds.
+const OWN: &[&[&str]] = &[&["--tests"]];
+
 /// Crates whose tests take least come first.
 pub const SUBJECTS: [Subject; 7] = [
     Subject {
         package: "elinvar-driver",
         count: 60,
+        own: OWN,
         others: &[(ALL, Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" })],
     },
     Subject {
         package: "elinvar-cache",
         count: 50,
+        own: OWN,
         others: &[(
             ALL,
             Tests { packages: &["elinvar-driver-cpu"], programs: &["--test=cache"], filter: "all()" },
@@ -55,11 +62,13 @@ pub const SUBJECTS: [Subject; 7] = [
     Subject {
         package: "elinvar-code",
         count: 30,
+        own: OWN,
         others: &[(ALL, Tests { packages: &["elinvar-cli"], programs: &["--test=pack"], filter: "all()" })],
     },
     Subject {
         package: "elinvar-ir",
         count: 60,
+        own: OWN,
         others: &[(
             ALL,
             Tests {
@@ -72,6 +81,7 @@ pub const SUBJECTS: [Subject; 7] = [
     Subject {
         package: "elinvar-spmd",
         count: 70,
+        own: OWN,
         others: &[
             (&["crates/spmd/src/nvptx/"], WARPS),
             (
@@ -84,10 +94,11 @@ pub const SUBJECTS: [Subject; 7] = [
             ),
         ],
     },
-    Subject { package: "elinvar", count: 90, others: OF_THE_RUNTIME },
+    Subject { package: "elinvar", count: 90, own: OWN, others: OF_THE_RUNTIME },
     Subject {
         package: "elinvar-msl",
         count: 60,
+        own: &[&["--lib"], &["--tests"]],
         others: &[(
             ALL,
             Tests {

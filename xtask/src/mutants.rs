@@ -13,9 +13,10 @@
 //! A mutant that no test catches must be in `survivors.txt`, with the reason why it changes nothing that a test could see.
 
 mod sample;
+mod subjects;
 mod summary;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,82 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use sample::Mutant;
-
-/// What is mutated.
-struct Subject {
-    package: &'static str,
-    /// Mutants in the sample.
-    count: usize,
-    /// Tests of other packages that concern it.
-    others: Tests<'static>,
-}
-
-/// Tests that are run against a mutant.
-#[derive(Clone, Copy)]
-struct Tests<'a> {
-    packages: &'a [&'static str],
-    /// The programs to build, as Cargo's options select them: no others are linked.
-    programs: &'static [&'static str],
-    /// Which of their tests, an expression of nextest.
-    filter: &'static str,
-}
-
-const SUITE: &[&str] = &["elinvar-conformance"];
-
-/// Crates whose tests take least come first.
-const SUBJECTS: [Subject; 7] = [
-    Subject {
-        package: "elinvar-driver",
-        count: 60,
-        others: Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-cache",
-        count: 50,
-        others: Tests { packages: &["elinvar-driver-cpu"], programs: &["--test=cache"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-code",
-        count: 30,
-        others: Tests { packages: &["elinvar-cli"], programs: &["--test=pack"], filter: "all()" },
-    },
-    Subject {
-        package: "elinvar-ir",
-        count: 60,
-        others: Tests {
-            packages: &["elinvar-spmd", "elinvar-reference"],
-            programs: &["--tests"],
-            filter: "all()",
-        },
-    },
-    Subject {
-        package: "elinvar-spmd",
-        count: 70,
-        others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers"],
-            filter: "test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
-        },
-    },
-    Subject {
-        package: "elinvar",
-        count: 90,
-        others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers", "--test=runtime_*"],
-            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|errors|events|graphs|indirect|memory|pipeline|streams)/)",
-        },
-    },
-    Subject {
-        package: "elinvar-msl",
-        count: 60,
-        others: Tests {
-            packages: SUITE,
-            programs: &["--test=drivers"],
-            filter: "test(/^cpu::(argument|attributes|constants|errors|layout|program_scope|sources|templates|types|values)/)",
-        },
-    },
-];
+use subjects::{SUBJECTS, Subject, Tests};
 
 /// Mutants between two writings of the file, each of which costs a look through the sources.
 const AT_ONCE: usize = 8;
@@ -202,23 +128,32 @@ impl<'a> Run<'a> {
     }
 
     fn all(&self, sample: &[Mutant]) -> Result<()> {
-        let own = Tests {
-            packages: std::slice::from_ref(&self.subject.package),
-            programs: &["--tests"],
-            filter: "all()",
-        };
         let again = self.options.again;
         let unknown = |known: Option<&str>| match known {
             None => true,
             Some(sample::MISSED | sample::UNCAUGHT) => again,
             Some(_) => false,
         };
-        self.stage("its own tests", own, sample::UNCAUGHT, &self.open(sample, unknown)?)?;
+        for (at, programs) in self.subject.own.iter().enumerate() {
+            let packages = std::slice::from_ref(&self.subject.package);
+            let own = Tests { packages, programs, filter: "all()" };
+            let is_last = at + 1 == self.subject.own.len();
+            let what = format!("its own tests, {}", programs.join(" "));
+            self.stage(&what, own, is_last.then_some(sample::UNCAUGHT), &self.open(sample, unknown)?)?;
+        }
         if self.options.own_tests_only {
             return Ok(());
         }
         let uncaught = |known: Option<&str>| known == Some(sample::UNCAUGHT);
-        self.stage("others' tests", self.subject.others, sample::MISSED, &self.open(sample, uncaught)?)
+        for (at, (files, tests)) in self.subject.others.iter().enumerate() {
+            let mut open = self.open(sample, uncaught)?;
+            open.retain(|mutant| files.iter().any(|file| mutant.key.starts_with(file)));
+            let is_last = at + 1 == self.subject.others.len();
+            let what = format!("others' tests, {}", tests.programs.join(" "));
+            let not_caught = if is_last { sample::MISSED } else { sample::UNCAUGHT };
+            self.stage(&what, *tests, Some(not_caught), &open)?;
+        }
+        Ok(())
     }
 
     /// This shard's mutants of which `is_open` holds for what is known, by file, see [`Stage::run`].
@@ -236,9 +171,12 @@ impl<'a> Run<'a> {
         Ok(open)
     }
 
-    /// Runs mutants against some tests. One that these do not catch is `not_caught`.
-    fn stage(&self, what: &str, tests: Tests<'_>, not_caught: &str, open: &[&Mutant]) -> Result<()> {
+    /// Runs mutants against some tests. One that these do not catch is `not_caught`, or has no result yet.
+    fn stage(&self, what: &str, tests: Tests<'_>, not_caught: Option<&str>, open: &[&Mutant]) -> Result<()> {
         println!("{}: {} to run against {what}", self.subject.package, open.len());
+        if open.is_empty() {
+            return Ok(());
+        }
         let output = self.folder.join(format!("out-{}", self.options.shard[0]));
         let mut stage =
             Stage { tree: &self.tree, output, package: self.subject.package, tests, patience: None };
@@ -256,12 +194,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn keep(&self, part: &[&Mutant], results: &BTreeMap<String, String>, not_caught: &str) -> Result<()> {
+    fn keep(
+        &self,
+        part: &[&Mutant],
+        results: &BTreeMap<String, String>,
+        not_caught: Option<&str>,
+    ) -> Result<()> {
         let [at, of] = self.options.shard;
         let path = self.results.join(format!("{}-{at}-of-{of}.jsonl", self.options.seed));
         let row = |mutant: &&Mutant| -> Option<Value> {
             let result = results.get(&mutant.name)?;
-            let result = if result == sample::MISSED { not_caught } else { result };
+            let result = if result == sample::MISSED { not_caught? } else { result };
             Some(json!({ "mutant": mutant.key, "package": self.subject.package, "result": result }))
         };
         let rows: String = part.iter().filter_map(row).map(|row| format!("{row}\n")).collect();
@@ -308,11 +251,10 @@ impl Stage<'_> {
         }
         let names: Vec<String> = part.iter().map(|mutant| sample::escaped(&mutant.name)).collect();
         command.arg("--re").arg(format!("^({})$", names.join("|")));
-        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says.
-        let files: BTreeSet<&str> = part.iter().filter_map(|mutant| mutant.name.split(':').next()).collect();
-        for file in files {
-            command.args(["--file", file]);
-        }
+        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says, but not outside of a diff.
+        let diff = self.output.with_extension("diff");
+        std::fs::write(&diff, sample::touched(self.tree, part)?)?;
+        command.arg("--in-diff").arg(&diff);
         command.args(["--", "--no-tests=pass", "-E", self.tests.filter]);
         let status = command.status().context("cargo mutants (`scripts/setup.sh mutants`)")?;
         // 2 and 3: some were missed or took too long.

@@ -111,6 +111,18 @@ fn wrong_text_is_found() {
             "@g = global %s { float 1.0 }",
             "global `@g`: a constant does not fit its type `%s`",
         ),
+        ("@g = global i32 0", "@g = global [1 x ptr] [ptr @q]", "global `@g`: `@q` is not defined"),
+        ("@g = global i32 0", "@g = global <1 x ptr> <ptr @q>", "global `@g`: `@q` is not defined"),
+        (
+            "@g = global i32 0",
+            "@g = global { i32, ptr } { i32 0, ptr @q }",
+            "global `@g`: `@q` is not defined",
+        ),
+        (
+            "@g = global i32 0",
+            "@g = global ptr getelementptr (i8, ptr null, i64 ptrtoint (ptr @q to i64))",
+            "global `@g`: `@q` is not defined",
+        ),
     ];
     for (from, to, message) in cases {
         assert_eq!(first(from, to), message, "{to}");

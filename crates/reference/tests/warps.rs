@@ -58,6 +58,12 @@ fn products_of_every_type_are_right() {
         let module = prepared(&kernel(ty), approximate);
         let uses_tensors = module.to_string().contains("llvm.nvvm.mma.");
         assert_eq!(uses_tensors, approximate && ty != "float", "{ty}");
+        // Two left factors over one another, two pairs of factors one behind the other: one instruction.
+        let steps: Vec<&str> = ["1.1", "1.2", "2.1", "2.2"]
+            .into_iter()
+            .filter(|step| module.to_string().contains(&format!("@elinvar.product.Tiles.{step}.{ty}(")))
+            .collect();
+        assert_eq!(steps, if uses_tensors { vec!["2.2"] } else { vec![] }, "{ty}");
         let mut arguments =
             vec![encode(&a), encode(&b), vec![0; 512]].into_iter().map(Argument::Bytes).collect::<Vec<_>>();
         let extent = nvptx::Extent::of([32, 1, 1], [32, 1, 1]) as u32;

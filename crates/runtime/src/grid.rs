@@ -282,6 +282,8 @@ mod tests {
         assert_eq!(len.sizes(), [7, 1, 1]);
         assert_eq!((3, len).sizes(), [3, 7, 1]);
         assert_eq!([1u32, 2, 3].sizes(), [1, 2, 3]);
+        assert_eq!([5u64].sizes(), [5, 1, 1]);
+        assert_eq!([5, -2].sizes(), [5, -2, 1]);
         assert_eq!((-1, 4u64, 2).sizes(), [-1, 4, 2]);
         assert_eq!(Dim3::new(1, 2, 3).sizes(), [1, 2, 3]);
     }

@@ -45,3 +45,27 @@ impl HostUse {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+
+    #[test]
+    fn modes_are_those_of_the_table() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let caps =
+            |unified_memory, managed_memory| Caps { unified_memory, managed_memory, ..device.caps().clone() };
+        let of = |host_use: HostUse| {
+            [caps(true, false), caps(true, true), caps(false, true), caps(false, false)]
+                .map(|caps| host_use.storage(&caps))
+        };
+        let (shared, managed) = (Storage::Shared, Storage::Managed);
+        for host_use in [HostUse::ReadWrite, HostUse::Read, HostUse::Write] {
+            assert_eq!(of(host_use), [shared, shared, managed, shared], "{host_use:?}");
+        }
+        assert_eq!([HostUse::Never, HostUse::Transient].map(of), [[Storage::Private; 4]; 2]);
+        assert_eq!(of(HostUse::Staging), [shared; 4]);
+    }
+}

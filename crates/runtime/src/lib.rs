@@ -65,6 +65,8 @@ mod gather;
 mod graph;
 mod grid;
 mod group;
+#[cfg(test)]
+mod host_tests;
 mod host_use;
 mod identity;
 mod kernel;

@@ -105,3 +105,35 @@ fn usages(primitive: &Primitive, operand: &Operand, span: &Span) -> Vec<Usage> {
         OperandUse::Updated => vec![usage(Access::Read, whole), usage(Access::Write, whole)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+    use elinvar_driver::primitive::{Float, Matrix, Softmax};
+
+    use super::*;
+
+    #[test]
+    fn a_result_covers_an_allocation_when_it_is_all_of_it() {
+        let device =
+            crate::Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0));
+        let buffer = device.buffer::<f32>(16).unwrap();
+        let matrix = Matrix::packed(Float::F32, 4, 4);
+        let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
+        let primitive = Primitive::Softmax(softmax);
+        let result = *primitive.operands().unwrap().last().unwrap();
+        assert_eq!(result.bytes, 64);
+        let covers = |operand: &Operand, span: &Span| {
+            let usages = usages(&primitive, operand, span);
+            assert_eq!(usages.len(), 1);
+            usages[0].covers
+        };
+        assert!(covers(&result, &buffer.span));
+        assert!(!covers(&Operand { bytes: 60, ..result }, &buffer.span), "four bytes of the buffer are left");
+        let part = Span { len: 60, ..buffer.span.clone() };
+        assert!(
+            !covers(&Operand { bytes: 60, ..result }, &part),
+            "the slice is used in full, the buffer is not"
+        );
+    }
+}

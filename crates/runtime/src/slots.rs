@@ -127,3 +127,41 @@ impl Drop for Lease {
         self.device.slots().put(std::mem::take(&mut self.commands));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+
+    fn device() -> Device {
+        Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0))
+    }
+
+    #[test]
+    fn a_slot_is_active_until_its_lease_ends() {
+        let device = device();
+        let counts = || {
+            let SlotStats { available, active, peak, hits, misses } = device.slots().stats();
+            (available, active, peak, hits, misses)
+        };
+        let leases: Vec<Lease> = (0..=KEPT).map(|_| Lease::new(&device)).collect();
+        assert_eq!(counts(), (0, KEPT + 1, KEPT + 1, KEPT as u64, 1));
+        drop(leases);
+        assert_eq!(counts(), (KEPT, 0, KEPT + 1, KEPT as u64, 1));
+    }
+
+    #[test]
+    fn as_many_are_kept_as_is_said_within_limits() {
+        let device = device();
+        let slots = device.slots();
+        for (count, kept) in [(20, 20), (100, 32), (0, 8), (12, 12)] {
+            slots.keep(count);
+            assert_eq!(slots.stats().available, kept, "{count}");
+        }
+        let lease = Lease::new(&device);
+        slots.keep(15);
+        assert_eq!(slots.stats().available, 14, "one of the fifteen is active");
+        drop(lease);
+    }
+}

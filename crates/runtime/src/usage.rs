@@ -346,6 +346,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_covered_first_is_not_read() {
+        use elinvar_driver::Driver as _;
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let buffer = crate::Device::new(device).buffer::<u8>(1).unwrap();
+        let of = |access, covers| Usage {
+            storage: buffer.span.storage.clone(),
+            who: Who::Operation("a test"),
+            access,
+            covers,
+        };
+        let (reads, writes, covers) =
+            (of(Access::Read, false), of(Access::Write, false), of(Access::Write, true));
+        for (group, reads_before) in [
+            (vec![&reads], true),
+            (vec![&writes], false),
+            (vec![&covers], false),
+            (vec![&covers, &reads], false),
+            (vec![&writes, &reads], true),
+            (vec![&reads, &covers], true),
+        ] {
+            let group: Vec<Usage> = group.into_iter().cloned().collect();
+            let kinds: Vec<_> = group.iter().map(|usage| (usage.access, usage.covers)).collect();
+            assert_eq!(reads_before_it_covers(&group), reads_before, "{kinds:?}");
+        }
+    }
+
+    #[test]
     fn work_that_has_ended_is_forgotten() {
         let mut account = Account::default();
         for stream in 0..3 {
@@ -445,7 +472,10 @@ mod tests {
             write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
             account.settle();
             sender.send(write(&mut account, 1, true)).unwrap();
-            while account.settle_for(Access::Read).is_some() {}
+            while account.settle_for(Access::Read).is_some() {
+                // The other thread may be waiting for this processor.
+                std::thread::yield_now();
+            }
             assert!(account.expect_written().is_ok());
         }
         drop(sender);

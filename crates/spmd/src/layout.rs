@@ -158,6 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_a_step_may_be_rows_and_planes() {
+        let same = |parts: u32| {
+            let layout = Layout { parts, ..Layout::new([8, 2, 4], 8, false) };
+            [1, 2].map(|dim| layout.thread(dim).is_same())
+        };
+        assert_eq!(same(1), [true, true]);
+        assert_eq!(same(2), [false, false]);
+        assert_eq!(same(4), [false, false]);
+        let long = Layout { parts: 2, ..Layout::new([32, 2, 4], 8, false) };
+        assert_eq!([1, 2].map(|dim| long.thread(dim).is_same()), [true, true]);
+    }
+
+    #[test]
     fn one_lane() {
         let layout = Layout::new([4, 4, 4], 1, false);
         assert_eq!((layout.steps(), layout.per_row), (64, Some(4)));

@@ -312,6 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn a_return_leads_to_the_end() {
+        let plan = plan(&[&[1, 2], &[], &[]], &[0]);
+        let end = plan.number[&Node::End];
+        let returns = |n: u32| plan.onward[plan.number[&block(n)]].clone();
+        assert_eq!(returns(1), Onward::To(Some(Target::Node(end)), plan.number[&block(2)]));
+        assert_eq!(returns(2), Onward::To(Some(Target::Node(end)), end));
+    }
+
+    #[test]
+    fn nodes_have_been_run_where_they_have_on_every_way() {
+        let with = |nodes: &[NodeId]| {
+            let mut run = Run::new(100);
+            nodes.iter().for_each(|node| run.add(*node));
+            run
+        };
+        let mut run = with(&[1, 3, 64, 70]);
+        run.meet(&with(&[3, 5, 70, 99]));
+        let all: Vec<NodeId> = (0..100).filter(|node| run.has(*node)).collect();
+        assert_eq!(all, [3, 70]);
+    }
+
+    #[test]
     fn a_branch_taken_together_within_an_arm() {
         // 0 → 1 | 4; 1 → 2 | 3; 2, 3, 4 → 5. All paths of the first arm go on to the second.
         let plan = plan(&[&[1, 4], &[2, 3], &[5], &[5], &[5], &[]], &[0]);

@@ -165,6 +165,16 @@ mod tests {
                 "%p = select i1 %w, ptr %a, ptr %c\n %q = getelementptr i32, ptr %p, i64 %i\n store i32 1, ptr %q",
                 0b101,
             ),
+            // One that it may be in two ways.
+            (
+                "%p = select i1 %w, ptr %a, ptr %c\n %q = select i1 %w, ptr %a, ptr %p\n store i32 1, ptr %q",
+                0b101,
+            ),
+            (
+                "%u = load ptr, ptr %b\n %p = select i1 %w, ptr %a, ptr %u\n %q = select i1 %w, ptr %a, ptr %p\n \
+                 store i32 1, ptr %q",
+                0b1,
+            ),
             ("%v = atomicrmw add ptr %c, i32 1 monotonic", 0b100),
             ("call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 8, i1 false)", 0b1),
             ("call void @second(ptr %a, ptr %b)", 0b10),

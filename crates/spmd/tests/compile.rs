@@ -388,3 +388,259 @@ fn indices_are_signed_only_where_that_is_exact() {
         }
     }
 }
+
+/// Compile an entry of two buffers with this body, with bounds checks, in vectors of eight.
+fn checked(text: &str) -> String {
+    let text = format!("define void @__elinvar_entry(ptr %data, ptr %out) {{\n{text}\n}}\n{DECLARATIONS}");
+    let options = Options {
+        group: [64, 1, 1],
+        lanes: 8,
+        registers: 16,
+        gathers: true,
+        still: Vec::new(),
+        threadgroup_args: vec![false; 2],
+        checks: Some(given(&[0, 0])),
+        stoppable: false,
+        ascending: false,
+    };
+    let compiled = compile(&parse(&text), &options).unwrap_or_else(|error| panic!("{error}"));
+    verify(&parse(&compiled.ir)).unwrap_or_else(|errors| panic!("{errors:?}\n{}", compiled.ir));
+    compiled.ir
+}
+
+#[test]
+fn checked_code_adds_to_nothing_undefined() {
+    let sum = |value: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %before = load i32, ptr %data, align 4
+             %own = add i32 %before, %t
+             %sum = add i32 %own, {value}
+             %p = getelementptr i32, ptr %out, i32 %t
+             store i32 %sum, ptr %p, align 4
+             ret void"
+        );
+        checked(&text)
+    };
+    for value in ["undef", "poison"] {
+        assert_eq!(sum(value), sum("zeroinitializer"), "{value}");
+    }
+}
+
+#[test]
+fn a_frozen_pointer_is_checked_as_what_it_was() {
+    let sites = |of: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %frozen = freeze ptr %data
+             %p = getelementptr i32, ptr {of}, i32 %t
+             store i32 1, ptr %p, align 4
+             ret void"
+        );
+        checked(&text).matches("elinvar_record_fault").count()
+    };
+    assert_eq!(sites("%frozen"), sites("%data"));
+}
+
+#[test]
+fn rows_in_descending_order_are_loaded_whole() {
+    let loads = |index: &str| {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %data, ptr %out) {{
+               %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+               %back = sub i32 63, %t
+               %wide = zext i32 %t to i64
+               %index = zext i32 {index} to i64
+               %p = getelementptr i32, ptr %data, i64 %index
+               %v = load i32, ptr %p, align 4
+               %q = getelementptr i32, ptr %out, i64 %wide
+               store i32 %v, ptr %q, align 4
+               ret void
+             }}
+             {DECLARATIONS}"
+        );
+        let ir = vectorized(&text, [64, 1, 1], &[false; 2], 8).expect("compiles").ir;
+        (ir.contains("masked.gather"), ir.contains("i32 7, i32 6, i32 5, i32 4, i32 3, i32 2, i32 1, i32 0"))
+    };
+    assert_eq!(loads("%t"), (false, false));
+    assert_eq!(loads("%back"), (false, true));
+}
+
+/// The code of a function across a simdgroup, of a word and perhaps a number.
+fn exchanged(function: &str, number: Option<&str>) -> String {
+    let (parameter, argument) = match number {
+        Some(number) => (", i16", format!(", i16 {number}")),
+        None => ("", String::new()),
+    };
+    let text = format!(
+        "define void @__elinvar_entry(ptr %data) {{
+           %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+           %wide = zext i32 %t to i64
+           %p = getelementptr i32, ptr %data, i64 %wide
+           %v = load i32, ptr %p, align 4
+           %own = trunc i32 %v to i16
+           %s = call i32 @__elinvar_{function}_u32(i32 %v{argument})
+           store i32 %s, ptr %p, align 4
+           ret void
+         }}
+         declare i32 @__elinvar_{function}_u32(i32{parameter})
+         {DECLARATIONS}"
+    );
+    vectorized(&text, [64, 1, 1], &[false], 32).expect("compiles").ir
+}
+
+#[test]
+fn a_shuffle_by_a_constant_is_one_instruction() {
+    for function in ["simd_shuffle_xor", "simd_shuffle_up", "simd_shuffle_down", "quad_shuffle_rotate_up"] {
+        let ir = exchanged(function, Some("3"));
+        assert!(ir.contains("shufflevector <32 x i32>") && !ir.contains("gather"), "{function}: {ir}");
+        assert!(exchanged(function, Some("%own")).contains("gather"), "{function}");
+    }
+    let mask = |of: &dyn Fn(u32) -> u32| -> String {
+        (0..32).map(|lane| format!("i32 {}", of(lane))).collect::<Vec<_>>().join(", ")
+    };
+    // Three before or behind the own lane, or what the lane has itself.
+    let up = mask(&|lane| lane.checked_sub(3).unwrap_or(lane));
+    let down = mask(&|lane| if lane < 29 { lane + 3 } else { lane });
+    let around = mask(&|lane| lane / 4 * 4 + (lane + 1) % 4);
+    for (function, lanes) in
+        [("simd_shuffle_up", up), ("simd_shuffle_down", down), ("quad_shuffle_rotate_up", around)]
+    {
+        let ir = exchanged(function, Some("3"));
+        assert!(ir.contains(&lanes), "{function}: {lanes}\n{ir}");
+    }
+    // In segments of eight the other value's lanes come in, which are behind the own ones.
+    let up = mask(&|lane| if lane % 8 >= 3 { lane - 3 } else { 32 + lane + 5 });
+    let down = mask(&|lane| if lane % 8 < 5 { lane + 3 } else { 32 + lane - 5 });
+    for (function, lanes) in [("up", up), ("down", down)] {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %data) {{
+               %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+               %wide = zext i32 %t to i64
+               %p = getelementptr i32, ptr %data, i64 %wide
+               %v = load i32, ptr %p, align 4
+               %w = mul i32 %v, 3
+               %s = call i32 @__elinvar_simd_shuffle_and_fill_{function}_u32(i32 %v, i32 %w, i16 3, i16 8)
+               store i32 %s, ptr %p, align 4
+               ret void
+             }}
+             declare i32 @__elinvar_simd_shuffle_and_fill_{function}_u32(i32, i32, i16, i16)
+             {DECLARATIONS}"
+        );
+        let ir = vectorized(&text, [64, 1, 1], &[false], 32).expect("compiles").ir;
+        assert!(ir.contains(&lanes), "{function}: {lanes}\n{ir}");
+    }
+}
+
+/// Each step adds what lies twice as far before.
+#[test]
+fn prefix_sums_take_a_step_for_each_bit_of_the_width() {
+    let steps = |function: &str| exchanged(function, None).matches("= add <32 x i32>").count();
+    let none = exchanged("simd_shuffle_xor", Some("1")).matches("= add <32 x i32>").count();
+    assert_eq!(
+        steps("simd_prefix_inclusive_sum") - none,
+        5 * 2,
+        "in the copy for all lanes and the masked one"
+    );
+    assert_eq!(steps("quad_prefix_inclusive_sum") - none, 2 * 2);
+    let first = |distance: u32| {
+        let lanes = (0..32).map(|lane: u32| lane.checked_sub(distance).unwrap_or(32));
+        lanes.map(|lane| format!("i32 {lane}")).collect::<Vec<_>>().join(", ")
+    };
+    let ir = exchanged("simd_prefix_inclusive_sum", None);
+    for distance in [1, 2, 4, 8, 16] {
+        assert!(ir.contains(&first(distance)), "{distance}: {ir}");
+    }
+}
+
+/// Whether steps behind one without a thread inside a branch are left away, up to the next barrier.
+fn leaves_steps_away(before: &str, condition: &str) -> bool {
+    let text = format!(
+        "define void @__elinvar_entry(ptr %data, ptr %out) {{
+           %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+           %n = load i32, ptr %data, align 4
+           {before}
+           %c = {condition}
+           br i1 %c, label %work, label %join
+         work:
+           %w = zext i32 %t to i64
+           %p = getelementptr i32, ptr %out, i64 %w
+           store i32 1, ptr %p, align 4
+           br label %join
+         join:
+           call void @__elinvar_threadgroup_barrier(i32 3)
+           store i32 2, ptr %data, align 4
+           ret void
+         }}
+         {DECLARATIONS}"
+    );
+    let ir = vectorized(&text, [64, 1, 1], &[false; 2], 8).expect("compiles").ir;
+    ir.contains("%last = alloca i1")
+}
+
+#[test]
+fn steps_behind_the_last_with_something_to_do_are_left_away() {
+    for condition in
+        ["icmp ult i32 %t, %n", "icmp ule i32 %t, 9", "icmp ugt i32 %n, %t", "icmp slt i32 %t, %n"]
+    {
+        assert!(leaves_steps_away("", condition), "{condition}");
+    }
+    for condition in ["icmp ugt i32 %t, %n", "icmp eq i32 %t, 0"] {
+        // There the others go to what is empty only where all behind fail the test.
+        assert_eq!(leaves_steps_away("", condition), condition.contains("eq"), "{condition}");
+    }
+    // Numbers that grow with the thread, as long as they do not wrap.
+    for (number, grows) in [
+        ("mul i32 %t, 3", true),
+        ("mul i32 %t, 100000000", false),
+        ("add i32 %t, 4294967232", true),
+        ("add i32 %t, 4294967233", false),
+        ("shl i32 %t, 25", true),
+        ("shl i32 %t, 27", false),
+        ("lshr i32 %t, 2", true),
+        ("udiv i32 %t, 3", true),
+        ("xor i32 %t, 1", false),
+        ("sub i32 63, %t", false),
+    ] {
+        let before = format!("%x = {number}");
+        assert_eq!(leaves_steps_away(&before, "icmp ult i32 %x, %n"), grows, "{number}");
+    }
+    // Behind a branch that all threads take together, but not in a loop that comes back.
+    let shared = "%even = trunc i32 %n to i1\nbr i1 %even, label %a, label %b\na:\nbr label %b\nb:";
+    assert!(leaves_steps_away(shared, "icmp ult i32 %t, %n"));
+    let looped = "br label %again\nagain:\n%r = phi i32 [ 0, %0 ], [ %s, %again ]\n%s = add i32 %r, 1
+        %more = icmp ult i32 %s, %t\nbr i1 %more, label %again, label %left\nleft:";
+    assert!(!leaves_steps_away(looped, "icmp ult i32 %t, %n"));
+    assert!(!leaves_steps_away("store i32 3, ptr %out, align 4", "icmp ult i32 %t, %n"));
+}
+
+/// Values that follow from positions in a few steps are computed again behind a barrier; others are kept for each thread.
+#[test]
+fn cheap_values_are_not_kept_across_a_barrier() {
+    let kept = |value: &str| {
+        let text = format!(
+            "%t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+             %w = zext i32 %t to i64
+             %p = getelementptr i32, ptr %data, i64 %w
+             {value}
+             call void @__elinvar_threadgroup_barrier(i32 3)
+             store i32 %v, ptr %p, align 4
+             ret void"
+        );
+        body(&text).expect("compiles").scratch_bytes
+    };
+    let none = kept("%v = add i32 %t, 1");
+    assert_eq!(kept("%v = load i32, ptr %p, align 4"), none + 64 * 4);
+    let chain = |name: &str, steps: u32| -> String {
+        let before = |step: u32| if step == 0 { "%t".to_owned() } else { format!("%{name}{step}") };
+        (0..steps).map(|step| format!("%{name}{} = add i32 {}, 7\n", step + 1, before(step))).collect()
+    };
+    // Sixteen steps in all, however they are spread over both sides.
+    for left in 1..=14 {
+        let sum =
+            |right: u32| chain("a", left) + &chain("b", right) + &format!("%v = add i32 %a{left}, %b{right}");
+        assert_eq!(kept(&sum(15 - left)), none, "{left}");
+        assert_eq!(kept(&sum(16 - left)), none + 64 * 4, "{left}");
+    }
+    assert_eq!(kept("%d = udiv i32 %t, 3\n%v = add i32 %d, 1"), none + 64 * 4);
+}

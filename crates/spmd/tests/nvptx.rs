@@ -34,6 +34,8 @@ fn kernel(body: &str) -> String {
         declare void @__elinvar_threadgroup_barrier(i32)
         declare void @__elinvar_simdgroup_barrier(i32)
         declare i32 @__elinvar_simd_sum_u32(i32)
+        declare i32 @__elinvar_simd_broadcast_u32(i32, i16)
+        declare i32 @__elinvar_simd_shuffle_u32(i32, i16)
         declare float @expf(float)
         declare float @llvm.pow.f32(float, float)"
     )
@@ -188,6 +190,17 @@ fn lanes_that_stay_together_do_not_vote() {
         a:\nstore i32 %t, ptr %out, align 4\nbr label %b
         b:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nret void";
     assert_eq!(votes(joined), 0);
+    // A branch on what all get from one lane, by a number that they share.
+    for lane in ["3", "%near"] {
+        let given = format!(
+            "%near = trunc i32 %v to i16\n%g = call i32 @__elinvar_simd_broadcast_u32(i32 %t, i16 {lane})
+            %h = call i32 @__elinvar_simd_shuffle_u32(i32 %g, i16 {lane})\n%c = icmp eq i32 %h, 3
+            br i1 %c, label %a, label %b
+            a:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %b
+            b:\nret void"
+        );
+        assert_eq!(votes(&given), 0, "{lane}");
+    }
 }
 
 #[test]
@@ -202,6 +215,44 @@ fn lanes_vote_where_they_part() {
         %n = add i32 %i, 1\n%m = icmp ult i32 %n, %t\nbr i1 %m, label %loop, label %end
         end:\nstore i32 %s, ptr %out, align 4\nret void";
     assert_eq!(votes(looped), 2);
+    // On a value of another lane, by a number that is each lane's own.
+    let given = "%own = trunc i32 %t to i16\n%g = call i32 @__elinvar_simd_shuffle_u32(i32 %v, i16 %own)
+        %c = icmp eq i32 %g, 3\nbr i1 %c, label %a, label %b
+        a:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %b
+        b:\nret void";
+    assert_eq!(votes(given), 1);
+    // On a value that a branch has chosen which lanes took apart.
+    let chosen = "%c = icmp eq i32 %t, 3\nbr i1 %c, label %a, label %b
+        a:\nstore i32 %t, ptr %out, align 4\nbr label %b
+        b:\n%p = phi i32 [ 0, %0 ], [ 1, %a ]\n%d = icmp eq i32 %p, 0\nbr i1 %d, label %x, label %y
+        x:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %y
+        y:\nret void";
+    assert_eq!(votes(chosen), 1);
+}
+
+#[test]
+fn a_barrier_of_a_simdgroup_is_one_of_its_lanes() {
+    let text = ir(&kernel("call void @__elinvar_simdgroup_barrier(i32 2)\nret void"), &[POINTER; 2]);
+    assert!(text.contains("call void @llvm.nvvm.bar.warp.sync(i32 %"), "{text}");
+    assert!(!text.contains("call void @__elinvar_simdgroup_barrier"), "{text}");
+}
+
+/// Of a shift by all its bits nothing is known, so neither is whether threads miss a barrier behind it.
+#[test]
+fn only_what_is_known_of_shifts_refuses_a_barrier() {
+    let checked = |shift: &str| {
+        let text = kernel(&format!(
+            "{SUM}\n%s = {shift}\n%x = add i32 %s, %t\n%c = icmp ult i32 %x, 16\nbr i1 %c, label %a, label %b
+            a:\ncall void @__elinvar_threadgroup_barrier(i32 2)\nbr label %b
+            b:\nstore i32 %t, ptr %out, align 4\nret void"
+        ));
+        elinvar_spmd::nvptx::check_group(&Module::parse(&text).unwrap(), [64, 1, 1])
+    };
+    for shift in ["shl", "lshr", "ashr"] {
+        let known = checked(&format!("{shift} i32 %t, 31"));
+        assert!(matches!(known, Err(Error::DivergentBarrier { .. })), "{shift}: {known:?}");
+        assert_eq!(checked(&format!("{shift} i32 %t, 32")), Ok(()), "{shift}");
+    }
 }
 
 #[test]

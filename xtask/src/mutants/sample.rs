@@ -1,6 +1,6 @@
 //! Which mutants are run, the copy of the sources that they are put into, and what became of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -50,6 +50,27 @@ fn keyed<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Mutant> {
         Mutant { name: name.to_owned(), key }
     };
     names.map(mutant).collect()
+}
+
+/// A diff that touches the lines of some mutants and no others.
+pub fn touched(root: &Path, mutants: &[&Mutant]) -> Result<String> {
+    let mut lines: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for mutant in mutants {
+        let mut place = mutant.name.split(':');
+        let file = place.next().unwrap_or_default();
+        let line = place.next().and_then(|line| line.parse().ok());
+        lines.entry(file).or_default().insert(line.with_context(|| format!("no line in `{}`", mutant.name))?);
+    }
+    let mut diff = String::new();
+    for (file, lines) in lines {
+        let text = std::fs::read_to_string(root.join(file)).with_context(|| file.to_owned())?;
+        diff += &format!("--- a/{file}\n+++ b/{file}\n");
+        for line in lines {
+            let content = text.lines().nth(line - 1).with_context(|| format!("{file} has no line {line}"))?;
+            diff += &format!("@@ -{},0 +{line},1 @@\n+{content}\n", line - 1);
+        }
+    }
+    Ok(diff)
 }
 
 /// FNV-1a, which is the same on every machine and in every version.
@@ -157,6 +178,20 @@ mod tests {
             escaped("a.rs: replace f -> Option<&[u8]> with None"),
             r"a\.rs: replace f \-> Option<\&\[u8\]> with None"
         );
+    }
+
+    #[test]
+    fn a_diff_touches_the_lines_of_mutants_in_their_order() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a.rs"), "one\ntwo\nthree\n").unwrap();
+        let mutant = |place: &str| Mutant {
+            name: format!("{place}:5: replace g -> bool with true"),
+            key: String::new(),
+        };
+        let mutants = ["a.rs:3", "a.rs:2", "a.rs:3"].map(mutant);
+        let diff = touched(root.path(), &mutants.each_ref()).unwrap();
+        assert_eq!(diff, "--- a/a.rs\n+++ b/a.rs\n@@ -1,0 +2,1 @@\n+two\n@@ -2,0 +3,1 @@\n+three\n");
+        assert!(touched(root.path(), &[&mutant("a.rs:4")]).is_err());
     }
 
     #[test]

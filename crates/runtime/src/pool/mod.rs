@@ -242,3 +242,24 @@ impl std::fmt::Debug for Pool {
         write!(f, "Pool({}, {:?})", self.driver.caps().name, self.stats())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+
+    #[test]
+    fn what_only_stands_for_memory_counts_nowhere() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let device = crate::Device::new(device);
+        let buffer = device.buffer::<u8>(64).unwrap();
+        let block = &buffer.span.storage.block;
+        let sites = || -> Vec<(u64, u64)> {
+            device.pool().sites().iter().map(|site| (site.buffers, site.bytes)).collect()
+        };
+        let before = sites();
+        device.pool().give_back(Block::placeholder(block.memory.clone(), block.site));
+        assert_eq!(sites(), before);
+    }
+}

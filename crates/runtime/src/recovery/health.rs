@@ -285,6 +285,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_text_has_a_line_for_each_part() {
+        let finding = |component, status| Finding { component, status, reason: "said so".into() };
+        let findings =
+            vec![finding(Component::Memory, Status::Healthy), finding(Component::Queues, Status::Degraded)];
+        let health = Health { status: Status::Degraded, findings };
+        let lines = ["Degraded", "  Memory: Healthy, said so", "  Queues: Degraded, said so"];
+        assert_eq!(health.to_string(), lines.join("\n"));
+    }
+
+    #[test]
     fn ends_are_counted_over_the_last_64() {
         let ends = Ends::default();
         let status = |ends: &Ends| ends.finding(Component::Queues, "submissions").status;

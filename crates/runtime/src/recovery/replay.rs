@@ -244,3 +244,42 @@ impl Copies<'_> {
 fn range(slice: &MemorySlice) -> Range<usize> {
     slice.offset as usize..(slice.offset + slice.len) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+
+    #[test]
+    fn copies_are_run_again_unless_they_overwrite_their_input() {
+        let device = Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0));
+        let [one, other] = [0, 1].map(|_| device.buffer::<u8>(16).unwrap());
+        let slice = |buffer: &Buffer<u8>, bytes: Range<u64>| MemorySlice {
+            offset: bytes.start,
+            len: bytes.end - bytes.start,
+            ..buffer.span.memory_slice()
+        };
+        let copy = |from: (&Buffer<u8>, Range<u64>), to: (&Buffer<u8>, Range<u64>)| Command::Copy {
+            source: slice(from.0, from.1),
+            target: slice(to.0, to.1),
+        };
+        let fill = |bytes| Command::Fill { target: slice(&one, bytes), pattern: vec![7] };
+        let again = |commands: &[Command]| not_again(commands).is_none();
+        assert!(again(&[copy((&one, 0..8), (&one, 8..16))]));
+        assert!(again(&[copy((&one, 0..8), (&other, 0..8))]), "the same bytes of another memory");
+        assert!(!again(&[copy((&one, 0..8), (&one, 7..15))]));
+        assert!(!again(&[copy((&one, 8..16), (&one, 1..9))]));
+        // What was written before it is read is no input.
+        let moved = || copy((&one, 4..8), (&one, 8..12));
+        assert!(again(&[fill(0..8), moved()]) && again(&[fill(4..8), moved()]));
+        assert!(!again(&[moved(), fill(4..8)]));
+        for partly in [0..7, 5..8, 5..12] {
+            assert!(!again(&[fill(partly.clone()), moved()]), "{partly:?}");
+        }
+        let event = device.driver().event().unwrap();
+        let signal = || Command::Signal { event: event.clone(), value: 1 };
+        assert!(again(&[fill(0..8), signal()]), "it is raised at the end");
+        assert!(!again(&[fill(0..8), signal(), fill(8..16)]));
+    }
+}

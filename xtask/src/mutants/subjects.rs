@@ -1,0 +1,167 @@
+//! Which crates are mutated, how many mutants of each are drawn, and the tests of other packages that concern them.
+
+/// What is mutated.
+pub struct Subject {
+    pub package: &'static str,
+    /// Mutants in the sample.
+    pub count: usize,
+    /// Its own tests, as Cargo's options select them: one after the other until a mutant is caught.
+    pub own: &'static [&'static [&'static str]],
+    /// Tests of other packages that concern files whose names begin so, one after the other until a mutant is caught. The last
+    /// are all.
+    pub others: &'static [(&'static [&'static str], Tests<'static>)],
+}
+
+/// Tests that are run against a mutant.
+#[derive(Clone, Copy)]
+pub struct Tests<'a> {
+    pub packages: &'a [&'static str],
+    /// The programs to build, as Cargo's options select them: no others are linked.
+    pub programs: &'static [&'static str],
+    /// Which of their tests, an expression of nextest.
+    pub filter: &'static str,
+}
+
+const SUITE: &[&str] = &["elinvar-conformance"];
+
+/// The beginnings of all files' names.
+const ALL: &[&str] = &[""];
+
+/// Code prepared for NVPTX, in the interpreter.
+const WARPS: Tests<'_> = Tests {
+    packages: &["elinvar-reference"],
+    programs: &["--test=warps", "--test=warp_functions"],
+    filter: "all()",
+};
+
+/// All of some programs of the suite.
+const fn suite(programs: &'static [&'static str]) -> Tests<'static> {
+    Tests { packages: SUITE, programs, filter: "all()" }
+}
+
+/// All at once, where they take seconds.
+const OWN: &[&[&str]] = &[&["--tests"]];
+
+/// Crates whose tests take least come first.
+pub const SUBJECTS: [Subject; 7] = [
+    Subject {
+        package: "elinvar-driver",
+        count: 60,
+        own: OWN,
+        others: &[(ALL, Tests { packages: SUITE, programs: &["--test=runtime_*"], filter: "all()" })],
+    },
+    Subject {
+        package: "elinvar-cache",
+        count: 50,
+        own: OWN,
+        others: &[(
+            ALL,
+            Tests { packages: &["elinvar-driver-cpu"], programs: &["--test=cache"], filter: "all()" },
+        )],
+    },
+    Subject {
+        package: "elinvar-code",
+        count: 30,
+        own: OWN,
+        others: &[(ALL, Tests { packages: &["elinvar-cli"], programs: &["--test=pack"], filter: "all()" })],
+    },
+    Subject {
+        package: "elinvar-ir",
+        count: 60,
+        own: OWN,
+        others: &[(
+            ALL,
+            Tests {
+                packages: &["elinvar-spmd", "elinvar-reference"],
+                programs: &["--tests"],
+                filter: "all()",
+            },
+        )],
+    },
+    Subject {
+        package: "elinvar-spmd",
+        count: 70,
+        own: OWN,
+        others: &[
+            (&["crates/spmd/src/nvptx/"], WARPS),
+            (
+                ALL,
+                Tests {
+                    packages: &["elinvar-conformance", "elinvar-reference"],
+                    programs: &["--test=drivers", "--test=warps", "--test=warp_functions"],
+                    filter: "package(elinvar-reference) | test(/^cpu::(accesses|atomics|barriers|checks|grids|integers|lanes|order|pipeline|simdgroup|values)/)",
+                },
+            ),
+        ],
+    },
+    Subject { package: "elinvar", count: 90, own: OWN, others: OF_THE_RUNTIME },
+    Subject {
+        package: "elinvar-msl",
+        count: 60,
+        own: &[&["--lib"], &["--tests"]],
+        others: &[(
+            ALL,
+            Tests {
+                packages: SUITE,
+                programs: &["--test=drivers"],
+                filter: "test(/^cpu::(argument|attributes|constants|errors|layout|program_scope|sources|templates|types|values)/)",
+            },
+        )],
+    },
+];
+
+/// Few programs are linked where a file says which concern it most.
+const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
+    (&["crates/runtime/src/graph/"], suite(&["--test=runtime_graph*"])),
+    (
+        &["crates/runtime/src/recovery/", "crates/runtime/src/loss.rs"],
+        suite(&["--test=runtime_recovery*", "--test=runtime_health", "--test=runtime_lost"]),
+    ),
+    (
+        &[
+            "crates/runtime/src/dependencies/",
+            "crates/runtime/src/event.rs",
+            "crates/runtime/src/gather.rs",
+            "crates/runtime/src/deadline.rs",
+            "crates/runtime/src/flight.rs",
+            "crates/runtime/src/completion.rs",
+            "crates/runtime/src/stream.rs",
+            "crates/runtime/src/batch.rs",
+        ],
+        suite(&[
+            "--test=runtime_events",
+            "--test=runtime_gather",
+            "--test=runtime_pipeline",
+            "--test=runtime_streams",
+        ]),
+    ),
+    (
+        &[
+            "crates/runtime/src/pool/",
+            "crates/runtime/src/buffer.rs",
+            "crates/runtime/src/usage.rs",
+            "crates/runtime/src/map.rs",
+            "crates/runtime/src/known.rs",
+            "crates/runtime/src/slice.rs",
+            "crates/runtime/src/span.rs",
+        ],
+        suite(&["--test=runtime_memory", "--test=runtime_buffers", "--test=runtime_uses"]),
+    ),
+    (
+        &[
+            "crates/runtime/src/bind.rs",
+            "crates/runtime/src/args.rs",
+            "crates/runtime/src/grid.rs",
+            "crates/runtime/src/kernel.rs",
+        ],
+        suite(&["--test=runtime_bind", "--test=runtime_grid", "--test=runtime_indirect"]),
+    ),
+    (
+        ALL,
+        Tests {
+            packages: SUITE,
+            programs: &["--test=drivers", "--test=runtime_*"],
+            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|errors|events|graphs|indirect|memory|pipeline|streams)/)",
+        },
+    ),
+];

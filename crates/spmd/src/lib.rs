@@ -14,6 +14,7 @@
 //!    loads of `constant` arguments out.
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
+//!    [`irreducible`](mod@irreducible) cuts regions further whose loops have two entries.
 //! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
 //!    [`privates`](mod@privates) turns private arrays round.
 //! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
@@ -52,6 +53,7 @@ mod groups;
 mod guard;
 mod halves;
 mod interleave;
+mod irreducible;
 mod jam;
 mod layout;
 mod live;
@@ -174,8 +176,11 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     guard::guard(&mut kernel.function);
     halves::widen(&mut kernel.function);
     fixed::hoist(module, &mut kernel, &options.still);
-    let regions = region::regions(&kernel);
+    let mut regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
+    if kernel.exchanges.is_some() && reducible(&kernel, &regions).is_err() {
+        regions = irreducible::cut(&mut kernel).map_err(irreducible)?;
+    }
     // What cannot be a vector runs thread by thread, unless threads exchange values.
     let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
     let lanes = match (whole(), &kernel.exchanges) {

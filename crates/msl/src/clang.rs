@@ -353,6 +353,9 @@ pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
             "-",
             "-mllvm",
             "-inline-threshold=10000",
+            // Also a call that is rarely reached: what is left out of line runs lane by lane, and has no bounds checks.
+            "-mllvm",
+            "-inline-cold-callsite-threshold=10000",
             // The compiler behind us unrolls for its target; here it would only multiply the code.
             "-mllvm",
             "-unroll-runtime=false",

@@ -151,8 +151,17 @@ pub fn write_diagnostic(w: &mut Writer, diagnostic: &Diagnostic) {
     w.list(notes, write_diagnostic);
 }
 
-/// Read what [`write_diagnostic`] has written.
+/// Read what [`write_diagnostic`] has written. A record is none whose notes have notes of more than [`DEEPEST`] levels.
 pub fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
+    read_nested(r, DEEPEST)
+}
+
+/// Levels of notes within notes that are read. Clang's notes have none: a record with more was damaged or made up, and
+/// the stack is not for it to fill.
+const DEEPEST: u32 = 16;
+
+fn read_nested(r: &mut Reader, depth: u32) -> Option<Diagnostic> {
+    let below = depth.checked_sub(1)?;
     Some(Diagnostic {
         severity: chosen(r, &SEVERITIES)?,
         file: r.text()?,
@@ -160,7 +169,7 @@ pub fn read_diagnostic(r: &mut Reader) -> Option<Diagnostic> {
         column: r.small()?,
         message: r.text()?,
         source_line: r.option(Reader::text)?,
-        notes: r.list(read_diagnostic)?,
+        notes: r.list(|r| read_nested(r, below))?,
     })
 }
 
@@ -242,6 +251,16 @@ mod tests {
                 assert_eq!(read_signature(&mut Reader::new(&bytes[..end])), None);
             }
         }
+    }
+
+    #[test]
+    fn notes_within_notes_do_not_fill_the_stack() {
+        let nested =
+            |levels: usize| [[0, 0, 1, 1, 0, 0, 1].repeat(levels - 1), vec![0, 0, 1, 1, 0, 0, 0]].concat();
+        let read = |levels| read_diagnostic(&mut Reader::new(&nested(levels)));
+        assert!(read(DEEPEST as usize).is_some_and(|d| d.notes[0].notes[0].notes.len() == 1));
+        assert_eq!(read(DEEPEST as usize + 1), None);
+        assert_eq!(read(1 << 20), None);
     }
 
     #[test]

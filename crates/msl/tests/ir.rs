@@ -104,6 +104,30 @@ fn one_entry_and_nothing_else() {
 }
 
 #[test]
+fn functions_are_inlined_where_they_are_rarely_reached() {
+    let rarely: String = (0..9).map(|k| format!("if (in[i + in[i + {k}]] == {k}u) ")).collect();
+    let text = format!(
+        "#include <metal_stdlib>
+        static float mix_up(thread float* a, float x) {{
+            for (int i = 0; i < 7; ++i) {{
+                a[i] = a[i] * x + a[(i + 3) & 7];
+                x += a[i & 3];
+                if (x > 9.0f) x *= a[5];
+            }}
+            return x + a[0];
+        }}
+        kernel void cold(device float* out, device const uint* in, uint i [[thread_position_in_grid]]) {{
+            float a[8] = {{1, 2, 3, 4, 5, 6, 7, out[i]}};
+            float x = mix_up(a, out[i + 1]);
+            {rarely}x += mix_up(a, x);
+            out[i] = x + a[in[i] & 7u];
+        }}"
+    );
+    let program = Program::compile(&Toolchain::find().unwrap(), &Source::named("cold.metal", &text)).unwrap();
+    assert_eq!(count(&program.ir("cold").unwrap(), "\ndefine "), 1);
+}
+
+#[test]
 fn kernels_together_have_the_code_that_each_has_alone() {
     let body = |ir: &str, entry: &str| -> Vec<String> {
         let mut lines = ir.lines().skip_while(|line| !line.contains(&format!("@{entry}("))).skip(1);

@@ -233,7 +233,8 @@ mod tests {
         let module = elinvar_ir::Module::parse(&text).unwrap();
         let kernel = crate::prepare::prepare(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
-        let uniform = Uniformity::new(&module, &kernel, &layout).unwrap();
+        let uniform =
+            Uniformity::new(&module, &kernel, &layout, &crate::overwritten::Overwritten::default()).unwrap();
         let found = Runs::new(&module, &kernel, &uniform, 8);
         let mut all: Vec<_> = found.runs.into_iter().map(|((_, place), run)| (place, run)).collect();
         all.sort_unstable_by_key(|(place, _)| *place);

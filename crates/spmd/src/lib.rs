@@ -14,12 +14,13 @@
 //!    loads of `constant` arguments out.
 //! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
+//!    [`irreducible`](mod@irreducible) cuts regions further whose loops have two entries.
 //! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
 //!    [`privates`](mod@privates) turns private arrays round.
 //! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
 //! 6. [`layout`](mod@layout) says which threads make a vector, [`uniform`](mod@uniform) what is known of each value
-//!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`jam`](mod@jam) how many vectors go
-//!    side by side.
+//!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`overwritten`](mod@overwritten) which values
+//!    lanes define at different times, [`jam`](mod@jam) how many vectors go side by side.
 //! 7. [`workgroup`](mod@workgroup) writes the function: a loop over [`groups`](mod@groups), and per region a loop over
 //!    [`steps`](mod@steps), which may end early ([`quits`](mod@quits)), around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
 //!    in the order of a [`plan`](mod@plan). [`emit`](mod@emit) writes each instruction. Which region runs next is
@@ -52,6 +53,7 @@ mod groups;
 mod guard;
 mod halves;
 mod interleave;
+mod irreducible;
 mod jam;
 mod layout;
 mod live;
@@ -60,6 +62,7 @@ mod names;
 mod narrow;
 pub mod nvptx;
 mod output;
+mod overwritten;
 mod plan;
 mod prepare;
 pub mod primitive;
@@ -173,8 +176,11 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     guard::guard(&mut kernel.function);
     halves::widen(&mut kernel.function);
     fixed::hoist(module, &mut kernel, &options.still);
-    let regions = region::regions(&kernel);
+    let mut regions = region::regions(&kernel);
     divergence::check(module, &kernel, &regions, options.group)?;
+    if kernel.exchanges.is_some() && reducible(&kernel, &regions).is_err() {
+        regions = irreducible::cut(&mut kernel).map_err(irreducible)?;
+    }
     // What cannot be a vector runs thread by thread, unless threads exchange values.
     let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
     let lanes = match (whole(), &kernel.exchanges) {
@@ -185,32 +191,26 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     let mut layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
     privates::interleave(module, &mut kernel, layout.lanes);
     let live = live::across_barriers(&kernel);
-    let mut uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+    let overwritten =
+        overwritten::Overwritten::new(&kernel, &regions, &live, layout.lanes).map_err(irreducible)?;
+    let uniformity =
+        |layout: &_| uniform::Uniformity::new(module, &kernel, layout, &overwritten).map_err(irreducible);
+    let mut uniform = uniformity(&layout)?;
     layout.parts = jam::parts(&kernel, &uniform, &layout, options.registers);
     if layout.parts > 1 {
-        uniform = uniform::Uniformity::new(module, &kernel, &layout).map_err(irreducible)?;
+        uniform = uniformity(&layout)?;
     }
-    let group = across_group(module, &kernel, &layout)?;
+    // As if all vectors of a group were side by side.
+    let group = match kernel.barriers.is_empty() || layout.steps() == 1 {
+        true => None,
+        false => Some(uniformity(&layout::Layout { parts: layout.vectors(), ..layout.clone() })?),
+    };
     let group = group.as_ref().unwrap_or(&uniform);
     let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
     let live = live.with_anew(|value| uniform.is_cheap(&kernel, value));
     let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
     let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, group, options };
     Ok(Compiled { checks, ..workgroup::build(&parts)? })
-}
-
-/// What is known of values across all threads of a group, if that is more than what is known across a step.
-fn across_group(
-    module: &Module,
-    kernel: &prepare::Kernel,
-    layout: &layout::Layout,
-) -> Result<Option<uniform::Uniformity>, Error> {
-    if kernel.barriers.is_empty() || layout.steps() == 1 {
-        return Ok(None);
-    }
-    // As if all vectors of a group were side by side.
-    let whole = layout::Layout { parts: layout.vectors(), ..layout.clone() };
-    uniform::Uniformity::new(module, kernel, &whole).map(Some).map_err(irreducible)
 }
 
 /// Whether the flow of each region, and of all, has loops with one entry only.

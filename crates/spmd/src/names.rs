@@ -1,25 +1,57 @@
 //! Names of the user's source in mangled names.
 
-/// The last name of a mangled one: `shared` for `_ZZL7partialPjRKjjjE6shared`, `deep` for `_ZL4deepj`.
-/// Anything that is not mangled is its own name.
+/// The name that a mangled one has in the source: `deep` for `_ZL4deepj`, `shared` for `_ZZL7partialPjRKjjjE6shared`. Anything that is
+/// not mangled is its own name.
 pub(crate) fn source_name(mangled: &str) -> String {
-    let bytes = mangled.as_bytes();
-    let mut name = mangled;
-    let mut at = if mangled.starts_with("_Z") { 2 } else { bytes.len() };
-    while at < bytes.len() {
-        let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
-        // The value of a template argument, as in `Li16E`, is no length.
-        let is_value = at >= 2 && bytes[at - 2] == b'L' && bytes[at - 1].is_ascii_lowercase();
-        let length: usize = mangled.get(at..at + digits).and_then(|n| n.parse().ok()).unwrap_or(0);
-        match mangled.get(at + digits..at + digits + length) {
-            Some(text) if length > 0 && !is_value => {
-                name = text;
-                at += digits + length;
-            }
-            _ => at += digits.max(1),
-        }
+    let encoding = mangled.strip_prefix("_Z").unwrap_or_default();
+    let found = match encoding.strip_prefix('Z') {
+        // What is local to a function stands behind it, and has no parameters.
+        Some(_) => names(encoding).last(),
+        // The names of a function's parameters stand behind its own, in `N…E` or first.
+        None if encoding.starts_with('N') => names(qualified(encoding)).last(),
+        None => names(encoding).next(),
+    };
+    found.unwrap_or(mangled).to_owned()
+}
+
+/// A nested name up to its end or to the arguments of a template.
+fn qualified(encoding: &str) -> &str {
+    let bytes = encoding.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() && !matches!(bytes[at], b'E' | b'I') {
+        at += length(encoding, at).map_or(1, |(digits, length)| digits + length);
     }
-    name.to_owned()
+    &encoding[..at.min(bytes.len())]
+}
+
+/// The digits at a place and the length that they say, of a name that is there.
+fn length(text: &str, at: usize) -> Option<(usize, usize)> {
+    let digits = text.as_bytes()[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let length: usize = text.get(at..at + digits)?.parse().ok()?;
+    text.get(at + digits..at + digits + length).filter(|name| !name.is_empty())?;
+    Some((digits, length))
+}
+
+/// The names with their lengths before them.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            // The value of a template argument, as in `Li16E`, is no length.
+            let is_value = at >= 2 && bytes[at - 2] == b'L' && bytes[at - 1].is_ascii_lowercase();
+            let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+            match length(text, at).filter(|_| !is_value) {
+                Some((digits, length)) => {
+                    let begin = at + digits;
+                    at = begin + length;
+                    return Some(&text[begin..at]);
+                }
+                None => at += digits.max(1),
+            }
+        }
+        None
+    })
 }
 
 #[cfg(test)]
@@ -31,6 +63,9 @@ mod tests {
         assert_eq!(source_name("_ZZL7partialPjRKjjjE6shared"), "shared");
         assert_eq!(source_name("_ZZL7partialPjRKjjjE6shared_0"), "shared");
         assert_eq!(source_name("_ZL4deepj"), "deep");
+        assert_eq!(source_name("_ZL7h0k1177PiS_6Sk1177il"), "h0k1177");
+        assert_eq!(source_name("_ZN2ns4Tile4loadEP5Tiles"), "load");
+        assert_eq!(source_name("_ZN2ns5applyI4TileEEvT_"), "apply");
         assert_eq!(source_name("_ZL6k2b1x_ILi2ELj16EEvPf"), "k2b1x_");
         assert_eq!(source_name("tile4x2"), "tile4x2");
         assert_eq!(source_name("_Zé3"), "_Zé3");

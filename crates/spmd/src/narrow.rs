@@ -213,7 +213,13 @@ mod tests {
         );
         let module = Module::parse(&text).unwrap();
         let kernel = crate::prepare::prepare(&module).unwrap();
-        let uniform = Uniformity::new(&module, &kernel, &Layout::new([64, 1, 1], 8, false)).unwrap();
+        let uniform = Uniformity::new(
+            &module,
+            &kernel,
+            &Layout::new([64, 1, 1], 8, false),
+            &crate::overwritten::Overwritten::default(),
+        )
+        .unwrap();
         let values = &kernel.function.values;
         let address = values.iter().position(|v| v.name.as_deref() == Some("p")).unwrap();
         let found = uniform.narrow().of(ValueId(address as u32)).cloned().unwrap_or_default();

@@ -5,6 +5,8 @@
 //! that differs between lanes parts them. A value that leaves a loop which lanes leave in different iterations
 //! differs between them from there on, whatever it is inside.
 
+use std::collections::HashSet;
+
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
 use crate::elementwise::Elementwise;
@@ -13,6 +15,7 @@ use crate::gep::{Step, steps};
 use crate::layout::Layout;
 use crate::masks::Masks;
 use crate::narrow::Narrow;
+use crate::overwritten::Overwritten;
 use crate::prepare::{Kernel, callee_name};
 use crate::primitive::{self, Position};
 use crate::shape::{Known, Pattern, Rules, Shape, largest};
@@ -34,10 +37,17 @@ pub(crate) struct Uniformity {
     /// The flow of the whole function; with one lane there is no need for it.
     flow: Option<(Flow, Masks)>,
     narrow: Narrow,
+    /// Values that lanes define at different times: each lane has its own.
+    overwritten: HashSet<ValueId>,
 }
 
 impl Uniformity {
-    pub fn new(module: &Module, kernel: &Kernel, layout: &Layout) -> Result<Self, Irreducible> {
+    pub fn new(
+        module: &Module,
+        kernel: &Kernel,
+        layout: &Layout,
+        overwritten: &Overwritten,
+    ) -> Result<Self, Irreducible> {
         let function = &kernel.function;
         let mut places = vec![None; function.values.len()];
         for block in function.block_ids() {
@@ -50,17 +60,20 @@ impl Uniformity {
         let divergent = vec![false; function.blocks.len()];
         if layout.lanes * layout.parts == 1 {
             let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
-            return Ok(Self { known, divergent, places, flow: None, narrow: Narrow::default() });
+            let (narrow, overwritten) = (Narrow::default(), HashSet::new());
+            return Ok(Self { known, divergent, places, flow: None, narrow, overwritten });
         }
         let flow = Flow::new(function, BlockId(0), |_| false)?;
         let masks = Masks::new(&flow, &divergent);
+        let order = flow.order.clone();
         let known = vec![Known::UNKNOWN; function.values.len()];
-        let result = Self { known, divergent, places, flow: None, narrow: Narrow::default() };
+        let flow = Some((flow, masks));
+        let result =
+            Self { known, divergent, places, flow, narrow: Narrow::default(), overwritten: HashSet::new() };
         let growth = vec![0; function.values.len()];
-        let mut analysis = Analysis { module, kernel, layout, order: flow.order.clone(), result, growth };
-        analysis.result.flow = Some((flow, masks));
+        let mut analysis = Analysis { module, kernel, layout, order, result, growth };
         analysis.begin();
-        analysis.run();
+        analysis.run(overwritten);
         let mut result = analysis.result;
         result.narrow = Narrow::new(module, kernel, &result);
         Ok(result)
@@ -79,6 +92,11 @@ impl Uniformity {
     /// What is known of a value where it is defined.
     pub fn of(&self, value: ValueId) -> &Known {
         &self.known[value.0 as usize]
+    }
+
+    /// Whether inactive lanes keep what the value was for them when it is computed.
+    pub fn is_overwritten(&self, value: ValueId) -> bool {
+        self.overwritten.contains(&value)
     }
 
     /// The block that defines a value; none for parameters and what a step's surroundings give.
@@ -232,7 +250,7 @@ impl Analysis<'_> {
         }
     }
 
-    fn run(&mut self) {
+    fn run(&mut self, overwritten: &Overwritten) {
         loop {
             while self.pass() {}
             let function = &self.kernel.function;
@@ -244,12 +262,14 @@ impl Analysis<'_> {
             let found: Vec<BlockId> = self.order.iter().filter(|b| parted(b)).copied().collect();
             let before = self.result.divergent.iter().filter(|d| **d).count();
             found.iter().for_each(|b| self.result.divergent[b.0 as usize] = true);
-            if found.len() == before {
-                return;
-            }
             if let Some((flow, masks)) = &mut self.result.flow {
                 *masks = Masks::new(flow, &self.result.divergent);
             }
+            let values = overwritten.values(self.kernel, &self.result);
+            if found.len() == before && values.is_subset(&self.result.overwritten) {
+                return;
+            }
+            self.result.overwritten.extend(values);
         }
     }
 
@@ -260,7 +280,10 @@ impl Analysis<'_> {
             let function = &self.kernel.function;
             for inst in &function.block(block).insts {
                 let Some(result) = inst.result else { continue };
-                let new = self.inst(block, inst, function.ty(result));
+                let mut new = self.inst(block, inst, function.ty(result));
+                if self.result.is_overwritten(result) && !new.is_unknown() {
+                    new = Known { max: new.max, ..Known::varying(width(function.ty(result))) };
+                }
                 changed |= self.update(result, &new);
             }
         }
@@ -497,7 +520,7 @@ mod tests {
         let module = Module::parse(&format!("{HEAD}{body}\n}}\n")).unwrap();
         let kernel = crate::prepare::prepare(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
-        let result = Uniformity::new(&module, &kernel, &layout).unwrap();
+        let result = Uniformity::new(&module, &kernel, &layout, &Overwritten::default()).unwrap();
         let find = |name: &&str| {
             let values: &Vec<_> = &kernel.function.values;
             let id = values.iter().position(|v| v.name.as_deref() == Some(*name)).unwrap();

@@ -6,7 +6,7 @@ use super::{CaseResult, expect_all, kernel, run};
 
 cases!("barriers": neighbours, early_return_counts_as_arrived, uniform_branch, runtime_loop, private_array_survives,
     transpose_tile, two_dynamic_arguments, barrier_in_a_function, device_memory_too, different_barriers_fault,
-    divergent_barrier_refused, nested_loops, edge_group);
+    divergent_barrier_refused, nested_loops, edge_group, skipped_in_a_loop, left_by_some_in_the_last_round);
 
 /// Each thread writes its value, waits, and takes in its right neighbour's, again and again.
 const NEIGHBOURS: &str =
@@ -395,5 +395,84 @@ fn divergent_barrier_refused(device: &Device) -> CaseResult {
         }
         other => panic!("expected a diagnostic, got {other:?}"),
     }
+    Ok(())
+}
+
+/// All threads skip the barrier in some rounds. They agree on it by values of their own, so a compiler cannot know that.
+fn skipped_in_a_loop(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "skips",
+        "kernel void skips(device uint* out [[buffer(0)]], device const uint* skips [[buffer(1)]],
+                constant uint& rounds [[buffer(2)]], uint local [[thread_position_in_threadgroup]]) {
+            threadgroup uint shared[64];
+            uint sum = local;
+            for (uint round = 0; round < rounds; ++round) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                sum = sum * 3u + round;
+                if (skips[round * 64u + local] != 0u) continue;
+                shared[local] = sum;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                sum += shared[local ^ 1u] * (round + 1u);
+            }
+            out[local] = sum;
+        }",
+    )?;
+    let rounds = [0_u32, 1, 0, 0, 1, 1, 0];
+    let skips: Vec<u32> = rounds.iter().flat_map(|skip| [*skip; 64]).collect();
+    let skips = device.buffer_from(&skips)?;
+    let mut sums: [u32; 64] = std::array::from_fn(|i| i as u32);
+    for (round, skip) in (0_u32..).zip(rounds) {
+        let shared = sums.map(|sum| sum.wrapping_mul(3).wrapping_add(round));
+        let other = |t: usize| if skip == 0 { shared[t ^ 1].wrapping_mul(round + 1) } else { 0 };
+        sums = std::array::from_fn(|t| shared[t].wrapping_add(other(t)));
+    }
+    // With a group at the grid's edge, too.
+    for threads in [64, 60] {
+        let mut out = device.buffer::<u32>(64)?;
+        let args = (&mut out, &skips, rounds.len() as u32);
+        run(device, &kernel, Grid::threads(threads).group(64), args)?;
+        expect_all(&out.to_vec()?, |i| if i < threads { sums[i] } else { 0 });
+    }
+    Ok(())
+}
+
+/// In the last round some threads skip the barrier and return, while the others wait there: who has returned counts as arrived.
+fn left_by_some_in_the_last_round(device: &Device) -> CaseResult {
+    let kernel = kernel(
+        device,
+        "leaves",
+        "kernel void leaves(device uint* out [[buffer(0)]], device const uint* last [[buffer(1)]],
+                constant uint& rounds [[buffer(2)]], uint local [[thread_position_in_threadgroup]]) {
+            threadgroup uint shared[64];
+            uint sum = local;
+            for (uint round = 0; round < rounds; ++round) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                sum = sum * 3u + round;
+                if (last[local] == round) continue;
+                shared[local] = sum;
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                sum += shared[local ^ 2u] * (round + 1u);
+            }
+            out[local] = sum;
+        }",
+    )?;
+    let rounds = 4_u32;
+    let leaves = |t: usize| t % 4 == 1 || t % 4 == 3 || t > 40;
+    let last: Vec<u32> = (0..64).map(|t| if leaves(t) { rounds - 1 } else { rounds }).collect();
+    let last = device.buffer_from(&last)?;
+    let mut out = device.buffer::<u32>(64)?;
+    run(device, &kernel, Grid::threads(64).group(64), (&mut out, &last, rounds))?;
+    let mut sums: [u32; 64] = std::array::from_fn(|i| i as u32);
+    let mut shared = [0_u32; 64];
+    for round in 0..rounds {
+        let stays = |t: usize| round < rounds - 1 || !leaves(t);
+        sums = sums.map(|sum| sum.wrapping_mul(3).wrapping_add(round));
+        (0..64).filter(|t| stays(*t)).for_each(|t| shared[t] = sums[t]);
+        for t in (0..64).filter(|t| stays(*t)) {
+            sums[t] = sums[t].wrapping_add(shared[t ^ 2].wrapping_mul(round + 1));
+        }
+    }
+    expect_all(&out.to_vec()?, |i| sums[i]);
     Ok(())
 }

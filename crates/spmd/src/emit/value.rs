@@ -149,12 +149,18 @@ impl Emit<'_, '_> {
     }
 
     /// Let a value be what it has been computed to be.
-    pub fn define(&mut self, value: ValueId, forms: Forms) {
+    pub fn define(&mut self, value: ValueId, mut forms: Forms) {
         let ty = self.source.kernel.function.ty(value).clone();
+        let keep = self.source.uniform.is_overwritten(value);
+        if keep && forms.vectors.is_empty() {
+            let splat = |emit: &mut Self, part| emit.splat(pick(&forms.scalars, part), &ty);
+            let vectors = (0..self.parts()).map(|part| splat(self, part)).collect();
+            forms = Forms { scalars: Vec::new(), vectors };
+        }
         self.local.insert(value, forms.clone());
         if self.source.crossing.contains(&value) {
             let slots = self.value_slots(value);
-            self.store(&slots, &ty, &forms, false);
+            self.store(&slots, &ty, &forms, keep);
         }
         if self.source.leaving.contains(&value) {
             let slots = self.left_slots(value, &ty);

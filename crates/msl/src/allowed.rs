@@ -312,6 +312,13 @@ mod tests {
     }
 
     #[test]
+    fn casts_that_take_const_away_are_worth_a_look() {
+        let text = "const_cast<device uint*>(a)[i] = *const_cast<thread int*>(&b); const_casts";
+        let found: Vec<usize> = worth_a_look(&Code::new(text)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(found, text.match_indices("const_cast<").map(|(at, _)| at).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn builtins_that_compute_and_others() {
         for name in [
             "inff",

@@ -160,6 +160,19 @@ mod tests {
     }
 
     #[test]
+    fn nothing_behind_the_last_comma_is_no_part() {
+        for (text, expected) in
+            [("()", &[][..]), ("(x)", &["x"]), ("(x, y,)", &["x", "y"]), ("(, y)", &["", "y"])]
+        {
+            let code = Code::new(text);
+            let parts = code.split_commas(1, code.len() - 1);
+            let parts: Vec<_> =
+                parts.iter().map(|&(a, b)| if a < b { code.slice(a, b) } else { "" }).collect();
+            assert_eq!(parts, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn unbalanced_text_is_no_trouble() {
         for text in ["(]", "}}", "[[", "<<<", "f<(", "[[a]", "( { )"] {
             let code = Code::new(text);

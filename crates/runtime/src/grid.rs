@@ -277,6 +277,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_are_three_aligned_words() {
+        use elinvar_driver::Driver as _;
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let buffer = crate::Device::new(device).buffer::<u8>(64).unwrap();
+        let checked = |offset, len| {
+            let span = Span { offset, len, ..buffer.span.clone() };
+            check_counts("k", &span, Element::Raw).map_err(|error| error.to_string())
+        };
+        for (offset, len) in [(0, 12), (4, 12), (16, 48), (8, 13)] {
+            assert_eq!(checked(offset, len), Ok(()), "{len} bytes from {offset} on");
+        }
+        for offset in [1, 2, 3, 5] {
+            assert!(
+                checked(offset, 12)
+                    .unwrap_err()
+                    .contains(&format!("begins at byte {offset}, no multiple of 4"))
+            );
+        }
+        assert!(checked(0, 11).unwrap_err().contains("needs at least 12 bytes"));
+    }
+
+    #[test]
     fn sizes_come_in_many_forms() {
         let len = vec![0u8; 7].len();
         assert_eq!(len.sizes(), [7, 1, 1]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use elinvar_driver::Driver as _;
 
-use crate::Device;
+use crate::{Device, Graph};
 
 fn device() -> Device {
     Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0))
@@ -63,4 +63,39 @@ fn a_group_of_streams_waits_for_all_of_them() {
         group.synchronize().unwrap();
         assert!(done.is_done());
     });
+}
+
+#[test]
+fn what_has_no_events_is_recorded() {
+    let device = device();
+    let (stream, event) = (device.stream().unwrap(), device.event().unwrap());
+    let mut buffer = device.buffer::<u32>(3).unwrap();
+    let mut batch = stream.batch();
+    batch.fill(&mut buffer, 7_u32).unwrap();
+    let recording = batch.record().unwrap();
+    for _ in 0..2 {
+        buffer.fill(0).unwrap();
+        // SAFETY: a fill reads nothing.
+        #[allow(unsafe_code)]
+        unsafe { stream.replay(&recording) }.unwrap().wait().unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [7; 3]);
+    }
+    let mut batch = stream.batch();
+    batch.signal(&event, 1);
+    assert!(batch.record().is_err());
+}
+
+/// One comes after the other by its use of memory, which an order that was asked for cannot turn round.
+#[test]
+fn an_order_against_the_use_of_memory_is_refused() {
+    let device = device();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| device.buffer::<u32>(3).unwrap());
+    let mut graph = Graph::new();
+    let writes = graph.fill(&mut a, 1_u32).unwrap();
+    let reads = graph.copy(&a, &mut b).unwrap();
+    let beside = graph.fill(&mut c, 2_u32).unwrap();
+    assert!(graph.after(writes, &[reads]).is_err());
+    graph.after(writes, &[beside]).unwrap();
+    assert!(graph.after(beside, &[reads]).is_err(), "that comes after `writes`, which comes after it");
+    graph.plan().unwrap();
 }

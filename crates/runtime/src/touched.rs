@@ -103,3 +103,75 @@ pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use elinvar_driver::{
+        Arg, ArgKind, CodeFacts, Dim3, Driver as _, ElementType, Init, Pipeline, Result, Signature, Storage,
+    };
+
+    use super::*;
+
+    /// A kernel that is never run.
+    struct Kernel(Signature);
+
+    impl Pipeline for Kernel {
+        fn signature(&self) -> &Signature {
+            &self.0
+        }
+
+        fn max_threads_per_threadgroup(&self) -> u32 {
+            1
+        }
+
+        fn prepare(&self, _: Dim3) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_kernel_never_reads_may_only_be_written() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let memory = device.allocate(16, Storage::Shared, Init::Zeroed).unwrap();
+        let slice = || MemorySlice { memory: memory.clone(), offset: 0, len: 16 };
+        let arg = |access| Arg {
+            name: String::new(),
+            kind: ArgKind::Pointer,
+            index: 0,
+            element: ElementType::Other("float".into()),
+            element_size: 4,
+            element_align: 4,
+            access,
+            constant: false,
+        };
+        let of = |accesses: &[Access], only_written: Option<u64>| -> Vec<Effect> {
+            let signature = Signature {
+                name: "k".into(),
+                args: accesses.iter().map(|access| arg(*access)).collect(),
+                builtins: Vec::new(),
+                file: String::new(),
+                line: 1,
+                max_threads_per_threadgroup: None,
+                code: only_written.map(|only_written| CodeFacts { only_written, ..CodeFacts::default() }),
+            };
+            let dispatch = Dispatch {
+                pipeline: Arc::new(Kernel(signature)),
+                bindings: accesses.iter().map(|_| Binding::Memory(slice())).collect(),
+                uses: Vec::new(),
+                grid: Grid::Threads(Dim3::new(1, 1, 1)),
+                group: Dim3::new(1, 1, 1),
+                label: None,
+            };
+            by_launch(&dispatch).into_iter().map(|touched| touched.effect).collect()
+        };
+        let (read, both) = (Access::Read, Access::ReadWrite);
+        let (reads, may_write, may_do_both) = (Effect::Reads, Effect::MayWrite, Effect::MayReadAndWrite);
+        assert_eq!(of(&[read, both, both, both], Some(0b1010)), [reads, may_write, may_do_both, may_write]);
+        assert_eq!(of(&[read, both], None), [reads, may_do_both]);
+        // There is no bit for those behind the 64th.
+        let many = of(&[both; 66], Some(u64::MAX));
+        assert_eq!((many[63], many[64], many[65]), (may_write, may_do_both, may_do_both));
+    }
+}

@@ -231,6 +231,130 @@ fn lanes_vote_where_they_part() {
 }
 
 #[test]
+fn lanes_vote_for_the_ways_into_a_block_and_against_those_past_it() {
+    let text = ir(
+        &kernel(&format!(
+            "{SUM}\n%c = icmp eq i32 %t, 3\nbr i1 %c, label %then, label %other
+            other:\nstore i32 %t, ptr %out, align 4\n%d = icmp eq i32 %t, 5\nbr i1 %d, label %then, label %end
+            then:\n%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\nbr label %end
+            end:\nret void"
+        )),
+        &[POINTER; 2],
+    );
+    let votes =
+        |with: &str| text.lines().filter(|l| l.contains("vote.ballot.sync(") && l.contains(with)).count();
+    assert_eq!([votes(", i1 true)"), votes(", i1 false)")], [2, 1], "{text}");
+}
+
+#[test]
+fn lanes_vote_on_the_cases_that_lead_to_a_block() {
+    let cases = |to: &str| -> Vec<u32> {
+        let sum = "%s = call i32 @__elinvar_simd_sum_u32(i32 %t)\nstore i32 %s, ptr %out, align 4\n";
+        let blocks = ["a", "b", "c"]
+            .map(|block| format!("{block}:\n{}br label %end\n", if block == to { sum } else { "" }));
+        let body = format!(
+            "{SUM}\nswitch i32 %t, label %c [ i32 10, label %a i32 13, label %a i32 11, label %b ]\n{}end:\nret void",
+            blocks.concat()
+        );
+        let text = ir(&kernel(&body), &[POINTER; 2]);
+        let compared = |case: &u32| {
+            text.lines().any(|line| line.contains("icmp eq i32") && line.ends_with(&format!(", {case}")))
+        };
+        (10..14).filter(compared).collect()
+    };
+    assert_eq!(cases("a"), [10, 13]);
+    assert_eq!(cases("b"), [11]);
+    // It is none of those that lead elsewhere.
+    assert_eq!(cases("c"), [10, 11, 13]);
+}
+
+/// A call of a function across a simdgroup that is declared here.
+fn calls(declaration: &str, call: &str) -> String {
+    let body =
+        format!("{SUM}\n%s = call {call}\n%b = zext i1 0 to i32\nstore i32 %b, ptr %out, align 4\nret void");
+    ir(&(kernel(&body) + "\ndeclare " + declaration), &[POINTER; 2])
+}
+
+#[test]
+fn prefix_sums_shuffle_by_each_power_of_two() {
+    let distances = |group: &str| -> Vec<u32> {
+        let name = format!("@__elinvar_{group}_prefix_inclusive_sum_u32");
+        let text = calls(&format!("i32 {name}(i32)"), &format!("i32 {name}(i32 %t)"));
+        let of = |line: &str| {
+            let (_, arguments) = line.split_once("call i32 @elinvar.shfl.up.")?;
+            arguments.split(", i32 ").nth(1)?.parse().ok()
+        };
+        text.lines().filter_map(of).collect()
+    };
+    assert_eq!(distances("simd"), [1, 2, 4, 8, 16]);
+    assert_eq!(distances("quad"), [1, 2]);
+}
+
+#[test]
+fn the_first_lane_is_asked_for_in_groups_of_both_widths() {
+    for (group, last) in [("simd", 31), ("quad", 3)] {
+        let name = format!("@__elinvar_{group}_is_first");
+        let text = calls(&format!("i1 {name}()"), &format!("i1 {name}()"));
+        assert!(text.contains(&format!("%own = and i32 %lane, {last}")), "{text}");
+    }
+}
+
+/// Two pairs of factors of which the second adds to the first are one product of twice the depth, with two left factors one of
+/// twice the rows.
+#[test]
+fn products_of_several_tiles_are_one() {
+    const PRODUCT: &str = "@__elinvar_simd_matrix_multiply_accumulate_f32";
+    let product = |name: &str, [left, right]: [&str; 2], sums: [&str; 2]| -> String {
+        let element = |at: usize| {
+            format!(
+                "%{name}{at} = call float {PRODUCT}(float %{left}0, float %{left}1, float %{right}0, float %{right}1, \
+                 float {}, float {}, i32 {at})\n",
+                sums[0], sums[1]
+            )
+        };
+        element(0) + &element(1)
+    };
+    let steps = |products: &str, results: &[&str]| -> Vec<&'static str> {
+        let factor = |name: &str, at: usize| {
+            format!(
+                "%p.{name}{at} = getelementptr half, ptr %in, i32 %t\n%h.{name}{at} = load half, ptr %p.{name}{at}, align 2
+                %{name}{at} = fpext half %h.{name}{at} to float\n"
+            )
+        };
+        let factors: String =
+            ["a", "b", "x", "y"].iter().flat_map(|name| [factor(name, 0), factor(name, 1)]).collect();
+        let stores: String = results
+            .iter()
+            .map(|name| format!("store float %{name}0, ptr %out\nstore float %{name}1, ptr %out\n"))
+            .collect();
+        let declaration = format!("\ndeclare float {PRODUCT}(float, float, float, float, float, float, i32)");
+        let text = kernel(&format!("{SUM}\n{factors}{products}{stores}ret void")) + &declaration;
+        let options = Options {
+            name: "kernel".into(),
+            arguments: vec![POINTER; 2],
+            approximate: true,
+            max_threads: None,
+            checks: None,
+        };
+        let ir = prepare(&Module::parse(&text).unwrap(), &options).unwrap().ir;
+        let called = |step: &&str| {
+            ir.contains(&format!(
+                "call {{ {} }} @elinvar.product.Tiles.{step}.half(",
+                vec!["float"; if step.starts_with('2') { 4 } else { 2 }].join(", ")
+            ))
+        };
+        ["1.1", "1.2", "2.1", "2.2"].into_iter().filter(called).collect()
+    };
+    let zero = ["0.0", "0.0"];
+    let first = product("c", ["a", "x"], zero);
+    assert_eq!(steps(&first, &["c"]), ["1.1"]);
+    assert_eq!(steps(&(first.clone() + &product("d", ["b", "y"], ["%c0", "%c1"])), &["d"]), ["1.2"]);
+    assert_eq!(steps(&(first.clone() + &product("d", ["b", "x"], zero)), &["c", "d"]), ["2.1"]);
+    // What else looks at a sum keeps it from being joined.
+    assert_eq!(steps(&(first + &product("d", ["b", "y"], ["%c0", "%c1"])), &["c", "d"]), ["1.1"]);
+}
+
+#[test]
 fn a_barrier_of_a_simdgroup_is_one_of_its_lanes() {
     let text = ir(&kernel("call void @__elinvar_simdgroup_barrier(i32 2)\nret void"), &[POINTER; 2]);
     assert!(text.contains("call void @llvm.nvvm.bar.warp.sync(i32 %"), "{text}");

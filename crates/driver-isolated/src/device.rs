@@ -18,7 +18,7 @@ use rustix::time::ClockId;
 
 use crate::Options;
 use crate::arena::Arena;
-use crate::engine::Engine;
+use crate::inner::InnerDevice;
 use crate::library::IsolatedLibrary;
 use crate::link::{Link, Span, Transfer, Unsent};
 use crate::memory::{IsolatedMemory, Pages, Part};
@@ -47,7 +47,7 @@ pub struct Isolated {
 /// What the device's parts share.
 pub(crate) struct Core {
     pub(crate) options: Options,
-    pub(crate) engine: Engine,
+    pub(crate) inner: InnerDevice,
     pub(crate) caps: Caps,
     pub(crate) arena: Arena,
     /// Through which the host reads and writes device memory, one piece at a time.
@@ -217,10 +217,10 @@ impl Isolated {
     /// # Errors
     /// As there.
     pub fn new(options: &Options, cache: &Cache) -> Result<Arc<Self>> {
-        let engine = Engine::new(options)?;
-        let caps = engine.caps(options.memory);
+        let inner = InnerDevice::new(options)?;
+        let caps = inner.caps(options.memory);
         // A GPU's buffers may have pages beside them, of which there are as many as the machine has.
-        let pages = if engine.has_device_memory() {
+        let pages = if inner.has_device_memory() {
             elinvar_driver_cpu::caps(1).total_memory
         } else {
             caps.total_memory
@@ -232,7 +232,7 @@ impl Isolated {
         let runs = thread.spawn(move || run(&queue)).map_err(no_thread)?;
         let core = Arc::new(Core {
             options: options.clone(),
-            engine,
+            inner,
             caps,
             arena,
             stage: Mutex::default(),
@@ -266,7 +266,7 @@ unsafe impl Device for Isolated {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let process = self.process().map_or_else(|| "none now".into(), |process| process.to_string());
-        let mut details = self.core.engine.details();
+        let mut details = self.core.inner.details();
         details.push(("worker process", process));
         details
     }
@@ -281,9 +281,9 @@ unsafe impl Device for Isolated {
     }
 
     fn available_memory(&self) -> u64 {
-        let Core { engine, caps, arena, .. } = &*self.core;
+        let Core { inner, caps, arena, .. } = &*self.core;
         let pages = || arena.available().min(elinvar_driver_cpu::available_memory());
-        engine.available(caps.total_memory).unwrap_or_else(pages)
+        inner.available(caps.total_memory).unwrap_or_else(pages)
     }
 
     #[allow(unsafe_code)] // overrides an unsafe method; nothing is done
@@ -315,11 +315,11 @@ unsafe impl Device for Isolated {
     }
 
     fn thermal(&self) -> Result<Thermal> {
-        self.core.engine.thermal(&self.core.caps.name)
+        self.core.inner.thermal(&self.core.caps.name)
     }
 
     fn use_units(&self, units: u32) -> Result<()> {
-        if self.core.engine.has_device_memory() {
+        if self.core.inner.has_device_memory() {
             let name = &self.core.caps.name;
             return Err(Error::unsupported(format!("device `{name}` always uses all of its compute units")));
         }

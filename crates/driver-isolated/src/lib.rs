@@ -33,11 +33,11 @@ mod confine;
 #[cfg(target_os = "linux")]
 mod device;
 #[cfg(target_os = "linux")]
-mod engine;
-#[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
 mod free;
+#[cfg(target_os = "linux")]
+mod inner;
 #[cfg(target_os = "linux")]
 mod library;
 #[cfg(target_os = "linux")]

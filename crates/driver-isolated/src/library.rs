@@ -14,7 +14,7 @@ use elinvar_driver::{
 };
 
 use crate::device::Core;
-use crate::engine::{Code, Kernel};
+use crate::inner::{Code, Kernel};
 use crate::link::Unsent;
 use crate::wire::ToWorker;
 
@@ -29,7 +29,7 @@ pub(crate) struct IsolatedLibrary {
 
 impl IsolatedLibrary {
     pub(crate) fn new(core: &Arc<Core>, cache: &Cache, source: &Source) -> Result<Self> {
-        let code = core.engine.compile(cache, source)?;
+        let code = core.inner.compile(cache, source)?;
         Ok(Self { core: core.clone(), code, pipelines: Mutex::default() })
     }
 }

@@ -162,12 +162,12 @@ impl Link {
             poke,
             tasks: core.tasks.clone(),
             clock: AtomicI64::new(0),
-            awake: pipe::awake(core.engine.inner().awake()),
+            awake: pipe::awake(core.inner.message().awake()),
         });
         let no_thread = |error| Error::Environment(format!("a thread for a worker process: {error}"));
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
-            inner: core.engine.inner(),
+            inner: core.inner.message(),
             arena: core.arena.bytes(),
             private_memory: core.options.private_memory,
             confined: core.options.confined,
@@ -540,7 +540,7 @@ impl Link {
             FromWorker::Ended { piece, result, stamps } => {
                 let lane = self.pieces.lock().remove(&piece).ok_or(())?;
                 lane.piece_ended(self, piece, result, &stamps);
-                match device.upgrade().filter(|core| core.engine.has_device_memory()) {
+                match device.upgrade().filter(|core| core.inner.has_device_memory()) {
                     // A callback may wait for a transfer, whose end this thread is told.
                     Some(core) => core.task(Task::Settle(lane)),
                     None => lane.settle(),

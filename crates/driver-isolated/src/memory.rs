@@ -8,7 +8,7 @@ use elinvar_driver::{Init, Memory, Result, Storage, expect_within};
 
 use crate::arena::Piece;
 use crate::device::Core;
-use crate::engine::DevicePiece;
+use crate::inner::DevicePiece;
 use crate::link::{Span, Transfer};
 use crate::wire::ToWorker;
 use crate::worker::BASE;
@@ -61,8 +61,8 @@ impl Pages {
 
 impl IsolatedMemory {
     pub(crate) fn new(core: &Arc<Core>, len: u64, storage: Storage, init: Init) -> Result<Self> {
-        let place = if core.engine.has_device_memory() && storage != Storage::Shared {
-            let piece = core.engine.allocate(len, core.caps.total_memory, || core.number())?;
+        let place = if core.inner.has_device_memory() && storage != Storage::Shared {
+            let piece = core.inner.allocate(len, core.caps.total_memory, || core.number())?;
             Place::Device { piece, mirror: OnceLock::new() }
         } else {
             Place::Shared(Pages::new(core, len)?)
@@ -126,7 +126,7 @@ impl Drop for IsolatedMemory {
             Place::Shared(pages) => pages.give_back(&self.core),
             Place::Device { piece, mirror } => {
                 let forget = |memory| self.core.forget(&ToWorker::Unmap { memory });
-                self.core.engine.give_back(piece, forget);
+                self.core.inner.give_back(piece, forget);
                 mirror.get().iter().copied().flatten().for_each(|pages| pages.give_back(&self.core));
             }
         }

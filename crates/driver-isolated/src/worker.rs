@@ -22,8 +22,8 @@ use elinvar_driver_cuda::CudaDriver;
 
 use crate::confine;
 use crate::device::system_ns;
-use crate::engine;
 use crate::files::Mapping;
+use crate::inner;
 use crate::pipe::{self, Pipe, Reader, Writer};
 use crate::process;
 use crate::wire::{self, FromWorker, Hello, Inner, ToWorker};
@@ -228,7 +228,7 @@ fn processor(threads: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) ->
 
 fn gpu(index: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<Arc<dyn Device>> {
     let device = CudaDriver::with_cache(&Cache::off()).device(index)?;
-    elinvar_driver_cuda::reserve(&*device, engine::ADDRESSES, engine::ADDRESSES_LEN)?;
+    elinvar_driver_cuda::reserve(&*device, inner::ADDRESSES, inner::ADDRESSES_LEN)?;
     let (desk, leave) = (desk.clone(), leave.clone());
     let thread = std::thread::Builder::new().name("elinvar-serves".into());
     let serve = move || {

@@ -24,7 +24,7 @@ pub(crate) const ADDRESSES_LEN: u64 = 1 << 44;
 const ALIGN: u64 = 512;
 
 /// The kind of device in the worker.
-pub(crate) enum Engine {
+pub(crate) enum InnerDevice {
     Cpu { threads: usize },
     Cuda { gpu: Box<Gpu>, index: usize, state: Mutex<State> },
 }
@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-impl Engine {
+impl InnerDevice {
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         match options.kind {
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn inner(&self) -> Inner {
+    pub(crate) fn message(&self) -> Inner {
         match self {
             Self::Cpu { threads } => Inner::Cpu { threads: *threads },
             Self::Cuda { index, .. } => Inner::Cuda { index: *index },

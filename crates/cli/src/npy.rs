@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Result<Array> {
 
 /// The array that a reader gives. `size` is how many bytes it has, if that is known: no file makes us ask for more memory than
 /// it has bytes.
-fn parse(file: &mut impl Read, size: Option<u64>, shown: &str) -> Result<Array> {
+pub fn parse(file: &mut impl Read, size: Option<u64>, shown: &str) -> Result<Array> {
     let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
     let no_array = |why: &dyn std::fmt::Display| Failure::input(format!("{shown} is no .npy file: {why}"));
     let head = head(file).map_err(|why| no_array(&why))?;

@@ -98,7 +98,7 @@ pub const SUBJECTS: [Subject; 7] = [
     Subject {
         package: "elinvar-msl",
         count: 60,
-        own: &[&["--lib"], &["--tests"]],
+        own: &[&["--lib"], &["--test=ir", "--test=signatures"], &["--tests"]],
         others: &[(
             ALL,
             Tests {

@@ -389,7 +389,7 @@ fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned
     let ((begun, has_begun), (held, hold)) = (channel(), channel::<()>());
     let wait = move |_| {
         begun.send(()).unwrap();
-        drop(hold.recv_timeout(LONG));
+        let _released = hold.recv_timeout(LONG);
     };
     event.when(1, Box::new(wait));
     let signal = submit(&*queue, vec![Command::Signal { event, value: 1 }]);

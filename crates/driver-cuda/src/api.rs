@@ -33,6 +33,7 @@ macro_rules! api {
                 /// # Safety
                 #[doc = concat!("As the driver API asks of `", $symbol, "`.")]
                 #[allow(unsafe_code, clippy::too_many_arguments)] // a C function
+                #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // memory is shared between processes on Linux only
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Failure> {
                     // SAFETY: the symbol has this type; what it asks for the caller promises.

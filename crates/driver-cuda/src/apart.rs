@@ -19,10 +19,10 @@ use elinvar_ptx::Target;
 
 use crate::api::{Api, api};
 use crate::caps::{attribute, capability, caps, details};
-use crate::device::{CudaDevice, list};
+use crate::device::{CudaDevice, nth};
 use crate::failure::{Failure, code};
 use crate::memory::CudaMemory;
-use crate::temperature::Sensor;
+use crate::temperature::{Sensor, thermal};
 
 /// A file that a handle is given as.
 const FILE: HandleType = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -46,15 +46,7 @@ impl Gpu {
     pub fn open(index: usize) -> Result<Self> {
         let api = api().map_err(Error::Unsupported)?;
         let failed = |failure: Failure| failure.error(api, "an NVIDIA GPU");
-        let all = list(api).map_err(failed)?;
-        let device = match all.get(index) {
-            Some(device) => *device,
-            None if all.is_empty() => return Err(Error::unsupported("the NVIDIA driver finds no GPU")),
-            None => {
-                let last = all.len() - 1;
-                return Err(Error::invalid(format!("NVIDIA GPU {index}: there are 0 to {last}")));
-            }
-        };
+        let device = nth(api, index)?;
         let caps = caps(api, device).map_err(failed)?;
         let (major, minor) = capability(api, device).map_err(failed)?;
         let target = Target::of(major, minor)?;
@@ -87,10 +79,7 @@ impl Gpu {
     /// # Errors
     /// As there.
     pub fn thermal(&self) -> Result<Thermal> {
-        match &self.sensor {
-            Some(sensor) => sensor.thermal(),
-            None => Err(Error::unsupported(format!("device `{}` does not tell its place", self.caps.name))),
-        }
+        thermal(self.sensor.as_ref(), &self.caps.name)
     }
 
     /// Bytes of device memory that nobody uses, by NVML; `None` where that does not say.

@@ -22,7 +22,9 @@ use crate::memory::CudaMemory;
 use crate::peers;
 use crate::queue::CudaQueue;
 use crate::shared::Shared;
-use crate::temperature::Sensor;
+use crate::temperature::{Sensor, thermal};
+
+const NO_GPU: &str = "the NVIDIA driver finds no GPU";
 
 /// The CUDA driver of this process.
 pub fn driver() -> CudaDriver {
@@ -44,13 +46,11 @@ impl CudaDriver {
     /// The device of that index, from 0, alone: no other is opened.
     ///
     /// # Errors
-    /// `Unsupported` without a driver, `InvalidArgument` for an index beyond the devices that there are, `DeviceLost` for one that does
-    /// not answer.
+    /// `Unsupported` without a driver or a GPU, `InvalidArgument` with the range for an index beyond the devices that there are,
+    /// `DeviceLost` for one that does not answer.
     pub fn device(&self, index: usize) -> Result<Arc<dyn Device>> {
         let api = api().map_err(Error::Unsupported)?;
-        let devices = list(api).map_err(|failure| Error::DeviceLost(failure.text(api)))?;
-        let none = || Error::invalid(format!("NVIDIA GPU {index}: there are {}", devices.len()));
-        Ok(Arc::new(CudaDevice::open(api, *devices.get(index).ok_or_else(none)?, &self.cache)?))
+        Ok(Arc::new(CudaDevice::open(api, nth(api, index)?, &self.cache)?))
     }
 }
 
@@ -70,7 +70,7 @@ impl Driver for CudaDriver {
         match api() {
             Err(reason) => Some(reason),
             Ok(api) => match list(api) {
-                Ok(devices) if devices.is_empty() => Some("the NVIDIA driver finds no GPU".into()),
+                Ok(devices) if devices.is_empty() => Some(NO_GPU.into()),
                 Ok(_) => None,
                 Err(failure) => Some(failure.text(api)),
             },
@@ -78,8 +78,16 @@ impl Driver for CudaDriver {
     }
 }
 
+/// The device of an index, from 0.
+pub(crate) fn nth(api: &Api, index: usize) -> Result<CUdevice> {
+    let all = list(api).map_err(|failure| failure.error(api, "an NVIDIA GPU"))?;
+    let Some(last) = all.len().checked_sub(1) else { return Err(Error::unsupported(NO_GPU)) };
+    let none = || Error::invalid(format!("NVIDIA GPU {index}: there are 0 to {last}"));
+    all.get(index).copied().ok_or_else(none)
+}
+
 #[allow(unsafe_code)] // C functions
-pub(crate) fn list(api: &Api) -> Result<Vec<CUdevice>, Failure> {
+fn list(api: &Api) -> Result<Vec<CUdevice>, Failure> {
     let mut count = 0;
     // SAFETY: it writes a number.
     match unsafe { api.device_count(&mut count) } {
@@ -217,10 +225,7 @@ unsafe impl Device for CudaDevice {
     }
 
     fn thermal(&self) -> Result<Thermal> {
-        match &self.sensor {
-            Some(sensor) => sensor.thermal(),
-            None => Err(Error::unsupported(format!("device `{}` does not tell its place", self.caps.name))),
-        }
+        thermal(self.sensor.as_ref(), &self.caps.name)
     }
 
     fn reaches(&self, other: &dyn Device) -> Option<Reach> {

@@ -54,3 +54,4 @@ mod transfer;
 #[cfg(target_os = "linux")]
 pub use apart::{DeviceBlock, Gpu, import, reserve};
 pub use device::{CudaDriver, driver};
+pub use pipeline::expect_group;

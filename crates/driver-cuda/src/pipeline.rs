@@ -62,6 +62,26 @@ impl CudaPipeline {
     }
 }
 
+/// Refuse a threadgroup's size beyond what a kernel, or a device along a dimension, allows.
+///
+/// # Errors
+/// `InvalidArgument` with the limit.
+pub fn expect_group(name: &str, group: Dim3, max_threads: u32, most: Dim3) -> Result<()> {
+    let Dim3 { x, y, z } = group;
+    if !(1..=u128::from(max_threads)).contains(&group.volume()) {
+        return Err(Error::invalid(format!(
+            "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {max_threads} threads are allowed"
+        )));
+    }
+    if x > most.x || y > most.y || z > most.z {
+        return Err(Error::invalid(format!(
+            "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: the device allows {}x{}x{} at most",
+            most.x, most.y, most.z
+        )));
+    }
+    Ok(())
+}
+
 impl Pipeline for CudaPipeline {
     fn signature(&self) -> &Signature {
         &self.signature
@@ -76,21 +96,7 @@ impl Pipeline for CudaPipeline {
         if self.checked.read().contains(&group) {
             return Ok(());
         }
-        let Dim3 { x, y, z } = group;
-        let most = self.max_size;
-        let name = &self.signature.name;
-        if !(1..=u128::from(self.max_threads)).contains(&group.volume()) {
-            return Err(Error::invalid(format!(
-                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {} threads are allowed",
-                self.max_threads
-            )));
-        }
-        if x > most.x || y > most.y || z > most.z {
-            return Err(Error::invalid(format!(
-                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: the device allows {}x{}x{} at most",
-                most.x, most.y, most.z
-            )));
-        }
+        expect_group(&self.signature.name, group, self.max_threads, self.max_size)?;
         (self.check)(group)?;
         self.checked.write().insert(group);
         Ok(())

@@ -105,6 +105,15 @@ impl Sensor {
     }
 }
 
+/// The level of a device, which may have no sensor.
+///
+/// # Errors
+/// As [`Sensor::thermal`].
+pub(crate) fn thermal(sensor: Option<&Sensor>, device: &str) -> Result<Thermal> {
+    let unknown = || Error::unsupported(format!("device `{device}` does not tell its place"));
+    sensor.ok_or_else(unknown)?.thermal()
+}
+
 /// The library, opened once; why not otherwise.
 fn nvml() -> std::result::Result<&'static Nvml, &'static str> {
     static NVML: OnceLock<std::result::Result<Nvml, String>> = OnceLock::new();

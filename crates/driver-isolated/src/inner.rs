@@ -314,15 +314,8 @@ impl Kernel {
     /// As [`elinvar_driver::Pipeline::prepare`].
     pub(crate) fn expect_group(&self, group: Dim3, max_threads: u32) -> Result<()> {
         let Self::Cuda { library, signature, options, most, .. } = self else { return Ok(()) };
-        let (name, Dim3 { x, y, z }) = (&signature.name, group);
-        let fits = (1..=u128::from(max_threads)).contains(&group.volume());
-        if !fits || x > most.x || y > most.y || z > most.z {
-            return Err(Error::invalid(format!(
-                "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {max_threads} threads are allowed, {}x{}x{} at most",
-                most.x, most.y, most.z
-            )));
-        }
-        library.check_group(name, options, group)
+        elinvar_driver_cuda::expect_group(&signature.name, group, max_threads, *most)?;
+        library.check_group(&signature.name, options, group)
     }
 
     /// Its code, if that is the same for all threadgroup sizes.

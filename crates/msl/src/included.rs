@@ -9,13 +9,14 @@ use std::path::Path;
 
 use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
 
-use crate::view::{self, World};
+use crate::view::{self, Dotted, World};
 
 /// Files with their contents' hashes, and places where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Included {
     present: Vec<Present>,
     absent: Vec<String>,
+    dotted: Vec<Dotted>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +31,12 @@ struct Present {
 
 impl Included {
     /// The files of a world. `None` when the path of one is not UTF-8.
-    pub(crate) fn of(world: &World) -> Option<Self> {
+    pub(crate) fn of(world: &World, dotted: Vec<Dotted>) -> Option<Self> {
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        let mut included = Self::default();
+        if dotted.iter().any(|place| text(&place.spelled).is_none() || text(&place.disk).is_none()) {
+            return None;
+        }
+        let mut included = Self { dotted, ..Self::default() };
         let mut identities = Vec::new();
         for (name, known) in &world.present {
             let identity = first(&mut identities, known.identity);
@@ -54,7 +58,8 @@ impl Included {
         });
         let present = present.collect::<Option<_>>()?;
         let none_came = self.absent.iter().all(|disk| !Path::new(disk).is_file());
-        none_came.then(|| Self { present, absent: self.absent.clone() })
+        let none_moved = !self.dotted.iter().any(|place| place.is_elsewhere(&|_| true));
+        (none_came && none_moved).then(|| Self { present, ..self.clone() })
     }
 
     /// The key of what is compiled from a source of this key with these files.
@@ -74,6 +79,11 @@ impl Included {
             w.number(*identity);
         });
         w.list(&self.absent, |w, disk| w.text(disk));
+        w.list(&self.dotted, |w, Dotted { spelled, disk, entered }| {
+            w.text(&spelled.to_string_lossy());
+            w.text(&disk.to_string_lossy());
+            w.flag(*entered);
+        });
     }
 
     pub(crate) fn read(r: &mut Reader) -> Option<Self> {
@@ -81,7 +91,11 @@ impl Included {
             let (name, disk, content) = (r.text()?, r.text()?, Key::from_bytes(r.bytes()?)?);
             Some(Present { name, disk, content, identity: r.number()? })
         })?;
-        Some(Self { present, absent: r.list(Reader::text)? })
+        let absent = r.list(Reader::text)?;
+        let dotted = r.list(|r| {
+            Some(Dotted { spelled: r.text()?.into(), disk: r.text()?.into(), entered: r.flag()? })
+        })?;
+        Some(Self { present, absent, dotted })
     }
 }
 

@@ -140,26 +140,40 @@ impl Stage<'_> {
         Ok(Run { output, expansion, utf8 })
     }
 
-    /// That no file was included that lies outside the folders, by way of a link.
+    /// That no file was included that lies outside the folders, by way of a link, and none that `..` behind a link makes
+    /// another in the overlay than it is on the disk.
     fn refuse_links(&self, expansion: &Expansion) -> Result<()> {
         let places = self.folders.candidates(self.source, expansion);
         let entered = expansion.entered.iter().map(|name| self.folders.virtual_path(name.as_ref()));
         let entered: Vec<_> = entered.collect();
         for place in places {
             if self.folders.forbids(&place) && (expansion.embeds || entered.contains(&place)) {
-                let file = self.source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
                 let message = format!(
                     "`{}` is a link to a file outside the folders that the source may include from",
                     place.display()
                 );
-                return Err(Error::Compile(vec![Diagnostic::error(file, 0, 0, message)]));
+                return Err(self.refused(message));
             }
+        }
+        let dotted = self.folders.dotted(self.source, expansion);
+        if let Some(path) = self.folders.elsewhere(&dotted) {
+            let message = format!(
+                "`{}`: a folder before `..` is a link or does not exist; include the file by a path without `..`",
+                path.display()
+            );
+            return Err(self.refused(message));
         }
         Ok(())
     }
 
+    fn refused(&self, message: String) -> Error {
+        let file = self.source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+        Error::Compile(vec![Diagnostic::error(file, 0, 0, message)])
+    }
+
     fn finish(&self, run: Run, world: Option<&World>) -> Result<Preprocessed> {
         let Run { output, expansion, utf8 } = run;
+        let dotted = self.folders.dotted(self.source, &expansion);
         let entered: Vec<String> = expansion.entered.iter().cloned().collect();
         let texts = entered.into_iter().filter_map(|name| {
             let text = match world {
@@ -191,7 +205,11 @@ impl Stage<'_> {
             let error = Diagnostic::error(p.file, p.line, p.column, message);
             return Err(Error::Compile(vec![Diagnostic { source_line: p.source_line, ..error }]));
         }
-        Ok(Preprocessed { origin, warnings: found, included: world.and_then(Included::of) })
+        Ok(Preprocessed {
+            origin,
+            warnings: found,
+            included: world.and_then(|world| Included::of(world, dotted)),
+        })
     }
 }
 

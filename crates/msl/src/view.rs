@@ -97,16 +97,28 @@ impl Folders {
 
     /// All places where the preprocessor may have looked for a file; more than it has looked at.
     pub(crate) fn candidates(&self, source: &Source, expansion: &Expansion) -> BTreeSet<PathBuf> {
-        let beside = expansion.entered.iter().filter_map(|name| Path::new(name).parent());
-        let beside: BTreeSet<&Path> = beside.chain([Path::new("/dev")]).collect();
-        let mut found = BTreeSet::new();
-        for directive in &expansion.directives {
-            let folders = source.include_dirs.iter().map(PathBuf::as_path);
-            let beside = beside.iter().copied().filter(|_| directive.quoted);
-            found.extend(folders.chain(beside).map(|at| self.virtual_path(&at.join(&directive.name))));
-        }
-        found.retain(|path| self.disk(path).is_some());
-        found
+        let spelled = spelled(source, expansion);
+        let places = spelled.iter().map(|path| self.virtual_path(path));
+        places.filter(|path| self.disk(path).is_some()).collect()
+    }
+
+    /// Those of these places that are spelled with a `..`.
+    pub(crate) fn dotted(&self, source: &Source, expansion: &Expansion) -> Vec<Dotted> {
+        let has_parent = |path: &PathBuf| path.components().any(|part| part == Component::ParentDir);
+        let entered: BTreeSet<PathBuf> = expansion.entered.iter().map(PathBuf::from).collect();
+        let all = spelled(source, expansion).into_iter().chain(entered.iter().cloned()).filter(has_parent);
+        let all: BTreeSet<PathBuf> = all.collect();
+        let dotted = all.into_iter().filter_map(|path| {
+            let (disk, entered) = (self.disk(&self.virtual_path(&path))?, entered.contains(&path));
+            Some(Dotted { spelled: self.here.join(path), disk, entered })
+        });
+        dotted.collect()
+    }
+
+    /// The first that is a file elsewhere than the overlay shows it. A file that may not be included is none.
+    pub(crate) fn elsewhere<'a>(&self, dotted: &'a [Dotted]) -> Option<&'a Path> {
+        let elsewhere = |place: &&Dotted| place.is_elsewhere(&|file| self.permit(file));
+        dotted.iter().find(elsewhere).map(|place| place.spelled.as_path())
     }
 
     /// The overlay that shows the folders, our headers and the main file.
@@ -114,7 +126,8 @@ impl Folders {
         let mut overlay = Overlay::with(headers);
         for (name, disk) in &self.roots {
             if name != Path::new("/") {
-                overlay.folder(name, disk);
+                // clang would take `..` out of this path, too.
+                overlay.folder(name, &std::fs::canonicalize(disk).unwrap_or_else(|_| disk.clone()));
                 continue;
             }
             // clang takes no overlay of the root itself.
@@ -127,6 +140,40 @@ impl Folders {
             }
         }
         overlay.text()
+    }
+}
+
+/// Each name that an inclusion has, in each folder where it may have been looked for.
+fn spelled(source: &Source, expansion: &Expansion) -> BTreeSet<PathBuf> {
+    let beside = expansion.entered.iter().filter_map(|name| Path::new(name).parent());
+    let beside: BTreeSet<&Path> = beside.chain([Path::new("/dev")]).collect();
+    let mut found = BTreeSet::new();
+    for directive in &expansion.directives {
+        let folders = source.include_dirs.iter().map(PathBuf::as_path);
+        let beside = beside.iter().copied().filter(|_| directive.quoted);
+        found.extend(folders.chain(beside).map(|at| at.join(&directive.name)));
+    }
+    found
+}
+
+/// A place that is spelled with a `..`. Behind a link to a folder, `..` is that folder's parent on the disk and the link's in
+/// the overlay; behind a folder that is not there it is nothing on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dotted {
+    pub spelled: PathBuf,
+    /// Where the overlay looks.
+    pub disk: PathBuf,
+    /// Whether the preprocessor has found a file there.
+    pub entered: bool,
+}
+
+impl Dotted {
+    /// Whether the disk has another file there than the overlay.
+    pub(crate) fn is_elsewhere(&self, permit: &dyn Fn(&Path) -> bool) -> bool {
+        let file =
+            |path: &Path| std::fs::canonicalize(path).ok().filter(|path| path.is_file() && permit(path));
+        let there = file(&self.spelled);
+        (there.is_some() || self.entered) && there != file(&self.disk)
     }
 }
 

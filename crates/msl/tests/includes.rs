@@ -286,6 +286,41 @@ fn a_directive_that_a_macro_makes_is_an_error() {
     }
 }
 
+/// `..` is taken out of a path before it is looked for. Where the disk has another file there, neither is taken.
+#[test]
+fn a_path_that_leads_elsewhere_by_a_link_is_refused() {
+    let place = Place::new();
+    let refused = |source: &Source| {
+        let error = place.name(source).unwrap_err();
+        assert!(error.contains("a folder before `..` is a link or does not exist"), "{error}");
+    };
+    place.write("one/deep/a.h", "#include \"../up.h\"\n");
+    place.write("one/up.h", "#define V 1\n");
+    place.write("one/other/deep/a.h", "#include \"../up.h\"\n");
+    let beside = place.source("#include <deep/a.h>", &["one"]);
+    place.expect(&beside, "k_1_none");
+    // The folder becomes a link: on the disk, `..` is now `other`.
+    fs::rename(place.path("one/deep"), place.path("aside")).unwrap();
+    symlink(place.path("one/other/deep"), place.path("one/deep")).unwrap();
+    refused(&beside);
+    place.write("one/other/up.h", "#define V 2\n");
+    refused(&beside);
+    fs::remove_file(place.path("one/deep")).unwrap();
+    fs::rename(place.path("aside"), place.path("one/deep")).unwrap();
+    place.expect(&beside, "k_1_none");
+    // A folder that is not there, and one that comes.
+    let through = place.source("#include <in/../up.h>", &["one"]);
+    refused(&through);
+    fs::create_dir(place.path("one/in")).unwrap();
+    place.expect(&through, "k_1_none");
+    fs::remove_dir(place.path("one/in")).unwrap();
+    refused(&through);
+    // An include folder may be a link, and be named by way of one.
+    symlink(place.path("one/other/deep"), place.path("link")).unwrap();
+    place.write("one/other/named.h", "#define V 3\n");
+    place.expect(&place.source("#include <named.h>", &["link/.."]), "k_3_none");
+}
+
 /// A source's text does not decide which files of the machine can be read.
 #[test]
 fn files_outside_the_folders_are_not_read() {
@@ -453,6 +488,12 @@ fn random_trees_are_never_stale() {
                 place.source(&text, &folders[..1 + random.below(3)])
             })
             .collect();
+        // All of them are there always: behind one that is not, `..` is refused where clang alone finds nothing.
+        for folder in &folders {
+            for name in ["in/deep", "elinvar_stdlib/in"] {
+                fs::create_dir_all(place.path(folder).join(name)).unwrap();
+            }
+        }
         for _ in 0..12 {
             change(&place, random, &folders);
         }

@@ -29,7 +29,9 @@ pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
     odd.sort_by_key(|name| std::cmp::Reverse(name.len()));
     let mut text = format!("\n{stderr}");
     for (index, name) in odd.iter().enumerate() {
-        text = text.replace(&format!("\n{name}:"), &format!("\n\u{1}{index}\u{1}:"));
+        for before in ["\n", INCLUDED] {
+            text = text.replace(&format!("{before}{name}:"), &format!("{before}\u{1}{index}\u{1}:"));
+        }
     }
     let named = |mut m: Message| {
         let index = m.file.strip_prefix('\u{1}').and_then(|rest| rest.strip_suffix('\u{1}'));
@@ -40,6 +42,9 @@ pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
     };
     parse(&text).into_iter().map(named).collect()
 }
+
+/// What begins a line that says how clang came to a file.
+const INCLUDED: &str = "\nIn file included from ";
 
 fn message(line: &str) -> Option<Message> {
     const KINDS: [(&str, Severity); 4] = [
@@ -150,6 +155,21 @@ mod tests {
         assert_eq!((found[0].file.as_str(), found[0].line, found[0].column), ("a:b.h", 3, 14));
         assert_eq!(found[0].text, "no member: error: x");
         assert_eq!(found[1].severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_file_with_a_name_like_a_message_makes_none() {
+        for name in ["x:1:2: error: z/a.h", "x\ny:1:2: error: z/a.h"] {
+            let text = format!(
+                "In file included from k:1:\nIn file included from {name}:3:\n{name}:4:5: warning: w\n"
+            );
+            let found = parse_named(&text, &[name.to_owned(), "k".to_owned()]);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(
+                (found[0].file.as_str(), found[0].line, found[0].severity),
+                (name, 4, Severity::Warning)
+            );
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ mod files;
 #[cfg(target_os = "linux")]
 mod free;
 #[cfg(target_os = "linux")]
+mod head;
+#[cfg(target_os = "linux")]
 mod inner;
 #[cfg(target_os = "linux")]
 mod library;
@@ -50,6 +52,8 @@ mod pipe;
 mod process;
 #[cfg(target_os = "linux")]
 mod queue;
+#[cfg(target_os = "linux")]
+mod sync;
 #[cfg(target_os = "linux")]
 mod wire;
 #[cfg(target_os = "linux")]

@@ -1,21 +1,14 @@
 //! A pipe of bytes in memory that two processes share: one writes, one reads, neither enters the system unless the other sleeps.
 //!
 //! Each end keeps its own position and looks at the other's. What it finds there is checked, and bytes are copied before anybody
-//! looks at them, so an end that does what it likes harms nobody but itself.
-//!
-//! Who is about to sleep says so, and looks once more; who has changed its position looks whether somebody sleeps. A fence between
-//! the two steps of each makes one of them see the other.
-//!
-//! A reader that has something else to do may *leave*: then who writes wakes the *deputy*, a thread that sleeps until then and reads in its
-//! place. One that comes back before that goes on as if it had not left, and nobody has entered the system.
+//! looks at them, so an end that does what it likes harms nobody but itself. Who sleeps and who is woken is in [`Head`].
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use rustix::thread::futex;
-
 use crate::files::Mapping;
+use crate::head::Head;
 
 /// Bytes that a pipe holds: a power of two.
 const CAPACITY: u64 = 1 << 20;
@@ -24,34 +17,12 @@ const HEAD: u64 = 4096;
 /// Bytes of the file of two pipes.
 pub(crate) const BYTES: u64 = 2 * (HEAD + CAPACITY);
 
-/// What both ends see, in this order on every build of this version.
-#[repr(C)]
-struct Head {
-    written: Line<AtomicU64>,
-    read: Line<AtomicU64>,
-    /// [`ASLEEP`] while the reader sleeps, or is about to; [`AWAY`] while nobody reads.
-    reader: Line<AtomicU32>,
-    /// [`ASLEEP`] while the writer waits for room.
-    writer: Line<AtomicU32>,
-    /// Not 0 once the deputy is to read.
-    deputy: Line<AtomicU32>,
-}
-
-/// Who looks for changes sees them by itself.
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-const AWAY: u32 = 2;
-
 /// Time to wait awake where that can bring something: another processor does what is waited for.
 pub(crate) fn awake(time: Duration) -> Duration {
     static SEVERAL: LazyLock<bool> =
         LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|count| count.get() > 1));
     if *SEVERAL { time } else { Duration::ZERO }
 }
-
-/// On a cache line of its own.
-#[repr(C, align(128))]
-struct Line<T>(T);
 
 /// The other end has broken the rules.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,50 +61,7 @@ impl Pipe {
 
     /// Makes a reader that sleeps look again.
     pub(crate) fn wake_reader(&self) {
-        wake(&self.head().reader.0);
-    }
-}
-
-fn wake(word: &AtomicU32) {
-    word.store(AWAKE, Ordering::SeqCst);
-    let _woken = futex::wake(word, futex::Flags::empty(), u32::MAX);
-}
-
-/// Sleeps at `word` unless there is something.
-fn sleep(word: &AtomicU32, is_there: impl Fn() -> bool) {
-    word.store(ASLEEP, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    if is_there() {
-        word.store(AWAKE, Ordering::SeqCst);
-        return;
-    }
-    let _woken = futex::wait(word, futex::Flags::empty(), ASLEEP, None);
-}
-
-impl Head {
-    /// Wakes who reads, behind a change that it waits for.
-    fn wake_who_reads(&self) {
-        fence(Ordering::SeqCst);
-        let word = &self.reader.0;
-        if word.load(Ordering::Relaxed) == AWAKE {
-            return;
-        }
-        match word.swap(AWAKE, Ordering::SeqCst) {
-            AWAKE => {}
-            AWAY => {
-                self.deputy.0.store(1, Ordering::SeqCst);
-                let _woken = futex::wake(&self.deputy.0, futex::Flags::empty(), 1);
-            }
-            _ => drop(futex::wake(word, futex::Flags::empty(), u32::MAX)),
-        }
-    }
-
-    /// Wakes who waits for room, behind a change that it waits for.
-    fn wake_writer(&self) {
-        fence(Ordering::SeqCst);
-        if self.writer.0.load(Ordering::Relaxed) != AWAKE {
-            wake(&self.writer.0);
-        }
+        self.head().wake_reader();
     }
 }
 
@@ -149,7 +77,7 @@ impl Writer {
     }
 
     fn room(&self) -> Result<u64, Broken> {
-        let used = self.written.wrapping_sub(self.pipe.head().read.0.load(Ordering::Acquire));
+        let used = self.written.wrapping_sub(self.pipe.head().read());
         CAPACITY.checked_sub(used).ok_or(Broken)
     }
 
@@ -168,9 +96,7 @@ impl Writer {
             from = from.wrapping_add(len);
         }
         self.written = self.written.wrapping_add(len);
-        let head = self.pipe.head();
-        head.written.0.store(self.written, Ordering::Release);
-        head.wake_who_reads();
+        self.pipe.head().set_written(self.written);
         Ok(len as usize)
     }
 
@@ -180,7 +106,7 @@ impl Writer {
             let len = self.write(bytes)?;
             bytes = &bytes[len..];
             if len == 0 {
-                sleep(&self.pipe.head().writer.0, || self.room() != Ok(0));
+                self.pipe.head().sleep_for_room(|| self.room() != Ok(0));
             }
         }
         Ok(())
@@ -199,8 +125,7 @@ impl Reader {
     }
 
     fn available(&self) -> u64 {
-        let written = self.pipe.head().written.0.load(Ordering::Acquire);
-        written.wrapping_sub(self.read.load(Ordering::Relaxed))
+        self.pipe.head().written().wrapping_sub(self.read.load(Ordering::Relaxed))
     }
 
     /// Whether there is something to read.
@@ -231,9 +156,7 @@ impl Reader {
         }
         let position = position.wrapping_add(len);
         self.read.store(position, Ordering::Relaxed);
-        let head = self.pipe.head();
-        head.read.0.store(position, Ordering::Release);
-        head.wake_writer();
+        self.pipe.head().set_read(position);
         Ok(true)
     }
 
@@ -244,7 +167,7 @@ impl Reader {
         let start = Instant::now();
         while !is_there() {
             if start.elapsed() >= awake {
-                return sleep(&self.pipe.head().reader.0, is_there);
+                return self.pipe.head().sleep_for_bytes(is_there);
             }
             std::hint::spin_loop();
         }
@@ -252,44 +175,28 @@ impl Reader {
 
     /// From now on nobody is woken for what is written: the caller looks. Until [`Reader::look_no_more`].
     pub(crate) fn look(&self) {
-        let word = &self.pipe.head().reader.0;
-        if word.load(Ordering::Relaxed) != AWAKE {
-            word.store(AWAKE, Ordering::Relaxed);
-        }
+        self.pipe.head().look();
     }
 
     /// A thread that is asleep in [`Reader::wait`] is woken for what is written, from now on and since the last look.
     pub(crate) fn look_no_more(&self) {
-        let word = &self.pipe.head().reader.0;
-        word.store(ASLEEP, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if self.has_some() {
-            wake(word);
-        }
+        self.pipe.head().look_no_more(|| self.has_some());
     }
 
     /// Leave, unless there is something to read; whether it has. Then the deputy reads, if there is something before
     /// [`Reader::come_back`].
     pub(crate) fn leave(&self) -> bool {
-        let word = &self.pipe.head().reader.0;
-        word.store(AWAY, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        // If it cannot come back, the deputy has been woken.
-        !(self.has_some() && self.come_back())
+        self.pipe.head().leave(|| self.has_some())
     }
 
     /// Whether the caller reads again; else another does.
     pub(crate) fn come_back(&self) -> bool {
-        let word = &self.pipe.head().reader.0;
-        word.compare_exchange(AWAY, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        self.pipe.head().come_back()
     }
 
     /// Sleeps until it is the caller's turn to read in place of another.
     pub(crate) fn wait_as_deputy(&self) {
-        let word = &self.pipe.head().deputy.0;
-        while word.swap(0, Ordering::SeqCst) == 0 {
-            let _woken = futex::wait(word, futex::Flags::empty(), 0, None);
-        }
+        self.pipe.head().wait_as_deputy();
     }
 }
 
@@ -333,9 +240,9 @@ mod tests {
     fn positions_that_cannot_be_are_seen() {
         let pipe = pipe();
         let (mut writer, reader) = (Writer::new(pipe.clone()), Reader::new(pipe.clone()));
-        pipe.head().written.0.store(CAPACITY + 1, Ordering::Relaxed);
+        pipe.head().set_written(CAPACITY + 1);
         assert_eq!(reader.read(&mut Vec::new()), Err(Broken));
-        pipe.head().read.0.store(1, Ordering::Relaxed);
+        pipe.head().set_read(1);
         assert_eq!(writer.write(b"x"), Err(Broken));
     }
 
@@ -383,7 +290,7 @@ mod tests {
         let pipe = pipe();
         let (mut writer, reader) = (Writer::new(pipe.clone()), Reader::new(pipe));
         let all = elinvar_driver::sync::Mutex::new(Vec::new());
-        let deputies = AtomicU32::new(0);
+        let deputies = AtomicU64::new(0);
         let serve = |mut leads: bool| {
             loop {
                 if !leads {
@@ -396,10 +303,7 @@ mod tests {
                     let mut bytes = all.lock();
                     if bytes.len() == BYTES {
                         // The other one ends too.
-                        let word = &reader.pipe.head().deputy.0;
-                        word.store(1, Ordering::SeqCst);
-                        let _woken = futex::wake(word, futex::Flags::empty(), 1);
-                        return;
+                        return reader.pipe.head().wake_deputy();
                     }
                     reader.wait(Duration::ZERO, || false);
                     reader.read(&mut bytes).unwrap();

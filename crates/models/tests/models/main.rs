@@ -9,6 +9,8 @@ mod sync;
 mod breaker_source;
 #[path = "../../../runtime/src/pool/class.rs"]
 mod class;
+#[path = "../../../driver-isolated/src/head.rs"]
+mod head_source;
 #[path = "../../../runtime/src/pool/shelf.rs"]
 mod shelf;
 #[path = "../../../runtime/src/pool/stats.rs"]
@@ -20,6 +22,7 @@ mod timeline;
 
 mod breaker;
 mod event;
+mod head;
 mod pool;
 
 use elinvar_driver::{Callback, Error, Event, Reached};

@@ -1,6 +1,9 @@
-//! The checker's locks in the form of those that the crate uses.
+//! The checker's locks, atomics and futexes in the form of those that the crates use.
+
+use std::collections::BTreeMap;
 
 pub use loom::sync::MutexGuard;
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A lock without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
@@ -27,4 +30,39 @@ impl Condvar {
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
+}
+
+/// How often each word was woken.
+#[derive(Default)]
+struct Futexes {
+    wakes: loom::sync::Mutex<BTreeMap<usize, u64>>,
+    woken: loom::sync::Condvar,
+}
+
+loom::lazy_static! {
+    static ref FUTEXES: Futexes = Futexes::default();
+}
+
+/// Sleeps if the word is `expected`, until it is woken.
+pub fn futex_wait(word: &AtomicU32, expected: u32) {
+    let count = |wakes: &BTreeMap<usize, u64>| wakes.get(&address(word)).copied();
+    let mut wakes = FUTEXES.wakes.lock().expect("no model panics with a lock held");
+    let before = count(&wakes);
+    if word.load(Ordering::Relaxed) != expected {
+        return;
+    }
+    while count(&wakes) == before {
+        wakes = FUTEXES.woken.wait(wakes).expect("no model panics with a lock held");
+    }
+}
+
+/// Wakes all that sleep at the word.
+pub fn futex_wake(word: &AtomicU32) {
+    let mut wakes = FUTEXES.wakes.lock().expect("no model panics with a lock held");
+    *wakes.entry(address(word)).or_default() += 1;
+    FUTEXES.woken.notify_all();
+}
+
+fn address(word: &AtomicU32) -> usize {
+    std::ptr::from_ref(word).addr()
 }

@@ -410,6 +410,7 @@ mod tests {
             "__attribute__((noinline, __section__(\".x\"))) void f();",
             "__attribute__((aligned(16))) __attribute((__weak__)) int a;",
             "__attribute__((gnu::alias(\"f\"))) void g();",
+            "__attribute__((always_inline::alias(\"f\"))) void g();",
             "__attribute__((cleanup(f))) int a;",
             "__attribute__((address_space(257))) int* a;",
             "__attribute__((target(\"avx512f\"))) void f();",
@@ -425,6 +426,7 @@ mod tests {
         for text in [
             "inline __attribute__((__always_inline__)) void f();",
             "__attribute__((noinline, aligned(sizeof(int)))) void f();",
+            "__attribute__((gnu::noinline, clang::always_inline)) void f();",
             "typedef float v __attribute__((ext_vector_type(4)));",
             "struct __attribute__((packed)) A { int a[[0]]; };",
             "f<::a>(b ? c :d)[a[0]];",

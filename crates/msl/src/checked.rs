@@ -238,3 +238,26 @@ fn read_specialized(bytes: &[u8]) -> Option<Specialized> {
     let specialized = Specialized { ir: r.text()?, signature: record::read_signature(&mut r)? };
     r.end(specialized)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_specialized_kernel_is_read_again() {
+        let signature = Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: "k.metal".into(),
+            line: 7,
+            max_threads_per_threadgroup: Some(64),
+            code: None,
+        };
+        let written =
+            write_specialized(&Specialized { ir: "define void @k()".into(), signature: signature.clone() });
+        let read = read_specialized(&written).unwrap();
+        assert_eq!((read.ir.as_str(), read.signature), ("define void @k()", signature));
+        assert!((0..written.len()).all(|end| read_specialized(&written[..end]).is_none()));
+    }
+}

@@ -157,6 +157,10 @@ mod tests {
         assert_eq!(texts, ["x", "{y, z}", "v<1, (2 > 1)> w [[buffer(0)]]"]);
         let list = (0..code.len()).find(|&i| code.behind_attributes(i).is_some()).unwrap();
         assert_eq!(code.behind_attributes(list), Some(code.len() - 1));
+        for text in ["([a])", "[(a)]", "[ [a]]", "[[a] ]"] {
+            let is_list = text.starts_with("[[");
+            assert_eq!(Code::new(text).behind_attributes(0).is_some(), is_list, "{text}");
+        }
     }
 
     #[test]
@@ -170,6 +174,7 @@ mod tests {
                 parts.iter().map(|&(a, b)| if a < b { code.slice(a, b) } else { "" }).collect();
             assert_eq!(parts, expected, "{text}");
         }
+        assert_eq!(Code::new(", a").split_commas(0, 0), []);
     }
 
     #[test]

@@ -195,5 +195,19 @@ mod tests {
         );
         assert_eq!(out.matches("\ndefine internal").count(), 3, "{out}");
         assert!(out.contains("  %n = and i64 %b, 63\n"), "{out}");
+        for (op, operand, is_harmless) in [
+            ("sdiv", "3", true),
+            ("sdiv", "0", false),
+            ("sdiv", "-1", false),
+            ("srem", "-2", true),
+            ("srem", "-1", false),
+            ("urem", "0", false),
+            ("udiv", "-1", true),
+            ("shl", "32", false),
+            ("shl", "31", true),
+        ] {
+            let line = format!("  %2 = {op} i32 %1, {operand}\n");
+            assert_eq!(define(&line).contains(&line), is_harmless, "{line}");
+        }
     }
 }

@@ -181,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_a_namespace() {
+        let is = |text: &str| is_variable(&Code::new(text), 0);
+        for text in ["int a;", "struct S s = {1};", "static device int a;", "class C c = C();"] {
+            assert!(is(text), "{text}");
+        }
+        for text in
+            ["struct S;", "union U;", "constant int a = 1;", "template <class T> T t = 0;", "int f() {}"]
+        {
+            assert!(!is(text), "{text}");
+        }
+    }
+
+    #[test]
     fn functions() {
         assert_eq!(
             second("int f(device int* a) { return *a; } int f(threadgroup int* a) { return *a; }", false),

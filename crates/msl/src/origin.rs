@@ -249,5 +249,7 @@ mod tests {
         let (target, same) = align(&made, &written, 4);
         assert!(target <= 4, "{target} {same}");
         assert_eq!(align(&["1", "2"], &["M"], 1), (0, false));
+        // What both begin with is not what both end with, too.
+        assert_eq!(align(&["a", "a"], &["a"], 1), (0, false));
     }
 }

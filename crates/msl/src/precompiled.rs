@@ -81,3 +81,23 @@ pub(crate) fn give_up(headers: &Headers, refused: &Path) {
         *header = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_cache::Cache;
+
+    use super::*;
+
+    #[test]
+    fn one_is_made_and_then_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = || {
+            let cache = Cache::at(folder.path(), 1 << 30, "test");
+            header(&Toolchain::find_with(&cache).unwrap(), MathMode::Fast).unwrap().unwrap()
+        };
+        let made = header();
+        let time = std::fs::metadata(&made).unwrap().modified().unwrap();
+        assert_eq!(header(), made);
+        assert_eq!(std::fs::metadata(&made).unwrap().modified().unwrap(), time);
+    }
+}

@@ -17,6 +17,8 @@ fn address_spaces_and_literals() {
         "x.device + y->kernel + thread_scope::device"
     );
     assert_eq!(body("coherent(device) device int* p;"), "  int* p;");
+    assert_eq!(body("coherent device int* p;"), "  int* p;");
+    assert_eq!(body("int coherent = 1;"), "int coherent = 1;");
     let casts = "bfloat b = static_cast<bfloat>(static_cast<device half*>(p)[0]);";
     assert_eq!(body(casts), "bfloat b = elinvar::cast<bfloat>(static_cast< half*>(p)[0]);");
     assert_eq!(body("x = static_cast<int>(y);"), "x = static_cast<int>(y);");
@@ -32,6 +34,8 @@ fn threadgroup_variables_but_not_pointers() {
         "alignas(16) threadgroup char a[4];",
         "int x; threadgroup uint n;",
         "const int y = 1; { threadgroup S s; }",
+        "switch (x) { case 1: threadgroup int a; }",
+        "switch (x) { default: threadgroup int a; }",
     ] {
         assert!(variable(text), "{text}");
     }
@@ -42,12 +46,26 @@ fn threadgroup_variables_but_not_pointers() {
         "g<threadgroup int>(x);",
         "threadgroup S& s = t;",
         "threadgroup int (*p)[4];",
+        "switch (x) { case sizeof(threadgroup int*): break; }",
+        "alignas threadgroup int a;",
     ] {
         assert!(!variable(text), "{text}");
     }
     assert!(!body("struct S { int f() threadgroup { return 1; } };").contains(THREADGROUP));
     let aligned = body("void f() { threadgroup alignas(16) char a[4]; }");
     assert_eq!(aligned, format!("void f() {{  alignas(16) {THREADGROUP} char a[4]; }}"));
+}
+
+#[test]
+fn what_another_namespace_declares_is_not_repeated() {
+    let function = "void f(device int* a) { } ";
+    for (text, kept) in [
+        (format!("{function}namespace n {{ {function}}}"), 2),
+        (format!("namespace n {{ {function}}} namespace n {{ {function}}}"), 1),
+        (format!("{function}{function}"), 1),
+    ] {
+        assert_eq!(body(&text).matches("void f").count(), kept, "{text}");
+    }
 }
 
 #[test]

@@ -29,7 +29,15 @@ pub(crate) fn in_msl(text: &str) -> String {
         [scalar] => Some(format!("atomic_{scalar}")),
         _ => None,
     });
-    drop_aliases(&out)
+    qualify_suggestion(drop_aliases(&out))
+}
+
+/// Where the namespace is what is missing, the suggestion names it.
+fn qualify_suggestion(text: String) -> String {
+    const SUGGESTION: &str = "; did you mean '";
+    let Some((before, rest)) = text.split_once(SUGGESTION) else { return text };
+    let is_same = rest.split_once('\'').is_some_and(|(name, _)| before.ends_with(&format!("'{name}'")));
+    if is_same { format!("{before}{SUGGESTION}metal::{rest}") } else { text }
 }
 
 /// Replace each `open…>` whose arguments `name` has a name for.
@@ -86,6 +94,14 @@ mod tests {
         let cases = [
             ("'float4' (aka 'vec<float, 4>')", "'float4'"),
             ("'metal::vec<unsigned int, 3>' to '_Float16'", "'uint3' to 'half'"),
+            (
+                "unknown type name 'sampler'; did you mean 'metal::sampler'?",
+                "unknown type name 'sampler'; did you mean 'metal::sampler'?",
+            ),
+            (
+                "unknown type name 'flot'; did you mean 'float'?",
+                "unknown type name 'flot'; did you mean 'float'?",
+            ),
             ("packed_vec<unsigned char, 2> and matrix<float, 4, 3>", "packed_uchar2 and float4x3"),
             ("_atomic<unsigned int> *", "atomic_uint *"),
             ("vec<T, N> and myvec<int, 2>", "TN and myvec<int, 2>"),

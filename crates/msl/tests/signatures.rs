@@ -198,6 +198,15 @@ fn what_cannot_be_had_is_refused_by_name() {
         }
         other => panic!("{other:?}"),
     }
+    for of in ["sampler", "texture2d<float>", "depth2d<float>"] {
+        let text = format!(
+            "using namespace metal; kernel void k({of} seen, device int* a [[buffer(0)]]) {{ a[0] = 1; }}"
+        );
+        match Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap().ir("k") {
+            Err(Error::Unsupported(why)) => assert!(why.contains("parameter `seen` of type"), "{why}"),
+            other => panic!("{of}: {other:?}"),
+        }
+    }
     match PROGRAM.ir("nothing") {
         Err(Error::NoKernel { name, known }) => {
             assert_eq!(name, "nothing");

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the tests of the runtime and of the CPU's drivers with a sanitizer compiled in.
+#
+#   sanitize.sh address|thread
+#
+# The stable toolchain carries both sanitizers; its standard library is not compiled for them. Compiled kernels are not either:
+# what they do to memory is the checked launches' matter.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sanitizer=${1:-}
+export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+export RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer"
+export CARGO_TARGET_DIR=target/$sanitizer-sanitizer
+export ELINVAR_COMPILE_TIMEOUT=600
+skipped=()
+case $sanitizer in
+address)
+    # Signals of kernels that crash are the driver's; allocations that cannot be are errors.
+    ASAN_OPTIONS=allocator_may_return_null=1:use_sigaltstack=0:disable_coredump=0
+    export ASAN_OPTIONS=$ASAN_OPTIONS:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0
+    # Frames are elsewhere than on the stack, whose ends these look for. Workers with little private memory, which the sanitizer itself exceeds, and workers that end by a signal: they have no
+    # environment, so that there the sanitizer takes it.
+    skipped=(private_memory_has_its_limit workers_are_confined_unless_told_otherwise
+        a_store_behind_a_buffer_reaches_no_other a_crash_ends_what_is_in_flight_and_the_next_submission_has_a_new_worker
+        what_survives_a_crash_and_a_reset a_crash_under_the_usual_policy_leaves_the_device_usable
+        work_beside_a_crash_is_done_again a_frame_larger_than_the_stack_is_an_overflow
+        a_stack_overflow_is_told_of_and_handed_to_rusts_own_handler a_wild_load_beside_the_stack_is_no_overflow)
+    ;;
+thread)
+    export TSAN_OPTIONS="suppressions=$PWD/scripts/thread-sanitizer.txt halt_on_error=0"
+    ;;
+*)
+    echo "usage: sanitize.sh address|thread" >&2
+    exit 2
+    ;;
+esac
+test() {
+    local skips=()
+    for name in "${skipped[@]}"; do skips+=(--skip "$name"); done
+    # With a target named, build scripts and procedural macros stay as they are.
+    scripts/summed.sh cargo test --no-fail-fast --target "$(rustc -vV | sed -n 's/^host: //p')" "$@" "${skips[@]}"
+}
+
+test -p elinvar-driver -p elinvar-driver-cpu -p elinvar -p elinvar-driver-isolated --lib --tests --
+test -p elinvar-conformance --test 'runtime_*' --
+for driver in cpu:: isolated::; do
+    test -p elinvar-conformance --test drivers -- "$driver"
+done

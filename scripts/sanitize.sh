@@ -28,7 +28,12 @@ address)
         a_stack_overflow_is_told_of_and_handed_to_rusts_own_handler a_wild_load_beside_the_stack_is_no_overflow)
     ;;
 thread)
-    export TSAN_OPTIONS="suppressions=$PWD/scripts/thread-sanitizer.txt halt_on_error=0"
+    # Generic code of the standard library is compiled here, and locks are those of a crate: what the toolchain brings
+    # compiled, the sanitizer does not see.
+    RUSTFLAGS="$RUSTFLAGS -Zshare-generics=n --cfg elinvar_thread_sanitizer"
+    export TSAN_OPTIONS="suppressions=$PWD/scripts/thread-sanitizer.txt:allocator_may_return_null=1"
+    # Processes that crash, that fork, and workers, which start threads behind a fork or may not map what the sanitizer needs.
+    skipped=(crash:: isolated in_a_child in_the_child fork)
     ;;
 *)
     echo "usage: sanitize.sh address|thread" >&2

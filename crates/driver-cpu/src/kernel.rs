@@ -3,10 +3,10 @@
 //! Code that can be stopped in loops is slower, so it is a pipeline of its own, made when it is first asked for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 
-use elinvar_driver::sync::{Mutex, RwLock};
+use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
 use crate::crash::Description;

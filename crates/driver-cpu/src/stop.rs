@@ -3,9 +3,9 @@
 //! Workers look at it before each range of threadgroups, which takes some microseconds, and code that can be stopped in
 //! each loop, so a look must cost nothing.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Error, Result};
 
 /// Set once, with what the submission then ends in.

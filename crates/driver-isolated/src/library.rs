@@ -4,10 +4,10 @@
 //! with the pipeline, since only the GPU's driver knows how large a threadgroup may be.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use elinvar_cache::Cache;
-use elinvar_driver::sync::{Mutex, RwLock};
+use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
 use elinvar_driver::{
     Diagnostic, Dim3, Error, FunctionConstant, Library, Packed, Pipeline, PipelineOptions, Result, Signature,
     Source, UnsupportedKernel,

@@ -12,10 +12,10 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
 use elinvar_driver::{Command, Error, Result};
 
 use crate::device::{Core, Task};

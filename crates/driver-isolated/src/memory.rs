@@ -2,8 +2,9 @@
 //! this process's, and the worker maps what it first uses.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Init, Memory, Result, Storage, expect_within};
 
 use crate::arena::Piece;

@@ -9,13 +9,13 @@ mod orders;
 mod table;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use elinvar_cache::Cache;
-use elinvar_driver::sync::Mutex;
+use elinvar_driver::sync::{Mutex, OnceLock};
 use elinvar_driver::{Device, Driver as _, Error, Result};
 use elinvar_driver_cpu::{CpuDriver, Guest};
 use elinvar_driver_cuda::CudaDriver;

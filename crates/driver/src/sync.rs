@@ -3,9 +3,24 @@
 //! Nothing about them is global: locks of a device that is made in a child of `fork` have nothing to do with those on which threads of
 //! the parent slept. A library whose threads sleep in one table for all locks would have these in it for ever.
 
+#[cfg(elinvar_thread_sanitizer)]
+mod instrumented;
+
+use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, PoisonError};
+#[cfg(not(elinvar_thread_sanitizer))]
+use std::sync;
+use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+
+#[cfg(elinvar_thread_sanitizer)]
+use instrumented as sync;
+
+/// What is set once.
+#[cfg(elinvar_thread_sanitizer)]
+pub use once_cell::sync::OnceCell as OnceLock;
+#[cfg(not(elinvar_thread_sanitizer))]
+pub use std::sync::OnceLock;
 
 /// A lock. Whoever panics with it held has changed nothing by halves, or says so.
 #[derive(Default)]
@@ -34,10 +49,10 @@ impl<T> Mutex<T> {
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(held) => Some(MutexGuard { lock: self, held: Some(held) }),
-            Err(sync::TryLockError::Poisoned(held)) => {
+            Err(TryLockError::Poisoned(held)) => {
                 Some(MutexGuard { lock: self, held: Some(held.into_inner()) })
             }
-            Err(sync::TryLockError::WouldBlock) => None,
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -48,6 +63,16 @@ impl<T> Mutex<T> {
 
     fn take(&self) -> sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Some(value) => told.field("value", &*value).finish(),
+            None => told.finish_non_exhaustive(),
+        }
     }
 }
 

@@ -6,10 +6,11 @@
 //! until the device has done it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
+use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
 
 use crate::bind::{Bound, bind};

@@ -10,11 +10,11 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
 use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing};
 
 use crate::gather::Gather;

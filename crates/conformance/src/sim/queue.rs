@@ -6,11 +6,11 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
 
-use elinvar_driver::sync::{Condvar, Mutex, MutexGuard};
+use elinvar_driver::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use elinvar_driver::{
     Command, Dim3, Dispatch, Done, Error, Event, Fault, Grid, MemorySlice, Queue, Result, Submission, Timing,
     end_submission, panic_text,

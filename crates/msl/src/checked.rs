@@ -6,9 +6,10 @@
 //! what its kernels take and the code of each.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
+use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
     UnsupportedKernel,
@@ -133,7 +134,7 @@ impl Checked {
     }
 
     fn program(&self) -> Result<Arc<Program>> {
-        let mut program = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut program = self.program.lock();
         if let Some(program) = &*program {
             return Ok(program.clone());
         }

@@ -12,12 +12,13 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::scratch::Scratch;
 use crate::{Error, Result};
 use elinvar_cache::{Cache, Key};
 use elinvar_driver::PerProcess;
+use elinvar_driver::sync::{Mutex, MutexGuard};
 
 /// Part of the path of every file of ours that clang reads.
 pub(crate) const MARK: &str = "elinvar_stdlib";
@@ -139,7 +140,7 @@ static SHARED: PerProcess<Mutex<Shared>> = PerProcess::new(Mutex::default);
 impl Headers {
     /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
     pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
-        let mut shared = SHARED.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.get().lock();
         let root = cache.folder(&format!("{MARK}-{:.16}", digest().to_string()));
         // Only text can be named to clang.
         if let Some(root) = root.filter(|root| root.to_str().is_some()) {
@@ -191,9 +192,9 @@ impl Headers {
 
     /// Leave the files in use where they are for good. Those in a cache stay anyway.
     pub(crate) fn keep() {
-        let shared = SHARED.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = SHARED.get().lock();
         if let Some(headers) = shared.temporary.upgrade() {
-            let mut temporary = headers.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut temporary = headers.temporary.lock();
             if let Some(folder) = &mut *temporary {
                 folder.stay();
             }
@@ -202,7 +203,7 @@ impl Headers {
 
     /// Whether later processes find what is in the folder.
     pub(crate) fn stay(&self) -> bool {
-        self.temporary.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.temporary.lock().is_none()
     }
 
     pub(crate) fn predefined(&self) -> PathBuf {
@@ -223,7 +224,7 @@ impl Headers {
 
     /// The precompiled headers, under the lock that one takes to make them.
     pub(crate) fn precompiled(&self) -> MutexGuard<'_, HashMap<Key, Option<PathBuf>>> {
-        self.precompiled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.precompiled.lock()
     }
 }
 

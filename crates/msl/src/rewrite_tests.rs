@@ -63,9 +63,21 @@ fn what_another_namespace_declares_is_not_repeated() {
         (format!("{function}namespace n {{ {function}}}"), 2),
         (format!("namespace n {{ {function}}} namespace n {{ {function}}}"), 1),
         (format!("{function}{function}"), 1),
+        (format!("namespace n {{ {function}}} {function}"), 2),
     ] {
         assert_eq!(body(&text).matches("void f").count(), kept, "{text}");
     }
+}
+
+#[test]
+fn members_with_attributes_are_those_of_a_class_with_a_name_outside_of_functions() {
+    let attributed = |text: &str| body(text).contains("elinvar_attributed");
+    let member = "uint i [[thread_position_in_grid]];";
+    assert!(attributed(&format!("struct S {{ {member} }};")));
+    assert!(attributed(&format!("namespace n {{ struct A {{ struct B {{ {member} }} b; }}; }}")));
+    assert!(!attributed("struct S { uint i; };"));
+    assert!(!attributed(&format!("void f() {{ struct S {{ {member} }}; }}")));
+    assert!(!attributed(&format!("template <class T> struct S {{ {member} }};")));
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
 
 use elinvar_driver::PerProcess;
+use elinvar_driver::sync::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
 use tempfile::TempDir;
 
@@ -26,7 +27,7 @@ const MOST_KEPT: u64 = 16 << 20;
 static LIVE: PerProcess<Mutex<BTreeSet<PathBuf>>> = PerProcess::new(Mutex::default);
 
 fn live_folders() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    LIVE.get().lock().unwrap_or_else(PoisonError::into_inner)
+    LIVE.get().lock()
 }
 
 /// The folders to remove when this process ends without doing so.

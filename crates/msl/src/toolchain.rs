@@ -7,10 +7,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use elinvar_cache::{Cache, Reader, Writer};
 use elinvar_driver::PerProcess;
+use elinvar_driver::sync::Mutex;
 
 use crate::headers::Headers;
 use crate::process::{self, Failure, Limits};
@@ -56,7 +57,7 @@ impl Toolchain {
     pub fn find_with(cache: &Cache) -> Result<Self> {
         let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
         let searched = std::env::var_os("PATH").unwrap_or_default();
-        let mut found = FOUND.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = FOUND.get().lock();
         if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
             return Ok(Self::new(f.path.clone(), f.version.clone(), f.major, cache));
         }

@@ -299,3 +299,26 @@ fn escaped(path: &Path) -> String {
     let escape = |c: char| if plain(c) { c.to_string() } else { format!("\\U{:08X}", u32::from(c)) };
     path.to_string_lossy().chars().map(escape).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::toolchain::Toolchain;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_in_full_is_not_taken_for_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let headers = Toolchain::find().unwrap().headers().unwrap();
+        let source = Source::msl("").include_dir(folder.path());
+        let folders = Folders::of(&source, &headers).unwrap();
+        let place = folders.virtual_path(&folder.path().join("a.h"));
+        let world = || World::of(&folders, &BTreeSet::from([place.clone()]));
+        assert!(world().is_some_and(|world| world.absent.contains_key(&place)));
+        let file = std::fs::File::create(folder.path().join("a.h")).unwrap();
+        assert!(world().is_some_and(|world| world.present.contains_key(&place)));
+        // Without any content on the disk.
+        file.set_len(MOST_BYTES + 1).unwrap();
+        assert!(world().is_none());
+    }
+}

@@ -225,8 +225,30 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
+    /// Sets how long tests of other packages may take with a mutant. cargo-mutants looks for their programs in the mutated
+    /// package when it runs them without one.
+    fn time_others(&mut self) -> Result<()> {
+        if self.patience.is_some() || self.tests.packages == [self.package] {
+            return Ok(());
+        }
+        let nextest = |last: &[&str]| -> Result<f64> {
+            let mut command = Command::new("cargo");
+            build_options(command.current_dir(self.tree).args(["nextest", "run"]));
+            command.args(self.tests.packages.iter().flat_map(|package| ["--package", package]));
+            let start = std::time::Instant::now();
+            let status = command.args(self.tests.programs).args(last).status().context("cargo nextest")?;
+            ensure!(status.success(), "{} without a mutant: {status}", self.tests.programs.join(" "));
+            Ok(start.elapsed().as_secs_f64())
+        };
+        nextest(&["--no-run"])?;
+        let seconds = nextest(&["--no-tests=pass", "-E", self.tests.filter])?;
+        self.patience = Some((PATIENCE * seconds).max(LEAST_PATIENCE));
+        Ok(())
+    }
+
     /// What becomes of some mutants, by name.
     fn run(&mut self, part: &[&Mutant]) -> Result<BTreeMap<String, String>> {
+        self.time_others()?;
         let mut command = Command::new("cargo");
         command.current_dir(self.tree).args(["mutants", "--in-place", "--no-shuffle", "--test-tool=nextest"]);
         command.args(["--package", self.package, "--colors=never", "--cap-lints=true"]);
@@ -238,11 +260,7 @@ impl Stage<'_> {
             Some(seconds) => command.arg("--baseline=skip").arg(format!("--timeout={}", seconds.ceil())),
         };
         command.arg("--output").arg(&self.output);
-        // Without debug information there is less to build and to link; the crate is built again for each mutant.
-        command
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_INCREMENTAL", "1")
-            .env_remove("CARGO_TARGET_DIR");
+        build_options(&mut command);
         for package in self.tests.packages {
             command.args(["--test-package", package]);
         }
@@ -265,4 +283,9 @@ impl Stage<'_> {
         self.patience = self.patience.or(baseline);
         sample::outcomes(&outcomes)
     }
+}
+
+/// Without debug information there is less to build and to link; the crate is built again for each mutant.
+fn build_options(command: &mut Command) {
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
 }

@@ -15,7 +15,7 @@ ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
 
-.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage
+.PHONY: demo test fresh elinvar test-cuda bench setup numpy crates fmt lint unit tidy apple apple-suite apple-driver installed macos bench-apple mutants coverage asan tsan
 
 demo: setup
 	$(CARGO) run --release --example demo
@@ -92,6 +92,13 @@ coverage: setup numpy
 	@scripts/setup.sh coverage
 	ELINVAR_COMPILE_TIMEOUT=600 ELINVAR_TEST_PYTHON=$(CURDIR)/$(VENV)/bin/python3 ELINVAR_PTXAS=$(CURDIR)/$(VENV)/bin/ptxas \
 	    $(CARGO) xtask coverage
+
+# The runtime, the contract and the CPU's drivers with a sanitizer compiled in (docs/testing.md).
+asan: setup
+	scripts/sanitize.sh address
+
+tsan: setup
+	scripts/sanitize.sh thread
 
 # The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
 # The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would

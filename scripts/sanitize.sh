@@ -19,8 +19,8 @@ address)
     # Signals of kernels that crash are the driver's; allocations that cannot be are errors.
     ASAN_OPTIONS=allocator_may_return_null=1:use_sigaltstack=0:disable_coredump=0
     export ASAN_OPTIONS=$ASAN_OPTIONS:handle_segv=0:handle_sigbus=0:handle_sigill=0:handle_sigfpe=0
-    # Frames are elsewhere than on the stack, whose ends these look for. Workers with little private memory, which the sanitizer itself exceeds, and workers that end by a signal: they have no
-    # environment, so that there the sanitizer takes it.
+    # Left out: what looks for the stack's ends, since frames are elsewhere; workers with less private memory than the sanitizer
+    # takes; workers that end by a signal, which the sanitizer takes, since they have no environment to tell it otherwise.
     skipped=(private_memory_has_its_limit workers_are_confined_unless_told_otherwise
         a_store_behind_a_buffer_reaches_no_other a_crash_ends_what_is_in_flight_and_the_next_submission_has_a_new_worker
         what_survives_a_crash_and_a_reset a_crash_under_the_usual_policy_leaves_the_device_usable

@@ -13,7 +13,7 @@ export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables
 export RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer"
 export CARGO_TARGET_DIR=target/$sanitizer-sanitizer
 export ELINVAR_COMPILE_TIMEOUT=600
-skipped=()
+skipped=() isolated=(--lib --tests) drivers=(cpu:: isolated::)
 case $sanitizer in
 address)
     # Signals of kernels that crash are the driver's; allocations that cannot be are errors.
@@ -34,6 +34,7 @@ thread)
     export TSAN_OPTIONS="suppressions=$PWD/scripts/thread-sanitizer.txt:allocator_may_return_null=1"
     # Processes that crash, that fork, and workers, which start threads behind a fork or may not map what the sanitizer needs.
     skipped=(crash:: isolated in_a_child in_the_child fork)
+    isolated=(--lib) drivers=(cpu::)
     ;;
 *)
     echo "usage: sanitize.sh address|thread" >&2
@@ -47,8 +48,9 @@ test() {
     scripts/summed.sh cargo test --no-fail-fast --target "$(rustc -vV | sed -n 's/^host: //p')" "$@" "${skips[@]}"
 }
 
-test -p elinvar-driver -p elinvar-driver-cpu -p elinvar -p elinvar-driver-isolated --lib --tests --
+test -p elinvar-driver -p elinvar-driver-cpu -p elinvar --lib --tests --
+test -p elinvar-driver-isolated "${isolated[@]}" --
 test -p elinvar-conformance --test 'runtime_*' --
-for driver in cpu:: isolated::; do
+for driver in "${drivers[@]}"; do
     test -p elinvar-conformance --test drivers -- "$driver"
 done

@@ -13,7 +13,7 @@ export RUSTC_BOOTSTRAP=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables
 export RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer"
 export CARGO_TARGET_DIR=target/$sanitizer-sanitizer
 export ELINVAR_COMPILE_TIMEOUT=600
-skipped=() isolated=(--lib --tests) drivers=(cpu:: isolated::)
+skipped=() isolated=(--lib --tests) drivers=(cpu:: isolated::) without=none
 case $sanitizer in
 address)
     # Signals of kernels that crash are the driver's; allocations that cannot be are errors.
@@ -36,7 +36,7 @@ thread)
     export RUST_TEST_THREADS=1
     # Processes that crash, that fork, and workers, which start threads behind a fork or may not map what the sanitizer needs.
     skipped=(crash:: isolated in_a_child in_the_child fork)
-    isolated=(--lib) drivers=(cpu::)
+    isolated=(--lib) drivers=(cpu::) without='runtime_fork|runtime_isolated|runtime_soak'
     ;;
 *)
     echo "usage: sanitize.sh address|thread" >&2
@@ -52,7 +52,12 @@ test() {
 
 test -p elinvar-driver -p elinvar-driver-cpu -p elinvar --lib --tests --
 test -p elinvar-driver-isolated "${isolated[@]}" --
-test -p elinvar-conformance --test 'runtime_*' --
+programs=()
+for program in crates/conformance/tests/runtime_*.rs; do
+    program=$(basename "$program" .rs)
+    [[ $program =~ ^($without)$ ]] || programs+=(--test "$program")
+done
+test -p elinvar-conformance "${programs[@]}" --
 for driver in "${drivers[@]}"; do
     test -p elinvar-conformance --test drivers -- "$driver"
 done

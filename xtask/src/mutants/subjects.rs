@@ -161,7 +161,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
         Tests {
             packages: SUITE,
             programs: &["--test=drivers", "--test=runtime_*"],
-            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|errors|events|graphs|indirect|memory|pipeline|streams)/)",
+            filter: "binary(/^runtime_/) | test(/^cpu::(arguments|constants|errors|events|graphs|indirect|memory|pipeline|streams)/)",
         },
     ),
 ];

@@ -5,7 +5,7 @@ use elinvar::{Device, Grid};
 use super::{CaseResult, expect_all, kernel, run};
 
 cases!("grids": three_dimensions_once_each, edges, positions_agree, zero_grid, groups_of_every_shape,
-    dispatch_groups);
+    rows_that_share_a_loop, dispatch_groups);
 
 fn three_dimensions_once_each(device: &Device) -> CaseResult {
     let visit = kernel(
@@ -102,6 +102,46 @@ fn groups_of_every_shape(device: &Device) -> CaseResult {
         let mut n = device.buffer::<u32>(1)?;
         run(device, &count, Grid::threads((50, 40, 3)).group(group), (&mut n,))?;
         assert_eq!(n.to_vec()?, [6000], "group {group:?}");
+    }
+    Ok(())
+}
+
+/// Threads of several rows, and of several planes, that go through a loop together, as in a product of matrices.
+fn rows_that_share_a_loop(device: &Device) -> CaseResult {
+    const TERMS: u32 = 5;
+    let product = kernel(
+        device,
+        "product",
+        "kernel void product(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]],
+                             device uint* out [[buffer(2)]], constant uint& terms [[buffer(3)]],
+                             uint3 p [[thread_position_in_grid]], uint3 size [[threads_per_grid]]) {
+            uint sum = 0;
+            for (uint k = 0; k < terms; ++k) sum += a[p.y * terms + k] * b[k * size.x + p.x];
+            out[p.x + size.x * (p.y + size.y * p.z)] = sum + 1000003u * p.z;
+        }",
+    )?;
+    for (group, grid) in [
+        ([4, 256, 1], [12, 300, 1]),
+        ([8, 128, 1], [24, 300, 1]),
+        ([16, 64, 1], [40, 130, 1]),
+        ([32, 32, 1], [64, 70, 1]),
+        ([64, 16, 1], [130, 32, 1]),
+        ([16, 8, 8], [40, 16, 17]),
+        ([2, 2, 64], [7, 5, 130]),
+        ([5, 3, 7], [12, 10, 15]),
+    ] {
+        let [w, h, d] = grid;
+        let left: Vec<u32> = (0..h * TERMS).map(|i| 7 * i + 1).collect();
+        let right: Vec<u32> = (0..w * TERMS).map(|i| 11 * i + 3).collect();
+        let (a, b) = (device.buffer_from(&left)?, device.buffer_from(&right)?);
+        let mut out = device.buffer::<u32>((w * h * d) as usize)?;
+        run(device, &product, Grid::threads(grid).group(group), (&a, &b, &mut out, TERMS))?;
+        expect_all(&out.to_vec()?, |i| {
+            let i = i as u32;
+            let (x, y, z) = (i % w, i / w % h, i / (w * h));
+            let term = |k: u32| left[(y * TERMS + k) as usize].wrapping_mul(right[(k * w + x) as usize]);
+            (0..TERMS).fold(1_000_003 * z, |sum, k| sum.wrapping_add(term(k)))
+        });
     }
     Ok(())
 }

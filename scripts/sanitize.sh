@@ -32,8 +32,6 @@ thread)
     # compiled, the sanitizer does not see.
     RUSTFLAGS="$RUSTFLAGS -Zshare-generics=n --cfg elinvar_thread_sanitizer"
     export TSAN_OPTIONS="suppressions=$PWD/scripts/thread-sanitizer.txt:allocator_may_return_null=1"
-    # A report, also one that is left out, looks at the loaded libraries, and hangs if another test unloads one meanwhile.
-    export RUST_TEST_THREADS=1
     # Processes that crash, that fork, and workers, which start threads behind a fork or may not map what the sanitizer needs.
     skipped=(crash:: isolated in_a_child in_the_child fork)
     isolated=(--lib) drivers=(cpu::) without='runtime_fork|runtime_isolated|runtime_soak'

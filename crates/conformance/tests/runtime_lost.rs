@@ -116,7 +116,8 @@ fn work_that_waits_for_another_attempt_ends_and_is_not_tried_again() {
     let bench = unstoppable();
     let forever = RecoveryPolicy { backoff: Duration::MAX, longest: Duration::MAX, ..policy(&bench.device) };
     bench.device.trace().start(1000);
-    let stream = bench.device.stream_recovering(forever).unwrap();
+    // The device knows of all of them.
+    let [stream, later] = [(); 2].map(|()| bench.device.stream_recovering(forever.clone()).unwrap());
     let (mut a, mut b) = in_and_out(&bench.device);
     bench.sim.fail_next(Op::Execute, outside());
     let waits = stream.fill(&mut a, 7).unwrap();
@@ -136,7 +137,7 @@ fn work_that_waits_for_another_attempt_ends_and_is_not_tried_again() {
     stream.synchronize().unwrap();
     assert_eq!((a.to_vec().unwrap(), b.to_vec().unwrap()), (vec![1, 2, 3], vec![4, 5, 6]));
     assert_eq!((bench.sim.commands().len(), actions(&bench.device)), (0, vec![Action::Retry]));
-    drop((stream, waits, behind));
+    drop((stream, later, waits, behind));
     while bench.sim.open_queues() > 1 {
         thread::yield_now();
     }

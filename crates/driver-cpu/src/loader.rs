@@ -114,6 +114,10 @@ impl Code {
         let name = CString::new(symbol).map_err(|_| Error::invalid(format!("symbol name {symbol:?}")))?;
         // SAFETY: the object was linked from compiled kernel code only; it has no initialisers.
         let object = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(wrong)?;
+        // Never unloaded: ThreadSanitizer waits for ever where one thread unloads code and another looks for a name.
+        #[cfg(elinvar_thread_sanitizer)]
+        // SAFETY: as above.
+        std::mem::forget(unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) });
         // SAFETY: the compiler defines the symbol as a function of exactly this type.
         let function = unsafe { object.get::<WorkGroupFunction>(name.as_bytes_with_nul()) }.map_err(wrong)?;
         let function = *function;

@@ -126,3 +126,33 @@ fn the_answer_is_kept() {
     assert_eq!((a.path(), a.version()), (b.path(), b.version()));
     assert!(a.major() >= 19);
 }
+
+/// In a process of its own, whose environment it changes.
+#[test]
+fn what_was_found_is_looked_for_again_when_the_path_changes() {
+    let test = "what_was_found_is_looked_for_again_when_the_path_changes";
+    const CHILD: &str = "ELINVAR_TEST_PATH_CHANGES";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([test, "--exact", "--test-threads=1"]).env(CHILD, "1").env_remove("ELINVAR_CLANG");
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let folders = [19, 20].map(|major| {
+        let folder = tempfile::tempdir().unwrap();
+        script(folder.path(), "clang", &says(&format!("clang version {major}.0.0")));
+        folder
+    });
+    for (folder, major) in folders.iter().zip([19, 20]).chain(folders.iter().zip([19, 20])) {
+        // SAFETY: no other thread looks at the environment: one test is run, and its thread is this.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::env::set_var("PATH", folder.path());
+        }
+        for _ in 0..2 {
+            let found = Toolchain::find().unwrap();
+            assert_eq!((found.path(), found.major()), (folder.path().join("clang").as_path(), major));
+        }
+    }
+}

@@ -40,10 +40,10 @@ pub(crate) struct Handle<T>(pub(crate) T);
 
 #[allow(unsafe_code)] // handles are pointers
 // SAFETY: the driver API may be called from any thread with any of its handles.
-unsafe impl<T> Send for Handle<T> {}
+unsafe impl<T> Send for Handle<*mut T> {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above; the driver locks what it has to.
-unsafe impl<T> Sync for Handle<T> {}
+unsafe impl<T> Sync for Handle<*mut T> {}
 
 #[allow(unsafe_code)] // the context is a pointer
 // SAFETY: as for `Handle`; all else in it is safe to share.

@@ -21,6 +21,11 @@ pub trait Event: Send + Sync + Any {
     /// Why it has failed, if it has.
     fn failure(&self) -> Option<Error>;
 
+    /// Whether it may still reach `value`: it is below, and has not failed.
+    fn is_pending(&self, value: u64) -> bool {
+        self.value() < value && self.failure().is_none()
+    }
+
     /// Raise it to `value`, at the time `now_ns` of the clock of the device. Nothing happens if it is as high already or has
     /// failed.
     fn signal(&self, value: u64, now_ns: u64);

@@ -46,6 +46,11 @@ impl Event for Timeline {
         self.state.lock().failure.clone()
     }
 
+    fn is_pending(&self, value: u64) -> bool {
+        let state = self.state.lock();
+        state.value < value && state.failure.is_none()
+    }
+
     fn signal(&self, value: u64, now_ns: u64) {
         let mut state = self.state.lock();
         if value <= state.value || state.failure.is_some() {

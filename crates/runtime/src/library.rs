@@ -125,9 +125,12 @@ fn hash(source: &Source) -> blake3::Hash {
     for piece in &source.pieces {
         hash.update(&(piece.text.len() as u64).to_le_bytes()).update(piece.text.as_bytes());
     }
-    hash.update(format!("{:?} {:?}", source.defines, source.math).as_bytes());
+    hash.update(format!("{:?} {:?} {:?}", source.defines, source.math, source.include_dirs).as_bytes());
     if let Some(MetalLibrary(bytes)) = &source.metal_library {
         hash.update(bytes);
+    }
+    if let Some(packed) = &source.packed {
+        hash.update(&packed.key);
     }
     hash.finalize()
 }
@@ -140,5 +143,37 @@ impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.kernels().iter().map(|k| k.name.as_str()).collect();
         write!(f, "Library({}: {})", self.source_name, names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::{MathMode, Packed};
+
+    use super::*;
+
+    #[test]
+    fn what_compiles_to_something_else_has_another_hash() {
+        let packed = |key| Source {
+            packed: Some(Packed { bundle: Arc::new([]), key: [key; 32] }),
+            ..Source::named("k.metal", "")
+        };
+        let text = || Source::msl("kernel void k() {}");
+        let sources = [
+            text(),
+            Source::msl("kernel void l() {}"),
+            text().define("N", Some("1")),
+            text().define("N", Some("2")),
+            Source { math: MathMode::Safe, ..text() },
+            Source { include_dirs: vec!["a".into()], ..text() },
+            Source { include_dirs: vec!["b".into()], ..text() },
+            Source::metal_library("k", [0]),
+            Source::metal_library("k", [1]),
+            packed(0),
+            packed(1),
+        ];
+        let hashes: std::collections::HashSet<_> = sources.iter().map(hash).collect();
+        assert_eq!(hashes.len(), sources.len());
+        assert_eq!(hash(&Source::named("other.metal", "kernel void k() {}")), hash(&text()));
     }
 }

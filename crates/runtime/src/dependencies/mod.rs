@@ -7,6 +7,7 @@
 
 mod order;
 mod play;
+mod search;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -70,9 +70,8 @@ impl Table {
         while let Some(stream) = at.filter(|stream| !places.contains_key(stream)) {
             places.insert(stream, path.len());
             path.push(stream);
-            let (event, value) = self.waits[waits[&stream]].step.point();
-            let signal = self.signals.get(&event).and_then(|values| values.get(&value)?.first());
-            at = signal.map(|stage| self.stages[*stage].stream).filter(|next| waits.contains_key(next));
+            let signal = self.exact(waits[&stream]);
+            at = signal.map(|stage| self.stages[stage].stream).filter(|next| waits.contains_key(next));
         }
         let first = at.and_then(|stream| places.get(&stream).copied()).unwrap_or(0);
         super::words(path[first..].iter().map(|stream| (*stream, &self.waits[waits[stream]].step)))

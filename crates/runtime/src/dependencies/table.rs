@@ -7,22 +7,22 @@
 //! there are such witnesses, stages can run in a topological order; if all stages run, the signal that ended each
 //! wait is its witness.)
 //!
-//! The table keeps witnesses and a topological order from one submission to the next. A new edge against the order is
-//! searched from both ends at once among the stages between them, and what the shorter search has found is moved, after
-//! Bender, Fineman, Gilbert and Tarjan, "A new approach to incremental cycle detection", 2016, and Pearce and
-//! Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006. Only where a wait has a choice of
-//! signals and no witness is found that fits those of others are all stages played through (`play`).
+//! The table keeps witnesses and a topological order from one submission to the next ([`search`](super::search)). Only where a
+//! wait has a choice of signals and no witness is found that fits those of others are all stages played through (`play`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use slab::Slab;
+use smallvec::SmallVec;
 
 use super::Step;
 use super::order::Order;
+use super::search::Seen;
 
-/// The number of a stage, of a wait.
+/// The number of a stage, of a wait, of an event.
 pub(super) type StageId = usize;
 pub(super) type WaitId = usize;
+type EventId = usize;
 
 /// Signals that are tried as a wait's witness.
 const TRIES: usize = 4;
@@ -32,18 +32,21 @@ pub(super) struct Stage {
     /// The stages of the stream before and behind it.
     pub before: Option<StageId>,
     pub after: Option<StageId>,
-    pub waits: Vec<WaitId>,
+    pub waits: SmallVec<[WaitId; 2]>,
     pub signals: Vec<Step>,
-    /// The waits whose witness is one of its signals.
-    dependents: BTreeSet<WaitId>,
-    /// The last search that came here from either side, and from where.
-    seen: [(u64, StageId); 2],
+    /// The first of the waits whose witness is one of its signals.
+    dependent: Option<WaitId>,
+    /// The last search that came here from either side.
+    pub seen: [Seen; 2],
 }
 
 pub(super) struct Wait {
     pub step: Step,
+    event: EventId,
     pub stage: StageId,
-    witness: Option<StageId>,
+    pub witness: Option<StageId>,
+    /// The waits before and behind it among those with the same witness.
+    siblings: [Option<WaitId>; 2],
 }
 
 #[derive(Default)]
@@ -53,22 +56,29 @@ struct Stream {
     open: BTreeSet<WaitId>,
 }
 
-/// Submissions in flight.
+/// What there is of an event, by value.
+#[derive(Default)]
+struct Uses {
+    signals: BTreeSet<(u64, StageId)>,
+    /// The value of the first signal, if there is one.
+    least: Option<u64>,
+    waits: BTreeSet<(u64, WaitId)>,
+}
+
+/// Submissions in flight. Trees, since a hash table that grows holds up one insertion for long.
 pub(super) struct Table {
     pub stages: Slab<Stage>,
     pub waits: Slab<Wait>,
-    order: Order,
-    streams: HashMap<u64, Stream>,
-    /// The stages that signal an event, by value.
-    pub signals: HashMap<u64, BTreeMap<u64, BTreeSet<StageId>>>,
-    /// The waits for a value of an event.
-    waiting: HashMap<(u64, u64), BTreeSet<WaitId>>,
+    events: Slab<Uses>,
+    event_ids: BTreeMap<u64, EventId>,
+    pub order: Order,
+    streams: BTreeMap<u64, Stream>,
     /// All waits that may block and have no witness.
     loose: BTreeSet<WaitId>,
-    submissions: HashMap<u64, Vec<StageId>>,
-    searches: u64,
+    submissions: BTreeMap<u64, Vec<StageId>>,
+    pub searches: u64,
     /// The neighbors of the stage that a search is at. Kept for its memory.
-    near: Vec<StageId>,
+    pub near: Vec<(StageId, Option<WaitId>)>,
     /// Stages that searches have come to.
     pub visits: u64,
 }
@@ -91,22 +101,17 @@ enum Way {
     Shut(Vec<WaitId>),
 }
 
-/// Whether a wait's event is below its value and has not failed.
-fn is_open(step: &Step) -> bool {
-    step.event.value() < step.value && step.event.failure().is_none()
-}
-
 impl Table {
     pub(super) fn new() -> Self {
         Self {
             stages: Slab::new(),
             waits: Slab::new(),
+            events: Slab::new(),
+            event_ids: BTreeMap::new(),
             order: Order::new(),
-            streams: HashMap::new(),
-            signals: HashMap::new(),
-            waiting: HashMap::new(),
+            streams: BTreeMap::new(),
             loose: BTreeSet::new(),
-            submissions: HashMap::new(),
+            submissions: BTreeMap::new(),
             searches: 0,
             near: Vec::new(),
             visits: 0,
@@ -154,21 +159,19 @@ impl Table {
                 stages.push(self.new_stage(stream));
                 stages[stages.len() - 1]
             });
-            let point = step.point();
+            let (id, value) = step.point();
+            let event = *self.event_ids.entry(id).or_insert_with(|| self.events.insert(Uses::default()));
+            let uses = &mut self.events[event];
             if step.signals {
-                self.signals.entry(point.0).or_default().entry(point.1).or_default().insert(stage);
+                uses.signals.insert((value, stage));
+                uses.least = uses.signals.first().map(|(value, _)| *value);
                 self.stages[stage].signals.push(step);
-                self.loose.extend(
-                    self.waiting
-                        .get(&point)
-                        .into_iter()
-                        .flatten()
-                        .filter(|wait| self.waits[**wait].witness.is_none()),
-                );
+                let waits = uses.waits.range((value, 0)..=(value, WaitId::MAX)).map(|(_, wait)| *wait);
+                self.loose.extend(waits.filter(|wait| self.waits[*wait].witness.is_none()));
             } else {
-                let wait = self.waits.insert(Wait { step, stage, witness: None });
+                let wait = self.waits.insert(Wait { step, event, stage, witness: None, siblings: [None; 2] });
                 self.stages[stage].waits.push(wait);
-                self.waiting.entry(point).or_default().insert(wait);
+                uses.waits.insert((value, wait));
                 self.streams.entry(stream).or_default().open.insert(wait);
                 self.loose.insert(wait);
             }
@@ -188,9 +191,9 @@ impl Table {
     fn new_stage(&mut self, stream: u64) -> StageId {
         let last = &mut self.streams.entry(stream).or_default().last;
         let before = *last;
-        let (waits, signals, dependents) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let seen = [(0, 0); 2];
-        let stage = Stage { stream, before, after: None, waits, signals, dependents, seen };
+        let (waits, signals, dependent) = (SmallVec::new(), Vec::new(), None);
+        let seen = [Seen::default(); 2];
+        let stage = Stage { stream, before, after: None, waits, signals, dependent, seen };
         let id = self.stages.insert(stage);
         *last = Some(id);
         if let Some(before) = before {
@@ -201,7 +204,11 @@ impl Table {
 
     fn remove_stage(&mut self, id: StageId, held: &mut Vec<Step>) {
         self.order.remove(id);
-        let Stage { stream, before, after, waits, signals, dependents, .. } = self.stages.remove(id);
+        while let Some(wait) = self.stages[id].dependent {
+            self.clear_witness(wait);
+            self.loose.insert(wait);
+        }
+        let Stage { stream, before, after, waits, signals, .. } = self.stages.remove(id);
         if let Some(before) = before {
             self.stages[before].after = after;
         }
@@ -209,42 +216,35 @@ impl Table {
             Some(after) => self.stages[after].before = before,
             None => self.streams.entry(stream).or_default().last = before,
         }
-        for wait in dependents {
-            self.waits[wait].witness = None;
-            self.loose.insert(wait);
-        }
         for id in waits {
-            let Wait { step, witness, .. } = self.waits.remove(id);
-            if let Some(witness) = witness {
-                self.stages[witness].dependents.remove(&id);
-            }
-            if let Some(waiting) = self.waiting.get_mut(&step.point()) {
-                waiting.remove(&id);
-                if waiting.is_empty() {
-                    self.waiting.remove(&step.point());
-                }
-            }
+            self.clear_witness(id);
+            let Wait { step, event, .. } = self.waits.remove(id);
+            self.events[event].waits.remove(&(step.value, id));
+            self.forget(event, step.id);
             self.loose.remove(&id);
             self.streams.entry(stream).or_default().open.remove(&id);
             held.push(step);
         }
         for step in signals {
-            let (event, value) = step.point();
-            if let Some(values) = self.signals.get_mut(&event) {
-                if let Some(stages) = values.get_mut(&value) {
-                    stages.remove(&id);
-                    if stages.is_empty() {
-                        values.remove(&value);
-                    }
-                }
-                if values.is_empty() {
-                    self.signals.remove(&event);
-                }
+            if let Some(event) = self.event_ids.get(&step.id).copied() {
+                let uses = &mut self.events[event];
+                uses.signals.remove(&(step.value, id));
+                uses.least = uses.signals.first().map(|(value, _)| *value);
+                self.forget(event, step.id);
             }
             held.push(step);
         }
         if self.streams.get(&stream).is_some_and(|stream| stream.last.is_none()) {
             self.streams.remove(&stream);
+        }
+    }
+
+    /// Forgets an event that nothing uses any more.
+    fn forget(&mut self, event: EventId, id: u64) {
+        let Uses { signals, waits, .. } = &self.events[event];
+        if signals.is_empty() && waits.is_empty() {
+            self.events.remove(event);
+            self.event_ids.remove(&id);
         }
     }
 
@@ -264,15 +264,24 @@ impl Table {
     /// Whether a wait is for a signal of the table, and neither reached nor failed.
     pub(super) fn blocks(&self, wait: WaitId) -> bool {
         let step = &self.waits[wait].step;
-        let known = self.signals.get(&step.id).is_some_and(|values| values.contains_key(&step.value));
-        known && is_open(step)
+        self.exact(wait).is_some() && step.event.is_pending(step.value)
+    }
+
+    /// The first stage that raises a wait's event to just its value.
+    pub(super) fn exact(&self, wait: WaitId) -> Option<StageId> {
+        let (value, stage) = self.ends(wait).next()?;
+        (value == self.waits[wait].step.value).then_some(stage)
+    }
+
+    /// The signals that end a wait, by value: what they raise the event to, and their stages.
+    fn ends(&self, wait: WaitId) -> impl Iterator<Item = (u64, StageId)> {
+        let Wait { step, event, .. } = &self.waits[wait];
+        self.events[*event].signals.range((step.value, 0)..).copied()
     }
 
     /// The stages that have a signal which ends a wait; those with just its value first.
     fn candidates(&self, wait: WaitId) -> impl Iterator<Item = StageId> {
-        let (event, value) = self.waits[wait].step.point();
-        let values = self.signals.get(&event).into_iter().flat_map(move |values| values.range(value..));
-        values.flat_map(|(_, stages)| stages.iter().copied())
+        self.ends(wait).map(|(_, stage)| stage)
     }
 
     /// Gives the waits that block a witness each; those for which there is none stay in `loose`. Returns a cycle that
@@ -305,7 +314,7 @@ impl Table {
                     self.set_witness(wait, *candidate);
                     return Found::Witness;
                 };
-                match self.examine(&path) {
+                match self.examine(path) {
                     Way::Open => {}
                     Way::Choice => break None,
                     Way::Shut(waits) => break Some(waits),
@@ -323,33 +332,43 @@ impl Table {
     }
 
     pub(super) fn set_witness(&mut self, wait: WaitId, witness: StageId) {
-        self.waits[wait].witness = Some(witness);
-        self.stages[witness].dependents.insert(wait);
+        let behind = self.stages[witness].dependent.replace(wait);
+        if let Some(behind) = behind {
+            self.waits[behind].siblings[0] = Some(wait);
+        }
+        let entry = &mut self.waits[wait];
+        (entry.witness, entry.siblings) = (Some(witness), [None, behind]);
     }
 
-    /// The waits that lead from stage to stage along a path, where the stream does not.
-    fn waits_of(&self, path: &[StageId]) -> impl Iterator<Item = WaitId> {
-        path.windows(2).filter_map(|pair| {
-            let waits = &self.stages[pair[1]].waits;
-            let by_stream = self.stages[pair[0]].after == Some(pair[1]);
-            waits.iter().copied().find(|w| !by_stream && self.waits[*w].witness == Some(pair[0]))
-        })
+    fn clear_witness(&mut self, wait: WaitId) {
+        let entry = &mut self.waits[wait];
+        let Some(witness) = entry.witness.take() else { return };
+        let [before, behind] = std::mem::take(&mut entry.siblings);
+        match before {
+            Some(before) => self.waits[before].siblings[1] = behind,
+            None => self.stages[witness].dependent = behind,
+        }
+        if let Some(behind) = behind {
+            self.waits[behind].siblings[0] = before;
+        }
+    }
+
+    /// The waits whose witness is a signal of a stage.
+    pub(super) fn dependents(&self, stage: StageId) -> impl Iterator<Item = WaitId> {
+        std::iter::successors(self.stages[stage].dependent, |wait| self.waits[*wait].siblings[1])
     }
 
     /// What the waits along a path are. Witnesses of those that do not block any more are forgotten.
-    fn examine(&mut self, path: &[StageId]) -> Way {
-        let (mut waits, mut ended, mut choice) = (Vec::with_capacity(path.len()), Vec::new(), false);
-        for wait in self.waits_of(path) {
-            waits.push(wait);
-            match self.candidate_count(wait) {
+    fn examine(&mut self, waits: Vec<WaitId>) -> Way {
+        let (mut ended, mut choice) = (Vec::new(), false);
+        for wait in &waits {
+            match self.candidate_count(*wait) {
                 (true, count) => choice |= count > 1,
-                (false, _) => ended.push(wait),
+                (false, _) => ended.push(*wait),
             }
         }
         for wait in &ended {
-            if let Some(witness) = self.waits[*wait].witness.take() {
-                self.stages[witness].dependents.remove(wait);
-            }
+            self.clear_witness(*wait);
         }
         match ended.is_empty() {
             false => Way::Open,
@@ -360,105 +379,17 @@ impl Table {
 
     /// Whether a wait blocks, as [`Table::blocks`], and how many stages could end it, of which two are as good as more.
     fn candidate_count(&self, wait: WaitId) -> (bool, usize) {
-        let step = &self.waits[wait].step;
-        let Some(values) = self.signals.get(&step.id) else { return (false, 0) };
-        let mut values = values.range(step.value..);
-        let Some((least, stages)) = values.next() else { return (false, 0) };
-        let blocks = *least == step.value && is_open(step);
-        (blocks, if stages.len() > 1 || values.next().is_some() { 2 } else { 1 })
-    }
-
-    /// Brings `to` behind `from` in the order; or the path from `to` to `from` for which that cannot be.
-    fn connect(&mut self, from: StageId, to: StageId) -> Result<(), Vec<StageId>> {
-        if from == to {
-            return Err(vec![to]);
-        }
-        if self.order.precedes(from, to) {
-            return Ok(());
-        }
-        self.searches += 1;
-        let mut found = [vec![to], vec![from]];
-        let mut next = [0, 0];
-        self.stages[to].seen[0] = (self.searches, to);
-        self.stages[from].seen[1] = (self.searches, from);
-        loop {
-            for side in [0, 1] {
-                let Some(at) = found[side].get(next[side]).copied() else {
-                    self.rearrange(side, &mut found[side], if side == 0 { from } else { to });
-                    return Ok(());
-                };
-                next[side] += 1;
-                self.visits += 1;
-                if let Some(met) = self.step(side, at, [to, from], &mut found[side]) {
-                    return Err(self.path(side, at, met));
-                }
-            }
-        }
-    }
-
-    /// Goes from one stage to those directly behind it, or on side 1 before it, as far as they lie between `ends`. Returns a stage to
-    /// which the search from the other side has come, if it meets one.
-    fn step(
-        &mut self,
-        side: usize,
-        at: StageId,
-        ends: [StageId; 2],
-        found: &mut Vec<StageId>,
-    ) -> Option<StageId> {
-        let mut near = std::mem::take(&mut self.near);
-        near.clear();
-        let Stage { before, after, waits, dependents, .. } = &self.stages[at];
-        match side {
-            0 => near
-                .extend(after.iter().copied().chain(dependents.iter().map(|wait| self.waits[*wait].stage))),
+        let Wait { step, event, .. } = &self.waits[wait];
+        let uses = &self.events[*event];
+        let (least, count) = match (uses.signals.len(), uses.least) {
+            (1, Some(only)) if only >= step.value => (only, 1),
             _ => {
-                near.extend(before.iter().copied().chain(waits.iter().filter_map(|w| self.waits[*w].witness)))
+                let mut ends = self.ends(wait);
+                let Some((least, _)) = ends.next() else { return (false, 0) };
+                (least, if ends.next().is_some() { 2 } else { 1 })
             }
-        }
-        let met = near.iter().copied().find(|near| {
-            let stage = &mut self.stages[*near];
-            if stage.seen[1 - side].0 == self.searches {
-                return true;
-            }
-            let [to, from] = ends;
-            let between =
-                if side == 0 { self.order.precedes(*near, from) } else { self.order.precedes(to, *near) };
-            if between && stage.seen[side].0 != self.searches {
-                stage.seen[side] = (self.searches, at);
-                found.push(*near);
-            }
-            false
-        });
-        self.near = near;
-        met
-    }
-
-    /// Moves what a search has found: from side 0 behind `at`, from side 1 before it.
-    fn rearrange(&mut self, side: usize, found: &mut [StageId], at: StageId) {
-        found.sort_unstable_by_key(|stage| self.order.label(*stage));
-        found.iter().for_each(|stage| self.order.remove(*stage));
-        if side == 0 {
-            found.iter().rev().for_each(|stage| self.order.insert_after(at, *stage));
-        } else {
-            found.iter().for_each(|stage| self.order.insert_before(at, *stage));
-        }
-    }
-
-    /// The path on which two searches have met: one was at `at` and saw `near`.
-    fn path(&self, side: usize, at: StageId, near: StageId) -> Vec<StageId> {
-        let (low, high) = if side == 0 { (at, near) } else { (near, at) };
-        let back = |mut stage: StageId, side: usize| {
-            let mut path = vec![stage];
-            while self.stages[stage].seen[side].1 != stage {
-                stage = self.stages[stage].seen[side].1;
-                path.push(stage);
-            }
-            path
         };
-        let mut path = back(low, 0);
-        path.reverse();
-        path.extend(back(high, 1));
-        path
+        (least == step.value && step.event.is_pending(step.value), count)
     }
 
     /// A cycle of waits, each for a signal behind the one before it and the first for one behind the last.
@@ -475,7 +406,7 @@ impl Table {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let lists = self.stages.is_empty() && self.waits.is_empty() && self.loose.is_empty();
-        let indices = self.streams.is_empty() && self.signals.is_empty() && self.waiting.is_empty();
+        let indices = self.streams.is_empty() && self.events.is_empty() && self.event_ids.is_empty();
         lists && indices && self.submissions.is_empty()
     }
 
@@ -489,9 +420,8 @@ impl Table {
         for stage in order {
             self.order.remove(*stage);
             self.order.push_last(*stage);
-            self.stages[*stage].dependents.clear();
-            for wait in &self.stages[*stage].waits {
-                self.waits[*wait].witness = None;
+            for wait in self.stages[*stage].waits.clone() {
+                self.clear_witness(wait);
             }
         }
         witnesses.iter().for_each(|(wait, stage)| self.set_witness(*wait, *stage));

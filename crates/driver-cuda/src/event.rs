@@ -52,6 +52,10 @@ impl Event for CudaEvent {
         self.line.failure()
     }
 
+    fn is_pending(&self, value: u64) -> bool {
+        self.line.is_pending(value)
+    }
+
     fn signal(&self, value: u64, now_ns: u64) {
         self.line.signal(value, now_ns);
         self.promised.lock().retain(|(later, _)| *later > value);

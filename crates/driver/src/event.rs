@@ -22,9 +22,7 @@ pub trait Event: Send + Sync + Any {
     fn failure(&self) -> Option<Error>;
 
     /// Whether it may still reach `value`: it is below, and has not failed.
-    fn is_pending(&self, value: u64) -> bool {
-        self.value() < value && self.failure().is_none()
-    }
+    fn is_pending(&self, value: u64) -> bool;
 
     /// Raise it to `value`, at the time `now_ns` of the clock of the device. Nothing happens if it is as high already or has
     /// failed.

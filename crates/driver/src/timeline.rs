@@ -88,18 +88,3 @@ impl Event for Timeline {
         then(known);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_is_pending_until_it_is_reached_or_the_event_fails() {
-        let event = Timeline::new();
-        assert!(event.is_pending(1) && !event.is_pending(0));
-        event.signal(2, 0);
-        assert!(!event.is_pending(2) && event.is_pending(3));
-        event.fail(&Error::Cancelled);
-        assert!(!event.is_pending(3) && !event.is_pending(2));
-    }
-}

@@ -63,7 +63,16 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     };
     let selected = if words.is_empty() { &["--workspace"] } else { words };
     cargo(&[&["nextest", "--no-report", "--no-fail-fast"], selected].concat())?;
-    cargo(&["report", "--json", "--summary-only", "--output-path", &output.to_string_lossy()])?;
+    // A process that a test kills leaves half a profile, which `llvm-profdata` is to leave out.
+    cargo(&[
+        "report",
+        "--failure-mode",
+        "all",
+        "--json",
+        "--summary-only",
+        "--output-path",
+        &output.to_string_lossy(),
+    ])?;
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&output)?)?;
     let lines = by_crate(root, &report)?;
     let share = print(&lines);

@@ -62,6 +62,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
         Ok(())
     };
     let selected = if words.is_empty() { &["--workspace"] } else { words };
+    // Of this run only, not of those before it.
+    cargo(&["clean", "--workspace", "--profraw-only"])?;
     cargo(&[&["nextest", "--no-report", "--no-fail-fast"], selected].concat())?;
     // A process that a test kills leaves half a profile, which `llvm-profdata` is to leave out.
     cargo(&[

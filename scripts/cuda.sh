@@ -40,7 +40,7 @@ pack() {
 }
 elinvar=$(realpath "$folder")/elinvar
 pack driver.bundle crates/driver-cuda/tests/device kernels.metal
-pack runtime.bundle crates/conformance/tests runtime_cuda.metal
+pack runtime.bundle verify/conformance/tests runtime_cuda.metal
 if [[ -n ${ELINVAR_CANDLE:-} ]]; then
     aligned=(10=false 100=false 110=false 200=true 201=true 202=true 300=false)
     gemm=(gemm_nn_f32_f32_64_64_16_2_2 gemm_nn_f16_f16_64_64_16_1_2)

@@ -157,7 +157,7 @@ mod tests {
             file("/w/crates/cache/src/a.rs", 10),
             file("/w/crates/cache/src/b/c.rs", 7),
             file("/w/crates/cache/tests/t.rs", 1),
-            file("/w/crates/conformance/src/lib.rs", 1),
+            file("/w/verify/conformance/src/lib.rs", 1),
             file("/w/crates/driver-cuda/src/lib.rs", 2),
             file("/elsewhere/crates/cache/src/a.rs", 1),
         ];

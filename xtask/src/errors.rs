@@ -13,7 +13,7 @@ const TYPES: [(&str, &str, &str); 6] = [
     ("crates/msl/src/error.rs", "Error", "msl::Error"),
     ("crates/msl/src/process.rs", "Failure", "msl::process::Failure"),
     ("crates/spmd/src/error.rs", "Error", "spmd::Error"),
-    ("crates/reference/src/fault.rs", "Problem", "reference::Problem"),
+    ("verify/reference/src/fault.rs", "Problem", "reference::Problem"),
     ("crates/cli/src/failure.rs", "Failure", "cli::Failure"),
 ];
 

@@ -6,7 +6,7 @@
 //! A reader that has something else to do may *leave*: then who writes wakes the *deputy*, a thread that sleeps until then and reads in its
 //! place. One that comes back before that goes on as if it had not left, and nobody has entered the system.
 //!
-//! Atomics and futexes are those of `crate::sync`: a checker runs this file with its own (`crates/models`).
+//! Atomics and futexes are those of `crate::sync`: a checker runs this file with its own (`verify/models`).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, futex_wait, futex_wake};
 

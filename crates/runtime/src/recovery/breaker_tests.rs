@@ -1,4 +1,4 @@
-//! The breaker by one thread; `crates/models` has it by several.
+//! The breaker by one thread; `verify/models` has it by several.
 
 use std::time::{Duration, Instant};
 

@@ -2,16 +2,16 @@
 #![no_main]
 
 // The command line is a program, not a library: its files are compiled here.
-#[path = "../../crates/cli/src/array.rs"]
+#[path = "../../../crates/cli/src/array.rs"]
 #[allow(dead_code, missing_docs)]
 mod array;
-#[path = "../../crates/cli/src/failure.rs"]
+#[path = "../../../crates/cli/src/failure.rs"]
 #[allow(dead_code)]
 mod failure;
-#[path = "../../crates/cli/src/npy.rs"]
+#[path = "../../../crates/cli/src/npy.rs"]
 #[allow(dead_code)]
 mod npy;
-#[path = "../../crates/cli/src/output.rs"]
+#[path = "../../../crates/cli/src/output.rs"]
 #[allow(dead_code)]
 mod output;
 /// What prints is left out.

@@ -5,19 +5,19 @@
 
 mod sync;
 
-#[path = "../../../runtime/src/recovery/breaker.rs"]
+#[path = "../../../../crates/runtime/src/recovery/breaker.rs"]
 mod breaker_source;
-#[path = "../../../runtime/src/pool/class.rs"]
+#[path = "../../../../crates/runtime/src/pool/class.rs"]
 mod class;
-#[path = "../../../driver-isolated/src/head.rs"]
+#[path = "../../../../crates/driver-isolated/src/head.rs"]
 mod head_source;
-#[path = "../../../runtime/src/pool/shelf.rs"]
+#[path = "../../../../crates/runtime/src/pool/shelf.rs"]
 mod shelf;
-#[path = "../../../runtime/src/pool/stats.rs"]
+#[path = "../../../../crates/runtime/src/pool/stats.rs"]
 mod stats;
-#[path = "../../../runtime/src/pool/stock.rs"]
+#[path = "../../../../crates/runtime/src/pool/stock.rs"]
 mod stock;
-#[path = "../../../driver/src/timeline.rs"]
+#[path = "../../../../crates/driver/src/timeline.rs"]
 mod timeline;
 
 mod breaker;

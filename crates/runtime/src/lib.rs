@@ -47,89 +47,56 @@
 //!   may have overwritten its inputs is never run again.
 #![warn(missing_docs)]
 
-mod args;
-mod batch;
-mod bind;
-mod buffer;
-mod bundle;
-mod capture;
-mod completion;
-mod constants;
-mod deadline;
-mod dependencies;
 mod device;
-mod drivers;
-mod event;
-mod flight;
-mod gather;
 mod graph;
-mod grid;
-mod group;
 #[cfg(test)]
 mod host_tests;
-mod host_use;
 mod identity;
-mod kernel;
-mod known;
-mod learned;
-mod library;
-mod loss;
-mod map;
-mod pool;
-mod primitive;
-mod profile;
-mod recording;
+mod launch;
+mod locks;
+mod memory;
+mod observe;
 mod recovery;
-mod reused;
-mod slice;
-mod slots;
-mod span;
-mod stream;
-mod suggest;
 mod sync;
-mod timestamp;
-mod touched;
-mod trace;
-mod transfer;
-mod tune;
-mod usage;
 
-pub use args::{Arg, Args, Threadgroup};
-pub use batch::Batch;
-pub use buffer::Buffer;
-pub use bundle::Bundle;
-pub use capture::Capture;
-pub use completion::Completion;
-pub use constants::{ConstantValue, Constants};
-pub use device::Device;
-pub use event::Event;
-pub use flight::WhenFull;
-pub use gather::Gathering;
+pub use device::{Device, Learned};
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
-pub use grid::{Extent, Grid, Side};
-pub use group::StreamGroup;
-pub use host_use::HostUse;
-pub use kernel::{CheckedKernel, Kernel};
-pub use learned::Learned;
-pub use library::Library;
-pub use map::{Map, MapMut};
-pub use pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
-pub use profile::Profile;
-pub use recording::Recording;
+pub use launch::args::{Arg, Args, Threadgroup};
+pub use launch::batch::Batch;
+pub use launch::bundle::Bundle;
+pub use launch::constants::{ConstantValue, Constants};
+pub use launch::grid::{Extent, Grid, Side};
+pub use launch::kernel::{CheckedKernel, Kernel};
+pub use launch::library::Library;
+pub use launch::recording::Recording;
+pub use launch::slots::SlotStats;
+pub use launch::suggest::Suggestion;
+pub use launch::timestamp::Timestamp;
+pub use launch::transfer::Download;
+pub use memory::buffer::Buffer;
+pub use memory::host_use::HostUse;
+pub use memory::map::{Map, MapMut};
+pub use memory::pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
+pub use memory::slice::{BufferSlice, BufferSliceMut};
+pub use observe::capture::Capture;
+pub use observe::health::{Component, Finding, Health, Status};
+pub use observe::notice::{Goal, Notice};
+pub use observe::profile::Profile;
+pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
+pub use observe::watch::{Watch, WatchOptions};
 pub use recovery::{
-    Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Component, Decision, FaultClass,
-    Finding, Goal, Health, Notice, RecoveryPolicy, Status, Watch, WatchOptions, decide,
+    Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Decision, FaultClass,
+    RecoveryPolicy, decide,
 };
-pub use reused::EventStats;
-pub use slice::{BufferSlice, BufferSliceMut};
-pub use slots::SlotStats;
-pub use stream::Stream;
-pub use suggest::Suggestion;
-pub use timestamp::Timestamp;
-pub use trace::{StepStats, Trace, TraceEvent, TraceStep};
-pub use transfer::Download;
+pub use sync::completion::Completion;
+pub use sync::event::Event;
+pub use sync::flight::WhenFull;
+pub use sync::gather::Gathering;
+pub use sync::group::StreamGroup;
+pub use sync::reused::EventStats;
+pub use sync::stream::Stream;
 
 pub use bytemuck::Pod;
 pub use elinvar_driver as driver;

@@ -13,9 +13,9 @@ use super::step::{Step, Touch, Work};
 use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::identity::identity;
-use crate::recording::Recording;
-use crate::touched::slices_mut;
-use crate::usage::{Access, Usage, Who};
+use crate::launch::recording::Recording;
+use crate::memory::touched::slices_mut;
+use crate::memory::usage::{Access, Usage, Who};
 use crate::{Buffer, Device, HostUse};
 
 /// A command that will run.

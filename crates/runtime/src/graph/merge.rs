@@ -12,8 +12,8 @@ use elinvar_driver::{Binding, Command, Dim3, Dispatch, MemorySlice};
 
 use super::step::{Mode, Step, Touch, Work};
 use crate::identity::identity;
-use crate::touched::slices_mut;
-use crate::usage::Storage;
+use crate::memory::touched::slices_mut;
+use crate::memory::usage::Storage;
 
 /// What content is, by how it came about.
 #[derive(PartialEq, Eq, Hash)]

@@ -33,9 +33,9 @@ use bytemuck::Pod;
 use elinvar_driver::{Command, Error, Event, Result};
 
 use crate::device::element_bytes;
-use crate::pool::Block;
-use crate::span::Span;
-use crate::usage::{Storage, Usage};
+use crate::memory::pool::Block;
+use crate::memory::span::Span;
+use crate::memory::usage::{Storage, Usage};
 use crate::{Args, Batch, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, Device, Grid, Kernel, Stream};
 
 use parameters::Named;

@@ -10,8 +10,8 @@ use super::placeholder::Placeholder;
 use super::step::Work;
 use super::{Graph, Node};
 use crate::Buffer;
-use crate::bind::place;
-use crate::usage::Storage;
+use crate::launch::bind::place;
+use crate::memory::usage::Storage;
 
 /// A value or buffer that each run of a [`crate::Plan`] may have another of; see [`Graph::value`] and [`Graph::buffer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,8 +16,8 @@ use super::step::{Mode, Step, Touch, Work};
 use super::{Graph, GraphStats, edges};
 use crate::Device;
 use crate::identity::identity;
-use crate::recording::Recording;
-use crate::usage::{Storage, Who};
+use crate::launch::recording::Recording;
+use crate::memory::usage::{Storage, Who};
 
 /// Which commands are submitted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

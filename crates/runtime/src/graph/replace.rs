@@ -9,14 +9,14 @@ use elinvar_driver::{Binding, Command, Dispatch, Error, Grid, Result};
 use super::parameters::{ParameterKey, Subject};
 use super::plan::{Part, Plan, Site};
 use crate::Device;
-use crate::args::{Arg, Element, Value};
-use crate::bind::{place, rebind};
-use crate::grid::check_counts;
 use crate::identity::identity;
-use crate::recording::Recording;
-use crate::span::Span;
-use crate::touched::{slices_mut, touched};
-use crate::usage::{Access, Storage, Usage};
+use crate::launch::args::{Arg, Element, Value};
+use crate::launch::bind::{place, rebind};
+use crate::launch::grid::check_counts;
+use crate::launch::recording::Recording;
+use crate::memory::span::Span;
+use crate::memory::touched::{slices_mut, touched};
+use crate::memory::usage::{Access, Storage, Usage};
 
 /// What stands for a buffer parameter now, and where.
 #[derive(Clone)]

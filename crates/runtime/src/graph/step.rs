@@ -10,9 +10,9 @@ use elinvar_driver::Command;
 
 use crate::Device;
 use crate::identity::identity;
-use crate::span::Span;
-use crate::touched::{Effect, Touched, touched};
-use crate::usage::{Access, Storage, Usage, Who};
+use crate::memory::span::Span;
+use crate::memory::touched::{Effect, Touched, touched};
+use crate::memory::usage::{Access, Storage, Usage, Who};
 
 /// A node.
 #[derive(Clone)]

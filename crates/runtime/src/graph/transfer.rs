@@ -5,8 +5,8 @@ use std::panic::Location;
 use elinvar_driver::{Command, Error, HostBlock, MemorySlice, Reach, Result};
 
 use super::Route;
-use crate::span::Span;
-use crate::transfer::stage;
+use crate::launch::transfer::stage;
+use crate::memory::span::Span;
 use crate::{Buffer, Device};
 
 /// Memory that both devices of a copy reach, or one each.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use elinvar_driver::Error;
 
-use crate::sync::Mutex;
+use crate::locks::Mutex;
 
 /// Whether a device is given work by streams that recover.
 #[derive(Clone, Debug)]

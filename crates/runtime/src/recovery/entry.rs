@@ -9,7 +9,7 @@ use elinvar_driver::{Callback, Command, Done, Error, Result, Submission, Timing,
 
 use super::breaker::Permit;
 use super::{Attempts, replay};
-use crate::trace::Notes;
+use crate::observe::trace::Notes;
 
 #[derive(Default)]
 pub(super) struct State {

@@ -5,7 +5,7 @@
 //! - The driver never sees a signal at the end of a submission: it would fail the event at the first failure. Such events are
 //!   raised here. A submission that signals before its end goes alone and is never run again.
 //! - `sending` orders what goes to the driver; `state` is locked for moments, and by callbacks.
-//! - When the device is lost ([`crate::loss`]), all ends in the cause and nothing is tried again. What the driver has then is kept
+//! - When the device is lost ([`crate::sync::loss`]), all ends in the cause and nothing is tried again. What the driver has then is kept
 //!   until the driver has let go of it, if ever; the thread does not wait for that.
 
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use super::entry::{Entry, Progress, State};
 use super::queue::Report;
 use super::{Action, Decision, RecoveryPolicy, decide, replay};
 use crate::Device;
-use crate::completion::given_up;
-use crate::loss::Present;
+use crate::sync::completion::given_up;
+use crate::sync::loss::Present;
 
 pub(super) struct Lane {
     pub(super) device: Device,

@@ -9,14 +9,10 @@ mod breaker;
 mod breaker_tests;
 mod decide;
 mod entry;
-mod health;
 mod lane;
-mod notice;
 mod policy;
 mod queue;
 mod replay;
-mod thermal;
-mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,21 +22,18 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Callback, Error, Priority, Result};
 
 use crate::Device;
-use crate::trace::{Notes, TraceStep};
-use crate::usage::Storage;
+use crate::memory::usage::Storage;
+use crate::observe::trace::{Notes, TraceStep};
 
+use crate::observe::health::Vitals;
+use crate::observe::notice::Wishes;
 pub use breaker::{Breaker, BreakerLimits, BreakerMemory, BreakerState};
 use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
-use health::Vitals;
-pub use health::{Component, Finding, Health, Status};
 use lane::Lane;
-use notice::Wishes;
-pub use notice::{Goal, Notice};
 pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
-pub use watch::{Watch, WatchOptions};
 
 /// What a device has for recovery.
 pub(crate) struct Recovery {
@@ -51,7 +44,7 @@ pub(crate) struct Recovery {
     resets: AtomicU64,
     pub(crate) origins: Origins,
     pub(crate) vitals: Vitals,
-    wishes: Wishes,
+    pub(crate) wishes: Wishes,
     /// Memory whose content is lost at a reset.
     own: Mutex<Vec<Weak<Storage>>>,
     /// Of the streams that recover.

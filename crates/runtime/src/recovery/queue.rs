@@ -13,7 +13,7 @@ use super::entry::{Entry, Progress};
 use super::lane::Lane;
 use super::{Attempts, RecoveryPolicy};
 use crate::Device;
-use crate::trace::Notes;
+use crate::observe::trace::Notes;
 
 /// The handle; dropping it lets what was submitted finish.
 pub(crate) struct RecoveringQueue {

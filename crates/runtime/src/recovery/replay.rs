@@ -1,7 +1,7 @@
 //! Whether commands can be run again, and running them on another device.
 //!
 //! Commands can be run again if what they read before they have written it is never written by them
-//! ([`crate::touched`]). What two arguments share counts by its bytes.
+//! ([`crate::memory::touched`]). What two arguments share counts by its bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use elinvar_driver::{
     Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result, Source, Storage, Timing,
 };
 
-use crate::completion::Promise;
 use crate::identity::identity;
-use crate::loss::Flying;
-use crate::touched::{Effect, Touched, slices_mut, touched};
+use crate::memory::touched::{Effect, Touched, slices_mut, touched};
+use crate::sync::completion::Promise;
+use crate::sync::loss::Flying;
 use crate::{Buffer, Device};
 
 /// Why commands that have begun cannot be run again; `None` if they can.

@@ -5,17 +5,19 @@
 
 mod sync;
 
+use sync as locks;
+
 #[path = "../../../../crates/runtime/src/recovery/breaker.rs"]
 mod breaker_source;
-#[path = "../../../../crates/runtime/src/pool/class.rs"]
+#[path = "../../../../crates/runtime/src/memory/pool/class.rs"]
 mod class;
 #[path = "../../../../crates/driver-isolated/src/head.rs"]
 mod head_source;
-#[path = "../../../../crates/runtime/src/pool/shelf.rs"]
+#[path = "../../../../crates/runtime/src/memory/pool/shelf.rs"]
 mod shelf;
-#[path = "../../../../crates/runtime/src/pool/stats.rs"]
+#[path = "../../../../crates/runtime/src/memory/pool/stats.rs"]
 mod stats;
-#[path = "../../../../crates/runtime/src/pool/stock.rs"]
+#[path = "../../../../crates/runtime/src/memory/pool/stock.rs"]
 mod stock;
 #[path = "../../../../crates/driver/src/timeline.rs"]
 mod timeline;

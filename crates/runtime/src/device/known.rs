@@ -1,0 +1,156 @@
+//! The devices that this process uses: one pool for each, and the thread that looks after them.
+//!
+//! A driver's device has one [`Inner`] however often a handle is made from it, as long as a handle or a buffer lives. The
+//! thread starts with the first device, wakes every half minute, and gives back what has been idle for too long. It
+//! holds no device.
+
+use std::sync::{Arc, Once, Weak};
+use std::time::{Duration, Instant};
+
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{self as driver, PerProcess};
+
+use crate::identity::identity;
+use crate::launch::slots::Slots;
+use crate::launch::tune::Tuned;
+use crate::recovery::Recovery;
+use crate::sync::gather::Gatherings;
+use crate::sync::group::Members;
+use crate::sync::loss::Loss;
+use crate::sync::reused::Reused;
+use crate::{Pool, Trace};
+
+/// How often idle things are looked at.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Events, submission slots and streams of groups that are idle for longer go.
+const IDLE: Duration = Duration::from_secs(60);
+
+static KNOWN: PerProcess<Mutex<Vec<Weak<Inner>>>> = PerProcess::new(Mutex::default);
+
+/// What the handles on a device share.
+pub(crate) struct Inner {
+    pub(crate) driver: Arc<dyn driver::Device>,
+    /// The process that it was made in.
+    pub(crate) process: driver::Process,
+    pub(crate) pool: Pool,
+    pub(crate) events: Reused<Arc<dyn driver::Event>>,
+    pub(crate) timestamps: Reused<Arc<driver::Stamp>>,
+    pub(crate) slots: Slots,
+    pub(crate) trace: Trace,
+    pub(crate) recovery: Recovery,
+    pub(crate) loss: Loss,
+    pub(crate) tuned: Tuned,
+    pub(crate) gatherings: Gatherings,
+    /// Groups of streams that may have idle ones.
+    pub(crate) groups: Mutex<Vec<Weak<Members>>>,
+}
+
+/// The one of this driver's device.
+pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
+    let mut known = KNOWN.get().lock();
+    let same = |inner: &Arc<Inner>| identity(&inner.driver) == identity(&device);
+    if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
+        return inner;
+    }
+    let (pool, events, groups) = (Pool::new(device.clone()), Reused::new(), Mutex::default());
+    let (timestamps, loss, tuned) = (Reused::new(), Loss::default(), Tuned::default());
+    let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
+    let (driver, gatherings) = (device, Gatherings::default());
+    let inner = Arc::new(Inner {
+        driver,
+        process: driver::Process::this(),
+        pool,
+        events,
+        timestamps,
+        slots,
+        trace,
+        recovery,
+        loss,
+        tuned,
+        gatherings,
+        groups,
+    });
+    known.retain(|inner| inner.strong_count() > 0);
+    known.push(Arc::downgrade(&inner));
+    drop(known);
+    start();
+    inner
+}
+
+/// Starts the thread, once. Without it idle memory is kept for longer, and nothing else.
+fn start() {
+    static STARTED: PerProcess<Once> = PerProcess::new(Once::new);
+    STARTED.get().call_once(|| {
+        let run = || {
+            loop {
+                std::thread::sleep(SWEEP);
+                sweep(Instant::now());
+            }
+        };
+        let _thread = std::thread::Builder::new().name("elinvar-sweep".into()).spawn(run);
+    });
+}
+
+/// Gives back what has been idle for too long at `now`.
+fn sweep(now: Instant) {
+    let devices: Vec<Arc<Inner>> = KNOWN.get().lock().iter().filter_map(Weak::upgrade).collect();
+    for device in devices {
+        device.pool.sweep(now, device.pool.limits().idle_time);
+        if let Some(then) = now.checked_sub(IDLE) {
+            device.events.drop_idle_since(then);
+            device.timestamps.drop_idle_since(then);
+            device.slots.drop_idle_since(then);
+            let groups = device.groups.lock().clone();
+            groups.iter().for_each(|members| Members::drop_idle_since(members, then));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn idle_memory_is_given_back_after_a_minute() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let device = Device::new(device);
+        drop(device.buffer::<u32>(1000).unwrap());
+        let idle = || device.pool().stats().idle_blocks;
+        sweep(Instant::now());
+        assert_eq!(idle(), 1);
+        sweep(Instant::now() + Duration::from_secs(61));
+        assert_eq!(idle(), 0);
+    }
+
+    #[test]
+    fn idle_streams_and_events_go_after_a_minute() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(3).devices().unwrap().remove(0);
+        let device = Device::new(device);
+        let group = device.stream_group();
+        let waits = group.next().unwrap();
+        let (event, unused) = (device.event().unwrap(), device.event().unwrap());
+        waits.wait_for(&event, 1).unwrap();
+        group.next().unwrap().synchronize().unwrap();
+        drop(unused);
+        sweep(Instant::now());
+        assert_eq!((group.open(), device.event_stats().idle), (2, 1));
+        sweep(Instant::now() + Duration::from_secs(61));
+        assert_eq!((group.open(), device.event_stats().idle), (1, 0), "one has work");
+        event.signal(1);
+        waits.synchronize().unwrap();
+    }
+
+    #[test]
+    fn a_drivers_device_has_one_pool_while_it_is_used() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let (a, b) = (Device::new(device.clone()), Device::new(device.clone()));
+        drop(a.buffer::<u32>(1000).unwrap());
+        assert_eq!(b.pool().stats().idle_blocks, 1);
+        drop((a, b));
+        assert_eq!(Device::new(device).pool().stats().misses, 0, "gone with the last handle");
+    }
+}

@@ -1,0 +1,342 @@
+//! [`Arg`] and [`Args`]: the values of a launch.
+//!
+//! An `Arg` is made from what a caller has: a reference to a buffer, a scalar, a size. It remembers the
+//! host's element type and whether the kernel may write, and nothing of the kernel; [`crate::launch::bind`]
+//! compares it with the signature.
+
+use std::any::{TypeId, type_name};
+
+use bytemuck::Pod;
+use elinvar_driver::{Dim3, Scalar};
+use half::{bf16, f16};
+
+use crate::memory::span::Span;
+use crate::{Buffer, BufferSlice, BufferSliceMut};
+
+/// One argument of a launch.
+#[derive(Clone)]
+pub struct Arg {
+    pub(crate) value: Value,
+}
+
+#[derive(Clone)]
+pub(crate) enum Value {
+    Memory {
+        span: Span,
+        element: Element,
+        writable: bool,
+    },
+    Bytes {
+        bytes: Vec<u8>,
+        element: Element,
+    },
+    Threadgroup(u64),
+    Size(Dim3),
+    /// No argument: what the kernel reaches through an address. `None` for what is no memory.
+    Use(Option<(Span, bool)>),
+}
+
+/// The host's element type, as far as it can be compared with MSL's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// A scalar that MSL has, or an array of 2 to 4 of them.
+    Scalars { scalar: Scalar, lanes: u32, name: &'static str },
+    /// `f64`, which MSL has not.
+    Double,
+    /// Any other type without padding.
+    Pod { name: &'static str, size: u64 },
+    /// Bytes that are taken as whatever the kernel expects.
+    Raw,
+}
+
+impl Element {
+    pub(crate) fn of<T: Pod>() -> Self {
+        let name = type_name::<T>();
+        let id = TypeId::of::<T>();
+        macro_rules! scalars {
+            ($($host:ty => $scalar:ident),*) => {$(
+                for (lanes, known) in [
+                    (1, TypeId::of::<$host>()),
+                    (2, TypeId::of::<[$host; 2]>()),
+                    (3, TypeId::of::<[$host; 3]>()),
+                    (4, TypeId::of::<[$host; 4]>()),
+                ] {
+                    if id == known {
+                        return Self::Scalars { scalar: Scalar::$scalar, lanes, name };
+                    }
+                }
+            )*};
+        }
+        scalars!(i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32 => I32, u32 => U32, i64 => I64, u64 => U64);
+        scalars!(f16 => F16, bf16 => BF16, f32 => F32);
+        if id == TypeId::of::<f64>() {
+            return Self::Double;
+        }
+        Self::Pod { name, size: size_of::<T>() as u64 }
+    }
+}
+
+impl Arg {
+    /// A value of any type without padding, for a `constant T&` of the same size.
+    pub fn value<T: Pod>(value: &T) -> Self {
+        Self::values(std::slice::from_ref(value))
+    }
+
+    /// Values for a pointer that the kernel only reads, such as `constant float*`. They are copied at the
+    /// launch; for more than a few KiB a buffer is the better choice.
+    pub fn values<T: Pod>(values: &[T]) -> Self {
+        let bytes = bytemuck::cast_slice(values).to_vec();
+        Self { value: Value::Bytes { bytes, element: Element::of::<T>() } }
+    }
+
+    /// A value as raw bytes, taken as whatever type the kernel expects; the size must still fit.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { value: Value::Bytes { bytes: bytes.into(), element: Element::Raw } }
+    }
+
+    /// Say what a `Buffer<u8>`, a slice of one or [`Arg::bytes`] holds, where the type is known at run
+    /// time only. On any other argument it replaces the type likewise.
+    #[must_use]
+    pub fn of(mut self, scalar: Scalar) -> Self {
+        let declared = Element::Scalars { scalar, lanes: 1, name: scalar.msl_name() };
+        match &mut self.value {
+            Value::Memory { element, .. } | Value::Bytes { element, .. } => *element = declared,
+            Value::Threadgroup(_) | Value::Size(_) | Value::Use(_) => {}
+        }
+        self
+    }
+
+    /// A buffer or slice that the kernel reaches through an address in the memory of its arguments
+    /// ([`Buffer::gpu_address`]): `&buffer` if it only reads it, `&mut buffer` if it may write it. Metal calls this
+    /// `useResource(_:usage:)`. It stands anywhere in the list and is no argument of the kernel.
+    ///
+    /// The launch keeps the buffer alive and waits, fails and refuses as it does for an argument; a buffer
+    /// that is reached and not named here is not known to it.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Arg, Device, Grid, Source};
+    /// # let device = Device::best()?;
+    /// # let stream = device.stream()?;
+    /// # let (a, mut b) = (device.buffer::<f32>(4)?, device.buffer::<f32>(4)?);
+    /// // struct Args { device const float* a; device float* b; };
+    /// // kernel void copy(constant Args& args [[buffer(0)]], uint i [[thread_position_in_grid]])
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("copy")?;
+    /// let args = [a.gpu_address()?, b.gpu_address()?];
+    /// // SAFETY: the kernel reads four elements of `a` and writes four of `b`.
+    /// unsafe {
+    ///     kernel.launch(
+    ///         &stream,
+    ///         Grid::threads(4),
+    ///         (Arg::value(&args), Arg::use_resource(&a), Arg::use_resource(&mut b)),
+    ///     )
+    /// }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn use_resource(buffer: impl Into<Self>) -> Self {
+        let used = match buffer.into().value {
+            Value::Memory { span, writable, .. } => Some((span, writable)),
+            Value::Use(used) => used,
+            Value::Bytes { .. } | Value::Threadgroup(_) | Value::Size(_) => None,
+        };
+        Self { value: Value::Use(used) }
+    }
+
+    fn memory<T: Pod>(span: &Span, writable: bool) -> Self {
+        Self { value: Value::Memory { span: span.clone(), element: Element::of::<T>(), writable } }
+    }
+}
+
+/// Threadgroup memory for a `threadgroup T*` argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threadgroup {
+    bytes: u64,
+}
+
+impl Threadgroup {
+    /// This many bytes.
+    pub const fn bytes(bytes: usize) -> Self {
+        Self { bytes: bytes as u64 }
+    }
+
+    /// Room for `count` elements of type `T`.
+    pub const fn of<T>(count: usize) -> Self {
+        Self::bytes(count.saturating_mul(size_of::<T>()))
+    }
+}
+
+impl From<Threadgroup> for Arg {
+    fn from(memory: Threadgroup) -> Self {
+        Self { value: Value::Threadgroup(memory.bytes) }
+    }
+}
+
+impl From<Dim3> for Arg {
+    /// One `uint3` argument, or three `uint` arguments in a row, as the signature says.
+    fn from(size: Dim3) -> Self {
+        Self { value: Value::Size(size) }
+    }
+}
+
+impl From<bool> for Arg {
+    fn from(value: bool) -> Self {
+        Self::bytes([u8::from(value)]).of(Scalar::Bool)
+    }
+}
+
+macro_rules! from_scalars {
+    ($($host:ty),*) => {$(
+        impl From<$host> for Arg {
+            fn from(value: $host) -> Self {
+                Self::value(&value)
+            }
+        }
+    )*};
+}
+from_scalars!(i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32);
+
+impl From<f64> for Arg {
+    /// Always refused by the launch, with a message that names kernel and argument: MSL has no double.
+    /// It exists so that a literal such as `2.0` gets that message, and not the compiler's.
+    fn from(value: f64) -> Self {
+        Self::value(&value)
+    }
+}
+
+impl<T: Pod> From<&Buffer<T>> for Arg {
+    /// For reading.
+    fn from(buffer: &Buffer<T>) -> Self {
+        Self::memory::<T>(&buffer.span, false)
+    }
+}
+
+impl<T: Pod> From<&mut Buffer<T>> for Arg {
+    /// For reading and writing.
+    fn from(buffer: &mut Buffer<T>) -> Self {
+        Self::memory::<T>(&buffer.span, true)
+    }
+}
+
+impl<T: Pod> From<BufferSlice<'_, T>> for Arg {
+    /// For reading.
+    fn from(slice: BufferSlice<'_, T>) -> Self {
+        Self::memory::<T>(&slice.span, false)
+    }
+}
+
+impl<T: Pod> From<&BufferSlice<'_, T>> for Arg {
+    /// For reading.
+    fn from(slice: &BufferSlice<'_, T>) -> Self {
+        Self::memory::<T>(&slice.span, false)
+    }
+}
+
+impl<T: Pod> From<BufferSliceMut<'_, T>> for Arg {
+    /// For reading and writing.
+    fn from(slice: BufferSliceMut<'_, T>) -> Self {
+        Self::memory::<T>(&slice.span, true)
+    }
+}
+
+impl<T: Pod> From<&BufferSliceMut<'_, T>> for Arg {
+    /// For reading.
+    fn from(slice: &BufferSliceMut<'_, T>) -> Self {
+        Self::memory::<T>(&slice.span, false)
+    }
+}
+
+impl<T: Pod> From<&mut BufferSliceMut<'_, T>> for Arg {
+    /// For reading and writing.
+    fn from(slice: &mut BufferSliceMut<'_, T>) -> Self {
+        Self::memory::<T>(&slice.span, true)
+    }
+}
+
+/// The arguments of a launch, in the order of the kernel's parameters: a tuple of up to 31 values that are
+/// [`Into<Arg>`], or a list of [`Arg`]s made at run time.
+pub trait Args {
+    /// The arguments as a list.
+    fn into_args(self) -> Vec<Arg>;
+}
+
+impl Args for Vec<Arg> {
+    fn into_args(self) -> Vec<Arg> {
+        self
+    }
+}
+
+impl Args for &[Arg] {
+    fn into_args(self) -> Vec<Arg> {
+        self.to_vec()
+    }
+}
+
+impl Args for &Vec<Arg> {
+    fn into_args(self) -> Vec<Arg> {
+        self.clone()
+    }
+}
+
+impl<const N: usize> Args for [Arg; N] {
+    fn into_args(self) -> Vec<Arg> {
+        self.into()
+    }
+}
+
+impl Args for () {
+    fn into_args(self) -> Vec<Arg> {
+        Vec::new()
+    }
+}
+
+macro_rules! tuples {
+    ($first:ident $($rest:ident)*) => {
+        #[allow(non_snake_case)] // one letter is the type and the value
+        impl<$first: Into<Arg>, $($rest: Into<Arg>),*> Args for ($first, $($rest,)*) {
+            fn into_args(self) -> Vec<Arg> {
+                let ($first, $($rest,)*) = self;
+                vec![$first.into(), $($rest.into()),*]
+            }
+        }
+        tuples!($($rest)*);
+    };
+    () => {};
+}
+tuples!(A0 A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12 A13 A14 A15 A16 A17 A18 A19 A20 A21 A22 A23 A24 A25 A26
+    A27 A28 A29 A30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_types_are_told_apart() {
+        let scalar = |element| match element {
+            Element::Scalars { scalar, lanes, .. } => Some((scalar, lanes)),
+            _ => None,
+        };
+        assert_eq!(scalar(Element::of::<f16>()), Some((Scalar::F16, 1)));
+        assert_eq!(scalar(Element::of::<bf16>()), Some((Scalar::BF16, 1)));
+        assert_eq!(scalar(Element::of::<u16>()), Some((Scalar::U16, 1)));
+        assert_eq!(scalar(Element::of::<[i64; 3]>()), Some((Scalar::I64, 3)));
+        assert_eq!(Element::of::<f64>(), Element::Double);
+        assert_eq!(Element::of::<[f32; 5]>(), Element::Pod { name: "[f32; 5]", size: 20 });
+        assert_eq!(Element::of::<usize>(), Element::Pod { name: "usize", size: 8 });
+    }
+
+    #[test]
+    fn tuples_keep_their_order() {
+        let args = (1u8, 2u16, true, Threadgroup::of::<f32>(5)).into_args();
+        let sizes: Vec<u64> = args
+            .iter()
+            .map(|arg| match &arg.value {
+                Value::Bytes { bytes, .. } => bytes.len() as u64,
+                Value::Threadgroup(bytes) => *bytes,
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(sizes, [1, 2, 1, 20]);
+        assert!(().into_args().is_empty());
+    }
+}

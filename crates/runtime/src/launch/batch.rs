@@ -1,0 +1,405 @@
+//! [`Batch`] and the way of a launch: check, record, submit.
+//!
+//! [`Kernel::launch`] is a batch of one. A batch checks each call as it comes and records a command with
+//! the memory it uses; `submit` enters that use into the accounts of the memory and hands the commands
+//! to the driver's queue, in one step. Nothing is recorded by a call that is refused. What a submission holds, it holds
+//! until the device has done it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use elinvar_driver::sync::OnceLock;
+use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
+
+use crate::launch::bind::{Bound, bind};
+use crate::launch::grid::Size;
+use crate::launch::slots::Lease;
+use crate::memory::span::Span;
+use crate::memory::usage::{Access, Storage, Usage, Who, commit};
+use crate::observe::trace::{Noted, Notes, TraceStep};
+use crate::sync::completion::{Outcome, Promise};
+use crate::sync::deadline::{self, Due, Late, Watched};
+use crate::sync::dependencies::{self, Entered, Step};
+use crate::sync::flight::InFlight;
+use crate::sync::loss::Flying;
+use crate::{
+    Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
+};
+
+impl Kernel {
+    /// Run the kernel over a grid, behind the work that the stream has already. Returns at once.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// # use elinvar::{Device, Grid, Source};
+    /// # let device = Device::best()?;
+    /// # let kernel = device.compile(Source::msl("…"))?.kernel("scale")?;
+    /// # let stream = device.stream()?;
+    /// let mut data = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
+    /// // SAFETY: `scale` stays within the `n` elements it is told of.
+    /// unsafe { kernel.launch(&stream, Grid::threads(3), (&mut data, 2.0f32, 3u32)) }?;
+    /// assert_eq!(data.to_vec()?, [2.0, 4.0, 6.0]); // waits for the launch
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Safety
+    /// With these arguments the kernel reads and writes within the memory it is given, and does not race, in
+    /// itself or with work of other streams, in a way that MSL leaves undefined.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming kernel and argument when an argument does not fit the signature, its buffer is
+    /// mapped or belongs to another device, or when the grid is out of range; `Compile` or `Unsupported` when
+    /// the kernel cannot be built for the group's size; what the driver answers to a submission.
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
+        let mut batch = stream.batch();
+        // SAFETY: the caller vouches for the same.
+        unsafe { batch.launch(self, grid, args) }?;
+        batch.submit()
+    }
+}
+
+impl CheckedKernel {
+    /// Run the kernel over a grid; see [`Kernel::launch`]. Safe, because every access is checked.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`].
+    #[allow(unsafe_code)] // calls the unchecked launch
+    pub fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
+        // SAFETY: the checks keep every access within the memory of the arguments.
+        unsafe { self.kernel.launch(stream, grid, args) }
+    }
+}
+
+/// Steps of a launch that are noted before the driver has it.
+const STEPS: usize = 6;
+
+/// Commands that are submitted together, in order. Dropping a batch forgets them.
+pub struct Batch {
+    stream: Stream,
+    lease: Lease,
+    usages: Vec<Usage>,
+    /// Waits and signals.
+    steps: Vec<Step>,
+    /// The events that it raises.
+    events: Vec<Event>,
+    /// Commands that were recorded before, instead of its own.
+    replayed: Option<Arc<[Command]>>,
+    /// How long it may take.
+    deadline: Option<Duration>,
+    notes: Option<Notes>,
+    /// What was noted so far.
+    traced: Vec<Noted>,
+}
+
+/// What a submission holds until it has ended.
+struct Held {
+    _storages: Vec<Arc<Storage>>,
+    /// Before the events, which are used again if nothing else has them.
+    _entered: Option<Entered>,
+    /// The events that it raises.
+    _events: Vec<Event>,
+    _watched: Option<Arc<OnceLock<Watched>>>,
+    _lease: Lease,
+    _in_flight: InFlight,
+}
+
+impl Batch {
+    pub(crate) fn new(stream: Stream) -> Self {
+        let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
+        let lease = Lease::new(&stream.device);
+        let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
+        let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
+        let mut batch =
+            Self { stream, lease, usages, steps, events, replayed: None, deadline: None, notes, traced };
+        batch.note(|| TraceStep::Acquire);
+        batch
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.stream.device
+    }
+
+    /// Notes a step, if there is a trace.
+    fn note(&mut self, step: impl FnOnce() -> TraceStep) {
+        if let Some(notes) = &self.notes {
+            self.traced.push(notes.event(step()));
+        }
+    }
+
+    /// Notes a refusal, if there is one.
+    pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.note(|| TraceStep::Refused(Box::new(error.clone()))))
+    }
+
+    /// Let it end as [`Error::Timeout`] when it has not ended so long after it was submitted. What runs then ends where
+    /// [`elinvar_driver::Caps::stops_at`] says, and what it has done so far stays. A device that cannot stop what runs is then
+    /// lost: all its work ends in [`Error::DeviceLost`], and it takes no more until [`Device::reset`]. The memory that its
+    /// work uses is not given back before the driver has let go of it, if ever.
+    ///
+    /// # Errors
+    /// `Environment` when the thread that watches cannot be started.
+    pub fn deadline(&mut self, after: Duration) -> Result<()> {
+        deadline::start()?;
+        self.deadline = Some(after);
+        Ok(())
+    }
+
+    /// Add a launch; see [`Kernel::launch`]. A refused launch leaves the batch as it was.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`].
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`], except that maps are looked at by [`Batch::submit`].
+    #[allow(unsafe_code)] // declares an unsafe function
+    pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
+        let recorded = self.record_launch(kernel, grid, args);
+        self.noted(recorded)
+    }
+
+    fn record_launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
+        self.stream.device.expect_here("a launch")?;
+        let (pipeline, label) = (&kernel.pipeline, &kernel.label);
+        let name = &pipeline.signature().name;
+        self.note(|| TraceStep::Encode { kernel: pipeline.clone(), label: label.clone() });
+        self.stream.device.expect_same(&kernel.device, || format!("kernel `{name}` is"))?;
+        let bound = bind(&kernel.device, pipeline, args.into_args())?;
+        self.note(|| TraceStep::Bind { arguments: bound.bindings.len() });
+        let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
+            return Ok(());
+        };
+        pipeline.prepare(group)?;
+        self.note(|| TraceStep::Size { threads: grid.threads(), group });
+        let Bound { bindings, uses, usages } = bound;
+        let dispatch =
+            Dispatch { pipeline: pipeline.clone(), bindings, uses, grid, group, label: label.clone() };
+        self.lease.commands.push(Command::Dispatch(dispatch));
+        self.usages.extend(usages.into_iter().chain(counts));
+        self.note(|| TraceStep::Dispatch);
+        Ok(())
+    }
+
+    /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
+    ///
+    /// # Errors
+    /// As [`Batch::launch`].
+    #[allow(unsafe_code)] // calls the unchecked launch
+    pub fn launch_checked(&mut self, kernel: &CheckedKernel, grid: Grid, args: impl Args) -> Result<()> {
+        // SAFETY: the checks keep every access within the memory of the arguments.
+        unsafe { self.launch(&kernel.kernel, grid, args) }
+    }
+
+    /// Add a fill of a buffer or slice.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an element of more than 16 bytes or a buffer of another device.
+    pub fn fill<'t, T: Pod>(&mut self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<()> {
+        let span = target.into().span;
+        let pattern = bytemuck::bytes_of(&value).to_vec();
+        if pattern.len() > 16 {
+            let (name, size) = (std::any::type_name::<T>(), pattern.len());
+            return Err(Error::invalid(format!("fill: `{name}` has {size} bytes, at most 16 allowed")));
+        }
+        self.record_use("fill: the buffer", &span, Access::Write)?;
+        if span.len > 0 {
+            self.lease.commands.push(Command::Fill { target: span.memory_slice(), pattern });
+            self.note(|| TraceStep::Fill { bytes: span.len });
+        }
+        Ok(())
+    }
+
+    /// Add a copy between buffers or slices of the same length. They may be parts of one buffer and overlap:
+    /// the target then gets what the source held before.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for different lengths or a buffer of another device.
+    pub fn copy<'s, 't, T: Pod>(
+        &mut self,
+        source: impl Into<BufferSlice<'s, T>>,
+        target: impl Into<BufferSliceMut<'t, T>>,
+    ) -> Result<()> {
+        let (source, target) = (source.into(), target.into());
+        if source.len() != target.len() {
+            let (from, to) = (source.len(), target.len());
+            return Err(Error::invalid(format!("copy: the source has {from} elements, the target {to}")));
+        }
+        let (source, target) = (source.span, target.span);
+        let target_device = &target.storage.device;
+        self.stream.device.expect_same(target_device, || "copy: the target is".into())?;
+        self.record_use("copy: the source", &source, Access::Read)?;
+        self.record_use("copy: the target", &target, Access::Write)?;
+        if source.len > 0 {
+            let copy = Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
+            self.lease.commands.push(copy);
+            self.note(|| TraceStep::Copy { bytes: source.len });
+        }
+        Ok(())
+    }
+
+    /// Add the raising of an event to `value`.
+    pub fn signal(&mut self, event: &Event, value: u64) {
+        let step = event.step(value, true);
+        self.lease.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
+        self.steps.push(step);
+        self.events.push(event.clone());
+        self.note(|| TraceStep::Signal);
+    }
+
+    /// Add a wait until an event, of any device, has reached `value`.
+    pub fn wait_for(&mut self, event: &Event, value: u64) {
+        let step = event.step(value, false);
+        self.lease.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
+        self.steps.push(step);
+        self.note(|| TraceStep::Wait);
+    }
+
+    /// Adds a command that has been checked, with the memory it uses.
+    pub(crate) fn push(&mut self, command: Command, usages: Vec<Usage>, step: TraceStep) {
+        self.lease.commands.push(command);
+        self.usages.extend(usages);
+        self.note(|| step);
+    }
+
+    /// Hand the commands to the stream. An empty batch ends when the work before it has ended.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the buffer of a command is mapped in conflict with it, or streams would wait for one
+    /// another in a circle; what the driver answers to a submission. Nothing runs then.
+    pub fn submit(mut self) -> Result<Completion> {
+        self.stream.device.expect_here("a submission")?;
+        let count = self.replayed.as_ref().map_or(self.lease.commands.len(), |commands| commands.len());
+        self.note(|| TraceStep::End { commands: count });
+        let Some(notes) = self.notes else { return self.commit(&mut Vec::new()) };
+        let (device, mut traced) = (self.stream.device.clone(), std::mem::take(&mut self.traced));
+        let result = self.commit(&mut traced);
+        match &result {
+            Err(error) => {
+                let refused = notes.event(TraceStep::Refused(Box::new(error.clone())));
+                device.trace().add(traced.into_iter().chain([refused]));
+            }
+            // Not handed to the driver, because what it reads had failed.
+            Ok(done) if !traced.is_empty() => {
+                let ends = [TraceStep::Complete(done.wait().err().map(Box::new)), TraceStep::Release];
+                device.trace().add(traced.into_iter().chain(ends.map(|step| notes.event(step))));
+            }
+            Ok(_) => {}
+        }
+        result
+    }
+
+    /// Hands the commands to the driver, and what was noted to the trace just before that.
+    fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
+        let due =
+            self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
+        let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
+        let in_flight = stream.flight.enter(stream.device.loss())?;
+        let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
+        if due.is_some() {
+            commands = deadline::stoppable(&stream.device, &commands)?;
+        }
+        let alone = due.is_some() || !steps.is_empty();
+        let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
+        let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
+        let device = stream.device.clone();
+        let trace_to = notes.map(|notes| (notes, device.clone()));
+        let submit = |storages: Vec<Arc<Storage>>| {
+            // A stream that recovers keeps it until a reset has ended.
+            let uses_content = !stream.recovers() && storages.iter().any(|storage| storage.is_own());
+            let held = Held {
+                _storages: storages,
+                _entered: entered,
+                _events: events.clone(),
+                _watched: watched.clone(),
+                _lease: lease,
+                _in_flight: in_flight,
+            };
+            let (promise, outcome) = Promise::new();
+            let flying = Flying::new(&outcome, &commands, &stream.flight);
+            let _present = stream.device.loss().enter(flying, uses_content)?;
+            let done = Box::new(move |result: Result<_>| {
+                let complete =
+                    notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
+                device.recovery().vitals.submission(result.as_ref().err());
+                // Before anybody knows: who then waits finds memory given back that only this work still had.
+                drop(held);
+                if let (Some(notes), Some(complete)) = (notes, complete) {
+                    device.trace().add([complete, notes.event(TraceStep::Release)].into_iter());
+                }
+                promise.resolve(result);
+            });
+            if let Some((notes, device)) = trace_to {
+                device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
+            }
+            let origin = stream.hand_over(commands.clone(), done, notes, &outcome, alone)?;
+            Ok((outcome, origin))
+        };
+        let (outcome, origin): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
+        if let (None, Some(Err(cause))) = (&origin, outcome.get()) {
+            fail_signals(&commands, cause);
+        }
+        if let (Some((_, submission)), Some((then, cause)), Some(watched)) = (&origin, due, watched) {
+            // Set after it has ended, it goes with the last handle on it, below.
+            let due = Due::Stop(Late::new(&stream, *submission, cause, &outcome));
+            let _first = watched.set(deadline::watch(then, due));
+        }
+        Ok(Completion::new(outcome, origin))
+    }
+
+    /// What it ends in when it takes longer than it may.
+    fn late(&self, after: Duration) -> Error {
+        let launch = self.lease.commands.iter().find_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(dispatch),
+            _ => None,
+        });
+        let name = launch.map_or_else(
+            || "a submission without launches".into(),
+            |dispatch| {
+                let label =
+                    dispatch.label.as_ref().map_or_else(String::new, |label| format!(", launch {label}"));
+                format!("kernel `{}`{label}", dispatch.pipeline.signature().name)
+            },
+        );
+        Error::Timeout(format!("{name}: not done {after:?} after it was submitted"))
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Adds commands that were recorded before.
+    pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
+        self.lease.commands.extend_from_slice(commands);
+        self.usages.extend_from_slice(usages);
+    }
+
+    /// What it has recorded.
+    pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
+        (self.lease.commands.drain(..).collect(), self.usages)
+    }
+
+    /// Submits this list, which was recorded before, in place of its own.
+    pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: Vec<Usage>) {
+        (self.replayed, self.usages) = (Some(commands), usages);
+    }
+
+    fn record_use(&mut self, subject: &'static str, span: &Span, access: Access) -> Result<()> {
+        self.stream.device.expect_same(&span.storage.device, || format!("{subject} is"))?;
+        let who = Who::Operation(subject);
+        self.usages.push(Usage { storage: span.storage.clone(), who, access, covers: span.covers_storage() });
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({:?}, {} commands)", self.stream, self.lease.commands.len())
+    }
+}

@@ -1,0 +1,351 @@
+//! A launch's arguments against the kernel's signature.
+//!
+//! Everything is checked here, before anything is recorded: count, element type, size, constness,
+//! alignment, threadgroup memory, device of origin. What comes out is what a driver may rely on. Every
+//! refusal names the kernel, the argument and its position in the list, from 0.
+
+use std::sync::Arc;
+
+use elinvar_driver as driver;
+use elinvar_driver::{ArgKind, Binding, Dim3, ElementType, Error, Pipeline, Result, Scalar, Signature, Use};
+
+use crate::Device;
+use crate::launch::args::{Arg, Element, Value};
+use crate::memory::span::Span;
+use crate::memory::usage::{Access, Usage, Who};
+
+/// What a launch binds, and the memory it uses.
+pub(crate) struct Bound {
+    pub(crate) bindings: Vec<Binding>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) usages: Vec<Usage>,
+}
+
+/// Checks `args` against the signature of `pipeline`, which belongs to `device`.
+pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>) -> Result<Bound> {
+    let signature = pipeline.signature();
+    let (used, args): (Vec<Arg>, Vec<Arg>) =
+        args.into_iter().partition(|arg| matches!(arg.value, Value::Use(_)));
+    let given = args.len();
+    let mut bound =
+        Bound { bindings: Vec::with_capacity(signature.args.len()), uses: Vec::new(), usages: Vec::new() };
+    for (number, arg) in used.into_iter().enumerate() {
+        bind_use(device, pipeline, number, arg, &mut bound)?;
+    }
+    for arg in args {
+        let index = bound.bindings.len();
+        let Some(expected) = signature.args.get(index) else {
+            return Err(wrong_count(signature, given));
+        };
+        let slot = Slot { signature, index, expected };
+        match arg.value {
+            Value::Size(size) => slot.bind_size(size, &mut bound.bindings)?,
+            Value::Threadgroup(bytes) => bound.bindings.push(slot.bind_threadgroup(bytes)?),
+            Value::Bytes { bytes, element } => bound.bindings.push(slot.bind_bytes(bytes, element)?),
+            Value::Memory { span, element, writable } => {
+                let same = || format!("{}: the buffer is", slot.place());
+                device.expect_same(&span.storage.device, same)?;
+                slot.check_memory(&span, element, writable)?;
+                bound.bindings.push(Binding::Memory(span.memory_slice()));
+                bound.usages.push(slot.usage(pipeline, &span));
+            }
+            Value::Use(_) => {}
+        }
+    }
+    if bound.bindings.len() < signature.args.len() {
+        return Err(wrong_count(signature, given));
+    }
+    check_threadgroup_memory(device, &**pipeline, &bound.bindings)?;
+    Ok(bound)
+}
+
+/// Checks `arg` as argument `index` of a launch that was bound before.
+pub(crate) fn rebind(
+    device: &Device,
+    pipeline: &Arc<dyn Pipeline>,
+    index: usize,
+    arg: &Arg,
+) -> Result<Binding> {
+    let signature = pipeline.signature();
+    let slot = Slot { signature, index, expected: &signature.args[index] };
+    match &arg.value {
+        Value::Bytes { bytes, element } => slot.bind_bytes(bytes.clone(), *element),
+        Value::Memory { span, element, writable } => {
+            device.expect_same(&span.storage.device, || format!("{}: the buffer is", slot.place()))?;
+            slot.check_memory(span, *element, *writable)?;
+            Ok(Binding::Memory(span.memory_slice()))
+        }
+        Value::Size(size) => {
+            let mut bindings = Vec::new();
+            slot.bind_size(*size, &mut bindings)?;
+            match (bindings.pop(), bindings.is_empty()) {
+                (Some(binding), true) => Ok(binding),
+                _ => slot.refuse("a `Dim3` would replace three arguments; replace each"),
+            }
+        }
+        Value::Threadgroup(_) | Value::Use(_) => slot.refuse("replaced by a value or a buffer only"),
+    }
+}
+
+/// What the kernel reaches through an address; `number` counts those of the launch.
+fn bind_use(
+    device: &Device,
+    pipeline: &Arc<dyn Pipeline>,
+    number: usize,
+    arg: Arg,
+    bound: &mut Bound,
+) -> Result<()> {
+    let place = || used_place(pipeline.signature(), number);
+    let Value::Use(Some((span, writable))) = arg.value else {
+        return Err(Error::invalid(format!("{}: it is no buffer", place())));
+    };
+    device.expect_same(&span.storage.device, || format!("{}: the buffer is", place()))?;
+    let slice = span.memory_slice();
+    if slice.memory.gpu_address().is_none() {
+        return Err(no_address(device));
+    }
+    let (access, usage) = match writable {
+        true => (driver::Access::ReadWrite, Access::Write),
+        false => (driver::Access::Read, Access::Read),
+    };
+    let who = Who::Use(pipeline.clone(), number);
+    bound.uses.push(Use { slice, access });
+    // Which of its bytes are written is not known.
+    bound.usages.push(Usage { storage: span.storage, who, access: usage, covers: false });
+    Ok(())
+}
+
+/// A resource of a launch as error messages name it.
+pub(crate) fn used_place(signature: &Signature, number: usize) -> String {
+    format!("kernel `{}`, resource {number} (used through its address)", signature.name)
+}
+
+/// The refusal of a device whose memory kernels can only have as arguments.
+pub(crate) fn no_address(device: &Device) -> Error {
+    Error::unsupported(format!("the memory of device `{}` has no address for kernels", device.name()))
+}
+
+/// An argument as error messages name it: kernel, position, name and declaration.
+pub(crate) fn place(signature: &Signature, index: usize) -> String {
+    let arg = &signature.args[index];
+    let name = if arg.name.is_empty() { String::new() } else { format!(" `{}`", arg.name) };
+    format!("kernel `{}`, argument {index}{name} ({})", signature.name, declaration(arg))
+}
+
+/// An argument's type as MSL writes it, without the parameter's name.
+fn declaration(arg: &driver::Arg) -> String {
+    let space = match arg.kind {
+        ArgKind::Threadgroup => "threadgroup ",
+        _ if arg.constant => "constant ",
+        _ if arg.access == driver::Access::Read => "device const ",
+        _ => "device ",
+    };
+    let mark = if arg.kind == ArgKind::Reference { '&' } else { '*' };
+    format!("{space}{}{mark}", arg.element)
+}
+
+fn wrong_count(signature: &Signature, given: usize) -> Error {
+    let list: Vec<String> =
+        signature.args.iter().map(|arg| format!("{} {}", declaration(arg), arg.name).trim().into()).collect();
+    let takes = match list.len() {
+        0 => "no arguments".into(),
+        1 => format!("1 argument ({})", list[0]),
+        count => format!("{count} arguments ({})", list.join(", ")),
+    };
+    Error::invalid(format!("kernel `{}` takes {takes}, {given} given", signature.name))
+}
+
+/// One argument of the signature, to be bound.
+struct Slot<'a> {
+    signature: &'a Signature,
+    index: usize,
+    expected: &'a driver::Arg,
+}
+
+impl Slot<'_> {
+    fn place(&self) -> String {
+        place(self.signature, self.index)
+    }
+
+    fn refuse<T>(&self, reason: impl std::fmt::Display) -> Result<T> {
+        Err(Error::invalid(format!("{}: {reason}", self.place())))
+    }
+
+    fn bind_threadgroup(&self, bytes: u64) -> Result<Binding> {
+        if self.expected.kind != ArgKind::Threadgroup {
+            return self.refuse("given threadgroup memory, but it is no threadgroup argument");
+        }
+        Ok(Binding::Threadgroup(bytes))
+    }
+
+    fn bind_bytes(&self, bytes: Vec<u8>, element: Element) -> Result<Binding> {
+        self.refuse_threadgroup()?;
+        if self.expected.access == driver::Access::ReadWrite {
+            return self.refuse("the kernel may write to it, so a value does not do; pass a `&mut` buffer");
+        }
+        self.check_element(element, "a value")?;
+        let (len, size) = (bytes.len() as u64, self.expected.element_size);
+        let exact = self.expected.kind == ArgKind::Reference && element != Element::Raw;
+        if exact && len != size {
+            return self.refuse(format_args!("takes a value of {size} bytes, given {len}"));
+        }
+        self.check_size(len, element, "the value")?;
+        Ok(Binding::Bytes(bytes))
+    }
+
+    fn check_memory(&self, span: &Span, element: Element, writable: bool) -> Result<()> {
+        self.refuse_threadgroup()?;
+        self.check_element(element, "a buffer")?;
+        if !writable && self.expected.access == driver::Access::ReadWrite {
+            return self.refuse("the kernel may write to it; pass the buffer as `&mut`");
+        }
+        let align = self.expected.element_align.max(1);
+        if !span.offset.is_multiple_of(align) {
+            let offset = span.offset;
+            return self.refuse(format_args!("the slice begins at byte {offset}, no multiple of {align}"));
+        }
+        let address = span.storage.block.memory.host_ptr().map_or(0, |first| first.addr().get() as u64);
+        if !address.wrapping_add(span.offset).is_multiple_of(align) {
+            return self
+                .refuse(format_args!("the memory begins at an address that is no multiple of {align}"));
+        }
+        if span.len == 0 && self.expected.kind == ArgKind::Pointer && !self.is_reinterpreted(element) {
+            return Ok(());
+        }
+        self.check_size(span.len, element, "the buffer")
+    }
+
+    /// At least one element; whole elements behind a pointer.
+    fn check_size(&self, len: u64, element: Element, subject: &str) -> Result<()> {
+        let size = self.expected.element_size;
+        if len < size
+            && (self.expected.kind == ArgKind::Reference || self.is_reinterpreted(element) || len == 0)
+        {
+            return self.refuse(format_args!("needs at least {size} bytes, {subject} has {len}"));
+        }
+        if self.expected.kind == ArgKind::Pointer && !len.is_multiple_of(size.max(1)) {
+            return self.refuse(format_args!(
+                "{subject} has {len} bytes, no whole number of elements of {size} bytes"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether bytes are given for a struct, which then must hold one.
+    fn is_reinterpreted(&self, element: Element) -> bool {
+        let bytes = matches!(element, Element::Raw | Element::Scalars { scalar: Scalar::U8, lanes: 1, .. });
+        bytes && matches!(self.expected.element, ElementType::Other(_))
+    }
+
+    fn refuse_threadgroup(&self) -> Result<()> {
+        if self.expected.kind == ArgKind::Threadgroup {
+            return self.refuse("give the size of the threadgroup memory, with `Threadgroup::bytes(n)`");
+        }
+        Ok(())
+    }
+
+    fn check_element(&self, element: Element, subject: &str) -> Result<()> {
+        if element == Element::Double {
+            return self.refuse(format_args!("given {subject} of f64, but MSL has no double; use f32"));
+        }
+        if self.fits(element) {
+            return Ok(());
+        }
+        let expected = &self.expected.element;
+        match element {
+            Element::Scalars { scalar, lanes, name } => {
+                let msl = if lanes == 1 {
+                    scalar.msl_name().into()
+                } else {
+                    format!("{}{lanes}", scalar.msl_name())
+                };
+                let name = if name == msl { format!("`{name}`") } else { format!("`{name}` ({msl})") };
+                self.refuse(format_args!("expected {expected}, given {subject} of {name}"))
+            }
+            Element::Pod { name, size } => {
+                let wanted = self.expected.element_size;
+                self.refuse(format_args!(
+                    "expected {expected} ({wanted} bytes), given {subject} of `{name}` ({size} bytes)"
+                ))
+            }
+            Element::Double | Element::Raw => self.refuse("raw bytes are not accepted"),
+        }
+    }
+
+    fn fits(&self, element: Element) -> bool {
+        let size = self.expected.element_size;
+        let same = |host: Scalar, msl: Scalar| host == msl || (host == Scalar::U8 && msl == Scalar::Bool);
+        match (&self.expected.element, element) {
+            (_, Element::Raw) => true,
+            (_, Element::Double) => false,
+            (ElementType::Scalar(msl) | ElementType::Atomic(msl), Element::Scalars { scalar, .. }) => {
+                same(scalar, *msl)
+            }
+            (ElementType::Vector { scalar: msl, .. }, Element::Scalars { scalar, lanes, .. }) => {
+                same(scalar, *msl) && (lanes == 1 || u64::from(lanes) * scalar.size() == size)
+            }
+            (ElementType::Other(_), Element::Scalars { scalar: Scalar::U8, lanes: 1, .. }) => true,
+            (ElementType::Other(_), Element::Scalars { scalar, lanes, .. }) => {
+                u64::from(lanes) * scalar.size() == size
+            }
+            (ElementType::Scalar(_) | ElementType::Atomic(_), Element::Pod { .. }) => false,
+            (ElementType::Vector { .. } | ElementType::Other(_), Element::Pod { size: host, .. }) => {
+                host == size
+            }
+        }
+    }
+
+    /// One `uint3`, or three `uint`s in a row.
+    fn bind_size(&self, size: Dim3, bindings: &mut Vec<Binding>) -> Result<()> {
+        let by_value =
+            |arg: &driver::Arg| arg.kind != ArgKind::Threadgroup && arg.access == driver::Access::Read;
+        let is_uint = |arg: &driver::Arg| by_value(arg) && arg.element == ElementType::Scalar(Scalar::U32);
+        let words = size.to_array();
+        if by_value(self.expected)
+            && matches!(self.expected.element, ElementType::Vector { scalar: Scalar::U32, lanes: 3, .. })
+        {
+            let mut bytes: Vec<u8> = bytemuck::cast_slice(&words).to_vec();
+            bytes.resize(self.expected.element_size as usize, 0);
+            bindings.push(Binding::Bytes(bytes));
+            return Ok(());
+        }
+        let next = self.signature.args.get(self.index..self.index + 3);
+        if next.is_some_and(|args| args.iter().all(is_uint)) {
+            bindings.extend(words.map(|word| Binding::Bytes(word.to_ne_bytes().to_vec())));
+            return Ok(());
+        }
+        self.refuse("a `Dim3` goes to a `uint3` that is only read, or to three `uint` arguments in a row")
+    }
+
+    fn usage(&self, pipeline: &Arc<dyn Pipeline>, span: &Span) -> Usage {
+        let access = match self.expected.access {
+            driver::Access::Read => Access::Read,
+            driver::Access::ReadWrite => Access::Write,
+        };
+        Usage {
+            storage: span.storage.clone(),
+            who: Who::Argument(pipeline.clone(), self.index),
+            access,
+            covers: span.covers_storage(),
+        }
+    }
+}
+
+fn check_threadgroup_memory(device: &Device, pipeline: &dyn Pipeline, bindings: &[Binding]) -> Result<()> {
+    let own = pipeline.threadgroup_memory();
+    let given = bindings.iter().fold(0u64, |sum, binding| match binding {
+        Binding::Threadgroup(bytes) => {
+            sum.saturating_add(bytes.checked_next_multiple_of(16).unwrap_or(u64::MAX))
+        }
+        _ => sum,
+    });
+    let allowed = device.caps().max_threadgroup_memory;
+    if own.saturating_add(given) > allowed {
+        let (kernel, device) = (&pipeline.signature().name, device.name());
+        return Err(Error::invalid(format!(
+            "kernel `{kernel}`: {given} bytes of threadgroup memory given and {own} declared by the kernel; \
+             device `{device}` allows {allowed}"
+        )));
+    }
+    Ok(())
+}

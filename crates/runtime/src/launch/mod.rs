@@ -1,0 +1,17 @@
+//! Launches: kernels and libraries, the check of a call, and the commands that it becomes.
+
+pub(crate) mod args;
+pub(crate) mod batch;
+pub(crate) mod bind;
+pub(crate) mod bundle;
+pub(crate) mod constants;
+pub(crate) mod grid;
+pub(crate) mod kernel;
+pub(crate) mod library;
+pub(crate) mod primitive;
+pub(crate) mod recording;
+pub(crate) mod slots;
+pub(crate) mod suggest;
+pub(crate) mod timestamp;
+pub(crate) mod transfer;
+pub(crate) mod tune;

@@ -1,0 +1,139 @@
+//! Primitives of a vendor's library in a stream: the check of a call, and its command.
+//!
+//! A primitive reads and writes what its shape says and nothing else, so that recording one is safe.
+
+use elinvar_driver::primitive::{Operand, OperandUse};
+use elinvar_driver::{Command, Error, MemorySlice, Primitive, Result};
+
+use crate::launch::args::{Arg, Element, Value};
+use crate::memory::span::Span;
+use crate::memory::usage::{Access, Usage, Who};
+use crate::observe::trace::TraceStep;
+use crate::{Args, Batch, Completion, Stream};
+
+impl Stream {
+    /// Let the library of the device's vendor compute a primitive, behind the work that the stream has. Returns at once.
+    ///
+    /// ```no_run
+    /// # fn main() -> elinvar::Result<()> {
+    /// use elinvar::driver::primitive::{Float, MatMul};
+    /// use elinvar::{Device, Primitive, PrimitiveKind};
+    ///
+    /// let device = Device::best()?;
+    /// let stream = device.stream()?;
+    /// let (a, b) = (device.buffer_from(&[1.0f32, 2.0, 3.0, 4.0])?, device.buffer_from(&[5.0f32, 6.0])?);
+    /// let mut out = device.buffer::<f32>(2)?;
+    /// if device.caps().primitives.has(PrimitiveKind::MatMul, Float::F32) {
+    ///     let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 1));
+    ///     stream.primitive(&product, (&a, &b, &mut out))?;
+    ///     assert_eq!(out.to_vec()?, [17.0, 39.0]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Batch::primitive`], and what the driver answers to a submission.
+    pub fn primitive(&self, primitive: &Primitive, operands: impl Args) -> Result<Completion> {
+        let mut batch = self.batch();
+        batch.primitive(primitive, operands)?;
+        batch.submit()
+    }
+}
+
+impl Batch {
+    /// Add a primitive; `operands` are buffers or slices, one for each of [`Primitive::operands`]. One that may be written
+    /// comes as `&mut`. A refused primitive leaves the batch as it was.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the operand when the shape is wrong, or a buffer does not fit it, is of another type or
+    /// device, or shares memory with the result; `Unsupported` when it is not among [`elinvar_driver::Caps::primitives`].
+    pub fn primitive(&mut self, primitive: &Primitive, operands: impl Args) -> Result<()> {
+        let recorded = self.record_primitive(primitive, operands.into_args());
+        self.noted(recorded)
+    }
+
+    fn record_primitive(&mut self, primitive: &Primitive, args: Vec<Arg>) -> Result<()> {
+        let wanted = primitive.operands_for(args.len())?;
+        let spans = wanted.iter().zip(args).map(|(operand, arg)| self.operand(primitive, operand, arg));
+        let spans = spans.collect::<Result<Vec<Span>>>()?;
+        // No longer than it is used, so that all of it counts as written where it is.
+        let exact = |(span, operand): (&Span, &Operand)| MemorySlice {
+            len: operand.bytes.min(span.len),
+            ..span.memory_slice()
+        };
+        let operands: Vec<MemorySlice> = spans.iter().zip(&wanted).map(exact).collect();
+        primitive.check(&operands)?;
+        let caps = self.device().caps();
+        caps.primitives.expect(primitive, &caps.name)?;
+        let usages = spans.iter().zip(&wanted).flat_map(|(span, operand)| usages(primitive, operand, span));
+        let usages = usages.collect();
+        let command = Command::Primitive { primitive: *primitive, operands };
+        self.push(command, usages, TraceStep::Primitive(primitive.kind()));
+        Ok(())
+    }
+
+    /// The memory of an operand, which has the type and may be used as it is.
+    fn operand(&self, primitive: &Primitive, operand: &Operand, arg: Arg) -> Result<Span> {
+        let place = || format!("{}: `{}`", primitive.kind().name(), operand.name);
+        let Value::Memory { span, element, writable } = arg.value else {
+            return Err(Error::invalid(format!("{} is no buffer", place())));
+        };
+        self.device().expect_same(&span.storage.device, || format!("{} is", place()))?;
+        let is_type = match element {
+            Element::Scalars { scalar, .. } => scalar == operand.float.scalar(),
+            other => other == Element::Raw,
+        };
+        if !is_type {
+            return Err(Error::invalid(format!("{} takes a buffer of {}", place(), operand.float)));
+        }
+        if operand.used != OperandUse::Read && !writable {
+            return Err(Error::invalid(format!("{} is written, and was given as `&`", place())));
+        }
+        Ok(span)
+    }
+}
+
+/// What is done to an operand's memory, for the accounts.
+fn usages(primitive: &Primitive, operand: &Operand, span: &Span) -> Vec<Usage> {
+    let who = Who::Operand(primitive.kind(), operand.name);
+    let whole = span.covers_storage() && operand.bytes == span.len;
+    let usage = |access, covers| Usage { storage: span.storage.clone(), who: who.clone(), access, covers };
+    match operand.used {
+        OperandUse::Read => vec![usage(Access::Read, whole)],
+        OperandUse::Replaced | OperandUse::Written => vec![usage(Access::Write, whole)],
+        OperandUse::Updated => vec![usage(Access::Read, whole), usage(Access::Write, whole)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_driver::Driver as _;
+    use elinvar_driver::primitive::{Float, Matrix, Softmax};
+
+    use super::*;
+
+    #[test]
+    fn a_result_covers_an_allocation_when_it_is_all_of_it() {
+        let device =
+            crate::Device::new(elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0));
+        let buffer = device.buffer::<f32>(16).unwrap();
+        let matrix = Matrix::packed(Float::F32, 4, 4);
+        let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
+        let primitive = Primitive::Softmax(softmax);
+        let result = *primitive.operands().unwrap().last().unwrap();
+        assert_eq!(result.bytes, 64);
+        let covers = |operand: &Operand, span: &Span| {
+            let usages = usages(&primitive, operand, span);
+            assert_eq!(usages.len(), 1);
+            usages[0].covers
+        };
+        assert!(covers(&result, &buffer.span));
+        assert!(!covers(&Operand { bytes: 60, ..result }, &buffer.span), "four bytes of the buffer are left");
+        let part = Span { len: 60, ..buffer.span.clone() };
+        assert!(
+            !covers(&Operand { bytes: 60, ..result }, &part),
+            "the slice is used in full, the buffer is not"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! [`Stock`]: a shelf behind its lock, and what a request does about it, step by step.
+//!
+//! The driver is called, and blocks are dropped, without the lock. What is on its way back to the driver is counted, so that a
+//! request for which the driver has no memory waits for it instead of failing. It is generic over the block, so that a model
+//! can run every interleaving of its steps.
+
+use std::time::Instant;
+
+use elinvar_driver::{Error, Result};
+
+use super::shelf::{Shelf, Taken};
+use super::stats::{PoolLimits, PoolStats, Pressure};
+use crate::locks::{Condvar, Mutex};
+
+/// What [`Stock::take`] gives.
+pub(crate) struct Given<B> {
+    pub(crate) block: B,
+    /// Bytes of the block, to be named when it is put back.
+    pub(crate) size: u64,
+    /// Whether it held something before.
+    pub(crate) used: bool,
+}
+
+/// Idle blocks of kind `K` and the counts of all blocks.
+pub(crate) struct Stock<K, B> {
+    state: Mutex<State<K, B>>,
+    /// Blocks have gone back to the driver.
+    back: Condvar,
+}
+
+struct State<K, B> {
+    shelf: Shelf<K, B>,
+    /// Blocks that are off the shelf and on their way back to the driver.
+    leaving: usize,
+    /// Blocks that have gone back to it.
+    left: u64,
+}
+
+impl<K: Copy + Ord, B> Stock<K, B> {
+    pub(crate) fn new(limits: PoolLimits) -> Self {
+        let state = State { shelf: Shelf::new(limits), leaving: 0, left: 0 };
+        Self { state: Mutex::new(state), back: Condvar::default() }
+    }
+
+    /// Changes the shelf; what goes from it is dropped without the lock.
+    fn change<R>(&self, change: impl FnOnce(&mut Shelf<K, B>, &mut Vec<B>) -> R) -> R {
+        let mut gone = Vec::new();
+        let mut state = self.state.lock();
+        let result = change(&mut state.shelf, &mut gone);
+        state.leaving += gone.len();
+        drop(state);
+        if !gone.is_empty() {
+            let count = gone.len();
+            drop(gone);
+            let mut state = self.state.lock();
+            state.leaving -= count;
+            state.left += count as u64;
+            drop(state);
+            self.back.notify_all();
+        }
+        result
+    }
+
+    /// A block for a request of `bytes`: an idle one, or one of `size` bytes that `make` makes. When that is out of
+    /// memory, what is idle goes, what is on its way back to the driver is waited for, and it is called again.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the budget does not allow it; what `make` answers.
+    pub(crate) fn take(
+        &self,
+        kind: K,
+        bytes: u64,
+        size: u64,
+        make: impl Fn() -> Result<B>,
+    ) -> Result<Given<B>> {
+        match self.change(|shelf, gone| shelf.take(kind, bytes, size, gone)) {
+            Taken::Block(block, size) => Ok(Given { block, size, used: true }),
+            Taken::Full(available) => Err(Error::OutOfMemory { requested: bytes, available }),
+            Taken::Room => match self.made(make) {
+                Ok(block) => {
+                    self.state.lock().shelf.made(kind, bytes, size);
+                    Ok(Given { block, size, used: false })
+                }
+                Err(error) => {
+                    self.state.lock().shelf.refuse(size);
+                    Err(match error {
+                        Error::OutOfMemory { available, .. } => {
+                            Error::OutOfMemory { requested: bytes, available }
+                        }
+                        error => error,
+                    })
+                }
+            },
+        }
+    }
+
+    /// What `make` makes, called again as long as memory goes back to the driver.
+    fn made(&self, make: impl Fn() -> Result<B>) -> Result<B> {
+        loop {
+            let left = self.state.lock().left;
+            match make() {
+                Err(Error::OutOfMemory { .. }) if self.trim(0) > 0 || self.has_come_back(left) => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// Whether blocks have gone back to the driver since so many had; waits for those on their way.
+    fn has_come_back(&self, left: u64) -> bool {
+        let mut state = self.state.lock();
+        while state.left == left && state.leaving > 0 {
+            state = self.back.wait(state);
+        }
+        state.left != left
+    }
+
+    /// Put a block back that [`Stock::take`] gave for a request of `bytes`.
+    pub(crate) fn put(&self, kind: K, bytes: u64, size: u64, block: B) {
+        self.change(|shelf, gone| shelf.put(kind, bytes, size, block, Instant::now(), gone));
+    }
+
+    /// Count a block as gone that [`Stock::take`] gave for a request of `bytes`.
+    pub(crate) fn discard(&self, kind: K, bytes: u64, size: u64) {
+        self.state.lock().shelf.discard(kind, bytes, size);
+    }
+
+    /// Drop idle blocks, the longest idle first, until at most `keep` bytes are left; returns the bytes dropped.
+    pub(crate) fn trim(&self, keep: u64) -> u64 {
+        self.change(|shelf, gone| shelf.shrink(keep, gone))
+    }
+
+    /// Drop the blocks that were idle already at `then`.
+    pub(crate) fn drop_idle_since(&self, then: Instant) {
+        self.change(|shelf, gone| shelf.drop_idle_since(then, gone));
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        self.state.lock().shelf.stats()
+    }
+
+    /// The most blocks of each kind and size that ever were given out at a time.
+    pub(crate) fn most_given(&self) -> Vec<(K, u64, u64)> {
+        self.state.lock().shelf.most_given()
+    }
+
+    pub(crate) fn limits(&self) -> PoolLimits {
+        self.state.lock().shelf.limits
+    }
+
+    pub(crate) fn set_limits(&self, limits: PoolLimits) {
+        self.change(|shelf, gone| {
+            shelf.limits = limits;
+            shelf.shrink(limits.idle_bytes, gone);
+        });
+    }
+
+    /// As told by the platform, until the next time.
+    pub(crate) fn notice(&self, pressure: Pressure) {
+        self.change(|shelf, gone| shelf.notice(pressure, gone));
+    }
+
+    /// How short the system is of memory.
+    pub(crate) fn set_outside(&self, pressure: Pressure) {
+        self.state.lock().shelf.outside = pressure;
+    }
+
+    pub(crate) fn wrap(&self, bytes: u64) {
+        self.state.lock().shelf.wrap(bytes);
+    }
+
+    pub(crate) fn unwrap(&self, bytes: u64) {
+        self.state.lock().shelf.unwrap(bytes);
+    }
+}

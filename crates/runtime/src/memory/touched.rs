@@ -1,0 +1,177 @@
+//! What commands do to memory: each range that they name, how and by whom.
+//!
+//! This is the one place of the runtime that knows which commands name memory. What a kernel writes without reading is
+//! known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other argument that it
+//! may write it may also read.
+
+use elinvar_driver::primitive::{Operand, OperandUse};
+use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice, Primitive};
+
+use crate::memory::usage::Who;
+
+/// What is done to a range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    /// Some or all of them are written, and none is read.
+    MayWrite,
+    MayReadAndWrite,
+    /// All of them are written, and none is read.
+    Overwrites,
+}
+
+/// One use of bytes by a command.
+pub(crate) struct Touched<'a> {
+    pub(crate) slice: &'a MemorySlice,
+    pub(crate) effect: Effect,
+    pub(crate) who: Who,
+}
+
+/// Every use of memory by a command, in the order of its arguments.
+pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
+    let operation = |slice, effect, name| Touched { slice, effect, who: Who::Operation(name) };
+    match command {
+        Command::Dispatch(dispatch) => by_launch(dispatch),
+        Command::Copy { source, target } => vec![
+            operation(source, Effect::Reads, "copy: the source"),
+            operation(target, Effect::Overwrites, "copy: the target"),
+        ],
+        Command::Fill { target, .. } => vec![operation(target, Effect::Overwrites, "fill: the buffer")],
+        Command::Primitive { primitive, operands } => by_primitive(primitive, operands),
+        _ => Vec::new(),
+    }
+}
+
+fn by_primitive<'a>(primitive: &Primitive, operands: &'a [MemorySlice]) -> Vec<Touched<'a>> {
+    // It was checked when it was recorded, so its shape is right.
+    let wanted = primitive.operands().unwrap_or_default();
+    let touched = |(operand, slice): (Operand, &'a MemorySlice)| {
+        let effect = match operand.used {
+            OperandUse::Read => Effect::Reads,
+            OperandUse::Replaced => Effect::Overwrites,
+            OperandUse::Written => Effect::MayWrite,
+            OperandUse::Updated => Effect::MayReadAndWrite,
+        };
+        Touched { slice, effect, who: Who::Operand(primitive.kind(), operand.name) }
+    };
+    wanted.into_iter().zip(operands).map(touched).collect()
+}
+
+fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
+    let (pipeline, signature) = (&dispatch.pipeline, dispatch.pipeline.signature());
+    let only_written = signature.code.map_or(0, |code| code.only_written);
+    let mut touched = Vec::new();
+    for (index, (binding, arg)) in dispatch.bindings.iter().zip(&signature.args).enumerate() {
+        if let Binding::Memory(slice) = binding {
+            let effect = match arg.access {
+                Access::Read => Effect::Reads,
+                Access::ReadWrite if index < 64 && only_written >> index & 1 == 1 => Effect::MayWrite,
+                Access::ReadWrite => Effect::MayReadAndWrite,
+            };
+            touched.push(Touched { slice, effect, who: Who::Argument(pipeline.clone(), index) });
+        }
+    }
+    for (number, used) in dispatch.uses.iter().enumerate() {
+        let effect = match used.access {
+            Access::Read => Effect::Reads,
+            Access::ReadWrite => Effect::MayReadAndWrite,
+        };
+        touched.push(Touched { slice: &used.slice, effect, who: Who::Use(pipeline.clone(), number) });
+    }
+    let counts = |slice| Touched { slice, effect: Effect::Reads, who: Who::Counts(pipeline.clone()) };
+    touched.extend(dispatch.grid.counts().map(counts));
+    touched
+}
+
+/// Each range of memory that a command names, to be changed; in the order of [`touched`].
+pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
+    match command {
+        Command::Dispatch(dispatch) => {
+            let bindings = dispatch.bindings.iter_mut().filter_map(|binding| match binding {
+                Binding::Memory(slice) => Some(slice),
+                _ => None,
+            });
+            let counts = match &mut dispatch.grid {
+                Grid::Indirect(counts) => Some(counts),
+                Grid::Threads(_) => None,
+            };
+            bindings.chain(dispatch.uses.iter_mut().map(|used| &mut used.slice)).chain(counts).collect()
+        }
+        Command::Copy { source, target } => vec![source, target],
+        Command::Fill { target, .. } => vec![target],
+        Command::Primitive { operands, .. } => operands.iter_mut().collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use elinvar_driver::{
+        Arg, ArgKind, CodeFacts, Dim3, Driver as _, ElementType, Init, Pipeline, Result, Signature, Storage,
+    };
+
+    use super::*;
+
+    /// A kernel that is never run.
+    struct Kernel(Signature);
+
+    impl Pipeline for Kernel {
+        fn signature(&self) -> &Signature {
+            &self.0
+        }
+
+        fn max_threads_per_threadgroup(&self) -> u32 {
+            1
+        }
+
+        fn prepare(&self, _: Dim3) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_kernel_never_reads_may_only_be_written() {
+        let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
+        let memory = device.allocate(16, Storage::Shared, Init::Zeroed).unwrap();
+        let slice = || MemorySlice { memory: memory.clone(), offset: 0, len: 16 };
+        let arg = |access| Arg {
+            name: String::new(),
+            kind: ArgKind::Pointer,
+            index: 0,
+            element: ElementType::Other("float".into()),
+            element_size: 4,
+            element_align: 4,
+            access,
+            constant: false,
+        };
+        let of = |accesses: &[Access], only_written: Option<u64>| -> Vec<Effect> {
+            let signature = Signature {
+                name: "k".into(),
+                args: accesses.iter().map(|access| arg(*access)).collect(),
+                builtins: Vec::new(),
+                file: String::new(),
+                line: 1,
+                max_threads_per_threadgroup: None,
+                code: only_written.map(|only_written| CodeFacts { only_written, ..CodeFacts::default() }),
+            };
+            let dispatch = Dispatch {
+                pipeline: Arc::new(Kernel(signature)),
+                bindings: accesses.iter().map(|_| Binding::Memory(slice())).collect(),
+                uses: Vec::new(),
+                grid: Grid::Threads(Dim3::new(1, 1, 1)),
+                group: Dim3::new(1, 1, 1),
+                label: None,
+            };
+            by_launch(&dispatch).into_iter().map(|touched| touched.effect).collect()
+        };
+        let (read, both) = (Access::Read, Access::ReadWrite);
+        let (reads, may_write, may_do_both) = (Effect::Reads, Effect::MayWrite, Effect::MayReadAndWrite);
+        assert_eq!(of(&[read, both, both, both], Some(0b1010)), [reads, may_write, may_do_both, may_write]);
+        assert_eq!(of(&[read, both], None), [reads, may_do_both]);
+        // There is no bit for those behind the 64th.
+        let many = of(&[both; 66], Some(u64::MAX));
+        assert_eq!((many[63], many[64], many[65]), (may_write, may_do_both, may_do_both));
+    }
+}

@@ -1,0 +1,338 @@
+//! [`Health`]: how a device is, part by part, from what has happened lately.
+//!
+//! Little is measured for it that would not happen anyway: ends of submissions and compilations are counted, the pool
+//! and the breaker are asked, and the device's temperature where nobody has told it. What nothing measures is
+//! [`Status::Unknown`]. Latencies are compared with their own history, per kernel and size of grid, on streams that
+//! recover.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Command, Error, Pipeline, Thermal, Timing};
+
+use crate::identity::identity;
+use crate::recovery::{BreakerState, FaultClass};
+use crate::{Device, Pressure};
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Nothing has measured it. It does not count in the status of the whole.
+    #[default]
+    Unknown,
+    /// As it should be.
+    Healthy,
+    /// It works, with failures, slowly, or short of something.
+    Degraded,
+    /// What comes next will probably fail or be refused.
+    Failing,
+    /// It will not work again in this process, unless it is reset.
+    Terminal,
+}
+
+/// A part of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Component {
+    /// Its memory: degraded from [`Pressure::High`], failing from [`Pressure::Critical`].
+    Memory,
+    /// Its queues: degraded when a sixteenth of the last 64 submissions failed, at least two; failing when half of them did,
+    /// at least eight. Cancelled work, wrong calls and work behind a failure are not counted; unknown before there was any.
+    Queues,
+    /// Its compiler, by the same measure. A source that is wrong is not counted.
+    Compiler,
+    /// How long its kernels take: degraded when one takes three times as long as it used to; unknown without a history.
+    Latency,
+    /// Its breaker: degraded when it was open lately, failing while it is not closed.
+    Breaker,
+    /// Its own temperature, as the last [`Notice::Thermal`](crate::Notice::Thermal) said, else as it is measured now: degraded from
+    /// [`Thermal::Serious`], failing from [`Thermal::Critical`], unknown where nothing measures it.
+    Temperature,
+}
+
+/// How a part of a device is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The part.
+    pub component: Component,
+    /// How it is.
+    pub status: Status,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// How a device is; see [`Device::health`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The worst of the parts.
+    pub status: Status,
+    /// Each part, once.
+    pub findings: Vec<Finding>,
+}
+
+impl Health {
+    /// How a part is.
+    pub fn of(&self, component: Component) -> Status {
+        let finding = self.findings.iter().find(|finding| finding.component == component);
+        finding.map_or(Status::Unknown, |finding| finding.status)
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.status)?;
+        for Finding { component, status, reason } in &self.findings {
+            write!(f, "\n  {component:?}: {status:?}, {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is counted for a device's health.
+#[derive(Default)]
+pub(crate) struct Vitals {
+    pub(crate) queues: Ends,
+    pub(crate) compiler: Ends,
+    latencies: Mutex<HashMap<(usize, u128), Latency>>,
+}
+
+/// Kernels and sizes whose latencies are kept.
+const LATENCIES: usize = 256;
+
+impl Vitals {
+    /// A submission has ended.
+    pub(crate) fn submission(&self, error: Option<&Error>) {
+        self.queues.add(error);
+    }
+
+    /// A compilation has ended.
+    pub(crate) fn compilation(&self, error: Option<&Error>) {
+        self.compiler.add(error);
+    }
+
+    /// A submission has ended well. It counts if it is one launch.
+    pub(crate) fn latency(&self, commands: &[Command], timing: Timing) {
+        let [Command::Dispatch(dispatch)] = commands else { return };
+        // What is counted when it runs is another amount each time.
+        let Some(threads) = dispatch.grid.threads() else { return };
+        let key = (identity(&dispatch.pipeline), threads.volume());
+        let mut latencies = self.latencies.lock();
+        if latencies.len() < LATENCIES || latencies.contains_key(&key) {
+            let latency = latencies.entry(key).or_insert_with(|| Latency::new(&dispatch.pipeline));
+            latency.add(timing.end_ns.saturating_sub(timing.start_ns) as f64);
+        }
+    }
+
+    /// The kernel that has become slowest, and by which factor.
+    fn slowest(&self) -> Option<(String, f64)> {
+        let latencies = self.latencies.lock();
+        let grown =
+            latencies.values().filter_map(|latency| Some((latency.kernel.clone(), latency.growth()?)));
+        grown.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// How the last 64 of something ended.
+#[derive(Default)]
+pub(crate) struct Ends {
+    /// A bit for each, the last first: whether it failed.
+    failed: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Ends {
+    fn add(&self, error: Option<&Error>) {
+        use FaultClass::{DeviceLost, KernelFault, OutOfMemory, Transient};
+        let failed = match error.map(FaultClass::of) {
+            None => 0,
+            Some(Transient | OutOfMemory | DeviceLost | KernelFault) => 1,
+            Some(_) => return,
+        };
+        if failed == 0 && self.failed.load(Ordering::Relaxed) == 0 && self.count.load(Ordering::Relaxed) >= 64
+        {
+            return; // as it is
+        }
+        let _last =
+            self.failed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| Some(all << 1 | failed));
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn finding(&self, component: Component, what: &str) -> Finding {
+        let (failed, count) = (
+            u64::from(self.failed.load(Ordering::Relaxed).count_ones()),
+            self.count.load(Ordering::Relaxed).min(64),
+        );
+        let status = match () {
+            () if count == 0 => Status::Unknown,
+            () if failed >= 8 && failed * 2 >= count => Status::Failing,
+            () if failed >= 2 && failed * 16 >= count => Status::Degraded,
+            () => Status::Healthy,
+        };
+        Finding { component, status, reason: format!("{failed} of the last {count} {what} failed") }
+    }
+}
+
+/// How long a launch takes: lately, and by its own history.
+struct Latency {
+    kernel: String,
+    count: u32,
+    history: f64,
+    lately: f64,
+}
+
+/// Launches after which a history is one.
+const HISTORY: u32 = 32;
+
+impl Latency {
+    fn new(pipeline: &Arc<dyn Pipeline>) -> Self {
+        Self { kernel: pipeline.signature().name.clone(), count: 0, history: 0.0, lately: 0.0 }
+    }
+
+    /// The history moves by a hundredth of what is new, the present by a quarter.
+    fn add(&mut self, ns: f64) {
+        self.count = self.count.saturating_add(1);
+        let slow = f64::from(self.count.min(100)).recip();
+        self.history += (ns - self.history) * slow;
+        self.lately += (ns - self.lately) * slow.max(0.25);
+    }
+
+    /// The present in terms of history, once there is some.
+    fn growth(&self) -> Option<f64> {
+        (self.count >= HISTORY && self.history > 0.0).then(|| self.lately / self.history)
+    }
+}
+
+impl Device {
+    /// How the device is, as a whole and part by part.
+    pub fn health(&self) -> Health {
+        let vitals = &self.recovery().vitals;
+        let findings = vec![
+            self.memory_finding(),
+            vitals.queues.finding(Component::Queues, "submissions"),
+            vitals.compiler.finding(Component::Compiler, "compilations"),
+            latency_finding(vitals),
+            self.breaker_finding(),
+            self.temperature_finding(),
+        ];
+        let status = findings.iter().map(|finding| finding.status).max().unwrap_or_default();
+        Health { status, findings }
+    }
+
+    fn memory_finding(&self) -> Finding {
+        let stats = self.pool().stats();
+        let status = match stats.pressure {
+            Pressure::Normal | Pressure::Elevated => Status::Healthy,
+            Pressure::High => Status::Degraded,
+            Pressure::Critical => Status::Failing,
+        };
+        let bytes = stats.live_block_bytes + stats.idle_bytes;
+        let reason =
+            format!("pressure {:?}, {bytes} of {} bytes", stats.pressure, self.pool().limits().budget);
+        Finding { component: Component::Memory, status, reason }
+    }
+
+    fn breaker_finding(&self) -> Finding {
+        let trips = self.breaker().trips();
+        let (status, reason) = match self.breaker().state() {
+            BreakerState::Closed if trips == 0 => (Status::Healthy, "closed".into()),
+            BreakerState::Closed => (Status::Degraded, format!("closed, after it has opened {trips} times")),
+            BreakerState::Open { .. } => (Status::Failing, format!("open, for the {trips}. time")),
+            BreakerState::HalfOpen => (Status::Failing, "half-open".into()),
+            BreakerState::Terminal(cause) => (Status::Terminal, cause.to_string()),
+        };
+        Finding { component: Component::Breaker, status, reason }
+    }
+
+    fn temperature_finding(&self) -> Finding {
+        let thermal = match self.told_thermal() {
+            Some(told) => Ok((told, "as last told")),
+            None => super::thermal::of_device(self, Path::new(super::thermal::ZONES))
+                .map(|now| (now, "measured now")),
+        };
+        let (status, reason) = match thermal {
+            Ok((thermal, how)) => {
+                let status = match thermal {
+                    Thermal::Nominal | Thermal::Fair => Status::Healthy,
+                    Thermal::Serious => Status::Degraded,
+                    Thermal::Critical => Status::Failing,
+                };
+                (status, format!("{thermal:?}, {how}"))
+            }
+            Err(error) => (Status::Unknown, error.to_string()),
+        };
+        Finding { component: Component::Temperature, status, reason }
+    }
+}
+
+fn latency_finding(vitals: &Vitals) -> Finding {
+    let slowest = vitals.slowest();
+    let (status, reason) = match slowest {
+        Some((kernel, growth)) if growth >= 3.0 => {
+            (Status::Degraded, format!("kernel `{kernel}` takes {growth:.1} times as long as it used to"))
+        }
+        Some(_) => (Status::Healthy, "as it used to be".into()),
+        None => (Status::Unknown, "no history yet".into()),
+    };
+    Finding { component: Component::Latency, status, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_a_line_for_each_part() {
+        let finding = |component, status| Finding { component, status, reason: "said so".into() };
+        let findings =
+            vec![finding(Component::Memory, Status::Healthy), finding(Component::Queues, Status::Degraded)];
+        let health = Health { status: Status::Degraded, findings };
+        let lines = ["Degraded", "  Memory: Healthy, said so", "  Queues: Degraded, said so"];
+        assert_eq!(health.to_string(), lines.join("\n"));
+    }
+
+    #[test]
+    fn ends_are_counted_over_the_last_64() {
+        let ends = Ends::default();
+        let status = |ends: &Ends| ends.finding(Component::Queues, "submissions").status;
+        assert_eq!(status(&ends), Status::Unknown, "nothing has ended");
+        let failed = Error::DeviceLost("gone".into());
+        ends.add(Some(&failed));
+        assert_eq!(status(&ends), Status::Healthy, "once is no rate");
+        ends.add(Some(&failed));
+        assert_eq!(status(&ends), Status::Degraded);
+        (0..6).for_each(|_| ends.add(Some(&failed)));
+        assert_eq!(status(&ends), Status::Failing);
+        (0..9).for_each(|_| ends.add(None));
+        assert_eq!(status(&ends), Status::Degraded);
+        for error in [Error::Cancelled, Error::invalid("x"), failed.poison(), Error::Compile(Vec::new())] {
+            (0..64).for_each(|_| ends.add(Some(&error)));
+        }
+        let finding = ends.finding(Component::Queues, "submissions");
+        assert_eq!(finding.reason, "8 of the last 17 submissions failed");
+        (0..64).for_each(|_| ends.add(None));
+        assert_eq!(status(&ends), Status::Healthy);
+        (0..1000).for_each(|_| ends.add(None));
+        (0..4).for_each(|_| ends.add(Some(&failed)));
+        assert_eq!(
+            ends.finding(Component::Queues, "submissions").reason,
+            "4 of the last 64 submissions failed"
+        );
+    }
+
+    #[test]
+    fn a_latency_is_compared_with_its_own_history() {
+        let mut latency = Latency { kernel: "k".into(), count: 0, history: 0.0, lately: 0.0 };
+        (0..HISTORY - 1).for_each(|_| latency.add(100.0));
+        assert_eq!(latency.growth(), None);
+        (0..100).for_each(|_| latency.add(100.0));
+        assert!(latency.growth().is_some_and(|growth| (growth - 1.0).abs() < 1e-9));
+        (0..10).for_each(|_| latency.add(500.0));
+        assert!(latency.growth().is_some_and(|growth| growth > 3.0), "{:?}", latency.growth());
+        (0..1000).for_each(|_| latency.add(500.0));
+        assert!(latency.growth().is_some_and(|growth| growth < 1.1), "what lasts becomes history");
+    }
+}

@@ -1,0 +1,371 @@
+//! [`Completion`]: how submitted work ended, for any number of waiters.
+//!
+//! An [`Outcome`] is set once, by the driver's callback, and read by everybody: host threads that
+//! wait, futures, and the accounts of the memory that the work uses. It never runs user code under its
+//! lock. A `Completion` is an outcome plus what is needed to cancel the work.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
+use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing};
+
+use crate::sync::gather::Gather;
+
+/// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
+const SPIN: Duration = Duration::from_micros(20);
+/// How long of that it keeps the processor to itself.
+const ALONE: Duration = Duration::from_micros(5);
+
+thread_local! {
+    /// Whether the work that this thread waited for last took longer than spinning is worth. It then sleeps at once, so
+    /// that its processor is free when the device's own threads look for one.
+    static LAST_WAS_LONG: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The end of one submission, set once.
+pub(crate) struct Outcome {
+    /// Where it is to be known: what a parent waits for, its child does not hear of.
+    process: Process,
+    result: OnceLock<Result<Timing>>,
+    wakers: Mutex<Vec<(u64, Waker)>>,
+    /// Where the work is kept until it goes to the driver with other work, if it is.
+    gather: OnceLock<Weak<Gather>>,
+    resolved: Condvar,
+    next_waiter: AtomicU64,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self {
+            process: Process::this(),
+            result: OnceLock::new(),
+            wakers: Mutex::default(),
+            gather: OnceLock::new(),
+            resolved: Condvar::new(),
+            next_waiter: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Outcome {
+    /// An outcome that is known already.
+    pub(crate) fn failed(error: Error) -> Arc<Self> {
+        let outcome = Self::default();
+        outcome.resolve(Err(error));
+        Arc::new(outcome)
+    }
+
+    pub(crate) fn get(&self) -> Option<&Result<Timing>> {
+        self.result.get()
+    }
+
+    /// The work is kept there until somebody waits for it.
+    pub(crate) fn is_kept_in(&self, gather: &Arc<Gather>) {
+        let _once = self.gather.set(Arc::downgrade(gather));
+    }
+
+    /// Has the work go to the driver, if it is kept.
+    fn hurry(&self) {
+        if let Some(gather) = self.gather.get().and_then(Weak::upgrade) {
+            gather.flush();
+        }
+    }
+
+    /// Sets the result and wakes everybody; only the first call counts.
+    pub(crate) fn resolve(&self, result: Result<Timing>) {
+        if self.result.set(result).is_err() {
+            return;
+        }
+        // Taken after the result is set: a waiter that holds the lock has either seen the result or is
+        // asleep by the time this lock is ours.
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        self.resolved.notify_all();
+        let _callback = Callback::enter();
+        for (_, waker) in wakers {
+            // A waker is user code, and this runs on a driver's thread, which must not unwind.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+
+    /// Waits until the outcome is known. `what` waits, for the error.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` in a callback, unless it is known already.
+    pub(crate) fn wait(&self, what: &str) -> Result<&Result<Timing>> {
+        loop {
+            if let Some(result) = self.wait_until(None, what)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Waits until the outcome is known, or until the deadline; `None` then. A deadline that has passed is a look, which blocks nobody.
+    ///
+    /// # Errors
+    /// As [`Outcome::wait`].
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        what: &str,
+    ) -> Result<Option<&Result<Timing>>> {
+        self.wait_with(deadline, what, |is_over| while !is_over() {})
+    }
+
+    /// As [`Outcome::wait_until`]; `spin` calls what it is given until that answers true.
+    ///
+    /// # Errors
+    /// As there.
+    fn wait_with(
+        &self,
+        deadline: Option<Instant>,
+        what: &str,
+        spin: impl FnOnce(&mut dyn FnMut() -> bool),
+    ) -> Result<Option<&Result<Timing>>> {
+        if let Some(result) = self.get() {
+            return Ok(Some(result));
+        }
+        self.process.expect_this(&what)?;
+        let begin = Instant::now();
+        if deadline.is_none_or(|deadline| deadline > begin) {
+            Callback::expect_none(what)?;
+        }
+        let result = self.block(begin, deadline, spin);
+        if let Some(Ok(timing)) = result {
+            let took = Duration::from_nanos(timing.end_ns.saturating_sub(timing.start_ns));
+            LAST_WAS_LONG.set(took > SPIN);
+        }
+        Ok(result)
+    }
+
+    fn block(
+        &self,
+        begin: Instant,
+        deadline: Option<Instant>,
+        spin: impl FnOnce(&mut dyn FnMut() -> bool),
+    ) -> Option<&Result<Timing>> {
+        self.hurry();
+        let longest = if LAST_WAS_LONG.get() { Duration::ZERO } else { SPIN };
+        let spin_end = deadline.map_or(begin + longest, |d| d.min(begin + longest));
+        spin(&mut || {
+            if self.get().is_some() {
+                return true;
+            }
+            let now = Instant::now();
+            match now - begin < ALONE {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+            now >= spin_end
+        });
+        if let Some(result) = self.get() {
+            return Some(result);
+        }
+        let mut lock = self.wakers.lock();
+        while self.get().is_none() {
+            match deadline {
+                None => self.resolved.wait(&mut lock),
+                Some(deadline) => {
+                    if self.resolved.wait_until(&mut lock, deadline).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.get()
+    }
+}
+
+/// The driver's side of an [`Outcome`]: dropped without an answer, it resolves as an error.
+pub(crate) struct Promise(Arc<Outcome>);
+
+impl Promise {
+    pub(crate) fn new() -> (Self, Arc<Outcome>) {
+        let outcome = Arc::new(Outcome::default());
+        (Self(outcome.clone()), outcome)
+    }
+
+    pub(crate) fn resolve(self, result: Result<Timing>) {
+        self.0.resolve(result);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if self.0.get().is_none() && self.0.process.is_this() {
+            self.0.resolve(Err(given_up()));
+        }
+    }
+}
+
+/// What work ends in that the driver has dropped without an answer.
+pub(crate) fn given_up() -> Error {
+    Error::DeviceLost("the driver gave the work up without an answer".into())
+}
+
+/// Work that was given to a stream.
+///
+/// It is a future that resolves when the work has ended, on any executor; threads can wait for it as
+/// well. Clones are independent waiters for the same work. Dropping it changes nothing: the work runs.
+pub struct Completion {
+    outcome: Arc<Outcome>,
+    /// Where it was submitted; `None` if it never was, because what it reads had failed.
+    origin: Option<(Arc<dyn Queue>, Submission)>,
+    waiter: u64,
+}
+
+impl Completion {
+    pub(crate) fn new(outcome: Arc<Outcome>, origin: Option<(Arc<dyn Queue>, Submission)>) -> Self {
+        let waiter = outcome.next_waiter.fetch_add(1, Ordering::Relaxed);
+        Self { outcome, origin, waiter }
+    }
+
+    /// Block until the work has ended.
+    ///
+    /// # Errors
+    /// How the work failed: `Fault`, `Poisoned` with the first cause, `Cancelled`, `DeviceLost`. `WouldDeadlock` in a waker or
+    /// the destructor of a buffer's memory, unless the work has ended already.
+    pub fn wait(&self) -> Result<Timing> {
+        self.wait_for("a wait for submitted work")?.clone()
+    }
+
+    /// As [`Completion::wait`], however the work ends.
+    ///
+    /// # Errors
+    /// `WouldDeadlock`.
+    pub(crate) fn wait_for_end(&self, what: &str) -> Result<()> {
+        self.wait_for(what).map(drop)
+    }
+
+    fn wait_for(&self, what: &str) -> Result<&Result<Timing>> {
+        loop {
+            if let Some(result) = self.outcome.wait_with(None, what, |is_over| self.spin(is_over))? {
+                return Ok(result);
+            }
+        }
+    }
+
+    fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
+        match &self.origin {
+            Some((queue, _)) => queue.spin(is_over),
+            None => while !is_over() {},
+        }
+    }
+
+    /// Block until the work has ended, at most for `timeout`; `None` when it has not ended by then, which
+    /// changes nothing: the work goes on and can be waited for again.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`].
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<Timing>> {
+        let deadline = Instant::now().checked_add(timeout);
+        let spin = |is_over: &mut dyn FnMut() -> bool| self.spin(is_over);
+        self.outcome.wait_with(deadline, "a wait for submitted work", spin)?.cloned().transpose()
+    }
+
+    /// Whether the work has ended, well or not.
+    pub fn is_done(&self) -> bool {
+        self.outcome.get().is_some()
+    }
+
+    /// When the work ran, once it has ended well.
+    pub fn timing(&self) -> Option<Timing> {
+        self.outcome.get().and_then(|result| result.as_ref().ok().copied())
+    }
+
+    /// Take the work out of its stream if it has not begun: it then ends in [`Error::Cancelled`], and the
+    /// answer is `true`. `false` when it has begun or ended; nothing changes then.
+    ///
+    /// Memory that the work would have written keeps what it holds. A cancelled submission is no
+    /// failure: work behind it runs.
+    pub fn cancel(&self) -> bool {
+        let here = self.outcome.process.is_this();
+        here && self.origin.as_ref().is_some_and(|(queue, submission)| queue.cancel(*submission))
+    }
+}
+
+impl Clone for Completion {
+    fn clone(&self) -> Self {
+        Self::new(self.outcome.clone(), self.origin.clone())
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if !self.is_done() && self.outcome.process.is_this() {
+            let mut wakers = self.outcome.wakers.lock();
+            if let Some(at) = wakers.iter().position(|(waiter, _)| *waiter == self.waiter) {
+                let waker = wakers.swap_remove(at);
+                drop(wakers); // a waker's drop is user code
+                drop(waker);
+            }
+        }
+    }
+}
+
+impl Future for Completion {
+    type Output = Result<Timing>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(result) = self.outcome.get() {
+            return Poll::Ready(result.clone());
+        }
+        if let Err(error) = self.outcome.process.expect_this(&"a wait for submitted work") {
+            return Poll::Ready(Err(error));
+        }
+        self.outcome.hurry();
+        let waker = context.waker().clone();
+        let mut wakers = self.outcome.wakers.lock();
+        if let Some(result) = self.outcome.get() {
+            return Poll::Ready(result.clone());
+        }
+        let replaced = match wakers.iter_mut().find(|(waiter, _)| *waiter == self.waiter) {
+            Some((_, old)) => Some(std::mem::replace(old, waker)),
+            None => {
+                wakers.push((self.waiter, waker));
+                None
+            }
+        };
+        drop(wakers);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Completion({:?})", self.outcome.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_that_is_dropped_is_an_error() {
+        let (promise, outcome) = Promise::new();
+        let waiter = std::thread::spawn({
+            let outcome = outcome.clone();
+            move || outcome.wait("a wait").cloned()
+        });
+        drop(promise);
+        assert!(matches!(waiter.join().unwrap(), Ok(Err(Error::DeviceLost(_)))));
+        assert!(matches!(outcome.get(), Some(Err(Error::DeviceLost(_)))));
+    }
+
+    #[test]
+    fn the_first_result_counts() {
+        let (promise, outcome) = Promise::new();
+        promise.resolve(Ok(Timing { start_ns: 1, end_ns: 2 }));
+        outcome.resolve(Err(Error::Cancelled));
+        assert!(matches!(outcome.get(), Some(Ok(Timing { start_ns: 1, end_ns: 2 }))));
+    }
+}

@@ -1,0 +1,154 @@
+//! Deadlines: a thread that stops submissions which have taken too long, and hands over those that have been gathered for long
+//! enough.
+//!
+//! The thread starts with the first deadline and sleeps until the next. It holds no queue; a submission that ends takes
+//! its deadline out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use elinvar_driver::sync::{Condvar, Mutex};
+use elinvar_driver::{Command, Error, PerProcess, Queue, Submission};
+
+use crate::sync::completion::Outcome;
+use crate::sync::gather::{Ends, Gather};
+use crate::{Device, Stream};
+
+static DEADLINES: PerProcess<Deadlines> = PerProcess::new(Deadlines::default);
+
+/// All of a process.
+#[derive(Default)]
+struct Deadlines {
+    table: Mutex<BTreeMap<Key, Due>>,
+    changed: Condvar,
+    /// Whether the thread is there.
+    started: Mutex<bool>,
+}
+
+/// When, and a number that tells those of one moment apart.
+type Key = (Instant, u64);
+
+/// What is done when it is time.
+pub(crate) enum Due {
+    Stop(Late),
+    Flush(Weak<Gather>),
+    Tell(Ends),
+}
+
+/// What is to end.
+pub(crate) struct Late {
+    queue: Weak<dyn Queue>,
+    submission: Submission,
+    cause: Error,
+    outcome: Weak<Outcome>,
+    device: Device,
+}
+
+impl Late {
+    /// The submission ends in `cause` if it has not ended before.
+    pub(crate) fn new(stream: &Stream, submission: Submission, cause: Error, outcome: &Arc<Outcome>) -> Self {
+        let queue = Arc::downgrade(&stream.queue);
+        Self { queue, submission, cause, outcome: Arc::downgrade(outcome), device: stream.device.clone() }
+    }
+
+    fn end(self) {
+        let Self { queue, submission, cause, outcome, device } = self;
+        let Some(queue) = queue.upgrade() else { return };
+        if queue.stop(submission, cause.clone()).is_ok() {
+            return;
+        }
+        // What cannot be stopped runs on, for all that is known for ever, and everything behind it waits.
+        if let Some(outcome) = outcome.upgrade().filter(|outcome| outcome.get().is_none()) {
+            let lost = Error::DeviceLost(format!("what runs on it cannot be stopped: {cause}"));
+            outcome.resolve(Err(cause));
+            device.lose(&lost);
+        }
+    }
+}
+
+/// A deadline; dropping it takes it out.
+pub(crate) struct Watched(Key);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        DEADLINES.get().table.lock().remove(&self.0);
+    }
+}
+
+/// Have what is due done at `then`.
+pub(crate) fn watch(then: Instant, due: Due) -> Watched {
+    Watched(enter(then, due))
+}
+
+/// Have it done now, by a thread that holds no lock.
+pub(crate) fn soon(due: Due) {
+    enter(Instant::now(), due);
+}
+
+fn enter(then: Instant, due: Due) -> Key {
+    let Deadlines { table, changed, .. } = DEADLINES.get();
+    let mut table = table.lock();
+    let mut key = (then, 0);
+    while table.contains_key(&key) {
+        key.1 += 1;
+    }
+    table.insert(key, due);
+    changed.notify_one();
+    key
+}
+
+/// The commands with kernels that can be stopped wherever the device can stop them.
+///
+/// # Errors
+/// As [`elinvar_driver::Pipeline::prepare`].
+pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Command]>, Error> {
+    let stoppable = |command: &Command| {
+        let mut command = command.clone();
+        if let Command::Dispatch(dispatch) = &mut command
+            && let Some(pipeline) = dispatch.pipeline.stoppable()
+        {
+            pipeline.prepare(dispatch.group)?;
+            device.recovery().origins.note_other(&dispatch.pipeline, &pipeline);
+            dispatch.pipeline = pipeline;
+        }
+        Ok(command)
+    };
+    commands.iter().map(stoppable).collect()
+}
+
+/// Start the thread, if it has not been.
+///
+/// # Errors
+/// `Environment` when it cannot be started.
+pub(crate) fn start() -> Result<(), Error> {
+    let mut started = DEADLINES.get().started.lock();
+    if !*started {
+        let thread = std::thread::Builder::new().name("elinvar-deadlines".into()).spawn(run);
+        thread.map_err(|error| Error::Environment(format!("a thread for deadlines: {error}")))?;
+        *started = true;
+    }
+    Ok(())
+}
+
+fn run() {
+    let Deadlines { table, changed, .. } = DEADLINES.get();
+    let mut table = table.lock();
+    loop {
+        let Some((then, _)) = table.first_key_value().map(|(key, _)| *key) else {
+            changed.wait(&mut table);
+            continue;
+        };
+        if then > Instant::now() {
+            changed.wait_until(&mut table, then);
+            continue;
+        }
+        if let Some((_, due)) = table.pop_first() {
+            elinvar_driver::sync::MutexGuard::unlocked(&mut table, || match due {
+                Due::Stop(late) => late.end(),
+                Due::Flush(gather) => gather.upgrade().into_iter().for_each(|gather| gather.flush()),
+                Due::Tell(ends) => ends.tell(),
+            });
+        }
+    }
+}

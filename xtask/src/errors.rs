@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 const TYPES: [(&str, &str, &str); 6] = [
     ("crates/driver/src/error.rs", "Error", "elinvar::Error"),
     ("crates/msl/src/error.rs", "Error", "msl::Error"),
-    ("crates/msl/src/process.rs", "Failure", "msl::process::Failure"),
+    ("crates/msl/src/clang/process.rs", "Failure", "msl::process::Failure"),
     ("crates/spmd/src/error.rs", "Error", "spmd::Error"),
     ("verify/reference/src/fault.rs", "Problem", "reference::Problem"),
     ("crates/cli/src/failure.rs", "Failure", "cli::Failure"),

@@ -3,16 +3,14 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `device`, `creation`, `profile`, `observer` | devices: what they say of themselves, what they make, that they go |
-//! | `buffer`, `heap`, `store` | memory |
-//! | `library`, `function`, `pipeline`, `reflection`, `archive` | compiled kernels |
-//! | `queue`, `command_buffer` | order, handlers, status |
-//! | `encoding`, `compute`, `blit`, `bindings`, `indirect` | what is encoded, as `pass` lists it |
+//! | `device` | devices: what they say of themselves, what they make, that they go |
+//! | `memory` | buffers, heaps, the bytes behind them, residency sets |
+//! | `library` | compiled kernels: libraries, functions, pipelines, reflection, binary archives |
+//! | `commands` | queues and command buffers, captures; the passes of a command buffer and their execution on the CPU driver |
+//! | `encoders` | compute and blit encoders, indirect command buffers |
+//! | `sync` | events, fences, counter sample buffers |
 //! | `mps` | Metal Performance Shaders |
-//! | `run` | the thread of a queue: runs passes on the CPU driver |
-//! | `event`, `fence`, `counter`, `residency`, `capture` | the rest of the objects |
-//! | `shader_validation` | what kernels do wrong, as a layer of the process looks for it |
-//! | `validation`, `fault`, `hold` | what is a mistake; what fails, and what waits, because a test asks for it |
+//! | `validation` | API and shader validation; injected faults and held submissions, for tests |
 //!
 //! What is encoded is checked as Apple's debug layer does; a mistake ends the process. Each module names the pages of Apple's
 //! documentation that it follows, and says what is a guess. Textures and rendering are not here.
@@ -21,36 +19,13 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))] // elsewhere there is nothing in it
 #![allow(unsafe_code)] // C interfaces
 
-mod archive;
-mod bindings;
-mod blit;
-mod buffer;
-mod capture;
-mod command_buffer;
-mod compute;
-mod counter;
-mod creation;
+mod commands;
 mod device;
-mod encoding;
-mod event;
-mod fault;
-mod fence;
-mod function;
-mod heap;
-mod hold;
-mod indirect;
+mod encoders;
 mod library;
+mod memory;
 mod mps;
-mod observer;
-mod pass;
-mod pipeline;
-mod profile;
-mod queue;
-mod reflection;
-mod residency;
-mod run;
-mod shader_validation;
-mod store;
+mod sync;
 mod validation;
 mod values;
 
@@ -62,26 +37,26 @@ static AT_LOAD: extern "C" fn() = {
         elinvar_objc::foundation::register();
         elinvar_objc::register(&[
             device::register,
-            buffer::register,
-            heap::register,
+            memory::buffer::register,
+            memory::heap::register,
             library::register,
-            function::register,
-            pipeline::register,
-            reflection::register,
-            archive::register,
-            queue::register,
-            command_buffer::register,
-            compute::register,
-            blit::register,
-            indirect::register,
-            event::register,
-            fence::register,
-            counter::register,
-            residency::register,
-            capture::register,
-            run::register,
-            shader_validation::register,
-            observer::register,
+            library::function::register,
+            library::pipeline::register,
+            library::reflection::register,
+            library::binary_archive::register,
+            commands::queue::register,
+            commands::command_buffer::register,
+            encoders::compute::register,
+            encoders::blit::register,
+            encoders::indirect::register,
+            sync::event::register,
+            sync::fence::register,
+            sync::counter::register,
+            memory::residency::register,
+            commands::capture::register,
+            commands::execution::register,
+            validation::shader_validation::register,
+            device::observer::register,
             mps::register,
         ]);
         elinvar_objc::watch::look_at_exit();

@@ -16,7 +16,7 @@ use elinvar_driver::{
 };
 
 use crate::clang::Counters;
-use crate::included::Included;
+use crate::preprocess::dependencies::Included;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, record, stage};
 

@@ -21,52 +21,25 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod allowed;
-mod attributes;
-mod builtins;
-mod casts;
 mod checked;
 mod clang;
-mod code;
-mod constants;
-mod defined;
 mod diagnostics;
-mod duplicates;
 mod error;
-mod expansion;
-mod glue;
-mod headers;
-mod included;
-mod initializers;
-mod kernels;
-mod literal;
-mod mapped;
-mod members;
-mod origin;
-mod parts;
-mod precompiled;
+mod ir;
+mod lex;
 mod preprocess;
-pub mod process;
 mod program;
 pub mod record;
-mod recursion;
+mod reflection;
 mod rewrite;
-pub mod scratch;
-mod signature;
-mod spaces;
 pub mod stage;
-mod tables;
-mod token;
-mod toolchain;
-mod view;
-mod wording;
 
 pub use checked::Checked;
-pub use clang::Counters;
+pub use clang::toolchain::Toolchain;
+pub use clang::{Counters, process, scratch};
 pub use error::{Error, Result};
-pub use glue::ENTRY;
 pub use program::{Program, Specialized, Together};
-pub use toolchain::Toolchain;
+pub use rewrite::glue::ENTRY;
 
 /// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.
 #[doc(hidden)]

@@ -6,21 +6,23 @@ use elinvar_driver::{
 };
 
 use crate::clang::Counters;
-use crate::constants::{self, Declared};
-use crate::included::Included;
-use crate::kernels::{Kernel, Param};
-use crate::mapped::Mapped;
-use crate::members::Attributed;
-use crate::origin::Origin;
+use crate::clang::pch;
+use crate::clang::toolchain::Toolchain;
+use crate::diagnostics::address_spaces;
+use crate::ir::{dynamic_initializers, legalize, recursion};
 use crate::preprocess::Preprocessed;
+use crate::preprocess::dependencies::Included;
+use crate::preprocess::source_map::Origin;
+use crate::reflection::tables;
+use crate::reflection::tables::Passed;
+use crate::reflection::{self, Outcome};
 use crate::rewrite::Spaces;
-use crate::signature::{self, Outcome};
-use crate::tables::Passed;
-use crate::toolchain::Toolchain;
-use crate::{
-    Error, Result, clang, defined, diagnostics, glue, initializers, precompiled, preprocess, recursion,
-    rewrite, spaces, stage, tables,
-};
+use crate::rewrite::buffer::Mapped;
+use crate::rewrite::function_constants::{self, Declared};
+use crate::rewrite::glue;
+use crate::rewrite::kernels::{Kernel, Param};
+use crate::rewrite::struct_attributes::Attributed;
+use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
 
 /// The largest index of a function constant.
 const LAST_CONSTANT: u32 = 65535;
@@ -48,7 +50,7 @@ impl Program {
     /// do its work.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
         let _for_all_runs = toolchain.headers()?;
-        let header = || precompiled::header(toolchain, source.math);
+        let header = || pch::header(toolchain, source.math);
         let (preprocessed, header) = stage::beside(|| preprocess::run(toolchain, source), header);
         let Preprocessed { origin, mut warnings, included } = preprocessed?;
         header?;
@@ -61,7 +63,7 @@ impl Program {
         warnings
             .extend(rewritten.warnings.iter().map(|(offset, message)| warning(&origin, *offset, message)));
         let mut text = rewritten.text.clone();
-        text.prepend(&constants::open_definitions(rewritten.constants.len()));
+        text.prepend(&function_constants::open_definitions(rewritten.constants.len()));
         text.prepend(glue::ALL_KERNELS);
         glue::tables(&mut text, &rewritten.kernels);
         glue::constant_tables(&mut text, &rewritten.constants);
@@ -98,7 +100,7 @@ impl Program {
         let mut errors = Vec::new();
         let tables = tables::read(ir);
         let types = tables::read_members(ir);
-        let structs = signature::Structs { structs, types: &types };
+        let structs = reflection::Structs { structs, types: &types };
         let mut names = std::collections::HashSet::new();
         for (i, mut kernel) in kernels.into_iter().enumerate() {
             let missing = || Error::Io(format!("clang's output has no table of kernel `{}`", kernel.name));
@@ -112,7 +114,7 @@ impl Program {
                 param.has_members =
                     param.attributes.is_empty() && d.passed == Passed::Value && d.members.is_some();
             }
-            match signature::build(&kernel, table, &structs, &self.origin) {
+            match reflection::build(&kernel, table, &structs, &self.origin) {
                 Outcome::Usable(signature) => {
                     self.signatures.push(signature);
                     self.kernels.push(kernel);
@@ -213,7 +215,7 @@ impl Program {
         counters: Counters,
     ) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
-        let values = constants::values(&self.constants, constants)?;
+        let values = function_constants::values(&self.constants, constants)?;
         let written = self.written(&[(found, glue::ENTRY)], &values)?;
         if let Some(recursion) = recursion::find(&written) {
             let recursion::Recursion { name, file, line } = recursion;
@@ -234,7 +236,7 @@ impl Program {
                 _ => return Err(self.undecided(found, param)),
             });
         }
-        if let Some(missing) = constants::missing(&ir).and_then(|k| self.constants.get(k)) {
+        if let Some(missing) = function_constants::missing(&ir).and_then(|k| self.constants.get(k)) {
             return Err(Error::Constant(format!(
                 "kernel `{kernel}` needs a value for function constant `{}` (index {}, {})",
                 missing.name, missing.index, missing.ty
@@ -245,7 +247,7 @@ impl Program {
         let mut signature = signature.clone();
         let mut there = there.into_iter();
         signature.args.retain(|_| there.next().unwrap_or(true));
-        if let Some((first, second)) = signature::clash(&signature.args) {
+        if let Some((first, second)) = reflection::clash(&signature.args) {
             return Err(Error::Constant(format!(
                 "kernel `{kernel}`: arguments `{first}` and `{second}` have the same index, and with these function \
                  constants both are there"
@@ -290,7 +292,7 @@ impl Program {
     /// The code of kernels behind entries of these names, as clang writes it before any pass.
     fn written(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
-        text.prepend(&constants::definitions(values));
+        text.prepend(&function_constants::definitions(values));
         text.prepend(glue::KERNELS_IN_USE);
         for (kernel, name) in entries {
             glue::entry(&mut text, kernel, name);
@@ -305,7 +307,7 @@ impl Program {
 
     /// Such code, optimised.
     fn optimized(&self, written: &str, counters: Counters) -> Result<String> {
-        let defined = stage::timed("define", || defined::define(written));
+        let defined = stage::timed("define", || legalize::define(written));
         let flags = clang::optimize_flags(counters);
         let optimize = || clang::run(&self.toolchain, &flags, &defined);
         let output = stage::timed("optimize", optimize)?;
@@ -327,7 +329,7 @@ impl Program {
         if !ir.lines().any(|line| line.starts_with("@llvm.global_ctors") && !line.contains(" [0 x ")) {
             return Ok(());
         }
-        let (file, line) = initializers::find(ir).unwrap_or_default();
+        let (file, line) = dynamic_initializers::find(ir).unwrap_or_default();
         let message = "the initialiser of this variable at program scope is no constant expression";
         let source_line = self.origin.source_line(&file, line);
         Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
@@ -340,7 +342,7 @@ impl Program {
             "kernel `{}`: argument `{}` depends on `{condition}`, which has no value; of the function constants, {}",
             kernel.name,
             param.name,
-            constants::list(&self.constants)
+            function_constants::list(&self.constants)
         ))
     }
 }
@@ -368,16 +370,16 @@ pub struct Together {
 fn check_spaces(toolchain: &Toolchain, math: MathMode, origin: &Origin) -> Result<Vec<Diagnostic>> {
     let rewritten = rewrite::rewrite(origin.text(), Spaces::Told);
     let mut text = rewritten.text;
-    text.prepend(&constants::open_definitions(rewritten.constants.len()));
+    text.prepend(&function_constants::open_definitions(rewritten.constants.len()));
     text.prepend(glue::ALL_KERNELS);
-    text.prepend(spaces::SPACES);
+    text.prepend(address_spaces::SPACES);
     let output = stage::timed("spaces", || clang::check_spaces(toolchain, math, text.text()))?;
     let own = |m: &diagnostics::Message| m.file == "<stdin>";
     let messages = diagnostics::parse(&output.stderr);
     if !output.success && messages.is_empty() {
         return Err(output.unexplained());
     }
-    let messages = spaces::misuse(messages, own);
+    let messages = address_spaces::misuse(messages, own);
     let mut found: Vec<Diagnostic> =
         rewritten.warnings.iter().map(|(offset, message)| warning(origin, *offset, message)).collect();
     found.extend(diagnostics::resolve(messages, &|m| diagnostics::as_rewritten(origin, &text, m)));

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use super::filter::{Filter, Slide, filter};
 use super::image::Image;
 use super::matrix::{FLOAT16, FLOAT32};
-use crate::buffer::Buffer;
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
+use crate::memory::buffer::Buffer;
 use crate::require;
 
 /// `MPSCNNConvolutionDescriptor`.
@@ -215,7 +215,7 @@ impl Convolution {
         let work = move || {
             // SAFETY: the ranges were checked when the state was made; a command buffer runs alone on its buffers, as far
             // as the program keeps the order.
-            let read = |(store, offset): &(Arc<crate::store::Store>, usize), count| unsafe {
+            let read = |(store, offset): &(Arc<crate::memory::store::Store>, usize), count| unsafe {
                 numbers(store.device_bytes().add(*offset), count, FLOAT32)
             };
             let biases = biases.as_ref().map(|biases| read(biases, outputs)).unwrap_or_default();

@@ -11,7 +11,7 @@ use elinvar_objc::{Declaration, Ref};
 use super::image::{Image, ImageSize};
 use super::matrix::{Matrix, View};
 use super::{Kernel, kernel};
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 

@@ -5,7 +5,7 @@ use elinvar_objc::{Declaration, Declared, Property, Ref};
 
 use super::image::{Image, ImageSize, Points};
 use super::{Kernel, kernel};
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 

@@ -13,7 +13,7 @@ use half::f16;
 use parking_lot::Mutex;
 
 use super::matrix::{FLOAT16, FLOAT32};
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 

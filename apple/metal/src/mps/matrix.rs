@@ -6,10 +6,10 @@ use std::sync::Arc;
 use elinvar_objc::{Declaration, Property, Ref};
 use half::f16;
 
-use crate::buffer::Buffer;
 use crate::device::Device;
+use crate::memory::buffer::Buffer;
+use crate::memory::store::Store;
 use crate::require;
-use crate::store::Store;
 
 /// Types of elements, as `MPSDataType` numbers them.
 pub const FLOAT32: u32 = 0x1000_0020;

@@ -15,9 +15,9 @@ mod softmax;
 use elinvar_objc::foundation::NsString;
 use elinvar_objc::{Argument as _, Declaration, Declared, Id, Property, Ref};
 
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
+use crate::commands::pass::{HostWork, Op, Pass};
 use crate::device::Device;
-use crate::pass::{HostWork, Op, Pass};
 
 /// What every kernel has: [`MPSKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpskernel).
 pub struct Kernel {

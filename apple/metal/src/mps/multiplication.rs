@@ -6,7 +6,7 @@ use elinvar_objc::{Declaration, Property, Ref};
 
 use super::matrix::{Elements, Matrix, Vector, View};
 use super::{Kernel, kernel};
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 use crate::values::Size;

@@ -6,7 +6,7 @@ use elinvar_objc::{Declaration, Declared, Ref};
 
 use super::filter::{EDGE_CLAMP, Filter, Settings, Slide, Source, filter};
 use super::image::Image;
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 

@@ -5,7 +5,7 @@ use elinvar_objc::{Declaration, Declared, Ref};
 
 use super::filter::{Filter, Source, filter};
 use super::image::{Image, ImageSize};
-use crate::command_buffer::CommandBuffer;
+use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 

@@ -1,0 +1,7 @@
+//! Command queues and command buffers, what a command buffer holds, and its execution on the CPU driver.
+
+pub mod capture;
+pub mod command_buffer;
+pub mod execution;
+pub mod pass;
+pub mod queue;

@@ -1,0 +1,241 @@
+//! [`IndirectBuffer`]: [`MTLIndirectCommandBuffer`](https://developer.apple.com/documentation/metal/mtlindirectcommandbuffer) with
+//! compute commands, written by the host. What is run is what the commands hold when their turn comes.
+
+use elinvar_objc::foundation::NsString;
+use elinvar_objc::{Declaration, NsRange, Property, Ref};
+use parking_lot::Mutex;
+
+use crate::commands::pass::{Dispatch, Grid};
+use crate::device::Device;
+use crate::encoders::bindings::{Bindings, Bound, PLACES};
+use crate::library::pipeline::Pipeline;
+use crate::memory::buffer::{Buffer, Held};
+use crate::require;
+use crate::validation::fault_injection::Site;
+use crate::values::{ResourceId, Size, within};
+
+/// `MTLIndirectCommandTypeConcurrentDispatch`, `MTLIndirectCommandTypeConcurrentDispatchThreads`.
+const DISPATCH: usize = 1 << 5;
+const DISPATCH_THREADS: usize = 1 << 6;
+
+/// How an indirect command buffer is to be.
+#[derive(Clone)]
+pub struct IndirectDescriptor {
+    kinds: Property<usize>,
+    inherit_pipeline: Property<bool>,
+    inherit_buffers: Property<bool>,
+    buffers: Property<usize>,
+    threadgroups: Property<usize>,
+}
+
+elinvar_objc::object!(IndirectDescriptor, c"MTLIndirectCommandBufferDescriptor");
+
+impl Default for IndirectDescriptor {
+    fn default() -> Self {
+        Self {
+            kinds: Property::default(),
+            inherit_pipeline: Property::default(),
+            inherit_buffers: Property::new(true),
+            buffers: Property::default(),
+            threadgroups: Property::new(PLACES),
+        }
+    }
+}
+
+/// One command.
+#[derive(Clone, Default)]
+struct Command {
+    bindings: Bindings,
+    work: Option<(Grid, Size)>,
+    /// Whether it waits for the commands before it.
+    barrier: bool,
+}
+
+/// Commands that are kept.
+pub struct IndirectBuffer {
+    device: Ref<Device>,
+    descriptor: IndirectDescriptor,
+    commands: Mutex<Vec<Command>>,
+    label: Property<Option<Ref<NsString>>>,
+}
+
+elinvar_objc::object!(IndirectBuffer, c"ElinvarMTLIndirectCommandBuffer");
+
+/// `MTLIndirectComputeCommand`: one of them, by its number.
+pub struct IndirectCommand {
+    of: Ref<IndirectBuffer>,
+    at: usize,
+}
+
+elinvar_objc::object!(IndirectCommand, c"ElinvarMTLIndirectComputeCommand");
+
+const CLASS: &str = "MTLIndirectComputeCommand";
+
+impl IndirectBuffer {
+    /// `newIndirectCommandBufferWithDescriptor:maxCommandCount:options:`.
+    pub fn with_descriptor(
+        device: &Ref<Device>,
+        descriptor: Ref<IndirectDescriptor>,
+        count: usize,
+        _options: usize,
+    ) -> Option<Ref<Self>> {
+        const METHOD: &str = "newIndirectCommandBufferWithDescriptor:maxCommandCount:options:";
+        let kinds = descriptor.kinds.get();
+        require!(
+            kinds != 0 && kinds & !(DISPATCH | DISPATCH_THREADS) == 0,
+            "{METHOD} command types {kinds:#x}: only compute commands are here"
+        );
+        // 16384 is the limit of the feature set tables.
+        require!((1..=16384).contains(&count), "{METHOD} {count} commands: 1 to 16384 are allowed");
+        let buffers = descriptor.buffers.get();
+        require!(buffers <= PLACES, "{METHOD} {buffers} kernel buffers: the limit is {PLACES}");
+        if device.faults.now(Site::Object).is_some() {
+            return None;
+        }
+        Some(Ref::new(Self {
+            device: device.clone(),
+            descriptor: IndirectDescriptor::clone(&descriptor),
+            commands: Mutex::new(vec![Command::default(); count]),
+            label: Property::default(),
+        }))
+    }
+
+    /// How many commands it has.
+    pub fn count(&self) -> usize {
+        self.commands.lock().len()
+    }
+
+    /// What the commands of a range are now; empty ones do nothing. Between barriers the last goes first, as in a
+    /// concurrent pass.
+    pub fn dispatches(&self, range: NsRange) -> Vec<Dispatch> {
+        let commands = self.commands.lock();
+        let (mut ordered, mut side_by_side) = (Vec::new(), Vec::new());
+        for command in commands.iter().skip(range.location).take(range.length) {
+            if command.barrier {
+                ordered.extend(side_by_side.drain(..).rev());
+            }
+            let Some((grid, group)) = command.work.clone() else { continue };
+            side_by_side.extend(command.bindings.dispatch(&self.device, "an indirect command:", grid, group));
+        }
+        ordered.extend(side_by_side.drain(..).rev());
+        ordered
+    }
+
+    /// Empty a range.
+    pub fn reset(&self, range: NsRange) {
+        for command in self.commands.lock().iter_mut().skip(range.location).take(range.length) {
+            *command = Command::default();
+        }
+    }
+
+    /// Take over commands of another.
+    pub fn copy_from(&self, from: &Self, range: NsRange, at: usize) {
+        let copied: Vec<Command> =
+            from.commands.lock().iter().skip(range.location).take(range.length).cloned().collect();
+        for (to, command) in self.commands.lock().iter_mut().skip(at).zip(copied) {
+            *to = command;
+        }
+    }
+
+    fn command(this: &Ref<Self>, at: usize) -> Option<Ref<IndirectCommand>> {
+        let count = this.count();
+        require!(at < count, "indirectComputeCommandAtIndex: index {at} of {count}");
+        Some(Ref::new(IndirectCommand { of: this.clone(), at }))
+    }
+
+    fn reset_range(this: &Ref<Self>, range: NsRange) {
+        let count = this.count();
+        require!(within(range, count), "resetWithRange: {range:?} is not within {count} commands");
+        this.reset(range);
+    }
+}
+
+impl IndirectCommand {
+    fn change(&self, change: impl FnOnce(&mut Command)) {
+        change(&mut self.of.commands.lock()[self.at]);
+    }
+
+    fn set_pipeline(this: &Ref<Self>, pipeline: Ref<Pipeline>) {
+        const METHOD: &str = "setComputePipelineState:";
+        require!(
+            pipeline.indirect,
+            "-[{CLASS} {METHOD}]: the pipeline does not support indirect command buffers"
+        );
+        let inherits = this.of.descriptor.inherit_pipeline.get();
+        require!(!inherits, "-[{CLASS} {METHOD}]: the pipeline is inherited");
+        this.change(|command| command.bindings.pipeline = Some(pipeline));
+    }
+
+    fn set_buffer(this: &Ref<Self>, buffer: Ref<Buffer>, offset: usize, index: usize) {
+        const METHOD: &str = "setKernelBuffer:offset:atIndex:";
+        let descriptor = &this.of.descriptor;
+        let (inherits, count) = (descriptor.inherit_buffers.get(), descriptor.buffers.get());
+        require!(!inherits, "-[{CLASS} {METHOD}]: buffers are inherited");
+        require!(index < count, "-[{CLASS} {METHOD}]: index {index} of {count}");
+        let length = buffer.store().length();
+        require!(offset < length, "-[{CLASS} {METHOD}]: the offset {offset} is not within {length} bytes");
+        // The commands do not keep buffers alive: the program makes them resident.
+        let bound = Bound::Buffer(Held::new(&buffer, false), offset, length);
+        this.change(|command| command.bindings.places[index] = Some(bound));
+    }
+
+    fn set_threadgroup(this: &Ref<Self>, length: usize, index: usize) {
+        const METHOD: &str = "setThreadgroupMemoryLength:atIndex:";
+        require!(index < PLACES, "-[{CLASS} {METHOD}]: the index {index} is over 30");
+        require!(length.is_multiple_of(16), "-[{CLASS} {METHOD}]: {length} is no multiple of 16");
+        this.change(|command| command.bindings.threadgroup[index] = length);
+    }
+
+    fn dispatch(this: &Ref<Self>, kind: usize, grid: Grid, group: Size) {
+        let kinds = this.of.descriptor.kinds.get();
+        require!(kinds & kind != 0, "-[{CLASS}]: the buffer's command types {kinds:#x} have no {kind:#x}");
+        let inherits = this.of.descriptor.inherit_pipeline.get() || this.of.descriptor.inherit_buffers.get();
+        require!(!inherits, "-[{CLASS}]: commands that inherit pipeline or buffers are not here");
+        this.change(|command| command.work = Some((grid, group)));
+    }
+}
+
+pub fn register() {
+    Declaration::<IndirectDescriptor>::new()
+        .makes_default()
+        .copies()
+        .property("commandTypes", |d: &IndirectDescriptor| &d.kinds)
+        .property("inheritPipelineState", |d: &IndirectDescriptor| &d.inherit_pipeline)
+        .property("inheritBuffers", |d: &IndirectDescriptor| &d.inherit_buffers)
+        .property("maxKernelBufferBindCount", |d: &IndirectDescriptor| &d.buffers)
+        .property("maxKernelThreadgroupMemoryBindCount", |d: &IndirectDescriptor| &d.threadgroups)
+        .register();
+    Declaration::<IndirectBuffer>::new()
+        .follows(c"MTLIndirectCommandBuffer")
+        .follows(c"MTLResource")
+        .follows(c"MTLAllocation")
+        .property("label", |buffer: &IndirectBuffer| &buffer.label)
+        .method("device", |this: &Ref<IndirectBuffer>| this.device.clone())
+        .method("size", |this: &Ref<IndirectBuffer>| this.count())
+        .method("allocatedSize", |this: &Ref<IndirectBuffer>| this.count() * 256)
+        .method("gpuResourceID", |this: &Ref<IndirectBuffer>| ResourceId(this.id().addr() as u64))
+        .method("resetWithRange:", IndirectBuffer::reset_range)
+        .method("indirectComputeCommandAtIndex:", IndirectBuffer::command)
+        .register();
+    Declaration::<IndirectCommand>::new()
+        .follows(c"MTLIndirectComputeCommand")
+        .method("setComputePipelineState:", IndirectCommand::set_pipeline)
+        .method("setKernelBuffer:offset:atIndex:", IndirectCommand::set_buffer)
+        .method("setThreadgroupMemoryLength:atIndex:", IndirectCommand::set_threadgroup)
+        .method(
+            "concurrentDispatchThreadgroups:threadsPerThreadgroup:",
+            |this: &Ref<IndirectCommand>, groups: Size, group: Size| {
+                IndirectCommand::dispatch(this, DISPATCH, Grid::Groups(groups), group);
+            },
+        )
+        .method(
+            "concurrentDispatchThreads:threadsPerThreadgroup:",
+            |this: &Ref<IndirectCommand>, threads: Size, group: Size| {
+                IndirectCommand::dispatch(this, DISPATCH_THREADS, Grid::Threads(threads), group);
+            },
+        )
+        .method("setBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = true))
+        .method("clearBarrier", |this: &Ref<IndirectCommand>| this.change(|command| command.barrier = false))
+        .method("reset", |this: &Ref<IndirectCommand>| this.change(|command| *command = Command::default()))
+        .register();
+}

@@ -1,0 +1,46 @@
+//! [`Fence`]: [`MTLFence`](https://developer.apple.com/documentation/metal/mtlfence). Passes of a queue run in order here, so
+//! there is nothing to wait for; a wait for a fence that no pass before it updates is a mistake all the same.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use elinvar_objc::foundation::NsString;
+use elinvar_objc::{Declaration, Property, Ref};
+
+use crate::device::Device;
+use crate::validation::fault_injection::Site;
+
+/// A mark between passes.
+pub struct Fence {
+    device: Ref<Device>,
+    updated: AtomicBool,
+    label: Property<Option<Ref<NsString>>>,
+}
+
+elinvar_objc::object!(Fence, c"ElinvarMTLFence");
+
+impl Fence {
+    /// `newFence`.
+    pub fn new(device: &Ref<Device>) -> Option<Ref<Self>> {
+        let made = device.faults.now(Site::Object).is_none();
+        let (device, updated) = (device.clone(), AtomicBool::new(false));
+        made.then(|| Ref::new(Self { device, updated, label: Property::default() }))
+    }
+
+    /// A pass updates it.
+    pub fn update(&self) {
+        self.updated.store(true, Ordering::Release);
+    }
+
+    /// Whether a pass has updated it.
+    pub fn is_updated(&self) -> bool {
+        self.updated.load(Ordering::Acquire)
+    }
+}
+
+pub fn register() {
+    Declaration::<Fence>::new()
+        .follows(c"MTLFence")
+        .property("label", |fence: &Fence| &fence.label)
+        .method("device", |this: &Ref<Fence>| this.device.clone())
+        .register();
+}

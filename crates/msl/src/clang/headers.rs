@@ -1,0 +1,308 @@
+//! Our Metal headers: carried in the binary, laid out in a folder for clang.
+//!
+//! The folder is one of the cache, named by the headers' digest, and stays for later processes; each process
+//! compares every file before it uses the folder, and writes those anew that differ. Without a cache it is a
+//! temporary one, which goes with its last user.
+//!
+//! `include/` is all that preprocessing sees: macros. `elinvar_stdlib/` holds the declarations, given
+//! when the rewritten text is compiled. Both names end up in what clang says, so that places inside
+//! our headers can be told from the user's.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use crate::clang::scratch::Scratch;
+use crate::{Error, Result};
+use elinvar_cache::{Cache, Key};
+use elinvar_driver::PerProcess;
+use elinvar_driver::sync::{Mutex, MutexGuard};
+
+/// Part of the path of every file of ours that clang reads.
+pub(crate) const MARK: &str = "elinvar_stdlib";
+
+/// The file that gives all declarations, in the headers' folder.
+pub(crate) const DECLARATIONS: &str = "elinvar_stdlib/all.h";
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../headers/", $name)))),*]
+    };
+}
+
+const FILES: [(&str, &str); 28] = files![
+    "predefined.h",
+    "include/elinvar_stdlib_macros.h",
+    "include/simd/simd.h",
+    "elinvar_stdlib/all.h",
+    "elinvar_stdlib/types.h",
+    "elinvar_stdlib/limits.h",
+    "elinvar_stdlib/vectors.h",
+    "elinvar_stdlib/operators.h",
+    "elinvar_stdlib/matrices.h",
+    "elinvar_stdlib/integer.h",
+    "elinvar_stdlib/common.h",
+    "elinvar_stdlib/math.h",
+    "elinvar_stdlib/math_core.h",
+    "elinvar_stdlib/math_exp.h",
+    "elinvar_stdlib/math_trigonometric.h",
+    "elinvar_stdlib/math_hyperbolic.h",
+    "elinvar_stdlib/math_exact.h",
+    "elinvar_stdlib/relational.h",
+    "elinvar_stdlib/geometric.h",
+    "elinvar_stdlib/pack.h",
+    "elinvar_stdlib/synchronization.h",
+    "elinvar_stdlib/atomics.h",
+    "elinvar_stdlib/simdgroup.h",
+    "elinvar_stdlib/textures.h",
+    "elinvar_stdlib/names.h",
+    "elinvar_stdlib/entry.h",
+    "elinvar_stdlib/simdgroup_matrix.h",
+    "elinvar_stdlib/internal.h",
+];
+
+/// The headers that a source may include besides; each gives the macros.
+const INCLUDES: [&str; 37] = [
+    "metal_stdlib",
+    "metal_array",
+    "metal_assert",
+    "metal_atomic",
+    "metal_common",
+    "metal_compute",
+    "metal_config",
+    "metal_curves",
+    "metal_cooperative_tensor",
+    "metal_extended_vector",
+    "metal_command_buffer",
+    "metal_geometric",
+    "metal_graphics",
+    "metal_imageblocks",
+    "metal_integer",
+    "metal_interpolate",
+    "metal_limits",
+    "metal_logging",
+    "metal_math",
+    "metal_matrix",
+    "metal_mesh",
+    "metal_numeric",
+    "metal_pack",
+    "metal_packed_vector",
+    "metal_pull_model",
+    "metal_quadgroup",
+    "metal_raytracing",
+    "metal_relational",
+    "metal_simdgroup",
+    "metal_simdgroup_matrix",
+    "metal_tessellation",
+    "metal_texture",
+    "metal_type_traits",
+    "metal_types",
+    "metal_uniform",
+    "metal_vector",
+    "metal_visible_function_table",
+];
+
+/// The laid out files.
+#[derive(Debug)]
+pub(crate) struct Headers {
+    root: PathBuf,
+    /// The folder goes with this, unless its files were needed to tell of a crash. `None` in the cache.
+    temporary: Mutex<Option<Scratch>>,
+    /// The precompiled headers in the folder; `None` for one that cannot be had.
+    precompiled: Mutex<HashMap<Key, Option<PathBuf>>>,
+}
+
+/// What they have in them.
+const INCLUDE: &str = "#include <elinvar_stdlib_macros.h>\n";
+
+/// What identifies the headers.
+pub(crate) fn digest() -> Key {
+    static DIGEST: PerProcess<Key> = PerProcess::new(|| {
+        let written = FILES.map(|(name, text)| format!("{name}\n{}\n{text}", text.len())).concat();
+        let generated = [2, 3, 4].map(swizzles).concat() + INCLUDE + &INCLUDES.join("\n");
+        Key::of((written + &generated).as_bytes())
+    });
+    *DIGEST.get()
+}
+
+/// What this process has laid out.
+#[derive(Default)]
+struct Shared {
+    /// In folders of caches; they stay, so that it may be held for ever.
+    lasting: Vec<Arc<Headers>>,
+    temporary: Weak<Headers>,
+}
+
+static SHARED: PerProcess<Mutex<Shared>> = PerProcess::new(Mutex::default);
+
+impl Headers {
+    /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
+    pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
+        let mut shared = SHARED.get().lock();
+        let root = cache.folder(&format!("{MARK}-{:.16}", digest().to_string()));
+        // Only text can be named to clang.
+        if let Some(root) = root.filter(|root| root.to_str().is_some()) {
+            shared.lasting.retain(|headers| headers.declarations().is_file());
+            if let Some(known) = shared.lasting.iter().find(|headers| headers.root == root) {
+                return Ok(known.clone());
+            }
+            match Self::lay_out(&root, None) {
+                Ok(headers) => {
+                    let headers = Arc::new(headers);
+                    shared.lasting.push(headers.clone());
+                    return Ok(headers);
+                }
+                Err(why) => tracing::debug!("no headers in {}: {why}", root.display()),
+            }
+        }
+        if let Some(headers) = shared.temporary.upgrade() {
+            return Ok(headers);
+        }
+        let headers = Arc::new(Self::temporary().map_err(|e| {
+            Error::Io(format!("cannot write the Metal headers to `{}`: {e}", std::env::temp_dir().display()))
+        })?);
+        shared.temporary = Arc::downgrade(&headers);
+        Ok(headers)
+    }
+
+    fn temporary() -> std::io::Result<Self> {
+        let folder = Scratch::new()?;
+        let root = folder.path().to_owned();
+        Self::lay_out(&root, Some(folder))
+    }
+
+    fn lay_out(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
+        for sub in ["elinvar_stdlib", "include/simd"] {
+            std::fs::create_dir_all(root.join(sub))?;
+        }
+        for (name, text) in FILES {
+            ensure(root, name, text.as_bytes())?;
+        }
+        for name in INCLUDES {
+            ensure(root, &format!("include/{name}"), INCLUDE.as_bytes())?;
+        }
+        for needed in 2..=4 {
+            ensure(root, &format!("elinvar_stdlib/swizzles_{needed}.h"), swizzles(needed).as_bytes())?;
+        }
+        let (temporary, precompiled) = (Mutex::new(temporary), Mutex::default());
+        Ok(Self { root: root.to_owned(), temporary, precompiled })
+    }
+
+    /// Leave the files in use where they are for good. Those in a cache stay anyway.
+    pub(crate) fn keep() {
+        let shared = SHARED.get().lock();
+        if let Some(headers) = shared.temporary.upgrade() {
+            let mut temporary = headers.temporary.lock();
+            if let Some(folder) = &mut *temporary {
+                folder.stay();
+            }
+        }
+    }
+
+    /// Whether later processes find what is in the folder.
+    pub(crate) fn stay(&self) -> bool {
+        self.temporary.lock().is_none()
+    }
+
+    pub(crate) fn predefined(&self) -> PathBuf {
+        self.root().join("predefined.h")
+    }
+
+    pub(crate) fn include(&self) -> PathBuf {
+        self.root().join("include")
+    }
+
+    pub(crate) fn declarations(&self) -> PathBuf {
+        self.root().join(DECLARATIONS)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The precompiled headers, under the lock that one takes to make them.
+    pub(crate) fn precompiled(&self) -> MutexGuard<'_, HashMap<Key, Option<PathBuf>>> {
+        self.precompiled.lock()
+    }
+}
+
+/// Make a file in the folder hold these bytes. Others see it with the old ones or the new ones.
+pub(crate) fn ensure(root: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let path = root.join(name);
+    if std::fs::read(&path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let mut file = tempfile::NamedTempFile::new_in(root)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// The swizzles of 2 to 4 letters whose farthest component is number `needed` (2: the first two).
+fn swizzles(needed: usize) -> String {
+    let mut text = format!("// Swizzles that need {needed} components; generated.\n");
+    for letters in ["xyzw", "rgba"] {
+        for length in 2..=4usize {
+            for code in 0..4usize.pow(length as u32) {
+                let picks: Vec<usize> =
+                    (0..length).map(|i| code / 4usize.pow((length - 1 - i) as u32) % 4).collect();
+                let farthest = picks.iter().max().map_or(0, |m| m + 1).max(2);
+                if farthest != needed {
+                    continue;
+                }
+                let repeats = (1..length).any(|i| picks[..i].contains(&picks[i]));
+                let form = if repeats { "READ" } else { "SWIZZLE" };
+                let name: String = picks.iter().map(|&p| &letters[p..=p]).collect();
+                let parts: Vec<&str> = picks.iter().map(|&p| &"xyzw"[p..=p]).collect();
+                let _ = writeln!(text, "ELINVAR_{form}{length}({name}, {})", parts.join(", "));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_swizzles_once() {
+        let lines = |n| swizzles(n).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!([2, 3, 4].map(|n| lines(n).len()), [56, 178, 438]);
+        assert!(lines(2).contains(&"ELINVAR_SWIZZLE2(yx, y, x)".to_owned()));
+        assert!(lines(2).contains(&"ELINVAR_READ3(rrg, x, x, y)".to_owned()));
+        assert!(lines(4).contains(&"ELINVAR_SWIZZLE4(wzyx, w, z, y, x)".to_owned()));
+    }
+
+    #[test]
+    fn a_temporary_copy_goes_with_its_last_user() {
+        let off = Cache::off();
+        let (a, b) = (Headers::shared(&off).unwrap(), Headers::shared(&off).unwrap());
+        assert!(Arc::ptr_eq(&a, &b) && !a.stay());
+        let other = Headers::temporary().unwrap();
+        let root = other.root().to_owned();
+        assert!(root.join("include/simd/simd.h").is_file() && other.declarations().is_file());
+        drop(other);
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_copy_in_the_cache_is_repaired() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path(), 1 << 30, "v");
+        let headers = Headers::shared(&cache).unwrap();
+        assert!(headers.stay() && headers.root().starts_with(folder.path()));
+        let file = headers.root().join("elinvar_stdlib/math.h");
+        let text = std::fs::read(&file).unwrap();
+        for damage in [&text[..100], b""] {
+            std::fs::write(&file, damage).unwrap();
+            Headers::lay_out(headers.root(), None).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), text);
+        }
+        std::fs::remove_dir_all(headers.root()).unwrap();
+        Headers::shared(&cache).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), text);
+    }
+}

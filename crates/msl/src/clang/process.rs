@@ -1,0 +1,450 @@
+//! Running a tool that may crash, hang or never stop talking.
+//!
+//! A tool runs in a process group of its own. When its time is up, or it says more than it may, the whole
+//! group is killed, so that what the tool has started goes with it. The time is [`Limits::time`], 120 seconds
+//! or what `ELINVAR_COMPILE_TIMEOUT` says; its memory is [`Limits::memory`], 4 GiB or what `ELINVAR_COMPILE_MEMORY` says.
+//!
+//! The group ends with this process, however that ends. Its first member is a shell that reads from a pipe whose other end is here:
+//! it comes to the end of the pipe when there is nobody left, and kills the group and removes what is in
+//! [`crate::clang::scratch`]. The tool can only start as a member of a group that is still there. A signal at the parent's end
+//! (`PR_SET_PDEATHSIG`) would come at the end of the thread that started the tool, and needs code between fork and exec.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use crate::clang::scratch;
+
+/// What a tool may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From its start to its end and the end of its output.
+    pub time: Duration,
+    /// Bytes on its standard output.
+    pub stdout: u64,
+    /// Bytes on its standard error.
+    pub stderr: u64,
+    /// Bytes of memory that it may write to, on Linux.
+    pub memory: u64,
+    /// Bytes of a file that it writes, on Linux.
+    pub file: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(120),
+            stdout: 256 << 20,
+            stderr: 4 << 20,
+            memory: 4 << 30,
+            file: 1 << 30,
+        }
+    }
+}
+
+impl Limits {
+    /// The limits, with the time that `ELINVAR_COMPILE_TIMEOUT` gives in seconds and the memory that
+    /// `ELINVAR_COMPILE_MEMORY` gives in bytes.
+    ///
+    /// # Errors
+    /// When one is set and is no number above 0.
+    pub fn from_env() -> Result<Self, String> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let mut limits = match set("ELINVAR_COMPILE_TIMEOUT") {
+            Some(value) => Self::with_time(&value.to_string_lossy())?,
+            None => Self::default(),
+        };
+        if let Some(value) = set("ELINVAR_COMPILE_MEMORY") {
+            limits.memory = bytes(&value.to_string_lossy())?;
+        }
+        Ok(limits)
+    }
+
+    fn with_time(seconds: &str) -> Result<Self, String> {
+        let time = seconds.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e9);
+        let time = time
+            .map(Duration::from_secs_f64)
+            .ok_or_else(|| format!("ELINVAR_COMPILE_TIMEOUT=`{seconds}` is no number of seconds above 0"))?;
+        Ok(Self { time, ..Self::default() })
+    }
+}
+
+/// Variables by which clang and linkers take folders and options that no key knows of.
+const UNWANTED: [&str; 12] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "CC_PRINT_OPTIONS",
+    "CC_PRINT_HEADERS",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// A number of bytes, or one with `M` or `G` behind it.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|number| *number > 0).ok_or_else(|| {
+        format!("ELINVAR_COMPILE_MEMORY=`{text}` is no number of bytes such as 4294967296, 512M or 4G")
+    })
+}
+
+/// How a tool ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// Why there is no answer of a tool.
+#[derive(Debug)]
+pub enum Failure {
+    /// It could not be started.
+    Start(std::io::Error),
+    /// It was killed; the text says which limit it broke.
+    Killed(String),
+}
+
+enum Event {
+    Said(Stream, std::io::Result<Vec<u8>>),
+    Ended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Out,
+    Err,
+}
+
+/// Run a tool to its end and take what it says. Its standard input is as `command` has it.
+///
+/// # Errors
+/// `Start`, or `Killed` when a limit was broken. Nothing of its process group is left behind it. A process that
+/// has left the group and holds the output open is not waited for.
+pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished, Failure> {
+    for name in UNWANTED {
+        command.env_remove(name);
+    }
+    let group = Group::new();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group.number());
+    let mut child = command.spawn().map_err(Failure::Start)?;
+    limit(&child, limits);
+    let group = group.of(&child);
+    let events = watch(&mut child, limits);
+    let heard = listen(&events, limits);
+    // The child has not been waited for, so the number is still its group's.
+    group.kill();
+    let status = child.wait().map_err(Failure::Start)?;
+    drop(group);
+    let (stdout, stderr) = heard.map_err(Failure::Killed)?;
+    broken(status, &stderr, limits)?;
+    Ok(Finished { status, stdout, stderr })
+}
+
+/// Which limit a tool has come to that the system holds it to.
+fn broken(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Failure> {
+    if status.success() {
+        return Ok(());
+    }
+    if status.signal() == Some(Signal::XFSZ.as_raw()) {
+        return Err(Failure::Killed(format!(
+            "was killed: it wrote a file of more than {} bytes",
+            limits.file
+        )));
+    }
+    let said = String::from_utf8_lossy(stderr);
+    let words =
+        ["out of memory", "bad_alloc", "annot allocate memory", "memory exhausted", "Allocation failed"];
+    if cfg!(target_os = "linux") && words.iter().any(|words| said.contains(words)) {
+        let memory = limits.memory;
+        return Err(Failure::Killed(format!(
+            "needed more than {memory} bytes of memory, the limit that ELINVAR_COMPILE_MEMORY sets"
+        )));
+    }
+    Ok(())
+}
+
+/// Hold a tool to limits. It has only just begun.
+fn limit(child: &Child, limits: &Limits) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        // All threads together; who is left alone ends by that at last.
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let time = (limits.time.as_secs() + 1).saturating_mul(threads);
+        let all = [
+            (Resource::Data, limits.memory),
+            (Resource::Fsize, limits.file),
+            (Resource::Core, 0),
+            (Resource::Cpu, time),
+        ];
+        for (resource, most) in all {
+            let most = Some(most);
+            if let Err(why) =
+                prlimit(Some(Pid::from_child(child)), resource, Rlimit { current: most, maximum: most })
+            {
+                tracing::debug!("a tool has no limit of {resource:?}: {why}");
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (child, limits);
+}
+
+/// What ends the group: at the end of its standard input.
+const WATCH: &str = "read -r _; trap '' TERM; kill -TERM 0; rm -rf -- \"$@\"; kill -KILL 0";
+
+/// A process group that ends with this process.
+struct Group {
+    /// The shell that watches, the group's first member. `None` where there is none.
+    watcher: Option<Child>,
+    /// The group's number, once it is known.
+    number: Option<Pid>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", WATCH, "sh"]).args(scratch::live());
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let watcher =
+            shell.spawn().inspect_err(|why| tracing::debug!("nobody watches over tools: {why}")).ok();
+        Self { number: watcher.as_ref().map(Pid::from_child), watcher }
+    }
+
+    /// As a command takes it; 0 for a group of the command's own.
+    fn number(&self) -> i32 {
+        self.number.map_or(0, |number| number.as_raw_nonzero().get())
+    }
+
+    fn of(mut self, child: &Child) -> Self {
+        self.number.get_or_insert(Pid::from_child(child));
+        self
+    }
+
+    /// Kill all members.
+    fn kill(&self) {
+        if let Some(number) = self.number {
+            let _none_left = rustix::process::kill_process_group(number, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            let _ended = watcher.kill();
+            let _ended = watcher.wait();
+        }
+    }
+}
+
+/// Threads that report what the child says and that it has ended; they end with the child and its output.
+fn watch(child: &mut Child, limits: &Limits) -> Receiver<Event> {
+    let (sender, events) = channel();
+    let reader = |from: Option<Box<dyn Read + Send>>, stream, limit: u64, sender: Sender<Event>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = from.map_or(Ok(0), |from| from.take(limit + 1).read_to_end(&mut bytes));
+            let _unheard = sender.send(Event::Said(stream, read.map(|_| bytes)));
+        });
+    };
+    let out = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+    reader(out, Stream::Out, limits.stdout, sender.clone());
+    let err = child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+    reader(err, Stream::Err, limits.stderr, sender.clone());
+    let pid = Pid::from_child(child);
+    std::thread::spawn(move || {
+        let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(rustix::process::waitid(WaitId::Pid(pid), only_look), Err(rustix::io::Errno::INTR)) {}
+        let _unheard = sender.send(Event::Ended);
+    });
+    events
+}
+
+/// Both outputs, once they and the child have ended; or the limit that was broken.
+fn listen(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let deadline = Instant::now() + limits.time;
+    let (mut stdout, mut stderr, mut ended) = (None, None, false);
+    while !ended || stdout.is_none() || stderr.is_none() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match events.recv_timeout(left) {
+            Ok(Event::Ended) => ended = true,
+            Ok(Event::Said(stream, bytes)) => {
+                let (place, name, limit) = match stream {
+                    Stream::Out => (&mut stdout, "standard output", limits.stdout),
+                    Stream::Err => (&mut stderr, "standard error", limits.stderr),
+                };
+                let bytes = bytes.map_err(|error| format!("was killed: cannot read its {name}: {error}"))?;
+                if bytes.len() as u64 > limit {
+                    return Err(format!("was killed: it wrote more than {limit} bytes to {name}"));
+                }
+                *place = Some(bytes);
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                let seconds = limits.time.as_secs_f64();
+                return Err(format!(
+                    "was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets"
+                ));
+            }
+        }
+    }
+    Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))
+}
+
+/// A command line that a shell takes.
+pub fn quoted<'a>(words: impl IntoIterator<Item = &'a std::ffi::OsStr>) -> String {
+    let quoted = words.into_iter().map(|word| {
+        let word = word.to_string_lossy();
+        let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=+,:".contains(c));
+        if plain && !word.is_empty() {
+            word.into_owned()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limits: &Limits) -> Result<Finished, Failure> {
+        run(Command::new("sh").args(["-c", script]).stdin(Stdio::null()), limits)
+    }
+
+    fn killed(script: &str, limits: &Limits) -> String {
+        match shell(script, limits) {
+            Err(Failure::Killed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const SHORT: Limits = Limits {
+        time: Duration::from_millis(300),
+        stdout: 1000,
+        stderr: 1000,
+        memory: 1 << 30,
+        file: 1 << 20,
+    };
+    const LONG: Limits = Limits { time: Duration::from_secs(600), ..SHORT };
+
+    /// Whether a process is there and not just waiting to be collected.
+    fn runs(pid: &str) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        state.is_ok_and(|line| !line.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+    }
+
+    #[test]
+    fn a_tool_that_ends_is_heard_in_full() {
+        let finished = shell("echo out; echo err >&2; exit 3", &Limits::default()).unwrap();
+        assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(finished.status.code(), Some(3));
+        let exact = shell("head -c 1000 /dev/zero", &LONG).unwrap();
+        assert_eq!(exact.stdout.len(), 1000);
+        let missing = run(&mut Command::new("/nowhere/tool"), &SHORT);
+        assert!(matches!(missing, Err(Failure::Start(_))));
+    }
+
+    #[test]
+    fn a_tool_that_hangs_is_killed_with_all_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid").display().to_string();
+        for script in [
+            format!("sleep 1000 & echo $! > {file}; wait"),
+            format!("sleep 1000 & echo $! > {file}"),
+            format!("exec >&- 2>&-; echo $$ > {file}; exec sleep 1000"),
+        ] {
+            let _old = std::fs::remove_file(&file);
+            let mut time = SHORT.time;
+            // Killed before it has got so far, on a busy machine, it is given more time.
+            let pid = loop {
+                let why = killed(&script, &Limits { time, ..SHORT });
+                let seconds = time.as_secs_f64();
+                let expected = format!(
+                    "was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets"
+                );
+                assert_eq!(why, expected);
+                match std::fs::read_to_string(&file) {
+                    Ok(pid) if pid.ends_with('\n') => break pid,
+                    _ => time *= 2,
+                }
+            };
+            // The kill has been sent; the kernel may take a moment over it.
+            while runs(&pid) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_that_does_not_stop_talking_is_killed() {
+        let limits = LONG;
+        let why = killed("yes", &limits);
+        assert_eq!(why, "was killed: it wrote more than 1000 bytes to standard output");
+        let why = killed("yes >&2", &limits);
+        assert_eq!(why, "was killed: it wrote more than 1000 bytes to standard error");
+    }
+
+    #[test]
+    fn nothing_of_a_tool_is_left_behind_it() {
+        let finished = shell("sleep 1000 >/dev/null 2>&1 & echo $!", &LONG).unwrap();
+        let pid = String::from_utf8(finished.stdout).unwrap();
+        while runs(&pid) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_and_files_have_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("large").display().to_string();
+        // The limits are there a moment after the start.
+        let wait = "while [ \"$(ulimit -c)\" != 0 ] || [ \"$(ulimit -f)\" = unlimited ]; do :; done;";
+        let why = killed(&format!("{wait} exec head -c 2000000 /dev/zero > {file}"), &LONG);
+        assert_eq!(why, "was killed: it wrote a file of more than 1048576 bytes");
+        assert!(std::fs::metadata(&file).unwrap().len() <= 1 << 20);
+        let why = killed(&format!("{wait} exec dd if=/dev/zero of=/dev/null bs=2G count=1"), &LONG);
+        assert!(why.starts_with("needed more than 1073741824 bytes of memory"), "{why}");
+    }
+
+    #[test]
+    fn the_memory_is_a_number_of_bytes() {
+        assert_eq!((bytes("7"), bytes("512M"), bytes("4g")), (Ok(7), Ok(512 << 20), Ok(4 << 30)));
+        for wrong in ["0", "-1", "G", "much", "99999999999G"] {
+            assert!(bytes(wrong).unwrap_err().contains(wrong));
+        }
+    }
+
+    #[test]
+    fn the_time_is_a_number_of_seconds() {
+        assert_eq!(Limits::with_time("1.5").unwrap().time, Duration::from_millis(1500));
+        for wrong in ["0", "-1", "soon", "NaN", "inf"] {
+            assert!(Limits::with_time(wrong).unwrap_err().contains(wrong));
+        }
+    }
+
+    #[test]
+    fn command_lines_are_quoted() {
+        assert_eq!(quoted(["a", "b c", "", "it's"].map(AsRef::as_ref)), "a 'b c' '' 'it'\\''s'");
+    }
+}

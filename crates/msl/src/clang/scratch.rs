@@ -1,0 +1,180 @@
+//! Private folders for files that tools read and write, which are not left behind.
+//!
+//! A folder goes with its [`Scratch`]. When the process is killed, what watches over its tools removes the folders
+//! ([`crate::clang::process`]); what is left even so is removed by the next process that makes one: each folder has a lock that its
+//! owner holds, and which the system lets go of at the owner's end.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use elinvar_driver::PerProcess;
+use elinvar_driver::sync::{Mutex, MutexGuard};
+use rustix::fs::FlockOperation;
+use tempfile::TempDir;
+
+/// What the names of the folders begin with.
+const PREFIX: &str = "elinvar-run-";
+
+const LOCK: &str = "lock";
+
+/// Larger files are not kept.
+const MOST_KEPT: u64 = 16 << 20;
+
+/// The folders that are in use in this process.
+static LIVE: PerProcess<Mutex<BTreeSet<PathBuf>>> = PerProcess::new(Mutex::default);
+
+fn live_folders() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    LIVE.get().lock()
+}
+
+/// The folders to remove when this process ends without doing so.
+pub(crate) fn live() -> Vec<PathBuf> {
+    live_folders().iter().cloned().collect()
+}
+
+/// A private folder.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: TempDir,
+    /// Held until the folder is gone.
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new folder in that for temporary files, which only this user can enter. The first one of a process removes those of
+    /// processes that are no more.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn new() -> std::io::Result<Self> {
+        static SWEPT: PerProcess<Once> = PerProcess::new(Once::new);
+        let parent = std::env::temp_dir();
+        if parent.to_str().is_none() {
+            let why =
+                format!("the path of the folder for temporary files, `{}`, is not UTF-8", parent.display());
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
+        SWEPT.get().call_once(|| sweep(&parent));
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        live_folders().insert(folder.path().to_owned());
+        // Nobody finds the lock before it is held.
+        let new = folder.path().join("new");
+        let lock = File::create(&new)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        std::fs::rename(new, folder.path().join(LOCK))?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leave all of it for good.
+    pub(crate) fn stay(&mut self) {
+        live_folders().remove(self.path());
+        let _gone = std::fs::remove_file(self.path().join(LOCK));
+        self.folder.disable_cleanup(true);
+    }
+
+    /// Leave these files of it for good, if they are not large, and remove the others. Where they are, and what is to be
+    /// said of it.
+    pub fn keep(mut self, files: &[&str]) -> String {
+        let path = self.path().to_owned();
+        let kept = |name: &std::ffi::OsStr| {
+            let small = || std::fs::metadata(path.join(name)).is_ok_and(|found| found.len() <= MOST_KEPT);
+            files.iter().any(|file| name == *file) && small()
+        };
+        let mut left = false;
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            if kept(&entry.file_name()) {
+                left = true;
+            } else {
+                let _gone =
+                    std::fs::remove_file(entry.path()).or_else(|_| std::fs::remove_dir_all(entry.path()));
+            }
+        }
+        if !left {
+            return format!("its input has more than {MOST_KEPT} bytes and is not kept");
+        }
+        live_folders().remove(&path);
+        self.folder.disable_cleanup(true);
+        format!("its input is kept in {}", path.display())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        live_folders().remove(self.folder.path());
+    }
+}
+
+/// Remove folders whose owners have ended.
+fn sweep(parent: &Path) {
+    let us = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let named = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let own = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == us);
+        if !named || !own() {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _gone = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_goes_with_its_owner() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        std::fs::write(path.join("file"), "x").unwrap();
+        assert!(live().contains(&path));
+        sweep(&std::env::temp_dir());
+        assert!(path.join("file").is_file(), "in use");
+        drop(scratch);
+        assert!(!path.exists() && !live().contains(&path));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let [left, kept, other] = [format!("{PREFIX}left"), format!("{PREFIX}kept"), "else".into()]
+            .map(|name| parent.path().join(name));
+        for folder in [&left, &kept, &other] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("file"), "x").unwrap();
+        }
+        for folder in [&left, &other] {
+            std::fs::write(folder.join(LOCK), "").unwrap();
+        }
+        sweep(parent.path());
+        assert!(!left.exists() && kept.is_dir() && other.is_dir());
+    }
+
+    #[test]
+    fn small_inputs_are_kept_and_nothing_else() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        std::fs::write(path.join("in"), "x").unwrap();
+        std::fs::write(path.join("out"), "y").unwrap();
+        assert_eq!(scratch.keep(&["in"]), format!("its input is kept in {}", path.display()));
+        let left: Vec<_> =
+            std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["in"]);
+        std::fs::remove_dir_all(&path).unwrap();
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        File::create(path.join("in")).unwrap().set_len(MOST_KEPT + 1).unwrap();
+        assert!(scratch.keep(&["in"]).contains("not kept") && !path.exists());
+    }
+}

@@ -1,0 +1,220 @@
+//! Finding clang. It is run as a program, never linked.
+//!
+//! `ELINVAR_CLANG` decides when it is set; else the newest `clang-NN` on `PATH`, else `clang`. The answer
+//! is kept for the process, by the values of those two variables; what a program says about itself is kept in
+//! the cache, by its place, size and time, so that a later process need not start it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use elinvar_cache::{Cache, Reader, Writer};
+use elinvar_driver::PerProcess;
+use elinvar_driver::sync::Mutex;
+
+use crate::clang::headers::Headers;
+use crate::clang::process::{self, Failure, Limits};
+use crate::{Error, Result};
+
+/// The oldest clang whose `half` and `bfloat` are what we rely on.
+const OLDEST: u32 = 19;
+
+/// A clang that can be used, the headers for it, and the cache for what comes out of it.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    path: PathBuf,
+    version: String,
+    major: u32,
+    pub(crate) cache: Cache,
+}
+
+/// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
+struct Found {
+    chosen: Option<OsString>,
+    searched: OsString,
+    path: PathBuf,
+    version: String,
+    major: u32,
+}
+
+static FOUND: PerProcess<Mutex<Option<Found>>> = PerProcess::new(Mutex::default);
+
+impl Toolchain {
+    /// The clang to use, without a cache.
+    ///
+    /// # Errors
+    /// `Toolchain` when there is none that can be used: the message says what was looked at and how to
+    /// install one.
+    pub fn find() -> Result<Self> {
+        Self::find_with(&Cache::off())
+    }
+
+    /// The clang to use, with a cache for what it makes.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::find`].
+    pub fn find_with(cache: &Cache) -> Result<Self> {
+        let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
+        let searched = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = FOUND.get().lock();
+        if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
+            return Ok(Self::new(f.path.clone(), f.version.clone(), f.major, cache));
+        }
+        let (path, version, major) = locate(chosen.as_deref(), &searched, cache)?;
+        let tool = Self::new(path.clone(), version.clone(), major, cache);
+        *found = Some(Found { chosen, searched, path, version, major });
+        Ok(tool)
+    }
+
+    /// [`Toolchain::find`] with the values of `ELINVAR_CLANG` and `PATH`, and without memory.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::find`].
+    pub fn find_in(chosen: Option<&OsStr>, path: &OsStr) -> Result<Self> {
+        let cache = Cache::off();
+        let (path, version, major) = locate(chosen, path, &cache)?;
+        Ok(Self::new(path, version, major, &cache))
+    }
+
+    fn new(path: PathBuf, version: String, major: u32, cache: &Cache) -> Self {
+        // It runs in other folders than this one, too.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Self { path, version, major, cache: cache.clone() }
+    }
+
+    /// The headers, laid out.
+    pub(crate) fn headers(&self) -> Result<Arc<Headers>> {
+        Headers::shared(&self.cache)
+    }
+
+    /// The cache for what comes out of it.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first line of what it says about itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its major version.
+    pub fn major(&self) -> u32 {
+        self.major
+    }
+}
+
+fn locate(chosen: Option<&OsStr>, path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
+    let Some(clang) = chosen else { return search(path, cache) };
+    let clang = resolve(clang, path);
+    let (version, major) = check(&clang, cache).map_err(|why| {
+        Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install()))
+    })?;
+    Ok((clang, version, major))
+}
+
+/// A name without folder is looked for on `PATH`, as a shell would.
+fn resolve(clang: &OsStr, path: &OsStr) -> PathBuf {
+    let plain = Path::new(clang);
+    if plain.components().count() > 1 {
+        return plain.to_owned();
+    }
+    std::env::split_paths(path)
+        .map(|d| d.join(plain))
+        .find(|p| p.is_file())
+        .unwrap_or_else(|| plain.to_owned())
+}
+
+fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
+    let mut candidates: Vec<(u32, PathBuf)> = Vec::new();
+    for (order, folder) in std::env::split_paths(path).enumerate() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|n| n.starts_with("clang")) else { continue };
+            let number = name.strip_prefix("clang-").and_then(|n| n.parse::<u32>().ok());
+            match number {
+                Some(n) if n >= OLDEST => candidates.push((u32::MAX - n, entry.path())),
+                None if name == "clang" => {
+                    candidates.push((
+                        u32::MAX - OLDEST + 1 + u32::try_from(order).unwrap_or(0).min(9),
+                        entry.path(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    candidates.sort_by_key(|(rank, _)| *rank);
+    let mut refused = String::new();
+    for (_, clang) in candidates {
+        match check(&clang, cache) {
+            Ok((version, major)) => return Ok((clang, version, major)),
+            Err(why) => refused.push_str(&format!("\n  `{}` {why}", clang.display())),
+        }
+    }
+    let looked = if refused.is_empty() { String::new() } else { format!("; refused:{refused}") };
+    Err(Error::Toolchain(format!("no clang {OLDEST} or newer on PATH{looked}\n{}", install())))
+}
+
+/// The version line and major version, or why the program is no use. A program that was of use and has not
+/// changed is not asked again.
+fn check(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
+    let key = cache.key("compiler").program(clang).finish();
+    if let Some(known) = cache.load(&key).as_deref().and_then(known) {
+        return Ok(known);
+    }
+    let (version, major) = ask(clang)?;
+    let mut record = Writer::new();
+    record.text(&version);
+    record.number(u64::from(major));
+    cache.store(&key, &record.finish());
+    Ok((version, major))
+}
+
+fn known(record: &[u8]) -> Option<(String, u32)> {
+    let mut reader = Reader::new(record);
+    let known = (reader.text()?, reader.small()?);
+    reader.end(known)
+}
+
+fn ask(clang: &Path) -> Result<(String, u32), String> {
+    let limits = Limits::from_env()?;
+    let output = process::run(Command::new(clang).arg("--version").stdin(Stdio::null()), &limits);
+    let output = output.map_err(|failure| match failure {
+        Failure::Start(error) => format!("cannot be run: {error}"),
+        Failure::Killed(why) => format!("is no use: asked for its version, it {why}"),
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().unwrap_or_default().trim();
+    if !output.status.success() || !line.contains("clang") {
+        return Err(format!("is not clang: `--version` ended with {} and said `{line}`", output.status));
+    }
+    if line.starts_with("Apple") {
+        return Err(format!("is Apple's clang ({line}), whose version numbers and features differ"));
+    }
+    let major = line
+        .split("version ")
+        .nth(1)
+        .and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next())
+        .and_then(|v| v.parse::<u32>().ok())
+        .ok_or_else(|| format!("does not state its version: `{line}`"))?;
+    if major < OLDEST {
+        return Err(format!("is version {major}, and {OLDEST} or newer is needed"));
+    }
+    Ok((line.to_owned(), major))
+}
+
+fn install() -> String {
+    "install one:\n  \
+     Debian, Ubuntu: apt-get install clang-19 (where the release has none: https://apt.llvm.org)\n  \
+     Fedora: dnf install clang\n  \
+     Arch: pacman -S clang\n  \
+     macOS: brew install llvm, then set ELINVAR_CLANG=$(brew --prefix llvm)/bin/clang"
+        .to_owned()
+}

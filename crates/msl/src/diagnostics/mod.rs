@@ -1,0 +1,194 @@
+//! clang's messages as data, in the user's places and in MSL's words.
+
+pub(crate) mod address_spaces;
+pub(crate) mod type_names;
+
+use std::collections::HashSet;
+
+use elinvar_driver::{Diagnostic, Severity};
+
+use crate::preprocess::source_map::{Origin, Place};
+use crate::rewrite::buffer::Mapped;
+
+/// A message as clang printed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    pub severity: Severity,
+    pub text: String,
+}
+
+/// The messages of a run; lines of any other shape are left out.
+pub(crate) fn parse(stderr: &str) -> Vec<Message> {
+    stderr.lines().filter_map(message).collect()
+}
+
+/// [`parse`], where files may have names that look like something else: with line ends or colons in them.
+pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
+    let mut odd: Vec<&String> = files.iter().filter(|name| name.contains(['\n', ':'])).collect();
+    odd.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let mut text = format!("\n{stderr}");
+    for (index, name) in odd.iter().enumerate() {
+        for before in ["\n", INCLUDED] {
+            text = text.replace(&format!("{before}{name}:"), &format!("{before}\u{1}{index}\u{1}:"));
+        }
+    }
+    let named = |mut m: Message| {
+        let index = m.file.strip_prefix('\u{1}').and_then(|rest| rest.strip_suffix('\u{1}'));
+        if let Some(name) = index.and_then(|index| odd.get(index.parse::<usize>().ok()?)) {
+            m.file = (*name).clone();
+        }
+        m
+    };
+    parse(&text).into_iter().map(named).collect()
+}
+
+/// What begins a line that says how clang came to a file.
+const INCLUDED: &str = "\nIn file included from ";
+
+fn message(line: &str) -> Option<Message> {
+    const KINDS: [(&str, Severity); 4] = [
+        (": fatal error: ", Severity::Error),
+        (": error: ", Severity::Error),
+        (": warning: ", Severity::Warning),
+        (": note: ", Severity::Note),
+    ];
+    let (at, kind, severity) = KINDS
+        .iter()
+        .filter_map(|(kind, severity)| Some((line.find(kind)?, *kind, *severity)))
+        .min_by_key(|m| m.0)?;
+    let (rest, column) = line[..at].rsplit_once(':')?;
+    let (file, number) = rest.rsplit_once(':')?;
+    Some(Message {
+        file: file.to_owned(),
+        line: number.parse().ok()?,
+        column: column.parse().ok()?,
+        severity,
+        text: line[at + kind.len()..].to_owned(),
+    })
+}
+
+/// The place of a message about preprocessing, which names the user's files itself.
+pub(crate) fn as_written(origin: &Origin, m: &Message) -> Place {
+    let source_line = origin.source_line(&m.file, m.line);
+    Place { file: m.file.clone(), line: m.line, column: m.column, source_line }
+}
+
+/// The place of a message about rewritten text on stdin.
+pub(crate) fn as_rewritten(origin: &Origin, text: &Mapped, m: &Message) -> Option<Place> {
+    (m.file == "<stdin>").then(|| origin.place(text.input(text.offset(m.line, m.column))))
+}
+
+/// Without the messages about our glue, when an error in the user's own text explains them.
+pub(crate) fn told(messages: Vec<Message>, text: &Mapped) -> Vec<Message> {
+    let own = |m: &Message| m.file != "<stdin>" || !text.is_glue(text.offset(m.line, m.column));
+    let explained = messages.iter().any(|m| m.severity == Severity::Error && m.file == "<stdin>" && own(m));
+    // The pragma is ours; its end is in what an unterminated literal or bracket has swallowed.
+    let pushed = |m: &Message| m.text.starts_with("unterminated '#pragma clang attribute push'");
+    let explained_otherwise = messages.iter().any(|m| m.severity == Severity::Error && own(m) && !pushed(m));
+    let telling = |m: &Message| (!explained || own(m)) && !(explained_otherwise && pushed(m));
+    messages.into_iter().filter(telling).collect()
+}
+
+/// Diagnostics with their notes. What has no place of the user's takes that of its first note that has
+/// one; such notes are otherwise left out.
+pub(crate) fn resolve(messages: Vec<Message>, place: &dyn Fn(&Message) -> Option<Place>) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = Vec::new();
+    let mut homeless = false;
+    for m in messages {
+        let at = place(&m);
+        let is_note = m.severity == Severity::Note;
+        match (is_note, at) {
+            (false, at) => {
+                homeless = at.is_none();
+                found.push(diagnostic(&m, at));
+            }
+            (true, Some(at)) if homeless => {
+                homeless = false;
+                if let Some(last) = found.last_mut() {
+                    (last.file, last.line, last.column) = (at.file, at.line, at.column);
+                    last.source_line = at.source_line;
+                }
+            }
+            (true, Some(at)) => {
+                if let Some(last) = found.last_mut() {
+                    last.notes.push(diagnostic(&m, Some(at)));
+                }
+            }
+            (true, None) => {}
+        }
+    }
+    // What has no place follows from an error that has one.
+    let placed = |d: &Diagnostic| !d.file.is_empty();
+    if found.iter().any(|d| d.severity == Severity::Error && placed(d)) {
+        found.retain(placed);
+    }
+    // Each instantiation of a template repeats what is wrong with it.
+    let mut seen = HashSet::new();
+    found.retain(|d| seen.insert((d.file.clone(), d.line, d.column, d.message.clone())));
+    found
+}
+
+fn diagnostic(m: &Message, at: Option<Place>) -> Diagnostic {
+    let at = at.unwrap_or(Place { file: String::new(), line: 0, column: 0, source_line: None });
+    Diagnostic {
+        severity: m.severity,
+        file: at.file,
+        line: at.line,
+        column: at.column,
+        message: type_names::in_msl(&m.text),
+        source_line: at.source_line,
+        notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_lines_that_are_messages() {
+        let text = "In file included from <built-in>:1:\na:b.h:3:14: error: no member: error: x\n\
+                    <stdin>:1:2: note: here\nfatal error: too many errors\n1 error generated.\n";
+        let found = parse(text);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].file.as_str(), found[0].line, found[0].column), ("a:b.h", 3, 14));
+        assert_eq!(found[0].text, "no member: error: x");
+        assert_eq!(found[1].severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_file_with_a_name_like_a_message_makes_none() {
+        for name in ["x:1:2: error: z/a.h", "x\ny:1:2: error: z/a.h"] {
+            let text = format!(
+                "In file included from k:1:\nIn file included from {name}:3:\n{name}:4:5: warning: w\n"
+            );
+            let found = parse_named(&text, &[name.to_owned(), "k".to_owned()]);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(
+                (found[0].file.as_str(), found[0].line, found[0].severity),
+                (name, 4, Severity::Warning)
+            );
+        }
+    }
+
+    #[test]
+    fn errors_in_headers_move_to_the_call() {
+        let text = "/t/elinvar_stdlib/x.h:1:1: error: static assertion failed\n\
+                    /t/elinvar_stdlib/x.h:2:1: note: inside\n<stdin>:4:9: note: requested here\n<stdin>:5:1: note: and here\n";
+        let place = |m: &Message| {
+            (m.file == "<stdin>").then(|| Place {
+                file: "k".into(),
+                line: m.line,
+                column: m.column,
+                source_line: None,
+            })
+        };
+        let found = resolve(parse(text), &place);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].line, found[0].column, found[0].notes.len()), (4, 9, 1));
+        assert_eq!(found[0].message, "static assertion failed");
+    }
+}

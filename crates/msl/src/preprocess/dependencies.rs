@@ -1,0 +1,107 @@
+//! The files that a source has included, and whether they are still the same.
+//!
+//! A source's own text does not say what it means: that is decided by the files that it includes, and by
+//! those that are not there where clang would have looked first. Both are listed when a source has been
+//! preprocessed, and looked at again before the result is used for the same text. The list is that of a
+//! [`World`]: clang has seen these bytes and no others.
+
+use std::path::Path;
+
+use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
+
+use crate::preprocess::vfs::{self, Dotted, World};
+
+/// Files with their contents' hashes, and places where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Included {
+    present: Vec<Present>,
+    absent: Vec<String>,
+    dotted: Vec<Dotted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Present {
+    /// The path by which it is looked for, and where that is on the disk.
+    name: String,
+    disk: String,
+    content: Key,
+    /// The place in the list of the first that is the same file.
+    identity: u64,
+}
+
+impl Included {
+    /// The files of a world. `None` when the path of one is not UTF-8.
+    pub(crate) fn of(world: &World, dotted: Vec<Dotted>) -> Option<Self> {
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        if dotted.iter().any(|place| text(&place.spelled).is_none() || text(&place.disk).is_none()) {
+            return None;
+        }
+        let mut included = Self { dotted, ..Self::default() };
+        let mut identities = Vec::new();
+        for (name, known) in &world.present {
+            let identity = first(&mut identities, known.identity);
+            let content = Key::of(&known.bytes);
+            let (name, disk) = (text(name)?, text(&known.disk)?);
+            included.present.push(Present { name, disk, content, identity });
+        }
+        included.absent = world.absent.values().map(|disk| text(disk)).collect::<Option<_>>()?;
+        Some(included)
+    }
+
+    /// The same files with the contents that they have now. `None` when one has gone or come.
+    pub(crate) fn now(&self) -> Option<Self> {
+        let mut identities = Vec::new();
+        let present = self.present.iter().map(|known| {
+            let (bytes, file) = vfs::read(Path::new(&known.disk), u64::MAX - 1)?;
+            let identity = first(&mut identities, file);
+            Some(Present { content: Key::of(&bytes), identity, ..known.clone() })
+        });
+        let present = present.collect::<Option<_>>()?;
+        let none_came = self.absent.iter().all(|disk| !Path::new(disk).is_file());
+        let none_moved = !self.dotted.iter().any(|place| place.is_elsewhere(&|_| true));
+        (none_came && none_moved).then(|| Self { present, ..self.clone() })
+    }
+
+    /// The key of what is compiled from a source of this key with these files.
+    pub(crate) fn identity(&self, source: KeyBuilder) -> Key {
+        let key = source.text("present").number(self.present.len() as u64);
+        let key = self.present.iter().fold(key, |key, Present { name, disk, content, identity }| {
+            key.text(name).text(disk).key(content).number(*identity)
+        });
+        self.absent.iter().fold(key.text("absent"), |key, name| key.text(name)).finish()
+    }
+
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.list(&self.present, |w, Present { name, disk, content, identity }| {
+            w.text(name);
+            w.text(disk);
+            w.bytes(content.as_bytes());
+            w.number(*identity);
+        });
+        w.list(&self.absent, |w, disk| w.text(disk));
+        w.list(&self.dotted, |w, Dotted { spelled, disk, entered }| {
+            w.text(&spelled.to_string_lossy());
+            w.text(&disk.to_string_lossy());
+            w.flag(*entered);
+        });
+    }
+
+    pub(crate) fn read(r: &mut Reader) -> Option<Self> {
+        let present = r.list(|r| {
+            let (name, disk, content) = (r.text()?, r.text()?, Key::from_bytes(r.bytes()?)?);
+            Some(Present { name, disk, content, identity: r.number()? })
+        })?;
+        let absent = r.list(Reader::text)?;
+        let dotted = r.list(|r| {
+            Some(Dotted { spelled: r.text()?.into(), disk: r.text()?.into(), entered: r.flag()? })
+        })?;
+        Some(Self { present, absent, dotted })
+    }
+}
+
+/// The place of the first of the same; it is put behind the others.
+fn first<T: PartialEq>(known: &mut Vec<T>, next: T) -> u64 {
+    let at = known.iter().position(|known| *known == next).unwrap_or(known.len());
+    known.push(next);
+    at as u64
+}

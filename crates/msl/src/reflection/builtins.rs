@@ -1,0 +1,52 @@
+//! Attributes of kernel parameters that stand for a position or a size.
+
+/// How many components an attribute can have: 3 for what follows the grid, 1 for an index. `None` when
+/// it is no such attribute.
+pub(crate) fn dimensions(attribute: &str) -> Option<u32> {
+    Some(match attribute {
+        "thread_position_in_grid"
+        | "thread_position_in_threadgroup"
+        | "threadgroup_position_in_grid"
+        | "threads_per_grid"
+        | "threads_per_threadgroup"
+        | "dispatch_threads_per_threadgroup"
+        | "threadgroups_per_grid"
+        | "grid_size"
+        | "grid_origin" => 3,
+        "thread_index_in_threadgroup"
+        | "thread_index_in_simdgroup"
+        | "thread_index_in_quadgroup"
+        | "simdgroup_index_in_threadgroup"
+        | "quadgroup_index_in_threadgroup"
+        | "simdgroups_per_threadgroup"
+        | "quadgroups_per_threadgroup"
+        | "dispatch_simdgroups_per_threadgroup"
+        | "dispatch_quadgroups_per_threadgroup"
+        | "threads_per_simdgroup"
+        | "thread_execution_width" => 1,
+        _ => return None,
+    })
+}
+
+/// Attributes of Metal that we know and cannot serve.
+pub(crate) fn unsupported(attribute: &str) -> bool {
+    matches!(attribute, "texture" | "sampler" | "stage_in" | "payload" | "user" | "raster_order_group")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_attribute_has_its_definition_in_the_headers() {
+        let header = include_str!("../../headers/elinvar_stdlib/entry.h");
+        let mut defined = 0;
+        for line in header.lines().filter_map(|l| l.strip_prefix("ELINVAR_ATTRIBUTE(")) {
+            let name = line.split(',').next().unwrap();
+            assert!(dimensions(name).is_some(), "{name}");
+            defined += 1;
+        }
+        assert_eq!(defined, 20);
+        assert!(dimensions("buffer").is_none() && unsupported("texture"));
+    }
+}

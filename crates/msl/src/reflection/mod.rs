@@ -1,0 +1,320 @@
+//! From a kernel's tokens and its tables to a [`Signature`], with the rules that clang does not know.
+
+pub(crate) mod builtins;
+pub(crate) mod tables;
+
+use std::collections::HashMap;
+
+use elinvar_driver::{Access, Arg, ArgKind, Builtin, Diagnostic, ElementType, Scalar, Severity, Signature};
+
+use self::tables::{Description, Passed, Table};
+use crate::preprocess::source_map::Origin;
+use crate::rewrite::attributes::Attribute;
+use crate::rewrite::glue::VALUES_BEFORE_INDICES;
+use crate::rewrite::kernels::{Kernel, Param, Space};
+use crate::rewrite::struct_attributes::Attributed;
+
+/// The largest index of a buffer or of threadgroup memory.
+const LAST_INDEX: i64 = 30;
+
+/// What became of a kernel.
+pub(crate) enum Outcome {
+    Usable(Signature),
+    /// Valid, and beyond this compiler; the message names the parameter.
+    Unsupported(Diagnostic),
+    Wrong(Vec<Diagnostic>),
+}
+
+/// The structs whose members have attributes, and the types of these members.
+pub(crate) struct Structs<'a> {
+    pub structs: &'a [Attributed],
+    pub types: &'a HashMap<usize, Vec<Description>>,
+}
+
+/// Judge one kernel.
+pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &Origin) -> Outcome {
+    let mut reader = Reader { kernel, origin, errors: Vec::new(), unsupported: None };
+    let (file, line) = origin.line(kernel.offset);
+    let mut signature = Signature {
+        name: kernel.name.clone(),
+        args: Vec::new(),
+        builtins: Vec::new(),
+        file,
+        line,
+        max_threads_per_threadgroup: None,
+        code: None,
+    };
+    if table.values.get(1) != Some(&1) {
+        reader.error(kernel.offset, format!("kernel `{}` must return void", kernel.name));
+    }
+    if let Some(attribute) = &kernel.max_threads {
+        let value = table.values.get(2).copied().unwrap_or(0);
+        match u32::try_from(value).ok().filter(|v| (1..=1024).contains(v)) {
+            Some(v) => signature.max_threads_per_threadgroup = Some(v),
+            None => {
+                let message = format!("max_total_threads_per_threadgroup is {value}; it must be 1 to 1024");
+                reader.error(attribute.offset, message);
+            }
+        }
+    }
+    let mut given = Vec::new();
+    for (i, (param, d)) in kernel.params.iter().zip(&table.parameters).enumerate() {
+        if param.has_members {
+            signature.builtins.extend(reader.members(d, structs));
+            continue;
+        }
+        let index = table.values.get(VALUES_BEFORE_INDICES + i).copied().unwrap_or(-1);
+        match reader.param(i, param, d) {
+            Some(Part::Builtin(b)) => signature.builtins.push(b),
+            Some(Part::Arg(kind)) => {
+                given.push((reader.index(param, index), param.condition().is_some()));
+                signature.args.push(arg(param, d, kind));
+            }
+            None => {}
+        }
+    }
+    reader.number(&mut signature.args, &given);
+    match (reader.errors, reader.unsupported) {
+        (errors, _) if !errors.is_empty() => Outcome::Wrong(errors),
+        (_, Some(why)) => Outcome::Unsupported(why),
+        _ => Outcome::Usable(signature),
+    }
+}
+
+/// What a parameter is to a launch.
+enum Part {
+    Arg(ArgKind),
+    Builtin(Builtin),
+}
+
+struct Reader<'a> {
+    kernel: &'a Kernel,
+    origin: &'a Origin,
+    errors: Vec<Diagnostic>,
+    unsupported: Option<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn diagnostic(&self, offset: usize, message: String) -> Diagnostic {
+        let p = self.origin.place(offset);
+        Diagnostic { source_line: p.source_line, ..Diagnostic::error(p.file, p.line, p.column, message) }
+    }
+
+    fn error(&mut self, offset: usize, message: String) {
+        let d = self.diagnostic(offset, message);
+        debug_assert_eq!(d.severity, Severity::Error);
+        self.errors.push(d);
+    }
+
+    fn unsupported(&mut self, offset: usize, what: String) {
+        let message = format!("kernel `{}` takes {what}, which is not supported", self.kernel.name);
+        let d = self.diagnostic(offset, message);
+        self.unsupported.get_or_insert(d);
+    }
+
+    fn param(&mut self, i: usize, param: &Param, d: &Description) -> Option<Part> {
+        let name = if param.name.is_empty() { format!("number {i}") } else { format!("`{}`", param.name) };
+        for a in &param.attributes {
+            if builtins::unsupported(&a.name) {
+                self.unsupported(param.offset, format!("parameter {name} with `[[{}]]`", a.name));
+                return None;
+            }
+        }
+        if let Some(condition) = param.condition()
+            && condition.argument.is_none()
+        {
+            let message = format!("`[[function_constant]]` on parameter {name} needs the name of a constant");
+            self.error(condition.offset, message);
+        }
+        match param.roles().collect::<Vec<_>>()[..] {
+            [] => self.plain(&name, param, d),
+            [a] => match (a.name.as_str(), builtins::dimensions(&a.name)) {
+                ("buffer" | "threadgroup", _) => self.memory(&name, param, a, d),
+                (_, Some(most)) => self.builtin(&format!("parameter {name}"), a, most, d),
+                _ => {
+                    self.error(a.offset, format!("unknown attribute `{}` on parameter {name}", a.name));
+                    None
+                }
+            },
+            [.., a] => {
+                self.error(a.offset, format!("more than one attribute on parameter {name}"));
+                None
+            }
+        }
+    }
+
+    /// A struct that is passed by value: each of its members is a position or a size.
+    fn members(&mut self, d: &Description, structs: &Structs) -> Vec<Builtin> {
+        let Some((of, types)) =
+            d.members.and_then(|k| Some((structs.structs.get(k)?, structs.types.get(&k)?)))
+        else {
+            return Vec::new();
+        };
+        let mut builtins = Vec::new();
+        for (member, d) in of.members.iter().zip(types) {
+            let name = format!("`{}::{}`", of.path, member.name);
+            let Some(a) = &member.attribute else {
+                let message = format!(
+                    "member {name} of a parameter that is passed by value has no attribute such as \
+                             [[thread_position_in_grid]]"
+                );
+                self.error(member.offset, message);
+                continue;
+            };
+            if let Some(most) = builtins::dimensions(&a.name)
+                && let Some(Part::Builtin(b)) = self.builtin(&name, a, most, d)
+            {
+                builtins.push(b);
+            }
+        }
+        builtins
+    }
+
+    /// A parameter without attribute: a pointer or reference takes the next index.
+    fn plain(&mut self, name: &str, param: &Param, d: &Description) -> Option<Part> {
+        if d.passed != Passed::Value {
+            return self.pointer(name, param, d);
+        }
+        let of = d.element.to_string();
+        if of.starts_with("texture") || of.starts_with("depth") || of == "sampler" {
+            self.unsupported(param.offset, format!("parameter {name} of type `{of}`"));
+        } else {
+            self.error(
+                param.offset,
+                format!(
+                    "parameter {name} of type `{of}` is passed by value without an attribute; pass a value of the \
+                     launch as `constant {of}&`, or give it an attribute such as [[thread_position_in_grid]]"
+                ),
+            );
+        }
+        None
+    }
+
+    fn memory(&mut self, name: &str, param: &Param, a: &Attribute, d: &Description) -> Option<Part> {
+        if d.passed == Passed::Value {
+            let message = format!("parameter {name} with `[[{}]]` must be a pointer or a reference", a.name);
+            self.error(a.offset, message);
+            return None;
+        }
+        let shared = param.space == Some(Space::Threadgroup);
+        if param.space.is_some() && shared != (a.name == "threadgroup") {
+            let space = if shared { "threadgroup" } else { "device or constant" };
+            let message =
+                format!("parameter {name} points to {space} memory and cannot have `[[{}]]`", a.name);
+            self.error(a.offset, message);
+            return None;
+        }
+        self.pointer(name, param, d)
+    }
+
+    fn pointer(&mut self, name: &str, param: &Param, d: &Description) -> Option<Part> {
+        match param.space {
+            Some(Space::Threadgroup) => Some(Part::Arg(ArgKind::Threadgroup)),
+            Some(Space::Device | Space::Constant) if d.passed == Passed::Pointer => {
+                Some(Part::Arg(ArgKind::Pointer))
+            }
+            Some(Space::Device | Space::Constant) => Some(Part::Arg(ArgKind::Reference)),
+            Some(Space::Thread) | None => {
+                let message =
+                    format!("parameter {name} must point to `device`, `constant` or `threadgroup` memory");
+                self.error(param.offset, message);
+                None
+            }
+        }
+    }
+
+    fn builtin(&mut self, name: &str, a: &Attribute, most: u32, d: &Description) -> Option<Part> {
+        let dimensions = match &d.element {
+            ElementType::Scalar(Scalar::U32 | Scalar::U16) => Some(1),
+            ElementType::Vector { scalar: Scalar::U32 | Scalar::U16, lanes, packed: false } => Some(*lanes),
+            _ => None,
+        };
+        match dimensions.filter(|n| d.passed == Passed::Value && *n <= most) {
+            Some(dimensions) => Some(Part::Builtin(Builtin { attribute: a.name.clone(), dimensions })),
+            None => {
+                let types = if most == 1 {
+                    "uint or ushort"
+                } else {
+                    "uint or ushort, or a vector of 2 or 3 of them"
+                };
+                let message =
+                    format!("{name} with `[[{}]]` has type `{}`; it must be {types}", a.name, d.element);
+                self.error(a.offset, message);
+                None
+            }
+        }
+    }
+
+    /// The index that a parameter's attribute gives.
+    fn index(&mut self, param: &Param, index: i64) -> Option<u32> {
+        let a = crate::rewrite::glue::index(param)?;
+        let Some(argument) = &a.argument else {
+            self.error(a.offset, format!("`[[{}]]` needs an index", a.name));
+            return None;
+        };
+        if !(0..=LAST_INDEX).contains(&index) {
+            self.error(
+                a.offset,
+                format!("`[[{}({argument})]]`: the index is {index}; it must be 0 to {LAST_INDEX}", a.name),
+            );
+            return None;
+        }
+        u32::try_from(index).ok()
+    }
+
+    /// Give each argument its index: the one it states, else the lowest that is free in its table.
+    ///
+    /// Arguments that depend on function constants may share an index: which of them are there is known later.
+    fn number(&mut self, args: &mut [Arg], given: &[(Option<u32>, bool)]) {
+        for shared in [false, true] {
+            let mine: Vec<usize> =
+                (0..args.len()).filter(|&i| (args[i].kind == ArgKind::Threadgroup) == shared).collect();
+            let mut taken: Vec<u32> = Vec::new();
+            let mut always: Vec<u32> = Vec::new();
+            for &i in &mine {
+                let (Some(index), optional) = given[i] else { continue };
+                if !optional && always.contains(&index) {
+                    let table = if shared { "threadgroup" } else { "buffer" };
+                    let offset =
+                        self.kernel.params.iter().find(|p| p.name == args[i].name).map_or(0, |p| p.offset);
+                    self.error(
+                        offset,
+                        format!("{table} index {index} is used twice in kernel `{}`", self.kernel.name),
+                    );
+                }
+                taken.push(index);
+                always.extend((!optional).then_some(index));
+            }
+            for i in mine {
+                args[i].index = given[i].0.unwrap_or_else(|| {
+                    let free = (0..).find(|n| !taken.contains(n)).unwrap_or(0);
+                    taken.push(free);
+                    free
+                });
+            }
+        }
+    }
+}
+
+/// Two arguments of the same index.
+pub(crate) fn clash(args: &[Arg]) -> Option<(&str, &str)> {
+    let table = |arg: &Arg| (arg.index, arg.kind == ArgKind::Threadgroup);
+    args.iter().enumerate().find_map(|(i, second)| {
+        let first = args[..i].iter().find(|first| table(first) == table(second))?;
+        Some((first.name.as_str(), second.name.as_str()))
+    })
+}
+
+fn arg(param: &Param, d: &Description, kind: ArgKind) -> Arg {
+    let constant = param.space == Some(Space::Constant);
+    Arg {
+        name: param.name.clone(),
+        kind,
+        index: 0,
+        element: d.element.clone(),
+        element_size: d.size,
+        element_align: d.align,
+        access: if d.constant || constant { Access::Read } else { Access::ReadWrite },
+        constant,
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading back what the compiler wrote about the kernels: constants in LLVM IR text.
+
+use std::collections::HashMap;
+
+use elinvar_driver::{ElementType, Scalar};
+
+use crate::diagnostics::type_names;
+
+/// What one parameter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub passed: Passed,
+    pub size: u64,
+    pub align: u64,
+    pub constant: bool,
+    /// The number of the struct, when its members have attributes.
+    pub members: Option<usize>,
+    pub element: ElementType,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    Pointer,
+    Reference,
+    Value,
+}
+
+/// The tables of one kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub parameters: Vec<Description>,
+    pub values: Vec<i64>,
+}
+
+/// The tables in a module, by the kernel's number.
+pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
+    let globals = globals(ir);
+    let mut tables: HashMap<usize, Table> = HashMap::new();
+    for (name, value) in &globals {
+        if let Some(i) = number(name, "@__elinvar_parameters_") {
+            let parameters = value.split(" { ").skip(1).filter_map(|g| description(g, &globals));
+            tables.entry(i).or_default().parameters = parameters.collect();
+        } else if let Some(i) = number(name, "@__elinvar_values_") {
+            tables.entry(i).or_default().values = integers(value.split(" [").last().unwrap_or_default());
+        }
+    }
+    tables
+}
+
+/// The members of each struct that has attributes, by its number.
+pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<Description>> {
+    let globals = globals(ir);
+    let described =
+        |value: &str| value.split(" { ").skip(1).filter_map(|g| description(g, &globals)).collect();
+    let members = globals
+        .iter()
+        .filter_map(|(name, value)| Some((number(name, "@__elinvar_members_")?, described(value))));
+    members.collect()
+}
+
+/// The type and the index of each function constant, by its number.
+pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (Description, i64)> {
+    let globals = globals(ir);
+    let mut constants = HashMap::new();
+    for (name, value) in &globals {
+        let Some(k) = number(name, "@__elinvar_constant_types_") else { continue };
+        let described = value.split(" { ").nth(1).and_then(|g| description(g, &globals));
+        let index = globals
+            .get(format!("@__elinvar_constant_values_{k}").as_str())
+            .and_then(|list| integers(list.split(" [").last()?).get(1).copied());
+        constants.extend(described.zip(index).map(|found| (k, found)));
+    }
+    constants
+}
+
+/// The numbers in the table of that name, and the module without it.
+pub(crate) fn take(ir: String, table: &str) -> (Vec<i64>, String) {
+    let (line, without) = take_line(ir, table);
+    (line.map(|line| integers(line.split(" [").last().unwrap_or_default())).unwrap_or_default(), without)
+}
+
+/// The definition of a global, and the module without it.
+pub(crate) fn take_line(ir: String, global: &str) -> (Option<String>, String) {
+    let head = format!("@{global} = ");
+    let Some(line) = ir.lines().find(|l| l.starts_with(&head)).map(str::to_owned) else { return (None, ir) };
+    let without = ir.replacen(&format!("{line}\n"), "", 1);
+    (Some(line), without)
+}
+
+fn globals(ir: &str) -> HashMap<&str, &str> {
+    ir.lines().filter(|l| l.starts_with('@')).filter_map(|l| l.split_once(" = ")).collect()
+}
+
+fn number(name: &str, prefix: &str) -> Option<usize> {
+    name.strip_prefix(prefix)?.parse().ok()
+}
+
+/// The values of `i64 1, i64 -2, …`.
+fn integers(list: &str) -> Vec<i64> {
+    let ends = |c: char| c == ',' || c == ']' || c == '}';
+    list.split("i64 ").skip(1).filter_map(|v| v.split(ends).next()?.trim().parse().ok()).collect()
+}
+
+fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<Description> {
+    let [passed, size, align, constant, scalar, lanes, form, members] = integers(group)[..] else {
+        return None;
+    };
+    let symbol = group.split("ptr ").nth(1)?.split([' ', '}', ',']).next()?;
+    let name = globals.get(symbol).and_then(|text| type_name(text))?;
+    let element = match (scalar_of(scalar), lanes, form) {
+        (Some(s), 0, 2) => ElementType::Atomic(s),
+        (Some(s), 0, 0) => ElementType::Scalar(s),
+        (Some(scalar), lanes @ 2..=4, form) => {
+            ElementType::Vector { scalar, lanes: u32::try_from(lanes).ok()?, packed: form == 1 }
+        }
+        _ => ElementType::Other(name),
+    };
+    let passed = match passed {
+        1 => Passed::Pointer,
+        2 => Passed::Reference,
+        _ => Passed::Value,
+    };
+    let unsigned = |v: i64| u64::try_from(v).ok();
+    Some(Description {
+        passed,
+        size: unsigned(size)?,
+        align: unsigned(align)?,
+        constant: constant == 1,
+        members: usize::try_from(members).ok()?.checked_sub(1),
+        element,
+    })
+}
+
+fn scalar_of(code: i64) -> Option<Scalar> {
+    use Scalar::*;
+    let all = [Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32];
+    usize::try_from(code).ok()?.checked_sub(1).and_then(|i| all.get(i).copied())
+}
+
+/// `c"… [T = Name]\00"`.
+fn type_name(text: &str) -> Option<String> {
+    let from = text.find("[T = ")? + "[T = ".len();
+    let to = text.rfind("]\\00\"")?;
+    Some(type_names::in_msl(text.get(from..to)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_constants() {
+        let ir = r#"
+@.str = private unnamed_addr constant [45 x i8] c"const char *elinvar::type_name() [T = float]\00", align 1
+@.str.1 = private unnamed_addr constant [60 x i8] c"const char *elinvar::type_name() [T = ns::P<4>]\00", align 1
+@__elinvar_parameters_0 = constant [2 x %"struct.d"] [%"struct.d" { i64 1, i64 4, i64 4, i64 1, i64 12, i64 0, i64 0, i64 0, ptr @.str }, %"struct.d" { i64 2, i64 24, i64 8, i64 0, i64 0, i64 0, i64 0, i64 3, ptr @.str.1 }], align 16
+@__elinvar_values_0 = constant [3 x i64] [i64 1, i64 1, i64 -1], align 16
+"#;
+        let table = &read(ir)[&0];
+        assert_eq!(table.values, [1, 1, -1]);
+        assert_eq!(table.parameters[0].element, ElementType::Scalar(Scalar::F32));
+        assert!(table.parameters[0].constant && table.parameters[0].passed == Passed::Pointer);
+        assert_eq!(table.parameters[1].element, ElementType::Other("ns::P<4>".into()));
+        assert_eq!((table.parameters[0].members, table.parameters[1].members), (None, Some(2)));
+        assert_eq!((table.parameters[1].size, table.parameters[1].align), (24, 8));
+    }
+}

@@ -1,0 +1,459 @@
+//! What a source may name: a kernel is Metal Shading Language, not C++ for the host's processor.
+//!
+//! clang knows thousands of builtins, attributes, pragmas and keywords that reach the processor, the process or the
+//! linker. Each kind is an allow-list here, over the tokens of the preprocessed text, so that each refusal has the user's line.
+//! Our own headers are not part of that text; what their macros expand to is on the lists.
+//!
+//! What a text does by other means is caught in the code: `elinvar-spmd` refuses calls that it does not know.
+
+use crate::lex::Kind;
+use crate::lex::token_tree::Code;
+
+/// Prefixes of names that clang reserves for its builtins.
+const BUILTINS: [&str; 11] = [
+    "__builtin_",
+    "__atomic_",
+    "__c11_atomic_",
+    "__scoped_atomic_",
+    "__sync_",
+    "__nvvm_",
+    "__hlsl_",
+    "__opencl_",
+    "__hip_",
+    "_Interlocked",
+    "__annotation",
+];
+
+/// Builtins that compute, behind `__builtin_`. Those on floats may end in `f`, `f16` or `l`, those on integers in `l`, `ll`,
+/// `g`, `s`, or a width.
+const COMPUTING: [&str; 60] = [
+    "abs",
+    "add_overflow",
+    "addressof",
+    "assume",
+    "bit_cast",
+    "bitreverse",
+    "bswap",
+    "ceil",
+    "choose_expr",
+    "clrsb",
+    "clz",
+    "constant_p",
+    "convertvector",
+    "copysign",
+    "cos",
+    "ctz",
+    "exp",
+    "exp2",
+    "expect",
+    "expect_with_probability",
+    "fabs",
+    "ffs",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "huge_val",
+    "inf",
+    "is_constant_evaluated",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isnormal",
+    "launder",
+    "log",
+    "log10",
+    "log2",
+    "memcpy",
+    "memmove",
+    "memset",
+    "mul_overflow",
+    "nan",
+    "nans",
+    "offsetof",
+    "parity",
+    "popcount",
+    "pow",
+    "rint",
+    "rotateleft",
+    "rotateright",
+    "round",
+    "roundeven",
+    "shufflevector",
+    "signbit",
+    "sin",
+    "sqrt",
+    "sub_overflow",
+    "trunc",
+    "unreachable",
+];
+
+/// Families of builtins that compute.
+const FAMILIES: [&str; 2] = ["elementwise_", "reduce_"];
+
+/// What may stand behind a builtin's name.
+const SUFFIXES: [&str; 12] = ["", "f", "f16", "l", "ll", "g", "s", "8", "16", "32", "64", "_sat"];
+
+/// Words that are no Metal, with what they are. A declaration's label, `__asm("air.…")`, would be let through in [`word`], and
+/// by nothing else, once such names are mapped to ours.
+const WORDS: [(&str, &str); 16] = [
+    ("asm", ASSEMBLY),
+    ("__asm", ASSEMBLY),
+    ("__asm__", ASSEMBLY),
+    ("thread_local", THREAD_LOCAL),
+    ("_Thread_local", THREAD_LOCAL),
+    ("__thread", THREAD_LOCAL),
+    ("__try", EXCEPTIONS),
+    ("__except", EXCEPTIONS),
+    ("__finally", EXCEPTIONS),
+    ("__leave", EXCEPTIONS),
+    ("try", EXCEPTIONS),
+    ("catch", EXCEPTIONS),
+    ("throw", EXCEPTIONS),
+    ("typeid", "MSL has no run-time type information"),
+    ("dynamic_cast", "MSL has no run-time type information"),
+    ("__debugbreak", BUILTIN),
+];
+
+const ASSEMBLY: &str = "MSL has no assembly";
+const THREAD_LOCAL: &str = "MSL has no thread-local variables";
+const EXCEPTIONS: &str = "MSL has no exceptions";
+const BUILTIN: &str = "this builtin of the compiler is no part of MSL";
+
+/// What names of our own begin with.
+const OURS: [&str; 2] = ["__elinvar", "elinvar_"];
+
+/// Attributes that `__attribute__` and `__declspec` may name, without underscores around them.
+const ATTRIBUTES: [&str; 25] = [
+    "align",
+    "aligned",
+    "always_inline",
+    "const",
+    "convergent",
+    "deprecated",
+    "diagnose_if",
+    "enable_if",
+    "ext_vector_type",
+    "fallthrough",
+    "flatten",
+    "forceinline",
+    "hot",
+    "cold",
+    "likely",
+    "maybe_unused",
+    "noduplicate",
+    "nodebug",
+    "noinline",
+    "nothrow",
+    "overloadable",
+    "packed",
+    "pure",
+    "unused",
+    "warn_unused_result",
+];
+
+/// Pragmas that clang may see, by their first words. Any other is ignored, as compilers do with those they do not know.
+const PRAGMAS: [&str; 14] = [
+    "unroll",
+    "nounroll",
+    "once",
+    "mark",
+    "message",
+    "pack",
+    "METAL",
+    "clang loop",
+    "clang diagnostic",
+    "clang fp",
+    "clang system_header",
+    "GCC diagnostic",
+    "GCC unroll",
+    "STDC FP_CONTRACT",
+];
+
+/// What is known of pragmas that change what code is made, or where it is put.
+const REFUSED_PRAGMAS: [&str; 12] = [
+    "clang attribute",
+    "clang section",
+    "clang optimize",
+    "clang force_cuda_host_device",
+    "GCC visibility",
+    "GCC target",
+    "GCC optimize",
+    "STDC FENV_ACCESS",
+    "weak",
+    "redefine_extname",
+    "init_seg",
+    "omp",
+];
+
+/// What becomes of a pragma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pragma {
+    /// clang sees it.
+    Kept,
+    /// Nothing sees it.
+    Ignored,
+    Refused,
+}
+
+/// What becomes of a line that begins with `#`.
+pub(crate) fn pragma(line: &str) -> Pragma {
+    let Some(rest) = line.trim_start_matches('#').trim_start().strip_prefix("pragma") else {
+        return Pragma::Kept;
+    };
+    let rest: Vec<&str> =
+        rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
+    let begins = |known: &&str| {
+        known.split(' ').zip(rest.iter().map(Some).chain(std::iter::repeat(None))).all(|(a, b)| Some(&a) == b)
+    };
+    if REFUSED_PRAGMAS.iter().any(&begins) {
+        Pragma::Refused
+    } else if PRAGMAS.iter().any(&begins) {
+        Pragma::Kept
+    } else {
+        Pragma::Ignored
+    }
+}
+
+/// What a source names that it may not: byte of the text and message.
+pub(crate) fn refused(code: &Code) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for i in 0..code.len() {
+        let message = match code.kind(i) {
+            Some(Kind::Word) => word(code, i),
+            Some(Kind::Directive) if pragma(code.at(i)) == Pragma::Refused => {
+                Some("this pragma changes how code is made, which is no part of MSL".to_owned())
+            }
+            Some(Kind::Punct) => punctuation(code, i).map(str::to_owned),
+            _ => None,
+        };
+        found.extend(message.map(|message| (code.start(i), message)));
+        if matches!(code.at(i), "__attribute__" | "__attribute" | "__declspec" | "_declspec") {
+            found.extend(attributes(code, i));
+        }
+    }
+    found
+}
+
+/// What is worth a look: casts that take `const` away. Those in the style of C clang warns of.
+pub(crate) fn worth_a_look(code: &Code) -> Vec<(usize, String)> {
+    let casts = (0..code.len()).filter(|&i| code.at(i) == "const_cast");
+    let message = "`const_cast`: what is written through the result counts as written by the kernel";
+    casts.map(|i| (code.start(i), message.to_owned())).collect()
+}
+
+fn word(code: &Code, i: usize) -> Option<String> {
+    let word = code.at(i);
+    if let Some((_, why)) = WORDS.iter().find(|(known, _)| *known == word) {
+        return Some(format!("`{word}`: {why}"));
+    }
+    if OURS.iter().any(|prefix| word.starts_with(prefix)) {
+        return Some(format!("`{word}`: names that begin so are Elinvar's own"));
+    }
+    let reserved = BUILTINS.iter().any(|prefix| word.starts_with(prefix));
+    (reserved && !computes(word)).then(|| format!("`{word}`: {BUILTIN}"))
+}
+
+/// Whether a builtin does no more than compute a value, or access memory as an assignment does.
+fn computes(word: &str) -> bool {
+    let Some(name) = word.strip_prefix("__builtin_") else { return false };
+    if FAMILIES.iter().any(|family| name.starts_with(family)) {
+        return true;
+    }
+    COMPUTING.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| SUFFIXES.contains(&rest)))
+}
+
+/// Other spellings of brackets, and attribute lists that do not look like one: the rewriter would not know them.
+fn punctuation(code: &Code, i: usize) -> Option<&'static str> {
+    let adjacent = code.start(i + 1) == code.start(i) + code.at(i).len();
+    match (code.at(i), code.at(i + 1)) {
+        ("<", ":" | "%") | ("%", ":" | ">") | (":", ">") if adjacent => Some("MSL has no digraphs"),
+        ("[", "[") if !adjacent => {
+            Some("write an attribute list as `[[…]]`, without blanks between the brackets")
+        }
+        _ => None,
+    }
+}
+
+/// Attributes of the list behind word `i` that are not allowed.
+fn attributes(code: &Code, i: usize) -> Vec<(usize, String)> {
+    let Some(behind) = code.behind(i + 1) else {
+        return vec![(code.start(i), format!("`{}` without a list", code.at(i)))];
+    };
+    let mut found = Vec::new();
+    let mut at = i + 2;
+    while at < behind - 1 {
+        if !code.is_word(at) {
+            at += 1;
+            continue;
+        }
+        let mut name = at;
+        while code.at(name + 1) == "::" && code.is_word(name + 2) {
+            name += 2;
+        }
+        let plain = code.at(name).trim_start_matches("__").trim_end_matches("__");
+        if !ATTRIBUTES.contains(&plain) {
+            let message = format!("attribute `{}` is no part of MSL", code.at(name));
+            found.push((code.start(name), message));
+        }
+        // Its argument is an expression, whose words are looked at as all others.
+        at = code.behind(name + 1).filter(|_| code.at(name + 1) == "(").unwrap_or(name + 1);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(text: &str) -> Vec<String> {
+        refused(&Code::new(text)).into_iter().map(|(at, message)| format!("{at}: {message}")).collect()
+    }
+
+    #[test]
+    fn casts_that_take_const_away_are_worth_a_look() {
+        let text = "const_cast<device uint*>(a)[i] = *const_cast<thread int*>(&b); const_casts";
+        let found: Vec<usize> = worth_a_look(&Code::new(text)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(found, text.match_indices("const_cast<").map(|(at, _)| at).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn builtins_that_compute_and_others() {
+        for name in [
+            "inff",
+            "nanf",
+            "offsetof",
+            "popcount",
+            "popcountll",
+            "clzg",
+            "ctz",
+            "bswap32",
+            "bitreverse64",
+            "fabsf",
+            "sqrtf16",
+            "elementwise_add_sat",
+            "reduce_max",
+            "unreachable",
+            "expect",
+            "assume",
+            "memcpy",
+        ] {
+            assert_eq!(messages(&format!("x = __builtin_{name}(a);")), [""; 0], "{name}");
+        }
+        for name in [
+            "ia32_maskmovdqu",
+            "ia32_fxsave",
+            "ia32_clflush",
+            "ia32_writeeflags_u64",
+            "ia32_ldmxcsr",
+            "longjmp",
+            "setjmp",
+            "trap",
+            "debugtrap",
+            "verbose_trap",
+            "alloca",
+            "alloca_with_align",
+            "return_address",
+            "frame_address",
+            "va_start",
+            "va_list",
+            "extract_return_addr",
+            "readcyclecounter",
+            "readsteadycounter",
+            "coro_resume",
+            "nontemporal_store",
+            "__clear_cache",
+            "call_with_static_chain",
+            "prefetch",
+            "printf",
+            "eh_return",
+            "unwind_init",
+            "init_dwarf_reg_size_table",
+            "set_flt_rounds",
+            "stdarg_start",
+            "malloc",
+            "operator_new",
+            "thread_pointer",
+            "dump_struct",
+            "os_log_format",
+            "preserve_access_index",
+            "memcpy_inline",
+            "nan_trap",
+            "sqrt_trap",
+        ] {
+            let text = format!("x = ::__builtin_{name}(a);");
+            assert_eq!(messages(&text), [format!("6: `__builtin_{name}`: {BUILTIN}")]);
+        }
+        for name in [
+            "__sync_synchronize",
+            "__atomic_load_n",
+            "__c11_atomic_store",
+            "__nvvm_membar_sys",
+            "__debugbreak",
+        ] {
+            assert_eq!(messages(&format!("{name}();")).len(), 1, "{name}");
+        }
+        assert_eq!(messages("x.__metal_thing(__is_same(int, int), __my_own, __FUNCTION__)"), [""; 0]);
+    }
+
+    #[test]
+    fn words_attributes_and_spellings() {
+        for text in [
+            "asm(\"hlt\")",
+            "void f() __asm__(\"g\");",
+            "thread_local int a;",
+            "static __thread int a;",
+            "void __elinvar_entry();",
+            "extern \"C\" void elinvar_record_fault();",
+            "__attribute__((constructor)) void f();",
+            "__attribute__((noinline, __section__(\".x\"))) void f();",
+            "__attribute__((aligned(16))) __attribute((__weak__)) int a;",
+            "__attribute__((gnu::alias(\"f\"))) void g();",
+            "__attribute__((always_inline::alias(\"f\"))) void g();",
+            "__attribute__((cleanup(f))) int a;",
+            "__attribute__((address_space(257))) int* a;",
+            "__attribute__((target(\"avx512f\"))) void f();",
+            "__declspec(naked) void f();",
+            "int a<:4:>;",
+            "[ [gnu::constructor]] void f();",
+            "#pragma clang attribute pop",
+            "#pragma redefine_extname f g",
+            "#  pragma weak f",
+        ] {
+            assert!(!messages(text).is_empty(), "{text}");
+        }
+        for text in [
+            "inline __attribute__((__always_inline__)) void f();",
+            "__attribute__((noinline, aligned(sizeof(int)))) void f();",
+            "__attribute__((gnu::noinline, clang::always_inline)) void f();",
+            "typedef float v __attribute__((ext_vector_type(4)));",
+            "struct __attribute__((packed)) A { int a[[0]]; };",
+            "f<::a>(b ? c :d)[a[0]];",
+            "#pragma unroll",
+            "#pragma mark - asm",
+            "# 12 \"a.metal\" 2",
+        ] {
+            assert_eq!(messages(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn pragmas() {
+        for kept in [
+            "#pragma unroll 4",
+            "#pragma unroll(4)",
+            "# pragma clang loop unroll(full)",
+            "#pragma METAL fp math_mode(safe)",
+        ] {
+            assert_eq!(pragma(kept), Pragma::Kept, "{kept}");
+        }
+        assert_eq!(
+            pragma("#pragma clang attribute push(__attribute__((weak)), apply_to = function)"),
+            Pragma::Refused
+        );
+        assert_eq!(pragma("#pragma push_macro(\"a\")"), Pragma::Ignored);
+        assert_eq!(pragma("#pragma comment(linker, \"/x\")"), Pragma::Ignored);
+        assert_eq!(pragma("# 3 \"pragma weak\""), Pragma::Kept);
+    }
+}

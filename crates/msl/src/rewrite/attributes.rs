@@ -1,0 +1,67 @@
+//! Attribute lists `[[…]]`: what stands in them, and which of them clang may see.
+
+use crate::lex::token_tree::Code;
+
+/// One attribute of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    /// Its name, without namespace.
+    pub name: String,
+    /// The text between its parentheses, if it has any.
+    pub argument: Option<String>,
+    /// Where the name begins.
+    pub offset: usize,
+    /// Where the argument begins.
+    pub argument_offset: usize,
+}
+
+/// Attributes of C++ itself, left to clang.
+const STANDARD: [&str; 7] =
+    ["maybe_unused", "nodiscard", "noreturn", "fallthrough", "likely", "unlikely", "deprecated"];
+
+/// The attributes of the list that opens at token `i` and ends before `behind`.
+pub(crate) fn parse(code: &Code, i: usize, behind: usize) -> Vec<Attribute> {
+    let mut found = Vec::new();
+    for (from, to) in code.split_commas(i + 2, behind.saturating_sub(2)) {
+        let mut at = from;
+        while code.at(at + 1) == "::" && at + 2 < to {
+            at += 2;
+        }
+        let (argument, argument_offset) = match code.behind(at + 1) {
+            Some(end) if code.at(at + 1) == "(" && end <= to => {
+                (Some(code.slice(at + 2, end - 1).to_owned()), code.start(at + 2))
+            }
+            _ => (None, code.start(at)),
+        };
+        found.push(Attribute {
+            name: code.at(at).to_owned(),
+            argument,
+            offset: code.start(at),
+            argument_offset,
+        });
+    }
+    found
+}
+
+/// Whether a list may stay in the text.
+pub(crate) fn standard(list: &[Attribute]) -> bool {
+    list.iter().all(|a| STANDARD.contains(&a.name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        let code = Code::new("[[buffer(A + 1), gpu::host_name(\"x,y\"), id]]");
+        let list = parse(&code, 0, code.len());
+        let pairs: Vec<_> = list.iter().map(|a| (a.name.as_str(), a.argument.as_deref())).collect();
+        assert_eq!(pairs, [("buffer", Some("A + 1")), ("host_name", Some("\"x,y\"")), ("id", None)]);
+        assert_eq!(list[0].argument_offset, 9);
+        assert!(!standard(&list));
+        let code = Code::new("[[maybe_unused]]");
+        assert!(standard(&parse(&code, 0, code.len())));
+        assert!(parse(&Code::new("[[]]"), 0, 4).is_empty());
+    }
+}

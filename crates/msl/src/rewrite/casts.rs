@@ -1,0 +1,119 @@
+//! Casts to a value, in sources that mention `bfloat`: clang refuses those between `half` and `bfloat`, MSL has
+//! them.
+//!
+//! Types are not known here. A cast is rewritten when its type is a word that is certainly a type: one of
+//! the two, or the name of a type parameter of a template. `elinvar::cast` does what a cast does else.
+
+use std::collections::HashSet;
+
+use crate::lex::Kind;
+use crate::lex::token_tree::Code;
+
+/// The words that are types, or nothing in a source without `bfloat`.
+pub(crate) struct Casts<'a> {
+    types: HashSet<&'a str>,
+}
+
+impl<'a> Casts<'a> {
+    pub(crate) fn new(code: &Code<'a>) -> Self {
+        let mut types = HashSet::new();
+        if code.text.contains("bfloat") {
+            types.extend(["half", "bfloat"]);
+            for i in 0..code.len() {
+                let parameter = matches!(code.at(i), "typename" | "class")
+                    && code.is_word(i + 1)
+                    && matches!(code.at(i + 2), "," | ">" | "=");
+                if parameter {
+                    types.insert(code.at(i + 1));
+                }
+            }
+        }
+        Self { types }
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        !self.types.is_empty()
+    }
+
+    /// `T(x)` where word `i` is `T`: what `T` becomes.
+    pub(crate) fn functional(&self, code: &Code, i: usize) -> Option<String> {
+        if !self.types.contains(code.at(i)) || code.at(i + 1) != "(" || !begins_operand(code, i) {
+            return None;
+        }
+        if matches!(code.at(i - 1), ";" | "}") {
+            return None;
+        }
+        let behind = code.behind(i + 1)?;
+        let one = code.split_commas(i + 2, behind - 1).len() == 1;
+        let declarator = matches!(code.at(i + 2), "*" | "&" | "&&" | "{");
+        (one && !declarator).then(|| format!("elinvar::cast<{}>", code.at(i)))
+    }
+
+    /// `(T) x` where the parenthesis is at `i`: what `(T)` becomes.
+    pub(crate) fn c_style(&self, code: &Code, i: usize) -> Option<String> {
+        if !self.types.contains(code.at(i + 1)) || code.at(i + 2) != ")" || !begins_operand(code, i) {
+            return None;
+        }
+        // A sign would be applied to the operator that stands for the cast.
+        if matches!(code.at(i - 1), "-" | "+" | "!" | "~" | "*" | "&") && begins_operand(code, i - 1) {
+            return None;
+        }
+        let operand = match code.kind(i + 3) {
+            Some(Kind::Number) => true,
+            Some(Kind::Word) => !matches!(code.at(i + 3), "const" | "noexcept" | "volatile" | "override"),
+            _ => code.at(i + 3) == "(",
+        };
+        operand.then(|| format!("elinvar::cast_to<{}>{{}} ->* ", code.at(i + 1)))
+    }
+}
+
+/// Whether an operand, and no parameter list or declarator, begins at `i`.
+fn begins_operand(code: &Code, i: usize) -> bool {
+    let Some(before) = i.checked_sub(1) else { return false };
+    match code.at(before) {
+        "return" => true,
+        "(" | "," | "=" | "?" | ":" | "{" | ";" | "}" | "[" | "+" | "-" | "*" | "/" | "%" | "|" | "^"
+        | "!" | "~" | "+=" | "-=" | "*=" | "/=" | "==" | "!=" | "<=" | "&&" | "||" => true,
+        // Behind a cast: `(T) (U) x`.
+        ")" => code.partner(before).is_some_and(|open| before == open + 2 && begins_operand(code, open)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        let text = format!("bfloat; {text}");
+        let code = Code::new(&text);
+        let casts = Casts::new(&code);
+        (0..code.len())
+            .filter_map(|i| casts.functional(&code, i).or_else(|| casts.c_style(&code, i)))
+            .map(|new| new.replace("{} ->* ", "").replace("elinvar::", ""))
+            .collect()
+    }
+
+    #[test]
+    fn casts_and_what_is_none() {
+        assert_eq!(found("x = (bfloat) h; y = a * (half)(b);"), ["cast_to<bfloat>", "cast_to<half>"]);
+        assert_eq!(
+            found("template <typename T> f() { return T(x) + (T)(bfloat) 1; }"),
+            ["cast<T>", "cast_to<T>", "cast_to<bfloat>"]
+        );
+        for none in [
+            "float f(bfloat) ;",
+            "bfloat (*f)(half);",
+            "sizeof(bfloat) * 2;",
+            "x = bfloat(1, 2);",
+            "y = (n) * x;",
+            "z = -(bfloat) x;",
+            "operator half() const { return h; }",
+            "bfloat(half) const;",
+        ] {
+            assert_eq!(found(none), [""; 0], "{none}");
+        }
+        let code = Code::new("x = (half) y;");
+        assert!(!Casts::new(&code).any());
+    }
+}

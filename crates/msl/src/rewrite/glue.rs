@@ -1,0 +1,218 @@
+//! The C++ text behind a rewritten source: the tables that describe its kernels, or the entry of one.
+//!
+//! All of it stands for the kernel's name, so that what clang says about it points there.
+
+use std::fmt::Write as _;
+
+use crate::reflection::builtins;
+use crate::rewrite::attributes::Attribute;
+use crate::rewrite::buffer::Mapped;
+use crate::rewrite::function_constants::Declared;
+use crate::rewrite::kernels::{Kernel, Param};
+use crate::rewrite::struct_attributes::Attributed;
+
+/// The name of the one function that a kernel's IR defines.
+pub const ENTRY: &str = "__elinvar_entry";
+
+/// The table of which optional parameters are there: 1, and in their order 1 or 0, or 2 when that is not known.
+pub(crate) const PRESENT: &str = "__elinvar_present";
+
+/// What that table has for a parameter that is absent, and one more for one that is there. Not 0: clang writes many
+/// zeroes at a table's end in another form.
+pub(crate) const ABSENT: i64 = 3;
+
+/// Marks what follows as ours, for debug locations and warnings.
+pub(crate) const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
+
+/// Stands for the `template` of a kernel's explicit instantiation. What it means is said before the text:
+/// [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
+pub(crate) const INSTANTIATE: &str = "ELINVAR_INSTANTIATE";
+
+/// Every instantiation is compiled: for its diagnostics.
+pub(crate) const ALL_KERNELS: &str = "#define ELINVAR_INSTANTIATE template\n";
+
+/// An instantiation is compiled if it is called; kernels are inline, so that it is compiled here.
+pub(crate) const KERNELS_IN_USE: &str = "#define ELINVAR_INSTANTIATE extern template\n";
+
+/// The words of [`tables`]' value list before the first parameter's index.
+pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
+
+/// Whether kernel number `i` takes a parameter from a launch argument.
+pub(crate) fn is_memory(param: &Param) -> bool {
+    !param.has_members && !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
+}
+
+/// For each kernel: its parameters' descriptions, and the values of the expressions in its attributes.
+pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
+    for (i, kernel) in kernels.iter().enumerate() {
+        let (offset, count) = (kernel.offset, kernel.params.len());
+        text.replace(&format!("{OURS}{}", open(kernel)), offset);
+        text.replace(&format!("using elinvar_kernel_{i} = decltype(&{});\n", kernel.path()), offset);
+        let limit = limit(text, i, kernel);
+        let mut table = format!(
+            "static_assert(elinvar::function<elinvar_kernel_{i}>::count == {count}, \"parameters of the kernel\");\n\
+             extern \"C\" {{ extern const elinvar::description __elinvar_parameters_{i}[];\n\
+             constexpr elinvar::description __elinvar_parameters_{i}[] = {{\n"
+        );
+        for p in 0..count {
+            let _ = writeln!(table, "elinvar::described<elinvar::parameter_t<{p}, elinvar_kernel_{i}>>,");
+        }
+        let _ = write!(
+            table,
+            "elinvar::described<int>}};\nextern const long __elinvar_values_{i}[];\n\
+             constexpr long __elinvar_values_{i}[] = {{1, \
+             __is_void(typename elinvar::function<elinvar_kernel_{i}>::result),"
+        );
+        text.replace(&table, offset);
+        match limit {
+            Some(value) => text.replace(&value, offset),
+            None => expression(text, kernel.max_threads.as_ref(), offset),
+        }
+        for param in &kernel.params {
+            expression(text, index(param), param.offset);
+        }
+        text.replace(&format!("}}; }}\n{}", close(kernel)), offset);
+    }
+}
+
+/// The types of the members of each struct that has attributes.
+pub(crate) fn member_tables(text: &mut Mapped, structs: &[Attributed]) {
+    for (k, Attributed { path, members }) in structs.iter().enumerate() {
+        for member in members {
+            let of = format!("decltype(::{path}::{})", member.name);
+            let head = if std::ptr::eq(member, &members[0]) {
+                format!(
+                    "{OURS}extern \"C\" {{ extern const elinvar::description __elinvar_members_{k}[];\n\
+                     constexpr elinvar::description __elinvar_members_{k}[] = {{\n"
+                )
+            } else {
+                String::new()
+            };
+            text.replace(&format!("{head}elinvar::describe<{of}>(),\n"), member.offset);
+        }
+        text.replace("}; }\n", members[0].offset);
+    }
+}
+
+/// The type and the index of each function constant.
+pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
+    for (k, constant) in constants.iter().enumerate() {
+        let spaces: Vec<&str> = constant.path.split("::").collect();
+        let spaces = &spaces[..spaces.len() - 1];
+        let path = &constant.path;
+        let open: String = spaces.iter().map(|n| format!("namespace {n} {{ ")).collect();
+        text.replace(
+            &format!(
+                "{OURS}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
+                 constexpr elinvar::description __elinvar_constant_types_{k}[] = {{\n\
+                 elinvar::described<__remove_cv(decltype(::{path}))>, elinvar::described<int>}};\n\
+                 extern const long __elinvar_constant_values_{k}[];\n\
+                 constexpr long __elinvar_constant_values_{k}[] = {{1, "
+            ),
+            constant.offset,
+        );
+        expression(text, Some(&constant.attribute), constant.offset);
+        text.replace(&format!("}}; }}\n{}", "}\n".repeat(spaces.len())), constant.offset);
+    }
+}
+
+/// A limit that may depend on the template's parameters: a template of its own with that value. Gives
+/// the list entry that reads it.
+fn limit(text: &mut Mapped, i: usize, kernel: &Kernel) -> Option<String> {
+    let head = kernel.head.as_deref()?;
+    let attribute = kernel.max_threads.as_ref()?;
+    let argument = attribute.argument.as_deref()?;
+    text.replace(
+        &format!("template {head} struct elinvar_limit_{i} {{ static constexpr long value = ("),
+        kernel.offset,
+    );
+    text.copy(argument, attribute.argument_offset);
+    text.replace("); };\n", kernel.offset);
+    Some(format!("elinvar_limit_{i}{}::value,", kernel.template_arguments()))
+}
+
+/// The attribute that carries a parameter's index.
+pub(crate) fn index(param: &Param) -> Option<&Attribute> {
+    param.attributes.iter().find(|a| matches!(a.name.as_str(), "buffer" | "threadgroup"))
+}
+
+/// The value of an attribute's argument, −1 without one.
+fn expression(text: &mut Mapped, attribute: Option<&Attribute>, offset: usize) {
+    match attribute.and_then(|a| Some((a.argument.as_deref()?, a.argument_offset))) {
+        Some((argument, at)) => {
+            text.replace("\n(long)(", at);
+            text.copy(argument, at);
+            text.replace("),", at);
+        }
+        None => text.replace("-1,", offset),
+    }
+}
+
+/// The entry of a kernel, under this name. A parameter that depends on a function constant takes no room when it
+/// is absent; which are there, [`PRESENT`] says.
+pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
+    let offset = kernel.offset;
+    text.replace(&format!("{OURS}{}extern \"C\" {{\n", open(kernel)), offset);
+    let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
+    if !conditions.is_empty() {
+        text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{1,\n"), offset);
+        for condition in conditions {
+            text.replace(&format!("{ABSENT} + (long)("), offset);
+            folded(text, condition, "2");
+            text.replace("),\n", offset);
+        }
+        text.replace("};\n", offset);
+    }
+    text.replace(&format!("void {name}("), offset);
+    let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_memory(param));
+    for (n, (p, param)) in memory.enumerate() {
+        text.replace(if n > 0 { ", " } else { "" }, offset);
+        match param.condition() {
+            Some(condition) => {
+                text.replace("elinvar::optional<(", offset);
+                folded(text, condition, "0");
+                text.replace(&format!(") != 0> a{p}"), offset);
+            }
+            None => text.replace(&format!("void* a{p}"), offset),
+        }
+    }
+    let arguments: Vec<String> =
+        kernel.params.iter().enumerate().map(|(p, param)| argument(p, param)).collect();
+    let glue = format!(
+        ") {{\nusing F [[maybe_unused]] = decltype(&{});\n{}({});\n}} }}\n{}",
+        kernel.path(),
+        kernel.path(),
+        arguments.join(",\n"),
+        close(kernel),
+    );
+    text.replace(&glue, offset);
+}
+
+/// Whether a condition holds, as 0 or 1; `otherwise` when that is not known.
+fn folded(text: &mut Mapped, condition: &Attribute, otherwise: &str) {
+    let (argument, at) = (condition.argument.as_deref().unwrap_or("1"), condition.argument_offset);
+    text.replace("__builtin_constant_p((bool)(", at);
+    text.copy(argument, at);
+    text.replace(")) ? (int)(bool)(", at);
+    text.copy(argument, at);
+    text.replace(&format!(") : {otherwise}"), at);
+}
+
+fn argument(p: usize, param: &Param) -> String {
+    let builtin = param.attributes.iter().find(|a| builtins::dimensions(&a.name).is_some());
+    match builtin {
+        Some(a) => {
+            format!("elinvar::builtin<elinvar::parameter_t<{p}, F>, elinvar::attribute::{}>()", a.name)
+        }
+        None if param.has_members => format!("elinvar::parameter_t<{p}, F>{{}}"),
+        None => format!("elinvar::memory<elinvar::parameter_t<{p}, F>>(a{p})"),
+    }
+}
+
+fn open(kernel: &Kernel) -> String {
+    kernel.namespaces.iter().map(|n| format!("namespace {n} {{ ")).collect()
+}
+
+fn close(kernel: &Kernel) -> String {
+    "}\n".repeat(kernel.namespaces.len())
+}

@@ -1,0 +1,334 @@
+//! Kernel declarations: names, parameters and their attributes, as the tokens say.
+
+use crate::lex::Kind;
+use crate::lex::token_tree::Code;
+use crate::rewrite::attributes::{self, Attribute};
+
+/// A kernel that can be asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// The name by which it is asked for.
+    pub name: String,
+    /// The C++ expression that names the function, `add` or `add<float>`.
+    pub callee: String,
+    /// The namespaces around it, outermost first.
+    pub namespaces: Vec<String>,
+    pub params: Vec<Param>,
+    /// `max_total_threads_per_threadgroup`.
+    pub max_threads: Option<Attribute>,
+    /// The parameter list of the template, `<typename T, int N>`, when `max_threads` is the template's.
+    pub head: Option<String>,
+    /// Where the name stands.
+    pub offset: usize,
+}
+
+/// A parameter as its tokens say.
+#[derive(Clone, Debug)]
+pub(crate) struct Param {
+    /// Empty when the source gives none.
+    pub name: String,
+    pub attributes: Vec<Attribute>,
+    /// The address space of what the parameter points to.
+    pub space: Option<Space>,
+    /// Whether it is a struct whose members have attributes; known once its type is.
+    pub has_members: bool,
+    /// Where it begins.
+    pub offset: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Device,
+    Constant,
+    Threadgroup,
+    Thread,
+}
+
+/// What kind of declaration it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A function with a body.
+    Definition,
+    /// `kernel void f(…);`
+    Prototype,
+    /// `template<…> kernel void f(…) …`
+    Template,
+    /// `template kernel void f<float>(…);`
+    Instantiation,
+}
+
+/// A declaration that begins at a statement's first token.
+pub(crate) struct Declaration {
+    pub form: Form,
+    pub kernel: Kernel,
+}
+
+/// Read the declaration whose statement begins at `head`. `None` when it has not the shape of a function.
+pub(crate) fn parse(code: &Code, head: usize, namespaces: &[String]) -> Option<Declaration> {
+    let mut at = head;
+    let mut template_head = None;
+    while code.at(at) == "template" && code.at(at + 1) == "<" {
+        let behind = code.behind_angles(at + 1)?;
+        template_head = Some(code.slice(at + 1, behind).to_owned());
+        at = behind;
+    }
+    let instantiation = code.at(at) == "template";
+    let mut found = Vec::new();
+    let mut callee = None;
+    let open = loop {
+        if let Some(behind) = code.behind_attributes(at) {
+            found.extend(attributes::parse(code, at, behind));
+            at = behind;
+        } else if matches!(code.at(at), "__attribute__" | "alignas" | "decltype") && code.at(at + 1) == "(" {
+            at = code.behind(at + 1)?;
+        } else if code.at(at) == "<" {
+            at = code.behind_angles(at)?;
+        } else if code.is_word(at) {
+            let behind = code.behind_angles(at + 1).unwrap_or(at + 1);
+            callee = Some((at, behind));
+            at += 1;
+        } else if code.at(at) == "(" {
+            break Some(at);
+        } else if code.at(at) == ";" && instantiation {
+            break None;
+        } else if matches!(code.at(at), "::" | "*" | "&") || code.kind(at) == Some(Kind::Literal) {
+            at += 1;
+        } else {
+            return None;
+        }
+    };
+    let (name_at, name_end) = callee?;
+    let (params, mut end) = match open {
+        Some(open) => {
+            let behind = code.behind(open)?;
+            (params(code, open + 1, behind - 1), behind)
+        }
+        None => (Vec::new(), at),
+    };
+    while let Some(behind) = code.behind_attributes(end) {
+        found.extend(attributes::parse(code, end, behind));
+        end = behind;
+    }
+    let form = match (template_head.is_some(), instantiation, code.at(end)) {
+        (true, ..) => Form::Template,
+        (_, true, _) => Form::Instantiation,
+        (.., "{") => Form::Definition,
+        _ => Form::Prototype,
+    };
+    let host_name = found.iter().find(|a| a.name == "host_name").and_then(|a| a.argument.clone());
+    let name = host_name.map_or_else(|| code.at(name_at).to_owned(), |n| literal(&n));
+    let mut first = name_at;
+    while first >= 2 && code.at(first - 1) == "::" && code.is_word(first - 2) {
+        first -= 2;
+    }
+    let kernel = Kernel {
+        name,
+        callee: code.slice(first, name_end).to_owned(),
+        namespaces: namespaces.to_vec(),
+        params,
+        max_threads: found.into_iter().find(|a| a.name == "max_total_threads_per_threadgroup"),
+        head: template_head,
+        offset: code.start(name_at),
+    };
+    Some(Declaration { form, kernel })
+}
+
+impl Kernel {
+    /// The function's name from the global scope, which no `using namespace` makes ambiguous.
+    pub(crate) fn path(&self) -> String {
+        let around: String = self.namespaces.iter().map(|n| format!("::{n}")).collect();
+        format!("{around}::{}", self.callee)
+    }
+
+    /// The template arguments, `<float, 4>`; empty when it is no template.
+    pub(crate) fn template_arguments(&self) -> &str {
+        self.callee.find('<').map_or("", |i| &self.callee[i..])
+    }
+
+    /// The name of the function or template, without template arguments and qualification.
+    pub(crate) fn base(&self) -> &str {
+        let plain = self.callee.split('<').next().unwrap_or_default().trim();
+        plain.rsplit("::").next().unwrap_or_default().trim()
+    }
+}
+
+/// The text of string literals that stand behind one another.
+fn literal(quoted: &str) -> String {
+    let (mut text, mut inside) = (Vec::new(), false);
+    let mut rest = quoted.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'"' => inside = !inside,
+            b'\\' if inside => {
+                let (code, length) = escaped(rest);
+                text.push(code);
+                rest = &rest[length..];
+            }
+            byte if inside => text.push(byte),
+            _ => {}
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The byte that stands behind a backslash, and how much of the text says so.
+fn escaped(text: &[u8]) -> (u8, usize) {
+    let number = |digits: &[u8], radix: u32, most: usize| {
+        let digits = digits.iter().take(most).map_while(|byte| char::from(*byte).to_digit(radix));
+        digits.fold((0_u32, 0), |(code, length), digit| (code.wrapping_mul(radix) + digit, length + 1))
+    };
+    match text.first() {
+        None => (b'\\', 0),
+        Some(b'x') => {
+            let (code, length) = number(&text[1..], 16, 2);
+            (code as u8, 1 + length)
+        }
+        Some(b'0'..=b'7') => {
+            let (code, length) = number(text, 8, 3);
+            (code as u8, length)
+        }
+        Some(plain) => {
+            let known =
+                [(b'n', b'\n'), (b't', b'\t'), (b'r', b'\r'), (b'a', 7), (b'b', 8), (b'v', 11), (b'f', 12)];
+            (known.iter().find(|(letter, _)| letter == plain).map_or(*plain, |(_, code)| *code), 1)
+        }
+    }
+}
+
+impl Param {
+    /// The attribute that makes the argument depend on a function constant.
+    pub(crate) fn condition(&self) -> Option<&Attribute> {
+        self.attributes.iter().find(|a| a.name == "function_constant")
+    }
+
+    /// The attributes that say what it is.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().filter(|a| a.name != "function_constant")
+    }
+}
+
+fn params(code: &Code, from: usize, to: usize) -> Vec<Param> {
+    let parts = code.split_commas(from, to);
+    if let [(a, b)] = parts[..]
+        && b == a + 1
+        && code.at(a) == "void"
+    {
+        return Vec::new();
+    }
+    parts.into_iter().map(|(a, b)| param(code, a, b)).collect()
+}
+
+fn param(code: &Code, from: usize, to: usize) -> Param {
+    let mut attributes = Vec::new();
+    let mut space = None;
+    let mut since_pointer = None;
+    let mut words: Vec<usize> = Vec::new();
+    let mut at = from;
+    while at < to {
+        if let Some(behind) = code.behind_attributes(at) {
+            attributes.extend(attributes::parse(code, at, behind));
+            at = behind;
+            continue;
+        }
+        match code.at(at) {
+            "=" => break,
+            "<" => {
+                at = code.behind_angles(at).unwrap_or(at + 1);
+                words.push(at - 1);
+                continue;
+            }
+            "[" => {
+                at = code.behind(at).unwrap_or(at + 1);
+                continue;
+            }
+            // `device T* constant* p`: the words before the last `*` say where it points to.
+            "*" | "&" => {
+                space = since_pointer.take().or(space);
+                words.push(at);
+            }
+            "device" => since_pointer = Some(Space::Device),
+            "constant" => since_pointer = Some(Space::Constant),
+            "threadgroup" => since_pointer = Some(Space::Threadgroup),
+            "thread" => since_pointer = Some(Space::Thread),
+            "const" | "volatile" | "coherent" => {}
+            _ => words.push(at),
+        }
+        at += 1;
+    }
+    let name = match words[..] {
+        [.., before, last]
+            if code.is_word(last) && code.at(before) != "::" && !is_type_word(code.at(last)) =>
+        {
+            code.at(last).to_owned()
+        }
+        _ => String::new(),
+    };
+    Param { name, attributes, space: space.or(since_pointer), has_members: false, offset: code.start(from) }
+}
+
+fn is_type_word(word: &str) -> bool {
+    matches!(word, "int" | "char" | "short" | "long" | "float" | "bool" | "unsigned" | "signed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Declaration {
+        parse(&Code::new(text), 0, &[]).unwrap()
+    }
+
+    #[test]
+    fn literals_are_read_as_the_compiler_does() {
+        let cases = [
+            (r#""a\"b""#, "a\"b"),
+            (r#""a" "b""#, "ab"),
+            (r#""\\" "\x41\102\n""#, "\\AB\n"),
+            (r#""é\0""#, "é\0"),
+            (r#""\"#, "\\"),
+        ];
+        for (written, text) in cases {
+            assert_eq!(literal(written), text, "{written}");
+        }
+    }
+
+    #[test]
+    fn definitions_and_params() {
+        let d = read(
+            "[[max_total_threads_per_threadgroup(64)]] kernel void f(device const vec<float, 2>* a [[buffer(1)]], \
+             constant uint& n, device float* constant* list, threadgroup half* s [[threadgroup(0)]], \
+             uint3 [[thread_position_in_grid]], const uint i [[thread_index_in_simdgroup]]) {",
+        );
+        assert_eq!(d.form, Form::Definition);
+        assert_eq!((d.kernel.name.as_str(), d.kernel.callee.as_str()), ("f", "f"));
+        assert_eq!(d.kernel.max_threads.unwrap().argument.as_deref(), Some("64"));
+        let names: Vec<_> = d.kernel.params.iter().map(|p| (p.name.as_str(), p.space)).collect();
+        let expected = [
+            ("a", Some(Space::Device)),
+            ("n", Some(Space::Constant)),
+            ("list", Some(Space::Constant)),
+            ("s", Some(Space::Threadgroup)),
+            ("", None),
+            ("i", None),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(d.kernel.params[4].attributes[0].name, "thread_position_in_grid");
+    }
+
+    #[test]
+    fn templates_and_instantiations() {
+        let t = read("template <typename T, int N = (1 > 2)> kernel void f(device T* a) {");
+        assert_eq!((t.form, t.kernel.callee.as_str()), (Form::Template, "f"));
+        let i = read("template [[host_name(\"f_1\")]] [[kernel]] void ns::f<float, 1>(device float*);");
+        assert_eq!((i.form, i.kernel.name.as_str()), (Form::Instantiation, "f_1"));
+        assert_eq!((i.kernel.callee.as_str(), i.kernel.base()), ("ns::f<float, 1>", "f"));
+        let joined = read("template [[host_name(\"b\" \"_\" \"f32\")]] kernel void f<int>();");
+        assert_eq!(joined.kernel.name, "b_f32");
+        let j = read("template [[host_name(\"f_2\")]] kernel f_t f<float>;");
+        assert_eq!((j.form, j.kernel.callee.as_str()), (Form::Instantiation, "f<float>"));
+        assert!(j.kernel.params.is_empty());
+        assert_eq!(read("kernel void p(void);").form, Form::Prototype);
+        assert!(parse(&Code::new("kernel = 3;"), 0, &[]).is_none());
+    }
+}

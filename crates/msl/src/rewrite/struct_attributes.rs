@@ -1,0 +1,140 @@
+//! Attributes of the members of a struct: positions and sizes that a kernel takes as one parameter,
+//! `struct Ids { uint3 g [[thread_position_in_grid]]; }`.
+//!
+//! Such a member gets an initialiser that asks for the value, and the struct a number by which its type is
+//! known again, whatever name the kernel has for it. In a template the attributes say nothing.
+
+use crate::lex::token_tree::Code;
+use crate::reflection::builtins;
+use crate::rewrite::attributes::{self, Attribute};
+
+/// A struct with attributes of that kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Attributed {
+    /// Its name with all that is around it, `a::b::Ids`.
+    pub path: String,
+    pub members: Vec<Member>,
+}
+
+/// A member of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub name: String,
+    /// The token of the name.
+    pub token: usize,
+    /// Where the name stands.
+    pub offset: usize,
+    /// `None` for a member that has no attribute.
+    pub attribute: Option<Attribute>,
+}
+
+impl Member {
+    /// What stands in the struct for the member's name.
+    pub(crate) fn initialized(&self, attribute: &Attribute) -> String {
+        let name = &self.name;
+        format!(
+            "{name} = elinvar::builtin<__remove_cv(decltype({name})), elinvar::attribute::{}>()",
+            attribute.name
+        )
+    }
+}
+
+/// The data members of the class whose brace is at `open`, if one of them has such an attribute.
+pub(crate) fn members(code: &Code, open: usize) -> Option<Vec<Member>> {
+    let end = code.behind(open)?.checked_sub(1)?;
+    let (mut members, mut at) = (Vec::new(), open + 1);
+    while at < end {
+        let semicolon = statement_end(code, at, end);
+        if !matches!(code.at(at), "using" | "typedef" | "static" | "friend" | "template" | "enum") {
+            members.extend(declared(code, at, semicolon));
+        }
+        at = semicolon + 1;
+    }
+    members.iter().any(|m: &Member| m.attribute.is_some()).then_some(members)
+}
+
+/// The `;` of the statement, or the brace that ends a body.
+fn statement_end(code: &Code, mut at: usize, end: usize) -> usize {
+    while at < end {
+        match code.at(at) {
+            ";" => return at,
+            "{" => {
+                let behind = code.behind(at).unwrap_or(end);
+                if code.at(behind) != ";" {
+                    return behind.saturating_sub(1).max(at);
+                }
+                at = behind;
+            }
+            "(" | "[" => at = code.behind(at).unwrap_or(at + 1),
+            _ => at += 1,
+        }
+    }
+    end
+}
+
+/// The members that a statement declares; none if it is no such declaration.
+fn declared(code: &Code, from: usize, to: usize) -> Vec<Member> {
+    let mut found = Vec::new();
+    for (a, b) in code.split_commas(from, to) {
+        let (mut name, mut attribute, mut at) = (None, None, a);
+        while at < b {
+            if let Some(behind) = code.behind_attributes(at) {
+                let mut list = attributes::parse(code, at, behind);
+                let known = list.iter().position(|a| builtins::dimensions(&a.name).is_some());
+                attribute = known.map(|i| list.swap_remove(i)).or(attribute);
+                at = behind;
+                continue;
+            }
+            match code.at(at) {
+                "(" | "{" => return Vec::new(),
+                "=" | ":" => break,
+                "[" => at = code.behind(at).unwrap_or(b),
+                "<" => at = code.behind_angles(at).unwrap_or(at + 1),
+                _ => {
+                    name = code.is_word(at).then_some(at).or(name);
+                    at += 1;
+                }
+            }
+        }
+        found.extend(name.map(|token| Member {
+            name: code.at(token).to_owned(),
+            token,
+            offset: code.start(token),
+            attribute,
+        }));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Vec<(String, Option<String>)>> {
+        let code = Code::new(text);
+        let open = (0..code.len()).find(|&i| code.at(i) == "{").unwrap();
+        let found = members(&code, open)?;
+        Some(found.into_iter().map(|m| (m.name, m.attribute.map(|a| a.name))).collect())
+    }
+
+    #[test]
+    fn members_and_their_attributes() {
+        let text = "struct S { uint3 g [[thread_position_in_grid]], n [[grid_size]]; \
+                    [[thread_index_in_simdgroup]] ushort lane; vec<float, 2> v; uint f() const { return 1; } \
+                    static constexpr int K = 3; float a[4] = {1, 2}; };";
+        let expected = [
+            ("g", Some("thread_position_in_grid")),
+            ("n", Some("grid_size")),
+            ("lane", Some("thread_index_in_simdgroup")),
+            ("v", None),
+            ("a", None),
+        ];
+        let found = read(text).unwrap();
+        let found: Vec<_> = found.iter().map(|(n, a)| (n.as_str(), a.as_deref())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(read("struct S { device float* a [[id(0)]]; int b; };"), None);
+        for text in ["{", "{ a [[grid_size]]", "{ uint a [[grid_size]] }", "{ {{}} ; }", "{ , ; = }"] {
+            let _ = read(text);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the rewriter makes of texts.
+
+use super::*;
+
+fn body(text: &str) -> String {
+    let r = rewrite(text, Spaces::One);
+    assert!(r.problems.is_empty(), "{:?}", r.problems);
+    r.text.text().strip_prefix(BEFORE).unwrap().strip_suffix(AFTER).unwrap().to_owned()
+}
+
+#[test]
+fn address_spaces_and_literals() {
+    assert_eq!(body("constant float K = 1.5;"), "const float K = 1.5f;");
+    assert_eq!(body("void f(device int* a, thread float& b);"), "void f( int* a,  float& b);");
+    assert_eq!(
+        body("x.device + y->kernel + thread_scope::device"),
+        "x.device + y->kernel + thread_scope::device"
+    );
+    assert_eq!(body("coherent(device) device int* p;"), "  int* p;");
+    assert_eq!(body("coherent device int* p;"), "  int* p;");
+    assert_eq!(body("int coherent = 1;"), "int coherent = 1;");
+    let casts = "bfloat b = static_cast<bfloat>(static_cast<device half*>(p)[0]);";
+    assert_eq!(body(casts), "bfloat b = elinvar::cast<bfloat>(static_cast< half*>(p)[0]);");
+    assert_eq!(body("x = static_cast<int>(y);"), "x = static_cast<int>(y);");
+}
+
+#[test]
+fn threadgroup_variables_but_not_pointers() {
+    let variable = |text: &str| body(&format!("void f() {{ {text} }}")).contains(THREADGROUP);
+    for text in [
+        "threadgroup float a[4];",
+        "threadgroup vec<float, 4> a, b;",
+        "threadgroup alignas(16) char a[4 * 2];",
+        "alignas(16) threadgroup char a[4];",
+        "int x; threadgroup uint n;",
+        "const int y = 1; { threadgroup S s; }",
+        "switch (x) { case 1: threadgroup int a; }",
+        "switch (x) { default: threadgroup int a; }",
+    ] {
+        assert!(variable(text), "{text}");
+    }
+    for text in [
+        "threadgroup float* a;",
+        "threadgroup const float* a = b;",
+        "auto p = (threadgroup float*)q;",
+        "g<threadgroup int>(x);",
+        "threadgroup S& s = t;",
+        "threadgroup int (*p)[4];",
+        "switch (x) { case sizeof(threadgroup int*): break; }",
+        "alignas threadgroup int a;",
+    ] {
+        assert!(!variable(text), "{text}");
+    }
+    assert!(!body("struct S { int f() threadgroup { return 1; } };").contains(THREADGROUP));
+    let aligned = body("void f() { threadgroup alignas(16) char a[4]; }");
+    assert_eq!(aligned, format!("void f() {{  alignas(16) {THREADGROUP} char a[4]; }}"));
+}
+
+#[test]
+fn what_another_namespace_declares_is_not_repeated() {
+    let function = "void f(device int* a) { } ";
+    for (text, kept) in [
+        (format!("{function}namespace n {{ {function}}}"), 2),
+        (format!("namespace n {{ {function}}} namespace n {{ {function}}}"), 1),
+        (format!("{function}{function}"), 1),
+        (format!("namespace n {{ {function}}} {function}"), 2),
+    ] {
+        assert_eq!(body(&text).matches("void f").count(), kept, "{text}");
+    }
+}
+
+#[test]
+fn members_with_attributes_are_those_of_a_class_with_a_name_outside_of_functions() {
+    let attributed = |text: &str| body(text).contains("elinvar_attributed");
+    let member = "uint i [[thread_position_in_grid]];";
+    assert!(attributed(&format!("struct S {{ {member} }};")));
+    assert!(attributed(&format!("namespace n {{ struct A {{ struct B {{ {member} }} b; }}; }}")));
+    assert!(!attributed("struct S { uint i; };"));
+    assert!(!attributed(&format!("void f() {{ struct S {{ {member} }}; }}")));
+    assert!(!attributed(&format!("template <class T> struct S {{ {member} }};")));
+}
+
+#[test]
+fn kernels_and_attributes() {
+    let r = rewrite(
+        "namespace a { kernel void f(device int* x [[buffer(0)]],\n uint i [[\nid(1)\n]]) {} }",
+        Spaces::One,
+    );
+    assert!(
+        r.text.text().contains(
+            "namespace a { inline __attribute__((always_inline)) void f( int* x  ,\n uint i  \n\n)"
+        )
+    );
+    assert_eq!(r.kernels.len(), 1);
+    assert_eq!(r.kernels[0].namespaces, ["a"]);
+    let r = rewrite(
+        "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
+        Spaces::One,
+    );
+    assert_eq!(r.kernels[0].name, "g");
+    assert_eq!(r.kernels[0].params[0].name, "x");
+    assert_eq!(r.kernels[0].params[0].attributes[0].argument.as_deref(), Some("3"));
+    assert!(r.text.text().contains("ELINVAR_INSTANTIATE     void f<int>( int*);"), "{}", r.text.text());
+}
+
+#[test]
+fn function_constants() {
+    let r = rewrite(
+        "namespace a { static constant bool c [[function_constant(2)]]; }\n\
+         constant bool d = is_function_constant_defined(a::c) ? a::c : true;\n\
+         kernel void f(device int* x [[buffer(0), function_constant(d)]]) {}",
+        Spaces::One,
+    );
+    assert!(r.problems.is_empty(), "{:?}", r.problems);
+    assert!(r.text.text().contains("{  const bool ELINVAR_CONSTANT_0(c); }"), "{}", r.text.text());
+    assert!(r.text.text().contains("const bool d = a::elinvar_defined_c ? a::c : true;"));
+    assert_eq!(r.constants[0].path, "a::c");
+    assert_eq!(r.kernels[0].params[0].condition().unwrap().argument.as_deref(), Some("d"));
+}
+
+#[test]
+fn one_of_each_overload() {
+    let text = body("int f(device int* a) { return 1; }\nint f(thread int* a)\n{ return 1; }\nint g;");
+    assert_eq!(text, "int f( int* a) { return 1; }\n\n\nint g;");
+    let text = body("struct S { public: S() thread = default; S() constant = default; int a; };");
+    assert_eq!(text, "struct S { public: S()  = default;  int a; };");
+    let text = body("namespace a { void f(device int*) {} } namespace b { void f(thread int*) {} }");
+    assert_eq!(text.matches("void f").count(), 2);
+    let r = rewrite("int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }", Spaces::One);
+    assert_eq!((r.warnings.len(), r.warnings[0].0), (1, 35));
+}
+
+#[test]
+fn refuses_with_a_place() {
+    let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;", Spaces::One);
+    assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
+}
+
+#[test]
+fn every_beginning_of_a_source_is_rewritten() {
+    let text = include_str!("../../tests/metal/signatures.metal");
+    for end in (0..text.len()).step_by(13) {
+        for spaces in [Spaces::One, Spaces::Told] {
+            assert!(rewrite(&text[..end], spaces).text.text().starts_with(BEFORE));
+        }
+    }
+}
+
+#[test]
+fn hostile_text_takes_linear_time() {
+    for piece in [
+        "kernel ",
+        "kernel a<",
+        "threadgroup ",
+        "device ",
+        "const ",
+        "[[",
+        "{",
+        "(",
+        "template<",
+        "[[kernel]] ",
+        "struct a { uint b [[grid_size]]; ",
+        "struct a { uint b [[grid_size]]; } ",
+        "; a ",
+    ] {
+        let text = piece.repeat(40_000);
+        for spaces in [Spaces::One, Spaces::Told] {
+            assert!(rewrite(&text, spaces).text.text().len() > 40_000);
+        }
+    }
+}
+
+#[test]
+fn any_text_is_rewritten_and_keeps_its_lines() {
+    for text in [
+        "kernel",
+        "[[kernel",
+        "threadgroup",
+        "}}}",
+        "template<",
+        "kernel void f(",
+        "[[kernel]]",
+        "é \"\n 1.0.0h",
+    ] {
+        for spaces in [Spaces::One, Spaces::Told] {
+            let r = rewrite(text, spaces);
+            let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
+            assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");
+        }
+    }
+}

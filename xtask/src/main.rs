@@ -4,6 +4,7 @@ mod apple;
 mod corpus;
 mod coverage;
 mod errors;
+mod folders;
 mod manifest;
 mod mutants;
 mod numerics;

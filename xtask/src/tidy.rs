@@ -1,13 +1,13 @@
 //! `tidy`: walks the tree and prints every breach of the rules of the house.
 //!
-//! What the compiler and clippy check is left to them. `text` holds the rules for Rust files, `manifest` those
-//! for `Cargo.toml`s, `errors` the one for types of errors.
+//! What the compiler and clippy check is left to them. `text` holds the rules for Rust files, `folders` the one for folders of
+//! them, `manifest` those for `Cargo.toml`s, `errors` the one for types of errors.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{errors, manifest, text};
+use crate::{errors, folders, manifest, text};
 
 /// Files of more lines are listed.
 const LONG: usize = 500;
@@ -22,6 +22,7 @@ pub fn run(root: &Path) -> Result<()> {
     files.sort();
     let mut breaches = Vec::new();
     let mut long = Vec::new();
+    let mut sources = Vec::new();
     let mut checked = 0;
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).display().to_string().replace('\\', "/");
@@ -34,6 +35,7 @@ pub fn run(root: &Path) -> Result<()> {
             }
             breaches.extend(text::check(&name, &content));
             checked += 1;
+            sources.push(name);
         } else if name.ends_with("Cargo.toml")
             && !["Cargo.toml", "verify/fuzz/Cargo.toml"].contains(&name.as_str())
             && !name.contains("/tests/")
@@ -45,6 +47,7 @@ pub fn run(root: &Path) -> Result<()> {
             checked += 1;
         }
     }
+    breaches.extend(folders::check(&sources));
     breaches.extend(errors::check(root)?);
     for line in &long {
         println!("long: {line}");

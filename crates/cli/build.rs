@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The crates that the stand-in consists of.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "apple/metal",
     "apple/objc",
     "crates/cache",
@@ -15,6 +15,7 @@ const CRATES: [&str; 9] = [
     "crates/driver-cpu",
     "crates/ir",
     "crates/msl",
+    "crates/native",
     "crates/spmd",
 ];
 

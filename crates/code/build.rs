@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "src",
     "../cache/src",
     "../driver/src",
@@ -16,6 +16,7 @@ const FOLDERS: [&str; 11] = [
     "../ir/src",
     "../msl/src",
     "../msl/headers",
+    "../native/src",
     "../ptx/src",
     "../spmd/src",
     "build.rs",

@@ -3,7 +3,7 @@
 //! [`Cache::user`] opens the user's folder: `$ELINVAR_CACHE` (`off` for none), else `elinvar` in the
 //! platform's folder for caches. Keys are made with [`Cache::key`], from everything that the bytes depend
 //! on; the version given when the cache was opened is part of each. What the bytes mean is the user's of
-//! this crate: [`Writer`] and [`Reader`] are a compact encoding for them.
+//! this crate: [`encode`] and [`decode`] are a compact encoding for them.
 //!
 //! Invariants:
 //! - What [`Cache::load`] returns is what [`Cache::store`] was given under that key: an entry is sealed with
@@ -30,6 +30,6 @@ mod place;
 mod store;
 mod trust;
 
-pub use encoding::{Reader, Writer};
+pub use encoding::{decode, encode};
 pub use key::{Key, KeyBuilder};
 pub use store::Cache;

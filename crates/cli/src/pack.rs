@@ -4,10 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use elinvar::{Diagnostic, Dim3, Error, Signature, Source};
-use elinvar_driver::{Constant, FunctionConstant, PipelineOptions};
-use elinvar_driver_cpu::Packer;
-use elinvar_ptx::{Bundle, Compiler};
+use elinvar::{Dim3, Error, Signature, Source};
+use elinvar_code::{Bundle, Declared};
+use elinvar_driver::{Constant, PipelineOptions};
 use serde_json::json;
 
 use crate::check::is;
@@ -95,16 +94,19 @@ impl Pack {
         let cache = elinvar_code::user_cache();
         match target {
             Target::Cuda(target) => {
-                let compiler = Compiler::packing(cache, source, target, bundle)?;
-                let seen = Seen::of(compiler.kernels(), compiler.constants(), compiler.warnings(), constants);
+                let compiler = elinvar_ptx::Compiler::packing(cache, source, target, bundle)?;
+                let seen = Seen::of(compiler.declared(), constants);
                 self.pack_kernels(&seen, |kernel, options| compiler.pack(kernel, options, bundle).map(drop))
             }
             Target::Cpu(level) => {
-                let level = level.or_else(|| Packer::levels().into_iter().find(|level| *level != TOP_LEVEL));
-                let packer = Packer::new(cache, source, level.unwrap_or_default(), bundle)?;
-                let library = packer.library();
-                let seen = Seen::of(library.kernels(), library.constants(), library.warnings(), constants);
-                self.pack_kernels(&seen, |kernel, options| packer.pack(kernel, options, &self.groups, bundle))
+                let levels = elinvar_native::Target::levels();
+                let level = level.or_else(|| levels.into_iter().find(|level| *level != TOP_LEVEL));
+                let target = elinvar_native::Target::of(level.unwrap_or_default())?;
+                let compiler = elinvar_native::Compiler::packing(cache, source, target, bundle)?;
+                let seen = Seen::of(compiler.declared(), constants);
+                self.pack_kernels(&seen, |kernel, options| {
+                    compiler.pack(kernel, options, &self.groups, bundle)
+                })
             }
         }
     }
@@ -156,14 +158,10 @@ struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// Warnings are shown.
-    fn of(
-        kernels: &'a [Signature],
-        declared: &[FunctionConstant],
-        warnings: &[Diagnostic],
-        given: &[Constant],
-    ) -> Self {
+    fn of(declared: &'a Declared, given: &[Constant]) -> Self {
+        let Declared { kernels, unsupported: _, constants, warnings } = declared;
         warnings.iter().for_each(|warning| eprintln!("{warning}"));
-        let own = given.iter().filter(|given| declared.iter().any(|known| is(known, given)));
-        Self { kernels, declared: declared.len(), constants: own.cloned().collect() }
+        let own = given.iter().filter(|given| constants.iter().any(|known| is(known, given)));
+        Self { kernels, declared: constants.len(), constants: own.cloned().collect() }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use elinvar::{DeviceKind, Source};
 use elinvar_driver::{Driver, Library};
-use elinvar_driver_cpu::Packer;
 use elinvar_ptx::Sources;
 
 use crate::failure::Result;
@@ -27,7 +26,7 @@ impl FromStr for Target {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Self::Cpu(None)),
             Some(("cpu", level)) => {
-                let levels = Packer::levels();
+                let levels = elinvar_native::Target::levels();
                 let known = levels.iter().find(|known| **known == level);
                 known.map(|level| Self::Cpu(Some(level))).ok_or_else(|| {
                     format!("`{level}` is no level that this machine has; it has `{}`", levels.join("`, `"))

@@ -1,91 +1,82 @@
-//! Bundles: what was compiled ahead, for machines without a compiler.
+//! Bundles: kernels compiled ahead of time, for machines without a compiler.
 //!
-//! A bundle is a table of records by key. A source's record says what it declares, or why it is refused; a kernel's
-//! is its code for a target, or why there is none. Keys are made from the source's text and what else decides, so that a
-//! program asks a bundle for what it would have compiled.
+//! A bundle is a table of records by key. A source's record has what it declares, or the error it was rejected with; a kernel's record has
+//! its code for a target, or the error. A key is a hash of the source's text and everything else that determines the outcome, so a
+//! program looks up exactly what it would have compiled.
 //!
-//! The file: 16 bytes of name, the version (u32), the body's length (u64), its BLAKE3 hash (32 bytes), the body; numbers are
-//! little-endian. Hash and length are there against damage, not against people: code from a bundle is run as it is, so a bundle
-//! is to be trusted as a program is.
+//! File format: magic (16 bytes), version (u32), length of the body (u64), BLAKE3 hash of the body (32 bytes), body
+//! ([`elinvar_cache::encode`]). Integers are little-endian. Length and hash detect damage, not tampering: code from a bundle runs
+//! unverified, so trust a bundle as you would a program.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 
-use elinvar_cache::{Key, Reader, Writer};
-use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, Error, FunctionConstant, MathMode, PipelineOptions, Result, Scalar,
-    Signature, Source,
-};
-use elinvar_msl::record;
+use elinvar_cache::{Key, decode, encode};
+use elinvar_driver::{Diagnostic, Error, MathMode, PipelineOptions, Result, Source};
+use elinvar_msl::Declared;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
-const NAME: &[u8; 16] = b"elinvar bundle\r\n";
-const VERSION: u32 = 2;
-/// Bytes before the body: name, version, length, hash.
+const MAGIC: &[u8; 16] = b"elinvar bundle\r\n";
+const VERSION: u32 = 3;
+/// Bytes of the header: magic, version, length, hash.
 const HEAD: usize = 16 + 4 + 8 + 32;
 
-/// What was compiled ahead.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Kernels compiled ahead of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
-    /// The sources' names and keys.
+    /// Keys by name.
     sources: BTreeMap<String, [u8; 32]>,
-    records: BTreeMap<[u8; 32], Vec<u8>>,
+    records: BTreeMap<[u8; 32], ByteBuf>,
 }
 
-/// What a source declares.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declared {
-    /// What each kernel takes.
-    pub kernels: Vec<Signature>,
-    /// The function constants.
-    pub constants: Vec<FunctionConstant>,
-    /// Warnings of the compilation.
-    pub warnings: Vec<Diagnostic>,
+/// The content of a record.
+#[derive(Serialize, Deserialize)]
+enum Outcome<T> {
+    Value(T),
+    Compile(Vec<Diagnostic>),
+    InvalidArgument(String),
+    Unsupported(String),
 }
 
 impl Bundle {
     /// Read a bundle.
     ///
     /// # Errors
-    /// `InvalidArgument` that says what is wrong with it: no bundle, another version, cut short, damaged.
+    /// `InvalidArgument` when the magic, the version, the length, the checksum or the encoding is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let wrong = |why: String| Error::invalid(format!("the bundle {why}"));
-        if !bytes.starts_with(NAME) {
-            return Err(wrong("is none: it does not begin as one".into()));
+        let damaged = |why: String| Error::invalid(format!("damaged bundle: {why}"));
+        if !bytes.starts_with(MAGIC) {
+            return Err(Error::invalid("not an Elinvar bundle (bad magic)"));
         }
         let head = bytes
-            .get(NAME.len()..HEAD)
-            .ok_or_else(|| wrong("is cut short, within its first bytes".into()))?;
+            .get(MAGIC.len()..HEAD)
+            .ok_or_else(|| damaged(format!("{} bytes, the header has {HEAD}", bytes.len())))?;
         let (version, rest) = head.split_at(4);
         let (length, hash) = rest.split_at(8);
         let version = u32::from_le_bytes(version.try_into().unwrap_or_default());
         if version != VERSION {
-            return Err(wrong(format!(
-                "has version {version}; this build reads version {VERSION}: pack it again"
+            return Err(Error::invalid(format!(
+                "unsupported bundle version {version} (this build reads {VERSION}); pack it again"
             )));
         }
         let (length, body) = (u64::from_le_bytes(length.try_into().unwrap_or_default()), &bytes[HEAD..]);
         if length != body.len() as u64 {
-            return Err(wrong(format!("has {} bytes behind its head and should have {length}", body.len())));
+            return Err(damaged(format!("the body has {} bytes, the header says {length}", body.len())));
         }
         if Key::of(body).as_bytes() != hash {
-            return Err(wrong("is damaged: its checksum is not that of its content".into()));
+            return Err(damaged("checksum mismatch".into()));
         }
-        let mut r = Reader::new(body);
-        let source = |r: &mut Reader| Some((r.text()?, r.bytes()?.try_into().ok()?));
-        let record = |r: &mut Reader| Some((r.bytes()?.try_into().ok()?, r.bytes()?.to_vec()));
-        let read = |r: &mut Reader| {
-            let (sources, records) = (r.list(source)?, r.list(record)?);
-            r.end(Self { sources: sources.into_iter().collect(), records: records.into_iter().collect() })
-        };
-        read(&mut r).ok_or_else(|| wrong("holds what this build does not read".into()))
+        decode(body).ok_or_else(|| damaged("malformed body".into()))
     }
 
-    /// Whether there is a file there that begins as a bundle does.
+    /// Whether the file exists and starts with a bundle's magic.
     pub fn is_at(path: &Path) -> bool {
-        let mut start = [0; NAME.len()];
+        let mut start = [0; MAGIC.len()];
         let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-        read.is_ok() && start == *NAME
+        read.is_ok() && start == *MAGIC
     }
 
     /// Read a bundle's file.
@@ -101,21 +92,10 @@ impl Bundle {
         })
     }
 
-    /// The bundle as a file's content.
+    /// The content of the bundle's file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let sources: Vec<(&String, &[u8; 32])> = self.sources.iter().collect();
-        let records: Vec<(&[u8; 32], &Vec<u8>)> = self.records.iter().collect();
-        let mut w = Writer::new();
-        w.list(&sources, |w, (name, key)| {
-            w.text(name);
-            w.bytes(*key);
-        });
-        w.list(&records, |w, (key, record)| {
-            w.bytes(*key);
-            w.bytes(record);
-        });
-        let body = w.finish();
-        let mut bytes = NAME.to_vec();
+        let body = encode(self);
+        let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((body.len() as u64).to_le_bytes());
         bytes.extend(Key::of(&body).as_bytes());
@@ -123,92 +103,66 @@ impl Bundle {
         bytes
     }
 
-    /// The sources that it has something of, by name.
+    /// Names and keys of the sources, sorted by name.
     pub fn sources(&self) -> impl Iterator<Item = (&str, [u8; 32])> {
         self.sources.iter().map(|(name, key)| (name.as_str(), *key))
     }
 
-    /// Add all that another has.
+    /// Insert all sources and records of another bundle; its records replace those with the same key.
     pub fn extend(&mut self, other: Self) {
         self.sources.extend(other.sources);
         self.records.extend(other.records);
     }
 
-    /// How many records it has.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether it has none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Add a record, or put it in the place of the one with its key. A failure of the machine that packs, which says nothing about
-    /// the source, is left out.
-    pub fn insert<T>(&mut self, key: &Key, outcome: &Result<T>, write: impl FnOnce(&mut Writer, &T)) {
-        let mut w = Writer::new();
-        match outcome {
-            Ok(value) => {
-                w.number(0);
-                write(&mut w, value);
-            }
-            Err(Error::Compile(diagnostics)) => {
-                w.number(1);
-                w.list(diagnostics, record::write_diagnostic);
-            }
-            Err(Error::InvalidArgument(why)) => {
-                w.number(2);
-                w.text(why);
-            }
-            Err(Error::Unsupported(why)) => {
-                w.number(3);
-                w.text(why);
-            }
+    /// Insert or replace a record. Errors of the machine that packs, such as a missing compiler, are not recorded.
+    pub fn insert<T: Serialize>(&mut self, key: &Key, outcome: &Result<T>) {
+        let outcome = match outcome {
+            Ok(value) => Outcome::Value(value),
+            Err(Error::Compile(diagnostics)) => Outcome::Compile(diagnostics.clone()),
+            Err(Error::InvalidArgument(why)) => Outcome::InvalidArgument(why.clone()),
+            Err(Error::Unsupported(why)) => Outcome::Unsupported(why.clone()),
             Err(_) => return,
-        }
-        self.records.insert(*key.as_bytes(), w.finish());
-    }
-
-    /// The outcome with this key, if the bundle has it.
-    pub fn get<T>(&self, key: &Key, read: impl FnOnce(&mut Reader) -> Option<T>) -> Option<Result<T>> {
-        let mut r = Reader::new(self.records.get(key.as_bytes())?);
-        let outcome = match r.number()? {
-            0 => Ok(read(&mut r)?),
-            1 => Err(Error::Compile(r.list(record::read_diagnostic)?)),
-            2 => Err(Error::InvalidArgument(r.text()?)),
-            3 => Err(Error::Unsupported(r.text()?)),
-            _ => return None,
         };
-        r.end(outcome)
+        self.records.insert(*key.as_bytes(), ByteBuf::from(encode(&outcome)));
     }
 
-    /// Add what a source declares, or why it is refused.
+    /// The recorded outcome, or `None` if there is no record with this key or it is not a `T`.
+    pub fn get<T: DeserializeOwned>(&self, key: &Key) -> Option<Result<T>> {
+        Some(match decode(self.records.get(key.as_bytes())?)? {
+            Outcome::Value(value) => Ok(value),
+            Outcome::Compile(diagnostics) => Err(Error::Compile(diagnostics)),
+            Outcome::InvalidArgument(why) => Err(Error::InvalidArgument(why)),
+            Outcome::Unsupported(why) => Err(Error::Unsupported(why)),
+        })
+    }
+
+    /// Insert what a source declares, or the error it was rejected with. Unsupported kernels are not recorded.
     pub fn insert_source(&mut self, source: &Source, outcome: &Result<Declared>) {
         if let Some(piece) = source.pieces.first() {
             self.sources.insert(piece.name.clone(), *source_key(source).as_bytes());
         }
-        self.insert(&source_key(source), outcome, |w, Declared { kernels, constants, warnings }| {
-            w.list(kernels, record::write_signature);
-            w.list(constants, record::write_constant);
-            w.list(warnings, record::write_diagnostic);
-        });
+        let declared = |declared: &Declared| Declared { unsupported: Vec::new(), ..declared.clone() };
+        self.insert(&source_key(source), &outcome.as_ref().map(declared).map_err(Clone::clone));
     }
 
-    /// What a source declares, or why it is refused.
+    /// What a source declares, or the error it was rejected with.
     pub fn source(&self, source: &Source) -> Option<Result<Declared>> {
-        self.get(&source_key(source), |r| {
-            Some(Declared {
-                kernels: r.list(record::read_signature)?,
-                constants: r.list(record::read_constant)?,
-                warnings: r.list(record::read_diagnostic)?,
-            })
-        })
+        self.get(&source_key(source))
     }
 }
 
-/// The key of a source: its text, its macros and its math mode. Folders of includes are none of it, since they are not
-/// there where bundles are used.
+/// The key of a source: its text, macros and math mode. Include directories do not count, since they do not exist where bundles are
+/// used.
 pub fn source_key(source: &Source) -> Key {
     let Source {
         pieces,
@@ -223,46 +177,25 @@ pub fn source_key(source: &Source) -> Key {
     if let Some(key) = packed.as_ref().and_then(|packed| Key::from_bytes(&packed.key)) {
         return key;
     }
-    let mut w = Writer::new();
-    w.text("source");
-    w.list(pieces, |w, piece| {
-        w.text(&piece.name);
-        w.text(&piece.text);
-    });
-    w.list(defines, |w, (name, value)| {
-        w.text(name);
-        w.option(value.as_deref(), Writer::text);
-    });
-    w.text(match math {
+    let pieces: Vec<(&str, &str)> =
+        pieces.iter().map(|piece| (piece.name.as_str(), piece.text.as_str())).collect();
+    let math = match math {
         MathMode::Safe => "safe",
         MathMode::Relaxed => "relaxed",
         MathMode::Fast => "fast",
-    });
-    Key::of(&w.finish())
+    };
+    Key::of(&encode(&("source", pieces, defines, math)))
 }
 
-/// The key of a kernel's code: `kind` says what of it and for which target.
+/// The key of a kernel's code; `kind` names the target and the form.
 pub fn kernel_key(kind: &str, source: &Source, kernel: &str, options: &PipelineOptions) -> Key {
-    let PipelineOptions { constants, checked } = options;
-    let mut w = Writer::new();
-    w.text(kind);
-    w.bytes(source_key(source).as_bytes());
-    w.text(kernel);
-    w.flag(*checked);
-    w.list(constants, |w, Constant { key, scalar, bytes }| {
-        match key {
-            ConstantKey::Index(index) => w.number(u64::from(*index)),
-            ConstantKey::Name(name) => w.text(name),
-        }
-        w.flag(matches!(key, ConstantKey::Name(_)));
-        w.text(Scalar::msl_name(*scalar));
-        w.bytes(bytes);
-    });
-    Key::of(&w.finish())
+    Key::of(&encode(&(kind, source_key(source), kernel, options)))
 }
 
 #[cfg(test)]
 mod tests {
+    use elinvar_driver::{Constant, ConstantKey, Scalar};
+
     use super::*;
 
     fn bundle() -> Bundle {
@@ -276,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_come_back_and_failures_of_the_machine_do_not() {
+    fn outcomes_are_recorded_and_failures_of_the_machine_are_not() {
         let read = Bundle::from_bytes(&bundle().to_bytes()).unwrap();
         assert_eq!((read.len(), &read), (3, &bundle()));
         assert_eq!(read.source(&Source::msl("a")).unwrap().unwrap(), Declared::default());
@@ -288,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_is_refused() {
+    fn truncated_and_damaged_bundles_are_rejected() {
         let bytes = bundle().to_bytes();
         for end in 0..bytes.len() {
             assert!(Bundle::from_bytes(&bytes[..end]).is_err(), "{end} of {} bytes", bytes.len());
@@ -300,14 +233,14 @@ mod tests {
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(Bundle::from_bytes(&longer).unwrap_err().to_string().contains("should have"));
+        assert!(Bundle::from_bytes(&longer).unwrap_err().to_string().contains("the header says"));
         let mut newer = bytes;
         newer[16] = 9;
         assert!(
             Bundle::from_bytes(&newer)
                 .unwrap_err()
                 .to_string()
-                .contains("has version 9; this build reads version 2")
+                .contains("unsupported bundle version 9 (this build reads 3)")
         );
     }
 

@@ -1,5 +1,5 @@
-//! What the compilers behind the front end share, for the CPU and for NVIDIA GPUs: a kernel's code read and described, errors and
-//! faults in the user's words, and bundles of what was compiled ahead.
+//! What the compilers behind the front end share, for CPUs (`elinvar-native`) and for NVIDIA GPUs (`elinvar-ptx`): a kernel's code read
+//! and described, errors and faults in the user's words, and bundles of what was compiled ahead.
 //!
 //! It compiles nothing and knows no device.
 #![forbid(unsafe_code)]
@@ -7,13 +7,16 @@
 
 mod bounds;
 mod bundle;
-mod kept;
+mod group;
 mod origin;
+mod program;
 
 pub use bounds::Bounds;
-pub use bundle::{Bundle, Declared, kernel_key, source_key};
-pub use kept::{read_checks, write_checks};
-pub use origin::{Origin, given, least_bytes};
+pub use bundle::{Bundle, kernel_key, source_key};
+pub use elinvar_msl::Declared;
+pub use group::{MAX_THREADS_PER_THREADGROUP, check_group, max_threads};
+pub use origin::{Origin, given, is_invariant, least_bytes};
+pub use program::{Program, Thread};
 
 use elinvar_cache::Cache;
 use elinvar_driver::PerProcess;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::{Arg, ArgKind, CodeFacts, Diagnostic, Error, Result, Severity, Signature, Source};
+use elinvar_driver::{
+    Access, Arg, ArgKind, CodeFacts, Diagnostic, Error, Result, Severity, Signature, Source,
+};
 use elinvar_ir::{Location, Module};
 use elinvar_msl::stage;
 use elinvar_spmd::bounds::Given;
@@ -11,6 +13,11 @@ use elinvar_spmd::bounds::Given;
 const THREADGROUP_ALIGN: u64 = 16;
 /// The alignment of a value given by a launch, and of all memory that a driver allocates.
 const MEMORY_ALIGN: u64 = 64;
+
+/// Whether nothing writes an argument's memory while the kernel runs.
+pub fn is_invariant(arg: &Arg) -> bool {
+    arg.constant && arg.access == Access::Read
+}
 
 /// The least bytes that a launch gives for an argument.
 pub fn least_bytes(arg: &Arg) -> u64 {

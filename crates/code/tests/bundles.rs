@@ -31,7 +31,7 @@ fn a_file_is_told_by_its_first_bytes_and_read() {
     assert_eq!(Bundle::open(&file).unwrap(), saying("k.metal", "this"));
     match Bundle::open(&other) {
         Err(Error::InvalidArgument(text)) => {
-            assert_eq!(text, format!("{}: the bundle is none: it does not begin as one", other.display()));
+            assert_eq!(text, format!("{}: not an Elinvar bundle (bad magic)", other.display()));
         }
         other => panic!("{other:?}"),
     }
@@ -69,20 +69,15 @@ fn outcomes_of_all_kinds_are_kept_and_a_machine_s_failure_is_not() {
     let (source, options) = (Source::msl("text"), PipelineOptions::default());
     let key = kernel_key("kind", &source, "k", &options);
     let mut bundle = Bundle::default();
-    let outcome =
-        |bundle: &Bundle| bundle.get(&key, |r| r.number()).map(|outcome| outcome.map_err(|e| e.to_string()));
-    bundle.insert(&key, &Ok(7), |w, number| w.number(*number));
+    let outcome = |bundle: &Bundle| bundle.get::<u32>(&key).map(|outcome| outcome.map_err(|e| e.to_string()));
+    bundle.insert(&key, &Ok(7_u32));
     assert_eq!(outcome(&bundle), Some(Ok(7)));
-    let write = |_: &mut elinvar_cache::Writer, _: &()| ();
-    bundle.insert(&key, &Err(Error::invalid("no such kernel")), write);
+    bundle.insert(&key, &Err::<(), _>(Error::invalid("no such kernel")));
     assert_eq!(outcome(&bundle), Some(Err("no such kernel".into())));
-    bundle.insert(&key, &Err(Error::Environment("no disk".into())), write);
+    bundle.insert(&key, &Err::<(), _>(Error::Environment("no disk".into())));
     assert_eq!(outcome(&bundle), Some(Err("no such kernel".into())), "it says nothing about the kernel");
-    // Of what is longer than the reader takes, nothing is taken.
-    bundle.insert(&key, &Ok(7), |w, number| {
-        w.number(*number);
-        w.number(0);
-    });
+    // Of what is longer than the type, nothing is taken.
+    bundle.insert(&key, &Ok((7_u32, 0_u32)));
     assert_eq!(outcome(&bundle), None);
     assert_eq!(outcome(&Bundle::default()), None);
     for other in [

@@ -9,8 +9,8 @@ use elinvar_driver::{
     Source, Storage,
 };
 
-use crate::compile;
 use crate::guest::Guest;
+use crate::library::CpuLibrary;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
 use crate::queue::CpuQueue;
@@ -141,7 +141,7 @@ unsafe impl Device for CpuDevice {
 
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         self.pool.expect_here("a compilation")?;
-        compile::library(&self.cache, source)
+        Ok(Arc::new(CpuLibrary::new(&self.cache, source)?))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {

@@ -238,7 +238,8 @@ mod tests {
     #[test]
     #[allow(unsafe_code)] // runs compiled code
     fn code_without_a_file_runs_as_code_from_one() {
-        let (from_file, object) = testing::codegen().build(IR, "elinvar_threadgroups").unwrap();
+        let object = testing::generator().object(IR).unwrap();
+        let from_file = Code::from_bytes(&object, "elinvar_threadgroups").unwrap();
         let image = Code::from_image(&object, "elinvar_threadgroups").unwrap();
         let launch = Launch {
             args: std::ptr::null(),
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_refused() {
-        let (_, object) = testing::codegen().build(testing::COUNT, "elinvar_threadgroups").unwrap();
+        let object = testing::generator().object(testing::COUNT).unwrap();
         assert!(Image::load(&object, "another").is_err());
         assert!(Image::load(b"\x7fELF", "elinvar_threadgroups").is_err());
         for end in (0..object.len()).step_by(97) {

@@ -9,10 +9,11 @@ use std::sync::atomic::AtomicU64;
 use elinvar_driver::sync::{Mutex, OnceLock, RwLock};
 use elinvar_driver::{Dim3, Error, Fault, Pipeline, Result, Signature};
 
+use elinvar_code::{Bounds, check_group, max_threads};
+use elinvar_native::{Form, Object};
+
 use crate::crash::Description;
-use crate::host;
 use crate::loader::Code;
-use elinvar_code::Bounds;
 
 /// Machine code for one threadgroup size, with what is needed to run it.
 pub(crate) struct Kernel {
@@ -35,6 +36,21 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// The kernel of this signature, with its code loaded.
+    pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
+        let Object { bytes: _, scratch_bytes, ascending, faults, checks } = object;
+        Self {
+            name: signature.name.clone(),
+            code,
+            crash: Description::new(&signature.name, checks.is_some()),
+            scratch_bytes,
+            faults,
+            bounds: checks.map(|checks| Bounds::new(checks, signature.clone())),
+            ascending,
+            group_ns: AtomicU64::new(0),
+        }
+    }
+
     /// The error for a code that the function has returned.
     pub(crate) fn fault(&self, code: i32) -> Error {
         let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
@@ -42,15 +58,6 @@ impl Kernel {
         let (message, location) = site.unwrap_or_else(|| (format!("stopped with unknown code {code}"), None));
         Error::Fault(Fault { kernel: self.name.clone(), message, location, launch: None })
     }
-}
-
-/// What a kernel is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// The threadgroup's size.
-    pub(crate) group: Dim3,
-    /// Whether it can be stopped in loops.
-    pub(crate) stoppable: bool,
 }
 
 /// Compiles a kernel.
@@ -87,24 +94,6 @@ impl CpuPipeline {
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
         })
     }
-}
-
-/// Largest threadgroup of a kernel.
-pub(crate) fn max_threads(signature: &Signature) -> u32 {
-    let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
-    own_limit.min(host::MAX_THREADS_PER_THREADGROUP)
-}
-
-/// An error for a threadgroup that the kernel cannot have.
-pub(crate) fn check_group(signature: &Signature, group: Dim3) -> Result<()> {
-    let (Dim3 { x, y, z }, max) = (group, max_threads(signature));
-    if (1..=u128::from(max)).contains(&group.volume()) {
-        return Ok(());
-    }
-    let name = &signature.name;
-    Err(Error::invalid(format!(
-        "kernel `{name}` cannot have threadgroups of {x}x{y}x{z}: 1 to {max} threads are allowed"
-    )))
 }
 
 impl Pipeline for CpuPipeline {

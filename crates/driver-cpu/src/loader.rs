@@ -1,4 +1,4 @@
-//! Loading of compiled work-group functions: the only place that knows their type.
+//! Loading of compiled threadgroup functions: the only place that knows their type.
 //!
 //! An object stays loaded as long as its [`Code`]. The file may be deleted once it is loaded.
 
@@ -72,21 +72,36 @@ pub fn load_without_files() -> Result<()> {
 
 impl Code {
     /// Load a shared object from its bytes, by way of a file in a folder that only this user can enter.
-    pub(crate) fn from_bytes(object: &[u8], symbol: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// `Environment` when it cannot be loaded or does not define the symbol.
+    pub fn from_bytes(object: &[u8], symbol: &str) -> Result<Self> {
+        let symbols = [symbol.to_owned()];
+        let mut codes = Self::all_from_bytes(object, &symbols)?;
+        codes.pop().ok_or_else(|| Error::Environment(format!("the compiled kernel has no symbol {symbol}")))
+    }
+
+    /// [`Code::from_bytes`], for an object that defines all these symbols.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn all_from_bytes(object: &[u8], symbols: &[String]) -> Result<Vec<Self>> {
         #[cfg(target_os = "linux")]
         if WITHOUT_FILES.load(Ordering::Relaxed) {
-            return Self::from_image(object, symbol);
+            return symbols.iter().map(|symbol| Self::from_image(object, symbol)).collect();
         }
-        let cannot =
-            |error| Error::Environment(format!("cannot write the compiled kernel to a file: {error}"));
+        let cannot = |error: &std::io::Error| {
+            Error::Environment(format!("cannot write the compiled kernel to a file: {error}"))
+        };
         let written = Scratch::new().and_then(|folder| {
             let path = folder.path().join("kernel.so");
             std::fs::write(&path, object).map(|()| (folder, path))
         });
-        match written {
-            Ok((_folder, path)) => Self::from_file(&path, object, symbol),
+        let load = |symbol: &String| match &written {
+            Ok((_folder, path)) => Self::from_file(path, object, symbol),
             Err(error) => without_file(object, symbol, cannot(error)),
-        }
+        };
+        symbols.iter().map(load).collect()
     }
 
     /// Load the shared object at `path`, whose bytes are `object`. Where files in that folder cannot be executed (`noexec`), it is
@@ -170,9 +185,27 @@ mod tests {
     use crate::testing;
 
     #[test]
+    fn a_symbol_that_nothing_defines_is_an_error() {
+        let ir = "declare i32 @elinvar_no_such_function()
+            define i32 @elinvar_threadgroups(ptr %l, ptr %s, i64 %b, i64 %e) {
+              %r = call i32 @elinvar_no_such_function()
+              ret i32 %r
+            }";
+        for (ir, missing) in
+            [(ir, "elinvar_no_such_function"), ("define void @f() { ret void }", "elinvar_threadgroups")]
+        {
+            let object = testing::generator().object(ir).unwrap();
+            let Err(Error::Environment(why)) = Code::from_bytes(&object, "elinvar_threadgroups") else {
+                panic!("loaded without {missing}");
+            };
+            assert!(why.contains(missing), "{why}");
+        }
+    }
+
+    #[test]
     fn code_whose_file_cannot_be_mapped_is_loaded_from_memory() {
         const SYMBOL: &str = "elinvar_threadgroups";
-        let (_, object) = testing::codegen().build(testing::COUNT, SYMBOL).unwrap();
+        let object = testing::generator().object(testing::COUNT).unwrap();
         let folder = Scratch::new().unwrap();
         let path = folder.path().join("kernel.so");
         std::fs::write(&path, &object[..100]).unwrap();

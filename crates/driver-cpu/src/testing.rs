@@ -10,10 +10,11 @@ use elinvar_driver::{
 };
 use elinvar_msl::Toolchain;
 
-use crate::codegen::Codegen;
+use elinvar_native::{Generator, Object, Target};
+
 use crate::device::CpuDevice;
 use crate::kernel::{Build, CpuPipeline, Kernel};
-use crate::target::Target;
+use crate::loader::Code;
 
 /// A function that runs `body` for every group `%i`; it may return by way of `%fault`.
 macro_rules! groups {
@@ -161,8 +162,13 @@ pub(crate) const THREADGROUP: &str = groups!(
 );
 
 /// The tools that kernels are built with outside of tests, too.
-pub(crate) fn codegen() -> Codegen {
-    Codegen::new(Toolchain::find().unwrap().path(), Target::from_env().unwrap())
+pub(crate) fn generator() -> Generator {
+    Generator::new(Toolchain::find().unwrap().path(), Target::from_env().unwrap())
+}
+
+/// Compile and load a text that defines [`Object::SYMBOL`].
+pub(crate) fn load(generator: &Generator, ir: &str) -> Result<Code> {
+    Ok(generator.object_with(ir, |bytes| Code::from_bytes(bytes, Object::SYMBOL))?.0)
 }
 
 pub(crate) fn signature(name: &str) -> Signature {
@@ -187,7 +193,7 @@ fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
     Arc::new(move |_| {
         Ok(Kernel {
             name: name.clone(),
-            code: codegen().build(ir, "elinvar_threadgroups")?.0,
+            code: load(&generator(), ir)?,
             crash: crate::crash::Description::new(&name, false),
             scratch_bytes: 64,
             faults: vec![("it is the last".into(), Some("test.metal:3".into()))],

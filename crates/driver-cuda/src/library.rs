@@ -54,19 +54,19 @@ impl CudaLibrary {
 
 impl Library for CudaLibrary {
     fn kernels(&self) -> &[Signature] {
-        self.code.kernels()
+        &self.code.declared().kernels
     }
 
     fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.code.unsupported()
+        &self.code.declared().unsupported
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.code.warnings()
+        &self.code.declared().warnings
     }
 
     fn constants(&self) -> &[FunctionConstant] {
-        self.code.constants()
+        &self.code.declared().constants
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
+use elinvar_code::{Declared, max_threads};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Caps, DeviceKind, Diagnostic, Dim3, Error, FunctionConstant, Packed, PipelineOptions, Result, Signature,
-    Source, StopsAt, Thermal, UnsupportedKernel,
+    Caps, DeviceKind, Dim3, Error, Packed, PipelineOptions, Result, Signature, Source, StopsAt, Thermal,
 };
-use elinvar_driver_cpu::{Unloaded, UnloadedKernel};
 use elinvar_driver_cuda::{DeviceBlock, Gpu};
+use elinvar_native::{Form, Target};
 
 use crate::Options;
 use crate::free::Free;
@@ -210,7 +210,9 @@ impl InnerDevice {
     /// As [`elinvar_driver::Device::compile`].
     pub(crate) fn compile(&self, cache: &Cache, source: &Source) -> Result<Code> {
         Ok(match self {
-            Self::Cpu { .. } => Code::Cpu(Unloaded::new(cache, source)?),
+            Self::Cpu { .. } => {
+                Code::Cpu(Arc::new(elinvar_native::Library::new(cache, source, Target::from_env()?)?))
+            }
             Self::Cuda { gpu, .. } => {
                 let library = Arc::new(elinvar_ptx::Library::new(cache, source, gpu.target())?);
                 Code::Cuda(library, gpu.caps().max_threadgroup_size)
@@ -221,37 +223,16 @@ impl InnerDevice {
 
 /// A source that has passed all checks.
 pub(crate) enum Code {
-    Cpu(Unloaded),
+    Cpu(Arc<elinvar_native::Library>),
     /// With the largest threadgroup along each dimension.
     Cuda(Arc<elinvar_ptx::Library>, Dim3),
 }
 
 impl Code {
-    pub(crate) fn kernels(&self) -> &[Signature] {
+    pub(crate) fn declared(&self) -> &Declared {
         match self {
-            Self::Cpu(source) => source.library().kernels(),
-            Self::Cuda(library, _) => library.kernels(),
-        }
-    }
-
-    pub(crate) fn unsupported(&self) -> &[UnsupportedKernel] {
-        match self {
-            Self::Cpu(source) => source.library().unsupported(),
-            Self::Cuda(library, _) => library.unsupported(),
-        }
-    }
-
-    pub(crate) fn warnings(&self) -> &[Diagnostic] {
-        match self {
-            Self::Cpu(source) => source.library().warnings(),
-            Self::Cuda(library, _) => library.warnings(),
-        }
-    }
-
-    pub(crate) fn constants(&self) -> &[FunctionConstant] {
-        match self {
-            Self::Cpu(source) => source.library().constants(),
-            Self::Cuda(library, _) => library.constants(),
+            Self::Cpu(library) => library.declared(),
+            Self::Cuda(library, _) => library.declared(),
         }
     }
 
@@ -261,7 +242,10 @@ impl Code {
     /// As [`elinvar_driver::Library::pipeline`].
     pub(crate) fn kernel(&self, name: &str, options: &PipelineOptions) -> Result<Kernel> {
         Ok(match self {
-            Self::Cpu(source) => Kernel::Cpu(source.kernel(name, options)?),
+            Self::Cpu(library) => {
+                let signature = library.signature(name, options)?;
+                Kernel::Cpu { library: library.clone(), signature, options: options.clone() }
+            }
             Self::Cuda(library, most) => {
                 let (signature, packed) = library.pack(name, options)?;
                 let (library, options, most) = (library.clone(), options.clone(), *most);
@@ -274,7 +258,7 @@ impl Code {
 /// A specialized kernel.
 pub(crate) enum Kernel {
     /// Its code is made for each threadgroup size.
-    Cpu(UnloadedKernel),
+    Cpu { library: Arc<elinvar_native::Library>, signature: Signature, options: PipelineOptions },
     /// Its code is the same for all.
     Cuda {
         library: Arc<elinvar_ptx::Library>,
@@ -288,22 +272,20 @@ pub(crate) enum Kernel {
 impl Kernel {
     pub(crate) fn signature(&self) -> &Signature {
         match self {
-            Self::Cpu(kernel) => kernel.signature(),
-            Self::Cuda { signature, .. } => signature,
+            Self::Cpu { signature, .. } | Self::Cuda { signature, .. } => signature,
         }
     }
 
     pub(crate) fn options(&self) -> &PipelineOptions {
         match self {
-            Self::Cpu(kernel) => kernel.options(),
-            Self::Cuda { options, .. } => options,
+            Self::Cpu { options, .. } | Self::Cuda { options, .. } => options,
         }
     }
 
     /// Largest threadgroup, as far as the source and the compiler limit it.
     pub(crate) fn max_threads(&self) -> u32 {
         match self {
-            Self::Cpu(kernel) => kernel.max_threads(),
+            Self::Cpu { signature, .. } => max_threads(signature),
             Self::Cuda { signature, .. } => signature.max_threads_per_threadgroup.unwrap_or(u32::MAX),
         }
     }
@@ -321,7 +303,7 @@ impl Kernel {
     /// Its code, if that is the same for all threadgroup sizes.
     pub(crate) fn for_all_sizes(&self) -> Option<&Packed> {
         match self {
-            Self::Cpu(_) => None,
+            Self::Cpu { .. } => None,
             Self::Cuda { packed, .. } => Some(packed),
         }
     }
@@ -332,7 +314,9 @@ impl Kernel {
     /// As [`elinvar_driver::Pipeline::prepare`].
     pub(crate) fn for_size(&self, group: Dim3, stoppable: bool) -> Result<Packed> {
         match self {
-            Self::Cpu(kernel) => kernel.pack(group, stoppable),
+            Self::Cpu { library, signature, options } => {
+                library.pack(&signature.name, options, Form { group, stoppable })
+            }
             Self::Cuda { packed, .. } => Ok(packed.clone()),
         }
     }

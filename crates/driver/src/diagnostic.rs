@@ -41,7 +41,46 @@ pub struct Diagnostic {
     /// The source line, when known, without its line end.
     pub source_line: Option<String>,
     /// What belongs to it: where a template was instantiated, where something was declared.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "nested::notes"))]
     pub notes: Vec<Diagnostic>,
+}
+
+/// Reading of notes within notes.
+#[cfg(feature = "serde")]
+mod nested {
+    use std::cell::Cell;
+
+    use serde::de::{Deserialize, Deserializer, Error as _};
+
+    use super::Diagnostic;
+
+    /// Levels of notes that are read. Clang's notes have none within: a record with more was damaged or made up, and must not exhaust
+    /// the stack.
+    const DEEPEST: u32 = 15;
+
+    thread_local! {
+        static DEPTH: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn notes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Diagnostic>, D::Error> {
+        let depth = DEPTH.get();
+        if depth == DEEPEST {
+            return Vec::<TooDeep>::deserialize(from).map(|_none| Vec::new());
+        }
+        DEPTH.set(depth + 1);
+        let notes = Vec::deserialize(from);
+        DEPTH.set(depth);
+        notes
+    }
+
+    /// A note that is nested too deeply.
+    struct TooDeep;
+
+    impl<'de> Deserialize<'de> for TooDeep {
+        fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Err(D::Error::custom("notes are nested too deeply"))
+        }
+    }
 }
 
 impl Diagnostic {

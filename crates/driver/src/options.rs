@@ -27,6 +27,7 @@ pub struct Constant {
 
 /// A function constant that a source declares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FunctionConstant {
     /// The variable's name, with its namespaces.
     pub name: String,
@@ -38,6 +39,7 @@ pub struct FunctionConstant {
 
 /// A kernel of a source that is well-formed and that the device cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnsupportedKernel {
     /// Its name.
     pub name: String,

@@ -53,6 +53,7 @@ impl Scalar {
 
 /// What a pointer or reference argument points to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ElementType {
     /// A scalar.
     Scalar(Scalar),
@@ -96,6 +97,7 @@ impl fmt::Display for ElementType {
 
 /// How an argument is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ArgKind {
     /// A pointer to any number of elements: `device float*`, `constant float*`.
     Pointer,
@@ -107,6 +109,7 @@ pub enum ArgKind {
 
 /// What the kernel may do with an argument's memory: by its declared type, and once its code is known also by that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Access {
     /// `const` or in the `constant` address space.
     Read,
@@ -116,6 +119,7 @@ pub enum Access {
 
 /// One argument that a launch gives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Arg {
     /// The parameter's name; empty when the source gives none.
     pub name: String,
@@ -137,6 +141,7 @@ pub struct Arg {
 
 /// A position or size that the kernel asks for, by its MSL attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Builtin {
     /// The attribute, such as `thread_position_in_grid`.
     pub attribute: String,
@@ -146,6 +151,7 @@ pub struct Builtin {
 
 /// What a kernel takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Signature {
     /// The name by which it is asked for (`host_name` where given).
     pub name: String,
@@ -166,6 +172,7 @@ pub struct Signature {
 
 /// What a kernel's compiled code uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CodeFacts {
     /// Bytes of threadgroup memory that the kernel declares itself.
     pub threadgroup_memory: u64,

@@ -13,7 +13,7 @@ use crate::model::{Attachments, MetadataId, MetadataNode, Module};
 const INTERNAL_FILE: &str = "elinvar_stdlib";
 
 /// A place in a source file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Location {
     /// As the compiler named it.
     pub file: String,

@@ -8,17 +8,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
+use elinvar_cache::{Key, KeyBuilder, decode, encode};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
     UnsupportedKernel,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::clang::Counters;
 use crate::preprocess::dependencies::Included;
 use crate::program::Specialized;
-use crate::{Error, Program, Result, Toolchain, record, stage};
+use crate::{Error, Program, Result, Toolchain, stage};
 
 /// What a source has, compiled as far as it is asked for. What the toolchain's cache has is taken from it,
 /// without a run of clang; what it has not is put there.
@@ -26,19 +27,24 @@ use crate::{Error, Program, Result, Toolchain, record, stage};
 pub struct Checked {
     toolchain: Toolchain,
     source: Source,
-    facts: Facts,
+    declared: Declared,
     /// `None` when nothing of it can be kept.
     identity: Option<Key>,
     /// Made when code is asked for that the cache has not.
     program: Mutex<Option<Arc<Program>>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Facts {
-    kernels: Vec<Signature>,
-    unsupported: Vec<UnsupportedKernel>,
-    constants: Vec<FunctionConstant>,
-    warnings: Vec<Diagnostic>,
+/// What a source declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// What each kernel takes, in the order of the source.
+    pub kernels: Vec<Signature>,
+    /// Kernels that are valid and cannot be compiled, in the order of the source.
+    pub unsupported: Vec<UnsupportedKernel>,
+    /// The function constants, in the order of the source.
+    pub constants: Vec<FunctionConstant>,
+    /// Warnings of the compilation.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Checked {
@@ -47,45 +53,50 @@ impl Checked {
     /// # Errors
     /// As [`Program::compile`].
     pub fn new(toolchain: &Toolchain, source: &Source) -> Result<Self> {
-        let made = |facts, identity, program| Self {
+        let made = |declared, identity, program| Self {
             toolchain: toolchain.clone(),
             source: source.clone(),
-            facts,
+            declared,
             identity,
             program: Mutex::new(program),
         };
-        if let Some((facts, identity)) = stage::timed("cache", || find(toolchain, source)) {
-            return Ok(made(facts, Some(identity), None));
+        if let Some((declared, identity)) = stage::timed("cache", || find(toolchain, source)) {
+            return Ok(made(declared, Some(identity), None));
         }
         let program = Program::compile(toolchain, source)?;
-        let facts = Facts {
+        let declared = Declared {
             kernels: program.kernels().to_vec(),
             unsupported: program.unsupported().to_vec(),
             constants: program.constants().to_vec(),
             warnings: program.warnings().to_vec(),
         };
-        let identity = keep(toolchain, source, &program, Some(&facts));
-        Ok(made(facts, identity, Some(Arc::new(program))))
+        let identity = keep(toolchain, source, &program, Some(&declared));
+        Ok(made(declared, identity, Some(Arc::new(program))))
+    }
+
+    /// What the source declares.
+    pub fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     /// [`Program::kernels`].
     pub fn kernels(&self) -> &[Signature] {
-        &self.facts.kernels
+        &self.declared.kernels
     }
 
     /// [`Program::unsupported`].
     pub fn unsupported(&self) -> &[UnsupportedKernel] {
-        &self.facts.unsupported
+        &self.declared.unsupported
     }
 
     /// [`Program::constants`].
     pub fn constants(&self) -> &[FunctionConstant] {
-        &self.facts.constants
+        &self.declared.constants
     }
 
     /// [`Program::warnings`].
     pub fn warnings(&self) -> &[Diagnostic] {
-        &self.facts.warnings
+        &self.declared.warnings
     }
 
     /// Begin a key of something that depends on a kernel's code and nothing else of this source. `None` when
@@ -122,13 +133,13 @@ impl Checked {
     ) -> Result<Specialized> {
         let key = self.key("ir", kernel, constants);
         let key = key.map(|key| key.number(u64::from(counters == Counters::AsWritten)).finish());
-        let found = || read_specialized(&self.toolchain.cache.load(key.as_ref()?)?);
+        let found = || decode(&self.toolchain.cache.load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
         let made = self.program()?.specialize_with(kernel, constants, counters)?;
         if let Some(key) = key {
-            self.toolchain.cache.store(&key, &write_specialized(&made));
+            self.toolchain.cache.store(&key, &encode(&made));
         }
         Ok(made)
     }
@@ -148,32 +159,33 @@ impl Checked {
 }
 
 /// What the cache has of a source, and the source's identity.
-fn find(toolchain: &Toolchain, source: &Source) -> Option<(Facts, Key)> {
+fn find(toolchain: &Toolchain, source: &Source) -> Option<(Declared, Key)> {
     if !toolchain.cache.is_on() {
         return None;
     }
     let key = source_key(toolchain, source);
-    let list = toolchain.cache.load(&key.clone().finish())?;
-    let mut r = Reader::new(&list);
-    let included = Included::read(&mut r)?;
-    let identity = r.end(included)?.now()?.identity(key);
-    let facts = toolchain.cache.load(&identity)?;
-    Some((read_facts(&facts)?, identity))
+    let included: Included = decode(&toolchain.cache.load(&key.clone().finish())?)?;
+    let identity = included.now()?.identity(key);
+    let declared = toolchain.cache.load(&identity)?;
+    Some((decode(&declared)?, identity))
 }
 
-/// Keep what a source has included and, when given, what there is in it. The source's identity, if that can be.
-fn keep(toolchain: &Toolchain, source: &Source, program: &Program, facts: Option<&Facts>) -> Option<Key> {
+/// Keep what a source has included and, when given, what it declares. The source's identity, if that can be.
+fn keep(
+    toolchain: &Toolchain,
+    source: &Source,
+    program: &Program,
+    declared: Option<&Declared>,
+) -> Option<Key> {
     if !toolchain.cache.is_on() {
         return None;
     }
     let included = program.included()?;
     let key = source_key(toolchain, source);
     let identity = included.identity(key.clone());
-    if let Some(facts) = facts {
-        toolchain.cache.store(&identity, &write_facts(facts));
-        let mut w = Writer::new();
-        included.write(&mut w);
-        toolchain.cache.store(&key.finish(), &w.finish());
+    if let Some(declared) = declared {
+        toolchain.cache.store(&identity, &encode(declared));
+        toolchain.cache.store(&key.finish(), &encode(&included));
     }
     Some(identity)
 }
@@ -207,58 +219,105 @@ fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
     key.number(u64::from(*check_spaces)).number(u64::from(*include_outside))
 }
 
-fn write_facts(Facts { kernels, unsupported, constants, warnings }: &Facts) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.list(kernels, record::write_signature);
-    w.list(unsupported, record::write_unsupported);
-    w.list(constants, record::write_constant);
-    w.list(warnings, record::write_diagnostic);
-    w.finish()
-}
-
-fn read_facts(bytes: &[u8]) -> Option<Facts> {
-    let mut r = Reader::new(bytes);
-    let facts = Facts {
-        kernels: r.list(record::read_signature)?,
-        unsupported: r.list(record::read_unsupported)?,
-        constants: r.list(record::read_constant)?,
-        warnings: r.list(record::read_diagnostic)?,
-    };
-    r.end(facts)
-}
-
-fn write_specialized(Specialized { ir, signature }: &Specialized) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.text(ir);
-    record::write_signature(&mut w, signature);
-    w.finish()
-}
-
-fn read_specialized(bytes: &[u8]) -> Option<Specialized> {
-    let mut r = Reader::new(bytes);
-    let specialized = Specialized { ir: r.text()?, signature: record::read_signature(&mut r)? };
-    r.end(specialized)
-}
-
 #[cfg(test)]
 mod tests {
+    use elinvar_driver::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Severity};
+
     use super::*;
 
-    #[test]
-    fn what_is_kept_of_a_specialized_kernel_is_read_again() {
-        let signature = Signature {
+    const SCALARS: [Scalar; 12] = [
+        Scalar::Bool,
+        Scalar::I8,
+        Scalar::U8,
+        Scalar::I16,
+        Scalar::U16,
+        Scalar::I32,
+        Scalar::U32,
+        Scalar::I64,
+        Scalar::U64,
+        Scalar::F16,
+        Scalar::BF16,
+        Scalar::F32,
+    ];
+    const KINDS: [ArgKind; 3] = [ArgKind::Pointer, ArgKind::Reference, ArgKind::Threadgroup];
+
+    fn signature() -> Signature {
+        let element = |i: usize| match i {
+            0..12 => ElementType::Scalar(SCALARS[i]),
+            12 => ElementType::Vector { scalar: Scalar::F16, lanes: 3, packed: true },
+            13 => ElementType::Atomic(Scalar::U64),
+            _ => ElementType::Other("Größe<4>".into()),
+        };
+        let arg = |i: usize| Arg {
+            name: format!("a{i}"),
+            kind: KINDS[i % 3],
+            index: i as u32 * 100,
+            element: element(i),
+            element_size: 1 << i,
+            element_align: 4,
+            access: if i < 7 { Access::Read } else { Access::ReadWrite },
+            constant: i > 10,
+        };
+        Signature {
             name: "k".into(),
-            args: Vec::new(),
-            builtins: Vec::new(),
+            args: (0..15).map(arg).collect(),
+            builtins: vec![Builtin { attribute: "thread_position_in_grid".into(), dimensions: 2 }],
             file: "k.metal".into(),
             line: 7,
             max_threads_per_threadgroup: Some(64),
-            code: None,
-        };
-        let written =
-            write_specialized(&Specialized { ir: "define void @k()".into(), signature: signature.clone() });
-        let read = read_specialized(&written).unwrap();
-        assert_eq!((read.ir.as_str(), read.signature), ("define void @k()", signature));
-        assert!((0..written.len()).all(|end| read_specialized(&written[..end]).is_none()));
+            code: Some(CodeFacts {
+                threadgroup_memory: 16,
+                barriers: 1,
+                atomics: 300,
+                simdgroup: true,
+                only_written: 5,
+                may_write: 9,
+            }),
+        }
+    }
+
+    fn declared() -> Declared {
+        let note = Diagnostic { severity: Severity::Note, ..Diagnostic::error("b", 3, 4, "there") };
+        let source_line = Some("x = y".to_owned());
+        let error =
+            Diagnostic { source_line, notes: vec![note], ..Diagnostic::error("a.metal", 1, 2, "here") };
+        let ty = ElementType::Vector { scalar: Scalar::Bool, lanes: 4, packed: false };
+        Declared {
+            kernels: vec![
+                signature(),
+                Signature { code: None, max_threads_per_threadgroup: None, ..signature() },
+            ],
+            unsupported: vec![UnsupportedKernel { name: "takes_a_texture".into(), reason: error.clone() }],
+            constants: vec![FunctionConstant { name: "ns::c".into(), index: 65535, ty }],
+            warnings: vec![Diagnostic { severity: Severity::Warning, ..error }],
+        }
+    }
+
+    fn expect_record<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
+        let record = encode(value);
+        assert_eq!(decode::<T>(&record).as_ref(), Some(value));
+        assert!((0..record.len()).all(|end| decode::<T>(&record[..end]).is_none()), "cut short");
+        assert_eq!(decode::<T>(&[&record[..], &[0]].concat()), None, "longer");
+    }
+
+    #[test]
+    fn what_a_source_declares_is_a_record() {
+        expect_record(&declared());
+    }
+
+    #[test]
+    fn a_specialized_kernel_is_a_record() {
+        expect_record(&Specialized { ir: "define void @k()".into(), signature: signature() });
+    }
+
+    #[test]
+    fn notes_within_notes_do_not_exhaust_the_stack() {
+        // An error without place, text or source line, and so many levels of one note.
+        let nested = |levels| [vec![0, 0, 0, 0, 0, 0, 1].repeat(levels), vec![0; 7]].concat();
+        let read = |levels| decode::<Diagnostic>(&nested(levels));
+        assert!(read(15).is_some_and(|d| d.notes[0].notes[0].notes.len() == 1));
+        assert_eq!(read(16), None);
+        assert_eq!(read(1 << 20), None);
+        assert!(read(15).is_some(), "what failed leaves nothing behind");
     }
 }

@@ -29,12 +29,11 @@ mod ir;
 mod lex;
 mod preprocess;
 mod program;
-pub mod record;
 mod reflection;
 mod rewrite;
 pub mod stage;
 
-pub use checked::Checked;
+pub use checked::{Checked, Declared};
 pub use clang::toolchain::Toolchain;
 pub use clang::{Counters, process, scratch};
 pub use error::{Error, Result};

@@ -348,7 +348,7 @@ impl Program {
 }
 
 /// A kernel with the values of its function constants compiled in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Specialized {
     /// LLVM IR text: a module that defines [`crate::ENTRY`] with one pointer per entry of
     /// [`Signature::args`], in that order.

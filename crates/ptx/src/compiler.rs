@@ -1,22 +1,14 @@
 //! A source and the PTX of its kernels.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use elinvar_cache::{Cache, Key, Reader, Writer};
-use elinvar_code::{Origin, given};
-use elinvar_driver::{
-    Access, Arg, ArgKind, Diagnostic, Dim3, FunctionConstant, MathMode, PipelineOptions, Result, Signature,
-    Source, UnsupportedKernel,
-};
-use elinvar_ir::Module;
-use elinvar_msl::{Checked, Counters, Toolchain, stage};
+use elinvar_cache::{Cache, Key, decode, encode};
+use elinvar_code::{Declared, Program, Thread, given, is_invariant};
+use elinvar_driver::{Arg, ArgKind, Dim3, MathMode, PipelineOptions, Result, Signature, Source};
+use elinvar_msl::{Counters, stage};
 use elinvar_spmd::bounds::Checks;
 use elinvar_spmd::nvptx::{self, Argument, Parameter, Prepared};
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::generate::Generator;
-use crate::kept;
 use crate::target::Target;
 
 /// Bytes of `constant` arguments that a kernel takes by value: of the 4096 that all parameters have (CUDA C++ Programming
@@ -39,7 +31,7 @@ pub enum Constants {
 /// The calling convention is that of [`elinvar_spmd::nvptx`]: the parameters in order, each aligned to its size, dynamic shared
 /// memory of [`Ptx::dynamic_base`] bytes and that of the threadgroup arguments behind it, the block as large as a full
 /// threadgroup, and as many blocks as the grid has threadgroups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ptx {
     /// The PTX text of a module.
     pub text: String,
@@ -69,18 +61,8 @@ impl Ptx {
 
 /// A source that has passed all checks.
 pub struct Compiler {
-    program: Checked,
-    cache: Cache,
+    program: Program,
     generator: Generator,
-    source: Arc<Source>,
-    /// The code of one thread, by kernel and constants, of those that were not in the cache.
-    threads: Mutex<HashMap<(String, PipelineOptions), Arc<Thread>>>,
-}
-
-/// The code of one thread of a kernel.
-struct Thread {
-    origin: Origin,
-    module: Module,
 }
 
 impl Compiler {
@@ -89,11 +71,14 @@ impl Compiler {
     /// # Errors
     /// `Compile` with the diagnostics; `Environment` when there is no clang.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
-        let toolchain = Toolchain::find_with(cache)?;
-        let program = Checked::new(&toolchain, source)?;
-        let generator = Generator::new(toolchain.path(), target);
-        let source = Arc::new(source.clone());
-        Ok(Self { program, cache: cache.clone(), generator, source, threads: Mutex::default() })
+        let program = Program::new(cache, source, Counters::AsWritten)?;
+        let generator = Generator::new(program.clang(), target);
+        Ok(Self { program, generator })
+    }
+
+    /// What the source declares.
+    pub fn declared(&self) -> &Declared {
+        self.program.declared()
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -101,27 +86,7 @@ impl Compiler {
     }
 
     pub(crate) fn source(&self) -> &Source {
-        &self.source
-    }
-
-    /// What each kernel takes, in the order of the source.
-    pub fn kernels(&self) -> &[Signature] {
-        self.program.kernels()
-    }
-
-    /// The function constants that the source declares, in its order.
-    pub fn constants(&self) -> &[FunctionConstant] {
-        self.program.constants()
-    }
-
-    /// Kernels that are valid and cannot be compiled, in the order of the source.
-    pub fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.program.unsupported()
-    }
-
-    /// Warnings of the compilation.
-    pub fn warnings(&self) -> &[Diagnostic] {
-        self.program.warnings()
+        self.program.source()
     }
 
     /// The PTX of a kernel, from the cache or made.
@@ -131,21 +96,14 @@ impl Compiler {
     /// `Environment` when clang fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
         let key = self.key(name, options, constants);
-        let found = || {
-            let record = self.cache.load(key.as_ref()?)?;
-            let mut r = Reader::new(&record);
-            let found = kept::read(&mut r)?;
-            r.end(found)
-        };
+        let found = || decode(&self.program.cache().load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
-        let thread = self.thread(name, options)?;
+        let thread = self.program.thread(name, &options.constants)?;
         let made = self.make(&thread, options, constants)?;
         if let Some(key) = &key {
-            let mut w = Writer::new();
-            kept::write(&mut w, &made);
-            self.cache.store(key, &w.finish());
+            self.program.cache().store(key, &encode(&made));
         }
         Ok(made)
     }
@@ -155,12 +113,13 @@ impl Compiler {
     /// # Errors
     /// `Compile` with the barrier and the branch, and as [`Compiler::kernel`].
     pub fn check_group(&self, name: &str, options: &PipelineOptions, group: Dim3) -> Result<()> {
-        let thread = self.thread(name, options)?;
+        let thread = self.program.thread(name, &options.constants)?;
         // Only barriers can be missed, and reading code takes time.
         if thread.origin.signature.code.is_some_and(|code| code.barriers == 0) {
             return Ok(());
         }
-        nvptx::check_group(&thread.module, group.to_array()).map_err(|error| thread.origin.error(error))
+        let module = self.program.module(&thread)?;
+        nvptx::check_group(&module, group.to_array()).map_err(|error| thread.origin.error(error))
     }
 
     fn key(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Option<Key> {
@@ -169,33 +128,18 @@ impl Compiler {
         Some(self.generator.identify(key.number(flags)).finish())
     }
 
-    fn thread(&self, name: &str, options: &PipelineOptions) -> Result<Arc<Thread>> {
-        let key = (name.to_owned(), PipelineOptions { checked: false, ..options.clone() });
-        if let Some(thread) = self.threads.lock().get(&key) {
-            return Ok(thread.clone());
-        }
-        let specialized = self.program.specialize_with(name, &options.constants, Counters::AsWritten)?;
-        let mut origin = Origin { signature: specialized.signature, source: self.source.clone() };
-        let module = origin.parse(&specialized.ir)?;
-        let code = origin.facts(&module)?;
-        origin.signature = origin.signature.with_code(code);
-        let thread = Arc::new(Thread { origin, module });
-        self.threads.lock().insert(key, thread.clone());
-        Ok(thread)
-    }
-
     fn make(&self, thread: &Thread, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
-        let Thread { origin, module } = thread;
+        let (origin, module) = (&thread.origin, self.program.module(thread)?);
         let signature = origin.signature.clone();
         let prepared = nvptx::Options {
             name: identifier(&signature.name),
             arguments: arguments(&signature.args, constants),
-            approximate: self.source.math != MathMode::Safe,
+            approximate: self.source().math != MathMode::Safe,
             max_threads: signature.max_threads_per_threadgroup,
             checks: options.checked.then(|| signature.args.iter().map(given).collect()),
         };
         let (entry, approximate) = (prepared.name.clone(), prepared.approximate);
-        let prepared = stage::timed("passes", || nvptx::prepare(module, &prepared));
+        let prepared = stage::timed("passes", || nvptx::prepare(&module, &prepared));
         let Prepared { ir, parameters, static_bytes, dynamic_base, checks } =
             prepared.map_err(|error| origin.error(error))?;
         let text = self.generator.ptx(&ir, approximate)?;
@@ -204,17 +148,12 @@ impl Compiler {
     }
 }
 
-/// Whether nothing writes an argument while the kernel runs.
-fn is_still(arg: &Arg) -> bool {
-    arg.constant && arg.access == Access::Read
-}
-
 /// How each argument is passed.
 fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
     let mut values = 0;
     let of = |arg: &Arg| match arg.kind {
         ArgKind::Threadgroup => Argument::Threadgroup,
-        ArgKind::Reference if is_still(arg) && constants == Constants::Values => {
+        ArgKind::Reference if is_invariant(arg) && constants == Constants::Values => {
             let (bytes, align) = (arg.element_size, arg.element_align.max(1));
             let end = u64::next_multiple_of(values, align) + bytes;
             if bytes == 0 || end > MOST_VALUES {
@@ -223,7 +162,7 @@ fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
             values = end;
             Argument::Value { bytes, align }
         }
-        ArgKind::Reference | ArgKind::Pointer => Argument::Pointer { constant: is_still(arg) },
+        ArgKind::Reference | ArgKind::Pointer => Argument::Pointer { constant: is_invariant(arg) },
     };
     args.iter().map(of).collect()
 }
@@ -232,4 +171,60 @@ fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
 fn identifier(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("elinvar_{}", name.chars().map(letter).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_a_record() {
+        let arguments = [
+            Argument::Pointer { constant: true },
+            Argument::Pointer { constant: false },
+            Argument::Value { bytes: 12, align: 4 },
+            Argument::Threadgroup,
+        ];
+        let mut parameters: Vec<Parameter> = arguments
+            .iter()
+            .enumerate()
+            .map(|(index, argument)| Parameter::Argument(index, *argument))
+            .collect();
+        parameters.extend([
+            Parameter::Threads(2),
+            Parameter::Extent,
+            Parameter::Linear(1),
+            Parameter::Record,
+            Parameter::Bytes(3),
+        ]);
+        let signature = Signature {
+            name: "k".into(),
+            args: Vec::new(),
+            builtins: Vec::new(),
+            file: "k.metal".into(),
+            line: 1,
+            max_threads_per_threadgroup: None,
+            code: None,
+        };
+        let ptx = Ptx {
+            text: ".version 7.8".into(),
+            entry: "k".into(),
+            target: Default::default(),
+            signature,
+            parameters,
+            static_bytes: 64,
+            dynamic_base: 16,
+            checks: Some(Checks::default()),
+        };
+        let record = encode(&ptx);
+        assert_eq!(decode(&record), Some(ptx));
+        assert!((0..record.len()).all(|end| decode::<Ptx>(&record[..end]).is_none()));
+    }
+
+    #[test]
+    fn a_record_for_a_target_that_is_not_known_is_none() {
+        let target = |name: &str| decode::<Target>(&encode(name));
+        assert_eq!(target("sm_90"), Some(Target::default()));
+        assert_eq!([target("sm_87"), target("x")], [None, None]);
+    }
 }

@@ -14,7 +14,6 @@
 
 mod compiler;
 mod generate;
-mod kept;
 mod library;
 mod packed;
 mod target;

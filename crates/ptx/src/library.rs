@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use elinvar_cache::Cache;
+use elinvar_code::{check_group, max_threads};
 use elinvar_driver::{
-    Diagnostic, Dim3, Error, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    Diagnostic, Dim3, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
     UnsupportedKernel,
 };
 
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::target::Target;
-
-/// Threads of a block, at most, on every capability (CUDA C++ Programming Guide, compute capabilities).
-const MOST_THREADS: u32 = 1024;
 
 /// Compiles sources for a target that need not be here.
 pub struct Sources {
@@ -41,19 +39,19 @@ struct Checking {
 
 impl Library for Checking {
     fn kernels(&self) -> &[Signature] {
-        self.compiler.kernels()
+        &self.compiler.declared().kernels
     }
 
     fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.compiler.unsupported()
+        &self.compiler.declared().unsupported
     }
 
     fn warnings(&self) -> &[Diagnostic] {
-        self.compiler.warnings()
+        &self.compiler.declared().warnings
     }
 
     fn constants(&self) -> &[FunctionConstant] {
-        self.compiler.constants()
+        &self.compiler.declared().constants
     }
 
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
@@ -78,17 +76,11 @@ impl Pipeline for Made {
     }
 
     fn max_threads_per_threadgroup(&self) -> u32 {
-        self.ptx.signature.max_threads_per_threadgroup.unwrap_or(MOST_THREADS).min(MOST_THREADS)
+        max_threads(&self.ptx.signature)
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        match (1..=u128::from(self.max_threads_per_threadgroup())).contains(&group.volume()) {
-            true => self.compiler.check_group(&self.ptx.signature.name, &self.options, group),
-            false => Err(Error::invalid(format!(
-                "kernel `{}` cannot have threadgroups of {group}: 1 to {} threads are allowed",
-                self.ptx.signature.name,
-                self.max_threads_per_threadgroup()
-            ))),
-        }
+        check_group(&self.ptx.signature, group)?;
+        self.compiler.check_group(&self.ptx.signature.name, &self.options, group)
     }
 }

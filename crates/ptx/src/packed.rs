@@ -5,13 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, kernel_key, source_key};
-use elinvar_driver::{
-    Diagnostic, Dim3, Error, FunctionConstant, Packed, PipelineOptions, Result, Signature, Source,
-    UnsupportedKernel,
-};
+use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Constants, Ptx};
-use crate::kept;
 use crate::target::Target;
 
 /// The environment variable that names a bundle's file. What that has is taken from it, before any cache or compiler is
@@ -52,35 +48,11 @@ impl Library {
         Ok(Self { source: source.clone(), target, from })
     }
 
-    /// What each kernel takes, in the order of the source.
-    pub fn kernels(&self) -> &[Signature] {
+    /// What the source declares; a bundle does not list kernels that cannot be compiled.
+    pub fn declared(&self) -> &Declared {
         match &self.from {
-            From::Compiler(compiler) => compiler.kernels(),
-            From::Bundle(_, declared) => &declared.kernels,
-        }
-    }
-
-    /// The function constants that the source declares, in its order.
-    pub fn constants(&self) -> &[FunctionConstant] {
-        match &self.from {
-            From::Compiler(compiler) => compiler.constants(),
-            From::Bundle(_, declared) => &declared.constants,
-        }
-    }
-
-    /// Kernels that are valid and cannot be compiled, in the order of the source; a bundle does not list them.
-    pub fn unsupported(&self) -> &[UnsupportedKernel] {
-        match &self.from {
-            From::Compiler(compiler) => compiler.unsupported(),
-            From::Bundle(..) => &[],
-        }
-    }
-
-    /// Warnings of the compilation.
-    pub fn warnings(&self) -> &[Diagnostic] {
-        match &self.from {
-            From::Compiler(compiler) => compiler.warnings(),
-            From::Bundle(_, declared) => &declared.warnings,
+            From::Compiler(compiler) => compiler.declared(),
+            From::Bundle(_, declared) => declared,
         }
     }
 
@@ -99,7 +71,7 @@ impl Library {
             .target
             .that_run()
             .flat_map(|target| forms.map(|constants| key(target, &self.source, name, options, constants)));
-        let found = keys.into_iter().find_map(|key| bundle.get(&key, kept::read));
+        let found = keys.into_iter().find_map(|key| bundle.get(&key));
         found.unwrap_or_else(|| {
             let what = if options.checked { "with bounds checks" } else { "without bounds checks" };
             let target = self.target;
@@ -120,7 +92,7 @@ impl Library {
         let (mut bundle, source) = (Bundle::default(), &self.source);
         let mut insert = |constants, ptx: Ptx| {
             let key = key(self.target, source, name, options, constants);
-            bundle.insert(&key, &Ok(ptx), kept::write);
+            bundle.insert(&key, &Ok(ptx));
         };
         let values = self.kernel(name, options, Constants::Values)?;
         let signature = values.signature.clone();
@@ -145,7 +117,7 @@ impl Library {
         let rows =
             (1..=ROWS).map(|power| 1 << power).filter(|x| *x <= group.x && (group.y, group.z) == (1, 1));
         let refused = rows.map(|x| row_key(&self.source, name, options, x));
-        refused.into_iter().find_map(|key| bundle.get(&key, |_| Some(()))).unwrap_or(Ok(()))
+        refused.into_iter().find_map(|key| bundle.get::<()>(&key)).unwrap_or(Ok(()))
     }
 }
 
@@ -174,16 +146,6 @@ fn key(target: Target, source: &Source, name: &str, options: &PipelineOptions, c
     kernel_key(&kind, source, name, options)
 }
 
-/// Add a source to a bundle: what it declares, or why it is refused.
-pub(crate) fn pack_source(bundle: &mut Bundle, source: &Source, compiled: &Result<Compiler>) {
-    let declared = |compiler: &Compiler| Declared {
-        kernels: compiler.kernels().to_vec(),
-        constants: compiler.constants().to_vec(),
-        warnings: compiler.warnings().to_vec(),
-    };
-    bundle.insert_source(source, &compiled.as_ref().map(declared).map_err(Clone::clone));
-}
-
 impl Compiler {
     /// Check a source and add it to a bundle: what it declares, or why it is refused.
     ///
@@ -191,7 +153,8 @@ impl Compiler {
     /// As [`Compiler::new`].
     pub fn packing(cache: &Cache, source: &Source, target: Target, bundle: &mut Bundle) -> Result<Self> {
         let compiled = Self::new(cache, source, target);
-        pack_source(bundle, source, &compiled);
+        let declared = |compiler: &Self| compiler.declared().clone();
+        bundle.insert_source(source, &compiled.as_ref().map(declared).map_err(Clone::clone));
         compiled
     }
 
@@ -204,17 +167,13 @@ impl Compiler {
         for x in (1..=ROWS).map(|power| 1 << power) {
             let outcome = self.check_group(name, options, Dim3::from(x));
             if matches!(outcome, Err(Error::Compile(_))) {
-                bundle.insert(&row_key(self.source(), name, options, x), &outcome, |_, ()| {});
+                bundle.insert(&row_key(self.source(), name, options, x), &outcome);
                 break;
             }
         }
         for constants in [Constants::Values, Constants::Addresses] {
             let outcome = self.kernel(name, options, constants);
-            bundle.insert(
-                &key(self.target(), self.source(), name, options, constants),
-                &outcome,
-                kept::write,
-            );
+            bundle.insert(&key(self.target(), self.source(), name, options, constants), &outcome);
             made.push(outcome?);
             if !made.iter().any(Ptx::takes_values) {
                 break;

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use elinvar_driver::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// A GPU's compute capability. Code for one runs on all later ones: the driver translates PTX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Target {
     /// Ten times the major number plus the minor: 90 for `sm_90`.
     capability: u32,
@@ -63,6 +65,20 @@ impl Default for Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sm_{}", self.capability)
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> Self {
+        target.to_string()
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
     }
 }
 

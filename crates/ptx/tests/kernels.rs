@@ -13,7 +13,7 @@ fn compiler(text: &str, math: MathMode) -> Compiler {
 
 fn ptx_in(text: &str, math: MathMode, constants: Constants) -> Ptx {
     let compiler = compiler(text, math);
-    let name = compiler.kernels()[0].name.clone();
+    let name = compiler.declared().kernels[0].name.clone();
     compiler.kernel(&name, &PipelineOptions::default(), constants).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use elinvar_driver::Source;
-use elinvar_driver_cpu::{Code, Codegen, Target};
+use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
+use elinvar_native::{Generator, Target};
 use elinvar_spmd::Compiled;
 use elinvar_spmd::bounds::Given;
 use elinvar_spmd::nvptx::Argument;
@@ -149,7 +150,8 @@ fn build(
         let (now, later) = left.into_iter().partition(|(at, _)| cases[*at].setting.shares_code(&setting));
         let now: Vec<(usize, &Compiled)> = now;
         let (text, symbols) = module::together(now.iter().map(|(_, made)| made.ir.as_str()));
-        let built = Codegen::new(clang, setting.target()).build_all(&text, &symbols)?;
+        let generator = Generator::new(clang, setting.target());
+        let (built, _) = generator.object_with(&text, |bytes| Code::all_from_bytes(bytes, &symbols))?;
         for ((at, _), code) in now.iter().zip(built) {
             codes[*at] = Some(code);
         }

@@ -2,11 +2,14 @@
 //! keys of sources and kernels, as a program does.
 #![no_main]
 
-use elinvar_cache::{Key, Reader, Writer};
-use elinvar_code::{Bundle, kernel_key, read_checks, source_key};
-use elinvar_driver::{PipelineOptions, Source};
-use elinvar_msl::record;
+use std::collections::BTreeMap;
+
+use elinvar_cache::{Key, encode};
+use elinvar_code::{Bundle, kernel_key, source_key};
+use elinvar_driver::{PipelineOptions, Signature, Source};
+use elinvar_spmd::bounds::Checks;
 use libfuzzer_sys::fuzz_target;
+use serde_bytes::Bytes;
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, rest)) = input.split_first() else { return };
@@ -38,22 +41,14 @@ fn sealed(body: &[u8]) -> Vec<u8> {
 fn records(record: &[u8]) {
     let source = Source::msl("a");
     let kernel = kernel_key("ptx", &source, "k", &PipelineOptions::default());
-    let mut w = Writer::new();
-    w.list(&["a.metal"], |w, name| {
-        w.text(name);
-        w.bytes(source_key(&source).as_bytes());
-    });
-    w.list(&[source_key(&source), kernel.clone()], |w, key| {
-        w.bytes(key.as_bytes());
-        w.bytes(record);
-    });
-    let Some(bundle) = read(&sealed(&w.finish())) else { panic!("a bundle that is whole was refused") };
+    let sources = BTreeMap::from([("a.metal", source_key(&source))]);
+    let records = BTreeMap::from([&source_key(&source), &kernel].map(|key| (*key.as_bytes(), Bytes::new(record))));
+    let Some(bundle) = read(&sealed(&encode(&(sources, records)))) else { panic!("a bundle that is whole was refused") };
     assert_eq!(bundle.sources().count(), 1);
     if let Some(outcome) = bundle.source(&source) {
         let mut again = Bundle::default();
         again.insert_source(&source, &outcome);
         assert_eq!(format!("{:?}", again.source(&source)), format!("{:?}", Some(outcome)));
     }
-    let parts = |r: &mut Reader| Some((r.text()?, record::read_signature(r)?, r.option(read_checks)?));
-    let _outcome = bundle.get(&kernel, parts);
+    let _outcome = bundle.get::<(String, Signature, Option<Checks>)>(&kernel);
 }

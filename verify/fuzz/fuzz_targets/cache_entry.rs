@@ -5,10 +5,12 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use elinvar_cache::{Cache, Key, Reader, Writer};
-use elinvar_code::{read_checks, write_checks};
-use elinvar_msl::record;
+use elinvar_cache::{Cache, Key, decode, encode};
+use elinvar_driver::{Diagnostic, FunctionConstant, Signature, UnsupportedKernel};
+use elinvar_spmd::bounds::Checks;
 use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 struct Place {
     cache: Cache,
@@ -47,27 +49,16 @@ fuzz_target!(|input: &[u8]| {
             cache.store(key, rest);
             assert_eq!(cache.load(key).as_deref(), Some(rest));
         }
-        2 => same(rest, record::read_signature, record::write_signature),
-        3 => same(rest, record::read_diagnostic, record::write_diagnostic),
-        4 => same(rest, record::read_unsupported, record::write_unsupported),
-        5 => same(rest, record::read_constant, record::write_constant),
-        6 => same(rest, read_checks, write_checks),
-        _ => {
-            same(rest, |r| r.list(Reader::text), |w, list: &Vec<String>| w.list(list, |w, text| w.text(text)))
-        }
+        2 => same::<Signature>(rest),
+        3 => same::<Diagnostic>(rest),
+        4 => same::<UnsupportedKernel>(rest),
+        5 => same::<FunctionConstant>(rest),
+        6 => same::<Checks>(rest),
+        _ => same::<Vec<String>>(rest),
     }
 });
 
-fn same<T: PartialEq + Debug>(
-    bytes: &[u8],
-    read: impl Fn(&mut Reader) -> Option<T>,
-    write: impl Fn(&mut Writer, &T),
-) {
-    let Some(value) = read(&mut Reader::new(bytes)) else { return };
-    let mut w = Writer::new();
-    write(&mut w, &value);
-    let bytes = w.finish();
-    let mut r = Reader::new(&bytes);
-    let again = read(&mut r).and_then(|again| r.end(again));
-    assert_eq!(again, Some(value));
+fn same<T: PartialEq + Debug + Serialize + DeserializeOwned>(bytes: &[u8]) {
+    let Some(value) = decode::<T>(bytes) else { return };
+    assert_eq!(decode(&encode(&value)), Some(value));
 }

@@ -69,7 +69,7 @@ mod tests {
         let found = packed(&bytes, &source).unwrap();
         assert!(found.pieces[0].text.is_empty());
         let library = elinvar_ptx::Library::new(&Cache::off(), &found, target).unwrap();
-        assert_eq!(library.kernels()[0].name, "vector_add");
+        assert_eq!(library.declared().kernels[0].name, "vector_add");
         let ptx = library.kernel("vector_add", &options, Constants::Values).unwrap();
         assert!(ptx.text.contains(".entry") && ptx.text == made[0].text, "{}", ptx.text);
 

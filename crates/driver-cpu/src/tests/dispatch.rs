@@ -2,10 +2,10 @@
 
 use std::any::Any;
 
-use elinvar_driver::{Binding, Device, Dim3, Error, Fault, PipelineOptions, Source};
+use elinvar_driver::{Binding, Device, Dim3, Error, Fault, Library as _, PipelineOptions, Source};
 
-use crate::compile;
 use crate::kernel::CpuPipeline;
+use crate::library::CpuLibrary;
 use crate::testing::{self, bound, dispatch, memory, ordered_pipeline, pipeline, run, words};
 
 #[test]
@@ -104,8 +104,7 @@ fn groups_start_in_ascending_order_where_the_kernel_could_tell() {
         kernel void tickets(device atomic_uint* n, device uint* out, uint i [[thread_position_in_grid]]) {
             out[i] = atomic_fetch_add_explicit(n, 1u, memory_order_relaxed);
         }";
-    let library =
-        compile::library(&elinvar_cache::Cache::off(), &Source::named("order.metal", text)).unwrap();
+    let library = CpuLibrary::new(&elinvar_cache::Cache::off(), &Source::named("order.metal", text)).unwrap();
     for (name, ascending) in [("plain", false), ("counts", false), ("tickets", true)] {
         let pipeline = library.pipeline(name, &PipelineOptions::default()).unwrap();
         pipeline.prepare(Dim3::from(8)).unwrap();

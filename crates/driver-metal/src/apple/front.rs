@@ -2,10 +2,10 @@
 //!
 //! It needs clang, which a Mac need not have; then there is only the reflection.
 
-use elinvar_cache::KeyBuilder;
+use elinvar_cache::{KeyBuilder, decode, encode};
 use elinvar_driver::{CodeFacts, Constant, Result, Signature, Source};
 use elinvar_ir::Module;
-use elinvar_msl::{Checked, Toolchain, record};
+use elinvar_msl::{Checked, Toolchain};
 
 use super::core::Core;
 
@@ -22,8 +22,8 @@ pub(super) fn signature(
     constants: &[Constant],
 ) -> Result<Signature> {
     let key = checked.key("metal signature", name, constants).map(KeyBuilder::finish);
-    let kept = key.as_ref().and_then(|key| core.cache.load(key));
-    if let Some(signature) = kept.and_then(|bytes| read(&bytes)) {
+    let cached = key.as_ref().and_then(|key| decode(&core.cache.load(key)?));
+    if let Some(signature) = cached {
         return Ok(signature);
     }
     let specialized = checked.specialize(name, constants)?;
@@ -33,7 +33,7 @@ pub(super) fn signature(
         None => specialized.signature,
     };
     if let Some(key) = &key {
-        core.cache.store(key, &write(&signature));
+        core.cache.store(key, &encode(&signature));
     }
     Ok(signature)
 }
@@ -48,16 +48,4 @@ fn facts(module: &Module) -> Option<CodeFacts> {
         only_written: facts.only_written,
         may_write: facts.may_write,
     })
-}
-
-fn write(signature: &Signature) -> Vec<u8> {
-    let mut writer = elinvar_cache::Writer::new();
-    record::write_signature(&mut writer, signature);
-    writer.finish()
-}
-
-fn read(bytes: &[u8]) -> Option<Signature> {
-    let mut reader = elinvar_cache::Reader::new(bytes);
-    let signature = record::read_signature(&mut reader)?;
-    reader.end(signature)
 }

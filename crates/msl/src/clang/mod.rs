@@ -12,8 +12,9 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-use elinvar_cache::{Reader, Writer};
+use elinvar_cache::{decode, encode};
 use elinvar_driver::{MathMode, Source};
+use serde_bytes::{ByteBuf, Bytes};
 
 use self::headers::{DECLARATIONS, Headers};
 use self::process::{Failure, Limits};
@@ -137,19 +138,16 @@ pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result
     let key = flags.iter().fold(key, |key, flag| key.path(Path::new(flag))).finish();
     let found = || {
         let record = toolchain.cache.load(&key)?;
-        let mut r = Reader::new(&record);
-        let (stdout, stderr) = (r.bytes()?.to_vec(), r.text()?);
-        r.end(Output { stdout, stderr, success: true, status: ExitStatus::default(), command: String::new() })
+        let (stdout, stderr): (ByteBuf, String) = decode(&record)?;
+        let (stdout, status) = (stdout.into_vec(), ExitStatus::default());
+        Some(Output { stdout, stderr, success: true, status, command: String::new() })
     };
     if let Some(found) = found() {
         return Ok(found);
     }
     let output = shards::check(toolchain, &flags, math, text)?;
     if output.success {
-        let mut w = Writer::new();
-        w.bytes(&output.stdout);
-        w.text(&output.stderr);
-        toolchain.cache.store(&key, &w.finish());
+        toolchain.cache.store(&key, &encode(&(Bytes::new(&output.stdout), &output.stderr)));
     }
     Ok(output)
 }

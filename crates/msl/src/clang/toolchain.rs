@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use elinvar_cache::{Cache, Reader, Writer};
+use elinvar_cache::{Cache, decode, encode};
 use elinvar_driver::PerProcess;
 use elinvar_driver::sync::Mutex;
 
@@ -166,21 +166,12 @@ fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
 /// changed is not asked again.
 fn check(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
     let key = cache.key("compiler").program(clang).finish();
-    if let Some(known) = cache.load(&key).as_deref().and_then(known) {
+    if let Some(known) = cache.load(&key).as_deref().and_then(decode) {
         return Ok(known);
     }
-    let (version, major) = ask(clang)?;
-    let mut record = Writer::new();
-    record.text(&version);
-    record.number(u64::from(major));
-    cache.store(&key, &record.finish());
-    Ok((version, major))
-}
-
-fn known(record: &[u8]) -> Option<(String, u32)> {
-    let mut reader = Reader::new(record);
-    let known = (reader.text()?, reader.small()?);
-    reader.end(known)
+    let asked = ask(clang)?;
+    cache.store(&key, &encode(&asked));
+    Ok(asked)
 }
 
 fn ask(clang: &Path) -> Result<(String, u32), String> {

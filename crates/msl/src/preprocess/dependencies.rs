@@ -7,19 +7,20 @@
 
 use std::path::Path;
 
-use elinvar_cache::{Key, KeyBuilder, Reader, Writer};
+use elinvar_cache::{Key, KeyBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::preprocess::vfs::{self, Dotted, World};
 
 /// Files with their contents' hashes, and places where there is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Included {
     present: Vec<Present>,
     absent: Vec<String>,
     dotted: Vec<Dotted>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Present {
     /// The path by which it is looked for, and where that is on the disk.
     name: String,
@@ -69,33 +70,6 @@ impl Included {
             key.text(name).text(disk).key(content).number(*identity)
         });
         self.absent.iter().fold(key.text("absent"), |key, name| key.text(name)).finish()
-    }
-
-    pub(crate) fn write(&self, w: &mut Writer) {
-        w.list(&self.present, |w, Present { name, disk, content, identity }| {
-            w.text(name);
-            w.text(disk);
-            w.bytes(content.as_bytes());
-            w.number(*identity);
-        });
-        w.list(&self.absent, |w, disk| w.text(disk));
-        w.list(&self.dotted, |w, Dotted { spelled, disk, entered }| {
-            w.text(&spelled.to_string_lossy());
-            w.text(&disk.to_string_lossy());
-            w.flag(*entered);
-        });
-    }
-
-    pub(crate) fn read(r: &mut Reader) -> Option<Self> {
-        let present = r.list(|r| {
-            let (name, disk, content) = (r.text()?, r.text()?, Key::from_bytes(r.bytes()?)?);
-            Some(Present { name, disk, content, identity: r.number()? })
-        })?;
-        let absent = r.list(Reader::text)?;
-        let dotted = r.list(|r| {
-            Some(Dotted { spelled: r.text()?.into(), disk: r.text()?.into(), entered: r.flag()? })
-        })?;
-        Some(Self { present, absent, dotted })
     }
 }
 

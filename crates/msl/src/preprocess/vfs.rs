@@ -158,7 +158,7 @@ fn spelled(source: &Source, expansion: &Expansion) -> BTreeSet<PathBuf> {
 
 /// A place that is spelled with a `..`. Behind a link to a folder, `..` is that folder's parent on the disk and the link's in
 /// the overlay; behind a folder that is not there it is nothing on the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Dotted {
     pub spelled: PathBuf,
     /// Where the overlay looks.

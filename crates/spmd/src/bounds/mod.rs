@@ -65,7 +65,7 @@ pub struct FaultRecord {
 }
 
 /// What the numbers in a [`FaultRecord`] mean.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Checks {
     /// The accesses that are checked.
     pub sites: Vec<Site>,
@@ -74,7 +74,7 @@ pub struct Checks {
 }
 
 /// A checked access.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Site {
     /// Whether it writes.
     pub writes: bool,

@@ -12,7 +12,7 @@ use elinvar_ir::{Callee, Const, Function, Location, Module, Op, Operand, ValueId
 use crate::names::source_name;
 
 /// A piece of memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Root {
     /// What it is.
     pub kind: RootKind,
@@ -38,7 +38,7 @@ impl Default for Given {
 }
 
 /// What a root is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RootKind {
     /// The memory of the kernel's argument with this position.
     Argument(usize),

@@ -64,7 +64,7 @@ use elinvar_ir::Module;
 use crate::{ENTRY, Error, bounds};
 
 /// How the kernel takes an argument of the launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Argument {
     /// As an address in global memory.
     Pointer {
@@ -114,7 +114,7 @@ pub struct Prepared {
 }
 
 /// A parameter of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Parameter {
     /// An argument of the launch, by its place.
     Argument(usize, Argument),

@@ -13,9 +13,10 @@ mod text;
 
 use anyhow::{Context, Result};
 use elinvar_driver::Source;
-use elinvar_driver_cpu::{Code, Codegen, Target};
+use elinvar_driver_cpu::Code;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
+use elinvar_native::{Generator, Target};
 use elinvar_spmd::Compiled;
 use elinvar_spmd::bounds::Given;
 
@@ -90,7 +91,9 @@ pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
     let target = target(kernels.first().context("no kernels")?);
     let texts = made.iter().filter_map(|(compiled, ..)| Some(compiled.as_ref().ok()?.ir.as_str()));
     let (all, symbols) = module::together(texts);
-    let mut codes = Codegen::new(toolchain.path(), target).build_all(&all, &symbols)?.into_iter();
+    let generator = Generator::new(toolchain.path(), target);
+    let (codes, _) = generator.object_with(&all, |bytes| Code::all_from_bytes(bytes, &symbols))?;
+    let mut codes = codes.into_iter();
     let built = made.into_iter().map(|(compiled, may_write, unoptimized)| {
         let made = compiled?;
         let code = codes.next().ok_or("no machine code")?;

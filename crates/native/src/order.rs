@@ -1,4 +1,4 @@
-//! Whether a kernel could tell in which order its threadgroups start.
+//! Whether a kernel can observe the order in which its threadgroups start.
 //!
 //! What one group writes another may read only by way of atomic operations, which are what a kernel can
 //! learn from about other groups; volatile loads are counted with them. An atomic operation whose result is

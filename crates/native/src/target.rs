@@ -2,7 +2,7 @@
 
 use elinvar_driver::{Error, Result};
 
-use crate::host;
+use crate::processor;
 
 /// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
 const LANES: &str = "ELINVAR_CPU_LANES";
@@ -11,9 +11,14 @@ const PROCESSOR: &str = "ELINVAR_CPU_TARGET";
 /// Bits of a lane of most kernels.
 const LANE_BITS: u32 = 32;
 
+/// The level of code for this very processor, which goes from one process to another and into no file.
+pub(crate) const NATIVE: &str = "native";
+
 /// What machine code is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// The processor's name for clang.
+    level: String,
     /// The options that name the processor, separated by blanks.
     pub(crate) processor: String,
     /// Threads of a vector.
@@ -29,7 +34,7 @@ impl Target {
     ///
     /// # Errors
     /// `Environment` when it asks for an impossible number of lanes.
-    pub(crate) fn from_env() -> Result<Self> {
+    pub fn from_env() -> Result<Self> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let lanes = set(LANES).map(|text| lanes(&text)).transpose()?;
         Ok(Self::new(set(PROCESSOR).as_deref(), lanes))
@@ -38,7 +43,7 @@ impl Target {
     /// A processor, as clang's `-march` (on 64-bit Arm `-mcpu`) names it, and the threads of a vector, a power of
     /// two up to 32; `None` is this machine's.
     pub fn new(processor: Option<&str>, lanes: Option<u32>) -> Self {
-        let name = processor.unwrap_or("native");
+        let name = processor.unwrap_or(NATIVE);
         // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
         // results are the same everywhere.
         let options = match cfg!(target_arch = "aarch64") {
@@ -48,10 +53,50 @@ impl Target {
         let bits = match processor {
             Some("x86-64" | "x86-64-v2") => 128,
             Some("x86-64-v3") => 256,
-            _ => host::vector_bits().unwrap_or(128),
+            _ => processor::vector_bits().unwrap_or(128),
         };
         let lanes = lanes.unwrap_or((bits / LANE_BITS).clamp(1, 32));
-        Self { processor: options, lanes, bits, optimized: true }
+        Self { level: name.to_owned(), processor: options, lanes, bits, optimized: true }
+    }
+
+    /// The levels of this machine's architecture that bundles can be packed for, as clang names them, the highest first. Those that this
+    /// machine does not have are left out.
+    pub fn levels() -> Vec<&'static str> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            // What each level has and those below have not; the rest comes with these.
+            let levels = [
+                ("x86-64", true),
+                ("x86-64-v2", has!("sse4.2") && has!("popcnt")),
+                ("x86-64-v3", has!("avx2") && has!("fma") && has!("bmi2") && has!("f16c") && has!("lzcnt")),
+                ("x86-64-v4", has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl")),
+            ];
+            let here = levels.iter().take_while(|(_, is_here)| *is_here).count();
+            levels[..here].iter().rev().map(|(name, _)| *name).collect()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            vec!["generic"]
+        }
+    }
+
+    /// One of [`Target::levels`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for any other.
+    pub fn of(level: &str) -> Result<Self> {
+        let levels = Self::levels();
+        if levels.contains(&level) {
+            return Ok(Self::new(Some(level), None));
+        }
+        let known = levels.join("`, `");
+        Err(Error::invalid(format!("`{level}` is no level that this machine has; it has `{known}`")))
+    }
+
+    /// The processor's name for clang.
+    pub(crate) fn level(&self) -> &str {
+        &self.level
     }
 
     /// The same with code that clang does not optimise: quickly made, slow.

@@ -1,4 +1,4 @@
-//! LLVM IR text to loaded machine code: `clang -c`, a linker, and the loader.
+//! LLVM IR text to a shared object: `clang -c` and a linker.
 //!
 //! The linker is called directly, since `clang -shared` costs many times as much as the link itself:
 //! `ELINVAR_LD` if set, else `ld.lld-NN` (newest first), `ld.lld`, `ld`. Where none is found, and on
@@ -17,8 +17,7 @@ use elinvar_msl::process::{self, Failure, Limits};
 use elinvar_msl::scratch::Scratch;
 use elinvar_msl::stage;
 
-use crate::host;
-use crate::loader::Code;
+use crate::processor;
 use crate::target::Target;
 
 /// Oldest and newest major version looked for in `ld.lld-NN`.
@@ -37,7 +36,7 @@ const LONG_TEXT: usize = 500_000;
 const FOR_LONG_TEXT: [&str; 4] = ["-mllvm", "-enable-misched=false", "-mllvm", "-disable-post-ra"];
 
 /// The tools and options with which kernels are built.
-pub struct Codegen {
+pub struct Generator {
     clang: PathBuf,
     /// `None`: clang links.
     linker: Option<PathBuf>,
@@ -46,10 +45,10 @@ pub struct Codegen {
     machine: &'static str,
 }
 
-impl Codegen {
+impl Generator {
     /// Compile for a target with `clang`.
     pub fn new(clang: impl Into<PathBuf>, target: Target) -> Self {
-        Self { clang: clang.into(), linker: find_linker(), target, machine: host::processor_identity() }
+        Self { clang: clang.into(), linker: find_linker(), target, machine: processor::identity() }
     }
 
     pub(crate) fn target(&self) -> &Target {
@@ -66,32 +65,26 @@ impl Codegen {
         }
     }
 
-    /// Build `ir`, which defines `symbol`, and load it. With the object's bytes, which can be loaded again.
-    pub(crate) fn build(&self, ir: &str, symbol: &str) -> Result<(Code, Vec<u8>)> {
-        self.build_then(ir, |shared| {
-            let object = read_object(shared)?;
-            Ok((stage::timed("load", || Code::from_file(shared, &object, symbol))?, object))
-        })
-    }
-
-    /// Build `ir` for another process: the object's bytes, which are not loaded here.
-    pub(crate) fn object(&self, ir: &str) -> Result<Vec<u8>> {
-        self.build_then(ir, read_object)
-    }
-
-    /// Build `ir`, which defines all these symbols, and load it.
+    /// Compile IR text: the shared object's bytes.
     ///
     /// # Errors
-    /// `Environment` when a tool fails, with its call and what it said, or a symbol is missing.
-    pub fn build_all(&self, ir: &str, symbols: &[String]) -> Result<Vec<Code>> {
-        self.build_then(ir, |shared| symbols.iter().map(|symbol| Code::load(shared, symbol)).collect())
+    /// `Environment` when a tool fails, with its call and what it said; its input is kept then.
+    pub fn object(&self, ir: &str) -> Result<Vec<u8>> {
+        Ok(self.object_with(ir, |_| Ok(()))?.1)
     }
 
-    fn build_then<T>(&self, ir: &str, load: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    /// [`Generator::object`], with what `load` makes of the bytes.
+    ///
+    /// # Errors
+    /// As [`Generator::object`], and as `load`; the text is kept then, too.
+    pub fn object_with<T>(&self, ir: &str, load: impl FnOnce(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
         let folder = Scratch::new().map_err(|error| {
             Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
         })?;
-        let built = self.build_in(folder.path(), ir).and_then(|shared| load(&shared));
+        let built = self.build_in(folder.path(), ir).and_then(|shared| {
+            let bytes = read_object(&shared)?;
+            Ok((stage::timed("load", || load(&bytes))?, bytes))
+        });
         built.map_err(|error| match error {
             Error::Environment(why) => Error::Environment(format!("{why}\n{}", folder.keep(&[TEXT]))),
             other => other,
@@ -179,11 +172,18 @@ fn on_path(program: &OsString) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::testing;
+    use elinvar_msl::Toolchain;
 
-    fn failure(codegen: &Codegen, ir: &str) -> String {
-        match codegen.build(ir, "elinvar_threadgroups") {
+    use super::*;
+
+    const TEXT_OF_ONE: &str = "define i32 @f() { ret i32 7 }";
+
+    fn generator() -> Generator {
+        Generator::new(Toolchain::find().unwrap().path(), Target::from_env().unwrap())
+    }
+
+    fn message<T>(outcome: Result<T>) -> String {
+        match outcome {
             Err(Error::Environment(message)) => message,
             Err(other) => panic!("another kind of error: {other}"),
             Ok(_) => panic!("built"),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn wrong_ir_is_an_error_with_the_call_and_keeps_the_file() {
-        let message = failure(&testing::codegen(), "define void @f() {\n  ret i32 0\n}\n");
+        let message = message(generator().object("define void @f() {\n  ret i32 0\n}\n"));
         assert!(message.contains("kernel.ll:2:"), "{message}");
         assert!(message.contains("-O3"), "{message}");
         assert!(take_kept_file(&message).starts_with("define void @f()"));
@@ -212,146 +212,43 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_named() {
-        let message = failure(&Codegen::new("/nowhere/clang", Target::new(None, None)), "");
-        assert!(message.starts_with("cannot run `/nowhere/clang -c"), "{message}");
-        take_kept_file(&message);
+        let why = message(Generator::new("/nowhere/clang", Target::new(None, None)).object(""));
+        assert!(why.starts_with("cannot run `/nowhere/clang -c"), "{why}");
+        take_kept_file(&why);
         let linker = Some(PathBuf::from("/nowhere/ld"));
-        let message = failure(&Codegen { linker, ..testing::codegen() }, "");
-        assert!(message.starts_with("cannot run `/nowhere/ld -shared"), "{message}");
-        take_kept_file(&message);
+        let why = message(Generator { linker, ..generator() }.object(""));
+        assert!(why.starts_with("cannot run `/nowhere/ld -shared"), "{why}");
+        take_kept_file(&why);
     }
 
     #[test]
-    fn a_symbol_that_nothing_defines_is_an_error() {
-        let ir = "declare i32 @elinvar_no_such_function()
-            define i32 @elinvar_threadgroups(ptr %l, ptr %s, i64 %b, i64 %e) {
-              %r = call i32 @elinvar_no_such_function()
-              ret i32 %r
-            }";
-        let message = failure(&testing::codegen(), ir);
-        assert!(message.contains("elinvar_no_such_function"), "{message}");
-        assert_eq!(take_kept_file(&message), ir);
-        let message = failure(&testing::codegen(), "define void @f() { ret void }");
-        assert!(message.contains("elinvar_threadgroups"), "{message}");
-        take_kept_file(&message);
+    fn an_object_that_cannot_be_loaded_is_an_error_and_keeps_the_file() {
+        let load = |bytes: &[u8]| -> Result<()> {
+            assert!(bytes.starts_with(b"\x7fELF") || cfg!(not(target_os = "linux")));
+            Err(Error::Environment("it has no symbol g".into()))
+        };
+        let message = message(generator().object_with(TEXT_OF_ONE, load));
+        assert!(message.starts_with("it has no symbol g\n"), "{message}");
+        assert_eq!(take_kept_file(&message), TEXT_OF_ONE);
     }
 
     #[test]
     fn another_processor_or_linker_is_another_key() {
-        let key = |codegen: &Codegen| codegen.identify(elinvar_cache::Cache::off().key("object")).finish();
-        let usual = key(&testing::codegen());
-        assert_eq!(key(&testing::codegen()), usual);
+        let key =
+            |generator: &Generator| generator.identify(elinvar_cache::Cache::off().key("object")).finish();
+        let usual = key(&generator());
+        assert_eq!(key(&generator()), usual);
         let other = [Target::new(Some("other"), None), Target::new(None, None).unoptimized()];
         for target in other {
-            assert_ne!(key(&Codegen { target, ..testing::codegen() }), usual);
+            assert_ne!(key(&Generator { target, ..generator() }), usual);
         }
-        assert_ne!(key(&Codegen { machine: "model name\t: other", ..testing::codegen() }), usual);
-        assert_ne!(key(&Codegen { linker: None, ..testing::codegen() }), usual);
+        assert_ne!(key(&Generator { machine: "model name\t: other", ..generator() }), usual);
+        assert_ne!(key(&Generator { linker: None, ..generator() }), usual);
     }
 
     #[test]
     fn clang_links_where_no_linker_is_found() {
-        let codegen = Codegen { linker: None, ..testing::codegen() };
-        codegen.build(testing::COUNT, "elinvar_threadgroups").unwrap();
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    mod conversions {
-        use half::{bf16, f16};
-
-        use super::*;
-        use crate::loader::Launch;
-
-        /// Runs `body`, which reads `%in` and stores to `%out`, for every index below `count`, on a
-        /// processor without the conversions.
-        #[allow(unsafe_code)] // runs compiled code
-        fn run<I, O>(input: &[I], output: &mut [O], body: &str) {
-            assert_eq!(input.len(), output.len());
-            let ir = format!(
-                "define i32 @elinvar_threadgroups(ptr %launch, ptr %scratch, i64 %begin, i64 %end) {{
-                entry:
-                  %args = load ptr, ptr %launch
-                  %ins = load ptr, ptr %args
-                  %outs.at = getelementptr ptr, ptr %args, i64 1
-                  %outs = load ptr, ptr %outs.at
-                  br label %loop
-                loop:
-                  %i = phi i64 [ %begin, %entry ], [ %i.next, %loop ]
-                  {body}
-                  %i.next = add i64 %i, 1
-                  %done = icmp eq i64 %i.next, %end
-                  br i1 %done, label %exit, label %loop
-                exit:
-                  ret i32 0
-                }}"
-            );
-            let codegen = Codegen { target: Target::new(Some("x86-64"), None), ..testing::codegen() };
-            let (code, _) = codegen.build(&ir, "elinvar_threadgroups").unwrap();
-            let args = [input.as_ptr().cast(), output.as_mut_ptr().cast()];
-            let (sizes, record, stop) = (std::ptr::null(), std::ptr::null_mut(), std::ptr::null());
-            let launch = Launch { args: args.as_ptr(), threads: [1; 3], groups: [1; 3], sizes, record, stop };
-            // SAFETY: the function reads and writes one element per index below the slices' length.
-            let status = unsafe { code.run(&launch, std::ptr::null_mut(), 0..input.len() as u64) };
-            assert_eq!(status, 0);
-        }
-
-        fn floats() -> Vec<f32> {
-            let spread = (0..1 << 20).map(|i: u32| f32::from_bits(i.wrapping_mul(4099)));
-            let near_halves = (0..=u16::MAX).flat_map(|bits| {
-                let bits = f16::from_bits(bits).to_f32().to_bits();
-                [-1, 0, 1, 0xfff, 0x1000, 0x1001].map(|d: i32| f32::from_bits(bits.wrapping_add_signed(d)))
-            });
-            spread.chain(near_halves).collect()
-        }
-
-        #[test]
-        fn float_to_half_and_bfloat_round_as_the_reference_does() {
-            let input = floats();
-            let mut halves = vec![0_u16; input.len()];
-            let narrow = |kind| {
-                format!(
-                    "%at = getelementptr float, ptr %ins, i64 %i
-                     %x = load float, ptr %at
-                     %y = fptrunc float %x to {kind}
-                     %to = getelementptr i16, ptr %outs, i64 %i
-                     store {kind} %y, ptr %to"
-                )
-            };
-            run(&input, &mut halves, &narrow("half"));
-            for (x, bits) in input.iter().zip(&halves) {
-                let (got, want) = (f16::from_bits(*bits), f16::from_f32(*x));
-                assert!(
-                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
-                    "{x}: {got} {want}"
-                );
-            }
-            run(&input, &mut halves, &narrow("bfloat"));
-            for (x, bits) in input.iter().zip(&halves) {
-                let (got, want) = (bf16::from_bits(*bits), bf16::from_f32(*x));
-                assert!(
-                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
-                    "{x}: {got} {want}"
-                );
-            }
-        }
-
-        #[test]
-        fn every_half_widens_exactly() {
-            let input: Vec<u16> = (0..=u16::MAX).collect();
-            let mut output = vec![0_f32; input.len()];
-            let body = "%at = getelementptr half, ptr %ins, i64 %i
-                        %x = load half, ptr %at
-                        %y = fpext half %x to float
-                        %to = getelementptr float, ptr %outs, i64 %i
-                        store float %y, ptr %to";
-            run(&input, &mut output, body);
-            for (bits, got) in input.iter().zip(&output) {
-                let want = f16::from_bits(*bits).to_f32();
-                assert!(
-                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
-                    "{bits:#x}: {got} {want}"
-                );
-            }
-        }
+        let generator = Generator { linker: None, ..generator() };
+        assert!(!generator.object(TEXT_OF_ONE).unwrap().is_empty());
     }
 }

@@ -1,0 +1,69 @@
+//! Libraries: the machine code of a source's kernels, compiled on this machine or ahead, and loaded when a pipeline is prepared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elinvar_cache::Cache;
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{
+    Diagnostic, FunctionConstant, Library, Pipeline, PipelineOptions, Result, Signature, Source,
+    UnsupportedKernel,
+};
+use elinvar_native::{Object, Target};
+
+use crate::kernel::{CpuPipeline, Kernel};
+use crate::loader::Code;
+
+/// A source that has passed all checks.
+pub(crate) struct CpuLibrary {
+    code: Arc<elinvar_native::Library>,
+    pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
+}
+
+impl CpuLibrary {
+    /// A source, compiled with the clang that is found by way of a cache, or from its bundle.
+    pub(crate) fn new(cache: &Cache, source: &Source) -> Result<Self> {
+        let code = Arc::new(elinvar_native::Library::new(cache, source, Target::from_env()?)?);
+        Ok(Self { code, pipelines: Mutex::default() })
+    }
+
+    fn make(&self, name: &str, options: &PipelineOptions) -> Result<CpuPipeline> {
+        let signature = self.code.signature(name, options)?;
+        let (code, of, options) = (self.code.clone(), signature.clone(), options.clone());
+        let build = move |form| {
+            let load = |bytes: &[u8]| Code::from_bytes(bytes, Object::SYMBOL);
+            let (loaded, object) = code.kernel_with(&of.name, &options, form, load)?;
+            Ok(Kernel::new(&of, loaded, object))
+        };
+        Ok(CpuPipeline::new(signature, Arc::new(build)))
+    }
+}
+
+impl Library for CpuLibrary {
+    fn kernels(&self) -> &[Signature] {
+        &self.code.declared().kernels
+    }
+
+    fn unsupported(&self) -> &[UnsupportedKernel] {
+        &self.code.declared().unsupported
+    }
+
+    fn warnings(&self) -> &[Diagnostic] {
+        &self.code.declared().warnings
+    }
+
+    fn constants(&self) -> &[FunctionConstant] {
+        &self.code.declared().constants
+    }
+
+    fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>> {
+        let key = (kernel.to_owned(), options.clone());
+        if let Some(pipeline) = self.pipelines.lock().get(&key) {
+            return Ok(pipeline.clone());
+        }
+        // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make
+        // the same one, the second drops its own.
+        let made = Arc::new(self.make(kernel, options)?);
+        Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
+    }
+}

@@ -1,0 +1,158 @@
+//! A source and the machine code of its kernels.
+//!
+//! The source is checked when the compiler is made. A kernel's IR is made when its signature is first asked for; machine code when it is
+//! asked for in a form. Each of the three is looked up in the cache first, and a hit makes the earlier steps unnecessary: with machine
+//! code from the cache, no IR is read.
+
+use std::sync::Arc;
+
+use elinvar_cache::{Cache, Key, decode, encode};
+use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes};
+use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source};
+use elinvar_ir::Location;
+use elinvar_msl::{Counters, stage};
+
+use crate::generate::Generator;
+use crate::object::Object;
+use crate::order;
+use crate::target::Target;
+
+/// What a kernel's machine code is specialized for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Threads of a full threadgroup, along each dimension.
+    pub group: Dim3,
+    /// Whether its loops look for a request to stop. Such code is slower.
+    pub stoppable: bool,
+}
+
+/// A source that has passed all checks.
+pub struct Compiler {
+    program: Program,
+    generator: Generator,
+}
+
+impl Compiler {
+    /// Check a source in full, with the clang that is found, by way of a cache.
+    ///
+    /// # Errors
+    /// `Compile` with the diagnostics; `Environment` when there is no clang.
+    pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        let program = Program::new(cache, source, Counters::Widened)?;
+        let generator = Generator::new(program.clang(), target);
+        Ok(Self { program, generator })
+    }
+
+    /// What the source declares.
+    pub fn declared(&self) -> &Declared {
+        self.program.declared()
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        self.generator.target()
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        self.program.source()
+    }
+
+    /// What a kernel takes, with [`Signature::code`] known.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such kernel or constant, `Compile`, `Unsupported` with the source line.
+    pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
+        Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
+    }
+
+    /// The machine code of a kernel, from the cache or made.
+    ///
+    /// # Errors
+    /// As [`Compiler::signature`]; `InvalidArgument` for a threadgroup beyond [`elinvar_code::max_threads`]; `Environment` when clang or
+    /// the linker fails.
+    pub fn kernel(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Object> {
+        Ok(self.kernel_with(name, options, form, |_| Ok(()))?.1)
+    }
+
+    /// [`Compiler::kernel`], with what `load` makes of the shared object's bytes. Bytes from the cache that cannot be loaded are
+    /// compiled again.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`] and `load`.
+    pub fn kernel_with<T>(
+        &self,
+        name: &str,
+        options: &PipelineOptions,
+        form: Form,
+        load: impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<(T, Object)> {
+        let thread = self.program.thread(name, &options.constants)?;
+        check_group(&thread.origin.signature, form.group)?;
+        let key = self.key(name, options, form);
+        let cached = || {
+            let object: Object = decode(&self.program.cache().load(key.as_ref()?)?)?;
+            Some((cached(&object.bytes, &load)?, object))
+        };
+        if let Some(found) = stage::timed("cache", cached) {
+            return Ok(found);
+        }
+        let (loaded, object) = self.make(&thread, options.checked, form, &load)?;
+        if let Some(key) = &key {
+            self.program.cache().store(key, &encode(&object));
+        }
+        Ok((loaded, object))
+    }
+
+    fn key(&self, name: &str, options: &PipelineOptions, form: Form) -> Option<Key> {
+        let key = self.program.key("object", name, &options.constants)?;
+        let key = form.group.to_array().into_iter().fold(key, |key, threads| key.number(u64::from(threads)));
+        let flags = u64::from(options.checked) | u64::from(form.stoppable) << 1;
+        Some(self.generator.identify(key.number(flags)).finish())
+    }
+
+    fn make<T>(
+        &self,
+        thread: &Arc<Thread>,
+        checked: bool,
+        form: Form,
+        load: &impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<(T, Object)> {
+        let module = self.program.module(thread)?;
+        let args = &thread.origin.signature.args;
+        let ascending = order::is_observed(&module);
+        let options = elinvar_spmd::Options {
+            group: form.group.to_array(),
+            lanes: self.target().lanes(),
+            registers: self.target().registers(),
+            gathers: self.target().gathers(),
+            threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
+            still: args.iter().map(|arg| if is_invariant(arg) { least_bytes(arg) } else { 0 }).collect(),
+            checks: checked.then(|| args.iter().map(given).collect()),
+            stoppable: form.stoppable,
+            ascending,
+        };
+        let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
+        let compiled = compiled.map_err(|error| thread.origin.error(error))?;
+        let (loaded, bytes) = self.code(&compiled.ir, load)?;
+        let place = |location: Location| format!("{}:{}", location.file, location.line);
+        let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));
+        let (scratch_bytes, checks) = (compiled.scratch_bytes, compiled.checks);
+        Ok((loaded, Object { bytes, scratch_bytes, ascending, faults: faults.collect(), checks }))
+    }
+
+    /// Machine code of IR text, from the cache or made: sources that differ in names and comments come to the same text.
+    fn code<T>(&self, ir: &str, load: &impl Fn(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
+        let cache = self.program.cache();
+        let key = self.generator.identify(cache.key("code")).text(ir).finish();
+        if let Some(found) = cache.load(&key).and_then(|bytes| Some((cached(&bytes, load)?, bytes))) {
+            return Ok(found);
+        }
+        let (loaded, bytes) = self.generator.object_with(ir, load)?;
+        cache.store(&key, &bytes);
+        Ok((loaded, bytes))
+    }
+}
+
+/// What is loaded of bytes from the cache, if they can be loaded here.
+fn cached<T>(bytes: &[u8], load: &impl Fn(&[u8]) -> Result<T>) -> Option<T> {
+    load(bytes).inspect_err(|error| tracing::debug!("{error}")).ok()
+}

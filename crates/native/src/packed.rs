@@ -1,0 +1,238 @@
+//! A source whose kernels were compiled ahead, or are compiled as they are asked for.
+//!
+//! Machine code is made for one threadgroup size, so a bundle has code for the sizes that were chosen when it was packed. It is made
+//! for a level of the processor's architecture ([`Target::levels`]), and used where the processor has that level.
+
+use elinvar_cache::{Cache, Key};
+use elinvar_code::{Bundle, Declared, check_group, kernel_key, source_key};
+use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
+
+use crate::compiler::{Compiler, Form};
+use crate::object::Object;
+use crate::target::{NATIVE, Target};
+
+/// A source and the machine code of its kernels, from a bundle if it has one.
+pub struct Library {
+    source: Source,
+    from: From,
+}
+
+enum From {
+    Compiler(Box<Compiler>),
+    Bundle(Bundle, Declared),
+}
+
+impl Library {
+    /// A source, from its own bundle, or compiled.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`]; what is wrong with the bundle.
+    pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
+        source.expect_no_metal_library()?;
+        let from = match &source.packed {
+            Some(packed) => {
+                let bundle = Bundle::from_bytes(&packed.bundle)?;
+                let declared = bundle.source(source);
+                let declared = declared.ok_or_else(|| Error::invalid("the bundle has no such source"))??;
+                From::Bundle(bundle, declared)
+            }
+            None => From::Compiler(Box::new(Compiler::new(cache, source, target)?)),
+        };
+        Ok(Self { source: source.clone(), from })
+    }
+
+    /// What the source declares; a bundle does not list kernels that cannot be compiled.
+    pub fn declared(&self) -> &Declared {
+        match &self.from {
+            From::Compiler(compiler) => compiler.declared(),
+            From::Bundle(_, declared) => declared,
+        }
+    }
+
+    /// [`Compiler::signature`], from the bundle if that has the source.
+    ///
+    /// # Errors
+    /// As there; `Unsupported` for a kernel, or constants for it, that the bundle does not have.
+    pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
+        let bundle = match &self.from {
+            From::Compiler(compiler) => return compiler.signature(name, options),
+            From::Bundle(bundle, _) => bundle,
+        };
+        let key = signature_key(&self.source, name, options);
+        bundle.get(&key).unwrap_or_else(|| {
+            let what = if options.checked { "with bounds checks" } else { "without bounds checks" };
+            Err(Error::unsupported(format!(
+                "the bundle has no kernel `{name}` for the CPU, with these constants and {what}"
+            )))
+        })
+    }
+
+    /// [`Compiler::kernel_with`], from the bundle if that has the source.
+    ///
+    /// # Errors
+    /// As there; `Unsupported` for a kernel, constants for it, or a threadgroup, that the bundle does not have.
+    pub fn kernel_with<T>(
+        &self,
+        name: &str,
+        options: &PipelineOptions,
+        form: Form,
+        load: impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<(T, Object)> {
+        match &self.from {
+            From::Compiler(compiler) => compiler.kernel_with(name, options, form, load),
+            From::Bundle(bundle, _) => {
+                let object = object_of(bundle, &self.source, name, options, form)?;
+                Ok((load(&object.bytes)?, object))
+            }
+        }
+    }
+
+    /// A kernel's code in one form, in a bundle that has nothing else: another process of this machine makes a pipeline of it, without
+    /// a compiler.
+    ///
+    /// # Errors
+    /// As [`Library::kernel_with`].
+    pub fn pack(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Packed> {
+        let (signature, source) = (self.signature(name, options)?, &self.source);
+        check_group(&signature, form.group)?;
+        let ((), object) = self.kernel_with(name, options, form, |_| Ok(()))?;
+        let mut bundle = Bundle::default();
+        let declared = Declared { kernels: vec![signature.clone()], ..Declared::default() };
+        bundle.insert_source(source, &Ok(declared));
+        bundle.insert(&signature_key(source, name, options), &Ok(signature));
+        bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
+        Ok(Packed { bundle: bundle.to_bytes().into(), key: *source_key(source).as_bytes() })
+    }
+}
+
+impl Compiler {
+    /// Check a source and add it to a bundle: what it declares, or why it is refused.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`].
+    pub fn packing(cache: &Cache, source: &Source, target: Target, bundle: &mut Bundle) -> Result<Self> {
+        let compiled = Self::new(cache, source, target);
+        let declared = |compiler: &Self| compiler.declared().clone();
+        bundle.insert_source(source, &compiled.as_ref().map(declared).map_err(Clone::clone));
+        compiled
+    }
+
+    /// Add a kernel to a bundle, for threadgroups of these sizes.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn pack(
+        &self,
+        name: &str,
+        options: &PipelineOptions,
+        groups: &[Dim3],
+        bundle: &mut Bundle,
+    ) -> Result<()> {
+        let signature = self.signature(name, options)?;
+        bundle.insert(&signature_key(self.source(), name, options), &Ok(signature));
+        for group in groups {
+            for stoppable in [false, true] {
+                let form = Form { group: *group, stoppable };
+                let object = self.kernel(name, options, form);
+                let key = object_key(self.source(), name, options, self.target().level(), form);
+                bundle.insert(&key, &object);
+                object?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn signature_key(source: &Source, name: &str, options: &PipelineOptions) -> Key {
+    kernel_key("cpu", source, name, options)
+}
+
+fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &str, form: Form) -> Key {
+    let Form { group: Dim3 { x, y, z }, stoppable } = form;
+    let system = std::env::consts::OS;
+    kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}"), source, name, options)
+}
+
+/// A kernel's code in a bundle.
+fn object_of(
+    bundle: &Bundle,
+    source: &Source,
+    name: &str,
+    options: &PipelineOptions,
+    form: Form,
+) -> Result<Object> {
+    let levels = Target::levels();
+    let keys = std::iter::once(&NATIVE).chain(&levels);
+    let mut keys = keys.map(|level| object_key(source, name, options, level, form));
+    let found = keys.find_map(|key| bundle.get(&key));
+    let Dim3 { x, y, z } = form.group;
+    found.unwrap_or_else(|| {
+        let known = levels.join("`, `");
+        Err(Error::unsupported(format!(
+            "the bundle has no kernel `{name}` for threadgroups of {x}x{y}x{z} on this processor (`{known}`)"
+        )))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "kernel void k(device int* out, uint i [[thread_position_in_grid]]) { out[i] = 7; }";
+
+    fn library(packed: Packed) -> Library {
+        let source = Source { packed: Some(packed), ..Source::default() };
+        Library::new(&Cache::off(), &source, Target::new(None, None)).unwrap()
+    }
+
+    fn form(threads: u32, stoppable: bool) -> Form {
+        Form { group: Dim3::from(threads), stoppable }
+    }
+
+    #[test]
+    fn a_packed_kernel_is_the_kernel() {
+        let source = Source::msl(TEXT);
+        let mut bundle = Bundle::default();
+        let target = Target::of(Target::levels()[0]).unwrap();
+        let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
+        let options = PipelineOptions::default();
+        compiler.pack("k", &options, &[Dim3::from(8)], &mut bundle).unwrap();
+        let key = *source_key(&source).as_bytes();
+        let library = library(Packed { bundle: bundle.to_bytes().into(), key });
+        assert_eq!(library.declared(), compiler.declared());
+        assert_eq!(library.signature("k", &options).unwrap(), compiler.signature("k", &options).unwrap());
+        for stoppable in [false, true] {
+            let made = compiler.kernel("k", &options, form(8, stoppable)).unwrap();
+            let packed = library.kernel_with("k", &options, form(8, stoppable), |_| Ok(()));
+            assert_eq!(packed.unwrap().1, made);
+        }
+        let absent = library.kernel_with("k", &options, form(16, false), |_| Ok(())).unwrap_err().to_string();
+        assert!(absent.contains("no kernel `k` for threadgroups of 16x1x1"), "{absent}");
+        let checked = PipelineOptions { checked: true, ..options };
+        assert!(library.signature("k", &checked).unwrap_err().to_string().contains("with bounds checks"));
+    }
+
+    #[test]
+    fn a_level_that_no_machine_has_is_refused() {
+        let error = Target::of("z80").unwrap_err().to_string();
+        assert!(error.starts_with("`z80` is no level that this machine has"), "{error}");
+        assert!(Target::levels().iter().all(|level| Target::of(level).unwrap().level() == *level));
+    }
+
+    #[test]
+    fn a_kernel_for_another_process_is_packed_from_text_and_from_a_bundle() {
+        let options = PipelineOptions::default();
+        let compiled = Library::new(&Cache::off(), &Source::msl(TEXT), Target::from_env().unwrap()).unwrap();
+        let bundled = library(compiled.pack("k", &options, form(8, false)).unwrap());
+        let again = library(bundled.pack("k", &options, form(8, false)).unwrap());
+        let object = |library: &Library, threads| -> Result<Object> {
+            Ok(library.kernel_with("k", &options, form(threads, false), |_| Ok(()))?.1)
+        };
+        for library in [&bundled, &again] {
+            assert_eq!(object(library, 8).unwrap(), object(&compiled, 8).unwrap());
+            assert!(object(library, 16).unwrap_err().to_string().contains("16x1x1"));
+        }
+        let error = bundled.pack("k", &options, form(2048, false)).unwrap_err().to_string();
+        assert!(error.contains("1 to 1024 threads"), "{error}");
+    }
+}

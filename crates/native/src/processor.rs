@@ -1,0 +1,116 @@
+//! This machine's processor: its name, what identifies its instruction set, and the width of its vectors.
+//!
+//! Everything is read from the system or the processor; a fact that cannot be read is absent, never a guess.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use elinvar_driver::PerProcess;
+
+/// What decides which machine code `-march=native` gives: model and features of the processor, as the system reports them.
+pub(crate) fn identity() -> &'static str {
+    static IDENTITY: PerProcess<String> = PerProcess::new(|| {
+        // The first processor is enough, and each one more would cost time.
+        let mut start = Vec::new();
+        let read = File::open("/proc/cpuinfo").and_then(|file| file.take(16 << 10).read_to_end(&mut start));
+        match read {
+            Ok(_) => identity_lines(&String::from_utf8_lossy(&start)),
+            Err(_) => name().unwrap_or_default(),
+        }
+    });
+    IDENTITY.get()
+}
+
+/// The lines about the first processor that do not change while it runs.
+fn identity_lines(cpuinfo: &str) -> String {
+    const NAMES: [&str; 10] = [
+        "vendor_id",
+        "cpu family",
+        "model",
+        "model name",
+        "stepping",
+        "flags",
+        "Features",
+        "CPU implementer",
+        "CPU part",
+        "CPU variant",
+    ];
+    let first = cpuinfo.lines().take_while(|line| !line.is_empty());
+    let kept = first.filter(|line| NAMES.contains(&line.split(':').next().unwrap_or_default().trim()));
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// The model's name, as the system reports it.
+#[cfg(target_os = "linux")]
+pub fn name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The model's name, as the system reports it.
+#[cfg(target_vendor = "apple")]
+#[allow(unsafe_code)] // a C function
+pub fn name() -> Option<String> {
+    let mut text = [0_u8; 256];
+    let mut len = text.len();
+    // SAFETY: the name is a C string, `text` has room for `len` bytes, and nothing new is set.
+    let status = unsafe {
+        libc::sysctlbyname(
+            c"machdep.cpu.brand_string".as_ptr(),
+            text.as_mut_ptr().cast(),
+            &raw mut len,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    if status != 0 {
+        return None;
+    }
+    let name = std::ffi::CStr::from_bytes_until_nul(&text).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// The model's name, as the system reports it.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn name() -> Option<String> {
+    None
+}
+
+/// Bits of its widest vector registers; `None` on an architecture that is not known.
+#[cfg(target_arch = "x86_64")]
+pub fn vector_bits() -> Option<u32> {
+    let bits = if std::arch::is_x86_feature_detected!("avx512f") {
+        512
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        256
+    } else {
+        128
+    };
+    Some(bits)
+}
+
+/// Bits of its widest vector registers; `None` on an architecture that is not known.
+#[cfg(target_arch = "aarch64")]
+pub fn vector_bits() -> Option<u32> {
+    Some(128)
+}
+
+/// Bits of its widest vector registers; `None` on an architecture that is not known.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn vector_bits() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processors_identity_is_what_does_not_change() {
+        let text = "processor : 0\nmodel name\t: A\ncpu MHz\t: 1.5\nflags\t: x y\n\nmodel name\t: B\n";
+        assert_eq!(identity_lines(text), "model name\t: A\nflags\t: x y");
+        assert_ne!(identity_lines(&text.replace("x y", "x y z")), identity_lines(text));
+        assert!(!identity().is_empty());
+    }
+}

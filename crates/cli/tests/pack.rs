@@ -57,7 +57,7 @@ fn kernels_that_are_not_there_and_damage_are_named() {
     std::fs::write(&bundle, &bytes).unwrap();
     run(&bundle, &[]).expect(1, &["scale.bundle", "damaged"]);
     std::fs::write(&bundle, &bytes[..bytes.len() - 1]).unwrap();
-    run(&bundle, &[]).expect(1, &["scale.bundle", "should have"]);
+    run(&bundle, &[]).expect(1, &["scale.bundle", "the header says"]);
 }
 
 #[test]

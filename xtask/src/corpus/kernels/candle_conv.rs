@@ -97,7 +97,7 @@ fn im2col_1d<T: Element>() -> Case {
     layout(case, &source).input(&input).full_output(want).threads(count + 13, 32)
 }
 
-const SUM: &str = "one rounding of the sum of sizes for each term, and one of the type; integers exact";
+const SUM: &str = "one rounding of the sum of magnitudes for each term, and one of the type; integers exact";
 
 /// A sum in float, or in integers, rounded to the type.
 fn sum<T: Element>(terms: impl Iterator<Item = f64>) -> Near {
@@ -172,7 +172,7 @@ fn bilinear<T: Element>() -> Case {
         .input(&input)
         .near::<T>(
             want,
-            "40 roundings of values up to 30, whose weights move with the place; one of the type",
+            "40 roundings of values up to 30, whose weights depend on the position; one of the type",
         )
         .threads(count + 13, 32)
 }

@@ -89,13 +89,13 @@ const FUNCTIONS: &[Function] = &[
         name: "sin",
         range: (-3.1, 3.1),
         near: |x, a| (x.sin(), if a.float { 2f64.powi(-13) } else { 2.0 * a.rounding }),
-        tolerance: "2⁻¹³ in fast math, a unit of 1 for shorter types",
+        tolerance: "2⁻¹³ in fast math, 1 ulp of 1.0 for shorter types",
     },
     Function {
         name: "cos",
         range: (-3.1, 3.1),
         near: |x, a| (x.cos(), if a.float { 2f64.powi(-13) } else { 2.0 * a.rounding }),
-        tolerance: "2⁻¹³ in fast math, a unit of 1 for shorter types",
+        tolerance: "2⁻¹³ in fast math, 1 ulp of 1.0 for shorter types",
     },
     Function {
         name: "tanh",
@@ -119,7 +119,7 @@ const FUNCTIONS: &[Function] = &[
         name: "gelu",
         range: WIDE,
         near: |x, a| (gelu(x), if x > 5.0 { 0.0 } else { 10.0 * a.rounding * x.abs() }),
-        tolerance: "10 roundings of |x|: six in tanh's argument, which it damps, tanh, three behind",
+        tolerance: "10 roundings of |x|: six in tanh's argument, which tanh attenuates, tanh, three after it",
     },
     Function {
         name: "erf",

@@ -30,9 +30,9 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-const SUM: &str = "one rounding of the sum of sizes for each term, and one of the type";
+const SUM: &str = "one rounding of the sum of magnitudes for each term, and one of the type";
 
-/// A sum of products, each of float: its value and one rounding of the sum of sizes for each term.
+/// A sum of products, each of float: its value and one rounding of the sum of magnitudes for each term.
 fn sum(terms: impl Iterator<Item = f64>) -> Near {
     let (value, size, count) = terms.fold((0.0, 0.0, 1.0), |(value, size, count), term: f64| {
         (value + term, size + term.abs(), count + 1.0)

@@ -49,7 +49,7 @@ pub(super) fn silu(x: f64) -> Near {
     silu_of(x, 1.0)
 }
 
-/// Six roundings in tanh's argument, which it damps, tanh within 5 ulp, three behind: 10 roundings of |x|.
+/// Six roundings in tanh's argument, which tanh attenuates, tanh within 5 ulp, three after it: 10 roundings of |x|.
 fn gelu(x: f64) -> Near {
     let slope = 0.797_884_560_802_865_4;
     (0.5 * x * (1.0 + (slope * x * (1.0 + 0.044_715 * x * x)).tanh()), 10.0 * FLOAT * x.abs())
@@ -70,7 +70,7 @@ const GELU: Unary = Unary { number: 103, near: gelu, tolerance: "gelu: 10 roundi
 const SOFTPLUS: Unary = Unary {
     number: 115,
     near: |x| if x > 20.0 { (x, 0.0) } else { (x.exp().ln_1p(), 2.0 * FLOAT * (3.0 + 2.0 * x.abs() + 8.0)) },
-    tolerance: "softplus: exp and log in float, 11 + |2x| units of 1; one rounding of half",
+    tolerance: "softplus: exp and log in float, 11 + |2x| ulp of 1.0; one rounding of half",
 };
 const HARDSWISH: Unary = Unary {
     number: 112,
@@ -80,7 +80,7 @@ const HARDSWISH: Unary = Unary {
 const ELU: Unary = Unary {
     number: 107,
     near: |x| if x > 0.0 { (x, 0.0) } else { (x.exp_m1(), 2.0 * FLOAT * 12.0) },
-    tolerance: "elu: exp within 3 + |2x| units of 1 in float; one rounding of half",
+    tolerance: "elu: exp within 3 + |2x| ulp of 1.0 in float; one rounding of half",
 };
 
 /// Adds what rounding to the type of the array may add.
@@ -173,7 +173,7 @@ fn rows() -> Case {
         .bytes(binary_members(&left, &right, &left, [0, 28 * 4, 0, 0, 0, 0, 0, 0]))
         .input(&a)
         .input(&b)
-        .near::<f32>(want, "two roundings of the sum of sizes")
+        .near::<f32>(want, "two roundings of the sum of magnitudes")
         .constants(operation(0, 2, true, true))
         .groups((7, 5), 1)
 }

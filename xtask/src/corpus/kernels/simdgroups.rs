@@ -57,7 +57,7 @@ fn values<T: Element>(row: &[T]) -> Vec<f64> {
     row.iter().map(|v| v.value()).collect()
 }
 
-const SUM: &str = "a rounding of the sum of sizes for each step of the longest chain, 16";
+const SUM: &str = "a rounding of the sum of magnitudes for each step of the longest chain, 16";
 
 fn sum_near(row: &[f64]) -> Near {
     (row.iter().sum(), 16.0 * FLOAT * row.iter().map(|v| v.abs()).sum::<f64>())

@@ -1,16 +1,16 @@
-# The two commands of Elinvar: `make demo` and `make test`. A machine needs Rust and make; the rest is
-# installed by scripts/setup.sh, which says what it does.
+# Main targets: `make demo` and `make test`. Prerequisites are Rust and make; scripts/setup.sh installs everything else
+# and prints the commands that it runs.
 
 CARGO ?= cargo
 VENV := target/numpy
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# Everything but the documentation's tests.
+# All test targets except doc tests.
 PROGRAMS := --lib --bins --tests --examples
 
-# A gate builds once: without the state of incremental compilation that takes a fifth less.
+# A gate builds once; without incremental compilation that takes a fifth less time.
 export CARGO_INCREMENTAL ?= 0
 
-# Homebrew keeps its clang off the PATH. At the end of it, so that nothing of the system is replaced.
+# Homebrew does not put its clang on the PATH. Appended, so that system tools take precedence.
 ifneq ($(shell command -v brew),)
 export PATH := $(PATH):$(shell brew --prefix)/opt/llvm/bin:$(shell brew --prefix)/opt/lld/bin
 endif
@@ -20,25 +20,25 @@ endif
 demo: setup
 	$(CARGO) run --release --example demo
 
-# One after the other, so that the first failure ends it and the output stays readable. `make fmt lint` is a gate of its own.
+# Sequential, so that the first failure stops it and the output is readable. `make fmt lint` is a separate gate.
 test: setup numpy crates
 	CARGO_NET_OFFLINE=true $(MAKE) unit
 	CARGO_NET_OFFLINE=true $(MAKE) apple
 
-# Both from a clean clone, as on a machine that has nothing but Rust and make.
+# `make demo` and `make test` from a clean clone, as on a machine with only Rust and make.
 fresh:
 	@scripts/fresh.sh demo test
 
-# The baselines that the system may have are installed first where that is simple.
+# Installs the baselines first, on Debian.
 bench: setup
 	@scripts/setup.sh baselines
 	$(CARGO) run --release --package elinvar-cli -- bench cpu
 
-# target/release/elinvar with the kernels of `elinvar bench` for NVIDIA GPUs within, for machines without clang.
+# target/release/elinvar with the benchmark kernels for NVIDIA GPUs embedded, for machines without clang.
 elinvar: setup
 	scripts/elinvar.sh
 
-# The CUDA driver's tests and figures: a folder that any machine can run, run here. Without a GPU it says so.
+# The CUDA driver's tests and benchmarks, in a folder that can be copied to another machine; skipped without a GPU.
 test-cuda: setup
 	scripts/cuda.sh target/cuda
 	target/cuda/cuda-run.sh
@@ -46,11 +46,11 @@ test-cuda: setup
 setup:
 	@scripts/setup.sh compiler
 
-# The command line's results are compared with NumPy's, and PTX is assembled by NVIDIA's ptxas.
+# NumPy, for comparisons with the command line's results, and NVIDIA's ptxas, which assembles the suite's PTX.
 numpy:
 	@scripts/setup.sh numpy $(VENV)
 
-# All that the tests compile, also for other systems: they reach no registry themselves.
+# Downloads all dependencies, including those for other targets: the tests run offline.
 crates:
 	$(CARGO) fetch --quiet --locked
 	$(CARGO) fetch --quiet --locked --manifest-path crates/cli/tests/metal-crate/Cargo.toml
@@ -61,55 +61,55 @@ fmt:
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# The stand-in for Apple's libraries is built along with everything else. Alone it has fewer features, and would be built again.
+# The stand-in for Apple's frameworks is built with the workspace: built alone, it has fewer features and is recompiled.
 unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
 unit: export ELINVAR_REQUIRE_NUMPY = 1
-# Clang has its time on a machine that is busy with other things too.
+# A longer compiler timeout, for machines that are busy.
 unit: export ELINVAR_COMPILE_TIMEOUT = 600
 unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
-# NVIDIA has it for Linux.
+# ptxas is published for Linux only.
 ifeq ($(shell uname -s),Linux)
 unit: export ELINVAR_REQUIRE_PTXAS = 1
 unit: export ELINVAR_PTXAS = $(CURDIR)/$(VENV)/bin/ptxas
 endif
-# The cases of the suite share a process, and with it what was compiled: a process for each takes twice as long.
+# cargo test, not nextest: the suite's cases share a process and its compiled kernels; a process for each takes twice as long.
 unit:
 	$(CARGO) build --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace $(PROGRAMS)
 	@scripts/summed.sh $(CARGO) test --workspace --doc
 
-# One of the tests, too.
+# Also run by `make test`.
 tidy:
 	$(CARGO) xtask tidy
 
-# Whether the tests notice faults put into the code: hours for the whole sample, and it goes on where it was stopped.
+# Mutation testing: takes hours for the whole sample, and is resumable.
 mutants: setup
 	@scripts/setup.sh mutants
 	ELINVAR_COMPILE_TIMEOUT=600 $(CARGO) xtask mutants
 
-# Lines that the tests run, by crate.
+# Line coverage by crate.
 coverage: setup numpy
 	@scripts/setup.sh coverage
 	ELINVAR_COMPILE_TIMEOUT=600 ELINVAR_TEST_PYTHON=$(CURDIR)/$(VENV)/bin/python3 ELINVAR_PTXAS=$(CURDIR)/$(VENV)/bin/ptxas \
 	    $(CARGO) xtask coverage
 
-# The runtime, the contract and the CPU's drivers with a sanitizer compiled in (docs/testing.md).
+# The driver contract, the runtime and the CPU drivers under a sanitizer (docs/testing.md).
 asan: setup
 	scripts/sanitize.sh address
 
 tsan: setup
 	scripts/sanitize.sh thread
 
-# The Metal driver without a Mac, against libraries that stand in for Apple's. On a Mac the tests above have run it.
-# The program is the one that the tests have built: `cargo run` would build it again, with fewer features. So would
-# cargo the driver, if the suite were not built along with it.
+# The Metal driver without a Mac, against the stand-in for Apple's frameworks. On a Mac, `make unit` has run it already.
+# Uses the binary that the tests have built: `cargo run` would rebuild it with fewer features. The driver and the suite are
+# built together for the same reason.
 ELINVAR := $(TARGET)/debug/elinvar
 STANDIN := scripts/summed.sh $(ELINVAR) test --cfg elinvar_apple --cargo-arg=--package=elinvar-driver-metal \
     --cargo-arg=--package=elinvar-conformance
 DRIVER_TESTS := $(basename $(notdir $(wildcard crates/driver-metal/tests/*.rs)))
 
 ifeq ($(shell uname -sm),Linux x86_64)
-# The suite's cases run one by one there, since what is left alive is counted: the driver's own tests have the other core.
+# The suite's cases run sequentially, because each checks for leaked objects; the driver's own tests use the other core.
 apple:
 	$(CARGO) build --workspace $(PROGRAMS) --quiet
 	$(STANDIN) --cargo-arg=--no-run --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%) \
@@ -135,16 +135,16 @@ else
 apple:
 endif
 
-# What users do who have installed the program: it builds the stand-in from the sources that it carries.
+# An installed program, without a checkout: it builds the stand-in from its embedded sources.
 installed:
 	@scripts/summed.sh $(CARGO) test --package elinvar-cli --test apple -- --ignored
 
-# What a launch costs the host through the Metal driver, by phase.
+# Host cost of a launch through the Metal driver, by phase.
 bench-apple: setup
 	$(CARGO) run --quiet --package elinvar-cli --bin elinvar -- test --cfg elinvar_apple \
 	    --cargo-arg=--package=elinvar-driver-metal --cargo-arg=--release --cargo-arg=--test=cost -- --ignored --nocapture
 
-# The same built for macOS, and where that is possible run. It takes a compiler for macOS, which Debian has.
+# The Metal driver's tests built for macOS, and run where possible. Needs a Rust toolchain for macOS, which Debian packages.
 macos:
 	@scripts/setup.sh apple
 	$(CARGO) xtask apple run

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests and measures the CUDA driver on this machine, from the folder that `cuda.sh` has made. Exits 0 when everything that ran
-# passed, and says `skipped: no NVIDIA device` where there is none.
+# Tests and benchmarks the CUDA driver on this machine, from the folder created by `cuda.sh`. Exits with 0 if everything that ran
+# passed, and prints `skipped: no NVIDIA device` without a GPU.
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,8 +17,8 @@ fi
 "$here/elinvar" devices
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 
-# Runs a command with a limit in seconds, and keeps what it says. Its kernels were compiled ahead, in the bundle that the
-# first part of its name says, if there is one; the benchmarks have them within.
+# step NAME SECONDS COMMAND...: runs a command with a timeout, and saves its output. Kernels come from the bundle named by the
+# part of NAME before the first `-`, if it exists; the benchmarks embed theirs.
 step() {
     local name=$1 limit=$2 bundle
     shift 2
@@ -30,14 +30,15 @@ step() {
     ((code == 0)) || failed=1
 }
 
-# What clang does with folders whose names are made up as it runs cannot be compiled ahead, and the processor compiles.
+# Without clang: skip the case that includes files from temporary folders, which cannot be compiled ahead, and those that use
+# the CPU driver.
 skip=()
 if ! command -v "${ELINVAR_CLANG:-clang}" >/dev/null; then
     skip=(--skip only_the_given_folders --skip _to_cpu_)
-    echo "conformance: sources::only_the_given_folders and copies to the processor are not run: there is no clang"
+    echo "conformance: skipping sources::only_the_given_folders and copies to the CPU: no clang"
 fi
 
-# One process a chapter: a kernel that goes wrong ends the device for its process.
+# One process per chapter: a kernel fault destroys the CUDA context of its process.
 conformance() {
     local chapters chapter
     chapters=$("$here/drivers" --list 2>/dev/null | sed -n 's/^cuda::\([a-z_]*\)::.*/\1/p' | sort -u)
@@ -54,11 +55,11 @@ for name in $steps; do
     case $name in
     tests)
         step driver 300 "$here/device" --test-threads 1
-        # Work goes on on the processor there, for which code is compiled.
+        # Reruns work on the CPU, which needs a compiler.
         if command -v "${ELINVAR_CLANG:-clang}" >/dev/null; then
             step runtime 100 "$here/runtime"
         else
-            echo "runtime                      not run: there is no clang"
+            echo "runtime                      skipped: no clang"
         fi
         conformance ""
         ;;
@@ -72,12 +73,12 @@ for name in $steps; do
         cat "$out/bench.txt"
         ;;
     sanitize)
-        tool=$(command -v compute-sanitizer) || { echo "sanitize: there is no compute-sanitizer" && continue; }
+        tool=$(command -v compute-sanitizer) || { echo "sanitize: skipped: no compute-sanitizer" && continue; }
         for check in memcheck racecheck; do
             conformance "$tool --tool $check --error-exitcode 99 --print-limit 5"
         done
         ;;
-    *) echo "no step $name" && exit 2 ;;
+    *) echo "unknown step $name" && exit 2 ;;
     esac
 done
 exit "$failed"

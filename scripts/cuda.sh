@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Makes the folder with which the CUDA driver is tested on another machine, one that need have neither Rust nor this source.
+# Creates a folder for testing the CUDA driver on another machine, which needs neither Rust nor the sources.
 #
-#   cuda.sh FOLDER     build what runs there, and copy it to FOLDER with cuda-run.sh
+#   cuda.sh FOLDER     builds the programs and copies them to FOLDER with cuda-run.sh
 #
-# All kernels are compiled here, for sm_90 and later unless ELINVAR_CUDA_TARGET names another, since there is no
-# compiler there.
+# All kernels are compiled ahead of time, for sm_90 and later, or for ELINVAR_CUDA_TARGET.
 #
-# ELINVAR_CANDLE=DIR names the folder src/metal_src of the crate candle-metal-kernels 0.11.1, of which the suite `candle` of the
-# benchmarks takes kernels; without it that suite is left out.
+# ELINVAR_CANDLE=DIR names the folder src/metal_src of the crate candle-metal-kernels 0.11.1, for the benchmark suite `candle`;
+# without it that suite is omitted.
 #
-# There: ./cuda-run.sh [tests] [bench] [sanitize], all of them when none is named.
+# On the other machine: ./cuda-run.sh [tests] [bench] [sanitize]; all steps if none is named.
 set -euo pipefail
 
 folder=${1:?the folder to make}
@@ -17,7 +16,7 @@ cargo=${CARGO:-cargo}
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$folder"
 
-# Prints the program that cargo has built for a target of the workspace.
+# Builds a target of the workspace and prints the path of the executable.
 program() {
     "$cargo" "$@" --release --message-format=json-render-diagnostics |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
@@ -25,14 +24,14 @@ program() {
 
 cd "$root"
 target=${ELINVAR_CUDA_TARGET:-sm_90}
-# With the kernels of the benchmarks within.
+# With the benchmark kernels embedded.
 cp "$(CARGO=$cargo ELINVAR_CUDA_TARGETS=$target scripts/elinvar.sh)" "$folder/elinvar"
 cp "$(program test --no-run --package elinvar-driver-cuda --test device)" "$folder/device"
 cp "$(program test --no-run --package elinvar-conformance --test drivers)" "$folder/drivers"
 cp "$(program test --no-run --package elinvar-conformance --test runtime_cuda)" "$folder/runtime"
 strip "$folder"/{elinvar,device,drivers,runtime}
 target=cuda:$target
-# The names of the files are part of what a source is found by.
+# A source is looked up by its file name among others, so pack from within its folder.
 pack() {
     local bundle
     bundle=$(realpath "$folder")/$1

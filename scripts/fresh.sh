@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs the commands of the Makefile as on a machine that has nothing but Rust and make: a clean clone of HEAD in a temporary
-# folder, with an empty HOME, CARGO_HOME, cache and TMPDIR of its own.
+# Runs Makefile targets as on a machine with only Rust and make: in a clean clone of HEAD in a temporary folder, with an empty
+# HOME, CARGO_HOME, cache and TMPDIR.
 #
-#   fresh.sh [TARGET...]     `demo test` if none is named
+#   fresh.sh [TARGET...]     default: `demo test`
 #
-# What is kept of this machine: its packages, the Rust toolchain, and how registries are reached (proxies, certificates,
-# pip's settings, Cargo's settings of registries). What is hidden: everything on the PATH below HOME, cargo's subcommands,
-# and each clang and lld but the version that setup.sh installs; it installs that one if it is absent.
+# Inherited from this machine: its packages, the Rust toolchain, and registry access (proxies, certificates, pip settings, Cargo's
+# registry settings). Hidden: everything on the PATH below HOME, cargo subcommands, and every clang and lld except the version
+# that setup.sh installs, which it installs if missing.
 #
-# Prints the minutes of each target and exits with the status of the first that fails. The folder is removed when all pass,
-# and else kept.
+# Prints the duration of each target in minutes, and exits with the status of the first that fails. The folder is removed if all
+# targets pass, and kept otherwise.
 set -euo pipefail
 
 say() { echo "fresh: $*"; }
@@ -22,23 +22,23 @@ folder=$(cd "$folder" && pwd -P)
 clone=$folder/elinvar
 toolchain=$(rustc --print sysroot)
 
-# Ends with a status; what a failure leaves is what it can be found by.
+# Removes the folder after success; keeps it after a failure, for debugging.
 finish() {
     local status=$?
     if [ "$status" -eq 0 ]; then
         rm -rf "$folder"
     else
-        say "status $status; everything is kept in $folder, and its environment in $folder/environment"
+        say "status $status; kept $folder, its environment is listed in $folder/environment"
     fi
 }
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# A checkout without history, as CI may have it, is copied.
+# Clones the repository, or copies a checkout without history, as CI may have it.
 clone() {
     if [ -e "$source/.git" ]; then
-        [ -z "$(git -C "$source" status --porcelain)" ] || say "uncommitted changes are left out"
+        [ -z "$(git -C "$source" status --porcelain)" ] || say "uncommitted changes are not included"
         git clone --quiet "$source" "$clone"
         say "$(git -C "$clone" log -1 --format='%h %s')"
     else
@@ -47,7 +47,7 @@ clone() {
     fi
 }
 
-# Whether a program of the PATH is one that a fresh machine would not have.
+# Whether a program on the PATH would be absent on a fresh machine.
 is_hidden() {
     case $1 in
     cargo-fmt | cargo-clippy | clang-"$version" | lld-"$version" | ld.lld-"$version") return 1 ;;
@@ -57,7 +57,7 @@ is_hidden() {
     esac
 }
 
-# Prints the folder to look for programs in instead of $1: itself, or one of links to all of it that is not hidden.
+# Prints a replacement for the PATH entry $1: itself, or a folder of symbolic links ($2) to its programs that are not hidden.
 visible() {
     local from=$1 to=$2 path name hides=
     for path in "$from"/{clang,lld,ld.lld,cargo-}*; do
@@ -73,14 +73,14 @@ visible() {
     for path in "$to"/{clang,lld,ld.lld,cargo-}*; do
         if is_hidden "${path##*/}"; then rm -f "$path"; fi
     done
-    # What is installed later is seen, too.
+    # Dangling links, so that programs installed later are found.
     [ -n "$version" ] || return 0
     for name in clang-"$version" lld-"$version" ld.lld-"$version"; do
         [ -L "$to/$name" ] || ln -s "$from/$name" "$to/$name"
     done
 }
 
-# Prints the PATH: Rust, then what of this one's folders is the system's.
+# Prints the PATH: the Rust toolchain, then the system's folders of the current PATH.
 search_path() {
     local path="" part number=0 parts
     IFS=: read -ra parts <<<"$PATH"
@@ -96,7 +96,7 @@ search_path() {
     echo "$path"
 }
 
-# How registries are reached, of Cargo's settings: the rest would bring folders and programs of this machine.
+# Copies only the registry sections of Cargo's configuration: others may name folders and programs of this machine.
 registry_settings() {
     local home=${CARGO_HOME:-$HOME/.cargo} name
     for name in config.toml config; do
@@ -109,7 +109,7 @@ registry_settings() {
     done
 }
 
-# Fills the array `environment`.
+# Sets the array `environment`.
 empty_environment() {
     local name
     mkdir "$folder"/{home,cargo,tmp}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes a reader: `scripts/fuzz.sh TARGET [SECONDS] [ARGUMENTS OF LIBFUZZER]`, where TARGET is a file of verify/fuzz/fuzz_targets. The
-# inputs that reach new code are kept in target/fuzz/corpus. Needs neither cargo-fuzz nor a nightly toolchain: the flags are
-# those that cargo-fuzz gives, without a sanitizer, which the safe code of these readers has no need of.
+# Fuzzes a parser with libFuzzer: `scripts/fuzz.sh TARGET [SECONDS] [LIBFUZZER ARGUMENTS]`, where TARGET is a file of
+# verify/fuzz/fuzz_targets. The corpus is kept in target/fuzz/corpus. Needs neither cargo-fuzz nor a nightly toolchain: the flags
+# are cargo-fuzz's, without a sanitizer, because the parsers have no unsafe code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${1:?which target of verify/fuzz/fuzz_targets}
+target=${1:?usage: fuzz.sh TARGET [SECONDS] [LIBFUZZER ARGUMENTS]; targets are in verify/fuzz/fuzz_targets}
 seconds=${2:-600}
 shift $(($# < 2 ? $# : 2))
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -14,7 +14,7 @@ coverage="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1"
 
-# With a target given, the flags are not for build scripts and macros.
+# With --target, RUSTFLAGS do not apply to build scripts and procedural macros.
 RUSTFLAGS=$coverage cargo build --release --manifest-path verify/fuzz/Cargo.toml --target "$host" --target-dir "$folder" --bin "$target"
 mkdir -p "$folder/corpus/$target"
 cd "$folder"

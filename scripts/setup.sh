@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs what Elinvar needs beside Rust, and says so. What is there already is left as it is.
+# Installs Elinvar's prerequisites other than Rust, and prints what it installs. Existing installations are not changed.
 #
 #   setup.sh compiler       clang 19 or later and a linker
-#   setup.sh version        prints which clang that would install; nothing where packages are not Debian's
-#   setup.sh numpy FOLDER   a Python environment with NumPy, for the tests; on Linux with NVIDIA's ptxas
-#   setup.sh apple          a compiler and a linker for Apple's systems; on Debian only
+#   setup.sh version        prints the clang version that `compiler` would install, on Debian and derivatives
+#   setup.sh numpy FOLDER   a Python virtual environment with NumPy, for the tests; on Linux also NVIDIA's ptxas
+#   setup.sh apple          a Rust toolchain for macOS; on Debian only
 #   setup.sh mutants        cargo-mutants and cargo-nextest, for `make mutants`
 #   setup.sh coverage       cargo-llvm-cov, cargo-nextest and LLVM's tools for this rustc, for `make coverage`
-#   setup.sh baselines      PoCL and OpenBLAS, which `elinvar bench cpu` compares with; on Debian only
+#   setup.sh baselines      PoCL and OpenBLAS, baselines of `elinvar bench cpu`; on Debian only
 #
-# It looks for clang as Elinvar does: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang does not do.
+# Searches for clang like Elinvar: $ELINVAR_CLANG, then clang-NN, then clang. Apple's clang is not supported.
 set -euo pipefail
 
 oldest=19
@@ -22,7 +22,7 @@ die() {
     exit 1
 }
 
-# Runs a command that changes the system, as root where that is possible.
+# Runs a command as root, by sudo if necessary.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         say "$*"
@@ -31,11 +31,11 @@ as_root() {
         say "sudo $*"
         sudo "$@"
     else
-        die "this needs root, and there is no sudo; run as root: $*"
+        die "root is required and sudo is not installed; run as root: $*"
     fi
 }
 
-# Whether a program is a clang that Elinvar takes.
+# Whether a program is a supported clang.
 good_clang() {
     local text major
     text=$("$1" --version 2>/dev/null) || return 1
@@ -44,7 +44,7 @@ good_clang() {
     [ -n "$major" ] && [ "$major" -ge "$oldest" ]
 }
 
-# Prints the clang that Elinvar will find.
+# Prints the path of the clang that Elinvar will use.
 find_clang() {
     local name path
     if [ -n "${ELINVAR_CLANG:-}" ]; then
@@ -59,7 +59,7 @@ find_clang() {
     return 1
 }
 
-# Prints a linker that clang can use.
+# Prints the path of the linker that clang will use.
 find_linker() {
     local clang=$1 name
     name=$("$clang" -print-prog-name=ld.lld)
@@ -68,8 +68,8 @@ find_linker() {
     command -v "$name"
 }
 
-# Prints the version of clang to install: the oldest that works, which is the one that Elinvar is developed with, else the
-# next. What is installed counts, too, where the lists of packages are empty.
+# Prints the clang version to install: the oldest supported one, with which Elinvar is developed, else the next. Installed
+# versions count as well, in case the package lists are empty.
 apt_version() {
     local version
     for version in $(seq "$oldest" "$newest"); do
@@ -86,7 +86,7 @@ apt_install() {
     local version
     as_root apt-get update -qq
     version=$(apt_version) ||
-        die "this system's packages have no clang of version $oldest or later; https://apt.llvm.org has"
+        die "no package provides clang $oldest or later; https://apt.llvm.org does"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         "clang-$version" "lld-$version"
 }
@@ -97,7 +97,7 @@ version() {
 }
 
 install_clang() {
-    say "no clang of version $oldest or later is here; installing it"
+    say "clang $oldest or later not found; installing it"
     if command -v apt-get >/dev/null; then
         apt_install
     elif command -v dnf >/dev/null; then
@@ -108,33 +108,33 @@ install_clang() {
         say "brew install llvm lld"
         brew install llvm lld
     else
-        die "no package manager that is known here; install clang $oldest or later and lld, then run this again"
+        die "no supported package manager; install clang $oldest or later and lld, then run this again"
     fi
 }
 
 compiler() {
     local clang
     if [ -n "${ELINVAR_CLANG:-}" ] && ! good_clang "$ELINVAR_CLANG"; then
-        die "ELINVAR_CLANG is $ELINVAR_CLANG, which is no clang of version $oldest or later"
+        die "ELINVAR_CLANG=$ELINVAR_CLANG is not clang $oldest or later"
     fi
     clang=$(find_clang) || { install_clang; clang=$(find_clang); } ||
-        die "clang $oldest or later is still not on the PATH; set ELINVAR_CLANG to its path"
-    find_linker "$clang" >/dev/null || die "$clang finds no linker; install lld"
-    say "clang is $clang"
+        die "clang $oldest or later is not on the PATH after installation; set ELINVAR_CLANG to its path"
+    find_linker "$clang" >/dev/null || die "$clang does not find a linker; install lld"
+    say "clang: $clang"
 }
 
-# NumPy goes into a folder of its own and nowhere else. So does NVIDIA's assembler, which checks code for GPUs that are
-# not here; it is linked to FOLDER/bin/ptxas.
+# Installs NumPy into a virtual environment, and into the same folder NVIDIA's assembler, which checks PTX without a GPU, as
+# FOLDER/bin/ptxas.
 numpy() {
     local venv=$1
     if ! { [ -x "$venv/bin/python3" ] && "$venv/bin/python3" -c 'import numpy' 2>/dev/null; }; then
         new_environment "$venv"
     fi
-    say "NumPy is in $venv"
+    say "NumPy: $venv"
     ptxas "$venv"
 }
 
-# A part of CUDA 12.9's compiler package, which NVIDIA publishes for Linux on these processors.
+# Part of the compiler package of CUDA 12.9, which NVIDIA publishes for Linux on these architectures.
 ptxas() {
     local venv=$1 found
     case $(uname -s)-$(uname -m) in Linux-x86_64 | Linux-aarch64) ;; *) return ;; esac
@@ -142,17 +142,17 @@ ptxas() {
         say "pip install nvidia-cuda-nvcc-cu12, for its ptxas"
         "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check nvidia-cuda-nvcc-cu12==12.9.86
         found=$(find "$venv" -path '*/nvidia/cuda_nvcc/bin/ptxas' | head -n 1)
-        [ -n "$found" ] || die "nvidia-cuda-nvcc-cu12 has no ptxas"
+        [ -n "$found" ] || die "nvidia-cuda-nvcc-cu12 does not contain ptxas"
         chmod +x "$found"
         ln -sf "$(realpath "$found")" "$venv/bin/ptxas"
     fi
-    say "ptxas is in $venv/bin"
+    say "ptxas: $venv/bin/ptxas"
 }
 
 new_environment() {
     local venv=$1
     if ! command -v python3 >/dev/null || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-        say "no Python with venv is here; installing it"
+        say "Python with venv not found; installing it"
         if command -v apt-get >/dev/null; then
             as_root apt-get update -qq
             as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
@@ -174,26 +174,26 @@ new_environment() {
     "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check numpy
 }
 
-# Rust for Apple's systems, where the one that is here has it not: Debian's, which brings the standard library's source.
+# Rust for macOS targets: the installed toolchain if it has them, else Debian's, which includes the standard library's source.
 apple() {
     local target=aarch64-apple-darwin
     if [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; then
-        say "this Rust builds for $target"
+        say "rustc supports $target"
     elif [ -d /usr/lib/rustlib/src/rust/library/std ] && [ -x /usr/bin/cargo ]; then
-        say "Debian's Rust is here"
+        say "Debian's Rust is installed"
     elif command -v apt-get >/dev/null; then
         as_root apt-get update -qq
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
             rustc-web cargo-web rust-web-src
     else
-        die "this needs Rust for Apple's systems: rustup target add $target x86_64-apple-darwin"
+        die "Rust's macOS targets are required: rustup target add $target x86_64-apple-darwin"
     fi
 }
 
-# What the benchmarks compare with. They do without it, and say so.
+# Optional baselines of the benchmarks.
 baselines() {
     if ! command -v apt-get >/dev/null; then
-        say "PoCL and OpenBLAS are installed on Debian and its like only; the benchmarks use what is here"
+        say "PoCL and OpenBLAS are installed on Debian and derivatives only; the benchmarks use those that are installed"
         return
     fi
     local package absent=()
@@ -201,20 +201,20 @@ baselines() {
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || absent+=("$package")
     done
     if [ "${#absent[@]}" -eq 0 ]; then
-        say "PoCL and OpenBLAS are here"
+        say "PoCL and OpenBLAS are installed"
         return
     fi
-    say "installing what the benchmarks compare with: ${absent[*]}"
+    say "installing benchmark baselines: ${absent[*]}"
     as_root apt-get update -qq
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${absent[@]}"
 }
 
-# Programs of cargo, from their own releases on crates.io. Building one takes minutes, once.
+# Cargo subcommands, built from crates.io; each takes minutes once.
 cargo_tools() {
     local tool
     for tool in "$@"; do
         if cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
-            say "$tool is here"
+            say "$tool is installed"
         else
             say "cargo install --locked $tool"
             cargo install --locked --quiet "$tool"
@@ -222,25 +222,25 @@ cargo_tools() {
     done
 }
 
-# llvm-cov and llvm-profdata of rustc's LLVM or a later one, as `cargo xtask coverage` looks for them.
+# llvm-cov and llvm-profdata of rustc's LLVM version or later, in the order in which `cargo xtask coverage` searches.
 llvm_tools() {
     local own version
     if [ -n "${LLVM_COV:-}" ] && [ -n "${LLVM_PROFDATA:-}" ]; then
-        say "LLVM's tools are $LLVM_COV and $LLVM_PROFDATA"
+        say "LLVM tools: $LLVM_COV and $LLVM_PROFDATA"
         return
     fi
     own=$(rustc -vV | sed -n 's/^LLVM version: \([0-9][0-9]*\).*/\1/p')
-    [ -n "$own" ] || die "rustc -vV has no LLVM version"
+    [ -n "$own" ] || die "rustc -vV prints no LLVM version"
     for version in $(seq "$own" $((own + 4))); do
         if command -v "llvm-cov-$version" >/dev/null && command -v "llvm-profdata-$version" >/dev/null; then
-            say "LLVM's tools are llvm-cov-$version and llvm-profdata-$version"
+            say "LLVM tools: llvm-cov-$version and llvm-profdata-$version"
             return
         fi
     done
     if find "$(rustc --print sysroot)" -name llvm-profdata -type f | grep -q .; then
-        say "LLVM's tools are rustup's"
+        say "LLVM tools: rustup's"
     elif command -v rustup >/dev/null && rustup component add llvm-tools; then
-        say "rustup has added llvm-tools"
+        say "LLVM tools: installed by rustup"
     elif command -v apt-get >/dev/null; then
         as_root apt-get update -qq
         for version in $(seq "$own" $((own + 4))); do
@@ -251,7 +251,7 @@ llvm_tools() {
                 ;;
             esac
         done
-        die "no package has llvm-cov of LLVM $own or later; https://apt.llvm.org has, or set LLVM_COV and LLVM_PROFDATA"
+        die "no package provides llvm-cov of LLVM $own or later; https://apt.llvm.org does, or set LLVM_COV and LLVM_PROFDATA"
     else
         die "install llvm-cov and llvm-profdata of LLVM $own or later, and set LLVM_COV and LLVM_PROFDATA"
     fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command that runs tests, and says at the end how many there were, over all test programs. A test that is ignored did not
-# compute anything: docs/testing.md says which are and why.
+# Runs a test command and prints the totals over all test programs. An ignored test has not run; docs/testing.md lists which are
+# ignored and why.
 #
 #   summed.sh COMMAND...
 set -uo pipefail

@@ -1,10 +1,9 @@
-//! Builds the book from `docs/` with mdBook as a library, and checks what the book and the repository's other pages refer to.
+//! Builds the book from `docs/` with mdBook as a library, and checks the links of the book and of the repository's other pages.
 //!
-//! A page's links to files outside `docs/` work where the repository is shown, and would lead nowhere in the book: there they
-//! become the file's name, or links to the repository where `book.toml` says `git-repository-url`.
+//! Links from a page to files outside `docs/` are valid in a repository viewer, but not in the book. They are rewritten to links
+//! to the repository if `book.toml` sets `git-repository-url`, and to the file's name otherwise.
 //!
-//! What this crate does not do: run the pages' examples. Those of Rust are doc tests of the crate `elinvar`, those of the command
-//! line are tests of `elinvar-cli`.
+//! Examples are tested elsewhere: Rust code by doc tests of the crate `elinvar`, command-line sessions by tests of `elinvar-cli`.
 #![forbid(unsafe_code)]
 
 mod links;
@@ -17,10 +16,10 @@ use mdbook_driver::book::BookItem;
 
 pub use links::{Link, broken, links};
 
-/// Build the book of the repository at `root` into `to`; gives the names of its pages.
+/// Builds the book of the repository at `root` into the folder `to`. Returns the paths of its pages, relative to `docs/`.
 ///
 /// # Errors
-/// A page that is missing or cannot be read, a `book.toml` that is wrong, a folder that cannot be written.
+/// If a page of `SUMMARY.md` does not exist or cannot be read, `book.toml` is invalid, or `to` cannot be written.
 pub fn build(root: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     let mut book = MDBook::load(root).context("loading the book")?;
     book.config.build.build_dir = to.to_path_buf();

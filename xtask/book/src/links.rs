@@ -1,4 +1,4 @@
-//! The links of Markdown pages: where they lead, whether that is there, and what becomes of them in the book.
+//! Links of Markdown pages: extraction, checking, and rewriting for the book.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,21 +7,21 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// A link or picture of a page.
+/// A link or image of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// What it leads to, as it is written.
+    /// The destination as written.
     pub target: String,
-    /// What is shown for it.
+    /// The link text; empty for an HTML attribute.
     pub text: String,
-    /// The line it begins in, from 1.
+    /// The line that it begins on, from 1.
     pub line: usize,
-    /// Where it is in the page's text.
+    /// Its byte range in the page's text.
     pub range: Range<usize>,
 }
 
 impl Link {
-    /// The file and the heading it leads to; `None` for another site.
+    /// Splits the destination into file and heading; `None` for a URL.
     fn parts(&self) -> Option<(&str, Option<&str>)> {
         let elsewhere = self.target.contains("://") || self.target.starts_with("mailto:");
         let parts = self.target.split_once('#').map_or((self.target.as_str(), None), |(f, h)| (f, Some(h)));
@@ -33,7 +33,7 @@ fn parser(text: &str) -> pulldown_cmark::OffsetIter<'_> {
     Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH).into_offset_iter()
 }
 
-/// The links and pictures of a page, in their order.
+/// Returns the links and images of a page, in document order.
 pub fn links(text: &str) -> Vec<Link> {
     let mut found = Vec::new();
     for (event, range) in parser(text) {
@@ -58,7 +58,7 @@ pub fn links(text: &str) -> Vec<Link> {
     found
 }
 
-/// The names by which a page's headings are linked to, as GitHub and mdBook make them.
+/// The anchors of a page's headings, as GitHub and mdBook generate them.
 fn anchors(text: &str) -> Vec<String> {
     let (mut heading, mut seen, mut found) = (None::<String>, HashMap::<String, usize>::new(), Vec::new());
     for (event, _) in parser(text) {
@@ -83,7 +83,7 @@ fn anchors(text: &str) -> Vec<String> {
     found
 }
 
-/// `folder/target` without `.` and `..`.
+/// `folder/target` with `.` and `..` resolved lexically.
 fn joined(folder: &Path, target: &str) -> PathBuf {
     let mut path = PathBuf::new();
     for part in folder.join(target).components() {
@@ -96,10 +96,10 @@ fn joined(folder: &Path, target: &str) -> PathBuf {
     path
 }
 
-/// The links of a page that lead to nothing: each as `page:line: target: reason`.
+/// Returns the broken links of a page, each as `page:line: target: reason`.
 ///
 /// # Errors
-/// A page that cannot be read.
+/// If a page cannot be read.
 pub fn broken(page: &Path, root: &Path) -> Result<Vec<String>> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
@@ -128,7 +128,7 @@ pub fn broken(page: &Path, root: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// The text of a page in the book, whose links out of `source` lead to `repository`, or without one nowhere.
+/// Rewrites the links of a page that leave `source`: to `repository` if there is one, else to plain text.
 pub(crate) fn within(
     text: &str,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! The book builds, has every page and a search index; links lead somewhere; examples are in the tests.
+//! The book builds, contains every page and a search index; links are valid; examples are covered by tests.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The pages in docs/, by name.
+/// File names of the pages in docs/.
 fn pages() -> BTreeSet<PathBuf> {
     let files = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     let pages = files.map(PathBuf::from).filter(|name| name.extension().is_some_and(|end| end == "md"));
@@ -40,7 +40,7 @@ fn the_book_has_every_page_and_can_be_searched() {
         let html = page.with_extension("html");
         let text = std::fs::read_to_string(folder.path().join(&html)).unwrap();
         assert!(!text.contains("](../"), "{}: a link is left as text", page.display());
-        // Between pages, as they are after building.
+        // Links between pages, after rendering.
         for rest in text.split("href=\"").skip(1) {
             let target = rest.split(['"', '#']).next().unwrap();
             let elsewhere = target.is_empty() || target.contains("://");
@@ -60,7 +60,7 @@ fn links_lead_somewhere() {
     assert!(all.iter().map(|page| links(&read(page)).len()).sum::<usize>() > 100, "there are links");
 }
 
-/// Rust in the pages is compiled, and run where it says nothing else, by the doc tests of the crate `elinvar`.
+/// Rust code of the pages is covered by doc tests of the crate `elinvar`.
 #[test]
 fn examples_in_rust_are_doc_tests() {
     let tested = read("crates/runtime/src/lib.rs");
@@ -81,7 +81,7 @@ fn examples_in_rust_are_doc_tests() {
 fn the_test_of_each_fault_exists() {
     let page = read("docs/errors-and-recovery.md");
     let (_, table) = page.split_once("## What is tested").unwrap();
-    let (mut sources, mut folders) = (String::new(), vec![root().join("crates")]);
+    let (mut sources, mut folders) = (String::new(), vec![root().join("crates"), root().join("verify")]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             let path = entry.path();
@@ -98,7 +98,7 @@ fn the_test_of_each_fault_exists() {
         .filter(|name| name.contains(' ') || name.contains("::"));
     let names: Vec<&str> = names.filter_map(|name| name.rsplit([' ', ':']).next()).collect();
     assert!(names.len() > 30, "{names:?}");
-    // A test without libtest is a name and a function in a table.
+    // Tests of custom harnesses are listed in a table of names and functions.
     let exists =
         |name: &str| sources.contains(&format!("fn {name}(")) || sources.contains(&format!("(\"{name}\", "));
     let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();

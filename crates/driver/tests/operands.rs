@@ -39,16 +39,16 @@ fn each_operand_needs_its_bytes() {
     PRODUCT.check(&[left.clone(), right.clone(), result.clone()]).unwrap();
     let short = |slice: &MemorySlice| MemorySlice { len: slice.len - 1, ..slice.clone() };
     let cases = [
-        ([short(&left), right.clone(), result.clone()], "`left` takes 60 bytes, its memory has 59"),
-        ([left.clone(), short(&right), result.clone()], "`right` takes 40 bytes, its memory has 39"),
-        ([left.clone(), right.clone(), short(&result)], "`result` takes 24 bytes, its memory has 23"),
+        ([short(&left), right.clone(), result.clone()], "`left` needs 60 bytes, 59 given"),
+        ([left.clone(), short(&right), result.clone()], "`right` needs 40 bytes, 39 given"),
+        ([left.clone(), right.clone(), short(&result)], "`result` needs 24 bytes, 23 given"),
     ];
     for (memory, expected) in cases {
         let text = refusal(PRODUCT, &memory);
         assert_eq!(text, format!("matrix multiplication: {expected}"));
     }
     let text = refusal(PRODUCT, &[left, right]);
-    assert_eq!(text, "matrix multiplication: 3 operands (left, right, result), 2 given");
+    assert_eq!(text, "matrix multiplication: expected 3 operands (left, right, result), 2 given");
 }
 
 #[test]
@@ -60,9 +60,7 @@ fn each_operand_begins_at_an_element() {
             true => PRODUCT.check(&operands).unwrap(),
             false => assert_eq!(
                 refusal(PRODUCT, &operands),
-                format!(
-                    "matrix multiplication: `right` begins at byte {offset} of its memory, which is no multiple of 4"
-                )
+                format!("matrix multiplication: `right` at offset {offset} is not aligned to 4 bytes")
             ),
         }
     }
@@ -75,8 +73,8 @@ fn each_operand_begins_at_an_element() {
         Primitive::Convolution(convolution).check(&places.map(|(at, len)| slice(&all, at, len)))
     };
     check(operands(2, 16)).unwrap();
-    assert!(check(operands(1, 16)).unwrap_err().to_string().contains("`source` begins at byte 1"));
-    assert!(check(operands(2, 18)).unwrap_err().to_string().contains("`weights` begins at byte 18"));
+    assert!(check(operands(1, 16)).unwrap_err().to_string().contains("`source` at offset 1"));
+    assert!(check(operands(2, 18)).unwrap_err().to_string().contains("`weights` at offset 18"));
 }
 
 #[test]
@@ -87,14 +85,13 @@ fn the_result_shares_no_byte_with_what_is_read() {
         let operands = [slice(&all, offset, 100), slice(&other, 400, 40), slice(&all, 400, 100)];
         match fits {
             true => PRODUCT.check(&operands).unwrap(),
-            false => assert_eq!(
-                refusal(PRODUCT, &operands),
-                "matrix multiplication: `result` and `left` share memory"
-            ),
+            false => {
+                assert_eq!(refusal(PRODUCT, &operands), "matrix multiplication: `result` overlaps `left`")
+            }
         }
     }
     let right = [slice(&other, 0, 60), slice(&all, 420, 40), slice(&all, 400, 24)];
-    assert!(refusal(PRODUCT, &right).contains("`result` and `right` share memory"));
+    assert!(refusal(PRODUCT, &right).contains("`result` overlaps `right`"));
     // Other memory at the same place, and operands that are only read.
     PRODUCT.check(&[slice(&other, 400, 60), slice(&other, 400, 40), slice(&all, 400, 24)]).unwrap();
 }

@@ -149,13 +149,13 @@ pub(super) fn page(outcomes: &[Outcome]) -> String {
         total(|o| o.runs.len() - o.ran()),
     );
     section(&mut page, "Files that do not compile", outcomes, |o| Box::new(o.failures()));
-    page.push_str("\n## Files that are included by others\n\nTheir host program does not compile them separately.\n\n");
+    page.push_str(
+        "\n## Files that are included by others\n\nTheir host program does not compile them separately.\n\n",
+    );
     for o in outcomes.iter().filter(|o| !o.corpus.fragments.is_empty()) {
         let _ = writeln!(page, "- {} `{}`", o.corpus.name, o.corpus.fragments.join("`, `"));
     }
-    section(&mut page, "Unsupported kernels of the sample", outcomes, |o| {
-        Box::new(o.unsupported())
-    });
+    section(&mut page, "Unsupported kernels of the sample", outcomes, |o| Box::new(o.unsupported()));
     runs(&mut page, outcomes);
     page
 }

@@ -1,34 +1,34 @@
-//! Primitives over images: convolution and pooling.
+//! Image primitives: convolution and pooling.
 //!
-//! A window moves over the image, padded with what is not there. Its first position begins `padding` before the image's
-//! first row and column, each further one a stride later, as long as it is within image and padding.
+//! A window slides over the padded image. Its first position begins at row `-padding.top` and column `-padding.left`; each further
+//! position is a stride later, as long as the window lies within the padded image.
 
 use super::{Checked, Float, Operand, OperandUse, bytes, expect};
 
-/// The order of an image's elements. Images follow one another without gaps.
+/// Memory layout of images. Elements are packed, and so are the images of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// `[image][channel][row][column]`.
+    /// `[image][channel][row][column]` (NCHW).
     ChannelsFirst,
-    /// `[image][row][column][channel]`.
+    /// `[image][row][column][channel]` (NHWC).
     ChannelsLast,
 }
 
-/// Some images of one size.
+/// Shape of a batch of images of equal size. Every size is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Images {
-    /// How many.
+    /// Number of images.
     pub count: u32,
-    /// Numbers of a point.
+    /// Number of channels: elements per pixel.
     pub channels: u32,
-    /// Rows.
+    /// Height in pixels (rows).
     pub height: u32,
-    /// Columns.
+    /// Width in pixels (columns).
     pub width: u32,
 }
 
 impl Images {
-    /// Elements of one image.
+    /// Number of elements of one image: channels × height × width.
     pub const fn elements(&self) -> u128 {
         self.channels as u128 * self.height as u128 * self.width as u128
     }
@@ -37,55 +37,55 @@ impl Images {
         let Self { count, channels, height, width } = self;
         expect([count, channels, height, width].iter().all(|size| *size > 0), || {
             format!(
-                "`{name}` is {count} images of {channels} channels and {height} × {width} points, none may be 0"
+                "`{name}` is {count} images of {channels} channels and {height} × {width} pixels; sizes must not be 0"
             )
         })?;
-        // A product of five numbers of 32 bits at most, the last of which is small.
+        // At most 2^96 elements of an image; the number of images and the element size can overflow 128 bits.
         let total = self.elements().checked_mul(u128::from(count) * u128::from(float.size()));
         Ok(Operand { name, float, bytes: bytes(name, total.unwrap_or(u128::MAX))?, used })
     }
 }
 
-/// How far the window reaches over the image's edges.
+/// Padding of an image, in pixels. On each side it must be less than the window's [span](Window::span).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Padding {
-    /// Rows before the first.
+    /// Rows above the image.
     pub top: u32,
-    /// Rows behind the last.
+    /// Rows below the image.
     pub bottom: u32,
-    /// Columns before the first.
+    /// Columns to the left of the image.
     pub left: u32,
-    /// Columns behind the last.
+    /// Columns to the right of the image.
     pub right: u32,
 }
 
 impl Padding {
-    /// As much on all sides.
+    /// `size` pixels on each of the four sides.
     pub const fn all(size: u32) -> Self {
         Self { top: size, bottom: size, left: size, right: size }
     }
 }
 
-/// A window and how it moves: pairs are of rows and columns.
+/// Sliding window. Pairs are `[vertical, horizontal]`, in pixels; sizes, strides and dilations are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// Points that it takes.
+    /// Height and width: pixels sampled along each axis.
     pub size: [u32; 2],
-    /// From one position to the next.
+    /// Distance between consecutive positions.
     pub stride: [u32; 2],
-    /// From one point that it takes to the next.
+    /// Distance between consecutive samples of the window; 1 for a dense window.
     pub dilation: [u32; 2],
-    /// How far it reaches over the edges.
+    /// Padding of the image.
     pub padding: Padding,
 }
 
 impl Window {
-    /// One that moves by one, takes points that follow one another and stays within the image.
+    /// A dense window of `height` × `width` pixels with stride 1 and no padding.
     pub const fn new(height: u32, width: u32) -> Self {
         Self { size: [height, width], stride: [1, 1], dilation: [1, 1], padding: Padding::all(0) }
     }
 
-    /// Rows and columns from its first point to its last.
+    /// Height and width of the image area that the window covers, in pixels: `(size - 1) · dilation + 1`.
     pub const fn span(&self) -> [u64; 2] {
         let [height, width] = self.size;
         let [down, across] = self.dilation;
@@ -95,23 +95,26 @@ impl Window {
         ]
     }
 
-    /// How often it fits along rows and columns; each is at least 1.
+    /// Number of vertical and horizontal positions; each is at least 1.
     fn positions(&self, source: Images) -> Checked<[u32; 2]> {
         let pairs = [("sizes", self.size), ("strides", self.stride), ("dilations", self.dilation)];
         for (name, [down, across]) in pairs {
             expect(down > 0 && across > 0, || {
-                format!("the window's {name} are {down} and {across}, and none of the two may be 0")
+                format!("the window's {name} are [{down}, {across}]; both must be at least 1")
             })?;
         }
         let Padding { top, bottom, left, right } = self.padding;
         let [rows, columns] = self.span();
-        let along = |image: u32, before: u32, behind: u32, span: u64, stride: u32, what: &str| {
-            let room = u64::from(image) + u64::from(before) + u64::from(behind);
+        let along = |image: u32, before: u32, after: u32, span: u64, stride: u32, what: &str| {
+            let room = u64::from(image) + u64::from(before) + u64::from(after);
             expect(span <= room, || {
-                format!("the window takes {span} {what}, image and padding have {room}")
+                format!("the window spans {span} {what}, more than the {room} of the padded image")
             })?;
-            expect(u64::from(before.max(behind)) < span, || {
-                format!("the padding of {} {what} is not less than the window's {span}", before.max(behind))
+            expect(u64::from(before.max(after)) < span, || {
+                format!(
+                    "the padding of {} {what} must be less than the window's span of {span}",
+                    before.max(after)
+                )
             })?;
             let count = (room - span) / u64::from(stride) + 1;
             u32::try_from(count).map_err(|_| super::Wrong(format!("`result` has {count} {what}")))
@@ -123,33 +126,35 @@ impl Window {
     }
 }
 
-/// `result[o][y][x] = bias[o] + Σ weights[o][i][j][c] · source[c][y · stride + i · dilation − top][x …]`, with zeros for what
-/// is not in the image. Weights lie as `[channel of the result][row][column][channel of the source]`. Weights and bias
-/// are `f32` whatever the images' elements are; a device may round the weights to those.
+/// Convolution of a batch of images, without flipping the weights (cross-correlation).
+///
+/// `result[o][y][x] = bias[o] + Σ weights[o][i][j][c] · source[c][y · stride + i · dilation − top][x · stride + j · dilation − left]`,
+/// with zeros outside the image. The layout of the weights is `[output channel][row][column][input channel]`. Weights and bias are
+/// `f32` for every element type; a device may round the weights to the images' type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Convolution {
-    /// The type of the images' elements.
+    /// Element type of the images.
     pub float: Float,
-    /// The order of the images' elements.
+    /// Memory layout of source and result.
     pub layout: Layout,
-    /// The source.
+    /// Shape of the source.
     pub source: Images,
-    /// Channels of the result.
+    /// Number of channels of the result, at least 1.
     pub channels: u32,
-    /// The window that the weights cover.
+    /// The window; its size is that of the weights.
     pub window: Window,
-    /// Whether there is a bias, one number for each channel of the result.
+    /// Whether there is a bias operand: one `f32` for each channel of the result.
     pub bias: bool,
 }
 
 impl Convolution {
-    /// The result's images; as many as the source's. For a shape that is wrong, nothing of use.
+    /// Shape of the result. Height and width are 0 if the shapes are invalid ([`Primitive::operands`](super::Primitive::operands)).
     pub fn result(&self) -> Images {
         let [height, width] = self.window.positions(self.source).unwrap_or_default();
         Images { channels: self.channels, height, width, ..self.source }
     }
 
-    /// How many weights there are.
+    /// Number of weights: output channels × input channels × window height × window width.
     pub const fn weights(&self) -> u128 {
         let [height, width] = self.window.size;
         (self.channels as u128 * self.source.channels as u128).saturating_mul(height as u128 * width as u128)
@@ -171,35 +176,35 @@ impl Convolution {
     }
 }
 
-/// What a window's numbers become.
+/// Pooling function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolKind {
-    /// The greatest of those in the image.
+    /// Maximum of the window's pixels inside the image.
     Max,
-    /// The mean of those in the image.
+    /// Mean of the window's pixels inside the image (padding is not counted).
     Average,
-    /// Their sum divided by the window's size, as if zeros were around the image.
+    /// Sum of the window's pixels inside the image, divided by the window's size (padding counts as zeros).
     AverageWithPadding,
 }
 
-/// One number of each position of a window, for each channel.
+/// Pooling of a batch of images, for each channel separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
-    /// The type of all elements.
+    /// Element type of source and result.
     pub float: Float,
-    /// The order of the images' elements.
+    /// Memory layout of source and result.
     pub layout: Layout,
-    /// The source.
+    /// Shape of the source.
     pub source: Images,
-    /// The window, whose dilation is 1.
+    /// The window. Its dilation must be `[1, 1]`.
     pub window: Window,
-    /// What its numbers become.
+    /// The pooling function.
     pub kind: PoolKind,
 }
 
 impl Pooling {
-    /// The result's images; as many as the source's. For a shape that is wrong, nothing of use.
+    /// Shape of the result. Height and width are 0 if the shapes are invalid ([`Primitive::operands`](super::Primitive::operands)).
     pub fn result(&self) -> Images {
         let [height, width] = self.window.positions(self.source).unwrap_or_default();
         Images { height, width, ..self.source }
@@ -209,7 +214,7 @@ impl Pooling {
         let source = self.source.operand("source", self.float, OperandUse::Read)?;
         let [down, across] = self.window.dilation;
         expect(self.window.dilation == [1, 1], || {
-            format!("the window's dilations are {down} and {across}, and pooling has none")
+            format!("the window's dilations are [{down}, {across}]; pooling does not support dilation")
         })?;
         let [height, width] = self.window.positions(self.source)?;
         let result = Images { height, width, ..self.source };

@@ -1,27 +1,27 @@
-//! Primitives over matrices: products, softmax, reductions.
+//! Matrix primitives: products, softmax, reductions.
 
 use super::{Checked, Float, Operand, OperandUse, bytes, expect};
 
-/// How a matrix lies in memory, from the first byte of its operand on.
+/// Shape and memory layout of a row-major matrix, or of a batch of them. It begins at the first byte of its operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
-    /// Rows.
+    /// Number of rows, at least 1.
     pub rows: u32,
-    /// Elements of a row.
+    /// Number of columns (elements of a row), at least 1.
     pub columns: u32,
-    /// Bytes from one row to the next.
+    /// Row stride in bytes: a multiple of the element size, at least the size of a row.
     pub row_bytes: u64,
-    /// Bytes from one matrix to the next where there are several; a multiple of `row_bytes`.
+    /// Matrix stride in bytes, in a batch: a multiple of `row_bytes`, at least `rows · row_bytes`. Ignored for a single matrix.
     pub matrix_bytes: u64,
 }
 
 impl Matrix {
-    /// Rows without gaps.
+    /// A matrix without padding between rows.
     pub const fn packed(float: Float, rows: u32, columns: u32) -> Self {
         Self::strided(rows, columns, columns as u64 * float.size())
     }
 
-    /// Rows `row_bytes` apart.
+    /// A matrix with a row stride of `row_bytes` bytes.
     pub const fn strided(rows: u32, columns: u32, row_bytes: u64) -> Self {
         Self { rows, columns, row_bytes, matrix_bytes: row_bytes.saturating_mul(rows as u64) }
     }
@@ -34,17 +34,19 @@ impl Matrix {
         let Self { rows, columns, row_bytes, matrix_bytes } = self;
         let (size, row) = (float.size(), u64::from(columns) * float.size());
         expect(rows > 0 && columns > 0, || {
-            format!("`{name}` has {rows} rows and {columns} columns, and none of the two may be 0")
+            format!("`{name}` is {rows} × {columns}; both must be at least 1")
         })?;
         expect(row_bytes >= row && row_bytes.is_multiple_of(size), || {
-            format!("`{name}` has rows {row_bytes} bytes apart, which is no multiple of {size} from {row} on")
+            format!(
+                "`{name}` has a row stride of {row_bytes} bytes; it must be a multiple of {size} and at least {row}"
+            )
         })?;
         let all = u128::from(row_bytes) * u128::from(rows);
         expect(
             matrices == 1 || u128::from(matrix_bytes) >= all && matrix_bytes.is_multiple_of(row_bytes),
             || {
                 format!(
-                    "`{name}` has matrices {matrix_bytes} bytes apart, which is no multiple of {row_bytes} from {all} on"
+                    "`{name}` has a matrix stride of {matrix_bytes} bytes; it must be a multiple of {row_bytes} and at least {all}"
                 )
             },
         )?;
@@ -62,7 +64,7 @@ impl Matrix {
     }
 }
 
-/// What is done to an operand's elements.
+/// How an operand's elements are written.
 #[derive(Clone, Copy)]
 enum Written {
     No,
@@ -80,37 +82,38 @@ fn expect_finite(alpha: f32, beta: f32) -> Checked<()> {
     expect(alpha.is_finite() && beta.is_finite(), || format!("alpha {alpha} and beta {beta} must be finite"))
 }
 
-/// A vector: elements that follow one another.
+/// A vector of contiguous elements.
 fn vector(name: &'static str, float: Float, length: u32, written: Written) -> Checked<Operand> {
     Matrix::packed(float, 1, length).operand(name, float, 1, written)
 }
 
-/// `result = alpha · left · right + beta · result`, for each of some matrices. With a beta of 0 it does not count what the
-/// result held.
+/// Matrix-matrix product (GEMM), batched: `result = alpha · op(left) · op(right) + beta · result`, where `op` is the identity or the
+/// transpose. If beta is 0, the result is not read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatMul {
-    /// The type of all elements.
+    /// Element type of all operands.
     pub float: Float,
-    /// How many products, each of matrices of its own.
+    /// Batch size, at least 1.
     pub matrices: u32,
-    /// The left factor as it lies in memory.
+    /// Layout of the left operand, before transposition.
     pub left: Matrix,
-    /// Whether it is transposed first.
+    /// Whether the left operand is transposed.
     pub transpose_left: bool,
-    /// The right factor as it lies in memory.
+    /// Layout of the right operand, before transposition.
     pub right: Matrix,
-    /// Whether it is transposed first.
+    /// Whether the right operand is transposed.
     pub transpose_right: bool,
-    /// The result.
+    /// Layout of the result.
     pub result: Matrix,
-    /// The product's factor.
+    /// Factor of the product; must be finite.
     pub alpha: f32,
-    /// The factor of what the result held.
+    /// Factor of the result's previous content; must be finite.
     pub beta: f32,
 }
 
 impl MatMul {
-    /// The product of two matrices of packed rows: `left` is `rows` × `interior`, `right` is `interior` × `columns`.
+    /// A single product without transposition or padding, with alpha 1 and beta 0: `left` is `rows` × `interior`, `right` is
+    /// `interior` × `columns`.
     pub const fn packed(float: Float, rows: u32, interior: u32, columns: u32) -> Self {
         Self {
             float,
@@ -125,14 +128,14 @@ impl MatMul {
         }
     }
 
-    /// How many terms an element of the product has.
+    /// The inner dimension: columns of `op(left)`.
     pub const fn interior(&self) -> u32 {
         self.left.turned(self.transpose_left).1
     }
 
     pub(super) fn operands(&self) -> Checked<Vec<Operand>> {
         let (float, matrices) = (self.float, self.matrices);
-        expect(matrices > 0, || "there are 0 matrices".into())?;
+        expect(matrices > 0, || "the batch size is 0".into())?;
         expect_finite(self.alpha, self.beta)?;
         let operands = vec![
             self.left.operand("left", float, matrices, Written::No)?,
@@ -143,7 +146,7 @@ impl MatMul {
         let (terms, columns) = self.right.turned(self.transpose_right);
         expect(terms == interior, || {
             format!(
-                "`left` is {rows} × {interior}, `right` is {terms} × {columns} where {interior} rows are needed"
+                "the inner dimensions differ: `left` is {rows} × {interior}, `right` is {terms} × {columns}"
             )
         })?;
         let result = (self.result.rows, self.result.columns);
@@ -154,24 +157,25 @@ impl MatMul {
     }
 }
 
-/// `result = alpha · matrix · vector + beta · result`. With a beta of 0 it does not count what the result held.
+/// Matrix-vector product (GEMV): `result = alpha · op(matrix) · vector + beta · result`, where `op` is the identity or the transpose.
+/// If beta is 0, the result is not read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatVec {
-    /// The type of all elements.
+    /// Element type of all operands.
     pub float: Float,
-    /// The matrix as it lies in memory. The vector has as many elements as it has columns, the result as many as it has
-    /// rows.
+    /// Layout of the matrix, before transposition. The vector has as many elements as `op(matrix)` has columns, the result as many
+    /// as it has rows; both are contiguous.
     pub matrix: Matrix,
-    /// Whether the matrix is transposed first.
+    /// Whether the matrix is transposed.
     pub transpose: bool,
-    /// The product's factor.
+    /// Factor of the product; must be finite.
     pub alpha: f32,
-    /// The factor of what the result held.
+    /// Factor of the result's previous content; must be finite.
     pub beta: f32,
 }
 
 impl MatVec {
-    /// Rows and columns of the matrix that the vector is multiplied with.
+    /// Rows and columns of `op(matrix)`.
     pub const fn size(&self) -> (u32, u32) {
         self.matrix.turned(self.transpose)
     }
@@ -187,16 +191,16 @@ impl MatVec {
     }
 }
 
-/// `result[i][j] = exp(source[i][j]) / Σₖ exp(source[i][k])`, or its logarithm.
+/// Softmax of each row: `result[i][j] = exp(source[i][j]) / Σₖ exp(source[i][k])`, or its logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Softmax {
-    /// The type of all elements.
+    /// Element type of all operands.
     pub float: Float,
-    /// The source.
+    /// Layout of the source.
     pub source: Matrix,
-    /// The result, of as many rows and columns.
+    /// Layout of the result, of the same rows and columns.
     pub result: Matrix,
-    /// Whether the result is the logarithm.
+    /// Whether the result is the natural logarithm (log-softmax).
     pub logarithm: bool,
 }
 
@@ -205,7 +209,10 @@ impl Softmax {
         let (source, result) = (self.source, self.result);
         expect((source.rows, source.columns) == (result.rows, result.columns), || {
             let Matrix { rows, columns, .. } = source;
-            format!("`source` is {rows} × {columns}, `result` {} × {}", result.rows, result.columns)
+            format!(
+                "the shapes differ: `source` is {rows} × {columns}, `result` is {} × {}",
+                result.rows, result.columns
+            )
         })?;
         Ok(vec![
             source.operand("source", self.float, 1, Written::No)?,
@@ -214,44 +221,44 @@ impl Softmax {
     }
 }
 
-/// What is made of several numbers.
+/// Reduction function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReductionKind {
-    /// Their sum.
+    /// Sum.
     Sum,
-    /// Their sum divided by their number.
+    /// Arithmetic mean.
     Mean,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
 }
 
-/// Which numbers of a matrix make one.
+/// Axis of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// Those of a row.
+    /// One result for each row.
     Row,
-    /// Those of a column.
+    /// One result for each column.
     Column,
 }
 
-/// One number of each row or each column, as a vector.
+/// Reduction of each row or column of a matrix to a scalar. The result is a contiguous vector of [`Reduction::length`] elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduction {
-    /// The type of all elements.
+    /// Element type of all operands.
     pub float: Float,
-    /// What is made of the numbers.
+    /// The reduction function.
     pub kind: ReductionKind,
-    /// Which numbers make one.
+    /// The axis.
     pub each: Extent,
-    /// The source.
+    /// Layout of the source.
     pub source: Matrix,
 }
 
 impl Reduction {
-    /// How many numbers come out.
+    /// Number of elements of the result.
     pub const fn length(&self) -> u32 {
         match self.each {
             Extent::Row => self.source.rows,

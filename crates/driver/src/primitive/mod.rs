@@ -1,11 +1,11 @@
-//! [`Primitive`]: what the library of a device's vendor computes (Metal Performance Shaders), as plain data.
+//! [`Primitive`]: an operation of the vendor's library (Metal Performance Shaders), as plain data.
 //!
-//! A primitive is shapes and numbers. The memory it works on comes beside it as a list of operands, as the bindings of a
-//! launch do; [`Primitive::operands`] says which there are, in which order, and how many bytes each takes. What a device has
-//! is [`crate::Caps::primitives`]. All checks of shapes and sizes are here, for the runtime and all drivers.
+//! A primitive is a descriptor: shapes, strides and scale factors. Its operands are passed separately, like the bindings of a
+//! launch; [`Primitive::operands`] lists them in order, with the size in bytes of each. [`crate::Caps::primitives`] lists what a
+//! device supports. Shapes and sizes are validated here, for the runtime and all drivers.
 //!
-//! Sizes count elements, strides count bytes. Matrices lie row after row; the elements of a row follow one another.
-//! Sums are of `f32` at least; how they are rounded is the library's.
+//! Sizes are in elements, strides in bytes. Matrices are row-major, with contiguous rows. Accumulation is at least in `f32`;
+//! rounding and order of summation are the library's.
 
 mod image;
 mod matrix;
@@ -20,25 +20,25 @@ pub use image::{Convolution, Images, Layout, Padding, PoolKind, Pooling, Window}
 pub use matrix::{Extent, MatMul, MatVec, Matrix, Reduction, ReductionKind, Softmax};
 pub use set::Primitives;
 
-/// The type of a primitive's elements.
+/// Element type of a primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Float {
-    /// 16 bits.
+    /// IEEE 754 binary16, `half` in MSL.
     F16,
-    /// 32 bits.
+    /// IEEE 754 binary32, `float` in MSL.
     F32,
 }
 
 impl Float {
-    /// Both.
+    /// Both types.
     pub const ALL: [Self; 2] = [Self::F16, Self::F32];
 
-    /// Bytes of an element.
+    /// Size of an element in bytes: 2 or 4. It is also the required alignment.
     pub const fn size(self) -> u64 {
         self.scalar().size()
     }
 
-    /// The same type among MSL's scalars.
+    /// The corresponding MSL scalar type.
     pub const fn scalar(self) -> Scalar {
         match self {
             Self::F16 => Scalar::F16,
@@ -56,7 +56,7 @@ impl fmt::Display for Float {
     }
 }
 
-/// What a primitive computes.
+/// The operation of a primitive, without its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PrimitiveKind {
@@ -75,11 +75,11 @@ pub enum PrimitiveKind {
 }
 
 impl PrimitiveKind {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] =
         [Self::MatMul, Self::MatVec, Self::Softmax, Self::Reduction, Self::Convolution, Self::Pooling];
 
-    /// What messages call it.
+    /// Name used in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MatMul => "matrix multiplication",
@@ -92,52 +92,52 @@ impl PrimitiveKind {
     }
 }
 
-/// One computation of a vendor's library.
+/// An operation of the vendor's library with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Primitive {
-    /// The product of matrices. Operands: left, right, result.
+    /// Matrix-matrix product. Operands: left, right, result.
     MatMul(MatMul),
-    /// The product of a matrix and a vector. Operands: matrix, vector, result.
+    /// Matrix-vector product. Operands: matrix, vector, result.
     MatVec(MatVec),
     /// Softmax of each row. Operands: source, result.
     Softmax(Softmax),
-    /// One number of each row or column. Operands: source, result.
+    /// Reduction of each row or column to a scalar. Operands: source, result.
     Reduction(Reduction),
-    /// Convolution of images. Operands: source, weights, bias where there is one, result.
+    /// Convolution of images. Operands: source, weights, bias if [`Convolution::bias`] is set, result.
     Convolution(Convolution),
     /// Pooling of images. Operands: source, result.
     Pooling(Pooling),
 }
 
-/// What a primitive does to an operand.
+/// How a primitive accesses an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandUse {
-    /// It is read.
+    /// Read only.
     Read,
-    /// All its bytes are written, and none is read.
+    /// Every byte is overwritten; none is read.
     Replaced,
-    /// Its elements are written, the bytes between its rows are not, and none is read.
+    /// Every element is overwritten, padding between rows is not; none is read.
     Written,
-    /// Its elements are read and written.
+    /// Elements are read and written (beta is not 0).
     Updated,
 }
 
 /// One operand of a primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// Its name in messages.
+    /// Name used in messages, such as `left`.
     pub name: &'static str,
-    /// The type of its elements.
+    /// Element type.
     pub float: Float,
-    /// Bytes from its first element to the end of its last.
+    /// Size in bytes, from the start of the first element to the end of the last.
     pub bytes: u64,
-    /// What is done to it.
+    /// How it is accessed.
     pub used: OperandUse,
 }
 
 impl Primitive {
-    /// Which it is.
+    /// Returns the operation.
     pub const fn kind(&self) -> PrimitiveKind {
         match self {
             Self::MatMul(_) => PrimitiveKind::MatMul,
@@ -149,7 +149,7 @@ impl Primitive {
         }
     }
 
-    /// The type of its elements.
+    /// Returns the element type. The weights and bias of a convolution are `f32` regardless.
     pub const fn float(&self) -> Float {
         match self {
             Self::MatMul(p) => p.float,
@@ -161,10 +161,12 @@ impl Primitive {
         }
     }
 
-    /// Its operands, in order.
+    /// Returns the operands, in the order in which they are passed; the result is last.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the operand whose shape is wrong.
+    /// [`Error::InvalidArgument`] if a shape is invalid: a size of 0, a stride smaller than a row, shapes that do not match, a
+    /// window larger than its padded image, a factor that is not finite, or an operand beyond `i64::MAX` bytes. The message names
+    /// the operand.
     pub fn operands(&self) -> Result<Vec<Operand>> {
         let operands = match self {
             Self::MatMul(p) => p.operands(),
@@ -177,25 +179,23 @@ impl Primitive {
         operands.map_err(|Wrong(text)| Error::invalid(format!("{}: {text}", self.kind().name())))
     }
 
-    /// Compares memory with the operands: as many, each large enough and aligned to its elements, and what is written
-    /// apart from all others.
+    /// Validates `memory` against the operands: their number, that each is large enough and aligned to its element size, and that
+    /// the result does not overlap another operand.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the operand.
+    /// [`Error::InvalidArgument`] that names the operand; see also [`Primitive::operands`].
     pub fn check(&self, memory: &[MemorySlice]) -> Result<()> {
         let (operands, kind) = (self.operands_for(memory.len())?, self.kind().name());
         for (operand, slice) in operands.iter().zip(memory) {
             let Operand { name, float, bytes, .. } = *operand;
             if slice.len < bytes {
                 let given = slice.len;
-                return Err(Error::invalid(format!(
-                    "{kind}: `{name}` takes {bytes} bytes, its memory has {given}"
-                )));
+                return Err(Error::invalid(format!("{kind}: `{name}` needs {bytes} bytes, {given} given")));
             }
             if !slice.offset.is_multiple_of(float.size()) {
                 let offset = slice.offset;
                 return Err(Error::invalid(format!(
-                    "{kind}: `{name}` begins at byte {offset} of its memory, which is no multiple of {}",
+                    "{kind}: `{name}` at offset {offset} is not aligned to {} bytes",
                     float.size()
                 )));
             }
@@ -207,16 +207,16 @@ impl Primitive {
         for (operand, slice) in others.iter().zip(memory) {
             if overlap(slice, operand.bytes, written, result.bytes) {
                 let (name, result) = (operand.name, result.name);
-                return Err(Error::invalid(format!("{kind}: `{result}` and `{name}` share memory")));
+                return Err(Error::invalid(format!("{kind}: `{result}` overlaps `{name}`")));
             }
         }
         Ok(())
     }
 
-    /// Its operands, where so many are given.
+    /// Returns the operands if there are `given` of them.
     ///
     /// # Errors
-    /// As [`Primitive::operands`], and `InvalidArgument` with the names of those there are.
+    /// As [`Primitive::operands`], and [`Error::InvalidArgument`] that lists the operands if their number differs.
     pub fn operands_for(&self, given: usize) -> Result<Vec<Operand>> {
         let operands = self.operands()?;
         if operands.len() == given {
@@ -224,7 +224,7 @@ impl Primitive {
         }
         let (kind, count) = (self.kind().name(), operands.len());
         let names = operands.iter().map(|operand| operand.name).collect::<Vec<_>>().join(", ");
-        Err(Error::invalid(format!("{kind}: {count} operands ({names}), {given} given")))
+        Err(Error::invalid(format!("{kind}: expected {count} operands ({names}), {given} given")))
     }
 }
 
@@ -233,16 +233,16 @@ fn overlap(a: &MemorySlice, a_bytes: u64, b: &MemorySlice, b_bytes: u64) -> bool
     same && a.offset < b.offset.saturating_add(b_bytes) && b.offset < a.offset.saturating_add(a_bytes)
 }
 
-/// What is wrong with a shape.
+/// Why a shape is invalid.
 struct Wrong(String);
 
-/// Shapes' own result.
+/// Result of validating a shape.
 type Checked<T> = Result<T, Wrong>;
 
-/// A size as a number of bytes, if it is one that memory can have.
+/// Checks a size in bytes against the largest possible allocation.
 fn bytes(name: &str, size: u128) -> Checked<u64> {
     let fits = u64::try_from(size).ok().filter(|size| *size <= i64::MAX as u64);
-    fits.ok_or_else(|| Wrong(format!("`{name}` takes {size} bytes, more than memory can have")))
+    fits.ok_or_else(|| Wrong(format!("`{name}` needs {size} bytes, more than an allocation can have")))
 }
 
 fn expect(holds: bool, text: impl FnOnce() -> String) -> Checked<()> {

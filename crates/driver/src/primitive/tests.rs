@@ -1,4 +1,4 @@
-//! Shapes and sizes, right and wrong.
+//! Valid and invalid shapes and sizes.
 
 use super::*;
 
@@ -72,20 +72,24 @@ fn what_is_wrong_is_named() {
         change(&mut product);
         wrong(Primitive::MatMul(product))
     };
-    assert!(text(|p| p.transpose_right = true).contains("`right` is 2 × 5 where 5 rows are needed"));
-    assert!(text(|p| p.result.columns = 1).contains("`result` is 3 × 1, the product is 3 × 2"));
-    assert!(text(|p| p.left.row_bytes = 18).contains("`left` has rows 18 bytes apart"));
-    assert!(text(|p| p.right.rows = 0).contains("`right` has 0 rows"));
-    assert!(text(|p| p.alpha = f32::NAN).contains("alpha NaN"));
-    assert!(text(|p| p.matrices = 0).contains("0 matrices"));
     assert!(
-        text(|p| (p.matrices, p.result.matrix_bytes) = (2, 20)).contains("`result` has matrices 20 bytes")
+        text(|p| p.transpose_right = true)
+            .contains("inner dimensions differ: `left` is 3 × 5, `right` is 2 × 5")
     );
-    assert!(text(|p| p.left.row_bytes = u64::MAX / 4 * 4).contains("more than memory can have"));
+    assert!(text(|p| p.result.columns = 1).contains("`result` is 3 × 1, the product is 3 × 2"));
+    assert!(text(|p| p.left.row_bytes = 18).contains("`left` has a row stride of 18 bytes"));
+    assert!(text(|p| p.right.rows = 0).contains("`right` is 0 × 2"));
+    assert!(text(|p| p.alpha = f32::NAN).contains("alpha NaN"));
+    assert!(text(|p| p.matrices = 0).contains("the batch size is 0"));
+    assert!(
+        text(|p| (p.matrices, p.result.matrix_bytes) = (2, 20))
+            .contains("`result` has a matrix stride of 20 bytes")
+    );
+    assert!(text(|p| p.left.row_bytes = u64::MAX / 4 * 4).contains("more than an allocation can have"));
     let of = |window| wrong(Primitive::Convolution(convolution(window)));
-    assert!(of(Window::new(6, 1)).contains("takes 6 rows, image and padding have 5"));
-    assert!(of(Window::new(0, 1)).contains("sizes are 0 and 1"));
-    assert!(of(Window { stride: [1, 0], ..Window::new(1, 1) }).contains("strides are 1 and 0"));
+    assert!(of(Window::new(6, 1)).contains("spans 6 rows, more than the 5 of the padded image"));
+    assert!(of(Window::new(0, 1)).contains("sizes are [0, 1]"));
+    assert!(of(Window { stride: [1, 0], ..Window::new(1, 1) }).contains("strides are [1, 0]"));
     assert!(of(Window { padding: Padding::all(2), ..Window::new(2, 3) }).contains("padding of 2 rows"));
     let huge = Images { count: u32::MAX, channels: u32::MAX, height: u32::MAX, width: u32::MAX };
     let pooling = Pooling {
@@ -95,7 +99,7 @@ fn what_is_wrong_is_named() {
         window: Window::new(1, 1),
         kind: PoolKind::Max,
     };
-    assert!(wrong(Primitive::Pooling(pooling)).contains("`source` takes"));
+    assert!(wrong(Primitive::Pooling(pooling)).contains("`source` needs"));
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn matrices_may_not_overlap() {
     product.left.matrix_bytes = 32;
     let text = wrong(Primitive::MatMul(product));
     assert!(
-        text.contains("`left` has matrices 32 bytes apart, which is no multiple of 16 from 48 on"),
+        text.contains("`left` has a matrix stride of 32 bytes; it must be a multiple of 16 and at least 48"),
         "{text}"
     );
 }
@@ -166,7 +170,7 @@ fn limits_of_images_hold_for_what_is_reduced() {
     for (rows, columns) in [(101, 1), (1, 101)] {
         match expect(rows, columns, Extent::Row) {
             Err(Error::Unsupported(text)) => {
-                let expected = format!("`source` has {rows} × {columns} points of 1 channels");
+                let expected = format!("`source` has {rows} × {columns} pixels of 1 channels");
                 assert!(text.contains(&expected) && text.contains("up to 100 × 100 of 4"), "{text}");
             }
             other => panic!("{other:?}"),

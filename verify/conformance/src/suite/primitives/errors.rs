@@ -26,16 +26,16 @@ fn shapes_that_are_wrong(device: &Device) -> CaseResult {
         change(&mut product);
         refused(stream.primitive(&Primitive::MatMul(product), (&a, &b, &mut result)), reason);
     };
-    refuse(|p| p.right.rows = 3, "`right` is 3 × 5 where 4 rows are needed");
+    refuse(|p| p.right.rows = 3, "inner dimensions differ: `left` is 3 × 4, `right` is 3 × 5");
     refuse(|p| p.result.rows = 2, "`result` is 2 × 5, the product is 3 × 5");
-    refuse(|p| p.left.columns = 0, "`left` has 3 rows and 0 columns");
-    refuse(|p| p.left.row_bytes = 15, "`left` has rows 15 bytes apart");
+    refuse(|p| p.left.columns = 0, "`left` is 3 × 0");
+    refuse(|p| p.left.row_bytes = 15, "`left` has a row stride of 15 bytes");
     refuse(|p| p.beta = f32::INFINITY, "beta inf");
     let (source, result_shape) = (Matrix::packed(f32::FLOAT, 2, 2), Matrix::packed(f32::FLOAT, 2, 3));
     let softmax = Softmax { float: f32::FLOAT, source, result: result_shape, logarithm: false };
     refused(
         stream.primitive(&Primitive::Softmax(softmax), (&a, &mut result)),
-        "`source` is 2 × 2, `result` 2 × 3",
+        "`source` is 2 × 2, `result` is 2 × 3",
     );
     Ok(())
 }
@@ -46,14 +46,14 @@ fn buffers_that_do_not_fit(device: &Device) -> CaseResult {
     let (a, b) = (device.buffer::<f32>(12)?, device.buffer::<f32>(20)?);
     let mut result = device.buffer::<f32>(15)?;
     refused(stream.primitive(&product, (&a, &b)), "3 operands (left, right, result), 2 given");
-    refused(stream.primitive(&product, (&b, &a, &mut result)), "`right` takes 80 bytes, its memory has 48");
+    refused(stream.primitive(&product, (&b, &a, &mut result)), "`right` needs 80 bytes, 48 given");
     refused(stream.primitive(&product, (&a, &b, &result)), "`result` is written, and was given as `&`");
     refused(stream.primitive(&product, (&a, 1.0f32, &mut result)), "`right` is no buffer");
     let half = device.buffer::<f16>(40)?;
     refused(stream.primitive(&product, (&a, &half, &mut result)), "`right` takes a buffer of f32");
     let bytes = device.buffer::<u8>(100)?;
     let odd = Arg::from(bytes.slice(2..90)?).of(Scalar::F32);
-    refused(stream.primitive(&product, (&a, odd, &mut result)), "`right` begins at byte");
+    refused(stream.primitive(&product, (&a, odd, &mut result)), "`right` at offset");
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn memory_that_is_shared(device: &Device) -> CaseResult {
     let mut tail = alias;
     refused(
         stream.primitive(&product, (&a, both.slice(0..4)?, tail.slice_mut(3..7)?)),
-        "`result` and `right` share memory",
+        "`result` overlaps `right`",
     );
     Ok(())
 }

@@ -17,7 +17,7 @@ use elinvar_driver::{
 use serde::{Deserialize, Serialize};
 
 use crate::clang::Counters;
-use crate::preprocess::dependencies::Included;
+use crate::preprocess::dependencies::Dependencies;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, stage};
 
@@ -164,8 +164,8 @@ fn find(toolchain: &Toolchain, source: &Source) -> Option<(Declared, Key)> {
         return None;
     }
     let key = source_key(toolchain, source);
-    let included: Included = decode(&toolchain.cache.load(&key.clone().finish())?)?;
-    let identity = included.now()?.identity(key);
+    let dependencies: Dependencies = decode(&toolchain.cache.load(&key.clone().finish())?)?;
+    let identity = dependencies.refresh()?.identity(key);
     let declared = toolchain.cache.load(&identity)?;
     Some((decode(&declared)?, identity))
 }
@@ -180,12 +180,12 @@ fn keep(
     if !toolchain.cache.is_on() {
         return None;
     }
-    let included = program.included()?;
+    let dependencies = program.dependencies()?;
     let key = source_key(toolchain, source);
-    let identity = included.identity(key.clone());
+    let identity = dependencies.identity(key.clone());
     if let Some(declared) = declared {
         toolchain.cache.store(&identity, &encode(declared));
-        toolchain.cache.store(&key.finish(), &encode(&included));
+        toolchain.cache.store(&key.finish(), &encode(&dependencies));
     }
     Some(identity)
 }
@@ -210,8 +210,8 @@ fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
     });
     let key = include_dirs.iter().fold(key, |key, folder| key.path(folder));
     let relative = include_dirs.iter().any(|folder| folder.is_relative());
-    let here = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
-    let key = key.path(&here).text(match math {
+    let current_dir = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
+    let key = key.path(&current_dir).text(match math {
         MathMode::Safe => "safe",
         MathMode::Relaxed => "relaxed",
         MathMode::Fast => "fast",
@@ -279,8 +279,11 @@ mod tests {
     fn declared() -> Declared {
         let note = Diagnostic { severity: Severity::Note, ..Diagnostic::error("b", 3, 4, "there") };
         let source_line = Some("x = y".to_owned());
-        let error =
-            Diagnostic { source_line, notes: vec![note], ..Diagnostic::error("a.metal", 1, 2, "here") };
+        let error = Diagnostic {
+            source_line,
+            notes: vec![note],
+            ..Diagnostic::error("a.metal", 1, 2, "current_dir")
+        };
         let ty = ElementType::Vector { scalar: Scalar::Bool, lanes: 4, packed: false };
         Declared {
             kernels: vec![

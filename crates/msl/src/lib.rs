@@ -44,5 +44,5 @@ pub use rewrite::glue::ENTRY;
 #[doc(hidden)]
 pub fn rewritten_for_fuzzing(text: &str) -> String {
     let written = |spaces| rewrite::rewrite(text, spaces).text.text().to_owned();
-    written(rewrite::Spaces::One) + &written(rewrite::Spaces::Told)
+    written(rewrite::AddressSpaces::Erased) + &written(rewrite::AddressSpaces::Annotated)
 }

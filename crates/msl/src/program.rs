@@ -11,17 +11,17 @@ use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
 use crate::ir::{dynamic_initializers, legalize, recursion};
 use crate::preprocess::Preprocessed;
-use crate::preprocess::dependencies::Included;
-use crate::preprocess::source_map::Origin;
+use crate::preprocess::dependencies::Dependencies;
+use crate::preprocess::source_map::SourceMap;
 use crate::reflection::tables;
-use crate::reflection::tables::Passed;
+use crate::reflection::tables::PassedBy;
 use crate::reflection::{self, Outcome};
-use crate::rewrite::Spaces;
-use crate::rewrite::buffer::Mapped;
-use crate::rewrite::function_constants::{self, Declared};
+use crate::rewrite::AddressSpaces;
+use crate::rewrite::buffer::RewriteBuffer;
+use crate::rewrite::function_constants::{self, FunctionConstantDecl};
 use crate::rewrite::glue;
 use crate::rewrite::kernels::{Kernel, Param};
-use crate::rewrite::struct_attributes::Attributed;
+use crate::rewrite::struct_attributes::AttributedStruct;
 use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
 
 /// The largest index of a function constant.
@@ -32,9 +32,9 @@ const LAST_CONSTANT: u32 = 65535;
 pub struct Program {
     toolchain: Toolchain,
     math: MathMode,
-    origin: Origin,
-    included: Option<Included>,
-    text: Mapped,
+    source_map: SourceMap,
+    dependencies: Option<Dependencies>,
+    text: RewriteBuffer,
     kernels: Vec<Kernel>,
     signatures: Vec<Signature>,
     constants: Vec<FunctionConstant>,
@@ -51,38 +51,41 @@ impl Program {
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
         let _for_all_runs = toolchain.headers()?;
         let header = || pch::header(toolchain, source.math);
-        let (preprocessed, header) = stage::beside(|| preprocess::run(toolchain, source), header);
-        let Preprocessed { origin, mut warnings, included } = preprocessed?;
+        let (preprocessed, header) = stage::join(|| preprocess::run(toolchain, source), header);
+        let Preprocessed { source_map, mut warnings, dependencies } = preprocessed?;
         header?;
-        let rewritten = stage::timed("rewrite", || rewrite::rewrite(origin.text(), Spaces::One));
-        let problems: Vec<Diagnostic> =
-            rewritten.problems.iter().map(|(offset, message)| located(&origin, *offset, message)).collect();
-        if !problems.is_empty() {
-            return Err(Error::Compile(problems));
+        let rewritten =
+            stage::timed("rewrite", || rewrite::rewrite(source_map.text(), AddressSpaces::Erased));
+        let errors: Vec<Diagnostic> =
+            rewritten.errors.iter().map(|(offset, message)| located(&source_map, *offset, message)).collect();
+        if !errors.is_empty() {
+            return Err(Error::Compile(errors));
         }
-        warnings
-            .extend(rewritten.warnings.iter().map(|(offset, message)| warning(&origin, *offset, message)));
+        warnings.extend(
+            rewritten.warnings.iter().map(|(offset, message)| warning(&source_map, *offset, message)),
+        );
         let mut text = rewritten.text.clone();
-        text.prepend(&function_constants::open_definitions(rewritten.constants.len()));
+        text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
         text.prepend(glue::ALL_KERNELS);
         glue::tables(&mut text, &rewritten.kernels);
         glue::constant_tables(&mut text, &rewritten.constants);
         glue::member_tables(&mut text, &rewritten.structs);
         let check = || clang::check(toolchain, source.math, text.text());
         let output = stage::timed("check", check)?;
-        warnings.extend(judge(&output, &origin, &text)?);
+        warnings.extend(check_diagnostics(&output, &source_map, &text)?);
 
         if source.check_spaces {
             warnings.extend(
-                check_spaces(toolchain, source.math, &origin).or_else(|error| unchecked(source, error))?,
+                check_spaces(toolchain, source.math, &source_map)
+                    .or_else(|error| unchecked(source, error))?,
             );
         }
 
         let mut program = Self {
             toolchain: toolchain.clone(),
             math: source.math,
-            origin,
-            included,
+            source_map,
+            dependencies,
             text: rewritten.text,
             kernels: Vec::new(),
             signatures: Vec::new(),
@@ -96,7 +99,7 @@ impl Program {
         Ok(program)
     }
 
-    fn read_kernels(&mut self, kernels: Vec<Kernel>, structs: &[Attributed], ir: &str) -> Result<()> {
+    fn read_kernels(&mut self, kernels: Vec<Kernel>, structs: &[AttributedStruct], ir: &str) -> Result<()> {
         let mut errors = Vec::new();
         let tables = tables::read(ir);
         let types = tables::read_members(ir);
@@ -107,22 +110,22 @@ impl Program {
             let table = tables.get(&i).ok_or_else(missing)?;
             if !names.insert(kernel.name.clone()) {
                 let message = format!("there are two kernels named `{}`", kernel.name);
-                errors.push(located(&self.origin, kernel.offset, &message));
+                errors.push(located(&self.source_map, kernel.offset, &message));
                 continue;
             }
             for (param, d) in kernel.params.iter_mut().zip(&table.parameters) {
                 param.has_members =
-                    param.attributes.is_empty() && d.passed == Passed::Value && d.members.is_some();
+                    param.attributes.is_empty() && d.passed == PassedBy::Value && d.members.is_some();
             }
-            match reflection::build(&kernel, table, &structs, &self.origin) {
-                Outcome::Usable(signature) => {
+            match reflection::build(&kernel, table, &structs, &self.source_map) {
+                Outcome::Supported(signature) => {
                     self.signatures.push(signature);
                     self.kernels.push(kernel);
                 }
                 Outcome::Unsupported(reason) => {
                     self.unsupported.push(UnsupportedKernel { name: kernel.name, reason });
                 }
-                Outcome::Wrong(found) => {
+                Outcome::Invalid(found) => {
                     errors.extend(found.into_iter().filter(|d| !errors.contains(d)).collect::<Vec<_>>())
                 }
             }
@@ -130,7 +133,7 @@ impl Program {
         if errors.is_empty() { Ok(()) } else { Err(Error::Compile(errors)) }
     }
 
-    fn read_constants(&mut self, declared: &[Declared], ir: &str) -> Result<()> {
+    fn read_constants(&mut self, declared: &[FunctionConstantDecl], ir: &str) -> Result<()> {
         let mut errors = Vec::new();
         let mut tables = tables::read_constants(ir);
         for (k, constant) in declared.iter().enumerate() {
@@ -140,7 +143,7 @@ impl Program {
             let ty = description.element;
             let mut refuse = |why: String| {
                 errors.push(located(
-                    &self.origin,
+                    &self.source_map,
                     constant.offset,
                     &format!("function constant `{name}` {why}"),
                 ));
@@ -178,8 +181,8 @@ impl Program {
     }
 
     /// The files that the source includes. `None` when it depends on something else as well.
-    pub(crate) fn included(&self) -> Option<&Included> {
-        self.included.as_ref()
+    pub(crate) fn dependencies(&self) -> Option<&Dependencies> {
+        self.dependencies.as_ref()
     }
 
     /// What is worth a look.
@@ -216,38 +219,38 @@ impl Program {
     ) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
-        let written = self.written(&[(found, glue::ENTRY)], &values)?;
+        let written = self.emit_unoptimized(&[(found, glue::ENTRY)], &values)?;
         if let Some(recursion) = recursion::find(&written) {
             let recursion::Recursion { name, file, line } = recursion;
             let message = format!("function `{name}` calls itself; MSL has no recursion (kernel `{kernel}`)");
-            let source_line = self.origin.source_line(&file, line);
+            let source_line = self.source_map.source_line(&file, line);
             let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
             return Err(Error::Compile(vec![error]));
         }
-        let ir = self.optimized(&written, counters)?;
-        let (present, ir) = tables::take(ir, glue::PRESENT);
+        let ir = self.optimize(&written, counters)?;
+        let (present, ir) = tables::extract(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
-        for param in found.params.iter().filter(|param| glue::is_memory(param)) {
+        for param in found.params.iter().filter(|param| glue::is_launch_argument(param)) {
             there.push(match param.condition().map(|_| present.next()) {
                 None => true,
                 Some(Some(value)) if value == glue::ABSENT + 1 => true,
                 Some(Some(glue::ABSENT)) => false,
-                _ => return Err(self.undecided(found, param)),
+                _ => return Err(self.unresolved_condition(found, param)),
             });
         }
-        if let Some(missing) = function_constants::missing(&ir).and_then(|k| self.constants.get(k)) {
+        if let Some(missing) = function_constants::undefined(&ir).and_then(|k| self.constants.get(k)) {
             return Err(Error::Constant(format!(
                 "kernel `{kernel}` needs a value for function constant `{}` (index {}, {})",
                 missing.name, missing.index, missing.ty
             )));
         }
         self.expect_constant_initializers(&ir)?;
-        let (_, ir) = tables::take_line(ir, "llvm.global_ctors");
+        let (_, ir) = tables::extract_line(ir, "llvm.global_ctors");
         let mut signature = signature.clone();
         let mut there = there.into_iter();
         signature.args.retain(|_| there.next().unwrap_or(true));
-        if let Some((first, second)) = reflection::clash(&signature.args) {
+        if let Some((first, second)) = reflection::index_conflict(&signature.args) {
             return Err(Error::Constant(format!(
                 "kernel `{kernel}`: arguments `{first}` and `{second}` have the same index, and with these function \
                  constants both are there"
@@ -263,8 +266,8 @@ impl Program {
     /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
     pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
         let (found, _) = self.find(kernel)?;
-        let ir = self.written(&[(found, glue::ENTRY)], &vec![None; self.constants.len()])?;
-        Ok(tables::take(ir, glue::PRESENT).1)
+        let ir = self.emit_unoptimized(&[(found, glue::ENTRY)], &vec![None; self.constants.len()])?;
+        Ok(tables::extract(ir, glue::PRESENT).1)
     }
 
     /// The code of several kernels in one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] give it
@@ -279,18 +282,18 @@ impl Program {
         for (index, name) in kernels.iter().enumerate() {
             let (found, _) = self.find(name)?;
             if let Some(param) = found.params.iter().find(|param| param.condition().is_some()) {
-                return Err(self.undecided(found, param));
+                return Err(self.unresolved_condition(found, param));
             }
             entries.push((found, format!("{}_{index}", glue::ENTRY)));
         }
         let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
-        let unoptimized = self.written(&entries, &vec![None; self.constants.len()])?;
-        let optimized = self.optimized(&unoptimized, Counters::default())?;
+        let unoptimized = self.emit_unoptimized(&entries, &vec![None; self.constants.len()])?;
+        let optimized = self.optimize(&unoptimized, Counters::default())?;
         Ok(Together { unoptimized, optimized })
     }
 
     /// The code of kernels behind entries of these names, as clang writes it before any pass.
-    fn written(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
+    fn emit_unoptimized(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
         text.prepend(&function_constants::definitions(values));
         text.prepend(glue::KERNELS_IN_USE);
@@ -299,19 +302,19 @@ impl Program {
         }
         let headers = self.toolchain.headers()?;
         let flags = clang::entry_flags(&headers, self.math);
-        let compile = || clang::run_declared(&self.toolchain, &flags, self.math, text.text());
+        let compile = || clang::compile_with_declarations(&self.toolchain, &flags, self.math, text.text());
         let output = stage::timed("entry", compile)?;
-        judge(&output, &self.origin, &text)?;
+        check_diagnostics(&output, &self.source_map, &text)?;
         text_of(output)
     }
 
     /// Such code, optimised.
-    fn optimized(&self, written: &str, counters: Counters) -> Result<String> {
-        let defined = stage::timed("define", || legalize::define(written));
+    fn optimize(&self, written: &str, counters: Counters) -> Result<String> {
+        let defined = stage::timed("define", || legalize::legalize(written));
         let flags = clang::optimize_flags(counters);
         let optimize = || clang::run(&self.toolchain, &flags, &defined);
         let output = stage::timed("optimize", optimize)?;
-        if output.success { text_of(output) } else { Err(output.unexplained()) }
+        if output.success { text_of(output) } else { Err(output.unexplained_failure()) }
     }
 
     fn find(&self, kernel: &str) -> Result<(&Kernel, &Signature)> {
@@ -331,12 +334,12 @@ impl Program {
         }
         let (file, line) = dynamic_initializers::find(ir).unwrap_or_default();
         let message = "the initialiser of this variable at program scope is no constant expression";
-        let source_line = self.origin.source_line(&file, line);
+        let source_line = self.source_map.source_line(&file, line);
         Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
     }
 
     /// The error for a parameter of which it is not known whether it is there.
-    fn undecided(&self, kernel: &Kernel, param: &Param) -> Error {
+    fn unresolved_condition(&self, kernel: &Kernel, param: &Param) -> Error {
         let condition = param.condition().and_then(|c| c.argument.as_deref()).unwrap_or_default();
         Error::Constant(format!(
             "kernel `{}`: argument `{}` depends on `{condition}`, which has no value; of the function constants, {}",
@@ -367,22 +370,22 @@ pub struct Together {
 }
 
 /// Warnings about address spaces, for a source that is right without them.
-fn check_spaces(toolchain: &Toolchain, math: MathMode, origin: &Origin) -> Result<Vec<Diagnostic>> {
-    let rewritten = rewrite::rewrite(origin.text(), Spaces::Told);
+fn check_spaces(toolchain: &Toolchain, math: MathMode, source_map: &SourceMap) -> Result<Vec<Diagnostic>> {
+    let rewritten = rewrite::rewrite(source_map.text(), AddressSpaces::Annotated);
     let mut text = rewritten.text;
-    text.prepend(&function_constants::open_definitions(rewritten.constants.len()));
+    text.prepend(&function_constants::unspecialized_definitions(rewritten.constants.len()));
     text.prepend(glue::ALL_KERNELS);
-    text.prepend(address_spaces::SPACES);
+    text.prepend(address_spaces::DEFINITIONS);
     let output = stage::timed("spaces", || clang::check_spaces(toolchain, math, text.text()))?;
-    let own = |m: &diagnostics::Message| m.file == "<stdin>";
+    let own = |m: &diagnostics::ClangDiagnostic| m.file == "<stdin>";
     let messages = diagnostics::parse(&output.stderr);
     if !output.success && messages.is_empty() {
-        return Err(output.unexplained());
+        return Err(output.unexplained_failure());
     }
-    let messages = address_spaces::misuse(messages, own);
+    let messages = address_spaces::mismatches(messages, own);
     let mut found: Vec<Diagnostic> =
-        rewritten.warnings.iter().map(|(offset, message)| warning(origin, *offset, message)).collect();
-    found.extend(diagnostics::resolve(messages, &|m| diagnostics::as_rewritten(origin, &text, m)));
+        rewritten.warnings.iter().map(|(offset, message)| warning(source_map, *offset, message)).collect();
+    found.extend(diagnostics::resolve(messages, &|m| diagnostics::rewritten_location(source_map, &text, m)));
     found.sort_by_key(|d| (d.file.clone(), d.line, d.column));
     Ok(found)
 }
@@ -400,23 +403,27 @@ fn text_of(output: clang::Output) -> Result<String> {
 }
 
 /// The warnings of a run over rewritten text, or its errors.
-fn judge(output: &clang::Output, origin: &Origin, text: &Mapped) -> Result<Vec<Diagnostic>> {
-    let messages = diagnostics::told(diagnostics::parse(&output.stderr), text);
-    let found = diagnostics::resolve(messages, &|m| diagnostics::as_rewritten(origin, text, m));
+fn check_diagnostics(
+    output: &clang::Output,
+    source_map: &SourceMap,
+    text: &RewriteBuffer,
+) -> Result<Vec<Diagnostic>> {
+    let messages = diagnostics::without_glue(diagnostics::parse(&output.stderr), text);
+    let found = diagnostics::resolve(messages, &|m| diagnostics::rewritten_location(source_map, text, m));
     if found.iter().any(|d| d.severity == Severity::Error) {
         return Err(Error::Compile(found));
     }
     if !output.success {
-        return Err(output.unexplained());
+        return Err(output.unexplained_failure());
     }
     Ok(found)
 }
 
-fn warning(origin: &Origin, offset: usize, message: &str) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, ..located(origin, offset, message) }
+fn warning(source_map: &SourceMap, offset: usize, message: &str) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, ..located(source_map, offset, message) }
 }
 
-fn located(origin: &Origin, offset: usize, message: &str) -> Diagnostic {
-    let p = origin.place(offset);
+fn located(source_map: &SourceMap, offset: usize, message: &str) -> Diagnostic {
+    let p = source_map.location(offset);
     Diagnostic { source_line: p.source_line, ..Diagnostic::error(p.file, p.line, p.column, message) }
 }

@@ -29,7 +29,7 @@ pub const NAMES: [&str; 14] = [
 ];
 
 /// Run the second one beside the first, in a thread of its own; its stages are told as if it ran here.
-pub(crate) fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send) -> (A, B) {
+pub(crate) fn join<A, B: Send>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send) -> (A, B) {
     let told = tracing::dispatcher::get_default(Clone::clone);
     std::thread::scope(|scope| {
         let there = scope.spawn(move || tracing::dispatcher::with_default(&told, there));

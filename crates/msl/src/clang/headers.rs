@@ -21,7 +21,7 @@ use elinvar_driver::PerProcess;
 use elinvar_driver::sync::{Mutex, MutexGuard};
 
 /// Part of the path of every file of ours that clang reads.
-pub(crate) const MARK: &str = "elinvar_stdlib";
+pub(crate) const STDLIB_DIR: &str = "elinvar_stdlib";
 
 /// The file that gives all declarations, in the headers' folder.
 pub(crate) const DECLARATIONS: &str = "elinvar_stdlib/all.h";
@@ -131,7 +131,7 @@ pub(crate) fn digest() -> Key {
 #[derive(Default)]
 struct Shared {
     /// In folders of caches; they stay, so that it may be held for ever.
-    lasting: Vec<Arc<Headers>>,
+    normalized: Vec<Arc<Headers>>,
     temporary: Weak<Headers>,
 }
 
@@ -141,17 +141,17 @@ impl Headers {
     /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
     pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
         let mut shared = SHARED.get().lock();
-        let root = cache.folder(&format!("{MARK}-{:.16}", digest().to_string()));
+        let root = cache.folder(&format!("{STDLIB_DIR}-{:.16}", digest().to_string()));
         // Only text can be named to clang.
         if let Some(root) = root.filter(|root| root.to_str().is_some()) {
-            shared.lasting.retain(|headers| headers.declarations().is_file());
-            if let Some(known) = shared.lasting.iter().find(|headers| headers.root == root) {
+            shared.normalized.retain(|headers| headers.declarations().is_file());
+            if let Some(known) = shared.normalized.iter().find(|headers| headers.root == root) {
                 return Ok(known.clone());
             }
-            match Self::lay_out(&root, None) {
+            match Self::install(&root, None) {
                 Ok(headers) => {
                     let headers = Arc::new(headers);
-                    shared.lasting.push(headers.clone());
+                    shared.normalized.push(headers.clone());
                     return Ok(headers);
                 }
                 Err(why) => tracing::debug!("no headers in {}: {why}", root.display()),
@@ -170,39 +170,43 @@ impl Headers {
     fn temporary() -> std::io::Result<Self> {
         let folder = Scratch::new()?;
         let root = folder.path().to_owned();
-        Self::lay_out(&root, Some(folder))
+        Self::install(&root, Some(folder))
     }
 
-    fn lay_out(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
+    fn install(root: &Path, temporary: Option<Scratch>) -> std::io::Result<Self> {
         for sub in ["elinvar_stdlib", "include/simd"] {
             std::fs::create_dir_all(root.join(sub))?;
         }
         for (name, text) in FILES {
-            ensure(root, name, text.as_bytes())?;
+            write_if_changed(root, name, text.as_bytes())?;
         }
         for name in INCLUDES {
-            ensure(root, &format!("include/{name}"), INCLUDE.as_bytes())?;
+            write_if_changed(root, &format!("include/{name}"), INCLUDE.as_bytes())?;
         }
         for needed in 2..=4 {
-            ensure(root, &format!("elinvar_stdlib/swizzles_{needed}.h"), swizzles(needed).as_bytes())?;
+            write_if_changed(
+                root,
+                &format!("elinvar_stdlib/swizzles_{needed}.h"),
+                swizzles(needed).as_bytes(),
+            )?;
         }
         let (temporary, precompiled) = (Mutex::new(temporary), Mutex::default());
         Ok(Self { root: root.to_owned(), temporary, precompiled })
     }
 
     /// Leave the files in use where they are for good. Those in a cache stay anyway.
-    pub(crate) fn keep() {
+    pub(crate) fn preserve() {
         let shared = SHARED.get().lock();
         if let Some(headers) = shared.temporary.upgrade() {
             let mut temporary = headers.temporary.lock();
             if let Some(folder) = &mut *temporary {
-                folder.stay();
+                folder.preserve();
             }
         }
     }
 
     /// Whether later processes find what is in the folder.
-    pub(crate) fn stay(&self) -> bool {
+    pub(crate) fn is_persistent(&self) -> bool {
         self.temporary.lock().is_none()
     }
 
@@ -229,7 +233,7 @@ impl Headers {
 }
 
 /// Make a file in the folder hold these bytes. Others see it with the old ones or the new ones.
-pub(crate) fn ensure(root: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_if_changed(root: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let path = root.join(name);
     if std::fs::read(&path).is_ok_and(|there| there == bytes) {
         return Ok(());
@@ -280,7 +284,7 @@ mod tests {
     fn a_temporary_copy_goes_with_its_last_user() {
         let off = Cache::off();
         let (a, b) = (Headers::shared(&off).unwrap(), Headers::shared(&off).unwrap());
-        assert!(Arc::ptr_eq(&a, &b) && !a.stay());
+        assert!(Arc::ptr_eq(&a, &b) && !a.is_persistent());
         let other = Headers::temporary().unwrap();
         let root = other.root().to_owned();
         assert!(root.join("include/simd/simd.h").is_file() && other.declarations().is_file());
@@ -293,12 +297,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path(), 1 << 30, "v");
         let headers = Headers::shared(&cache).unwrap();
-        assert!(headers.stay() && headers.root().starts_with(folder.path()));
+        assert!(headers.is_persistent() && headers.root().starts_with(folder.path()));
         let file = headers.root().join("elinvar_stdlib/math.h");
         let text = std::fs::read(&file).unwrap();
         for damage in [&text[..100], b""] {
             std::fs::write(&file, damage).unwrap();
-            Headers::lay_out(headers.root(), None).unwrap();
+            Headers::install(headers.root(), None).unwrap();
             assert_eq!(std::fs::read(&file).unwrap(), text);
         }
         std::fs::remove_dir_all(headers.root()).unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// The error for a failure that no diagnostic explains.
-    pub(crate) fn unexplained(&self) -> Error {
+    pub(crate) fn unexplained_failure(&self) -> Error {
         let said = self.stderr.trim();
         let said = if said.is_empty() { "and said nothing".to_owned() } else { format!("and said:\n{said}") };
         Error::Clang {
@@ -61,7 +61,7 @@ pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], text: &str) -> Resul
 }
 
 /// [`run`] in the headers' folder: clang makes text of the names that `-include` gives, without escapes, so that these are relative.
-fn run_among_headers(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
+fn run_in_headers_dir(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
     let headers = toolchain.headers()?;
     let mut command = clang(toolchain, args);
     command.current_dir(headers.root());
@@ -114,7 +114,7 @@ fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output>
             if !output.crashed() {
                 return Ok(output);
             }
-            match output.unexplained() {
+            match output.unexplained_failure() {
                 Error::Clang { command, detail } => (command, detail),
                 other => return Err(other),
             }
@@ -125,7 +125,7 @@ fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output>
         }
         Err(Failure::Killed(why)) => (shown, format!("clang {why}")),
     };
-    Headers::keep();
+    Headers::preserve();
     Err(Error::Clang { command: shown, detail: format!("{detail}\n{}", folder.keep(&[SOURCE, OVERLAY])) })
 }
 
@@ -134,7 +134,7 @@ fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output>
 pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
     let flags = check_flags(math);
     let key = toolchain.cache.key("check").program(toolchain.path()).key(&headers::digest());
-    let key = key.text(&lasting(text, toolchain.headers()?.root()));
+    let key = key.text(&normalized(text, toolchain.headers()?.root()));
     let key = flags.iter().fold(key, |key, flag| key.path(Path::new(flag))).finish();
     let found = || {
         let record = toolchain.cache.load(&key)?;
@@ -168,20 +168,21 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
         None => args.extend(["-include".into(), DECLARATIONS.into()]),
     }
     args.push("-".into());
-    run_among_headers(toolchain, &args, text)
+    run_in_headers_dir(toolchain, &args, text)
 }
 
 /// The text without the names of our own files, which differ from process to process.
-fn lasting(text: &str, root: &Path) -> String {
-    let ours =
-        |line: &str| source_map::marker(line).is_some_and(|(_, name)| Path::new(&name).starts_with(root));
+fn normalized(text: &str, root: &Path) -> String {
+    let ours = |line: &str| {
+        source_map::parse_line_marker(line).is_some_and(|(_, name)| Path::new(&name).starts_with(root))
+    };
     text.split('\n').map(|line| if ours(line) { "#\n".into() } else { format!("{line}\n") }).collect()
 }
 
 /// Compile rewritten text with our declarations, by way of their precompiled header if there is one. What clang
 /// has against the text it says of the declarations as text: with the precompiled header it guesses other
 /// names, and it may be the header that it does not like.
-pub(crate) fn run_declared(
+pub(crate) fn compile_with_declarations(
     toolchain: &Toolchain,
     flags: &[OsString],
     math: MathMode,
@@ -191,7 +192,7 @@ pub(crate) fn run_declared(
     let compile = |declarations: [OsString; 2]| {
         let root = ["-isysroot".into(), headers.root().into()];
         let args = [flags, &root, &declarations, &["-".into()]].concat();
-        run_among_headers(toolchain, &args, text)
+        run_in_headers_dir(toolchain, &args, text)
     };
     let header = pch::header(toolchain, math)?;
     if let Some(header) = &header {
@@ -204,13 +205,13 @@ pub(crate) fn run_declared(
     if output.success
         && let Some(header) = header
     {
-        pch::give_up(&headers, &header);
+        pch::disable(&headers, &header);
     }
     Ok(output)
 }
 
 /// Flags of both stages: the language, and messages in the form that we read.
-fn common(stage: &mut Vec<OsString>) {
+fn common_flags(stage: &mut Vec<OsString>) {
     stage.extend(
         [
             "-std=c++17",
@@ -231,7 +232,7 @@ fn common(stage: &mut Vec<OsString>) {
 /// `clang -E`: macros and includes, and no more than those.
 pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsString> {
     let mut args = vec!["-x".into(), "c++".into(), OsString::from("-E")];
-    common(&mut args);
+    common_flags(&mut args);
     args.extend(["-Wmacro-redefined".into(), "-W#warnings".into(), "-imacros".into()]);
     args.push(PREDEFINED.into());
     // As Metal's compiler, which says which functions a name without `fast::` or `precise::` means.
@@ -278,7 +279,7 @@ const WARNINGS: [&str; 15] = [
 /// What the declarations' precompiled header is made with, and the rewritten text is compiled with.
 pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
     let mut args = Vec::new();
-    common(&mut args);
+    common_flags(&mut args);
     args.extend(
         [
             "-O2",

@@ -22,7 +22,7 @@ use crate::{Error, Result, clang, stage};
 /// The header for a math mode, if there can be one.
 pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<PathBuf>> {
     let headers = toolchain.headers()?;
-    if !headers.stay() {
+    if !headers.is_persistent() {
         return Ok(None);
     }
     let flags = clang::language_flags(math);
@@ -44,7 +44,7 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
         Some(file) => Some(file),
         None => stage::timed("header", || make(toolchain, headers.root(), &flags))?.and_then(|bytes| {
             let content = Key::of(&bytes);
-            let written = headers::ensure(headers.root(), &name(&content), &bytes);
+            let written = headers::write_if_changed(headers.root(), &name(&content), &bytes);
             written.inspect_err(|error| tracing::debug!("no precompiled header: {error}")).ok()?;
             toolchain.cache.store(&key, content.as_bytes());
             Some(headers.root().join(name(&content)))
@@ -76,7 +76,7 @@ fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option
 }
 
 /// Do without a header that clang has refused.
-pub(crate) fn give_up(headers: &Headers, refused: &Path) {
+pub(crate) fn disable(headers: &Headers, refused: &Path) {
     tracing::debug!("clang refuses the precompiled header");
     for header in headers.precompiled().values_mut().filter(|header| header.as_deref() == Some(refused)) {
         *header = None;

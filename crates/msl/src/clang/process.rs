@@ -74,7 +74,7 @@ impl Limits {
 }
 
 /// Variables by which clang and linkers take folders and options that no key knows of.
-const UNWANTED: [&str; 12] = [
+const REMOVED_VARIABLES: [&str; 12] = [
     "CPATH",
     "C_INCLUDE_PATH",
     "CPLUS_INCLUDE_PATH",
@@ -104,7 +104,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 /// How a tool ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct Output {
     /// Its exit status.
     pub status: ExitStatus,
     /// What it wrote to standard output.
@@ -123,8 +123,8 @@ pub enum Failure {
 }
 
 enum Event {
-    Said(Stream, std::io::Result<Vec<u8>>),
-    Ended,
+    Output(Stream, std::io::Result<Vec<u8>>),
+    Exited,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,28 +138,28 @@ enum Stream {
 /// # Errors
 /// `Start`, or `Killed` when a limit was broken. Nothing of its process group is left behind it. A process that
 /// has left the group and holds the output open is not waited for.
-pub fn run(command: &mut Command, limits: &Limits) -> Result<Finished, Failure> {
-    for name in UNWANTED {
+pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
+    for name in REMOVED_VARIABLES {
         command.env_remove(name);
     }
-    let group = Group::new();
+    let group = ProcessGroup::new();
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group.number());
     let mut child = command.spawn().map_err(Failure::Start)?;
-    limit(&child, limits);
+    apply_limits(&child, limits);
     let group = group.of(&child);
-    let events = watch(&mut child, limits);
-    let heard = listen(&events, limits);
+    let events = spawn_readers(&mut child, limits);
+    let collected = collect_output(&events, limits);
     // The child has not been waited for, so the number is still its group's.
     group.kill();
     let status = child.wait().map_err(Failure::Start)?;
     drop(group);
-    let (stdout, stderr) = heard.map_err(Failure::Killed)?;
-    broken(status, &stderr, limits)?;
-    Ok(Finished { status, stdout, stderr })
+    let (stdout, stderr) = collected.map_err(Failure::Killed)?;
+    exceeded_limit(status, &stderr, limits)?;
+    Ok(Output { status, stdout, stderr })
 }
 
 /// Which limit a tool has come to that the system holds it to.
-fn broken(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Failure> {
+fn exceeded_limit(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
@@ -182,7 +182,7 @@ fn broken(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Fail
 }
 
 /// Hold a tool to limits. It has only just begun.
-fn limit(child: &Child, limits: &Limits) {
+fn apply_limits(child: &Child, limits: &Limits) {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, Rlimit, prlimit};
@@ -209,24 +209,24 @@ fn limit(child: &Child, limits: &Limits) {
 }
 
 /// What ends the group: at the end of its standard input.
-const WATCH: &str = "read -r _; trap '' TERM; kill -TERM 0; rm -rf -- \"$@\"; kill -KILL 0";
+const WATCHDOG: &str = "read -r _; trap '' TERM; kill -TERM 0; rm -rf -- \"$@\"; kill -KILL 0";
 
 /// A process group that ends with this process.
-struct Group {
+struct ProcessGroup {
     /// The shell that watches, the group's first member. `None` where there is none.
-    watcher: Option<Child>,
+    watchdog: Option<Child>,
     /// The group's number, once it is known.
     number: Option<Pid>,
 }
 
-impl Group {
+impl ProcessGroup {
     fn new() -> Self {
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", WATCH, "sh"]).args(scratch::live());
+        shell.args(["-c", WATCHDOG, "sh"]).args(scratch::live());
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let watcher =
+        let watchdog =
             shell.spawn().inspect_err(|why| tracing::debug!("nobody watches over tools: {why}")).ok();
-        Self { number: watcher.as_ref().map(Pid::from_child), watcher }
+        Self { number: watchdog.as_ref().map(Pid::from_child), watchdog }
     }
 
     /// As a command takes it; 0 for a group of the command's own.
@@ -247,23 +247,23 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        if let Some(watcher) = &mut self.watcher {
-            let _ended = watcher.kill();
-            let _ended = watcher.wait();
+        if let Some(watchdog) = &mut self.watchdog {
+            let _ended = watchdog.kill();
+            let _ended = watchdog.wait();
         }
     }
 }
 
 /// Threads that report what the child says and that it has ended; they end with the child and its output.
-fn watch(child: &mut Child, limits: &Limits) -> Receiver<Event> {
+fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     let (sender, events) = channel();
     let reader = |from: Option<Box<dyn Read + Send>>, stream, limit: u64, sender: Sender<Event>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = from.map_or(Ok(0), |from| from.take(limit + 1).read_to_end(&mut bytes));
-            let _unheard = sender.send(Event::Said(stream, read.map(|_| bytes)));
+            let _unheard = sender.send(Event::Output(stream, read.map(|_| bytes)));
         });
     };
     let out = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
@@ -274,20 +274,20 @@ fn watch(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     std::thread::spawn(move || {
         let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(rustix::process::waitid(WaitId::Pid(pid), only_look), Err(rustix::io::Errno::INTR)) {}
-        let _unheard = sender.send(Event::Ended);
+        let _unheard = sender.send(Event::Exited);
     });
     events
 }
 
 /// Both outputs, once they and the child have ended; or the limit that was broken.
-fn listen(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>, Vec<u8>), String> {
+fn collect_output(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>, Vec<u8>), String> {
     let deadline = Instant::now() + limits.time;
     let (mut stdout, mut stderr, mut ended) = (None, None, false);
     while !ended || stdout.is_none() || stderr.is_none() {
         let left = deadline.saturating_duration_since(Instant::now());
         match events.recv_timeout(left) {
-            Ok(Event::Ended) => ended = true,
-            Ok(Event::Said(stream, bytes)) => {
+            Ok(Event::Exited) => ended = true,
+            Ok(Event::Output(stream, bytes)) => {
                 let (place, name, limit) = match stream {
                     Stream::Out => (&mut stdout, "standard output", limits.stdout),
                     Stream::Err => (&mut stderr, "standard error", limits.stderr),
@@ -327,7 +327,7 @@ pub fn quoted<'a>(words: impl IntoIterator<Item = &'a std::ffi::OsStr>) -> Strin
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limits: &Limits) -> Result<Finished, Failure> {
+    fn shell(script: &str, limits: &Limits) -> Result<Output, Failure> {
         run(Command::new("sh").args(["-c", script]).stdin(Stdio::null()), limits)
     }
 

@@ -21,7 +21,7 @@ const PREFIX: &str = "elinvar-run-";
 const LOCK: &str = "lock";
 
 /// Larger files are not kept.
-const MOST_KEPT: u64 = 16 << 20;
+const MAX_KEPT_BYTES: u64 = 16 << 20;
 
 /// The folders that are in use in this process.
 static LIVE: PerProcess<Mutex<BTreeSet<PathBuf>>> = PerProcess::new(Mutex::default);
@@ -74,7 +74,7 @@ impl Scratch {
     }
 
     /// Leave all of it for good.
-    pub(crate) fn stay(&mut self) {
+    pub(crate) fn preserve(&mut self) {
         live_folders().remove(self.path());
         let _gone = std::fs::remove_file(self.path().join(LOCK));
         self.folder.disable_cleanup(true);
@@ -85,7 +85,8 @@ impl Scratch {
     pub fn keep(mut self, files: &[&str]) -> String {
         let path = self.path().to_owned();
         let kept = |name: &std::ffi::OsStr| {
-            let small = || std::fs::metadata(path.join(name)).is_ok_and(|found| found.len() <= MOST_KEPT);
+            let small =
+                || std::fs::metadata(path.join(name)).is_ok_and(|found| found.len() <= MAX_KEPT_BYTES);
             files.iter().any(|file| name == *file) && small()
         };
         let mut left = false;
@@ -98,7 +99,7 @@ impl Scratch {
             }
         }
         if !left {
-            return format!("its input has more than {MOST_KEPT} bytes and is not kept");
+            return format!("its input has more than {MAX_KEPT_BYTES} bytes and is not kept");
         }
         live_folders().remove(&path);
         self.folder.disable_cleanup(true);
@@ -174,7 +175,7 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
-        File::create(path.join("in")).unwrap().set_len(MOST_KEPT + 1).unwrap();
+        File::create(path.join("in")).unwrap().set_len(MAX_KEPT_BYTES + 1).unwrap();
         assert!(scratch.keep(&["in"]).contains("not kept") && !path.exists());
     }
 }

@@ -12,34 +12,34 @@ use crate::Result;
 use crate::clang::pch;
 use crate::clang::toolchain::Toolchain;
 use crate::clang::{self, Output};
-use crate::rewrite::glue::{INSTANTIATE, OURS};
+use crate::rewrite::glue::{GLUE_MARKER, INSTANTIATE};
 
 /// A further process has to parse all the text: it is worth that for this many instantiations.
-const WORTH: usize = 64;
+const MIN_INSTANTIATIONS: usize = 64;
 
-/// More processes than this gain little. See [`part_of`].
-const MOST: usize = 4;
+/// More processes than this gain little. See [`shard_of`].
+const MAX_SHARDS: usize = 4;
 
-/// [`clang::run_declared`] of a text with tables behind it.
+/// [`clang::compile_with_declarations`] of a text with tables behind it.
 pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, text: &str) -> Result<Output> {
-    let run = |text: &str| clang::run_declared(toolchain, flags, math, text);
+    let run = |text: &str| clang::compile_with_declarations(toolchain, flags, math, text);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let parts = split(text, processors.min(MOST));
-    if parts.len() < 2 {
+    let shards = split(text, processors.min(MAX_SHARDS));
+    if shards.len() < 2 {
         return run(text);
     }
     // Here and not in each of them.
     pch::header(toolchain, math)?;
     let outputs: Vec<Result<Output>> = std::thread::scope(|scope| {
-        let started: Vec<_> = parts.iter().map(|part| scope.spawn(|| run(part))).collect();
-        let joined = started.into_iter().map(|part| part.join());
+        let started: Vec<_> = shards.iter().map(|shard| scope.spawn(|| run(shard))).collect();
+        let joined = started.into_iter().map(|shard| shard.join());
         joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     let mut outputs = outputs.into_iter().collect::<Result<Vec<_>>>()?.into_iter();
     match outputs.next() {
-        Some(first) if first.success => outputs.try_fold(first, |mut all, part| {
-            all.stderr.push_str(&part.stderr);
-            if part.success { Ok(all) } else { run(text) }
+        Some(first) if first.success => outputs.try_fold(first, |mut all, shard| {
+            all.stderr.push_str(&shard.stderr);
+            if shard.success { Ok(all) } else { run(text) }
         }),
         _ => run(text),
     }
@@ -47,28 +47,28 @@ pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, t
 
 /// The texts to check instead of `text`, at most `most`. The first has all of the tables, the others none.
 fn split(text: &str, most: usize) -> Vec<String> {
-    let body = text.find(OURS).unwrap_or(text.len());
+    let body = text.find(GLUE_MARKER).unwrap_or(text.len());
     let places: Vec<usize> = text[..body]
         .match_indices(INSTANTIATE)
         .map(|(at, _)| at)
         .filter(|at| text[*at + INSTANTIATE.len()..].starts_with(|c: char| c.is_whitespace()))
         .skip(1) // its definition
         .collect();
-    let count = most.min(places.len() / WORTH + 1);
-    let part = |number: usize| {
-        let mut part = text[..if number == 0 { text.len() } else { body }].to_owned();
+    let count = most.min(places.len() / MIN_INSTANTIATIONS + 1);
+    let shard = |number: usize| {
+        let mut shard = text[..if number == 0 { text.len() } else { body }].to_owned();
         for (i, at) in places.iter().enumerate() {
-            let word = if part_of(i, count) == number { "template" } else { "extern template" };
-            part.replace_range(*at..*at + INSTANTIATE.len(), &format!("{word:0$}", INSTANTIATE.len()));
+            let word = if shard_of(i, count) == number { "template" } else { "extern template" };
+            shard.replace_range(*at..*at + INSTANTIATE.len(), &format!("{word:0$}", INSTANTIATE.len()));
         }
-        part
+        shard
     };
-    (0..count).map(part).collect()
+    (0..count).map(shard).collect()
 }
 
 /// Which of `count` parts has instantiation number `i`. The tables take about as long as a quarter of all
 /// instantiations, so that part 0 has fewer of them: `5 - count` of each `4 * count`, the other parts 5.
-fn part_of(i: usize, count: usize) -> usize {
+fn shard_of(i: usize, count: usize) -> usize {
     match i % (4 * count) {
         _ if count < 2 => 0,
         slot if slot < 5 - count => 0,
@@ -84,21 +84,21 @@ mod tests {
     #[test]
     fn each_instantiation_is_in_one_part() {
         let line = |i: usize| format!("{INSTANTIATE} void f<{i}>();\n");
-        let text = format!("{ALL_KERNELS}{}{OURS}tables", (0..200).map(line).collect::<String>());
-        let parts = split(&text, MOST);
-        assert_eq!(parts.len(), 200 / WORTH + 1);
-        assert!(parts[0].ends_with("tables") && parts[0].len() == text.len());
-        for (number, part) in parts.iter().enumerate().skip(1) {
-            assert_eq!(part.len(), text.find(OURS).unwrap(), "part {number}");
+        let text = format!("{ALL_KERNELS}{}{GLUE_MARKER}tables", (0..200).map(line).collect::<String>());
+        let shards = split(&text, MAX_SHARDS);
+        assert_eq!(shards.len(), 200 / MIN_INSTANTIATIONS + 1);
+        assert!(shards[0].ends_with("tables") && shards[0].len() == text.len());
+        for (number, shard) in shards.iter().enumerate().skip(1) {
+            assert_eq!(shard.len(), text.find(GLUE_MARKER).unwrap(), "shard {number}");
         }
         for i in 0..200 {
-            let has = |part: &&String| part.contains(&format!("\ntemplate            void f<{i}>();"));
-            assert_eq!(parts.iter().filter(has).count(), 1, "{i}");
+            let has = |shard: &&String| shard.contains(&format!("\ntemplate            void f<{i}>();"));
+            assert_eq!(shards.iter().filter(has).count(), 1, "{i}");
         }
-        assert!(parts.iter().all(|part| !part[ALL_KERNELS.len()..].contains(INSTANTIATE)));
+        assert!(shards.iter().all(|shard| !shard[ALL_KERNELS.len()..].contains(INSTANTIATE)));
         assert_eq!(split(&text, 1).len(), 1);
         for (count, first) in [(1, 16), (2, 6), (3, 4), (4, 1)] {
-            let of = |part| (0..16).filter(|i| part_of(*i, count) == part).count();
+            let of = |shard| (0..16).filter(|i| shard_of(*i, count) == shard).count();
             assert_eq!(of(0), first);
             assert_eq!((0..count).map(of).sum::<usize>(), 16);
         }

@@ -18,7 +18,7 @@ use crate::clang::process::{self, Failure, Limits};
 use crate::{Error, Result};
 
 /// The oldest clang whose `half` and `bfloat` are what we rely on.
-const OLDEST: u32 = 19;
+const MIN_VERSION: u32 = 19;
 
 /// A clang that can be used, the headers for it, and the cache for what comes out of it.
 #[derive(Clone, Debug)]
@@ -30,15 +30,15 @@ pub struct Toolchain {
 }
 
 /// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
-struct Found {
-    chosen: Option<OsString>,
-    searched: OsString,
+struct Located {
+    override_path: Option<OsString>,
+    path_variable: OsString,
     path: PathBuf,
     version: String,
     major: u32,
 }
 
-static FOUND: PerProcess<Mutex<Option<Found>>> = PerProcess::new(Mutex::default);
+static LOCATED: PerProcess<Mutex<Option<Located>>> = PerProcess::new(Mutex::default);
 
 impl Toolchain {
     /// The clang to use, without a cache.
@@ -55,15 +55,17 @@ impl Toolchain {
     /// # Errors
     /// As for [`Toolchain::find`].
     pub fn find_with(cache: &Cache) -> Result<Self> {
-        let chosen = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
-        let searched = std::env::var_os("PATH").unwrap_or_default();
-        let mut found = FOUND.get().lock();
-        if let Some(f) = found.as_ref().filter(|f| f.chosen == chosen && f.searched == searched) {
+        let override_path = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
+        let path_variable = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = LOCATED.get().lock();
+        if let Some(f) =
+            found.as_ref().filter(|f| f.override_path == override_path && f.path_variable == path_variable)
+        {
             return Ok(Self::new(f.path.clone(), f.version.clone(), f.major, cache));
         }
-        let (path, version, major) = locate(chosen.as_deref(), &searched, cache)?;
+        let (path, version, major) = locate(override_path.as_deref(), &path_variable, cache)?;
         let tool = Self::new(path.clone(), version.clone(), major, cache);
-        *found = Some(Found { chosen, searched, path, version, major });
+        *found = Some(Located { override_path, path_variable, path, version, major });
         Ok(tool)
     }
 
@@ -71,9 +73,9 @@ impl Toolchain {
     ///
     /// # Errors
     /// As for [`Toolchain::find`].
-    pub fn find_in(chosen: Option<&OsStr>, path: &OsStr) -> Result<Self> {
+    pub fn find_in(override_path: Option<&OsStr>, path: &OsStr) -> Result<Self> {
         let cache = Cache::off();
-        let (path, version, major) = locate(chosen, path, &cache)?;
+        let (path, version, major) = locate(override_path, path, &cache)?;
         Ok(Self::new(path, version, major, &cache))
     }
 
@@ -109,11 +111,11 @@ impl Toolchain {
     }
 }
 
-fn locate(chosen: Option<&OsStr>, path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
-    let Some(clang) = chosen else { return search(path, cache) };
+fn locate(override_path: Option<&OsStr>, path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
+    let Some(clang) = override_path else { return search(path, cache) };
     let clang = resolve(clang, path);
-    let (version, major) = check(&clang, cache).map_err(|why| {
-        Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install()))
+    let (version, major) = probe_cached(&clang, cache).map_err(|why| {
+        Error::Toolchain(format!("ELINVAR_CLANG: `{}` {why}\n{}", clang.display(), install_hint()))
     })?;
     Ok((clang, version, major))
 }
@@ -139,10 +141,10 @@ fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
             let Some(name) = name.to_str().filter(|n| n.starts_with("clang")) else { continue };
             let number = name.strip_prefix("clang-").and_then(|n| n.parse::<u32>().ok());
             match number {
-                Some(n) if n >= OLDEST => candidates.push((u32::MAX - n, entry.path())),
+                Some(n) if n >= MIN_VERSION => candidates.push((u32::MAX - n, entry.path())),
                 None if name == "clang" => {
                     candidates.push((
-                        u32::MAX - OLDEST + 1 + u32::try_from(order).unwrap_or(0).min(9),
+                        u32::MAX - MIN_VERSION + 1 + u32::try_from(order).unwrap_or(0).min(9),
                         entry.path(),
                     ));
                 }
@@ -151,30 +153,30 @@ fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
         }
     }
     candidates.sort_by_key(|(rank, _)| *rank);
-    let mut refused = String::new();
+    let mut rejected = String::new();
     for (_, clang) in candidates {
-        match check(&clang, cache) {
+        match probe_cached(&clang, cache) {
             Ok((version, major)) => return Ok((clang, version, major)),
-            Err(why) => refused.push_str(&format!("\n  `{}` {why}", clang.display())),
+            Err(why) => rejected.push_str(&format!("\n  `{}` {why}", clang.display())),
         }
     }
-    let looked = if refused.is_empty() { String::new() } else { format!("; refused:{refused}") };
-    Err(Error::Toolchain(format!("no clang {OLDEST} or newer on PATH{looked}\n{}", install())))
+    let looked = if rejected.is_empty() { String::new() } else { format!("; rejected:{rejected}") };
+    Err(Error::Toolchain(format!("no clang {MIN_VERSION} or newer on PATH{looked}\n{}", install_hint())))
 }
 
 /// The version line and major version, or why the program is no use. A program that was of use and has not
 /// changed is not asked again.
-fn check(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
+fn probe_cached(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
     let key = cache.key("compiler").program(clang).finish();
     if let Some(known) = cache.load(&key).as_deref().and_then(decode) {
         return Ok(known);
     }
-    let asked = ask(clang)?;
+    let asked = probe(clang)?;
     cache.store(&key, &encode(&asked));
     Ok(asked)
 }
 
-fn ask(clang: &Path) -> Result<(String, u32), String> {
+fn probe(clang: &Path) -> Result<(String, u32), String> {
     let limits = Limits::from_env()?;
     let output = process::run(Command::new(clang).arg("--version").stdin(Stdio::null()), &limits);
     let output = output.map_err(|failure| match failure {
@@ -195,13 +197,13 @@ fn ask(clang: &Path) -> Result<(String, u32), String> {
         .and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next())
         .and_then(|v| v.parse::<u32>().ok())
         .ok_or_else(|| format!("does not state its version: `{line}`"))?;
-    if major < OLDEST {
-        return Err(format!("is version {major}, and {OLDEST} or newer is needed"));
+    if major < MIN_VERSION {
+        return Err(format!("is version {major}, and {MIN_VERSION} or newer is needed"));
     }
     Ok((line.to_owned(), major))
 }
 
-fn install() -> String {
+fn install_hint() -> String {
     "install one:\n  \
      Debian, Ubuntu: apt-get install clang-19 (where the release has none: https://apt.llvm.org)\n  \
      Fedora: dnf install clang\n  \

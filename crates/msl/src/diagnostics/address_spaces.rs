@@ -5,11 +5,11 @@
 //! what counts is what it says of the user's text about two pointers whose spaces differ. What it could not
 //! make sense of it leaves alone: misuse may go unseen, but what is reported is one.
 
-use crate::diagnostics::Message;
+use crate::diagnostics::ClangDiagnostic;
 use elinvar_driver::Severity;
 
 /// Before the text of such a run: the spaces, as clang then names them in its messages.
-pub(crate) const SPACES: &str = "\
+pub(crate) const DEFINITIONS: &str = "\
 #define ELINVAR_device __attribute__((address_space(1)))
 #define ELINVAR_constant __attribute__((address_space(2)))
 #define ELINVAR_threadgroup __attribute__((address_space(3)))
@@ -34,7 +34,10 @@ const CONVERSIONS: [&str; 12] = [
 ];
 
 /// The messages about misuse among those of a run, as warnings. `own` says which are about the user's text.
-pub(crate) fn misuse(messages: Vec<Message>, own: impl Fn(&Message) -> bool) -> Vec<Message> {
+pub(crate) fn mismatches(
+    messages: Vec<ClangDiagnostic>,
+    own: impl Fn(&ClangDiagnostic) -> bool,
+) -> Vec<ClangDiagnostic> {
     let mut found = Vec::new();
     let mut rest = messages.into_iter().peekable();
     while let Some(message) = rest.next() {
@@ -55,7 +58,7 @@ pub(crate) fn misuse(messages: Vec<Message>, own: impl Fn(&Message) -> bool) -> 
         let Some(what) = what else { continue };
         let text =
             format!("{}; the address spaces differ, which Metal refuses", what.replace("ELINVAR_", ""));
-        found.push(Message { severity: Severity::Warning, text, ..message });
+        found.push(ClangDiagnostic { severity: Severity::Warning, text, ..message });
         // Which instantiation it is about.
         found.extend(notes.into_iter().filter(|note| note.text.starts_with("in instantiation of")));
     }
@@ -64,7 +67,7 @@ pub(crate) fn misuse(messages: Vec<Message>, own: impl Fn(&Message) -> bool) -> 
 
 /// Why none of the functions fits a call, if that is the address space of an argument for each of them that has
 /// the right number of parameters.
-fn call(notes: &[Message], own: &impl Fn(&Message) -> bool) -> Option<String> {
+fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> Option<String> {
     let mut why = None;
     let candidates = notes.iter().filter(|note| note.text.starts_with("candidate"));
     for note in candidates {

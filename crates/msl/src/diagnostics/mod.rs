@@ -7,12 +7,12 @@ use std::collections::HashSet;
 
 use elinvar_driver::{Diagnostic, Severity};
 
-use crate::preprocess::source_map::{Origin, Place};
-use crate::rewrite::buffer::Mapped;
+use crate::preprocess::source_map::{Location, SourceMap};
+use crate::rewrite::buffer::RewriteBuffer;
 
 /// A message as clang printed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct ClangDiagnostic {
     pub file: String,
     pub line: u32,
     pub column: u32,
@@ -21,12 +21,12 @@ pub(crate) struct Message {
 }
 
 /// The messages of a run; lines of any other shape are left out.
-pub(crate) fn parse(stderr: &str) -> Vec<Message> {
+pub(crate) fn parse(stderr: &str) -> Vec<ClangDiagnostic> {
     stderr.lines().filter_map(message).collect()
 }
 
 /// [`parse`], where files may have names that look like something else: with line ends or colons in them.
-pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
+pub(crate) fn parse_with_files(stderr: &str, files: &[String]) -> Vec<ClangDiagnostic> {
     let mut odd: Vec<&String> = files.iter().filter(|name| name.contains(['\n', ':'])).collect();
     odd.sort_by_key(|name| std::cmp::Reverse(name.len()));
     let mut text = format!("\n{stderr}");
@@ -35,7 +35,7 @@ pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
             text = text.replace(&format!("{before}{name}:"), &format!("{before}\u{1}{index}\u{1}:"));
         }
     }
-    let named = |mut m: Message| {
+    let named = |mut m: ClangDiagnostic| {
         let index = m.file.strip_prefix('\u{1}').and_then(|rest| rest.strip_suffix('\u{1}'));
         if let Some(name) = index.and_then(|index| odd.get(index.parse::<usize>().ok()?)) {
             m.file = (*name).clone();
@@ -48,7 +48,7 @@ pub(crate) fn parse_named(stderr: &str, files: &[String]) -> Vec<Message> {
 /// What begins a line that says how clang came to a file.
 const INCLUDED: &str = "\nIn file included from ";
 
-fn message(line: &str) -> Option<Message> {
+fn message(line: &str) -> Option<ClangDiagnostic> {
     const KINDS: [(&str, Severity); 4] = [
         (": fatal error: ", Severity::Error),
         (": error: ", Severity::Error),
@@ -61,7 +61,7 @@ fn message(line: &str) -> Option<Message> {
         .min_by_key(|m| m.0)?;
     let (rest, column) = line[..at].rsplit_once(':')?;
     let (file, number) = rest.rsplit_once(':')?;
-    Some(Message {
+    Some(ClangDiagnostic {
         file: file.to_owned(),
         line: number.parse().ok()?,
         column: column.parse().ok()?,
@@ -71,42 +71,49 @@ fn message(line: &str) -> Option<Message> {
 }
 
 /// The place of a message about preprocessing, which names the user's files itself.
-pub(crate) fn as_written(origin: &Origin, m: &Message) -> Place {
-    let source_line = origin.source_line(&m.file, m.line);
-    Place { file: m.file.clone(), line: m.line, column: m.column, source_line }
+pub(crate) fn source_location(source_map: &SourceMap, m: &ClangDiagnostic) -> Location {
+    let source_line = source_map.source_line(&m.file, m.line);
+    Location { file: m.file.clone(), line: m.line, column: m.column, source_line }
 }
 
 /// The place of a message about rewritten text on stdin.
-pub(crate) fn as_rewritten(origin: &Origin, text: &Mapped, m: &Message) -> Option<Place> {
-    (m.file == "<stdin>").then(|| origin.place(text.input(text.offset(m.line, m.column))))
+pub(crate) fn rewritten_location(
+    source_map: &SourceMap,
+    text: &RewriteBuffer,
+    m: &ClangDiagnostic,
+) -> Option<Location> {
+    (m.file == "<stdin>").then(|| source_map.location(text.input(text.offset(m.line, m.column))))
 }
 
 /// Without the messages about our glue, when an error in the user's own text explains them.
-pub(crate) fn told(messages: Vec<Message>, text: &Mapped) -> Vec<Message> {
-    let own = |m: &Message| m.file != "<stdin>" || !text.is_glue(text.offset(m.line, m.column));
+pub(crate) fn without_glue(messages: Vec<ClangDiagnostic>, text: &RewriteBuffer) -> Vec<ClangDiagnostic> {
+    let own = |m: &ClangDiagnostic| m.file != "<stdin>" || !text.is_glue(text.offset(m.line, m.column));
     let explained = messages.iter().any(|m| m.severity == Severity::Error && m.file == "<stdin>" && own(m));
     // The pragma is ours; its end is in what an unterminated literal or bracket has swallowed.
-    let pushed = |m: &Message| m.text.starts_with("unterminated '#pragma clang attribute push'");
+    let pushed = |m: &ClangDiagnostic| m.text.starts_with("unterminated '#pragma clang attribute push'");
     let explained_otherwise = messages.iter().any(|m| m.severity == Severity::Error && own(m) && !pushed(m));
-    let telling = |m: &Message| (!explained || own(m)) && !(explained_otherwise && pushed(m));
+    let telling = |m: &ClangDiagnostic| (!explained || own(m)) && !(explained_otherwise && pushed(m));
     messages.into_iter().filter(telling).collect()
 }
 
 /// Diagnostics with their notes. What has no place of the user's takes that of its first note that has
 /// one; such notes are otherwise left out.
-pub(crate) fn resolve(messages: Vec<Message>, place: &dyn Fn(&Message) -> Option<Place>) -> Vec<Diagnostic> {
+pub(crate) fn resolve(
+    messages: Vec<ClangDiagnostic>,
+    place: &dyn Fn(&ClangDiagnostic) -> Option<Location>,
+) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = Vec::new();
-    let mut homeless = false;
+    let mut unplaced = false;
     for m in messages {
         let at = place(&m);
         let is_note = m.severity == Severity::Note;
         match (is_note, at) {
             (false, at) => {
-                homeless = at.is_none();
+                unplaced = at.is_none();
                 found.push(diagnostic(&m, at));
             }
-            (true, Some(at)) if homeless => {
-                homeless = false;
+            (true, Some(at)) if unplaced => {
+                unplaced = false;
                 if let Some(last) = found.last_mut() {
                     (last.file, last.line, last.column) = (at.file, at.line, at.column);
                     last.source_line = at.source_line;
@@ -131,8 +138,8 @@ pub(crate) fn resolve(messages: Vec<Message>, place: &dyn Fn(&Message) -> Option
     found
 }
 
-fn diagnostic(m: &Message, at: Option<Place>) -> Diagnostic {
-    let at = at.unwrap_or(Place { file: String::new(), line: 0, column: 0, source_line: None });
+fn diagnostic(m: &ClangDiagnostic, at: Option<Location>) -> Diagnostic {
+    let at = at.unwrap_or(Location { file: String::new(), line: 0, column: 0, source_line: None });
     Diagnostic {
         severity: m.severity,
         file: at.file,
@@ -165,7 +172,7 @@ mod tests {
             let text = format!(
                 "In file included from k:1:\nIn file included from {name}:3:\n{name}:4:5: warning: w\n"
             );
-            let found = parse_named(&text, &[name.to_owned(), "k".to_owned()]);
+            let found = parse_with_files(&text, &[name.to_owned(), "k".to_owned()]);
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!(
                 (found[0].file.as_str(), found[0].line, found[0].severity),
@@ -178,8 +185,8 @@ mod tests {
     fn errors_in_headers_move_to_the_call() {
         let text = "/t/elinvar_stdlib/x.h:1:1: error: static assertion failed\n\
                     /t/elinvar_stdlib/x.h:2:1: note: inside\n<stdin>:4:9: note: requested here\n<stdin>:5:1: note: and here\n";
-        let place = |m: &Message| {
-            (m.file == "<stdin>").then(|| Place {
+        let place = |m: &ClangDiagnostic| {
+            (m.file == "<stdin>").then(|| Location {
                 file: "k".into(),
                 line: m.line,
                 column: m.column,

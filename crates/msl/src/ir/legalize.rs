@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
 /// LLVM IR text, not optimised, with such calls.
-pub(crate) fn define(ir: &str) -> String {
+pub(crate) fn legalize(ir: &str) -> String {
     let mut out = String::with_capacity(ir.len() + ir.len() / 16);
     let mut used = BTreeSet::new();
     let mut bools = Bools::default();
@@ -97,7 +97,7 @@ impl Op {
     }
 
     /// Whether a constant right operand is one for which LLVM defines the result.
-    fn is_harmless(self, width: u32, operand: i128) -> bool {
+    fn is_defined_for(self, width: u32, operand: i128) -> bool {
         match self {
             Self::UDiv | Self::URem => operand != 0,
             Self::SDiv | Self::SRem => operand != 0 && operand != -1,
@@ -120,7 +120,7 @@ fn call(line: &str, used: &mut BTreeSet<(Op, u32)>) -> Option<String> {
     let (a, rest) = rest.split_once(", ")?;
     let end = rest.find([',', '\n']).unwrap_or(rest.len());
     let (b, tail) = rest.split_at(end);
-    if b.trim().parse().is_ok_and(|operand| op.is_harmless(width, operand)) || !width.is_power_of_two() {
+    if b.trim().parse().is_ok_and(|operand| op.is_defined_for(width, operand)) || !width.is_power_of_two() {
         return None;
     }
     used.insert((op, width));
@@ -165,7 +165,7 @@ mod tests {
         let text = "define i1 @f(ptr %0) {\n  %2 = load i8, ptr %0, align 1, !tbaa !5, !range !9, !noundef !10, !dbg !3\n  \
                     %3 = trunc i8 %2 to i1, !dbg !4\n  %4 = load i32, ptr %0, align 4, !noundef !10\n  ret i1 %3\n}\n\
                     define i1 @g(i8 %2) {\n  %3 = trunc nuw i8 %2 to i1\n  ret i1 %3\n}\n";
-        let out = define(text);
+        let out = legalize(text);
         for line in [
             "  %2 = load i8, ptr %0, align 1, !tbaa !5, !dbg !3\n",
             "  %3 = icmp ne i8 %2, 0, !dbg !4\n",
@@ -180,7 +180,7 @@ mod tests {
     fn divisions_and_shifts_become_calls() {
         let text = "  %3 = sdiv exact i32 %1, %2, !dbg !7\n  %4 = shl nuw nsw i64 1, %3\n  %5 = udiv i32 %1, 4\n  \
                     %6 = ashr i32 %1, 40\n  %7 = fdiv float %a, %b\n  %8 = lshr i64 %1, 63\n";
-        let out = define(text);
+        let out = legalize(text);
         let lines: Vec<&str> = out.lines().take(6).collect();
         assert_eq!(
             lines,
@@ -195,7 +195,7 @@ mod tests {
         );
         assert_eq!(out.matches("\ndefine internal").count(), 3, "{out}");
         assert!(out.contains("  %n = and i64 %b, 63\n"), "{out}");
-        for (op, operand, is_harmless) in [
+        for (op, operand, is_defined_for) in [
             ("sdiv", "3", true),
             ("sdiv", "0", false),
             ("sdiv", "-1", false),
@@ -207,7 +207,7 @@ mod tests {
             ("shl", "31", true),
         ] {
             let line = format!("  %2 = {op} i32 %1, {operand}\n");
-            assert_eq!(define(&line).contains(&line), is_harmless, "{line}");
+            assert_eq!(legalize(&line).contains(&line), is_defined_for, "{line}");
         }
     }
 }

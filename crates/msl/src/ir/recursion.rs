@@ -16,7 +16,7 @@ pub(crate) struct Recursion {
 pub(crate) fn find(ir: &str) -> Option<Recursion> {
     let calls = calls(ir);
     let symbol = cycle(&calls)?;
-    let head = ir.lines().find(|l| l.starts_with("define ") && defined(l) == Some(symbol))?;
+    let head = ir.lines().find(|l| l.starts_with("define ") && symbol_name(l) == Some(symbol))?;
     let place = head.rsplit("!dbg !").next()?.split_whitespace().next()?;
     let subprogram = metadata(ir, place)?;
     let file = field(subprogram, "file: !").and_then(|number| metadata(ir, number));
@@ -31,11 +31,11 @@ pub(crate) fn find(ir: &str) -> Option<Recursion> {
 fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in ir.lines() {
-        if let Some(name) = line.strip_prefix("define ").and(defined(line)) {
+        if let Some(name) = line.strip_prefix("define ").and(symbol_name(line)) {
             all.push((name, Vec::new()));
         } else if line.starts_with("  ")
             && line.contains("call ")
-            && let (Some(callee), Some((_, callees))) = (defined(line), all.last_mut())
+            && let (Some(callee), Some((_, callees))) = (symbol_name(line), all.last_mut())
         {
             callees.push(callee);
         }
@@ -44,7 +44,7 @@ fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// The symbol before the parameter list of a definition or a call.
-fn defined(line: &str) -> Option<&str> {
+fn symbol_name(line: &str) -> Option<&str> {
     let rest = line.split_once('@')?.1;
     if let Some(quoted) = rest.strip_prefix('"') {
         return quoted.split('"').next();

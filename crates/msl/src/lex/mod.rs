@@ -4,27 +4,27 @@
 //! `>>` is two tokens, so that template lists can be matched.
 
 pub(crate) mod numeric_literal;
-pub(crate) mod token_tree;
+pub(crate) mod token_buffer;
 
 /// What a token is, as far as the rewriter needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// An identifier or keyword.
-    Word,
+    Identifier,
     /// A number with its suffix.
-    Number,
+    NumericLiteral,
     /// A string or character literal.
-    Literal,
+    StringLiteral,
     /// A whole preprocessor line, from `#` to before its line end.
     Directive,
     /// Anything else.
-    Punct,
+    Punctuator,
 }
 
 /// A token's kind and its bytes in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub start: usize,
     pub end: usize,
 }
@@ -65,30 +65,30 @@ impl Scanner<'_> {
         let kind = match self.peek(0) {
             b'#' if first_of_line => {
                 self.directive();
-                Kind::Directive
+                TokenKind::Directive
             }
             b'"' | b'\'' => {
                 self.quoted();
-                Kind::Literal
+                TokenKind::StringLiteral
             }
             b'R' if self.peek(1) == b'"' => {
                 self.raw_string();
-                Kind::Literal
+                TokenKind::StringLiteral
             }
             c if c.is_ascii_digit() || (c == b'.' && self.peek(1).is_ascii_digit()) => {
                 self.number();
-                Kind::Number
+                TokenKind::NumericLiteral
             }
-            c if is_word(c) => {
-                while self.at < self.bytes.len() && is_word(self.peek(0)) {
+            c if is_identifier_byte(c) => {
+                while self.at < self.bytes.len() && is_identifier_byte(self.peek(0)) {
                     self.at += 1;
                 }
-                Kind::Word
+                TokenKind::Identifier
             }
             _ => {
                 let rest = &self.bytes[self.at..];
                 self.at += PUNCTUATORS.iter().find(|p| rest.starts_with(p.as_bytes())).map_or(1, |p| p.len());
-                Kind::Punct
+                TokenKind::Punctuator
             }
         };
         Some(Token { kind, start, end: self.at })
@@ -160,7 +160,7 @@ impl Scanner<'_> {
             let signed = matches!(c, b'e' | b'E' | b'p' | b'P') && matches!(self.peek(1), b'+' | b'-');
             if signed {
                 self.at += 2;
-            } else if c == b'.' || is_word(c) || (c == b'\'' && is_word(self.peek(1))) {
+            } else if c == b'.' || is_identifier_byte(c) || (c == b'\'' && is_identifier_byte(self.peek(1))) {
                 self.at += 1;
             } else {
                 break;
@@ -170,7 +170,7 @@ impl Scanner<'_> {
 }
 
 /// Letters, digits, underscore, and all of non-ASCII, so that characters are never split.
-fn is_word(c: u8) -> bool {
+fn is_identifier_byte(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_' || c == b'$' || c >= 0x80
 }
 

@@ -3,71 +3,71 @@
 //! A source's own text does not say what it means: that is decided by the files that it includes, and by
 //! those that are not there where clang would have looked first. Both are listed when a source has been
 //! preprocessed, and looked at again before the result is used for the same text. The list is that of a
-//! [`World`]: clang has seen these bytes and no others.
+//! [`FileSnapshot`]: clang has seen these bytes and no others.
 
 use std::path::Path;
 
 use elinvar_cache::{Key, KeyBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::preprocess::vfs::{self, Dotted, World};
+use crate::preprocess::vfs::{self, FileSnapshot, ParentPath};
 
 /// Files with their contents' hashes, and places where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Included {
-    present: Vec<Present>,
+pub(crate) struct Dependencies {
+    present: Vec<FileDependency>,
     absent: Vec<String>,
-    dotted: Vec<Dotted>,
+    parent_paths: Vec<ParentPath>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Present {
+struct FileDependency {
     /// The path by which it is looked for, and where that is on the disk.
     name: String,
     disk: String,
     content: Key,
     /// The place in the list of the first that is the same file.
-    identity: u64,
+    unique_id: u64,
 }
 
-impl Included {
+impl Dependencies {
     /// The files of a world. `None` when the path of one is not UTF-8.
-    pub(crate) fn of(world: &World, dotted: Vec<Dotted>) -> Option<Self> {
+    pub(crate) fn of(snapshot: &FileSnapshot, parent_paths: Vec<ParentPath>) -> Option<Self> {
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        if dotted.iter().any(|place| text(&place.spelled).is_none() || text(&place.disk).is_none()) {
+        if parent_paths.iter().any(|place| text(&place.spelled).is_none() || text(&place.disk).is_none()) {
             return None;
         }
-        let mut included = Self { dotted, ..Self::default() };
+        let mut dependencies = Self { parent_paths, ..Self::default() };
         let mut identities = Vec::new();
-        for (name, known) in &world.present {
-            let identity = first(&mut identities, known.identity);
+        for (name, known) in &snapshot.present {
+            let unique_id = first(&mut identities, known.unique_id);
             let content = Key::of(&known.bytes);
             let (name, disk) = (text(name)?, text(&known.disk)?);
-            included.present.push(Present { name, disk, content, identity });
+            dependencies.present.push(FileDependency { name, disk, content, unique_id });
         }
-        included.absent = world.absent.values().map(|disk| text(disk)).collect::<Option<_>>()?;
-        Some(included)
+        dependencies.absent = snapshot.absent.values().map(|disk| text(disk)).collect::<Option<_>>()?;
+        Some(dependencies)
     }
 
     /// The same files with the contents that they have now. `None` when one has gone or come.
-    pub(crate) fn now(&self) -> Option<Self> {
+    pub(crate) fn refresh(&self) -> Option<Self> {
         let mut identities = Vec::new();
         let present = self.present.iter().map(|known| {
             let (bytes, file) = vfs::read(Path::new(&known.disk), u64::MAX - 1)?;
-            let identity = first(&mut identities, file);
-            Some(Present { content: Key::of(&bytes), identity, ..known.clone() })
+            let unique_id = first(&mut identities, file);
+            Some(FileDependency { content: Key::of(&bytes), unique_id, ..known.clone() })
         });
         let present = present.collect::<Option<_>>()?;
         let none_came = self.absent.iter().all(|disk| !Path::new(disk).is_file());
-        let none_moved = !self.dotted.iter().any(|place| place.is_elsewhere(&|_| true));
+        let none_moved = !self.parent_paths.iter().any(|place| place.differs_from_overlay(&|_| true));
         (none_came && none_moved).then(|| Self { present, ..self.clone() })
     }
 
     /// The key of what is compiled from a source of this key with these files.
     pub(crate) fn identity(&self, source: KeyBuilder) -> Key {
         let key = source.text("present").number(self.present.len() as u64);
-        let key = self.present.iter().fold(key, |key, Present { name, disk, content, identity }| {
-            key.text(name).text(disk).key(content).number(*identity)
+        let key = self.present.iter().fold(key, |key, FileDependency { name, disk, content, unique_id }| {
+            key.text(name).text(disk).key(content).number(*unique_id)
         });
         self.absent.iter().fold(key.text("absent"), |key, name| key.text(name)).finish()
     }

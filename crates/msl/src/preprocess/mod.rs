@@ -13,10 +13,10 @@ use std::ffi::OsString;
 
 use elinvar_driver::{Diagnostic, Severity, Source};
 
-use self::dependencies::Included;
-use self::output::{Expansion, POISON, UNCERTAIN};
-use self::source_map::Origin;
-use self::vfs::{Folders, MAIN, PREDEFINED, World};
+use self::dependencies::Dependencies;
+use self::output::{NONDETERMINISTIC, NONDETERMINISTIC_MACROS, PreprocessorOutput};
+use self::source_map::SourceMap;
+use self::vfs::{FileSnapshot, MAIN_FILE, PREDEFINED, SearchPaths};
 use crate::clang::headers::Headers;
 use crate::clang::scratch::Scratch;
 use crate::clang::toolchain::Toolchain;
@@ -27,193 +27,196 @@ const ATTEMPTS: usize = 3;
 
 /// A preprocessed source.
 pub(crate) struct Preprocessed {
-    pub origin: Origin,
+    pub source_map: SourceMap,
     /// Those of the preprocessor.
     pub warnings: Vec<Diagnostic>,
     /// All files that decide over the text. `None` when it depends on something else as well.
-    pub included: Option<Included>,
+    pub dependencies: Option<Dependencies>,
 }
 
 /// Preprocess a source.
 pub(crate) fn run(toolchain: &Toolchain, source: &Source) -> Result<Preprocessed> {
     let headers = toolchain.headers()?;
-    let folders = Folders::of(source, &headers)?;
-    let stage = Stage { toolchain, source, headers: &headers, folders: &folders };
+    let folders = SearchPaths::of(source, &headers)?;
+    let stage = Preprocessor { toolchain, source, headers: &headers, folders: &folders };
     stage::timed("preprocess", || stage.run())
 }
 
-struct Stage<'a> {
+struct Preprocessor<'a> {
     toolchain: &'a Toolchain,
     source: &'a Source,
     headers: &'a Headers,
-    folders: &'a Folders,
+    folders: &'a SearchPaths,
 }
 
 /// What is shown to clang, and how.
 #[derive(Clone, Copy)]
-struct Form<'a> {
+struct ExpansionMode<'a> {
     /// `None`: the folders.
-    world: Option<&'a World>,
+    snapshot: Option<&'a FileSnapshot>,
     /// Whether what is uncertain is made known.
     poison: bool,
     /// Whether `#embed` stays a directive.
-    embeds: bool,
+    keep_embeds: bool,
 }
 
 /// A run of clang.
 struct Run {
     output: clang::Output,
-    expansion: Expansion,
+    expansion: PreprocessorOutput,
     utf8: bool,
 }
 
 impl Run {
-    fn good(&self) -> bool {
-        self.output.success && self.utf8 && self.expansion.stray.is_none()
+    fn is_clean(&self) -> bool {
+        self.output.success && self.utf8 && self.expansion.stray_directive.is_none()
     }
 
     /// Whether something may have been expanded that depends on more than files and text.
-    fn uncertain(&self) -> bool {
-        let told = |word: &&str| self.output.stderr.contains(*word);
+    fn is_nondeterministic(&self) -> bool {
+        let directive = |word: &&str| self.output.stderr.contains(*word);
         !self.output.success
-            || self.expansion.text.contains(UNCERTAIN)
-            || [UNCERTAIN].iter().chain(&POISON).any(told)
+            || self.expansion.text.contains(NONDETERMINISTIC)
+            || [NONDETERMINISTIC].iter().chain(&NONDETERMINISTIC_MACROS).any(directive)
     }
 }
 
-impl Stage<'_> {
+impl Preprocessor<'_> {
     fn run(&self) -> Result<Preprocessed> {
         let keep = self.toolchain.cache.is_on();
         for _ in 0..ATTEMPTS {
-            let first = self.expand(Form { world: None, poison: keep, embeds: true })?;
-            self.refuse_links(&first.expansion)?;
-            if !keep && !first.expansion.embeds {
+            let first = self.expand(ExpansionMode { snapshot: None, poison: keep, keep_embeds: true })?;
+            self.reject_links(&first.expansion)?;
+            if !keep && !first.expansion.has_embed {
                 return self.finish(first, None);
             }
-            if !keep || first.uncertain() || !first.good() {
+            if !keep || first.is_nondeterministic() || !first.is_clean() {
                 break;
             }
-            let places = self.folders.candidates(self.source, &first.expansion);
-            let Some(world) = World::of(self.folders, &places) else { break };
+            let places = self.folders.lookup_candidates(self.source, &first.expansion);
+            let Some(snapshot) = FileSnapshot::of(self.folders, &places) else { break };
             let own = |name: &String| std::path::Path::new(name).starts_with(self.headers.root());
-            if world.present.is_empty() && first.expansion.entered.iter().all(own) {
-                return self.finish(first, Some(&world));
+            if snapshot.present.is_empty() && first.expansion.included_files.iter().all(own) {
+                return self.finish(first, Some(&snapshot));
             }
-            let mut form = Form { world: Some(&world), poison: true, embeds: true };
-            let mut second = self.expand(form)?;
-            let known = world.knows(&self.folders.candidates(self.source, &second.expansion));
-            if second.good() && second.expansion.embeds {
-                form.embeds = false;
-                second = self.expand(form)?;
+            let mut mode = ExpansionMode { snapshot: Some(&snapshot), poison: true, keep_embeds: true };
+            let mut second = self.expand(mode)?;
+            let known = snapshot.covers(&self.folders.lookup_candidates(self.source, &second.expansion));
+            if second.is_clean() && second.expansion.has_embed {
+                mode.keep_embeds = false;
+                second = self.expand(mode)?;
             }
-            if known && second.good() && !second.uncertain() {
-                return self.finish(second, Some(&world));
+            if known && second.is_clean() && !second.is_nondeterministic() {
+                return self.finish(second, Some(&snapshot));
             }
         }
-        let last = self.expand(Form { world: None, poison: false, embeds: false })?;
-        self.refuse_links(&last.expansion)?;
+        let last = self.expand(ExpansionMode { snapshot: None, poison: false, keep_embeds: false })?;
+        self.reject_links(&last.expansion)?;
         self.finish(last, None)
     }
 
-    fn expand(&self, form: Form) -> Result<Run> {
+    fn expand(&self, mode: ExpansionMode) -> Result<Run> {
         let cannot = |e: std::io::Error| Error::Io(format!("cannot write to a temporary folder: {e}"));
         let folder = Scratch::new().map_err(cannot)?;
-        let overlay = match form.world {
-            Some(world) => world.overlay(self.headers, folder.path()).map_err(cannot)?,
+        let overlay = match mode.snapshot {
+            Some(snapshot) => snapshot.overlay(self.headers, folder.path()).map_err(cannot)?,
             None => self.folders.overlay(self.headers),
         };
         let file = folder.path().join(clang::OVERLAY);
         std::fs::write(&file, overlay).map_err(cannot)?;
         let mut args = clang::preprocess_flags(self.headers, self.source);
         args.extend(["-ivfsoverlay".into(), file.into(), OsString::from("-dI")]);
-        if form.embeds {
+        if mode.keep_embeds {
             args.extend(["-Xclang", "-dE"].map(OsString::from));
         }
-        if form.poison {
+        if mode.poison {
             let define =
-                |name: &str| [format!("-U{name}").into(), format!("-D{name}=\"{UNCERTAIN}\"").into()];
+                |name: &str| [format!("-U{name}").into(), format!("-D{name}=\"{NONDETERMINISTIC}\"").into()];
             // Before those of the source.
-            args.splice(0..0, POISON.iter().flat_map(|name| define(name)));
+            args.splice(0..0, NONDETERMINISTIC_MACROS.iter().flat_map(|name| define(name)));
         }
-        args.push(MAIN.into());
+        args.push(MAIN_FILE.into());
         let output = clang::run_in(folder, self.toolchain, &args, &join(self.source))?;
         let (text, utf8) = match str::from_utf8(&output.stdout) {
             Ok(text) => (text, true),
             Err(error) => (str::from_utf8(&output.stdout[..error.valid_up_to()]).unwrap_or_default(), false),
         };
-        let expansion = Expansion::of(text);
+        let expansion = PreprocessorOutput::parse(text);
         Ok(Run { output, expansion, utf8 })
     }
 
     /// That no file was included that lies outside the folders, by way of a link, and none that `..` behind a link makes
     /// another in the overlay than it is on the disk.
-    fn refuse_links(&self, expansion: &Expansion) -> Result<()> {
-        let places = self.folders.candidates(self.source, expansion);
-        let entered = expansion.entered.iter().map(|name| self.folders.virtual_path(name.as_ref()));
-        let entered: Vec<_> = entered.collect();
+    fn reject_links(&self, expansion: &PreprocessorOutput) -> Result<()> {
+        let places = self.folders.lookup_candidates(self.source, expansion);
+        let included_files =
+            expansion.included_files.iter().map(|name| self.folders.virtual_path(name.as_ref()));
+        let included_files: Vec<_> = included_files.collect();
         for place in places {
-            if self.folders.forbids(&place) && (expansion.embeds || entered.contains(&place)) {
+            if self.folders.is_denied(&place) && (expansion.has_embed || included_files.contains(&place)) {
                 let message = format!(
                     "`{}` is a link to a file outside the folders that the source may include from",
                     place.display()
                 );
-                return Err(self.refused(message));
+                return Err(self.rejected(message));
             }
         }
-        let dotted = self.folders.dotted(self.source, expansion);
-        if let Some(path) = self.folders.elsewhere(&dotted) {
+        let parent_paths = self.folders.parent_paths(self.source, expansion);
+        if let Some(path) = self.folders.first_mismatch(&parent_paths) {
             let message = format!(
                 "`{}`: a folder before `..` is a link or does not exist; include the file by a path without `..`",
                 path.display()
             );
-            return Err(self.refused(message));
+            return Err(self.rejected(message));
         }
         Ok(())
     }
 
-    fn refused(&self, message: String) -> Error {
+    fn rejected(&self, message: String) -> Error {
         let file = self.source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
         Error::Compile(vec![Diagnostic::error(file, 0, 0, message)])
     }
 
-    fn finish(&self, run: Run, world: Option<&World>) -> Result<Preprocessed> {
+    fn finish(&self, run: Run, snapshot: Option<&FileSnapshot>) -> Result<Preprocessed> {
         let Run { output, expansion, utf8 } = run;
-        let dotted = self.folders.dotted(self.source, &expansion);
-        let entered: Vec<String> = expansion.entered.iter().cloned().collect();
-        let texts = entered.into_iter().filter_map(|name| {
-            let text = match world {
-                Some(world) => world.text(&self.folders.virtual_path(name.as_ref()))?.to_owned(),
+        let parent_paths = self.folders.parent_paths(self.source, &expansion);
+        let included_files: Vec<String> = expansion.included_files.iter().cloned().collect();
+        let texts = included_files.into_iter().filter_map(|name| {
+            let text = match snapshot {
+                Some(snapshot) => snapshot.text(&self.folders.virtual_path(name.as_ref()))?.to_owned(),
                 None => std::fs::read_to_string(self.folders.find(&name)?).ok()?,
             };
             Some((name, text))
         });
-        let origin = Origin::new(self.source, expansion.text, texts.collect());
+        let source_map = SourceMap::new(self.source, expansion.text, texts.collect());
         if !utf8 {
-            let (file, line) = origin.last_line();
+            let (file, line) = source_map.last_line();
             return Err(Error::Compile(vec![Diagnostic::error(file, line, 0, "the file is not UTF-8")]));
         }
-        let messages = diagnostics::parse_named(&output.stderr, origin.files());
-        let own = |m: &diagnostics::Message| {
+        let messages = diagnostics::parse_with_files(&output.stderr, source_map.files());
+        let own = |m: &diagnostics::ClangDiagnostic| {
             m.file == PREDEFINED || std::path::Path::new(&m.file).starts_with(self.headers.root())
         };
-        let place = |m: &diagnostics::Message| (!own(m)).then(|| diagnostics::as_written(&origin, m));
+        let place = |m: &diagnostics::ClangDiagnostic| {
+            (!own(m)).then(|| diagnostics::source_location(&source_map, m))
+        };
         let found = diagnostics::resolve(messages, &place);
         if found.iter().any(|d| d.severity == Severity::Error) {
             return Err(Error::Compile(found));
         }
         if !output.success {
-            return Err(output.unexplained());
+            return Err(output.unexplained_failure());
         }
-        if let Some(at) = expansion.stray {
-            let p = origin.place(at);
+        if let Some(at) = expansion.stray_directive {
+            let p = source_map.location(at);
             let message = "a line begins with a `#` that a macro made; a directive cannot come from a macro";
             let error = Diagnostic::error(p.file, p.line, p.column, message);
             return Err(Error::Compile(vec![Diagnostic { source_line: p.source_line, ..error }]));
         }
         Ok(Preprocessed {
-            origin,
+            source_map,
             warnings: found,
-            included: world.and_then(|world| Included::of(world, dotted)),
+            dependencies: snapshot.and_then(|snapshot| Dependencies::of(snapshot, parent_paths)),
         })
     }
 }

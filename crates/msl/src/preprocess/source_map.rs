@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use elinvar_driver::Source;
 
-use crate::lex::{Kind, tokenize};
+use crate::lex::{TokenKind, tokenize};
 
 /// Preprocessed text and the sources it was made from.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct SourceMap {
     text: String,
     /// For each line of `text`: where it begins, its file (index of `files`) and line.
     lines: Vec<(usize, usize, u32)>,
@@ -22,21 +22,21 @@ pub(crate) struct Origin {
 
 /// A place as the user sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub file: String,
     pub line: u32,
     pub column: u32,
     pub source_line: Option<String>,
 }
 
-impl Origin {
+impl SourceMap {
     /// `text` is what `clang -E` made of `source`, and of files with these names and texts. Lines of other files, which
     /// `#line` may name, are not shown.
     pub(crate) fn new(source: &Source, text: String, mut texts: HashMap<String, String>) -> Self {
         let (mut lines, mut files) = (Vec::new(), vec![String::new()]);
         let (mut at, mut file, mut line) = (0, 0, 0);
         for raw in text.split_inclusive('\n') {
-            if let Some((number, name)) = marker(raw) {
+            if let Some((number, name)) = parse_line_marker(raw) {
                 file = files.iter().position(|f| *f == name).unwrap_or_else(|| {
                     files.push(name);
                     files.len() - 1
@@ -74,17 +74,17 @@ impl Origin {
     }
 
     /// The place of a byte of the text.
-    pub(crate) fn place(&self, offset: usize) -> Place {
+    pub(crate) fn location(&self, offset: usize) -> Location {
         let index = self.lines.partition_point(|l| l.0 <= offset).saturating_sub(1);
         let Some(&(start, file, line)) = self.lines.get(index) else {
-            return Place { file: String::new(), line: 0, column: 0, source_line: None };
+            return Location { file: String::new(), line: 0, column: 0, source_line: None };
         };
         let file = self.files[file].clone();
         let end = self.lines.get(index + 1).map_or(self.text.len(), |l| l.0);
         let text = self.file_text(&file);
         let column = text.map_or(0, |t| column(&self.text[start..end], offset - start, t, line));
         let source_line = text.and_then(|t| nth_line(t, line));
-        Place { file, line, column, source_line }
+        Location { file, line, column, source_line }
     }
 
     /// A line of a file that takes part in the source, without its line end.
@@ -103,7 +103,7 @@ fn nth_line(text: &str, line: u32) -> Option<String> {
 }
 
 /// `# 12 "file" 1 3`: the line after it, and the file.
-pub(crate) fn marker(line: &str) -> Option<(u32, String)> {
+pub(crate) fn parse_line_marker(line: &str) -> Option<(u32, String)> {
     let rest = line.strip_prefix("# ")?;
     let (number, rest) = rest.split_once(" \"")?;
     Some((number.parse().ok()?, unescaped(&rest[..rest.rfind('"')?])))
@@ -144,7 +144,7 @@ fn column(line: &str, at: usize, original: &str, number: u32) -> u32 {
     // Tokenised from the start, since a comment may reach into the line.
     let written: Vec<_> = tokenize(original)
         .into_iter()
-        .filter(|t| t.start >= start && t.start < end && t.kind != Kind::Directive)
+        .filter(|t| t.start >= start && t.start < end && t.kind != TokenKind::Directive)
         .collect();
     if written.is_empty() {
         return 1;
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn markers() {
-        assert_eq!(marker("# 12 \"a\\\\b\\\"c\" 1 3\n"), Some((12, "a\\b\"c".into())));
-        assert_eq!(marker("# 1 \"\\303\\251\\t\\n\\0010\" 2\n"), Some((1, "é\t\n\u{1}0".into())));
-        assert_eq!(marker("#pragma x"), None);
-        assert_eq!(marker("# x \"y\""), None);
+        assert_eq!(parse_line_marker("# 12 \"a\\\\b\\\"c\" 1 3\n"), Some((12, "a\\b\"c".into())));
+        assert_eq!(parse_line_marker("# 1 \"\\303\\251\\t\\n\\0010\" 2\n"), Some((1, "é\t\n\u{1}0".into())));
+        assert_eq!(parse_line_marker("#pragma x"), None);
+        assert_eq!(parse_line_marker("# x \"y\""), None);
     }
 
     #[test]
@@ -226,18 +226,18 @@ mod tests {
         let original = "#define TWO 2\n/* a\n */ x   =  TWO +\ty ;";
         let source = Source::named("k", original);
         let made = "# 1 \"k\"\n\n\n    x = 2 + y ;\n";
-        let origin = Origin::new(&source, made.into(), HashMap::new());
+        let source_map = SourceMap::new(&source, made.into(), HashMap::new());
         let column_of = |needle: &str| {
-            let place = origin.place(made.rfind(needle).unwrap());
-            (place.line, place.column)
+            let location = source_map.location(made.rfind(needle).unwrap());
+            (location.line, location.column)
         };
         assert_eq!(column_of("x ="), (3, 5));
         assert_eq!(column_of("= 2"), (3, 9));
         assert_eq!(column_of("2 +"), (3, 12));
         assert_eq!(column_of("+ y"), (3, 16));
         assert_eq!(column_of("y ;"), (3, 18));
-        assert_eq!(origin.place(made.len() - 1).column, 21);
-        assert_eq!(origin.place(8).source_line.as_deref(), Some("#define TWO 2"));
+        assert_eq!(source_map.location(made.len() - 1).column, 21);
+        assert_eq!(source_map.location(8).source_line.as_deref(), Some("#define TWO 2"));
     }
 
     #[test]

@@ -7,34 +7,39 @@ use std::collections::HashMap;
 
 use elinvar_driver::{Access, Arg, ArgKind, Builtin, Diagnostic, ElementType, Scalar, Severity, Signature};
 
-use self::tables::{Description, Passed, Table};
-use crate::preprocess::source_map::Origin;
+use self::tables::{KernelTable, PassedBy, TypeDescription};
+use crate::preprocess::source_map::SourceMap;
 use crate::rewrite::attributes::Attribute;
 use crate::rewrite::glue::VALUES_BEFORE_INDICES;
-use crate::rewrite::kernels::{Kernel, Param, Space};
-use crate::rewrite::struct_attributes::Attributed;
+use crate::rewrite::kernels::{AddressSpace, Kernel, Param};
+use crate::rewrite::struct_attributes::AttributedStruct;
 
 /// The largest index of a buffer or of threadgroup memory.
 const LAST_INDEX: i64 = 30;
 
 /// What became of a kernel.
 pub(crate) enum Outcome {
-    Usable(Signature),
+    Supported(Signature),
     /// Valid, and beyond this compiler; the message names the parameter.
     Unsupported(Diagnostic),
-    Wrong(Vec<Diagnostic>),
+    Invalid(Vec<Diagnostic>),
 }
 
 /// The structs whose members have attributes, and the types of these members.
 pub(crate) struct Structs<'a> {
-    pub structs: &'a [Attributed],
-    pub types: &'a HashMap<usize, Vec<Description>>,
+    pub structs: &'a [AttributedStruct],
+    pub types: &'a HashMap<usize, Vec<TypeDescription>>,
 }
 
 /// Judge one kernel.
-pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &Origin) -> Outcome {
-    let mut reader = Reader { kernel, origin, errors: Vec::new(), unsupported: None };
-    let (file, line) = origin.line(kernel.offset);
+pub(crate) fn build(
+    kernel: &Kernel,
+    table: &KernelTable,
+    structs: &Structs,
+    source_map: &SourceMap,
+) -> Outcome {
+    let mut builder = SignatureBuilder { kernel, source_map, errors: Vec::new(), unsupported: None };
+    let (file, line) = source_map.line(kernel.offset);
     let mut signature = Signature {
         name: kernel.name.clone(),
         args: Vec::new(),
@@ -45,7 +50,7 @@ pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &
         code: None,
     };
     if table.values.get(1) != Some(&1) {
-        reader.error(kernel.offset, format!("kernel `{}` must return void", kernel.name));
+        builder.error(kernel.offset, format!("kernel `{}` must return void", kernel.name));
     }
     if let Some(attribute) = &kernel.max_threads {
         let value = table.values.get(2).copied().unwrap_or(0);
@@ -53,50 +58,50 @@ pub(crate) fn build(kernel: &Kernel, table: &Table, structs: &Structs, origin: &
             Some(v) => signature.max_threads_per_threadgroup = Some(v),
             None => {
                 let message = format!("max_total_threads_per_threadgroup is {value}; it must be 1 to 1024");
-                reader.error(attribute.offset, message);
+                builder.error(attribute.offset, message);
             }
         }
     }
     let mut given = Vec::new();
     for (i, (param, d)) in kernel.params.iter().zip(&table.parameters).enumerate() {
         if param.has_members {
-            signature.builtins.extend(reader.members(d, structs));
+            signature.builtins.extend(builder.members(d, structs));
             continue;
         }
         let index = table.values.get(VALUES_BEFORE_INDICES + i).copied().unwrap_or(-1);
-        match reader.param(i, param, d) {
-            Some(Part::Builtin(b)) => signature.builtins.push(b),
-            Some(Part::Arg(kind)) => {
-                given.push((reader.index(param, index), param.condition().is_some()));
+        match builder.param(i, param, d) {
+            Some(Binding::Builtin(b)) => signature.builtins.push(b),
+            Some(Binding::Arg(kind)) => {
+                given.push((builder.index(param, index), param.condition().is_some()));
                 signature.args.push(arg(param, d, kind));
             }
             None => {}
         }
     }
-    reader.number(&mut signature.args, &given);
-    match (reader.errors, reader.unsupported) {
-        (errors, _) if !errors.is_empty() => Outcome::Wrong(errors),
+    builder.assign_indices(&mut signature.args, &given);
+    match (builder.errors, builder.unsupported) {
+        (errors, _) if !errors.is_empty() => Outcome::Invalid(errors),
         (_, Some(why)) => Outcome::Unsupported(why),
-        _ => Outcome::Usable(signature),
+        _ => Outcome::Supported(signature),
     }
 }
 
 /// What a parameter is to a launch.
-enum Part {
+enum Binding {
     Arg(ArgKind),
     Builtin(Builtin),
 }
 
-struct Reader<'a> {
+struct SignatureBuilder<'a> {
     kernel: &'a Kernel,
-    origin: &'a Origin,
+    source_map: &'a SourceMap,
     errors: Vec<Diagnostic>,
     unsupported: Option<Diagnostic>,
 }
 
-impl Reader<'_> {
+impl SignatureBuilder<'_> {
     fn diagnostic(&self, offset: usize, message: String) -> Diagnostic {
-        let p = self.origin.place(offset);
+        let p = self.source_map.location(offset);
         Diagnostic { source_line: p.source_line, ..Diagnostic::error(p.file, p.line, p.column, message) }
     }
 
@@ -112,7 +117,7 @@ impl Reader<'_> {
         self.unsupported.get_or_insert(d);
     }
 
-    fn param(&mut self, i: usize, param: &Param, d: &Description) -> Option<Part> {
+    fn param(&mut self, i: usize, param: &Param, d: &TypeDescription) -> Option<Binding> {
         let name = if param.name.is_empty() { format!("number {i}") } else { format!("`{}`", param.name) };
         for a in &param.attributes {
             if builtins::unsupported(&a.name) {
@@ -126,7 +131,7 @@ impl Reader<'_> {
             let message = format!("`[[function_constant]]` on parameter {name} needs the name of a constant");
             self.error(condition.offset, message);
         }
-        match param.roles().collect::<Vec<_>>()[..] {
+        match param.binding_attributes().collect::<Vec<_>>()[..] {
             [] => self.plain(&name, param, d),
             [a] => match (a.name.as_str(), builtins::dimensions(&a.name)) {
                 ("buffer" | "threadgroup", _) => self.memory(&name, param, a, d),
@@ -144,7 +149,7 @@ impl Reader<'_> {
     }
 
     /// A struct that is passed by value: each of its members is a position or a size.
-    fn members(&mut self, d: &Description, structs: &Structs) -> Vec<Builtin> {
+    fn members(&mut self, d: &TypeDescription, structs: &Structs) -> Vec<Builtin> {
         let Some((of, types)) =
             d.members.and_then(|k| Some((structs.structs.get(k)?, structs.types.get(&k)?)))
         else {
@@ -162,7 +167,7 @@ impl Reader<'_> {
                 continue;
             };
             if let Some(most) = builtins::dimensions(&a.name)
-                && let Some(Part::Builtin(b)) = self.builtin(&name, a, most, d)
+                && let Some(Binding::Builtin(b)) = self.builtin(&name, a, most, d)
             {
                 builtins.push(b);
             }
@@ -171,8 +176,8 @@ impl Reader<'_> {
     }
 
     /// A parameter without attribute: a pointer or reference takes the next index.
-    fn plain(&mut self, name: &str, param: &Param, d: &Description) -> Option<Part> {
-        if d.passed != Passed::Value {
+    fn plain(&mut self, name: &str, param: &Param, d: &TypeDescription) -> Option<Binding> {
+        if d.passed != PassedBy::Value {
             return self.pointer(name, param, d);
         }
         let of = d.element.to_string();
@@ -190,13 +195,13 @@ impl Reader<'_> {
         None
     }
 
-    fn memory(&mut self, name: &str, param: &Param, a: &Attribute, d: &Description) -> Option<Part> {
-        if d.passed == Passed::Value {
+    fn memory(&mut self, name: &str, param: &Param, a: &Attribute, d: &TypeDescription) -> Option<Binding> {
+        if d.passed == PassedBy::Value {
             let message = format!("parameter {name} with `[[{}]]` must be a pointer or a reference", a.name);
             self.error(a.offset, message);
             return None;
         }
-        let shared = param.space == Some(Space::Threadgroup);
+        let shared = param.space == Some(AddressSpace::Threadgroup);
         if param.space.is_some() && shared != (a.name == "threadgroup") {
             let space = if shared { "threadgroup" } else { "device or constant" };
             let message =
@@ -207,14 +212,14 @@ impl Reader<'_> {
         self.pointer(name, param, d)
     }
 
-    fn pointer(&mut self, name: &str, param: &Param, d: &Description) -> Option<Part> {
+    fn pointer(&mut self, name: &str, param: &Param, d: &TypeDescription) -> Option<Binding> {
         match param.space {
-            Some(Space::Threadgroup) => Some(Part::Arg(ArgKind::Threadgroup)),
-            Some(Space::Device | Space::Constant) if d.passed == Passed::Pointer => {
-                Some(Part::Arg(ArgKind::Pointer))
+            Some(AddressSpace::Threadgroup) => Some(Binding::Arg(ArgKind::Threadgroup)),
+            Some(AddressSpace::Device | AddressSpace::Constant) if d.passed == PassedBy::Pointer => {
+                Some(Binding::Arg(ArgKind::Pointer))
             }
-            Some(Space::Device | Space::Constant) => Some(Part::Arg(ArgKind::Reference)),
-            Some(Space::Thread) | None => {
+            Some(AddressSpace::Device | AddressSpace::Constant) => Some(Binding::Arg(ArgKind::Reference)),
+            Some(AddressSpace::Thread) | None => {
                 let message =
                     format!("parameter {name} must point to `device`, `constant` or `threadgroup` memory");
                 self.error(param.offset, message);
@@ -223,14 +228,14 @@ impl Reader<'_> {
         }
     }
 
-    fn builtin(&mut self, name: &str, a: &Attribute, most: u32, d: &Description) -> Option<Part> {
+    fn builtin(&mut self, name: &str, a: &Attribute, most: u32, d: &TypeDescription) -> Option<Binding> {
         let dimensions = match &d.element {
             ElementType::Scalar(Scalar::U32 | Scalar::U16) => Some(1),
             ElementType::Vector { scalar: Scalar::U32 | Scalar::U16, lanes, packed: false } => Some(*lanes),
             _ => None,
         };
-        match dimensions.filter(|n| d.passed == Passed::Value && *n <= most) {
-            Some(dimensions) => Some(Part::Builtin(Builtin { attribute: a.name.clone(), dimensions })),
+        match dimensions.filter(|n| d.passed == PassedBy::Value && *n <= most) {
+            Some(dimensions) => Some(Binding::Builtin(Builtin { attribute: a.name.clone(), dimensions })),
             None => {
                 let types = if most == 1 {
                     "uint or ushort"
@@ -265,7 +270,7 @@ impl Reader<'_> {
     /// Give each argument its index: the one it states, else the lowest that is free in its table.
     ///
     /// Arguments that depend on function constants may share an index: which of them are there is known later.
-    fn number(&mut self, args: &mut [Arg], given: &[(Option<u32>, bool)]) {
+    fn assign_indices(&mut self, args: &mut [Arg], given: &[(Option<u32>, bool)]) {
         for shared in [false, true] {
             let mine: Vec<usize> =
                 (0..args.len()).filter(|&i| (args[i].kind == ArgKind::Threadgroup) == shared).collect();
@@ -297,7 +302,7 @@ impl Reader<'_> {
 }
 
 /// Two arguments of the same index.
-pub(crate) fn clash(args: &[Arg]) -> Option<(&str, &str)> {
+pub(crate) fn index_conflict(args: &[Arg]) -> Option<(&str, &str)> {
     let table = |arg: &Arg| (arg.index, arg.kind == ArgKind::Threadgroup);
     args.iter().enumerate().find_map(|(i, second)| {
         let first = args[..i].iter().find(|first| table(first) == table(second))?;
@@ -305,8 +310,8 @@ pub(crate) fn clash(args: &[Arg]) -> Option<(&str, &str)> {
     })
 }
 
-fn arg(param: &Param, d: &Description, kind: ArgKind) -> Arg {
-    let constant = param.space == Some(Space::Constant);
+fn arg(param: &Param, d: &TypeDescription, kind: ArgKind) -> Arg {
+    let constant = param.space == Some(AddressSpace::Constant);
     Arg {
         name: param.name.clone(),
         kind,

@@ -8,8 +8,8 @@ use crate::diagnostics::type_names;
 
 /// What one parameter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Description {
-    pub passed: Passed,
+pub(crate) struct TypeDescription {
+    pub passed: PassedBy,
     pub size: u64,
     pub align: u64,
     pub constant: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Description {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
+pub(crate) enum PassedBy {
     Pointer,
     Reference,
     Value,
@@ -27,15 +27,15 @@ pub(crate) enum Passed {
 
 /// The tables of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub parameters: Vec<Description>,
+pub(crate) struct KernelTable {
+    pub parameters: Vec<TypeDescription>,
     pub values: Vec<i64>,
 }
 
 /// The tables in a module, by the kernel's number.
-pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
+pub(crate) fn read(ir: &str) -> HashMap<usize, KernelTable> {
     let globals = globals(ir);
-    let mut tables: HashMap<usize, Table> = HashMap::new();
+    let mut tables: HashMap<usize, KernelTable> = HashMap::new();
     for (name, value) in &globals {
         if let Some(i) = number(name, "@__elinvar_parameters_") {
             let parameters = value.split(" { ").skip(1).filter_map(|g| description(g, &globals));
@@ -48,7 +48,7 @@ pub(crate) fn read(ir: &str) -> HashMap<usize, Table> {
 }
 
 /// The members of each struct that has attributes, by its number.
-pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<Description>> {
+pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<TypeDescription>> {
     let globals = globals(ir);
     let described =
         |value: &str| value.split(" { ").skip(1).filter_map(|g| description(g, &globals)).collect();
@@ -59,7 +59,7 @@ pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<Description>> {
 }
 
 /// The type and the index of each function constant, by its number.
-pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (Description, i64)> {
+pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (TypeDescription, i64)> {
     let globals = globals(ir);
     let mut constants = HashMap::new();
     for (name, value) in &globals {
@@ -74,13 +74,13 @@ pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (Description, i64)> {
 }
 
 /// The numbers in the table of that name, and the module without it.
-pub(crate) fn take(ir: String, table: &str) -> (Vec<i64>, String) {
-    let (line, without) = take_line(ir, table);
+pub(crate) fn extract(ir: String, table: &str) -> (Vec<i64>, String) {
+    let (line, without) = extract_line(ir, table);
     (line.map(|line| integers(line.split(" [").last().unwrap_or_default())).unwrap_or_default(), without)
 }
 
 /// The definition of a global, and the module without it.
-pub(crate) fn take_line(ir: String, global: &str) -> (Option<String>, String) {
+pub(crate) fn extract_line(ir: String, global: &str) -> (Option<String>, String) {
     let head = format!("@{global} = ");
     let Some(line) = ir.lines().find(|l| l.starts_with(&head)).map(str::to_owned) else { return (None, ir) };
     let without = ir.replacen(&format!("{line}\n"), "", 1);
@@ -101,7 +101,7 @@ fn integers(list: &str) -> Vec<i64> {
     list.split("i64 ").skip(1).filter_map(|v| v.split(ends).next()?.trim().parse().ok()).collect()
 }
 
-fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<Description> {
+fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<TypeDescription> {
     let [passed, size, align, constant, scalar, lanes, form, members] = integers(group)[..] else {
         return None;
     };
@@ -116,12 +116,12 @@ fn description(group: &str, globals: &HashMap<&str, &str>) -> Option<Description
         _ => ElementType::Other(name),
     };
     let passed = match passed {
-        1 => Passed::Pointer,
-        2 => Passed::Reference,
-        _ => Passed::Value,
+        1 => PassedBy::Pointer,
+        2 => PassedBy::Reference,
+        _ => PassedBy::Value,
     };
     let unsigned = |v: i64| u64::try_from(v).ok();
-    Some(Description {
+    Some(TypeDescription {
         passed,
         size: unsigned(size)?,
         align: unsigned(align)?,
@@ -159,7 +159,7 @@ mod tests {
         let table = &read(ir)[&0];
         assert_eq!(table.values, [1, 1, -1]);
         assert_eq!(table.parameters[0].element, ElementType::Scalar(Scalar::F32));
-        assert!(table.parameters[0].constant && table.parameters[0].passed == Passed::Pointer);
+        assert!(table.parameters[0].constant && table.parameters[0].passed == PassedBy::Pointer);
         assert_eq!(table.parameters[1].element, ElementType::Other("ns::P<4>".into()));
         assert_eq!((table.parameters[0].members, table.parameters[1].members), (None, Some(2)));
         assert_eq!((table.parameters[1].size, table.parameters[1].align), (24, 8));

@@ -6,11 +6,11 @@
 //!
 //! What a text does by other means is caught in the code: `elinvar-spmd` refuses calls that it does not know.
 
-use crate::lex::Kind;
-use crate::lex::token_tree::Code;
+use crate::lex::TokenKind;
+use crate::lex::token_buffer::TokenBuffer;
 
 /// Prefixes of names that clang reserves for its builtins.
-const BUILTINS: [&str; 11] = [
+const RESERVED_PREFIXES: [&str; 11] = [
     "__builtin_",
     "__atomic_",
     "__c11_atomic_",
@@ -26,7 +26,7 @@ const BUILTINS: [&str; 11] = [
 
 /// Builtins that compute, behind `__builtin_`. Those on floats may end in `f`, `f16` or `l`, those on integers in `l`, `ll`,
 /// `g`, `s`, or a width.
-const COMPUTING: [&str; 60] = [
+const ALLOWED_BUILTINS: [&str; 60] = [
     "abs",
     "add_overflow",
     "addressof",
@@ -90,14 +90,14 @@ const COMPUTING: [&str; 60] = [
 ];
 
 /// Families of builtins that compute.
-const FAMILIES: [&str; 2] = ["elementwise_", "reduce_"];
+const ALLOWED_BUILTIN_FAMILIES: [&str; 2] = ["elementwise_", "reduce_"];
 
 /// What may stand behind a builtin's name.
-const SUFFIXES: [&str; 12] = ["", "f", "f16", "l", "ll", "g", "s", "8", "16", "32", "64", "_sat"];
+const BUILTIN_SUFFIXES: [&str; 12] = ["", "f", "f16", "l", "ll", "g", "s", "8", "16", "32", "64", "_sat"];
 
 /// Words that are no Metal, with what they are. A declaration's label, `__asm("air.…")`, would be let through in [`word`], and
 /// by nothing else, once such names are mapped to ours.
-const WORDS: [(&str, &str); 16] = [
+const DISALLOWED_KEYWORDS: [(&str, &str); 16] = [
     ("asm", ASSEMBLY),
     ("__asm", ASSEMBLY),
     ("__asm__", ASSEMBLY),
@@ -122,10 +122,10 @@ const EXCEPTIONS: &str = "MSL has no exceptions";
 const BUILTIN: &str = "this builtin of the compiler is no part of MSL";
 
 /// What names of our own begin with.
-const OURS: [&str; 2] = ["__elinvar", "elinvar_"];
+const ELINVAR_PREFIXES: [&str; 2] = ["__elinvar", "elinvar_"];
 
 /// Attributes that `__attribute__` and `__declspec` may name, without underscores around them.
-const ATTRIBUTES: [&str; 25] = [
+const ALLOWED_ATTRIBUTES: [&str; 25] = [
     "align",
     "aligned",
     "always_inline",
@@ -154,7 +154,7 @@ const ATTRIBUTES: [&str; 25] = [
 ];
 
 /// Pragmas that clang may see, by their first words. Any other is ignored, as compilers do with those they do not know.
-const PRAGMAS: [&str; 14] = [
+const ALLOWED_PRAGMAS: [&str; 14] = [
     "unroll",
     "nounroll",
     "once",
@@ -172,7 +172,7 @@ const PRAGMAS: [&str; 14] = [
 ];
 
 /// What is known of pragmas that change what code is made, or where it is put.
-const REFUSED_PRAGMAS: [&str; 12] = [
+const DISALLOWED_PRAGMAS: [&str; 12] = [
     "clang attribute",
     "clang section",
     "clang optimize",
@@ -191,83 +191,85 @@ const REFUSED_PRAGMAS: [&str; 12] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pragma {
     /// clang sees it.
-    Kept,
+    Pass,
     /// Nothing sees it.
-    Ignored,
-    Refused,
+    Ignore,
+    Reject,
 }
 
 /// What becomes of a line that begins with `#`.
 pub(crate) fn pragma(line: &str) -> Pragma {
     let Some(rest) = line.trim_start_matches('#').trim_start().strip_prefix("pragma") else {
-        return Pragma::Kept;
+        return Pragma::Pass;
     };
     let rest: Vec<&str> =
         rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
     let begins = |known: &&str| {
         known.split(' ').zip(rest.iter().map(Some).chain(std::iter::repeat(None))).all(|(a, b)| Some(&a) == b)
     };
-    if REFUSED_PRAGMAS.iter().any(&begins) {
-        Pragma::Refused
-    } else if PRAGMAS.iter().any(&begins) {
-        Pragma::Kept
+    if DISALLOWED_PRAGMAS.iter().any(&begins) {
+        Pragma::Reject
+    } else if ALLOWED_PRAGMAS.iter().any(&begins) {
+        Pragma::Pass
     } else {
-        Pragma::Ignored
+        Pragma::Ignore
     }
 }
 
 /// What a source names that it may not: byte of the text and message.
-pub(crate) fn refused(code: &Code) -> Vec<(usize, String)> {
+pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for i in 0..code.len() {
-        let message = match code.kind(i) {
-            Some(Kind::Word) => word(code, i),
-            Some(Kind::Directive) if pragma(code.at(i)) == Pragma::Refused => {
+    for i in 0..tokens.len() {
+        let message = match tokens.kind(i) {
+            Some(TokenKind::Identifier) => word(tokens, i),
+            Some(TokenKind::Directive) if pragma(tokens.spelling(i)) == Pragma::Reject => {
                 Some("this pragma changes how code is made, which is no part of MSL".to_owned())
             }
-            Some(Kind::Punct) => punctuation(code, i).map(str::to_owned),
+            Some(TokenKind::Punctuator) => punctuation(tokens, i).map(str::to_owned),
             _ => None,
         };
-        found.extend(message.map(|message| (code.start(i), message)));
-        if matches!(code.at(i), "__attribute__" | "__attribute" | "__declspec" | "_declspec") {
-            found.extend(attributes(code, i));
+        found.extend(message.map(|message| (tokens.start(i), message)));
+        if matches!(tokens.spelling(i), "__attribute__" | "__attribute" | "__declspec" | "_declspec") {
+            found.extend(attributes(tokens, i));
         }
     }
     found
 }
 
 /// What is worth a look: casts that take `const` away. Those in the style of C clang warns of.
-pub(crate) fn worth_a_look(code: &Code) -> Vec<(usize, String)> {
-    let casts = (0..code.len()).filter(|&i| code.at(i) == "const_cast");
+pub(crate) fn const_casts(tokens: &TokenBuffer) -> Vec<(usize, String)> {
+    let casts = (0..tokens.len()).filter(|&i| tokens.spelling(i) == "const_cast");
     let message = "`const_cast`: what is written through the result counts as written by the kernel";
-    casts.map(|i| (code.start(i), message.to_owned())).collect()
+    casts.map(|i| (tokens.start(i), message.to_owned())).collect()
 }
 
-fn word(code: &Code, i: usize) -> Option<String> {
-    let word = code.at(i);
-    if let Some((_, why)) = WORDS.iter().find(|(known, _)| *known == word) {
+fn word(tokens: &TokenBuffer, i: usize) -> Option<String> {
+    let word = tokens.spelling(i);
+    if let Some((_, why)) = DISALLOWED_KEYWORDS.iter().find(|(known, _)| *known == word) {
         return Some(format!("`{word}`: {why}"));
     }
-    if OURS.iter().any(|prefix| word.starts_with(prefix)) {
+    if ELINVAR_PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
         return Some(format!("`{word}`: names that begin so are Elinvar's own"));
     }
-    let reserved = BUILTINS.iter().any(|prefix| word.starts_with(prefix));
-    (reserved && !computes(word)).then(|| format!("`{word}`: {BUILTIN}"))
+    let reserved = RESERVED_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    (reserved && !is_allowed_builtin(word)).then(|| format!("`{word}`: {BUILTIN}"))
 }
 
 /// Whether a builtin does no more than compute a value, or access memory as an assignment does.
-fn computes(word: &str) -> bool {
+fn is_allowed_builtin(word: &str) -> bool {
     let Some(name) = word.strip_prefix("__builtin_") else { return false };
-    if FAMILIES.iter().any(|family| name.starts_with(family)) {
+    if ALLOWED_BUILTIN_FAMILIES.iter().any(|family| name.starts_with(family)) {
         return true;
     }
-    COMPUTING.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| SUFFIXES.contains(&rest)))
+    ALLOWED_BUILTINS
+        .iter()
+        .any(|known| name.strip_prefix(known).is_some_and(|rest| BUILTIN_SUFFIXES.contains(&rest)))
 }
 
 /// Other spellings of brackets, and attribute lists that do not look like one: the rewriter would not know them.
-fn punctuation(code: &Code, i: usize) -> Option<&'static str> {
-    let adjacent = code.start(i + 1) == code.start(i) + code.at(i).len();
-    match (code.at(i), code.at(i + 1)) {
+fn punctuation(tokens: &TokenBuffer, i: usize) -> Option<&'static str> {
+    let adjacent = tokens.start(i + 1) == tokens.start(i) + tokens.spelling(i).len();
+    match (tokens.spelling(i), tokens.spelling(i + 1)) {
         ("<", ":" | "%") | ("%", ":" | ">") | (":", ">") if adjacent => Some("MSL has no digraphs"),
         ("[", "[") if !adjacent => {
             Some("write an attribute list as `[[…]]`, without blanks between the brackets")
@@ -277,28 +279,28 @@ fn punctuation(code: &Code, i: usize) -> Option<&'static str> {
 }
 
 /// Attributes of the list behind word `i` that are not allowed.
-fn attributes(code: &Code, i: usize) -> Vec<(usize, String)> {
-    let Some(behind) = code.behind(i + 1) else {
-        return vec![(code.start(i), format!("`{}` without a list", code.at(i)))];
+fn attributes(tokens: &TokenBuffer, i: usize) -> Vec<(usize, String)> {
+    let Some(behind) = tokens.after_group(i + 1) else {
+        return vec![(tokens.start(i), format!("`{}` without a list", tokens.spelling(i)))];
     };
     let mut found = Vec::new();
     let mut at = i + 2;
     while at < behind - 1 {
-        if !code.is_word(at) {
+        if !tokens.is_identifier(at) {
             at += 1;
             continue;
         }
         let mut name = at;
-        while code.at(name + 1) == "::" && code.is_word(name + 2) {
+        while tokens.spelling(name + 1) == "::" && tokens.is_identifier(name + 2) {
             name += 2;
         }
-        let plain = code.at(name).trim_start_matches("__").trim_end_matches("__");
-        if !ATTRIBUTES.contains(&plain) {
-            let message = format!("attribute `{}` is no part of MSL", code.at(name));
-            found.push((code.start(name), message));
+        let plain = tokens.spelling(name).trim_start_matches("__").trim_end_matches("__");
+        if !ALLOWED_ATTRIBUTES.contains(&plain) {
+            let message = format!("attribute `{}` is no part of MSL", tokens.spelling(name));
+            found.push((tokens.start(name), message));
         }
         // Its argument is an expression, whose words are looked at as all others.
-        at = code.behind(name + 1).filter(|_| code.at(name + 1) == "(").unwrap_or(name + 1);
+        at = tokens.after_group(name + 1).filter(|_| tokens.spelling(name + 1) == "(").unwrap_or(name + 1);
     }
     found
 }
@@ -308,13 +310,16 @@ mod tests {
     use super::*;
 
     fn messages(text: &str) -> Vec<String> {
-        refused(&Code::new(text)).into_iter().map(|(at, message)| format!("{at}: {message}")).collect()
+        disallowed(&TokenBuffer::new(text))
+            .into_iter()
+            .map(|(at, message)| format!("{at}: {message}"))
+            .collect()
     }
 
     #[test]
     fn casts_that_take_const_away_are_worth_a_look() {
         let text = "const_cast<device uint*>(a)[i] = *const_cast<thread int*>(&b); const_casts";
-        let found: Vec<usize> = worth_a_look(&Code::new(text)).into_iter().map(|(at, _)| at).collect();
+        let found: Vec<usize> = const_casts(&TokenBuffer::new(text)).into_iter().map(|(at, _)| at).collect();
         assert_eq!(found, text.match_indices("const_cast<").map(|(at, _)| at).collect::<Vec<_>>());
     }
 
@@ -446,14 +451,14 @@ mod tests {
             "# pragma clang loop unroll(full)",
             "#pragma METAL fp math_mode(safe)",
         ] {
-            assert_eq!(pragma(kept), Pragma::Kept, "{kept}");
+            assert_eq!(pragma(kept), Pragma::Pass, "{kept}");
         }
         assert_eq!(
             pragma("#pragma clang attribute push(__attribute__((weak)), apply_to = function)"),
-            Pragma::Refused
+            Pragma::Reject
         );
-        assert_eq!(pragma("#pragma push_macro(\"a\")"), Pragma::Ignored);
-        assert_eq!(pragma("#pragma comment(linker, \"/x\")"), Pragma::Ignored);
-        assert_eq!(pragma("# 3 \"pragma weak\""), Pragma::Kept);
+        assert_eq!(pragma("#pragma push_macro(\"a\")"), Pragma::Ignore);
+        assert_eq!(pragma("#pragma comment(linker, \"/x\")"), Pragma::Ignore);
+        assert_eq!(pragma("# 3 \"pragma weak\""), Pragma::Pass);
     }
 }

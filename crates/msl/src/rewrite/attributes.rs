@@ -1,6 +1,6 @@
 //! Attribute lists `[[…]]`: what stands in them, and which of them clang may see.
 
-use crate::lex::token_tree::Code;
+use crate::lex::token_buffer::TokenBuffer;
 
 /// One attribute of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,23 +20,23 @@ const STANDARD: [&str; 7] =
     ["maybe_unused", "nodiscard", "noreturn", "fallthrough", "likely", "unlikely", "deprecated"];
 
 /// The attributes of the list that opens at token `i` and ends before `behind`.
-pub(crate) fn parse(code: &Code, i: usize, behind: usize) -> Vec<Attribute> {
+pub(crate) fn parse(tokens: &TokenBuffer, i: usize, behind: usize) -> Vec<Attribute> {
     let mut found = Vec::new();
-    for (from, to) in code.split_commas(i + 2, behind.saturating_sub(2)) {
+    for (from, to) in tokens.split_commas(i + 2, behind.saturating_sub(2)) {
         let mut at = from;
-        while code.at(at + 1) == "::" && at + 2 < to {
+        while tokens.spelling(at + 1) == "::" && at + 2 < to {
             at += 2;
         }
-        let (argument, argument_offset) = match code.behind(at + 1) {
-            Some(end) if code.at(at + 1) == "(" && end <= to => {
-                (Some(code.slice(at + 2, end - 1).to_owned()), code.start(at + 2))
+        let (argument, argument_offset) = match tokens.after_group(at + 1) {
+            Some(end) if tokens.spelling(at + 1) == "(" && end <= to => {
+                (Some(tokens.source_text(at + 2, end - 1).to_owned()), tokens.start(at + 2))
             }
-            _ => (None, code.start(at)),
+            _ => (None, tokens.start(at)),
         };
         found.push(Attribute {
-            name: code.at(at).to_owned(),
+            name: tokens.spelling(at).to_owned(),
             argument,
-            offset: code.start(at),
+            offset: tokens.start(at),
             argument_offset,
         });
     }
@@ -54,14 +54,14 @@ mod tests {
 
     #[test]
     fn lists() {
-        let code = Code::new("[[buffer(A + 1), gpu::host_name(\"x,y\"), id]]");
-        let list = parse(&code, 0, code.len());
+        let tokens = TokenBuffer::new("[[buffer(A + 1), gpu::host_name(\"x,y\"), id]]");
+        let list = parse(&tokens, 0, tokens.len());
         let pairs: Vec<_> = list.iter().map(|a| (a.name.as_str(), a.argument.as_deref())).collect();
         assert_eq!(pairs, [("buffer", Some("A + 1")), ("host_name", Some("\"x,y\"")), ("id", None)]);
         assert_eq!(list[0].argument_offset, 9);
         assert!(!standard(&list));
-        let code = Code::new("[[maybe_unused]]");
-        assert!(standard(&parse(&code, 0, code.len())));
-        assert!(parse(&Code::new("[[]]"), 0, 4).is_empty());
+        let tokens = TokenBuffer::new("[[maybe_unused]]");
+        assert!(standard(&parse(&tokens, 0, tokens.len())));
+        assert!(parse(&TokenBuffer::new("[[]]"), 0, 4).is_empty());
     }
 }

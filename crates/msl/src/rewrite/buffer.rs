@@ -2,40 +2,40 @@
 
 /// Output of a rewrite, with its way back to the input.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mapped {
+pub(crate) struct RewriteBuffer {
     text: String,
     /// Sorted by `output`; an anchor holds up to the next one.
-    anchors: Vec<Anchor>,
+    mappings: Vec<Mapping>,
     /// Where the glue begins.
     glue: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Anchor {
+struct Mapping {
     output: usize,
     input: usize,
     /// Copied text runs along with its input; other text stands for one place.
     copied: bool,
 }
 
-impl Mapped {
+impl RewriteBuffer {
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Add a piece of the input, which begins at `input`.
     pub(crate) fn copy(&mut self, piece: &str, input: usize) {
-        self.push(piece, Anchor { output: self.text.len(), input, copied: true });
+        self.push(piece, Mapping { output: self.text.len(), input, copied: true });
     }
 
     /// Add text that stands for what is at `input`.
     pub(crate) fn replace(&mut self, text: &str, input: usize) {
-        self.push(text, Anchor { output: self.text.len(), input, copied: false });
+        self.push(text, Mapping { output: self.text.len(), input, copied: false });
     }
 
-    fn push(&mut self, text: &str, anchor: Anchor) {
+    fn push(&mut self, text: &str, mapping: Mapping) {
         if !text.is_empty() {
-            self.anchors.push(anchor);
+            self.mappings.push(mapping);
             self.text.push_str(text);
         }
     }
@@ -46,17 +46,17 @@ impl Mapped {
             return;
         }
         self.text.insert_str(0, text);
-        for anchor in &mut self.anchors {
-            anchor.output += text.len();
+        for mapping in &mut self.mappings {
+            mapping.output += text.len();
         }
-        self.anchors.insert(0, Anchor { output: 0, input: 0, copied: false });
+        self.mappings.insert(0, Mapping { output: 0, input: 0, copied: false });
         self.glue = self.glue.map(|at| at + text.len());
     }
 
     /// The input position of a byte of the output.
     pub(crate) fn input(&self, output: usize) -> usize {
-        let after = self.anchors.partition_point(|a| a.output <= output);
-        match after.checked_sub(1).map(|i| self.anchors[i]) {
+        let after = self.mappings.partition_point(|a| a.output <= output);
+        match after.checked_sub(1).map(|i| self.mappings[i]) {
             Some(a) if a.copied => a.input + (output - a.output),
             Some(a) => a.input,
             None => 0,
@@ -70,8 +70,8 @@ impl Mapped {
 
     /// Whether a byte of the output is glue that the input knows nothing of.
     pub(crate) fn is_glue(&self, output: usize) -> bool {
-        let after = self.anchors.partition_point(|a| a.output <= output);
-        let copied = after.checked_sub(1).is_some_and(|i| self.anchors[i].copied);
+        let after = self.mappings.partition_point(|a| a.output <= output);
+        let copied = after.checked_sub(1).is_some_and(|i| self.mappings[i].copied);
         self.glue.is_some_and(|from| output >= from) && !copied
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn positions_lead_back() {
-        let mut m = Mapped::default();
+        let mut m = RewriteBuffer::default();
         m.replace("head\n", 0);
         m.copy("abc", 10);
         m.replace("const", 13);

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use crate::lex::Kind;
-use crate::lex::token_tree::Code;
+use crate::lex::TokenKind;
+use crate::lex::token_buffer::TokenBuffer;
 
 /// The words that are types, or nothing in a source without `bfloat`.
 pub(crate) struct Casts<'a> {
@@ -15,16 +15,16 @@ pub(crate) struct Casts<'a> {
 }
 
 impl<'a> Casts<'a> {
-    pub(crate) fn new(code: &Code<'a>) -> Self {
+    pub(crate) fn new(tokens: &TokenBuffer<'a>) -> Self {
         let mut types = HashSet::new();
-        if code.text.contains("bfloat") {
+        if tokens.text.contains("bfloat") {
             types.extend(["half", "bfloat"]);
-            for i in 0..code.len() {
-                let parameter = matches!(code.at(i), "typename" | "class")
-                    && code.is_word(i + 1)
-                    && matches!(code.at(i + 2), "," | ">" | "=");
+            for i in 0..tokens.len() {
+                let parameter = matches!(tokens.spelling(i), "typename" | "class")
+                    && tokens.is_identifier(i + 1)
+                    && matches!(tokens.spelling(i + 2), "," | ">" | "=");
                 if parameter {
-                    types.insert(code.at(i + 1));
+                    types.insert(tokens.spelling(i + 1));
                 }
             }
         }
@@ -36,46 +36,58 @@ impl<'a> Casts<'a> {
     }
 
     /// `T(x)` where word `i` is `T`: what `T` becomes.
-    pub(crate) fn functional(&self, code: &Code, i: usize) -> Option<String> {
-        if !self.types.contains(code.at(i)) || code.at(i + 1) != "(" || !begins_operand(code, i) {
+    pub(crate) fn functional(&self, tokens: &TokenBuffer, i: usize) -> Option<String> {
+        if !self.types.contains(tokens.spelling(i))
+            || tokens.spelling(i + 1) != "("
+            || !begins_operand(tokens, i)
+        {
             return None;
         }
-        if matches!(code.at(i - 1), ";" | "}") {
+        if matches!(tokens.spelling(i - 1), ";" | "}") {
             return None;
         }
-        let behind = code.behind(i + 1)?;
-        let one = code.split_commas(i + 2, behind - 1).len() == 1;
-        let declarator = matches!(code.at(i + 2), "*" | "&" | "&&" | "{");
-        (one && !declarator).then(|| format!("elinvar::cast<{}>", code.at(i)))
+        let behind = tokens.after_group(i + 1)?;
+        let one = tokens.split_commas(i + 2, behind - 1).len() == 1;
+        let declarator = matches!(tokens.spelling(i + 2), "*" | "&" | "&&" | "{");
+        (one && !declarator).then(|| format!("elinvar::cast<{}>", tokens.spelling(i)))
     }
 
     /// `(T) x` where the parenthesis is at `i`: what `(T)` becomes.
-    pub(crate) fn c_style(&self, code: &Code, i: usize) -> Option<String> {
-        if !self.types.contains(code.at(i + 1)) || code.at(i + 2) != ")" || !begins_operand(code, i) {
+    pub(crate) fn c_style(&self, tokens: &TokenBuffer, i: usize) -> Option<String> {
+        if !self.types.contains(tokens.spelling(i + 1))
+            || tokens.spelling(i + 2) != ")"
+            || !begins_operand(tokens, i)
+        {
             return None;
         }
         // A sign would be applied to the operator that stands for the cast.
-        if matches!(code.at(i - 1), "-" | "+" | "!" | "~" | "*" | "&") && begins_operand(code, i - 1) {
+        if matches!(tokens.spelling(i - 1), "-" | "+" | "!" | "~" | "*" | "&")
+            && begins_operand(tokens, i - 1)
+        {
             return None;
         }
-        let operand = match code.kind(i + 3) {
-            Some(Kind::Number) => true,
-            Some(Kind::Word) => !matches!(code.at(i + 3), "const" | "noexcept" | "volatile" | "override"),
-            _ => code.at(i + 3) == "(",
+        let operand = match tokens.kind(i + 3) {
+            Some(TokenKind::NumericLiteral) => true,
+            Some(TokenKind::Identifier) => {
+                !matches!(tokens.spelling(i + 3), "const" | "noexcept" | "volatile" | "override")
+            }
+            _ => tokens.spelling(i + 3) == "(",
         };
-        operand.then(|| format!("elinvar::cast_to<{}>{{}} ->* ", code.at(i + 1)))
+        operand.then(|| format!("elinvar::cast_to<{}>{{}} ->* ", tokens.spelling(i + 1)))
     }
 }
 
 /// Whether an operand, and no parameter list or declarator, begins at `i`.
-fn begins_operand(code: &Code, i: usize) -> bool {
+fn begins_operand(tokens: &TokenBuffer, i: usize) -> bool {
     let Some(before) = i.checked_sub(1) else { return false };
-    match code.at(before) {
+    match tokens.spelling(before) {
         "return" => true,
         "(" | "," | "=" | "?" | ":" | "{" | ";" | "}" | "[" | "+" | "-" | "*" | "/" | "%" | "|" | "^"
         | "!" | "~" | "+=" | "-=" | "*=" | "/=" | "==" | "!=" | "<=" | "&&" | "||" => true,
         // Behind a cast: `(T) (U) x`.
-        ")" => code.partner(before).is_some_and(|open| before == open + 2 && begins_operand(code, open)),
+        ")" => tokens
+            .matching_bracket(before)
+            .is_some_and(|open| before == open + 2 && begins_operand(tokens, open)),
         _ => false,
     }
 }
@@ -86,10 +98,10 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         let text = format!("bfloat; {text}");
-        let code = Code::new(&text);
-        let casts = Casts::new(&code);
-        (0..code.len())
-            .filter_map(|i| casts.functional(&code, i).or_else(|| casts.c_style(&code, i)))
+        let tokens = TokenBuffer::new(&text);
+        let casts = Casts::new(&tokens);
+        (0..tokens.len())
+            .filter_map(|i| casts.functional(&tokens, i).or_else(|| casts.c_style(&tokens, i)))
             .map(|new| new.replace("{} ->* ", "").replace("elinvar::", ""))
             .collect()
     }
@@ -113,7 +125,7 @@ mod tests {
         ] {
             assert_eq!(found(none), [""; 0], "{none}");
         }
-        let code = Code::new("x = (half) y;");
-        assert!(!Casts::new(&code).any());
+        let tokens = TokenBuffer::new("x = (half) y;");
+        assert!(!Casts::new(&tokens).any());
     }
 }

@@ -23,7 +23,7 @@ const SYMBOL: &str = "__elinvar_constant_";
 
 /// A declaration as its tokens say.
 #[derive(Clone, Debug)]
-pub(crate) struct Declared {
+pub(crate) struct FunctionConstantDecl {
     /// With its namespaces, `a::b::name`.
     pub path: String,
     pub attribute: Attribute,
@@ -55,14 +55,14 @@ pub(crate) fn definitions(values: &[Option<String>]) -> String {
 }
 
 /// [`definitions`] for a check of all code: what depends on a constant is not known.
-pub(crate) fn open_definitions(count: usize) -> String {
+pub(crate) fn unspecialized_definitions(count: usize) -> String {
     (0..count)
         .map(|k| format!("#define ELINVAR_CONSTANT_{k}(x) extern x; extern const bool {DEFINED}##x\n"))
         .collect()
 }
 
 /// The number of a constant that the code reads and that has no value.
-pub(crate) fn missing(ir: &str) -> Option<usize> {
+pub(crate) fn undefined(ir: &str) -> Option<usize> {
     let mark = format!("@{SYMBOL}");
     ir.lines().find_map(|line| line.strip_prefix(&mark)?.split(' ').next()?.parse().ok())
 }
@@ -181,7 +181,7 @@ mod tests {
         assert!(text.contains(&format!("x = ::metal::vec<float, 2>({one}, {one});")), "{text}");
         let text = definitions(&values(&known(), &[]).unwrap());
         assert_eq!(text.matches("##x = false").count(), 2, "{text}");
-        assert_eq!(missing("@a = global\n@__elinvar_constant_1 = external constant i8\n"), Some(1));
+        assert_eq!(undefined("@a = global\n@__elinvar_constant_1 = external constant i8\n"), Some(1));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 
 use crate::reflection::builtins;
 use crate::rewrite::attributes::Attribute;
-use crate::rewrite::buffer::Mapped;
-use crate::rewrite::function_constants::Declared;
+use crate::rewrite::buffer::RewriteBuffer;
+use crate::rewrite::function_constants::FunctionConstantDecl;
 use crate::rewrite::kernels::{Kernel, Param};
-use crate::rewrite::struct_attributes::Attributed;
+use crate::rewrite::struct_attributes::AttributedStruct;
 
 /// The name of the one function that a kernel's IR defines.
 pub const ENTRY: &str = "__elinvar_entry";
@@ -22,7 +22,7 @@ pub(crate) const PRESENT: &str = "__elinvar_present";
 pub(crate) const ABSENT: i64 = 3;
 
 /// Marks what follows as ours, for debug locations and warnings.
-pub(crate) const OURS: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
+pub(crate) const GLUE_MARKER: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
 /// Stands for the `template` of a kernel's explicit instantiation. What it means is said before the text:
 /// [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
@@ -38,15 +38,15 @@ pub(crate) const KERNELS_IN_USE: &str = "#define ELINVAR_INSTANTIATE extern temp
 pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
 
 /// Whether kernel number `i` takes a parameter from a launch argument.
-pub(crate) fn is_memory(param: &Param) -> bool {
+pub(crate) fn is_launch_argument(param: &Param) -> bool {
     !param.has_members && !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
 }
 
 /// For each kernel: its parameters' descriptions, and the values of the expressions in its attributes.
-pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
+pub(crate) fn tables(text: &mut RewriteBuffer, kernels: &[Kernel]) {
     for (i, kernel) in kernels.iter().enumerate() {
         let (offset, count) = (kernel.offset, kernel.params.len());
-        text.replace(&format!("{OURS}{}", open(kernel)), offset);
+        text.replace(&format!("{GLUE_MARKER}{}", open(kernel)), offset);
         text.replace(&format!("using elinvar_kernel_{i} = decltype(&{});\n", kernel.path()), offset);
         let limit = limit(text, i, kernel);
         let mut table = format!(
@@ -76,13 +76,13 @@ pub(crate) fn tables(text: &mut Mapped, kernels: &[Kernel]) {
 }
 
 /// The types of the members of each struct that has attributes.
-pub(crate) fn member_tables(text: &mut Mapped, structs: &[Attributed]) {
-    for (k, Attributed { path, members }) in structs.iter().enumerate() {
+pub(crate) fn member_tables(text: &mut RewriteBuffer, structs: &[AttributedStruct]) {
+    for (k, AttributedStruct { path, members }) in structs.iter().enumerate() {
         for member in members {
             let of = format!("decltype(::{path}::{})", member.name);
             let head = if std::ptr::eq(member, &members[0]) {
                 format!(
-                    "{OURS}extern \"C\" {{ extern const elinvar::description __elinvar_members_{k}[];\n\
+                    "{GLUE_MARKER}extern \"C\" {{ extern const elinvar::description __elinvar_members_{k}[];\n\
                      constexpr elinvar::description __elinvar_members_{k}[] = {{\n"
                 )
             } else {
@@ -95,7 +95,7 @@ pub(crate) fn member_tables(text: &mut Mapped, structs: &[Attributed]) {
 }
 
 /// The type and the index of each function constant.
-pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
+pub(crate) fn constant_tables(text: &mut RewriteBuffer, constants: &[FunctionConstantDecl]) {
     for (k, constant) in constants.iter().enumerate() {
         let spaces: Vec<&str> = constant.path.split("::").collect();
         let spaces = &spaces[..spaces.len() - 1];
@@ -103,7 +103,7 @@ pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
         let open: String = spaces.iter().map(|n| format!("namespace {n} {{ ")).collect();
         text.replace(
             &format!(
-                "{OURS}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
+                "{GLUE_MARKER}{open}extern \"C\" {{ extern const elinvar::description __elinvar_constant_types_{k}[];\n\
                  constexpr elinvar::description __elinvar_constant_types_{k}[] = {{\n\
                  elinvar::described<__remove_cv(decltype(::{path}))>, elinvar::described<int>}};\n\
                  extern const long __elinvar_constant_values_{k}[];\n\
@@ -118,7 +118,7 @@ pub(crate) fn constant_tables(text: &mut Mapped, constants: &[Declared]) {
 
 /// A limit that may depend on the template's parameters: a template of its own with that value. Gives
 /// the list entry that reads it.
-fn limit(text: &mut Mapped, i: usize, kernel: &Kernel) -> Option<String> {
+fn limit(text: &mut RewriteBuffer, i: usize, kernel: &Kernel) -> Option<String> {
     let head = kernel.head.as_deref()?;
     let attribute = kernel.max_threads.as_ref()?;
     let argument = attribute.argument.as_deref()?;
@@ -137,7 +137,7 @@ pub(crate) fn index(param: &Param) -> Option<&Attribute> {
 }
 
 /// The value of an attribute's argument, −1 without one.
-fn expression(text: &mut Mapped, attribute: Option<&Attribute>, offset: usize) {
+fn expression(text: &mut RewriteBuffer, attribute: Option<&Attribute>, offset: usize) {
     match attribute.and_then(|a| Some((a.argument.as_deref()?, a.argument_offset))) {
         Some((argument, at)) => {
             text.replace("\n(long)(", at);
@@ -150,9 +150,9 @@ fn expression(text: &mut Mapped, attribute: Option<&Attribute>, offset: usize) {
 
 /// The entry of a kernel, under this name. A parameter that depends on a function constant takes no room when it
 /// is absent; which are there, [`PRESENT`] says.
-pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
+pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, name: &str) {
     let offset = kernel.offset;
-    text.replace(&format!("{OURS}{}extern \"C\" {{\n", open(kernel)), offset);
+    text.replace(&format!("{GLUE_MARKER}{}extern \"C\" {{\n", open(kernel)), offset);
     let conditions: Vec<&Attribute> = kernel.params.iter().filter_map(Param::condition).collect();
     if !conditions.is_empty() {
         text.replace(&format!("extern const long {PRESENT}[];\nconstexpr long {PRESENT}[] = {{1,\n"), offset);
@@ -164,7 +164,7 @@ pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
         text.replace("};\n", offset);
     }
     text.replace(&format!("void {name}("), offset);
-    let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_memory(param));
+    let memory = kernel.params.iter().enumerate().filter(|(_, param)| is_launch_argument(param));
     for (n, (p, param)) in memory.enumerate() {
         text.replace(if n > 0 { ", " } else { "" }, offset);
         match param.condition() {
@@ -189,7 +189,7 @@ pub(crate) fn entry(text: &mut Mapped, kernel: &Kernel, name: &str) {
 }
 
 /// Whether a condition holds, as 0 or 1; `otherwise` when that is not known.
-fn folded(text: &mut Mapped, condition: &Attribute, otherwise: &str) {
+fn folded(text: &mut RewriteBuffer, condition: &Attribute, otherwise: &str) {
     let (argument, at) = (condition.argument.as_deref().unwrap_or("1"), condition.argument_offset);
     text.replace("__builtin_constant_p((bool)(", at);
     text.copy(argument, at);

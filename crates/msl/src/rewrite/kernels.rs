@@ -1,7 +1,7 @@
 //! Kernel declarations: names, parameters and their attributes, as the tokens say.
 
-use crate::lex::Kind;
-use crate::lex::token_tree::Code;
+use crate::lex::TokenKind;
+use crate::lex::token_buffer::TokenBuffer;
 use crate::rewrite::attributes::{self, Attribute};
 
 /// A kernel that can be asked for.
@@ -29,7 +29,7 @@ pub(crate) struct Param {
     pub name: String,
     pub attributes: Vec<Attribute>,
     /// The address space of what the parameter points to.
-    pub space: Option<Space>,
+    pub space: Option<AddressSpace>,
     /// Whether it is a struct whose members have attributes; known once its type is.
     pub has_members: bool,
     /// Where it begins.
@@ -37,7 +37,7 @@ pub(crate) struct Param {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
+pub(crate) enum AddressSpace {
     Device,
     Constant,
     Threadgroup,
@@ -46,7 +46,7 @@ pub(crate) enum Space {
 
 /// What kind of declaration it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum DeclarationKind {
     /// A function with a body.
     Definition,
     /// `kernel void f(…);`
@@ -59,39 +59,43 @@ pub(crate) enum Form {
 
 /// A declaration that begins at a statement's first token.
 pub(crate) struct Declaration {
-    pub form: Form,
+    pub kind: DeclarationKind,
     pub kernel: Kernel,
 }
 
 /// Read the declaration whose statement begins at `head`. `None` when it has not the shape of a function.
-pub(crate) fn parse(code: &Code, head: usize, namespaces: &[String]) -> Option<Declaration> {
+pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) -> Option<Declaration> {
     let mut at = head;
     let mut template_head = None;
-    while code.at(at) == "template" && code.at(at + 1) == "<" {
-        let behind = code.behind_angles(at + 1)?;
-        template_head = Some(code.slice(at + 1, behind).to_owned());
+    while tokens.spelling(at) == "template" && tokens.spelling(at + 1) == "<" {
+        let behind = tokens.after_template_list(at + 1)?;
+        template_head = Some(tokens.source_text(at + 1, behind).to_owned());
         at = behind;
     }
-    let instantiation = code.at(at) == "template";
+    let instantiation = tokens.spelling(at) == "template";
     let mut found = Vec::new();
     let mut callee = None;
     let open = loop {
-        if let Some(behind) = code.behind_attributes(at) {
-            found.extend(attributes::parse(code, at, behind));
+        if let Some(behind) = tokens.after_attribute_list(at) {
+            found.extend(attributes::parse(tokens, at, behind));
             at = behind;
-        } else if matches!(code.at(at), "__attribute__" | "alignas" | "decltype") && code.at(at + 1) == "(" {
-            at = code.behind(at + 1)?;
-        } else if code.at(at) == "<" {
-            at = code.behind_angles(at)?;
-        } else if code.is_word(at) {
-            let behind = code.behind_angles(at + 1).unwrap_or(at + 1);
+        } else if matches!(tokens.spelling(at), "__attribute__" | "alignas" | "decltype")
+            && tokens.spelling(at + 1) == "("
+        {
+            at = tokens.after_group(at + 1)?;
+        } else if tokens.spelling(at) == "<" {
+            at = tokens.after_template_list(at)?;
+        } else if tokens.is_identifier(at) {
+            let behind = tokens.after_template_list(at + 1).unwrap_or(at + 1);
             callee = Some((at, behind));
             at += 1;
-        } else if code.at(at) == "(" {
+        } else if tokens.spelling(at) == "(" {
             break Some(at);
-        } else if code.at(at) == ";" && instantiation {
+        } else if tokens.spelling(at) == ";" && instantiation {
             break None;
-        } else if matches!(code.at(at), "::" | "*" | "&") || code.kind(at) == Some(Kind::Literal) {
+        } else if matches!(tokens.spelling(at), "::" | "*" | "&")
+            || tokens.kind(at) == Some(TokenKind::StringLiteral)
+        {
             at += 1;
         } else {
             return None;
@@ -100,37 +104,37 @@ pub(crate) fn parse(code: &Code, head: usize, namespaces: &[String]) -> Option<D
     let (name_at, name_end) = callee?;
     let (params, mut end) = match open {
         Some(open) => {
-            let behind = code.behind(open)?;
-            (params(code, open + 1, behind - 1), behind)
+            let behind = tokens.after_group(open)?;
+            (params(tokens, open + 1, behind - 1), behind)
         }
         None => (Vec::new(), at),
     };
-    while let Some(behind) = code.behind_attributes(end) {
-        found.extend(attributes::parse(code, end, behind));
+    while let Some(behind) = tokens.after_attribute_list(end) {
+        found.extend(attributes::parse(tokens, end, behind));
         end = behind;
     }
-    let form = match (template_head.is_some(), instantiation, code.at(end)) {
-        (true, ..) => Form::Template,
-        (_, true, _) => Form::Instantiation,
-        (.., "{") => Form::Definition,
-        _ => Form::Prototype,
+    let kind = match (template_head.is_some(), instantiation, tokens.spelling(end)) {
+        (true, ..) => DeclarationKind::Template,
+        (_, true, _) => DeclarationKind::Instantiation,
+        (.., "{") => DeclarationKind::Definition,
+        _ => DeclarationKind::Prototype,
     };
     let host_name = found.iter().find(|a| a.name == "host_name").and_then(|a| a.argument.clone());
-    let name = host_name.map_or_else(|| code.at(name_at).to_owned(), |n| literal(&n));
+    let name = host_name.map_or_else(|| tokens.spelling(name_at).to_owned(), |n| literal(&n));
     let mut first = name_at;
-    while first >= 2 && code.at(first - 1) == "::" && code.is_word(first - 2) {
+    while first >= 2 && tokens.spelling(first - 1) == "::" && tokens.is_identifier(first - 2) {
         first -= 2;
     }
     let kernel = Kernel {
         name,
-        callee: code.slice(first, name_end).to_owned(),
+        callee: tokens.source_text(first, name_end).to_owned(),
         namespaces: namespaces.to_vec(),
         params,
         max_threads: found.into_iter().find(|a| a.name == "max_total_threads_per_threadgroup"),
         head: template_head,
-        offset: code.start(name_at),
+        offset: tokens.start(name_at),
     };
-    Some(Declaration { form, kernel })
+    Some(Declaration { kind, kernel })
 }
 
 impl Kernel {
@@ -203,43 +207,43 @@ impl Param {
     }
 
     /// The attributes that say what it is.
-    pub(crate) fn roles(&self) -> impl Iterator<Item = &Attribute> {
+    pub(crate) fn binding_attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.attributes.iter().filter(|a| a.name != "function_constant")
     }
 }
 
-fn params(code: &Code, from: usize, to: usize) -> Vec<Param> {
-    let parts = code.split_commas(from, to);
+fn params(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<Param> {
+    let parts = tokens.split_commas(from, to);
     if let [(a, b)] = parts[..]
         && b == a + 1
-        && code.at(a) == "void"
+        && tokens.spelling(a) == "void"
     {
         return Vec::new();
     }
-    parts.into_iter().map(|(a, b)| param(code, a, b)).collect()
+    parts.into_iter().map(|(a, b)| param(tokens, a, b)).collect()
 }
 
-fn param(code: &Code, from: usize, to: usize) -> Param {
+fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
     let mut attributes = Vec::new();
     let mut space = None;
     let mut since_pointer = None;
     let mut words: Vec<usize> = Vec::new();
     let mut at = from;
     while at < to {
-        if let Some(behind) = code.behind_attributes(at) {
-            attributes.extend(attributes::parse(code, at, behind));
+        if let Some(behind) = tokens.after_attribute_list(at) {
+            attributes.extend(attributes::parse(tokens, at, behind));
             at = behind;
             continue;
         }
-        match code.at(at) {
+        match tokens.spelling(at) {
             "=" => break,
             "<" => {
-                at = code.behind_angles(at).unwrap_or(at + 1);
+                at = tokens.after_template_list(at).unwrap_or(at + 1);
                 words.push(at - 1);
                 continue;
             }
             "[" => {
-                at = code.behind(at).unwrap_or(at + 1);
+                at = tokens.after_group(at).unwrap_or(at + 1);
                 continue;
             }
             // `device T* constant* p`: the words before the last `*` say where it points to.
@@ -247,10 +251,10 @@ fn param(code: &Code, from: usize, to: usize) -> Param {
                 space = since_pointer.take().or(space);
                 words.push(at);
             }
-            "device" => since_pointer = Some(Space::Device),
-            "constant" => since_pointer = Some(Space::Constant),
-            "threadgroup" => since_pointer = Some(Space::Threadgroup),
-            "thread" => since_pointer = Some(Space::Thread),
+            "device" => since_pointer = Some(AddressSpace::Device),
+            "constant" => since_pointer = Some(AddressSpace::Constant),
+            "threadgroup" => since_pointer = Some(AddressSpace::Threadgroup),
+            "thread" => since_pointer = Some(AddressSpace::Thread),
             "const" | "volatile" | "coherent" => {}
             _ => words.push(at),
         }
@@ -258,13 +262,15 @@ fn param(code: &Code, from: usize, to: usize) -> Param {
     }
     let name = match words[..] {
         [.., before, last]
-            if code.is_word(last) && code.at(before) != "::" && !is_type_word(code.at(last)) =>
+            if tokens.is_identifier(last)
+                && tokens.spelling(before) != "::"
+                && !is_type_word(tokens.spelling(last)) =>
         {
-            code.at(last).to_owned()
+            tokens.spelling(last).to_owned()
         }
         _ => String::new(),
     };
-    Param { name, attributes, space: space.or(since_pointer), has_members: false, offset: code.start(from) }
+    Param { name, attributes, space: space.or(since_pointer), has_members: false, offset: tokens.start(from) }
 }
 
 fn is_type_word(word: &str) -> bool {
@@ -276,7 +282,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Declaration {
-        parse(&Code::new(text), 0, &[]).unwrap()
+        parse(&TokenBuffer::new(text), 0, &[]).unwrap()
     }
 
     #[test]
@@ -300,15 +306,15 @@ mod tests {
              constant uint& n, device float* constant* list, threadgroup half* s [[threadgroup(0)]], \
              uint3 [[thread_position_in_grid]], const uint i [[thread_index_in_simdgroup]]) {",
         );
-        assert_eq!(d.form, Form::Definition);
+        assert_eq!(d.kind, DeclarationKind::Definition);
         assert_eq!((d.kernel.name.as_str(), d.kernel.callee.as_str()), ("f", "f"));
         assert_eq!(d.kernel.max_threads.unwrap().argument.as_deref(), Some("64"));
         let names: Vec<_> = d.kernel.params.iter().map(|p| (p.name.as_str(), p.space)).collect();
         let expected = [
-            ("a", Some(Space::Device)),
-            ("n", Some(Space::Constant)),
-            ("list", Some(Space::Constant)),
-            ("s", Some(Space::Threadgroup)),
+            ("a", Some(AddressSpace::Device)),
+            ("n", Some(AddressSpace::Constant)),
+            ("list", Some(AddressSpace::Constant)),
+            ("s", Some(AddressSpace::Threadgroup)),
             ("", None),
             ("i", None),
         ];
@@ -319,16 +325,16 @@ mod tests {
     #[test]
     fn templates_and_instantiations() {
         let t = read("template <typename T, int N = (1 > 2)> kernel void f(device T* a) {");
-        assert_eq!((t.form, t.kernel.callee.as_str()), (Form::Template, "f"));
+        assert_eq!((t.kind, t.kernel.callee.as_str()), (DeclarationKind::Template, "f"));
         let i = read("template [[host_name(\"f_1\")]] [[kernel]] void ns::f<float, 1>(device float*);");
-        assert_eq!((i.form, i.kernel.name.as_str()), (Form::Instantiation, "f_1"));
+        assert_eq!((i.kind, i.kernel.name.as_str()), (DeclarationKind::Instantiation, "f_1"));
         assert_eq!((i.kernel.callee.as_str(), i.kernel.base()), ("ns::f<float, 1>", "f"));
         let joined = read("template [[host_name(\"b\" \"_\" \"f32\")]] kernel void f<int>();");
         assert_eq!(joined.kernel.name, "b_f32");
         let j = read("template [[host_name(\"f_2\")]] kernel f_t f<float>;");
-        assert_eq!((j.form, j.kernel.callee.as_str()), (Form::Instantiation, "f<float>"));
+        assert_eq!((j.kind, j.kernel.callee.as_str()), (DeclarationKind::Instantiation, "f<float>"));
         assert!(j.kernel.params.is_empty());
-        assert_eq!(read("kernel void p(void);").form, Form::Prototype);
-        assert!(parse(&Code::new("kernel = 3;"), 0, &[]).is_none());
+        assert_eq!(read("kernel void p(void);").kind, DeclarationKind::Prototype);
+        assert!(parse(&TokenBuffer::new("kernel = 3;"), 0, &[]).is_none());
     }
 }

@@ -17,30 +17,30 @@ use std::collections::HashMap;
 
 use self::allow_list::Pragma;
 use self::attributes::Attribute;
-use self::buffer::Mapped;
+use self::buffer::RewriteBuffer;
 use self::casts::Casts;
-use self::function_constants::Declared;
-use self::kernels::{Form, Kernel};
-use self::overloads::Declarations;
-use self::struct_attributes::Attributed;
-use crate::lex::Kind;
+use self::function_constants::FunctionConstantDecl;
+use self::kernels::{DeclarationKind, Kernel};
+use self::overloads::OverloadTable;
+use self::struct_attributes::AttributedStruct;
+use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
-use crate::lex::token_tree::Code;
+use crate::lex::token_buffer::TokenBuffer;
 
 /// What the rewriter made of a text.
 pub(crate) struct Rewritten {
     /// The C++ text, without the glue of any kernel.
-    pub text: Mapped,
+    pub text: RewriteBuffer,
     /// The kernels, in the order of the text.
     pub kernels: Vec<Kernel>,
     /// The function constants, in the order of the text.
-    pub constants: Vec<Declared>,
+    pub constants: Vec<FunctionConstantDecl>,
     /// The structs whose members have attributes that stand for a position or a size.
-    pub structs: Vec<Attributed>,
+    pub structs: Vec<AttributedStruct>,
     /// What is worth a look: byte of the input and message.
     pub warnings: Vec<(usize, String)>,
     /// What it refuses: byte of the input and message.
-    pub problems: Vec<(usize, String)>,
+    pub errors: Vec<(usize, String)>,
 }
 
 const THREADGROUP: &str = "static __attribute__((used, section(\"elinvar.threadgroup\")))";
@@ -51,37 +51,41 @@ const AFTER: &str = "\n#pragma clang attribute pop\n";
 
 /// What becomes of address spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spaces {
+pub(crate) enum AddressSpaces {
     /// They go: all memory is one. Overloads that differ by nothing else are one, too.
-    One,
+    Erased,
     /// They stay as attributes of clang's; see [`crate::diagnostics::address_spaces`].
-    Told,
+    Annotated,
 }
 
 /// Rewrite preprocessed text.
-pub(crate) fn rewrite(text: &str, spaces: Spaces) -> Rewritten {
-    let code = Code::new(text);
-    let mut walk = Walk {
-        code: &code,
-        spaces,
+pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
+    let tokens = TokenBuffer::new(text);
+    let mut walk = Rewriter {
+        tokens: &tokens,
+        address_spaces,
         edits: Vec::new(),
-        problems: allow_list::refused(&code),
+        errors: allow_list::disallowed(&tokens),
         scopes: Vec::new(),
         statement: 0,
         kernels: Vec::new(),
         constants: Vec::new(),
         structs: Vec::new(),
         initializers: HashMap::new(),
-        declared: None,
+        parsed_statement: None,
         templates: HashMap::new(),
-        declarations: Declarations::default(),
-        casts: Casts::new(&code),
-        parts: HashMap::new(),
+        declarations: OverloadTable::default(),
+        casts: Casts::new(&tokens),
+        namespace_ids: HashMap::new(),
         opened: 0,
-        warnings: if spaces == Spaces::One { allow_list::worth_a_look(&code) } else { Vec::new() },
+        warnings: if address_spaces == AddressSpaces::Erased {
+            allow_list::const_casts(&tokens)
+        } else {
+            Vec::new()
+        },
     };
     walk.run();
-    let mut output = Mapped::default();
+    let mut output = RewriteBuffer::default();
     output.replace(BEFORE, 0);
     let mut at = 0;
     for (start, end, replacement) in &walk.edits {
@@ -98,7 +102,7 @@ pub(crate) fn rewrite(text: &str, spaces: Spaces) -> Rewritten {
         constants: walk.constants,
         structs: walk.structs,
         warnings: walk.warnings,
-        problems: walk.problems,
+        errors: walk.errors,
     }
 }
 
@@ -113,53 +117,53 @@ enum Scope {
     Body { kernel: bool },
 }
 
-struct Walk<'a> {
-    code: &'a Code<'a>,
-    spaces: Spaces,
+struct Rewriter<'a> {
+    tokens: &'a TokenBuffer<'a>,
+    address_spaces: AddressSpaces,
     /// Byte ranges of the input and what replaces them, ascending and disjoint.
     edits: Vec<(usize, usize, String)>,
-    problems: Vec<(usize, String)>,
+    errors: Vec<(usize, String)>,
     scopes: Vec<Scope>,
     /// The first token of the statement.
     statement: usize,
     kernels: Vec<Kernel>,
-    constants: Vec<Declared>,
-    structs: Vec<Attributed>,
+    constants: Vec<FunctionConstantDecl>,
+    structs: Vec<AttributedStruct>,
     /// What stands for a member's name, by its token.
     initializers: HashMap<usize, String>,
     /// The statement whose kernel has been read; one is read once.
-    declared: Option<usize>,
+    parsed_statement: Option<usize>,
     /// Parameters of kernel templates, for instantiations that do not repeat them.
     templates: HashMap<String, Kernel>,
-    declarations: Declarations,
+    declarations: OverloadTable,
     casts: Casts<'a>,
     /// The number of each namespace.
-    parts: HashMap<Vec<String>, usize>,
+    namespace_ids: HashMap<Vec<String>, usize>,
     /// Braces opened so far.
     opened: usize,
     warnings: Vec<(usize, String)>,
 }
 
-impl Walk<'_> {
+impl Rewriter<'_> {
     fn run(&mut self) {
         let mut i = 0;
-        while i < self.code.len() {
+        while i < self.tokens.len() {
             if i == self.statement
                 && let Some(behind) = self.repeated(i)
             {
                 i = behind;
                 continue;
             }
-            i = match self.code.kind(i) {
-                Some(Kind::Directive) => self.directive(i),
-                Some(Kind::Number) => {
-                    if let Some(new) = numeric_literal::translate(self.code.at(i)) {
+            i = match self.tokens.kind(i) {
+                Some(TokenKind::Directive) => self.directive(i),
+                Some(TokenKind::NumericLiteral) => {
+                    if let Some(new) = numeric_literal::translate(self.tokens.spelling(i)) {
                         self.edit(i, i + 1, new);
                     }
                     i + 1
                 }
-                Some(Kind::Word) => self.word(i),
-                Some(Kind::Punct) => self.punct(i),
+                Some(TokenKind::Identifier) => self.identifier(i),
+                Some(TokenKind::Punctuator) => self.punctuator(i),
                 _ => i + 1,
             };
         }
@@ -167,10 +171,10 @@ impl Walk<'_> {
 
     /// Drop the declaration at `i` if it differs from an earlier one by address spaces only.
     fn repeated(&mut self, i: usize) -> Option<usize> {
-        if self.spaces == Spaces::Told {
-            if overloads::is_variable(self.code, i) && !self.in_body() {
+        if self.address_spaces == AddressSpaces::Annotated {
+            if overloads::is_variable(self.tokens, i) && !self.in_body() {
                 let message = "a variable at program scope is in no address space; Metal takes those in `constant` only";
-                self.warnings.push((self.code.start(i), message.to_owned()));
+                self.warnings.push((self.tokens.start(i), message.to_owned()));
             }
             return None;
         }
@@ -180,11 +184,11 @@ impl Walk<'_> {
             Some(Scope::Namespace(number, _)) => (*number, false),
             Some(Scope::Body { .. }) => return None,
         };
-        let repeated = self.declarations.visit(self.code, i, scope, class)?;
+        let repeated = self.declarations.visit(self.tokens, i, scope, class)?;
         if repeated.differs {
             let message = "this differs from an earlier overload by address spaces only, which are one here; the \
                            earlier one is called for both";
-            self.warnings.push((self.code.start(i), message.to_owned()));
+            self.warnings.push((self.tokens.start(i), message.to_owned()));
         }
         self.edit(i, repeated.behind, String::new());
         self.statement = repeated.behind;
@@ -193,14 +197,15 @@ impl Walk<'_> {
 
     /// Replace the tokens from `from` to before `to`, keeping the lines.
     fn edit(&mut self, from: usize, to: usize, mut new: String) {
-        let (start, end) = (self.code.start(from), self.code.start(from) + self.code.slice(from, to).len());
-        let lines = self.code.text[start..end].matches('\n').count();
+        let (start, end) =
+            (self.tokens.start(from), self.tokens.start(from) + self.tokens.source_text(from, to).len());
+        let lines = self.tokens.text[start..end].matches('\n').count();
         new.extend(std::iter::repeat_n('\n', lines));
         self.edits.push((start, end, new));
     }
 
-    fn problem(&mut self, i: usize, message: &str) {
-        self.problems.push((self.code.start(i), message.to_owned()));
+    fn error(&mut self, i: usize, message: &str) {
+        self.errors.push((self.tokens.start(i), message.to_owned()));
     }
 
     fn in_body(&self) -> bool {
@@ -208,8 +213,8 @@ impl Walk<'_> {
     }
 
     fn directive(&mut self, i: usize) -> usize {
-        let text = self.code.at(i);
-        if allow_list::pragma(text) == Pragma::Ignored {
+        let text = self.tokens.spelling(i);
+        if allow_list::pragma(text) == Pragma::Ignore {
             self.edit(i, i + 1, String::new());
         }
         // clang 19 fails on a count that is an expression; without count it unrolls what it can.
@@ -223,11 +228,11 @@ impl Walk<'_> {
         i + 1
     }
 
-    fn punct(&mut self, i: usize) -> usize {
-        if let Some(behind) = self.code.behind_attributes(i) {
+    fn punctuator(&mut self, i: usize) -> usize {
+        if let Some(behind) = self.tokens.after_attribute_list(i) {
             return self.attributes(i, behind);
         }
-        match self.code.at(i) {
+        match self.tokens.spelling(i) {
             "{" => {
                 let scope = self.scope(i);
                 self.opened += 1;
@@ -239,12 +244,12 @@ impl Walk<'_> {
                 self.scopes.pop();
                 self.statement = i + 1;
             }
-            ":" if i == self.statement + 1 && is_access(self.code.at(self.statement)) => {
+            ":" if i == self.statement + 1 && is_access(self.tokens.spelling(self.statement)) => {
                 self.statement = i + 1
             }
             ";" => self.statement = i + 1,
             "(" => {
-                if let Some(new) = self.casts.c_style(self.code, i) {
+                if let Some(new) = self.casts.c_style(self.tokens, i) {
                     self.edit(i, i + 3, new);
                     return i + 3;
                 }
@@ -257,48 +262,54 @@ impl Walk<'_> {
     /// What the brace at `i` opens, by the statement before it.
     fn scope(&mut self, i: usize) -> Scope {
         let mut head = self.statement;
-        while matches!(self.code.at(head), "inline" | "constexpr" | "typedef") {
+        while matches!(self.tokens.spelling(head), "inline" | "constexpr" | "typedef") {
             head += 1;
         }
-        if self.code.at(head) == "namespace" {
-            let names = (head + 1..i).filter(|&t| self.code.is_word(t)).map(|t| self.code.at(t).to_owned());
+        if self.tokens.spelling(head) == "namespace" {
+            let names = (head + 1..i)
+                .filter(|&t| self.tokens.is_identifier(t))
+                .map(|t| self.tokens.spelling(t).to_owned());
             return self.namespace(names.collect());
         }
-        while self.code.at(head) == "template" {
-            head = self.code.behind_angles(head + 1).unwrap_or(head + 1);
+        while self.tokens.spelling(head) == "template" {
+            head = self.tokens.after_template_list(head + 1).unwrap_or(head + 1);
         }
-        if matches!(self.code.at(head), "struct" | "class" | "union")
-            && !(head..i).any(|t| self.code.at(t) == "(" && self.code.at(t - 1) != "alignas")
+        if matches!(self.tokens.spelling(head), "struct" | "class" | "union")
+            && !(head..i).any(|t| self.tokens.spelling(t) == "(" && self.tokens.spelling(t - 1) != "alignas")
         {
             return Scope::Class(self.opened + 1, self.class_name(head, i));
         }
-        if self.code.at(head) == "extern" && self.code.kind(head + 1) == Some(Kind::Literal) && i == head + 2
+        if self.tokens.spelling(head) == "extern"
+            && self.tokens.kind(head + 1) == Some(TokenKind::StringLiteral)
+            && i == head + 2
         {
             return Scope::Linkage;
         }
         let inner = matches!(self.scopes.last(), Some(Scope::Body { kernel: true }));
-        Scope::Body { kernel: inner || self.declared == Some(self.statement) }
+        Scope::Body { kernel: inner || self.parsed_statement == Some(self.statement) }
     }
 
     /// The name of the class whose keyword is at `head` and whose brace at `open`; none for a template.
     fn class_name(&self, head: usize, open: usize) -> Option<String> {
-        let typedef = self.code.at(self.statement) == "typedef";
+        let typedef = self.tokens.spelling(self.statement) == "typedef";
         // What is in a class without such a name has none itself.
         let outside = !matches!(self.scopes.last(), Some(Scope::Body { .. } | Scope::Class(_, None)));
-        let name = match (head + 1..open).find(|&t| self.code.is_word(t) && self.code.at(t + 1) != "(") {
+        let name = match (head + 1..open)
+            .find(|&t| self.tokens.is_identifier(t) && self.tokens.spelling(t + 1) != "(")
+        {
             Some(name) => name,
-            None if typedef => self.code.behind(open)?,
+            None if typedef => self.tokens.after_group(open)?,
             None => return None,
         };
-        let plain = self.code.is_word(name) && self.code.at(name + 1) != "<";
-        let template = self.code.at(self.statement) == "template";
-        (plain && outside && !template).then(|| self.code.at(name).to_owned())
+        let plain = self.tokens.is_identifier(name) && self.tokens.spelling(name + 1) != "<";
+        let template = self.tokens.spelling(self.statement) == "template";
+        (plain && outside && !template).then(|| self.tokens.spelling(name).to_owned())
     }
 
     /// The class that has just been opened by the brace at `i`: its members with attributes.
     fn members(&mut self, i: usize) {
         let Some(Scope::Class(_, Some(_))) = self.scopes.last() else { return };
-        let Some(members) = struct_attributes::members(self.code, i) else { return };
+        let Some(members) = struct_attributes::members(self.tokens, i) else { return };
         let names = |s: &Scope| match s {
             Scope::Namespace(_, names) => names.clone(),
             Scope::Class(_, name) => name.iter().cloned().collect(),
@@ -310,8 +321,8 @@ impl Walk<'_> {
                 self.initializers.insert(member.token, member.initialized(attribute));
             }
         }
-        self.structs.push(Attributed { path, members });
-        let behind = self.code.start(i) + 1;
+        self.structs.push(AttributedStruct { path, members });
+        let behind = self.tokens.start(i) + 1;
         self.edits.push((
             behind,
             behind,
@@ -321,12 +332,12 @@ impl Walk<'_> {
 
     fn namespace(&mut self, names: Vec<String>) -> Scope {
         let path = [self.namespaces(), names.clone()].concat();
-        let number = *self.parts.entry(path).or_insert(self.opened + 1);
+        let number = *self.namespace_ids.entry(path).or_insert(self.opened + 1);
         Scope::Namespace(number, names)
     }
 
     fn attributes(&mut self, i: usize, behind: usize) -> usize {
-        let list = attributes::parse(self.code, i, behind);
+        let list = attributes::parse(self.tokens, i, behind);
         if let [attribute] = &list[..]
             && attribute.name == "function_constant"
             && self.begins_constant()
@@ -343,42 +354,45 @@ impl Walk<'_> {
     /// Whether the statement is a variable at program scope, not a function with such a parameter.
     fn begins_constant(&self) -> bool {
         let mut at = self.statement;
-        while matches!(self.code.at(at), "static" | "const" | "constexpr") {
+        while matches!(self.tokens.spelling(at), "static" | "const" | "constexpr") {
             at += 1;
         }
-        !self.in_body() && self.code.at(at) == "constant"
+        !self.in_body() && self.tokens.spelling(at) == "constant"
     }
 
     /// The list of a function constant stands from `i` to before `behind`, and its name before it.
     fn constant(&mut self, i: usize, behind: usize, attribute: &Attribute) {
         let name = i.wrapping_sub(1);
-        let statement = self.code.start(self.statement);
-        if !self.code.is_word(name) || self.code.at(behind) != ";" || attribute.argument.is_none() {
+        let statement = self.tokens.start(self.statement);
+        if !self.tokens.is_identifier(name)
+            || self.tokens.spelling(behind) != ";"
+            || attribute.argument.is_none()
+        {
             let message = "a function constant is declared as `constant T name [[function_constant(n)]];`";
-            self.problems.push((attribute.offset, message.to_owned()));
+            self.errors.push((attribute.offset, message.to_owned()));
             return;
         }
         // `static` would contradict `extern`.
-        if self.code.at(self.statement) == "static" {
+        if self.tokens.spelling(self.statement) == "static" {
             let at = self.edits.partition_point(|(start, ..)| *start < statement);
             self.edits.insert(at, (statement, statement + "static".len(), String::new()));
         }
-        let path = [&self.namespaces()[..], &[self.code.at(name).to_owned()]].concat().join("::");
-        let replacement = function_constants::declaration(self.constants.len(), self.code.at(name));
+        let path = [&self.namespaces()[..], &[self.tokens.spelling(name).to_owned()]].concat().join("::");
+        let replacement = function_constants::declaration(self.constants.len(), self.tokens.spelling(name));
         self.edit(name, behind, replacement);
-        let offset = self.code.start(name);
-        self.constants.push(Declared { path, attribute: attribute.clone(), offset });
+        let offset = self.tokens.start(name);
+        self.constants.push(FunctionConstantDecl { path, attribute: attribute.clone(), offset });
     }
 
     /// `is_function_constant_defined(a::b)` becomes a constant beside `a::b`. Gives the token behind it.
     fn is_defined(&mut self, i: usize) -> Option<usize> {
-        let behind = self.code.behind(i + 1).filter(|_| self.code.at(i + 1) == "(")?;
+        let behind = self.tokens.after_group(i + 1).filter(|_| self.tokens.spelling(i + 1) == "(")?;
         let name = behind - 2;
-        if !self.code.is_word(name) {
+        if !self.tokens.is_identifier(name) {
             return None;
         }
-        let path = self.code.slice(i + 2, name);
-        self.edit(i, behind, format!("{path}{}{}", function_constants::DEFINED, self.code.at(name)));
+        let path = self.tokens.source_text(i + 2, name);
+        self.edit(i, behind, format!("{path}{}{}", function_constants::DEFINED, self.tokens.spelling(name)));
         Some(behind)
     }
 
@@ -390,44 +404,44 @@ impl Walk<'_> {
         self.scopes.iter().flat_map(names).collect()
     }
 
-    fn word(&mut self, i: usize) -> usize {
-        if matches!(self.code.at(i.wrapping_sub(1)), "." | "->" | "::") {
+    fn identifier(&mut self, i: usize) -> usize {
+        if matches!(self.tokens.spelling(i.wrapping_sub(1)), "." | "->" | "::") {
             return i + 1;
         }
         if let Some(new) = self.initializers.remove(&i) {
             self.edit(i, i + 1, new);
             return i + 1;
         }
-        match self.code.at(i) {
+        match self.tokens.spelling(i) {
             "device" | "thread" | "threadgroup_imageblock" | "object_data" | "ray_data" => {
-                self.edit(i, i + 1, self.told(i).to_owned());
+                self.edit(i, i + 1, self.space_attribute(i).to_owned());
             }
             "constant" => {
                 // Behind a constructor's parameters it says what object is made; `const` would be wrong there.
-                let parameters = self.code.at(i.wrapping_sub(1)) == ")";
-                let of_constructor = parameters && overloads::is_constructor(self.code, self.statement, i);
+                let parameters = self.tokens.spelling(i.wrapping_sub(1)) == ")";
+                let of_constructor = parameters && overloads::is_constructor(self.tokens, self.statement, i);
                 let new = if of_constructor { "" } else { "const" };
-                self.edit(i, i + 1, format!("{new} {}", self.told(i)).trim().to_owned());
+                self.edit(i, i + 1, format!("{new} {}", self.space_attribute(i)).trim().to_owned());
             }
-            "coherent" if self.code.at(i + 1) == "(" => {
-                if let Some(behind) = self.code.behind(i + 1) {
+            "coherent" if self.tokens.spelling(i + 1) == "(" => {
+                if let Some(behind) = self.tokens.after_group(i + 1) {
                     self.edit(i, behind, String::new());
                     return behind;
                 }
             }
-            "coherent" if matches!(self.code.at(i + 1), "device" | "const" | "volatile") => {
+            "coherent" if matches!(self.tokens.spelling(i + 1), "device" | "const" | "volatile") => {
                 self.edit(i, i + 1, String::new());
             }
             "threadgroup" => return self.threadgroup(i),
             function_constants::IS_DEFINED => return self.is_defined(i).unwrap_or(i + 1),
             "kernel" if !self.in_body() => self.kernel(i, i + 1),
-            "vertex" | "fragment" if i == self.statement && self.code.is_word(i + 1) => {
+            "vertex" | "fragment" if i == self.statement && self.tokens.is_identifier(i + 1) => {
                 self.edit(i, i + 1, String::new());
             }
             "static_cast" if self.casts.any() => self.cast(i),
-            "double" => self.problem(i, "MSL has no type `double`; use `float`"),
+            "double" => self.error(i, "MSL has no type `double`; use `float`"),
             _ => {
-                if let Some(new) = self.casts.functional(self.code, i) {
+                if let Some(new) = self.casts.functional(self.tokens, i) {
                     self.edit(i, i + 1, new);
                 }
             }
@@ -437,18 +451,19 @@ impl Walk<'_> {
 
     /// What stands for the address space at `i`: of an object a function belongs to nothing, else its attribute
     /// if spaces are told.
-    fn told(&self, i: usize) -> &'static str {
-        if self.spaces == Spaces::One {
+    fn space_attribute(&self, i: usize) -> &'static str {
+        if self.address_spaces == AddressSpaces::Erased {
             return "";
         }
-        let qualifies =
-            |t: &usize| matches!(self.code.at(*t), "const" | "volatile" | "noexcept") || self.is_space(*t);
+        let qualifies = |t: &usize| {
+            matches!(self.tokens.spelling(*t), "const" | "volatile" | "noexcept") || self.is_address_space(*t)
+        };
         // No declaration has more of them.
         let behind = (i + 1..i + 8).find(|t| !qualifies(t)).unwrap_or(i + 8);
-        if matches!(self.code.at(behind), "{" | ";" | "=" | "->" | ":" | "") {
+        if matches!(self.tokens.spelling(behind), "{" | ";" | "=" | "->" | ":" | "") {
             return "";
         }
-        match self.code.at(i) {
+        match self.tokens.spelling(i) {
             "device" => "ELINVAR_device",
             "constant" => "ELINVAR_constant",
             "threadgroup" => "ELINVAR_threadgroup",
@@ -456,14 +471,14 @@ impl Walk<'_> {
         }
     }
 
-    fn is_space(&self, i: usize) -> bool {
-        overloads::is_space(self.code.at(i))
+    fn is_address_space(&self, i: usize) -> bool {
+        overloads::is_address_space(self.tokens.spelling(i))
     }
 
     /// clang refuses half to bfloat; casts to a pointer or reference stay.
     fn cast(&mut self, i: usize) {
-        let Some(behind) = self.code.behind_angles(i + 1) else { return };
-        if !(i + 1..behind).any(|t| matches!(self.code.at(t), "*" | "&" | "&&")) {
+        let Some(behind) = self.tokens.after_template_list(i + 1) else { return };
+        if !(i + 1..behind).any(|t| matches!(self.tokens.spelling(t), "*" | "&" | "&&")) {
             self.edit(i, i + 1, "elinvar::cast".to_owned());
         }
     }
@@ -473,8 +488,8 @@ impl Walk<'_> {
         let mut after = i + 1;
         if self.declares_variable(i) {
             let mut place = i;
-            if self.code.at(i + 1) == "alignas"
-                && let Some(behind) = self.code.behind(i + 2)
+            if self.tokens.spelling(i + 1) == "alignas"
+                && let Some(behind) = self.tokens.after_group(i + 2)
             {
                 // `static` must stand behind an attribute of the declaration, not between its specifiers.
                 self.edit(i, i + 1, String::new());
@@ -482,19 +497,19 @@ impl Walk<'_> {
                 after = behind;
             }
             let keep = if place == i { "" } else { ") " };
-            if self.spaces == Spaces::Told
+            if self.address_spaces == AddressSpaces::Annotated
                 && !matches!(self.scopes.last(), Some(Scope::Body { kernel: true }))
             {
                 let message = "a threadgroup variable outside of a kernel; Metal takes those in kernels only";
-                self.warnings.push((self.code.start(i), message.to_owned()));
+                self.warnings.push((self.tokens.start(i), message.to_owned()));
             }
-            let variable = match self.spaces {
-                Spaces::One => THREADGROUP,
-                Spaces::Told => "static ELINVAR_threadgroup",
+            let variable = match self.address_spaces {
+                AddressSpaces::Erased => THREADGROUP,
+                AddressSpaces::Annotated => "static ELINVAR_threadgroup",
             };
             self.edit(place, place + 1, format!("{keep}{variable}"));
         } else {
-            self.edit(i, i + 1, self.told(i).to_owned());
+            self.edit(i, i + 1, self.space_attribute(i).to_owned());
         }
         after
     }
@@ -504,18 +519,18 @@ impl Walk<'_> {
             return false;
         }
         let (mut at, mut words) = (i + 1, 0);
-        while at < self.code.len() {
-            match self.code.at(at) {
+        while at < self.tokens.len() {
+            match self.tokens.spelling(at) {
                 "*" | "&" | "&&" | ")" | "{" => return false,
                 ";" | "=" | "[" | "," => return words > 1,
                 "alignas" | "decltype" => {
                     words += 1;
-                    at = self.code.behind(at + 1).unwrap_or(at + 1);
+                    at = self.tokens.after_group(at + 1).unwrap_or(at + 1);
                 }
-                "<" => at = self.code.behind_angles(at).unwrap_or(at + 1),
+                "<" => at = self.tokens.after_template_list(at).unwrap_or(at + 1),
                 "(" => return false,
                 _ => {
-                    words += usize::from(self.code.is_word(at));
+                    words += usize::from(self.tokens.is_identifier(at));
                     at += 1;
                 }
             }
@@ -527,15 +542,15 @@ impl Walk<'_> {
     fn begins_statement(&self, i: usize) -> bool {
         let mut at = self.statement;
         while at < i {
-            match self.code.at(at) {
+            match self.tokens.spelling(at) {
                 "static" | "const" | "constexpr" | "volatile" => at += 1,
-                "alignas" => at = self.code.behind(at + 1).unwrap_or(i + 1),
+                "alignas" => at = self.tokens.after_group(at + 1).unwrap_or(i + 1),
                 // A label, or the head of a statement without braces.
-                "case" | "default" => return self.code.at(i - 1) == ":",
-                _ if self.code.behind_attributes(at).is_some() => {
-                    at = self.code.behind_attributes(at).unwrap_or(i)
+                "case" | "default" => return self.tokens.spelling(i - 1) == ":",
+                _ if self.tokens.after_attribute_list(at).is_some() => {
+                    at = self.tokens.after_attribute_list(at).unwrap_or(i)
                 }
-                _ if self.code.kind(at) == Some(Kind::Directive) => at += 1,
+                _ if self.tokens.kind(at) == Some(TokenKind::Directive) => at += 1,
                 _ => return false,
             }
         }
@@ -545,31 +560,31 @@ impl Walk<'_> {
     /// The word or attribute list that makes a kernel stands from `from` to before `to`.
     fn kernel(&mut self, from: usize, to: usize) {
         let namespaces = self.namespaces();
-        let first = self.declared.replace(self.statement) != Some(self.statement);
-        let declaration = first.then(|| kernels::parse(self.code, self.statement, &namespaces)).flatten();
+        let first = self.parsed_statement.replace(self.statement) != Some(self.statement);
+        let declaration = first.then(|| kernels::parse(self.tokens, self.statement, &namespaces)).flatten();
         let Some(declaration) = declaration else {
             self.edit(from, to, " ".to_owned());
             return;
         };
         let mut kernel = declaration.kernel;
-        let instantiation = declaration.form == Form::Instantiation;
+        let instantiation = declaration.kind == DeclarationKind::Instantiation;
         self.edit(from, to, if instantiation { " ".to_owned() } else { KERNEL.to_owned() });
-        match declaration.form {
-            Form::Template => {
+        match declaration.kind {
+            DeclarationKind::Template => {
                 self.templates.insert(kernel.base().to_owned(), kernel);
             }
-            Form::Prototype => {}
-            Form::Definition => self.kernels.push(kernel),
-            Form::Instantiation => {
+            DeclarationKind::Prototype => {}
+            DeclarationKind::Definition => self.kernels.push(kernel),
+            DeclarationKind::Instantiation => {
                 if !kernel.callee.contains('<') {
                     let message =
                         "name the template arguments of an instantiated kernel: `kernel void f<float>(…)`";
-                    self.problems.push((kernel.offset, message.to_owned()));
+                    self.errors.push((kernel.offset, message.to_owned()));
                 }
                 self.complete(&mut kernel);
                 self.kernels.push(kernel);
-                if let Some(at) = (self.statement..from).find(|&at| self.code.at(at) == "template") {
-                    let start = self.code.start(at);
+                if let Some(at) = (self.statement..from).find(|&at| self.tokens.spelling(at) == "template") {
+                    let start = self.tokens.start(at);
                     let place = self.edits.partition_point(|(before, ..)| *before < start);
                     self.edits.insert(place, (start, start + "template".len(), glue::INSTANTIATE.to_owned()));
                 }

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use crate::lex::token_tree::Code;
+use crate::lex::token_buffer::TokenBuffer;
 
 /// The declarations of all scopes so far.
 #[derive(Default)]
-pub(crate) struct Declarations {
+pub(crate) struct OverloadTable {
     /// By the scope's number and the head.
     seen: HashMap<(usize, Vec<String>), Seen>,
 }
@@ -22,34 +22,40 @@ struct Seen {
 }
 
 /// A declaration that repeats an earlier one.
-pub(crate) struct Repeated {
+pub(crate) struct Redeclaration {
     /// The token behind it.
     pub behind: usize,
     /// Whether its body is another one.
     pub differs: bool,
 }
 
-impl Declarations {
+impl OverloadTable {
     /// Look at the declaration that begins at token `i` of scope number `scope`, which is a class or a namespace.
-    pub(crate) fn visit(&mut self, code: &Code, i: usize, scope: usize, class: bool) -> Option<Repeated> {
-        let (end, is_function) = head_end(code, i)?;
-        let (body, behind) = match code.at(end) {
-            "{" => (words(code, end, code.behind(end)?), code.behind(end)?),
+    pub(crate) fn visit(
+        &mut self,
+        tokens: &TokenBuffer,
+        i: usize,
+        scope: usize,
+        class: bool,
+    ) -> Option<Redeclaration> {
+        let (end, is_function) = head_end(tokens, i)?;
+        let (body, behind) = match tokens.spelling(end) {
+            "{" => (words(tokens, end, tokens.after_group(end)?), tokens.after_group(end)?),
             "=" | ";" if class && is_function => {
-                let semicolon = (end..code.len().min(end + 3)).find(|&t| code.at(t) == ";")?;
-                (words(code, end, semicolon), semicolon)
+                let semicolon = (end..tokens.len().min(end + 3)).find(|&t| tokens.spelling(t) == ";")?;
+                (words(tokens, end, semicolon), semicolon)
             }
             _ => return None,
         };
-        let behind = behind + usize::from(code.at(behind) == ";");
-        let spaced = (i..end).any(|t| is_space(code.at(t)));
-        let head = words(code, i, end);
-        let is_constructor = class && is_constructor(code, i, end);
+        let behind = behind + usize::from(tokens.spelling(behind) == ";");
+        let spaced = (i..end).any(|t| is_address_space(tokens.spelling(t)));
+        let head = words(tokens, i, end);
+        let is_constructor = class && is_constructor(tokens, i, end);
         let head = if is_constructor { without_trailing_const(head) } else { head };
         match self.seen.entry((scope, head)) {
             std::collections::hash_map::Entry::Occupied(first) => {
                 let first = first.get();
-                (spaced || first.spaced).then(|| Repeated { behind, differs: first.body != body })
+                (spaced || first.spaced).then(|| Redeclaration { behind, differs: first.body != body })
             }
             std::collections::hash_map::Entry::Vacant(slot) => {
                 slot.insert(Seen { body, spaced });
@@ -59,65 +65,70 @@ impl Declarations {
     }
 }
 
-pub(crate) fn is_space(word: &str) -> bool {
+pub(crate) fn is_address_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
 /// Whether the declaration at `i` of a namespace is a variable that is not in the constant address space.
-pub(crate) fn is_variable(code: &Code, i: usize) -> bool {
-    let Some((end, false)) = head_end(code, i) else { return false };
-    let words = (i..end).filter(|&t| code.is_word(t)).count();
+pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
+    let Some((end, false)) = head_end(tokens, i) else { return false };
+    let words = (i..end).filter(|&t| tokens.is_identifier(t)).count();
     let other = |t: usize| {
-        let class = matches!(code.at(t), "struct" | "class" | "union") && code.at(end) != "=";
-        class || matches!(code.at(t), "constant" | "template" | "operator" | "static_assert" | "::")
+        let class = matches!(tokens.spelling(t), "struct" | "class" | "union") && tokens.spelling(end) != "=";
+        class || matches!(tokens.spelling(t), "constant" | "template" | "operator" | "static_assert" | "::")
     };
-    code.is_word(i) && words > 1 && code.at(end) != "{" && !(i..end).any(other)
+    tokens.is_identifier(i) && words > 1 && tokens.spelling(end) != "{" && !(i..end).any(other)
 }
 
 /// Whether the function whose declaration runs from `i` to before `end` has no result type.
-pub(crate) fn is_constructor(code: &Code, i: usize, end: usize) -> bool {
-    let Some(open) = (i..end).find(|&t| code.at(t) == "(" && code.at(t.wrapping_sub(1)) != "__attribute__")
+pub(crate) fn is_constructor(tokens: &TokenBuffer, i: usize, end: usize) -> bool {
+    let Some(open) = (i..end)
+        .find(|&t| tokens.spelling(t) == "(" && tokens.spelling(t.wrapping_sub(1)) != "__attribute__")
     else {
         return false;
     };
     let specifier = |t: usize| {
-        matches!(code.at(t), "constexpr" | "explicit" | "inline" | "__attribute__" | "METAL_FUNC")
-            || !code.is_word(t)
+        matches!(tokens.spelling(t), "constexpr" | "explicit" | "inline" | "__attribute__" | "METAL_FUNC")
+            || !tokens.is_identifier(t)
     };
     let mut name = open.wrapping_sub(1);
-    if code.at(name) == ">" {
-        name = (i..name).rev().find(|&t| code.at(t) == "<").map_or(i, |t| t.wrapping_sub(1));
+    if tokens.spelling(name) == ">" {
+        name = (i..name).rev().find(|&t| tokens.spelling(t) == "<").map_or(i, |t| t.wrapping_sub(1));
     }
     let mut at = i;
-    if code.at(at) == "template" {
-        at = code.behind_angles(at + 1).unwrap_or(at + 1);
+    if tokens.spelling(at) == "template" {
+        at = tokens.after_template_list(at + 1).unwrap_or(at + 1);
     }
-    code.is_word(name) && (at..name).all(|t| specifier(t) && !matches!(code.at(t), "*" | "&" | ">" | "::"))
+    tokens.is_identifier(name)
+        && (at..name).all(|t| specifier(t) && !matches!(tokens.spelling(t), "*" | "&" | ">" | "::"))
 }
 
 /// Where the head of a declaration ends, and whether it has a parameter list.
-fn head_end(code: &Code, i: usize) -> Option<(usize, bool)> {
+fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     let (mut at, mut is_function) = (i, false);
-    if matches!(code.at(i), "namespace" | "using" | "typedef" | "extern" | "kernel" | "enum") {
+    if matches!(tokens.spelling(i), "namespace" | "using" | "typedef" | "extern" | "kernel" | "enum") {
         return None;
     }
-    while at < code.len() {
-        match code.at(at) {
+    while at < tokens.len() {
+        match tokens.spelling(at) {
             "{" | ";" | "=" => return Some((at, is_function)),
             "}" => return None,
             "operator" => {
                 // `operator()` and `operator=` are names.
                 at += 1;
-                while at < code.len() && !code.is_word(at) && (code.at(at) != "(" || code.at(at + 1) == ")") {
-                    at += if code.at(at) == "(" { 2 } else { 1 };
+                while at < tokens.len()
+                    && !tokens.is_identifier(at)
+                    && (tokens.spelling(at) != "(" || tokens.spelling(at + 1) == ")")
+                {
+                    at += if tokens.spelling(at) == "(" { 2 } else { 1 };
                 }
             }
             "(" => {
                 is_function = true;
-                at = code.behind(at)?;
+                at = tokens.after_group(at)?;
             }
-            "[" => at = code.behind(at)?,
-            "<" => at = code.behind_angles(at).unwrap_or(at + 1),
+            "[" => at = tokens.after_group(at)?,
+            "<" => at = tokens.after_template_list(at).unwrap_or(at + 1),
             _ => at += 1,
         }
     }
@@ -125,11 +136,11 @@ fn head_end(code: &Code, i: usize) -> Option<(usize, bool)> {
 }
 
 /// The tokens without address spaces; `const` first among its neighbours, and once.
-fn words(code: &Code, from: usize, to: usize) -> Vec<String> {
+fn words(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut run = 0;
     for t in from..to {
-        let word = if code.at(t) == "constant" { "const" } else { code.at(t) };
+        let word = if tokens.spelling(t) == "constant" { "const" } else { tokens.spelling(t) };
         match word {
             "device" | "thread" | "threadgroup" => {}
             "const" => {
@@ -161,18 +172,18 @@ mod tests {
 
     /// What becomes of the second of two declarations: kept, dropped, or dropped although it differs.
     fn second(text: &str, class: bool) -> Option<bool> {
-        let code = Code::new(text);
-        let mut declarations = Declarations::default();
+        let tokens = TokenBuffer::new(text);
+        let mut declarations = OverloadTable::default();
         let mut at = 0;
         for _ in 0..2 {
-            match declarations.visit(&code, at, 0, class) {
+            match declarations.visit(&tokens, at, 0, class) {
                 Some(repeated) => return Some(repeated.differs),
                 None => {
-                    let (end, _) = head_end(&code, at).unwrap();
-                    at = if code.at(end) == "{" {
-                        code.behind(end).unwrap()
+                    let (end, _) = head_end(&tokens, at).unwrap();
+                    at = if tokens.spelling(end) == "{" {
+                        tokens.after_group(end).unwrap()
                     } else {
-                        (end..code.len()).find(|&t| code.at(t) == ";").unwrap() + 1
+                        (end..tokens.len()).find(|&t| tokens.spelling(t) == ";").unwrap() + 1
                     };
                 }
             }
@@ -182,7 +193,7 @@ mod tests {
 
     #[test]
     fn variables_of_a_namespace() {
-        let is = |text: &str| is_variable(&Code::new(text), 0);
+        let is = |text: &str| is_variable(&TokenBuffer::new(text), 0);
         for text in ["int a;", "struct S s = {1};", "static device int a;", "class C c = C();"] {
             assert!(is(text), "{text}");
         }

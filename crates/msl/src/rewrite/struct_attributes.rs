@@ -4,13 +4,13 @@
 //! Such a member gets an initialiser that asks for the value, and the struct a number by which its type is
 //! known again, whatever name the kernel has for it. In a template the attributes say nothing.
 
-use crate::lex::token_tree::Code;
+use crate::lex::token_buffer::TokenBuffer;
 use crate::reflection::builtins;
 use crate::rewrite::attributes::{self, Attribute};
 
 /// A struct with attributes of that kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Attributed {
+pub(crate) struct AttributedStruct {
     /// Its name with all that is around it, `a::b::Ids`.
     pub path: String,
     pub members: Vec<Member>,
@@ -40,13 +40,13 @@ impl Member {
 }
 
 /// The data members of the class whose brace is at `open`, if one of them has such an attribute.
-pub(crate) fn members(code: &Code, open: usize) -> Option<Vec<Member>> {
-    let end = code.behind(open)?.checked_sub(1)?;
+pub(crate) fn members(tokens: &TokenBuffer, open: usize) -> Option<Vec<Member>> {
+    let end = tokens.after_group(open)?.checked_sub(1)?;
     let (mut members, mut at) = (Vec::new(), open + 1);
     while at < end {
-        let semicolon = statement_end(code, at, end);
-        if !matches!(code.at(at), "using" | "typedef" | "static" | "friend" | "template" | "enum") {
-            members.extend(declared(code, at, semicolon));
+        let semicolon = statement_end(tokens, at, end);
+        if !matches!(tokens.spelling(at), "using" | "typedef" | "static" | "friend" | "template" | "enum") {
+            members.extend(declared(tokens, at, semicolon));
         }
         at = semicolon + 1;
     }
@@ -54,18 +54,18 @@ pub(crate) fn members(code: &Code, open: usize) -> Option<Vec<Member>> {
 }
 
 /// The `;` of the statement, or the brace that ends a body.
-fn statement_end(code: &Code, mut at: usize, end: usize) -> usize {
+fn statement_end(tokens: &TokenBuffer, mut at: usize, end: usize) -> usize {
     while at < end {
-        match code.at(at) {
+        match tokens.spelling(at) {
             ";" => return at,
             "{" => {
-                let behind = code.behind(at).unwrap_or(end);
-                if code.at(behind) != ";" {
+                let behind = tokens.after_group(at).unwrap_or(end);
+                if tokens.spelling(behind) != ";" {
                     return behind.saturating_sub(1).max(at);
                 }
                 at = behind;
             }
-            "(" | "[" => at = code.behind(at).unwrap_or(at + 1),
+            "(" | "[" => at = tokens.after_group(at).unwrap_or(at + 1),
             _ => at += 1,
         }
     }
@@ -73,33 +73,33 @@ fn statement_end(code: &Code, mut at: usize, end: usize) -> usize {
 }
 
 /// The members that a statement declares; none if it is no such declaration.
-fn declared(code: &Code, from: usize, to: usize) -> Vec<Member> {
+fn declared(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<Member> {
     let mut found = Vec::new();
-    for (a, b) in code.split_commas(from, to) {
+    for (a, b) in tokens.split_commas(from, to) {
         let (mut name, mut attribute, mut at) = (None, None, a);
         while at < b {
-            if let Some(behind) = code.behind_attributes(at) {
-                let mut list = attributes::parse(code, at, behind);
+            if let Some(behind) = tokens.after_attribute_list(at) {
+                let mut list = attributes::parse(tokens, at, behind);
                 let known = list.iter().position(|a| builtins::dimensions(&a.name).is_some());
                 attribute = known.map(|i| list.swap_remove(i)).or(attribute);
                 at = behind;
                 continue;
             }
-            match code.at(at) {
+            match tokens.spelling(at) {
                 "(" | "{" => return Vec::new(),
                 "=" | ":" => break,
-                "[" => at = code.behind(at).unwrap_or(b),
-                "<" => at = code.behind_angles(at).unwrap_or(at + 1),
+                "[" => at = tokens.after_group(at).unwrap_or(b),
+                "<" => at = tokens.after_template_list(at).unwrap_or(at + 1),
                 _ => {
-                    name = code.is_word(at).then_some(at).or(name);
+                    name = tokens.is_identifier(at).then_some(at).or(name);
                     at += 1;
                 }
             }
         }
         found.extend(name.map(|token| Member {
-            name: code.at(token).to_owned(),
+            name: tokens.spelling(token).to_owned(),
             token,
-            offset: code.start(token),
+            offset: tokens.start(token),
             attribute,
         }));
     }
@@ -111,9 +111,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Vec<(String, Option<String>)>> {
-        let code = Code::new(text);
-        let open = (0..code.len()).find(|&i| code.at(i) == "{").unwrap();
-        let found = members(&code, open)?;
+        let tokens = TokenBuffer::new(text);
+        let open = (0..tokens.len()).find(|&i| tokens.spelling(i) == "{").unwrap();
+        let found = members(&tokens, open)?;
         Some(found.into_iter().map(|m| (m.name, m.attribute.map(|a| a.name))).collect())
     }
 

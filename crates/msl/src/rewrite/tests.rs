@@ -3,8 +3,8 @@
 use super::*;
 
 fn body(text: &str) -> String {
-    let r = rewrite(text, Spaces::One);
-    assert!(r.problems.is_empty(), "{:?}", r.problems);
+    let r = rewrite(text, AddressSpaces::Erased);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
     r.text.text().strip_prefix(BEFORE).unwrap().strip_suffix(AFTER).unwrap().to_owned()
 }
 
@@ -84,7 +84,7 @@ fn members_with_attributes_are_those_of_a_class_with_a_name_outside_of_functions
 fn kernels_and_attributes() {
     let r = rewrite(
         "namespace a { kernel void f(device int* x [[buffer(0)]],\n uint i [[\nid(1)\n]]) {} }",
-        Spaces::One,
+        AddressSpaces::Erased,
     );
     assert!(
         r.text.text().contains(
@@ -95,7 +95,7 @@ fn kernels_and_attributes() {
     assert_eq!(r.kernels[0].namespaces, ["a"]);
     let r = rewrite(
         "template<class T> [[kernel]] void f(device T* x [[buffer(3)]]) {}\ntemplate [[host_name(\"g\")]] [[kernel]] void f<int>(device int*);",
-        Spaces::One,
+        AddressSpaces::Erased,
     );
     assert_eq!(r.kernels[0].name, "g");
     assert_eq!(r.kernels[0].params[0].name, "x");
@@ -109,9 +109,9 @@ fn function_constants() {
         "namespace a { static constant bool c [[function_constant(2)]]; }\n\
          constant bool d = is_function_constant_defined(a::c) ? a::c : true;\n\
          kernel void f(device int* x [[buffer(0), function_constant(d)]]) {}",
-        Spaces::One,
+        AddressSpaces::Erased,
     );
-    assert!(r.problems.is_empty(), "{:?}", r.problems);
+    assert!(r.errors.is_empty(), "{:?}", r.errors);
     assert!(r.text.text().contains("{  const bool ELINVAR_CONSTANT_0(c); }"), "{}", r.text.text());
     assert!(r.text.text().contains("const bool d = a::elinvar_defined_c ? a::c : true;"));
     assert_eq!(r.constants[0].path, "a::c");
@@ -126,21 +126,24 @@ fn one_of_each_overload() {
     assert_eq!(text, "struct S { public: S()  = default;  int a; };");
     let text = body("namespace a { void f(device int*) {} } namespace b { void f(thread int*) {} }");
     assert_eq!(text.matches("void f").count(), 2);
-    let r = rewrite("int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }", Spaces::One);
+    let r = rewrite(
+        "int f(device int* a) { return 1; }\nint f(thread int* a) { return 2; }",
+        AddressSpaces::Erased,
+    );
     assert_eq!((r.warnings.len(), r.warnings[0].0), (1, 35));
 }
 
 #[test]
 fn refuses_with_a_place() {
-    let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;", Spaces::One);
-    assert_eq!(r.problems.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
+    let r = rewrite("int a;\ndouble b;\nconstant bool c [[function_constant(0)]], d;", AddressSpaces::Erased);
+    assert_eq!(r.errors.iter().map(|p| p.0).collect::<Vec<_>>(), [7, 35]);
 }
 
 #[test]
 fn every_beginning_of_a_source_is_rewritten() {
     let text = include_str!("../../tests/metal/signatures.metal");
     for end in (0..text.len()).step_by(13) {
-        for spaces in [Spaces::One, Spaces::Told] {
+        for spaces in [AddressSpaces::Erased, AddressSpaces::Annotated] {
             assert!(rewrite(&text[..end], spaces).text.text().starts_with(BEFORE));
         }
     }
@@ -164,7 +167,7 @@ fn hostile_text_takes_linear_time() {
         "; a ",
     ] {
         let text = piece.repeat(40_000);
-        for spaces in [Spaces::One, Spaces::Told] {
+        for spaces in [AddressSpaces::Erased, AddressSpaces::Annotated] {
             assert!(rewrite(&text, spaces).text.text().len() > 40_000);
         }
     }
@@ -182,7 +185,7 @@ fn any_text_is_rewritten_and_keeps_its_lines() {
         "[[kernel]]",
         "é \"\n 1.0.0h",
     ] {
-        for spaces in [Spaces::One, Spaces::Told] {
+        for spaces in [AddressSpaces::Erased, AddressSpaces::Annotated] {
             let r = rewrite(text, spaces);
             let lines = BEFORE.lines().count() + text.matches('\n').count() + 2;
             assert_eq!(r.text.text().matches('\n').count(), lines, "{text}");

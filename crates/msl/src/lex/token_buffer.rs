@@ -1,26 +1,26 @@
 //! Tokens of a source with their matching brackets: what the rewriter walks over.
 
-use crate::lex::{Kind, Token, tokenize};
+use crate::lex::{Token, TokenKind, tokenize};
 
 /// Template lists longer than this many tokens are not looked for, so that text with many `<` and no `>`
 /// takes linear time.
 const LONGEST_LIST: usize = 1024;
 
 /// A tokenised text. Positions are token indices; any index at or behind the end reads as empty.
-pub(crate) struct Code<'a> {
+pub(crate) struct TokenBuffer<'a> {
     pub text: &'a str,
     pub tokens: Vec<Token>,
     /// For each bracket its partner.
     partner: Vec<Option<usize>>,
 }
 
-impl<'a> Code<'a> {
+impl<'a> TokenBuffer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let tokens = tokenize(text);
         let mut partner = vec![None; tokens.len()];
         let mut open: Vec<usize> = Vec::new();
         for (i, token) in tokens.iter().enumerate() {
-            if token.kind != Kind::Punct {
+            if token.kind != TokenKind::Punctuator {
                 continue;
             }
             match &text[token.start..token.end] {
@@ -49,16 +49,16 @@ impl<'a> Code<'a> {
     }
 
     /// The text of token `i`.
-    pub(crate) fn at(&self, i: usize) -> &'a str {
+    pub(crate) fn spelling(&self, i: usize) -> &'a str {
         self.tokens.get(i).map_or("", |t| &self.text[t.start..t.end])
     }
 
-    pub(crate) fn kind(&self, i: usize) -> Option<Kind> {
+    pub(crate) fn kind(&self, i: usize) -> Option<TokenKind> {
         self.tokens.get(i).map(|t| t.kind)
     }
 
-    pub(crate) fn is_word(&self, i: usize) -> bool {
-        self.kind(i) == Some(Kind::Word)
+    pub(crate) fn is_identifier(&self, i: usize) -> bool {
+        self.kind(i) == Some(TokenKind::Identifier)
     }
 
     /// The first byte of token `i`, or the end of the text.
@@ -67,7 +67,7 @@ impl<'a> Code<'a> {
     }
 
     /// The text from token `from` to before token `to`, as it stands.
-    pub(crate) fn slice(&self, from: usize, to: usize) -> &'a str {
+    pub(crate) fn source_text(&self, from: usize, to: usize) -> &'a str {
         if from >= to || from >= self.len() {
             return "";
         }
@@ -75,23 +75,23 @@ impl<'a> Code<'a> {
     }
 
     /// The partner of the bracket at `i`.
-    pub(crate) fn partner(&self, i: usize) -> Option<usize> {
+    pub(crate) fn matching_bracket(&self, i: usize) -> Option<usize> {
         self.partner.get(i).copied().flatten()
     }
 
     /// The token behind the bracket group that opens at `i`.
-    pub(crate) fn behind(&self, i: usize) -> Option<usize> {
-        self.partner(i).filter(|&p| p > i).map(|p| p + 1)
+    pub(crate) fn after_group(&self, i: usize) -> Option<usize> {
+        self.matching_bracket(i).filter(|&p| p > i).map(|p| p + 1)
     }
 
     /// The token behind the template list whose `<` is at `i`.
-    pub(crate) fn behind_angles(&self, i: usize) -> Option<usize> {
-        if self.at(i) != "<" {
+    pub(crate) fn after_template_list(&self, i: usize) -> Option<usize> {
+        if self.spelling(i) != "<" {
             return None;
         }
         let (mut depth, mut at) = (0usize, i);
         while at < self.len().min(i + LONGEST_LIST) {
-            match self.at(at) {
+            match self.spelling(at) {
                 "<" => depth += 1,
                 ">" => {
                     depth -= 1;
@@ -100,7 +100,7 @@ impl<'a> Code<'a> {
                     }
                 }
                 "(" | "[" | "{" => {
-                    at = self.behind(at)?;
+                    at = self.after_group(at)?;
                     continue;
                 }
                 ";" | ")" | "]" | "}" => return None,
@@ -112,11 +112,11 @@ impl<'a> Code<'a> {
     }
 
     /// Whether an attribute list `[[…]]` opens at `i`: then the token behind it.
-    pub(crate) fn behind_attributes(&self, i: usize) -> Option<usize> {
-        if self.at(i) != "[" || self.at(i + 1) != "[" || self.start(i + 1) != self.start(i) + 1 {
+    pub(crate) fn after_attribute_list(&self, i: usize) -> Option<usize> {
+        if self.spelling(i) != "[" || self.spelling(i + 1) != "[" || self.start(i + 1) != self.start(i) + 1 {
             return None;
         }
-        let (outer, inner) = (self.partner(i)?, self.partner(i + 1)?);
+        let (outer, inner) = (self.matching_bracket(i)?, self.matching_bracket(i + 1)?);
         (outer == inner + 1).then_some(outer + 1)
     }
 
@@ -124,9 +124,9 @@ impl<'a> Code<'a> {
     pub(crate) fn split_commas(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         let (mut parts, mut begin, mut at) = (Vec::new(), from, from);
         while at < to {
-            match self.at(at) {
-                "(" | "[" | "{" => at = self.behind(at).unwrap_or(at + 1),
-                "<" => at = self.behind_angles(at).filter(|&e| e <= to).unwrap_or(at + 1),
+            match self.spelling(at) {
+                "(" | "[" | "{" => at = self.after_group(at).unwrap_or(at + 1),
+                "<" => at = self.after_template_list(at).filter(|&e| e <= to).unwrap_or(at + 1),
                 "," => {
                     parts.push((begin, at));
                     at += 1;
@@ -148,18 +148,18 @@ mod tests {
 
     #[test]
     fn brackets_angles_and_commas() {
-        let code = Code::new("f<a, g<b>>(x, {y, z}, v<1, (2 > 1)> w [[buffer(0)]])");
-        let open = (0..code.len()).find(|&i| code.at(i) == "(").unwrap();
-        assert_eq!(code.behind_angles(1), Some(open));
-        assert_eq!(code.behind(open), Some(code.len()));
-        let parts = code.split_commas(open + 1, code.len() - 1);
-        let texts: Vec<_> = parts.iter().map(|&(a, b)| code.slice(a, b)).collect();
+        let tokens = TokenBuffer::new("f<a, g<b>>(x, {y, z}, v<1, (2 > 1)> w [[buffer(0)]])");
+        let open = (0..tokens.len()).find(|&i| tokens.spelling(i) == "(").unwrap();
+        assert_eq!(tokens.after_template_list(1), Some(open));
+        assert_eq!(tokens.after_group(open), Some(tokens.len()));
+        let parts = tokens.split_commas(open + 1, tokens.len() - 1);
+        let texts: Vec<_> = parts.iter().map(|&(a, b)| tokens.source_text(a, b)).collect();
         assert_eq!(texts, ["x", "{y, z}", "v<1, (2 > 1)> w [[buffer(0)]]"]);
-        let list = (0..code.len()).find(|&i| code.behind_attributes(i).is_some()).unwrap();
-        assert_eq!(code.behind_attributes(list), Some(code.len() - 1));
+        let list = (0..tokens.len()).find(|&i| tokens.after_attribute_list(i).is_some()).unwrap();
+        assert_eq!(tokens.after_attribute_list(list), Some(tokens.len() - 1));
         for text in ["([a])", "[(a)]", "[ [a]]", "[[a] ]"] {
             let is_list = text.starts_with("[[");
-            assert_eq!(Code::new(text).behind_attributes(0).is_some(), is_list, "{text}");
+            assert_eq!(TokenBuffer::new(text).after_attribute_list(0).is_some(), is_list, "{text}");
         }
     }
 
@@ -168,25 +168,25 @@ mod tests {
         for (text, expected) in
             [("()", &[][..]), ("(x)", &["x"]), ("(x, y,)", &["x", "y"]), ("(, y)", &["", "y"])]
         {
-            let code = Code::new(text);
-            let parts = code.split_commas(1, code.len() - 1);
+            let tokens = TokenBuffer::new(text);
+            let parts = tokens.split_commas(1, tokens.len() - 1);
             let parts: Vec<_> =
-                parts.iter().map(|&(a, b)| if a < b { code.slice(a, b) } else { "" }).collect();
+                parts.iter().map(|&(a, b)| if a < b { tokens.source_text(a, b) } else { "" }).collect();
             assert_eq!(parts, expected, "{text}");
         }
-        assert_eq!(Code::new(", a").split_commas(0, 0), []);
+        assert_eq!(TokenBuffer::new(", a").split_commas(0, 0), []);
     }
 
     #[test]
     fn unbalanced_text_is_no_trouble() {
         for text in ["(]", "}}", "[[", "<<<", "f<(", "[[a]", "( { )"] {
-            let code = Code::new(text);
-            for i in 0..code.len() + 2 {
+            let tokens = TokenBuffer::new(text);
+            for i in 0..tokens.len() + 2 {
                 let _ = (
-                    code.behind(i),
-                    code.behind_angles(i),
-                    code.behind_attributes(i),
-                    code.split_commas(i, 9),
+                    tokens.after_group(i),
+                    tokens.after_template_list(i),
+                    tokens.after_attribute_list(i),
+                    tokens.split_commas(i, 9),
                 );
             }
         }

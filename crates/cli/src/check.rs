@@ -4,6 +4,7 @@
 //! is built for a threadgroup of one simdgroup, because some kernels are refused only then.
 
 mod checked;
+mod emit;
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +19,9 @@ use crate::report::print_json;
 use crate::source::SourceOptions;
 use crate::stages::Times;
 use crate::target::Target;
-use crate::value::split_pair;
+use crate::value::{parse_size, split_pair};
 use checked::{Built, Checked};
+use emit::Emit;
 
 /// Compile Metal files, each on its own, and print what their kernels take
 #[derive(Args)]
@@ -29,7 +31,9 @@ use checked::{Built, Checked};
     elinvar check gemm.metal --constant use_bias=true --constant 3=0.5f32\n  \
     elinvar check --github kernels/*.metal\n  \
     elinvar check --times examples/matmul.metal\n  \
-    elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n\n\
+    elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n  \
+    elinvar check --emit ptx gemm.metal --kernel gemm\n  \
+    elinvar check --emit asm gemm.metal --group 16,16\n\n\
     Each kernel is listed with its state for each target: ok; unsupported, with the reason, as one that takes\n\
     a texture; not built, for want of the values of function constants; or in error.\n\n\
     Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
@@ -37,6 +41,8 @@ use checked::{Built, Checked};
     Stages: cache (looking for what was made before), preprocess, header (our declarations are read or\n\
     made, beside preprocess), rewrite, check, spaces; then for each kernel entry, define, optimize, parse, passes,\n\
     codegen, link, load.\n\n\
+    --emit prints the code of all kernels, or of the one that --kernel names, in the order of the files and of\n\
+    each file's kernels. Each begins with a comment that names kernel, place and target, and an empty line ends it.\n\n\
     Exit code 1 when a file or a kernel has errors, or a target does not support a kernel.")]
 pub struct Check {
     /// Metal source files
@@ -45,7 +51,9 @@ pub struct Check {
     #[command(flatten)]
     options: SourceOptions,
     /// What to compile for; may be given several times
-    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]", default_value = "cpu")]
+    ///
+    /// Without it, cpu; for --emit ptx, cuda.
+    #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]")]
     targets: Vec<Target>,
     /// Look at this kernel only
     #[arg(long, value_name = "K")]
@@ -53,6 +61,14 @@ pub struct Check {
     /// The value of a function constant, by name or index, such as `7u32` or `true`
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
+    /// Print the kernels' code in this form, and nothing else
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "github", "times"])]
+    emit: Option<Emit>,
+    /// The threadgroup's size for --emit vector-ir and --emit asm
+    ///
+    /// Without it, 256 threads along x, or as many as the kernel allows.
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "emit")]
+    group: Option<Dim3>,
     /// Say how long each stage of the compilation took, for the source and for each kernel
     #[arg(long)]
     times: bool,
@@ -67,6 +83,9 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Result<()> {
         let constants = constant::parse(&self.constants)?;
+        if let Some(emit) = self.emit {
+            return self.emit(emit, &constants);
+        }
         let checked: Vec<Checked> = self.files.iter().map(|file| self.check(file, &constants)).collect();
         expect_declared(&constants, &checked)?;
         if self.json {
@@ -77,17 +96,34 @@ impl Check {
         } else {
             checked.iter().try_for_each(|checked| checked.print(self.times))?;
         }
-        match checked.iter().filter_map(Checked::exit_code).max() {
-            Some(code) => Err(Failure::Reported(code)),
-            None => Ok(()),
+        expect_no_errors(&checked)
+    }
+
+    fn emit(&self, emit: Emit, constants: &[Constant]) -> Result<()> {
+        let target = emit.target(&self.targets)?;
+        let mut all = Vec::new();
+        for file in &self.files {
+            let mut checked = Checked::new(file.display().to_string());
+            match self.options.load(file, MathMode::default()) {
+                Ok(source) => {
+                    let what = (emit, target, self.group);
+                    emit::print(what, &source, self.kernel.as_deref(), constants, &mut checked)?;
+                }
+                Err(failure) => checked.fail(failure),
+            }
+            checked.print_diagnostics();
+            all.push(checked);
         }
+        expect_declared(constants, &all)?;
+        expect_no_errors(&all)
     }
 
     fn check(&self, file: &Path, constants: &[Constant]) -> Checked {
         let mut checked = Checked::new(file.display().to_string());
         match self.options.load(file, MathMode::default()).map(Source::check_spaces) {
             Ok(source) => {
-                for target in &self.targets {
+                let cpu = [Target::Cpu(None)];
+                for target in if self.targets.is_empty() { &cpu[..] } else { &self.targets } {
                     self.check_for(*target, &source, constants, &mut checked);
                 }
             }
@@ -152,6 +188,14 @@ pub fn is(known: &FunctionConstant, given: &Constant) -> bool {
     match &given.key {
         ConstantKey::Index(index) => known.index == *index,
         ConstantKey::Name(name) => known.name == *name,
+    }
+}
+
+/// Fails with the highest exit code of all files.
+fn expect_no_errors(files: &[Checked]) -> Result<()> {
+    match files.iter().filter_map(Checked::exit_code).max() {
+        Some(code) => Err(Failure::Reported(code)),
+        None => Ok(()),
     }
 }
 

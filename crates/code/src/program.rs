@@ -82,6 +82,14 @@ impl Program {
         Ok(self.threads.lock().entry(place).or_insert(made).clone())
     }
 
+    /// The LLVM IR of one thread of a kernel with these function constants, optimized, as the front end gives it.
+    ///
+    /// # Errors
+    /// As the front end.
+    pub fn ir(&self, name: &str, constants: &[Constant]) -> Result<String> {
+        Ok(self.checked.specialize_with(name, constants, self.counters)?.ir)
+    }
+
     fn make(&self, name: &str, constants: &[Constant]) -> Result<Thread> {
         let kind = match self.counters {
             Counters::Widened => "kernel",

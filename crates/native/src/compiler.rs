@@ -11,6 +11,7 @@ use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, 
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source};
 use elinvar_ir::Location;
 use elinvar_msl::{Counters, stage};
+use elinvar_spmd::Compiled;
 
 use crate::generate::Generator;
 use crate::object::Object;
@@ -54,6 +55,14 @@ impl Compiler {
 
     pub(crate) fn source(&self) -> &Source {
         self.program.source()
+    }
+
+    /// The LLVM IR of one thread of a kernel, as the front end gives it.
+    ///
+    /// # Errors
+    /// As [`Compiler::signature`].
+    pub fn ir(&self, name: &str, options: &PipelineOptions) -> Result<String> {
+        self.program.ir(name, &options.constants)
     }
 
     /// What a kernel takes, with [`Signature::code`] known.
@@ -109,13 +118,26 @@ impl Compiler {
         Some(self.generator.identify(key.number(flags)).finish())
     }
 
-    fn make<T>(
-        &self,
-        thread: &Arc<Thread>,
-        checked: bool,
-        form: Form,
-        load: &impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<(T, Object)> {
+    /// The LLVM IR of a kernel's function over whole threadgroups, which clang compiles.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn vector_ir(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<String> {
+        let thread = self.program.thread(name, &options.constants)?;
+        check_group(&thread.origin.signature, form.group)?;
+        Ok(self.vectorize(&thread, options.checked, form)?.0.ir)
+    }
+
+    /// The assembly of a kernel's machine code.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn assembly(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<String> {
+        self.generator.assembly(&self.vector_ir(name, options, form)?)
+    }
+
+    /// The function over whole threadgroups, and whether these have to start in ascending order.
+    fn vectorize(&self, thread: &Arc<Thread>, checked: bool, form: Form) -> Result<(Compiled, bool)> {
         let module = self.program.module(thread)?;
         let args = &thread.origin.signature.args;
         let ascending = order::is_observed(&module);
@@ -131,7 +153,17 @@ impl Compiler {
             ascending,
         };
         let compiled = stage::timed("passes", || elinvar_spmd::compile(&module, &options));
-        let compiled = compiled.map_err(|error| thread.origin.error(error))?;
+        Ok((compiled.map_err(|error| thread.origin.error(error))?, ascending))
+    }
+
+    fn make<T>(
+        &self,
+        thread: &Arc<Thread>,
+        checked: bool,
+        form: Form,
+        load: &impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<(T, Object)> {
+        let (compiled, ascending) = self.vectorize(thread, checked, form)?;
         let (loaded, bytes) = self.code(&compiled.ir, load)?;
         let place = |location: Location| format!("{}:{}", location.file, location.line);
         let faults = compiled.faults.into_iter().map(|site| (site.message, site.location.map(place)));

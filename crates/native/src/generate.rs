@@ -26,6 +26,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 14..=30;
 /// The files of a run.
 const TEXT: &str = "kernel.ll";
 const OBJECT: &str = "kernel.o";
+const ASSEMBLY: &str = "kernel.s";
 const SHARED: &str = "kernel.so";
 
 const PRELUDE: &str = include_str!("prelude.ll");
@@ -78,33 +79,30 @@ impl Generator {
     /// # Errors
     /// As [`Generator::object`], and as `load`; the text is kept then, too.
     pub fn object_with<T>(&self, ir: &str, load: impl FnOnce(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
-        let folder = Scratch::new().map_err(|error| {
-            Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
-        })?;
+        let folder = temporary_folder()?;
         let built = self.build_in(folder.path(), ir).and_then(|shared| {
             let bytes = read_object(&shared)?;
             Ok((stage::timed("load", || load(&bytes))?, bytes))
         });
-        built.map_err(|error| match error {
-            Error::Environment(why) => Error::Environment(format!("{why}\n{}", folder.keep(&[TEXT]))),
-            other => other,
-        })
+        built.map_err(|error| with_kept_input(error, folder))
+    }
+
+    /// Compile IR text to assembly.
+    ///
+    /// # Errors
+    /// `Environment` when clang fails, with its call and what it said; its input is kept then.
+    pub fn assembly(&self, ir: &str) -> Result<String> {
+        let folder = temporary_folder()?;
+        let compiled = self.compile(folder.path(), ir, "-S", ASSEMBLY).and_then(|()| {
+            let file = folder.path().join(ASSEMBLY);
+            std::fs::read_to_string(&file)
+                .map_err(|error| Error::Environment(format!("cannot read {}: {error}", file.display())))
+        });
+        compiled.map_err(|error| with_kept_input(error, folder))
     }
 
     fn build_in(&self, folder: &Path, ir: &str) -> Result<PathBuf> {
-        let text = folder.join(TEXT);
-        std::fs::write(&text, with_prelude(ir).as_bytes())
-            .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
-
-        let mut compile = tool_in(folder, &self.clang)?;
-        let level = if self.target.optimized { "-O3" } else { "-O0" };
-        compile.args(["-c", level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
-        compile.args(self.target.processor.split(' '));
-        if ir.len() > LONG_TEXT {
-            compile.args(FOR_LONG_TEXT);
-        }
-        compile.args(["-x", "ir"]).arg(&text).args(["-o", OBJECT]);
-        stage::timed("codegen", || run(compile))?;
+        self.compile(folder, ir, "-c", OBJECT)?;
 
         let mut link = tool_in(folder, self.linker.as_ref().unwrap_or(&self.clang))?;
         if cfg!(target_vendor = "apple") {
@@ -113,6 +111,36 @@ impl Generator {
         link.args(["-shared", OBJECT, "-o", SHARED]);
         stage::timed("link", || run(link))?;
         Ok(folder.join(SHARED))
+    }
+
+    /// Compile IR text in a folder to what clang's option `kind` says, `-c` or `-S`.
+    fn compile(&self, folder: &Path, ir: &str, kind: &str, output: &str) -> Result<()> {
+        let text = folder.join(TEXT);
+        std::fs::write(&text, with_prelude(ir).as_bytes())
+            .map_err(|error| Error::Environment(format!("cannot write {}: {error}", text.display())))?;
+        let mut compile = tool_in(folder, &self.clang)?;
+        let level = if self.target.optimized { "-O3" } else { "-O0" };
+        compile.args([kind, level, "-fPIC", "-ffp-contract=on", "-Wno-override-module"]);
+        compile.args(self.target.processor.split(' '));
+        if ir.len() > LONG_TEXT {
+            compile.args(FOR_LONG_TEXT);
+        }
+        compile.args(["-x", "ir"]).arg(&text).args(["-o", output]);
+        stage::timed("codegen", || run(compile))
+    }
+}
+
+fn temporary_folder() -> Result<Scratch> {
+    Scratch::new().map_err(|error| {
+        Error::Environment(format!("cannot make a folder in {}: {error}", std::env::temp_dir().display()))
+    })
+}
+
+/// The error of a tool, with the place of its input, which is kept.
+fn with_kept_input(error: Error, folder: Scratch) -> Error {
+    match error {
+        Error::Environment(why) => Error::Environment(format!("{why}\n{}", folder.keep(&[TEXT]))),
+        other => other,
     }
 }
 

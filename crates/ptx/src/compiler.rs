@@ -89,6 +89,14 @@ impl Compiler {
         self.program.source()
     }
 
+    /// The LLVM IR of one thread of a kernel, as the front end gives it.
+    ///
+    /// # Errors
+    /// As [`Compiler::kernel`].
+    pub fn ir(&self, name: &str, options: &PipelineOptions) -> Result<String> {
+        self.program.ir(name, &options.constants)
+    }
+
     /// The PTX of a kernel, from the cache or made.
     ///
     /// # Errors

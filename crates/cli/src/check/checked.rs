@@ -159,12 +159,7 @@ impl Checked {
         if times {
             Times::print(&self.times)?;
         }
-        for diagnostic in &self.diagnostics {
-            eprintln!("{diagnostic}");
-        }
-        for failure in &self.failures {
-            eprintln!("error: {failure}");
-        }
+        self.print_diagnostics();
         let count = |state: &str| {
             let has = |row: &&Row| row.states.iter().any(|(_, known)| known.parts().0 == state);
             self.kernels.iter().filter(has).count()
@@ -183,6 +178,16 @@ impl Checked {
             }
         }
         say(summary)
+    }
+
+    /// Writes diagnostics and failures to standard error.
+    pub fn print_diagnostics(&self) {
+        for diagnostic in &self.diagnostics {
+            eprintln!("{diagnostic}");
+        }
+        for failure in &self.failures {
+            eprintln!("error: {failure}");
+        }
     }
 
     pub fn annotate(&self) -> Result<()> {

@@ -1,0 +1,199 @@
+//! `elinvar check --emit`: the code of kernels, as it is at one point of the compilation, on standard output.
+//!
+//! Each kernel's code begins with a comment that names it, so that the output for several kernels is one text that LLVM's tools, `ptxas`
+//! or an assembler read piece by piece. Diagnostics go to standard error.
+
+use clap::ValueEnum;
+use elinvar::{Dim3, Error, Signature, Source};
+use elinvar_code::{Declared, max_threads, user_cache};
+use elinvar_driver::{Constant, PipelineOptions};
+use elinvar_native::Form;
+use elinvar_ptx::Constants;
+
+use super::checked::{Built, Checked};
+use super::is;
+use crate::failure::{Failure, Result};
+use crate::report::say;
+use crate::target::Target;
+
+/// Threads of a threadgroup that code is made for when no size is given, or as many as the kernel allows.
+const DEFAULT_THREADS: u32 = 256;
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Emit {
+    /// LLVM IR of one thread, as the front end gives it
+    Ir,
+    /// LLVM IR of the function that runs whole threadgroups on a CPU
+    VectorIr,
+    /// PTX for NVIDIA GPUs
+    Ptx,
+    /// Assembly for this machine's CPU
+    Asm,
+}
+
+impl Emit {
+    /// The target to compile for: the one that is given, or the one that the form is for.
+    ///
+    /// # Errors
+    /// `Usage` for several targets, and for one that does not have this form.
+    pub fn target(self, given: &[Target]) -> Result<Target> {
+        let target = match given {
+            [] if self == Self::Ptx => Target::Cuda(elinvar_ptx::Target::default()),
+            [] => Target::Cpu(None),
+            [target] => *target,
+            _ => return Err(Failure::usage("--emit prints code for one target; give --target once")),
+        };
+        let needed = match (self, target) {
+            (Self::Ptx, Target::Cpu(_)) => "cuda",
+            (Self::VectorIr | Self::Asm, Target::Cuda(_)) => "cpu",
+            _ => return Ok(target),
+        };
+        Err(Failure::usage(format!("--emit {} is for --target {needed}, not {target}", self.name())))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ir => "ir",
+            Self::VectorIr => "vector-ir",
+            Self::Ptx => "ptx",
+            Self::Asm => "asm",
+        }
+    }
+
+    /// What begins a comment in this form.
+    fn comment(self) -> &'static str {
+        match self {
+            Self::Ir | Self::VectorIr => ";",
+            Self::Asm if cfg!(target_arch = "x86_64") => "#",
+            Self::Ptx | Self::Asm => "//",
+        }
+    }
+}
+
+/// The compiler for a target.
+enum Compiler {
+    Cpu(elinvar_native::Compiler),
+    Cuda(elinvar_ptx::Compiler),
+}
+
+impl Compiler {
+    fn new(target: Target, source: &Source) -> Result<Self, Error> {
+        let native = |target| elinvar_native::Compiler::new(user_cache(), source, target).map(Self::Cpu);
+        match target {
+            Target::Cpu(None) => native(elinvar_native::Target::from_env()?),
+            Target::Cpu(Some(level)) => native(elinvar_native::Target::of(level)?),
+            Target::Cuda(target) => elinvar_ptx::Compiler::new(user_cache(), source, target).map(Self::Cuda),
+        }
+    }
+
+    fn declared(&self) -> &Declared {
+        match self {
+            Self::Cpu(compiler) => compiler.declared(),
+            Self::Cuda(compiler) => compiler.declared(),
+        }
+    }
+
+    fn code(
+        &self,
+        emit: Emit,
+        kernel: &Signature,
+        options: &PipelineOptions,
+        group: Option<Dim3>,
+    ) -> Result<String, Error> {
+        let name = kernel.name.as_str();
+        match self {
+            Self::Cpu(compiler) => {
+                let group = group.unwrap_or_else(|| Dim3::from(max_threads(kernel).min(DEFAULT_THREADS)));
+                let form = Form { group, stoppable: false };
+                match emit {
+                    Emit::VectorIr => compiler.vector_ir(name, options, form),
+                    Emit::Asm => compiler.assembly(name, options, form),
+                    Emit::Ir | Emit::Ptx => compiler.ir(name, options),
+                }
+            }
+            Self::Cuda(compiler) => match emit {
+                Emit::Ptx => compiler.kernel(name, options, Constants::Values).map(|ptx| ptx.text),
+                Emit::Ir | Emit::VectorIr | Emit::Asm => compiler.ir(name, options),
+            },
+        }
+    }
+}
+
+/// Prints the code of a source's kernels, of all or of the one of that name. What cannot be compiled is entered into `checked`.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn print(
+    (emit, target, group): (Emit, Target, Option<Dim3>),
+    source: &Source,
+    kernel: Option<&str>,
+    constants: &[Constant],
+    checked: &mut Checked,
+) -> Result<()> {
+    let compiler = match Compiler::new(target, source) {
+        Ok(compiler) => compiler,
+        Err(error) => {
+            checked.fail(error.into());
+            return Ok(());
+        }
+    };
+    let Declared { kernels, unsupported, constants: declared, warnings } = compiler.declared();
+    warnings.iter().for_each(|warning| checked.note(warning));
+    checked.constants = declared.clone();
+    let own = constants.iter().filter(|given| declared.iter().any(|known| is(known, given)));
+    let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
+    let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
+    for kernel in kernels.iter().filter(|kernel| wanted(&kernel.name)) {
+        match compiler.code(emit, kernel, &options, group) {
+            Ok(code) => {
+                let Signature { name, file, line, .. } = kernel;
+                say(format_args!("{} kernel {name} ({file}:{line}), {target}", emit.comment()))?;
+                say(code.trim_end())?;
+                say("")?;
+                checked.enter(target, kernel, Built::Ok(kernel.clone()));
+            }
+            Err(error) => checked.enter(target, kernel, Built::Refused(kernel.clone(), error)),
+        }
+    }
+    for kernel in unsupported.iter().filter(|kernel| wanted(&kernel.name)) {
+        checked.enter_unsupported(target, kernel);
+    }
+    if let Some(name) = kernel
+        && !checked.has(name)
+    {
+        let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
+        checked.fail(Failure::input(format!("no kernel `{name}` in the source; it has {known}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_has_its_target() {
+        let target = |emit: Emit, given: &[&str]| {
+            let given: Vec<Target> = given.iter().map(|name| name.parse().unwrap()).collect();
+            emit.target(&given).map(|target| target.to_string()).map_err(|failure| failure.to_string())
+        };
+        for (emit, given, expected) in [
+            (Emit::Ptx, &[][..], "cuda:sm_90"),
+            (Emit::Ptx, &["cuda:sm_80"], "cuda:sm_80"),
+            (Emit::Ir, &[], "cpu"),
+            (Emit::Ir, &["cuda:sm_80"], "cuda:sm_80"),
+            (Emit::Asm, &[], "cpu"),
+            (Emit::VectorIr, &["cpu"], "cpu"),
+        ] {
+            assert_eq!(target(emit, given).as_deref(), Ok(expected));
+        }
+        assert_eq!(target(Emit::Ptx, &["cpu"]).unwrap_err(), "--emit ptx is for --target cuda, not cpu");
+        assert_eq!(
+            target(Emit::Asm, &["cuda"]).unwrap_err(),
+            "--emit asm is for --target cpu, not cuda:sm_90"
+        );
+        assert!(target(Emit::Ir, &["cpu", "cuda"]).unwrap_err().contains("--target once"));
+    }
+}

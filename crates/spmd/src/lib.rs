@@ -5,25 +5,25 @@
 //! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
 //! a loop over vectors of its threads:
 //!
-//! 0. [`admit`](mod@admit) refuses what no kernel holds. [`bounds`](mod@bounds), where asked for, puts a check before every access that could leave its memory.
-//! 1. [`prepare`](mod@prepare) finds the entry, classifies every call, and splits blocks so that each
+//! 0. [`admit`](mod@analysis::allowlist) refuses what no kernel holds. [`bounds`](mod@transform::bounds), where asked for, puts a check before every access that could leave its memory.
+//! 1. [`prepare`](mod@transform::lower_primitives) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
-//!    [`scalarize`](mod@scalarize) takes a thread's own short vectors apart.
-//! 2. [`guard`](mod@guard) makes integer division and shifts defined for every operand, [`halves`](mod@halves) takes
-//!    conversions of `half` to integers by way of `float`; [`fixed`](mod@fixed) takes
+//!    [`scalarize`](mod@transform::scalarize) takes a thread's own short vectors apart.
+//! 2. [`guard`](mod@transform::legalize_division) makes integer division and shifts defined for every operand, [`halves`](mod@transform::lower_f16_conversions) takes
+//!    conversions of `half` to integers by way of `float`; [`fixed`](mod@transform::hoist_invariant_loads) takes
 //!    loads of `constant` arguments out.
-//! 3. [`region`](mod@region) cuts the control-flow graph at the barrier edges: a region is what a thread may run
+//! 3. [`region`](mod@analysis::regions) cuts the control-flow graph at the barrier edges: a region is what a thread may run
 //!    from the entry, or from one barrier, up to the next barriers or its return.
-//!    [`irreducible`](mod@irreducible) cuts regions further whose loops have two entries.
-//! 4. [`divergence`](mod@divergence) refuses barriers that some threads of a group provably miss.
-//!    [`privates`](mod@privates) turns private arrays round.
-//! 5. [`live`](mod@live) finds the values that a thread carries across each barrier.
-//! 6. [`layout`](mod@layout) says which threads make a vector, [`uniform`](mod@uniform) what is known of each value
-//!    across lanes ([`shape`](mod@shape)) and which branches lanes take apart, [`overwritten`](mod@overwritten) which values
-//!    lanes define at different times, [`jam`](mod@jam) how many vectors go side by side.
-//! 7. [`workgroup`](mod@workgroup) writes the function: a loop over [`groups`](mod@groups), and per region a loop over
-//!    [`steps`](mod@steps), which may end early ([`quits`](mod@quits)), around two [`copies`](mod@copies) of the region's blocks: one for all lanes, one with masks
-//!    in the order of a [`plan`](mod@plan). [`emit`](mod@emit) writes each instruction. Which region runs next is
+//!    [`irreducible`](mod@transform::fix_irreducible) cuts regions further whose loops have two entries.
+//! 4. [`divergence`](mod@analysis::barrier_divergence) refuses barriers that some threads of a group provably miss.
+//!    [`privates`](mod@vector::soa_private_arrays) turns private arrays round.
+//! 5. [`live`](mod@analysis::liveness) finds the values that a thread carries across each barrier.
+//! 6. [`layout`](mod@analysis::lane_layout) says which threads make a vector, [`uniform`](mod@analysis::uniformity) what is known of each value
+//!    across lanes ([`shape`](mod@analysis::vector_shape)) and which branches lanes take apart, [`overwritten`](mod@analysis::temporal_divergence) which values
+//!    lanes define at different times, [`jam`](mod@vector::unroll_and_jam) how many vectors go side by side.
+//! 7. [`workgroup`](mod@vector::workgroup) writes the function: a loop over [`groups`](mod@vector::workgroup_tiling), and per region a loop over
+//!    [`steps`](mod@vector::iterations), which may end early ([`quits`](mod@vector::early_exit)), around two [`copies`](mod@vector::versions) of the region's blocks: one for all lanes, one with masks
+//!    in the order of a [`plan`](mod@vector::linearize). [`emit`](mod@vector::emit) writes each instruction. Which region runs next is
 //!    decided once per group.
 //!
 //! With one lane ([`Options::lanes`]) all branches are branches and there is no masked copy: so runs what
@@ -32,56 +32,19 @@
 //! The passes do no optimisation that clang does afterwards: no folding, no promotion to registers.
 #![forbid(unsafe_code)]
 
-mod admit;
-pub mod bounds;
-mod builder;
-mod calls;
-mod constants;
-mod context;
-mod copies;
-mod divergence;
-mod elementwise;
-mod emit;
+mod analysis;
 mod error;
-mod facts;
-mod fixed;
-mod flow;
-mod frame;
-mod frames;
-mod gep;
-mod groups;
-mod guard;
-mod halves;
-mod interleave;
-mod irreducible;
-mod jam;
-mod layout;
-mod live;
-mod masks;
-mod names;
-mod narrow;
 pub mod nvptx;
-mod output;
-mod overwritten;
-mod plan;
-mod prepare;
 pub mod primitive;
-mod privates;
-mod quits;
-mod region;
-mod scalarize;
-mod scattered;
-mod shape;
-mod steps;
-mod stops;
-mod uniform;
-mod workgroup;
-mod written;
+mod support;
+mod transform;
+mod vector;
 
+pub use analysis::facts::{Facts, facts};
+pub use analysis::index_narrowing::MOST_BYTES;
 pub use elinvar_ir::Location;
 pub use error::Error;
-pub use facts::{Facts, facts};
-pub use narrow::MOST_BYTES;
+pub use transform::bounds;
 
 use elinvar_ir::Module;
 
@@ -159,13 +122,14 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     if !(1..=32).contains(&options.lanes) || !options.lanes.is_power_of_two() {
         return Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)));
     }
-    admit::admit(module)?;
-    let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
+    analysis::allowlist::admit(module)?;
+    let checked =
+        options.checks.as_deref().map(|given| transform::bounds::check(module, given)).transpose()?;
     let (module, checks) = match &checked {
         Some((module, checks)) => (module, Some(checks.clone())),
         None => (module, None),
     };
-    let mut kernel = prepare::prepare(module)?;
+    let mut kernel = transform::lower_primitives::prepare(module)?;
     if kernel.function.params.len() != options.threadgroup_args.len() {
         return Err(Error::Malformed(format!(
             "the entry takes {} arguments, the signature has {}",
@@ -173,13 +137,13 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
             options.threadgroup_args.len()
         )));
     }
-    guard::guard(&mut kernel.function);
-    halves::widen(&mut kernel.function);
-    fixed::hoist(module, &mut kernel, &options.still);
-    let mut regions = region::regions(&kernel);
-    divergence::check(module, &kernel, &regions, options.group)?;
+    transform::legalize_division::guard(&mut kernel.function);
+    transform::lower_f16_conversions::widen(&mut kernel.function);
+    transform::hoist_invariant_loads::hoist(module, &mut kernel, &options.still);
+    let mut regions = analysis::regions::regions(&kernel);
+    analysis::barrier_divergence::check(module, &kernel, &regions, options.group)?;
     if kernel.exchanges.is_some() && reducible(&kernel, &regions).is_err() {
-        regions = irreducible::cut(&mut kernel).map_err(irreducible)?;
+        regions = transform::fix_irreducible::cut(&mut kernel).map_err(irreducible)?;
     }
     // What cannot be a vector runs thread by thread, unless threads exchange values.
     let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
@@ -188,42 +152,48 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         (Err(_), None) => 1,
         (Err(why), Some(_)) => return Err(why),
     };
-    let mut layout = layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
-    privates::interleave(module, &mut kernel, layout.lanes);
-    let live = live::across_barriers(&kernel);
-    let overwritten =
-        overwritten::Overwritten::new(&kernel, &regions, &live, layout.lanes).map_err(irreducible)?;
-    let uniformity =
-        |layout: &_| uniform::Uniformity::new(module, &kernel, layout, &overwritten).map_err(irreducible);
+    let mut layout = analysis::lane_layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
+    vector::soa_private_arrays::interleave(module, &mut kernel, layout.lanes);
+    let live = analysis::liveness::across_barriers(&kernel);
+    let overwritten = analysis::temporal_divergence::Overwritten::new(&kernel, &regions, &live, layout.lanes)
+        .map_err(irreducible)?;
+    let uniformity = |layout: &_| {
+        analysis::uniformity::Uniformity::new(module, &kernel, layout, &overwritten).map_err(irreducible)
+    };
     let mut uniform = uniformity(&layout)?;
-    layout.parts = jam::parts(&kernel, &uniform, &layout, options.registers);
+    layout.parts = vector::unroll_and_jam::parts(&kernel, &uniform, &layout, options.registers);
     if layout.parts > 1 {
         uniform = uniformity(&layout)?;
     }
     // As if all vectors of a group were side by side.
     let group = match kernel.barriers.is_empty() || layout.steps() == 1 {
         true => None,
-        false => Some(uniformity(&layout::Layout { parts: layout.vectors(), ..layout.clone() })?),
+        false => {
+            Some(uniformity(&analysis::lane_layout::Layout { parts: layout.vectors(), ..layout.clone() })?)
+        }
     };
     let group = group.as_ref().unwrap_or(&uniform);
     let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
     let live = live.with_anew(|value| uniform.is_cheap(&kernel, value));
     let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
-    let parts = workgroup::Parts { module, kernel, regions, live, layout, uniform, group, options };
-    Ok(Compiled { checks, ..workgroup::build(&parts)? })
+    let parts = vector::workgroup::Parts { module, kernel, regions, live, layout, uniform, group, options };
+    Ok(Compiled { checks, ..vector::workgroup::build(&parts)? })
 }
 
 /// Whether the flow of each region, and of all, has loops with one entry only.
-fn reducible(kernel: &prepare::Kernel, regions: &[region::Region]) -> Result<(), Error> {
+fn reducible(
+    kernel: &transform::lower_primitives::Kernel,
+    regions: &[analysis::regions::Region],
+) -> Result<(), Error> {
     let function = &kernel.function;
-    flow::Flow::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
+    analysis::cfg::Flow::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
     for region in regions.iter().filter(|r| !r.blocks.is_empty()) {
-        flow::Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())
+        analysis::cfg::Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())
             .map_err(irreducible)?;
     }
     Ok(())
 }
 
-fn irreducible(_: flow::Irreducible) -> Error {
+fn irreducible(_: analysis::cfg::Irreducible) -> Error {
     Error::unsupported("a loop with two entries in vector code", None)
 }

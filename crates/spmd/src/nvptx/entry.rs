@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use elinvar_ir::{BlockId, CastOp, Function, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
 use super::prologue::{self, Prologue};
-use super::{Argument, Options, Parameter, arranged, shared};
+use super::{Argument, Options, Parameter, lane_permutation, shared_memory};
 use crate::Error;
-use crate::builder::Builder;
-use crate::calls::{self, CallKind};
-use crate::prepare::rename_incoming;
 use crate::primitive::Position;
+use crate::support::builder::Builder;
+use crate::support::calls::{self, CallKind};
+use crate::transform::lower_primitives::rename_incoming;
 
 /// The address space of global memory.
 pub(super) const GLOBAL: u32 = 1;
@@ -48,7 +48,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    let arranged = arranged::suits(kernel, options.approximate);
+    let arranged = lane_permutation::suits(kernel, options.approximate);
     let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], arranged);
     let names: HashMap<ValueId, Operand> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
@@ -144,7 +144,7 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument, che
         }
         Argument::Threadgroup => {
             let offset = kernel.add_param(Type::I32, "", None);
-            let (ty, base) = shared::dynamic();
+            let (ty, base) = shared_memory::dynamic();
             let op = Op::Gep {
                 flags: String::new(),
                 source: Type::I8,

@@ -2,14 +2,14 @@
 //! the lanes that call it.
 //!
 //! What a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions are in
-//! [`folds`](super::folds), matrix products in [`product`](super::product).
+//! [`folds`](super::reductions), matrix products in [`product`](super::matrix_product).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use elinvar_ir::Module;
 
-use super::{folds, product};
+use super::{matrix_product, reductions};
 use crate::Error;
 
 /// What the library's names begin with.
@@ -135,13 +135,13 @@ pub(super) fn within(width: u32, up: bool) -> u32 {
 fn define(name: &str, body: &mut Body) -> Option<()> {
     let rest = name.strip_prefix(PREFIX)?;
     if rest.starts_with("product") {
-        return product::define(name, body);
+        return matrix_product::define(name, body);
     }
     if let Some(rest) = rest.strip_prefix("shfl.") {
         return word_shuffle(name, rest, body);
     }
     if let Some(rest) = rest.strip_prefix("some.") {
-        return folds::some(name, rest, body);
+        return reductions::some(name, rest, body);
     }
     let (rest, near) = match rest.strip_suffix(NEAR) {
         Some(rest) => (rest, true),
@@ -164,7 +164,7 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
                 _ if function.starts_with("broadcast") || function.starts_with("shuffle") => {
                     shuffle(name, function, (width, near), s, body);
                 }
-                _ => return folds::fold(name, function, width, s, body),
+                _ => return reductions::fold(name, function, width, s, body),
             }
         }
     }

@@ -3,18 +3,18 @@
 //! A thread stays a thread here, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. Input is what
 //! the CPU's passes take; output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
 //!
-//! 1. [`bounds`](crate::bounds), where asked for, as on the CPU; [`clear`](mod@clear) sets threadgroup memory to zero then.
-//! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared) puts threadgroup variables
+//! 1. [`bounds`](crate::transform::bounds), where asked for, as on the CPU; [`clear`](mod@zero_shared_memory) sets threadgroup memory to zero then.
+//! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared_memory) puts threadgroup variables
 //!    into shared memory.
 //! 3. [`entry`](mod@entry) gives the kernel its parameters, and a [`prologue`](mod@prologue) that knows all positions;
 //!    threads outside the grid end there.
-//! 4. [`sync`](mod@sync) writes barriers and fences, and makes division and shifts defined; [`wide`](mod@wide) copies as wide as
+//! 4. [`sync`](mod@barriers) writes barriers and fences, and makes division and shifts defined; [`wide`](mod@vectorize_copies) copies as wide as
 //!    addresses allow.
-//! 5. [`exchange`](mod@exchange) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
-//!    lanes that are together, which [`masks`](mod@masks) finds from what [`vary`](mod@vary) says of branches.
-//!    Where products of matrices are for tensor cores, lanes are [`arranged`](mod@arranged) as these want them, and products of
-//!    several [`tiles`](mod@tiles) are one instruction.
-//! 6. [`math`](mod@math) says which divisions have to be right.
+//! 5. [`exchange`](mod@simdgroup) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
+//!    lanes that are together, which [`masks`](mod@active_masks) finds from what [`divergence`](crate::analysis::divergence) says of branches.
+//!    Where products of matrices are for tensor cores, lanes are [`arranged`](mod@lane_permutation) as these want them, and products of
+//!    several [`tiles`](mod@mma_tiling) are one instruction.
+//! 6. [`math`](mod@approximate_math) says which divisions have to be right.
 //!
 //! # The kernel's parameters
 //!
@@ -26,7 +26,7 @@
 //! - `threads` (three u32): `threads_per_grid`.
 //! - `extent` (u32): an [`Extent`].
 //! - `linear` (two u32): of [`Extent::Row`] the threadgroups along x and y; of others nothing looks at them.
-//! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::bounds::FaultRecord) (u64) in
+//! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in
 //!   device memory, all zero before the launch, and for each argument the bytes of its memory (u64).
 //!
 //! # What a launch does
@@ -40,28 +40,28 @@
 //!
 //! It does no optimisation that clang does afterwards.
 
-mod arranged;
-mod clear;
+mod active_masks;
+mod approximate_math;
+mod barriers;
 mod entry;
-mod exchange;
-mod folds;
+mod lane_permutation;
 mod library;
-mod masks;
-mod math;
-mod product;
+mod matrix_product;
+mod mma_tiling;
 mod prologue;
-mod shared;
-mod sync;
+mod reductions;
+mod shared_memory;
+mod simdgroup;
 mod target;
-mod tiles;
-mod vary;
-mod wide;
+mod vectorize_copies;
+mod zero_shared_memory;
 
 pub use target::TRIPLE;
 
 use elinvar_ir::Module;
 
-use crate::{ENTRY, Error, bounds};
+use crate::transform::bounds;
+use crate::{ENTRY, Error};
 
 /// How the kernel takes an argument of the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -169,9 +169,9 @@ const MOST_STATIC: u64 = 48 << 10;
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let kernel = crate::prepare::prepare(module)?;
-    let regions = crate::region::regions(&kernel);
-    crate::divergence::check(module, &kernel, &regions, group)
+    let kernel = crate::transform::lower_primitives::prepare(module)?;
+    let regions = crate::analysis::regions::regions(&kernel);
+    crate::analysis::barrier_divergence::check(module, &kernel, &regions, group)
 }
 
 /// Prepare the entry of `module`.
@@ -179,7 +179,7 @@ pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
 /// # Errors
 /// `Unsupported` with what the kernel does that this does not do, `Malformed`.
 pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
-    crate::admit::admit(module)?;
+    crate::analysis::allowlist::admit(module)?;
     let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
     let (mut module, checks) = match checked {
         Some((module, checks)) => (module, Some(checks)),
@@ -187,31 +187,31 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     };
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
-    let names = crate::prepare::threadgroup_globals(&module);
+    let names = crate::transform::lower_primitives::threadgroup_globals(&module);
     if options.checks.is_some() {
         let variables = module.globals.iter().filter(|global| names.contains(&global.name));
         let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&module).0));
         let sizes: Vec<(String, u64)> = sizes.collect();
-        clear::write(&mut module.functions[index], &sizes, &options.arguments);
+        zero_shared_memory::write(&mut module.functions[index], &sizes, &options.arguments);
     }
-    crate::calls::callees(&module, &module.functions[index], &names)?;
-    let memory = shared::place(&mut module, &names);
+    crate::support::calls::callees(&module, &module.functions[index], &names)?;
+    let memory = shared_memory::place(&mut module, &names);
     let mut kernel = module.functions.remove(index);
     let entry::Wrapped { parameters, body, mask, arranged } = entry::wrap(&module, &mut kernel, options)?;
-    sync::write(&mut module, &mut kernel);
-    wide::write(&mut module, &mut kernel)?;
+    barriers::write(&mut module, &mut kernel);
+    vectorize_copies::write(&mut module, &mut kernel)?;
     if let Some(mask) = mask {
-        let how = exchange::How { approximate: options.approximate, arranged };
-        exchange::write(&mut module, &mut kernel, body, mask, how)?;
+        let how = simdgroup::How { approximate: options.approximate, arranged };
+        simdgroup::write(&mut module, &mut kernel, body, mask, how)?;
     }
     module.functions.push(kernel);
     if options.approximate {
-        module.functions.iter_mut().for_each(math::write);
+        module.functions.iter_mut().for_each(approximate_math::write);
     }
     target::check_calls(&module)?;
     target::declare(&mut module);
     target::retarget(&mut module, options);
     let ir = module.to_string();
-    let shared::Memory { static_bytes, dynamic_base } = memory;
+    let shared_memory::Memory { static_bytes, dynamic_base } = memory;
     Ok(Prepared { ir, parameters, static_bytes, dynamic_base, checks })
 }

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, ValueId};
 
 use super::entry::{GLOBAL, Launch};
-use super::{Extent, arranged, exchange, masks};
-use crate::builder::{Builder, i32_const};
+use super::{Extent, active_masks, lane_permutation, simdgroup};
 use crate::primitive::Position;
+use crate::support::builder::{Builder, i32_const};
 
 /// What the kernel's own code can rely on.
 pub(super) struct Prologue {
@@ -53,12 +53,12 @@ pub(super) fn write(
     [body, outside]: [BlockId; 2],
     arranged: bool,
 ) -> Prologue {
-    let exchanges = exchange::is_used(kernel);
+    let exchanges = simdgroup::is_used(kernel);
     let [near, deep, far, row, edged, tested, enter] = [(); 7].map(|()| kernel.new_block(None));
     let mut b = Builder::new(kernel, BlockId(0));
     let threads = arranged.then(|| {
         let [thread, full] = ["tid", "ntid"].map(|name| [0, 1, 2].map(|d| register(&mut b, name, d)));
-        arranged::threads(&mut b, thread, full)
+        lane_permutation::threads(&mut b, thread, full)
     });
     let place = |b: &mut Builder<'_>, d: usize| Place::whole(b, threads.as_ref(), d);
     let extent =
@@ -90,7 +90,7 @@ pub(super) fn write(
     b.at = tested;
     let groups = [0, 1, 2].map(|d| phi(&mut b, &[(in_row[d].into(), row), (plain[d].into(), edged)]));
     let (places, inside) = inside(&mut b, launch, place, groups);
-    let mask = if exchanges { masks::vote_of_all(&mut b, inside).into() } else { all };
+    let mask = if exchanges { active_masks::vote_of_all(&mut b, inside).into() } else { all };
     b.cond_br(inside, enter, outside);
     let cut = Way { from: tested, places, mask };
 

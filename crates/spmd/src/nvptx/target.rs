@@ -9,9 +9,9 @@ use elinvar_ir::{MetadataNode, Module, Op};
 
 use super::{Argument, Options};
 use crate::Error;
-use crate::names::source_name;
-use crate::output::declaration;
-use crate::prepare::callee_name;
+use crate::support::demangle::source_name;
+use crate::transform::lower_primitives::callee_name;
+use crate::vector::output::declaration;
 
 /// The target, as clang names it.
 pub const TRIPLE: &str = "nvptx64-nvidia-cuda";

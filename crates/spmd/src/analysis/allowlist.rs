@@ -1,0 +1,364 @@
+//! What a module may hold: a kernel is Metal Shading Language, whatever its author got clang to write.
+//!
+//! Each call has to be of something that the compilers know not to leave the kernel: a primitive, a function of the module,
+//! C's mathematics, an intrinsic of the list below. Variables have to be defined here, and to lie where all do. The list is the
+//! same for all targets and for kernels without bounds checks.
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_ir::{Global, Location, Module, Op};
+
+use crate::analysis::stack_usage;
+use crate::primitive::{self, PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::support::calls::EXTERNAL;
+use crate::support::demangle::source_name;
+use crate::transform::lower_primitives::callee_name;
+use crate::{Error, THREADGROUP_SECTION};
+
+/// Intrinsics that compute, or are hints, by their names without types.
+const INTRINSICS: &[&str] = &[
+    "abs",
+    "acos",
+    "arithmetic.fence",
+    "asin",
+    "assume",
+    "atan",
+    "atan2",
+    "bitreverse",
+    "bswap",
+    "canonicalize",
+    "ceil",
+    "copysign",
+    "cos",
+    "cosh",
+    "ctlz",
+    "ctpop",
+    "cttz",
+    "donothing",
+    "exp",
+    "exp10",
+    "exp2",
+    "expect",
+    "experimental.noalias.scope.decl",
+    "fabs",
+    "floor",
+    "fma",
+    "fmuladd",
+    "fptosi.sat",
+    "fptoui.sat",
+    "frexp",
+    "fshl",
+    "fshr",
+    "invariant.end",
+    "invariant.start",
+    "is.constant",
+    "is.fpclass",
+    "launder.invariant.group",
+    "ldexp",
+    "lifetime.end",
+    "lifetime.start",
+    "llrint",
+    "llround",
+    "log",
+    "log10",
+    "log2",
+    "lrint",
+    "lround",
+    "maximum",
+    "maximumnum",
+    "maxnum",
+    "memcpy",
+    "memmove",
+    "memset",
+    "minimum",
+    "minimumnum",
+    "minnum",
+    "nearbyint",
+    "objectsize",
+    "pow",
+    "powi",
+    "rint",
+    "round",
+    "roundeven",
+    "sadd.sat",
+    "sadd.with.overflow",
+    "scmp",
+    "sideeffect",
+    "sin",
+    "sincos",
+    "sinh",
+    "smax",
+    "smin",
+    "smul.with.overflow",
+    "sqrt",
+    "sshl.sat",
+    "ssub.sat",
+    "ssub.with.overflow",
+    "strip.invariant.group",
+    "tan",
+    "tanh",
+    "trunc",
+    "uadd.sat",
+    "uadd.with.overflow",
+    "ucmp",
+    "umax",
+    "umin",
+    "umul.with.overflow",
+    "ushl.sat",
+    "usub.sat",
+    "usub.with.overflow",
+    "vector.reduce.add",
+    "vector.reduce.and",
+    "vector.reduce.fadd",
+    "vector.reduce.fmax",
+    "vector.reduce.fmaximum",
+    "vector.reduce.fmin",
+    "vector.reduce.fminimum",
+    "vector.reduce.fmul",
+    "vector.reduce.mul",
+    "vector.reduce.or",
+    "vector.reduce.smax",
+    "vector.reduce.smin",
+    "vector.reduce.umax",
+    "vector.reduce.umin",
+    "vector.reduce.xor",
+];
+
+/// Refuse a module that holds anything else.
+///
+/// # Errors
+/// `Unsupported` with what it is and, of a call, the line.
+pub(crate) fn admit(module: &Module) -> Result<(), Error> {
+    module.globals.iter().try_for_each(variable)?;
+    let mut calls = HashMap::new();
+    for function in module.functions.iter().filter(|f| !f.is_declaration()) {
+        if let Some(word) = odd_word(&function.suffix) {
+            let what = format!("the function `{}` with `{word}`", source_name(&function.name));
+            return Err(Error::unsupported(what, None));
+        }
+        let mut called = Vec::new();
+        for inst in function.blocks.iter().flat_map(|b| &b.insts) {
+            let Op::Call(call) = &inst.op else { continue };
+            let location = module.location(&inst.metadata);
+            let Some(name) = callee_name(call) else {
+                return Err(Error::unsupported("a call through a function pointer", location));
+            };
+            if !is_known(module, name) {
+                return Err(refusal(name, location));
+            }
+            called.push((name, location));
+        }
+        calls.insert(function.name.as_str(), called);
+    }
+    recursion(&calls)?;
+    stack_usage::expect_allowed(module)
+}
+
+fn refusal(name: &str, location: Option<Location>) -> Error {
+    let what = match name.strip_prefix("llvm.") {
+        Some(intrinsic) => format!("the compiler's intrinsic `{intrinsic}`"),
+        None => format!("a call of `{}`, which is declared but not defined", source_name(name)),
+    };
+    Error::unsupported(what, location)
+}
+
+/// Whether a function of this name may be called.
+fn is_known(module: &Module, name: &str) -> bool {
+    if let Some(intrinsic) = name.strip_prefix("llvm.") {
+        return is_intrinsic(intrinsic);
+    }
+    if module.function(name).is_some_and(|f| !f.is_declaration()) {
+        return true;
+    }
+    match Position::parse(name) {
+        Some(Position::FaultRecord | Position::ArgumentBytes) => false,
+        Some(_) => true,
+        // A primitive that a target lacks, it refuses itself.
+        None => {
+            name == THREADGROUP_BARRIER
+                || name == SIMDGROUP_BARRIER
+                || primitive::exchange(name).is_some()
+                || name.starts_with(PREFIX)
+                || EXTERNAL.binary_search(&name).is_ok()
+        }
+    }
+}
+
+/// Whether an intrinsic is of the list: its name there, and behind it only types.
+fn is_intrinsic(name: &str) -> bool {
+    let mut end = name.len();
+    loop {
+        let (base, types) = name.split_at(end);
+        if INTRINSICS.binary_search(&base).is_ok() {
+            return types.split('.').skip(1).all(is_type);
+        }
+        match base.rfind('.') {
+            Some(dot) => end = dot,
+            None => return false,
+        }
+    }
+}
+
+/// Whether a part of an intrinsic's name is a type: `i32`, `v4f32`, `p0`, `bf16`, `sl_i32f32s`.
+fn is_type(part: &str) -> bool {
+    let numbered = |head: &str| {
+        part.strip_prefix(head)
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let vector = || {
+        let rest = part.strip_prefix('v')?;
+        let element = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        (element.len() < rest.len()).then(|| is_type(element))
+    };
+    ["i", "f", "bf", "p"].into_iter().any(numbered) || vector() == Some(true) || part.starts_with("sl_")
+}
+
+/// Words behind a function's head by which it gets code, or a place, that is not its own.
+fn odd_word(suffix: &str) -> Option<&str> {
+    let words = suffix.split_whitespace();
+    words
+        .into_iter()
+        .find(|word| matches!(*word, "section" | "partition" | "gc" | "prefix" | "prologue" | "personality"))
+}
+
+/// Variables are of the module, of the process and in a place that the linker gives.
+fn variable(global: &Global) -> Result<(), Error> {
+    let name = source_name(&global.name);
+    let refuse = |what: String| Err(Error::unsupported(what, None));
+    // Lists of the compiler's own; nothing refers to them.
+    if global.name.starts_with("llvm.") {
+        return Ok(());
+    }
+    if global.init.is_none() {
+        return refuse(format!("the variable `{name}`, which is declared but not defined"));
+    }
+    if global.linkage.contains("thread_local") {
+        return refuse(format!("the thread-local variable `{name}`"));
+    }
+    if global.linkage.contains("addrspace") {
+        return refuse(format!("the variable `{name}` in an address space of the processor's"));
+    }
+    match global.section.as_deref() {
+        None | Some(THREADGROUP_SECTION) => Ok(()),
+        Some(section) => refuse(format!("the variable `{name}` in the section `{section}`")),
+    }
+}
+
+/// Refuse functions that call themselves, by way of others or directly: their stack would have no end.
+fn recursion(calls: &HashMap<&str, Vec<(&str, Option<Location>)>>) -> Result<(), Error> {
+    let mut done: HashSet<&str> = HashSet::new();
+    for root in calls.keys() {
+        let mut way: Vec<(&str, usize)> = vec![(root, 0)];
+        while let Some((name, next)) = way.last_mut() {
+            let Some((callee, location)) = calls.get(name).and_then(|list| list.get(*next)) else {
+                done.insert(*name);
+                way.pop();
+                continue;
+            };
+            *next += 1;
+            if way.iter().any(|(name, _)| name == callee) {
+                let what = format!("a recursive call of `{}`", source_name(callee));
+                return Err(Error::unsupported(what, location.clone()));
+            }
+            if !done.contains(callee) && calls.contains_key(callee) {
+                way.push((callee, 0));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        admit(&Module::parse(text).unwrap()).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn intrinsics_by_name_and_type() {
+        assert!(INTRINSICS.is_sorted());
+        for known in [
+            "fma.f32",
+            "fptosi.sat.i32.f16",
+            "memcpy.p0.p0.i64",
+            "vector.reduce.fadd.v4f32",
+            "assume",
+            "abs.v2bf16",
+            "lifetime.start.p0",
+            "umul.with.overflow.i64",
+            "sincos.f32",
+        ] {
+            assert!(is_intrinsic(known), "{known}");
+        }
+        for other in [
+            "trap",
+            "debugtrap",
+            "ubsantrap",
+            "x86.sse.ldmxcsr",
+            "x86.sse2.maskmov.dqu",
+            "x86.fxsave",
+            "x86.sse2.clflush",
+            "eh.sjlj.longjmp",
+            "eh.sjlj.setjmp",
+            "returnaddress.p0",
+            "frameaddress.p0",
+            "stacksave.p0",
+            "va_start.p0",
+            "masked.store.v4f32.p0",
+            "masked.scatter.v4f32.v4p0",
+            "write_register.i64",
+            "read_volatile_register.i64",
+            "memcpy.inline.p0.p0.i64",
+            "memcpy.element.unordered.atomic.p0.p0.i64",
+            "clear_cache",
+            "set.rounding",
+            "readcyclecounter",
+            "prefetch.p0",
+            "coro.resume",
+            "set.fpenv.i64",
+            "nvvm.membar.sys",
+            "fma",
+            "load.relative.i64",
+            "thread.pointer",
+            "localescape",
+            "fmax.f32",
+            "memset.pattern.p0.i64",
+            "call.preallocated.setup",
+            "longjmp",
+        ] {
+            let base = other.split('.').next().unwrap();
+            assert_eq!(is_intrinsic(other), base == "fma", "{other}");
+        }
+    }
+
+    #[test]
+    fn calls_and_variables() {
+        let with = |call: &str, more: &str| {
+            refused(&format!("define void @__elinvar_entry(ptr %a) {{\n  {call}\n  ret void\n}}\n{more}"))
+        };
+        assert_eq!(with("%x = call float @sinf(float 1.0)", "declare float @sinf(float)"), "");
+        assert_eq!(with("%x = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)", ""), "");
+        for (call, more, part) in [
+            ("%x = call i32 @system(ptr %a)", "declare i32 @system(ptr)", "`system`"),
+            ("call void @llvm.trap()", "declare void @llvm.trap()", "intrinsic `trap`"),
+            ("%x = call ptr @__elinvar_fault_record()", "", "__elinvar_fault_record"),
+            ("%x = call i64 @__elinvar_argument_bytes(i32 0)", "", "__elinvar_argument_bytes"),
+            ("call void %a()", "", "function pointer"),
+            ("%x = load i32, ptr @environ", "@environ = external global i32", "`environ`"),
+            ("", "@t = internal thread_local global i32 0", "thread-local variable `t`"),
+            ("", "@t = internal global i32 0, section \".init_array\"", "section `.init_array`"),
+            (
+                "call void @f()",
+                "define void @f() {\n  call void @g()\n  ret void\n}\n\
+              define void @g() {\n  call void @f()\n  ret void\n}",
+                "recursive",
+            ),
+            ("", "define void @f() section \".init\" {\n  ret void\n}", "`f` with `section`"),
+        ] {
+            let message = with(call, more);
+            assert!(message.contains(part), "{part} in {message}");
+        }
+    }
+}

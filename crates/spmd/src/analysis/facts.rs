@@ -1,0 +1,61 @@
+//! What a kernel's code uses, counted after optimisation.
+
+use elinvar_ir::{Module, Op};
+
+use crate::analysis::{mod_ref, stack_usage};
+use crate::primitive::{SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::transform::lower_primitives::{callee_name, threadgroup_globals};
+use crate::{ENTRY, Error, primitive};
+
+/// What a kernel's code uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes of threadgroup memory that the kernel declares itself, each variable rounded up to 16.
+    pub threadgroup_memory: u64,
+    /// Threadgroup barriers.
+    pub barriers: u32,
+    /// Atomic operations: read-modify-write, compare-exchange, atomic loads and stores.
+    pub atomics: u32,
+    /// Whether it exchanges values within a simdgroup.
+    pub simdgroup: bool,
+    /// The arguments, by bit from the first, that the code writes and never reads: what clang marks so.
+    pub only_written: u64,
+    /// The arguments, by bit from the first, that the code may write, whatever they are declared as.
+    pub may_write: u64,
+}
+
+/// Count what the entry of `module` and the functions it calls use.
+pub fn facts(module: &Module) -> Result<Facts, Error> {
+    if module.function(ENTRY).is_none() {
+        return Err(Error::Malformed(format!("there is no function `{ENTRY}`")));
+    }
+    stack_usage::expect_allowed(module)?;
+    let mut facts = Facts::default();
+    let threadgroup = threadgroup_globals(module);
+    for global in module.globals.iter().filter(|g| threadgroup.contains(&g.name)) {
+        facts.threadgroup_memory += global.ty.size_align(module).0.next_multiple_of(16);
+    }
+    for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        match &inst.op {
+            Op::AtomicRmw { .. } | Op::CmpXchg { .. } => facts.atomics += 1,
+            Op::Load { atomic: Some(_), .. } | Op::Store { atomic: Some(_), .. } => facts.atomics += 1,
+            Op::Call(call) => match callee_name(call) {
+                Some(THREADGROUP_BARRIER) => facts.barriers += 1,
+                Some(SIMDGROUP_BARRIER) => facts.simdgroup = true,
+                Some(name) if primitive::exchange(name).is_some() => facts.simdgroup = true,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    facts.only_written = only_written(module);
+    facts.may_write = module.function(ENTRY).map_or(0, |entry| mod_ref::may_write(module, entry));
+    Ok(facts)
+}
+
+fn only_written(module: &Module) -> u64 {
+    let params = module.function(ENTRY).map_or(&[][..], |entry| &entry.params);
+    let marked = |attrs: &str| attrs.split_whitespace().any(|attr| attr == "writeonly");
+    let bits = params.iter().take(64).enumerate().filter(|(_, param)| marked(&param.attrs));
+    bits.fold(0, |bits, (index, _)| bits | 1 << index)
+}

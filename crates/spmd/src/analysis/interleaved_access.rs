@@ -1,0 +1,273 @@
+//! Finds accesses that lanes make at a constant distance, such as the four of a `float4` per thread: the *runs* of
+//! a block, which are read or written as one row of memory and taken apart, or put together, by shuffles.
+//!
+//! The members of a run have addresses that differ by constants less than the distance, and nothing between them
+//! touches memory otherwise: loads are done at the first of them, stores at the last. Loads may leave gaps, stores
+//! cover all.
+
+use std::collections::HashMap;
+
+use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
+
+use crate::analysis::uniformity::Uniformity;
+use crate::analysis::vector_shape::{Offsets, Shape};
+use crate::support::gep::constant_bytes;
+use crate::support::vector_intrinsics::Elementwise;
+use crate::transform::lower_primitives::{Kernel, is_number};
+
+/// The largest distance, in elements.
+const WIDEST: i64 = 8;
+/// The largest distance of runs that mostly are gaps.
+const WIDEST_WITH_GAPS: i64 = 4;
+/// Bytes behind the root, less than which members are.
+const FARTHEST: u64 = 1 << 40;
+/// The most bytes of a run for all lanes.
+const LONGEST: i64 = 512;
+
+/// Accesses of one type at a constant distance.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Run {
+    /// Bytes from lane to lane.
+    pub step: i64,
+    /// Each member's place in the block, and its bytes behind the first in memory; in the block's order.
+    pub members: Vec<(usize, i64)>,
+}
+
+/// The runs of a kernel by the block and the place where they are run: the first of loads, the last of stores.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    runs: HashMap<(BlockId, usize), Run>,
+    /// Where the members are.
+    at: HashMap<(BlockId, usize), usize>,
+}
+
+impl Runs {
+    pub fn new(module: &elinvar_ir::Module, kernel: &Kernel, uniform: &Uniformity, lanes: u32) -> Self {
+        let mut found = Self::default();
+        if lanes == 1 {
+            return found;
+        }
+        for block in kernel.function.block_ids() {
+            let mut finder =
+                Finder { module, kernel, uniform, lanes, block, loads: Vec::new(), stores: None };
+            for (index, inst) in kernel.function.block(block).insts.iter().enumerate() {
+                finder.inst(index, inst, &mut found);
+            }
+            finder.end_loads(&mut found);
+            finder.end_stores(&mut found);
+        }
+        found
+    }
+
+    /// The place at which an access is done with others, if so.
+    pub fn place(&self, block: BlockId, index: usize) -> Option<usize> {
+        self.at.get(&(block, index)).copied()
+    }
+
+    pub fn run(&self, block: BlockId, place: usize) -> Option<&Run> {
+        self.runs.get(&(block, place))
+    }
+
+    fn add(&mut self, block: BlockId, place: usize, run: Run) {
+        self.at.extend(run.members.iter().map(|(index, _)| ((block, *index), place)));
+        self.runs.insert((block, place), run);
+    }
+}
+
+/// Members found so far, with bytes behind the root.
+struct Open {
+    root: ValueId,
+    ty: Type,
+    step: i64,
+    members: Vec<(usize, i64)>,
+}
+
+impl Open {
+    /// From the first to the last byte of a lane, if this were a member too.
+    fn span_with(&self, offset: i64, size: i64) -> i64 {
+        let offsets = || self.members.iter().map(|m| m.1).chain([offset]);
+        offsets().max().unwrap_or(0) + size - offsets().min().unwrap_or(0)
+    }
+
+    fn takes(&self, root: ValueId, ty: &Type, offset: i64, size: i64) -> bool {
+        self.root == root
+            && self.ty == *ty
+            && (offset - self.members[0].1) % size == 0
+            && self.span_with(offset, size) <= self.step
+    }
+
+    fn run(self) -> (Run, usize) {
+        let first = self.members.iter().map(|m| m.1).min().unwrap_or(0);
+        let members: Vec<(usize, i64)> = self.members.into_iter().map(|(i, o)| (i, o - first)).collect();
+        let mut distinct: Vec<i64> = members.iter().map(|m| m.1).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        (Run { step: self.step, members }, distinct.len())
+    }
+}
+
+struct Finder<'a> {
+    module: &'a elinvar_ir::Module,
+    kernel: &'a Kernel,
+    uniform: &'a Uniformity,
+    lanes: u32,
+    block: BlockId,
+    loads: Vec<Open>,
+    stores: Option<Open>,
+}
+
+impl Finder<'_> {
+    fn inst(&mut self, index: usize, inst: &Inst, found: &mut Runs) {
+        match &inst.op {
+            Op::Load { ty, ptr, volatile: false, atomic: None, .. } => {
+                self.end_stores(found);
+                let general = inst.result.is_some_and(|r| self.uniform.of(r).pattern().is_none());
+                if general && let Some((root, offset, step, size)) = self.strided(&ptr.op, ty) {
+                    match self.loads.iter_mut().find(|open| open.takes(root, ty, offset, size)) {
+                        Some(open) => open.members.push((index, offset)),
+                        None => {
+                            let members = vec![(index, offset)];
+                            self.loads.push(Open { root, ty: ty.clone(), step, members });
+                        }
+                    }
+                }
+            }
+            Op::Store { value, ptr, volatile: false, atomic: None, .. } => {
+                self.end_loads(found);
+                let Some((root, offset, step, size)) = self.strided(&ptr.op, &value.ty) else {
+                    return self.end_stores(found);
+                };
+                let again = |open: &Open| open.members.iter().any(|m| m.1 == offset);
+                match &mut self.stores {
+                    Some(open) if open.takes(root, &value.ty, offset, size) && !again(open) => {
+                        open.members.push((index, offset));
+                    }
+                    _ => {
+                        self.end_stores(found);
+                        let members = vec![(index, offset)];
+                        self.stores = Some(Open { root, ty: value.ty.clone(), step, members });
+                    }
+                }
+            }
+            Op::Call(call) if Elementwise::of(call).is_some() => {}
+            Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Call(_)
+            | Op::AtomicRmw { .. }
+            | Op::CmpXchg { .. }
+            | Op::Fence(_) => {
+                self.end_loads(found);
+                self.end_stores(found);
+            }
+            _ => {}
+        }
+    }
+
+    /// Root, bytes behind it, distance of the lanes and size of an access at a distance that runs may have.
+    fn strided(&self, address: &Operand, ty: &Type) -> Option<(ValueId, i64, i64, i64)> {
+        if !is_number(ty) {
+            return None;
+        }
+        let size = ty.size_align(self.module).0 as i64;
+        let Shape::Lanes(pattern) = self.uniform.at(address, &Type::PTR, self.block).shape else {
+            return None;
+        };
+        let Offsets::Linear(step) = pattern.offsets else { return None };
+        let fits = step % size == 0 && step >= 2 * size && step <= WIDEST * size;
+        if !fits || step * i64::from(self.lanes) > LONGEST {
+            return None;
+        }
+        let (mut root, mut offset) = (address.value()?, 0);
+        while let Some(Op::Gep { source, base, indices, .. }) =
+            self.uniform.definition(self.kernel, root).map(|i| &i.op)
+        {
+            let (Some(by), Operand::Value(base)) = (constant_bytes(self.module, source, indices), &base.op)
+            else {
+                break;
+            };
+            (root, offset) = (*base, by.checked_add(offset).filter(|o| o.unsigned_abs() < FARTHEST)?);
+        }
+        Some((root, offset, step, size))
+    }
+
+    fn end_loads(&mut self, found: &mut Runs) {
+        for open in std::mem::take(&mut self.loads) {
+            let count = open.step / open.ty.size_align(self.module).0 as i64;
+            let (run, members) = open.run();
+            if count <= WIDEST_WITH_GAPS || members as i64 * 2 >= count {
+                found.add(self.block, run.members[0].0, run);
+            }
+        }
+    }
+
+    fn end_stores(&mut self, found: &mut Runs) {
+        let Some(open) = self.stores.take() else { return };
+        let count = open.step / open.ty.size_align(self.module).0 as i64;
+        let (run, members) = open.run();
+        if members as i64 == count {
+            let last = run.members[run.members.len() - 1].0;
+            found.add(self.block, last, run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::lane_layout::Layout;
+
+    /// The runs of a body's entry block: where each is done, and its members.
+    fn runs(body: &str) -> Vec<(usize, Run)> {
+        let text = format!(
+            "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+            define void @__elinvar_entry(ptr %a, ptr %b) {{
+              %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+              %w = zext i32 %t to i64
+              %p = getelementptr [3 x float], ptr %a, i64 %w
+              %p1 = getelementptr i8, ptr %p, i64 4
+              %p2 = getelementptr [3 x float], ptr %p, i64 0, i64 2
+              {body}
+              ret void
+            }}"
+        );
+        let module = elinvar_ir::Module::parse(&text).unwrap();
+        let kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
+        let layout = Layout::new([64, 1, 1], 8, false);
+        let uniform = Uniformity::new(
+            &module,
+            &kernel,
+            &layout,
+            &crate::analysis::temporal_divergence::Overwritten::default(),
+        )
+        .unwrap();
+        let found = Runs::new(&module, &kernel, &uniform, 8);
+        let mut all: Vec<_> = found.runs.into_iter().map(|((_, place), run)| (place, run)).collect();
+        all.sort_unstable_by_key(|(place, _)| *place);
+        all
+    }
+
+    fn run(place: usize, members: &[(usize, i64)]) -> (usize, Run) {
+        (place, Run { step: 12, members: members.to_vec() })
+    }
+
+    #[test]
+    fn loads_with_gaps_at_the_first() {
+        let found = runs("%z = load float, ptr %p2 \n %s = fadd float %z, 1.0 \n %x = load float, ptr %p");
+        assert_eq!(found, [run(4, &[(4, 8), (6, 0)])]);
+    }
+
+    #[test]
+    fn whole_stores_at_the_last() {
+        let found = runs("store float 1.0, ptr %p1 \n store float 2.0, ptr %p \n store float 3.0, ptr %p2");
+        assert_eq!(found, [run(6, &[(4, 4), (5, 0), (6, 8)])]);
+        assert_eq!(runs("store float 1.0, ptr %p \n store float 3.0, ptr %p2"), []);
+    }
+
+    #[test]
+    fn other_accesses_end_a_run() {
+        let found = runs("%x = load float, ptr %p \n store float 1.0, ptr %b \n %y = load float, ptr %p1");
+        assert_eq!(found, [run(4, &[(4, 0)]), run(6, &[(6, 0)])]);
+        let stores = "store float 1.0, ptr %p \n store float 2.0, ptr %p1";
+        assert_eq!(runs(&format!("{stores} \n %x = load float, ptr %b \n store float 3.0, ptr %p2")), []);
+    }
+}

@@ -1,0 +1,179 @@
+//! How the threads of a group are laid out in vectors.
+//!
+//! In *rows* a vector covers threads that follow one another along x, with one y and z. Otherwise it covers
+//! threads that follow one another in the group's linear order (x fastest), and may cross rows. Several vectors
+//! may be computed side by side: a step.
+
+use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape, ZERO_ALIGN};
+use crate::primitive::SIMDGROUP;
+
+/// The vectors of a full group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub group: [u32; 3],
+    /// Threads of one vector, a power of two.
+    pub lanes: u32,
+    /// Vectors side by side.
+    pub parts: u32,
+    /// Vectors along x, if they are in rows.
+    pub per_row: Option<u32>,
+}
+
+impl Layout {
+    /// For vectors of up to `lanes` threads; whole simdgroups where threads exchange values.
+    pub fn new(group: [u32; 3], lanes: u32, exchanges: bool) -> Self {
+        let [x, y, z] = group;
+        let total = x * y * z;
+        let lanes = if exchanges { SIMDGROUP } else { lanes.min(total.next_power_of_two()).max(1) };
+        let padded = x.next_multiple_of(lanes);
+        // A row whose last vector is half empty is still better than vectors across rows.
+        let mostly_full = !exchanges && x > lanes && padded - x <= padded / 3;
+        let rows = x.is_multiple_of(lanes) || y * z == 1 || mostly_full;
+        let per_row = rows.then(|| padded / lanes);
+        Self { group, lanes, parts: 1, per_row }
+    }
+
+    /// Vectors of a full group.
+    pub fn vectors(&self) -> u32 {
+        let [x, y, z] = self.group;
+        match self.per_row {
+            Some(per_row) => per_row * y * z,
+            None => (x * y * z).div_ceil(self.lanes),
+        }
+    }
+
+    /// Steps through a full group.
+    pub fn steps(&self) -> u32 {
+        self.vectors().div_ceil(self.parts)
+    }
+
+    /// How many rows of equally many steps a full group has, in each of which y and z change only within steps.
+    pub fn rows(&self) -> u32 {
+        match self.per_row {
+            Some(per_row) if per_row.is_multiple_of(self.parts) => self.vectors() / per_row,
+            Some(per_row) if self.parts.is_multiple_of(per_row) => self.steps(),
+            _ => 1,
+        }
+    }
+
+    /// Whether the vectors of a full group have no lanes without a thread.
+    pub fn is_exact(&self) -> bool {
+        let [x, y, z] = self.group;
+        self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.parts)
+    }
+
+    /// What is known of a thread's position along a dimension.
+    pub fn thread(&self, dim: usize) -> Known {
+        let [x, y, z] = self.group;
+        let Some(per_row) = self.per_row else { return self.across_rows(dim) };
+        // The parts of a step are neighbours along x first, then along y.
+        let rows_of_step = (self.parts / per_row).max(1);
+        let (offsets, align, same, max) = match dim {
+            0 => {
+                let same = self.parts == 1 || per_row == 1;
+                (self.step(1), self.lanes.trailing_zeros(), same, per_row * self.lanes - 1)
+            }
+            1 => (Offsets::NONE, 0, rows_of_step == 1 && per_row.is_multiple_of(self.parts), y - 1),
+            _ => (Offsets::NONE, 0, self.parts == 1 || per_row.is_multiple_of(self.parts), z - 1),
+        };
+        let size = [x, y, z][dim];
+        if size == 1 && dim > 0 {
+            return Known::constant(0);
+        }
+        self.known(offsets, align, same, max)
+    }
+
+    fn known(&self, offsets: Offsets, align: u32, same: bool, max: u32) -> Known {
+        let pattern = Pattern { offsets, loose: false, unwrapped: true, same, align };
+        Known { shape: Shape::Lanes(pattern), max: u64::from(max), constant: None }
+    }
+
+    /// Offsets that count with the lane.
+    pub fn step(&self, by: i64) -> Offsets {
+        Offsets::Linear(if self.lanes == 1 { 0 } else { by })
+    }
+
+    fn across_rows(&self, dim: usize) -> Known {
+        let [x, y, z] = self.group;
+        let varying = |max: u32| Known { max: u64::from(max), ..Known::varying(32) };
+        if !self.lanes.is_multiple_of(x) || self.parts != 1 {
+            return varying([x, y, z][dim] - 1);
+        }
+        let rows = self.lanes / x;
+        let table =
+            |of: &dyn Fn(u32) -> u32| Offsets::of((0..self.lanes).map(|lane| i64::from(of(lane))).collect());
+        // Rows of a vector lie in one plane, or whole planes in a vector.
+        match dim {
+            0 => self.known(table(&|l| l % x), ZERO_ALIGN, true, x - 1),
+            1 if z == 1 || y.is_multiple_of(rows) => {
+                let last = (y.div_ceil(rows) * rows).max(1) - 1;
+                self.known(table(&|l| l / x), rows.trailing_zeros(), true, last)
+            }
+            1 if rows.is_multiple_of(y) => self.known(table(&|l| l / x % y), ZERO_ALIGN, true, y - 1),
+            2 if z == 1 => Known::constant(0),
+            2 if y.is_multiple_of(rows) => self.known(Offsets::NONE, 0, true, z - 1),
+            2 if rows.is_multiple_of(y) => {
+                let planes = rows / y;
+                let last = (z.div_ceil(planes) * planes).max(1) - 1;
+                self.known(table(&|l| l / (x * y)), planes.trailing_zeros(), true, last)
+            }
+            _ => varying([x, y, z][dim] - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offsets(layout: &Layout, dim: usize) -> Option<Vec<i64>> {
+        let known = layout.thread(dim);
+        known.pattern().map(|p| (0..layout.lanes).map(|l| p.offsets.at(l)).collect())
+    }
+
+    #[test]
+    fn rows() {
+        let layout = Layout::new([256, 1, 1], 16, false);
+        assert_eq!((layout.lanes, layout.per_row, layout.steps()), (16, Some(16), 16));
+        assert!(layout.is_exact() && layout.thread(0).max == 255);
+        let layout = Layout::new([20, 3, 2], 8, false);
+        assert_eq!((layout.per_row, layout.vectors()), (Some(3), 18));
+        assert!(!layout.is_exact() && layout.thread(1).is_same());
+        assert_eq!(Layout::new([5, 1, 1], 16, false).lanes, 8);
+        assert_eq!(Layout::new([32, 8, 1], 16, true).per_row, Some(1));
+    }
+
+    #[test]
+    fn across_rows() {
+        let layout = Layout::new([8, 8, 1], 16, false);
+        assert_eq!((layout.per_row, layout.vectors()), (None, 4));
+        assert_eq!(offsets(&layout, 0).unwrap()[6..10], [6, 7, 0, 1]);
+        assert_eq!(offsets(&layout, 1).unwrap()[6..10], [0, 0, 1, 1]);
+        let layout = Layout::new([4, 2, 8], 16, false);
+        assert_eq!(offsets(&layout, 1).unwrap()[..10], [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(offsets(&layout, 2).unwrap()[6..10], [0, 0, 1, 1]);
+        let layout = Layout::new([7, 9, 1], 16, true);
+        assert_eq!((layout.lanes, layout.vectors()), (32, 2));
+        assert_eq!(offsets(&layout, 0), None);
+    }
+
+    #[test]
+    fn the_parts_of_a_step_may_be_rows_and_planes() {
+        let same = |parts: u32| {
+            let layout = Layout { parts, ..Layout::new([8, 2, 4], 8, false) };
+            [1, 2].map(|dim| layout.thread(dim).is_same())
+        };
+        assert_eq!(same(1), [true, true]);
+        assert_eq!(same(2), [false, false]);
+        assert_eq!(same(4), [false, false]);
+        let long = Layout { parts: 2, ..Layout::new([32, 2, 4], 8, false) };
+        assert_eq!([1, 2].map(|dim| long.thread(dim).is_same()), [true, true]);
+    }
+
+    #[test]
+    fn one_lane() {
+        let layout = Layout::new([4, 4, 4], 1, false);
+        assert_eq!((layout.steps(), layout.per_row), (64, Some(4)));
+        assert!((0..3).all(|dim| layout.thread(dim).is_uniform()));
+    }
+}

@@ -1,0 +1,142 @@
+//! Which values a thread carries across each barrier.
+//!
+//! One walk per value, backwards from its uses to its definition, so the cost is the sum of the live
+//! ranges. A kernel without barriers has none.
+
+use std::collections::BTreeSet;
+
+use elinvar_ir::{BlockId, Function, Op, Operand, ValueId};
+
+use crate::transform::lower_primitives::Kernel;
+
+/// Values live across barriers.
+pub(crate) struct Live {
+    /// Per barrier, the values defined before it and used after it.
+    pub across: Vec<BTreeSet<ValueId>>,
+    /// Per barrier, values that are computed anew behind it, from what every step has; none of them is above.
+    pub anew: Vec<Vec<ValueId>>,
+    /// The union of the values across barriers, in order.
+    pub all: Vec<ValueId>,
+}
+
+/// Compute what is live across each barrier, nothing of it to be computed anew. Positions and private arrays do not count: they are made
+/// anew wherever they are used. Neither do parameters, which are the same for all threads.
+pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
+    let mut across = vec![BTreeSet::new(); kernel.barriers.len()];
+    if !kernel.barriers.is_empty() {
+        let function = &kernel.function;
+        let walk = Walk::new(kernel);
+        let uses = upward_uses(function, &walk.defined_in);
+        let mut seen = vec![u32::MAX; function.blocks.len()];
+        for (value, blocks) in uses.into_iter().enumerate() {
+            walk.value(ValueId(value as u32), blocks, &mut seen, &mut across);
+        }
+    }
+    let anew = vec![Vec::new(); across.len()];
+    let mut live = Live { across, anew, all: Vec::new() };
+    live.unite();
+    live
+}
+
+impl Live {
+    /// With each value also what `parts` says it is made of, and what that is made of.
+    pub fn with_parts(mut self, parts: impl Fn(ValueId) -> Vec<ValueId>) -> Self {
+        for values in &mut self.across {
+            let mut todo: Vec<ValueId> = values.iter().copied().collect();
+            while let Some(value) = todo.pop() {
+                todo.extend(parts(value).into_iter().filter(|v| values.insert(*v)));
+            }
+        }
+        self.unite();
+        self
+    }
+
+    /// Have the values for which `is_cheap` holds computed anew.
+    pub fn with_anew(mut self, is_cheap: impl Fn(ValueId) -> bool) -> Self {
+        for (across, anew) in self.across.iter_mut().zip(&mut self.anew) {
+            anew.extend(across.iter().copied().filter(|v| is_cheap(*v)));
+            across.retain(|v| !is_cheap(*v));
+        }
+        self.unite();
+        self
+    }
+
+    fn unite(&mut self) {
+        let all: BTreeSet<ValueId> = self.across.iter().flatten().copied().collect();
+        self.all = all.into_iter().collect();
+    }
+}
+
+struct Walk {
+    defined_in: Vec<Option<BlockId>>,
+    predecessors: Vec<Vec<BlockId>>,
+    /// The barrier whose continuation a block is.
+    continues: Vec<Option<usize>>,
+}
+
+impl Walk {
+    fn new(kernel: &Kernel) -> Self {
+        let function = &kernel.function;
+        let mut defined_in = vec![None; function.values.len()];
+        let mut predecessors = vec![Vec::new(); function.blocks.len()];
+        for id in function.block_ids() {
+            for inst in &function.block(id).insts {
+                if let Some(result) = inst.result {
+                    defined_in[result.0 as usize] = Some(id);
+                }
+            }
+            for successor in function.block(id).term.successors() {
+                predecessors[successor.0 as usize].push(id);
+            }
+        }
+        let mut continues = vec![None; function.blocks.len()];
+        for (index, barrier) in kernel.barriers.iter().enumerate() {
+            continues[barrier.cont.0 as usize] = Some(index);
+        }
+        Self { defined_in, predecessors, continues }
+    }
+
+    /// Mark the barriers behind which `value` is live on entry; `todo` are blocks with upward uses.
+    fn value(
+        &self,
+        value: ValueId,
+        mut todo: Vec<BlockId>,
+        seen: &mut [u32],
+        across: &mut [BTreeSet<ValueId>],
+    ) {
+        let Some(home) = self.defined_in[value.0 as usize] else { return };
+        while let Some(block) = todo.pop() {
+            if std::mem::replace(&mut seen[block.0 as usize], value.0) == value.0 {
+                continue;
+            }
+            if let Some(barrier) = self.continues[block.0 as usize] {
+                across[barrier].insert(value);
+            }
+            todo.extend(self.predecessors[block.0 as usize].iter().filter(|p| **p != home));
+        }
+    }
+}
+
+/// Per value, the blocks at whose start it must be live because of a use in them, or on an edge out of
+/// them into a phi.
+fn upward_uses(function: &Function, defined_in: &[Option<BlockId>]) -> Vec<Vec<BlockId>> {
+    let mut uses = vec![Vec::new(); function.values.len()];
+    let mut add = |operand: &Operand, block: BlockId| {
+        if let Operand::Value(value) = operand
+            && defined_in[value.0 as usize] != Some(block)
+        {
+            uses[value.0 as usize].push(block);
+        }
+    };
+    for id in function.block_ids() {
+        let block = function.block(id);
+        for inst in &block.insts {
+            match &inst.op {
+                Op::Phi { incoming, .. } => incoming.iter().for_each(|(operand, from)| add(operand, *from)),
+                op => op.operands().into_iter().for_each(|operand| add(operand, id)),
+            }
+        }
+        block.term.operands().into_iter().for_each(|operand| add(operand, id));
+    }
+    uses
+}

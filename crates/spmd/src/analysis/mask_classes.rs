@@ -1,0 +1,220 @@
+//! Which blocks of a flow run for the same lanes.
+//!
+//! Blocks are in classes: all lanes that are active in one block of a class are active in the others, each time
+//! that control comes by. A class is named by its first block, which computes the mask. A block is in the class
+//! of another if lanes can part neither on the way between them nor elsewhere: no branch that lanes take
+//! differently decides between the two.
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_ir::BlockId;
+
+use crate::analysis::cfg::Flow;
+
+/// The classes of a flow's blocks.
+pub(crate) struct Masks {
+    class: Vec<Option<BlockId>>,
+    /// Of each loop, whether lanes leave it in different iterations.
+    pub divergent_loops: Vec<bool>,
+}
+
+impl Masks {
+    /// `divergent` says of each block whether lanes may leave it by different edges.
+    pub fn new(flow: &Flow, divergent: &[bool]) -> Self {
+        Self::with(flow, divergent, &HashSet::new())
+    }
+
+    /// The same, but the blocks of `alone` begin a class of their own.
+    pub fn with(flow: &Flow, divergent: &[bool], alone: &HashSet<BlockId>) -> Self {
+        let mut masks =
+            Self { class: vec![None; divergent.len()], divergent_loops: vec![false; flow.loops.len()] };
+        for block in &flow.order {
+            // A loop's own class may turn out to be that of the code around it once its end is known.
+            let class = match flow.header_of(*block) {
+                Some(_) => *block,
+                None if alone.contains(block) => *block,
+                None => masks.find(flow, divergent, *block),
+            };
+            masks.class[block.0 as usize] = Some(class);
+            let mut ended: Vec<usize> =
+                flow.loops_around(*block).filter(|l| flow.loops[*l].last == *block).collect();
+            ended.dedup();
+            for l in ended {
+                masks.end_loop(flow, divergent, l, alone);
+            }
+        }
+        masks
+    }
+
+    /// The first block of the class.
+    pub fn of(&self, block: BlockId) -> BlockId {
+        let mut at = block;
+        while let Some(next) = self.class[at.0 as usize].filter(|next| *next != at) {
+            at = next;
+        }
+        at
+    }
+
+    /// Whether the block is the first of its class.
+    pub fn is_own(&self, block: BlockId) -> bool {
+        self.of(block) == block
+    }
+
+    /// For each class, by its first block, the last place in the flow's order from which control may come to one of
+    /// its blocks without passing the first.
+    pub fn until(&self, flow: &Flow) -> HashMap<BlockId, usize> {
+        let mut until = HashMap::new();
+        for block in &flow.order {
+            let first = self.of(*block);
+            let around = flow.loops_around(*block).filter(|l| !flow.contains(*l, first));
+            let places = around.map(|l| flow.position(flow.loops[l].last));
+            let last = places.fold(flow.position(*block), usize::max);
+            let known = until.entry(first).or_insert(last);
+            *known = last.max(*known);
+        }
+        until
+    }
+
+    /// Whether lanes may come to a block by different edges, so that its phis choose per lane.
+    pub fn mixes(&self, flow: &Flow, divergent: &[bool], block: BlockId) -> bool {
+        let mixed = |from: Vec<BlockId>| {
+            let one = from.first().map(|p| self.of(*p));
+            from.len() > 1 && from.iter().any(|p| divergent[p.0 as usize] || Some(self.of(*p)) != one)
+        };
+        let (back, entries) = flow.predecessors[block.0 as usize]
+            .iter()
+            .partition::<Vec<BlockId>, _>(|p| flow.is_back_edge(**p, block));
+        mixed(entries) || mixed(back)
+    }
+
+    /// Whether some edge into the block leaves a loop that lanes leave in different iterations.
+    pub fn gathers(&self, flow: &Flow, block: BlockId) -> bool {
+        flow.predecessors[block.0 as usize].iter().any(|p| self.leaves_divergent_loop(flow, *p, block))
+    }
+
+    /// Whether `to` is outside some loop around `from` that lanes leave in different iterations.
+    pub fn leaves_divergent_loop(&self, flow: &Flow, from: BlockId, to: BlockId) -> bool {
+        flow.loops_around(from).any(|l| self.divergent_loops[l] && !flow.contains(l, to))
+    }
+
+    fn find(&self, flow: &Flow, divergent: &[bool], block: BlockId) -> BlockId {
+        let home = match flow.header_of(block) {
+            Some(l) => flow.loops[l].parent,
+            None => flow.loop_of(block),
+        };
+        let above = std::iter::successors(flow.idom(block), |b| flow.idom(*b));
+        let ahead = above.into_iter().find(|b| flow.loop_of(*b) == home);
+        if let Some(ahead) = ahead.filter(|b| flow.post_dominates(block, *b)) {
+            return self.of(ahead);
+        }
+        let mut classes = flow.entries(block).map(|from| {
+            let together = !divergent[from.0 as usize] && !self.leaves_divergent_loop(flow, from, block);
+            together.then(|| self.of(from))
+        });
+        match classes.next() {
+            Some(Some(first)) if classes.all(|c| c == Some(first)) => first,
+            _ => block,
+        }
+    }
+
+    /// Decide, all its blocks known, how lanes leave a loop, and with that the class of its header.
+    fn end_loop(&mut self, flow: &Flow, divergent: &[bool], l: usize, alone: &HashSet<BlockId>) {
+        let header = flow.loops[l].header;
+        let (first, last) = (flow.position(header), flow.position(flow.loops[l].last));
+        let apart = |b: BlockId| divergent[b.0 as usize] || self.of(b) != header;
+        let exits = |b: &BlockId| flow.successors[b.0 as usize].iter().any(|to| !flow.contains(l, *to));
+        let mut decisive = flow.order[first..=last].iter().filter(|b| exits(b)).copied();
+        let latches = &flow.loops[l].latches;
+        self.divergent_loops[l] = decisive.any(apart) || latches.len() > 1;
+        if !self.divergent_loops[l] && !alone.contains(&header) {
+            let around = self.find(flow, divergent, header);
+            self.class[header.0 as usize] = Some(around);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_ir::{Function, Operand, Term, Type};
+
+    use super::*;
+
+    /// Blocks with the blocks behind each; those of `apart` are divergent.
+    fn masks(edges: &[&[u32]], apart: &[u32]) -> (Flow, Masks) {
+        let mut f = Function::new("f", Type::Void);
+        for to in edges {
+            let block = f.new_block(None);
+            f.block_mut(block).term = match to {
+                [] => Term::Ret(None),
+                [a] => Term::Br(BlockId(*a)),
+                [a, b, ..] => {
+                    Term::CondBr { cond: Operand::int(1, 1), then: BlockId(*a), other: BlockId(*b) }
+                }
+            };
+        }
+        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
+        let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
+        let masks = Masks::new(&flow, &divergent);
+        (flow, masks)
+    }
+
+    /// The classes of the blocks and the divergence of the loops.
+    fn classes(edges: &[&[u32]], apart: &[u32]) -> (Vec<u32>, Vec<bool>) {
+        let (_, masks) = masks(edges, apart);
+        ((0..edges.len() as u32).map(|b| masks.of(BlockId(b)).0).collect(), masks.divergent_loops)
+    }
+
+    #[test]
+    fn branches() {
+        // 0 → 1 | 2 → 3
+        let diamond: &[&[u32]] = &[&[1, 2], &[3], &[3], &[]];
+        assert_eq!(classes(diamond, &[]).0, [0, 0, 0, 0]);
+        assert_eq!(classes(diamond, &[0]).0, [0, 1, 2, 0]);
+        // An early return: 0 → 1 | 3; 1 → 2; 2 → 3.
+        assert_eq!(classes(&[&[1, 3], &[2], &[3], &[]], &[0]).0, [0, 1, 1, 0]);
+        // In an arm that lanes take apart from others, another branch: 0 → 1 | 4; 1 → 2 | 3; 2, 3 → 5; 4 → 5.
+        assert_eq!(classes(&[&[1, 4], &[2, 3], &[5], &[5], &[5], &[]], &[0]).0, [0, 1, 1, 1, 4, 0]);
+    }
+
+    #[test]
+    fn loops() {
+        // 0 → 1; 1 → 2 | 3; 2 → 1.
+        let edges: &[&[u32]] = &[&[1], &[2, 3], &[1], &[]];
+        assert_eq!(classes(edges, &[]), (vec![0, 0, 0, 0], vec![false]));
+        assert_eq!(classes(edges, &[1]), (vec![0, 1, 2, 0], vec![true]));
+        // A break: 0 → 1; 1 → 2 | 4; 2 → 3 | 4; 3 → 1.
+        let edges: &[&[u32]] = &[&[1], &[2, 4], &[3, 4], &[1], &[]];
+        assert_eq!(classes(edges, &[2]), (vec![0, 1, 1, 3, 0], vec![true]));
+    }
+
+    #[test]
+    fn a_loop_in_a_loop() {
+        // 0 → 1; 1 → 2; 2 → 2 | 3; 3 → 1 | 4, lanes leaving the inner loop apart.
+        let edges: &[&[u32]] = &[&[1], &[2], &[2, 3], &[1, 4], &[]];
+        assert_eq!(classes(edges, &[2]), (vec![0, 0, 2, 0, 0], vec![false, true]));
+        assert_eq!(classes(edges, &[3]), (vec![0, 1, 1, 1, 0], vec![true, false]));
+    }
+
+    #[test]
+    fn the_lanes_of_a_loop_are_asked_for_until_its_end() {
+        // 0 → 1; 1 → 2 | 3; 2 → 1; 3 → 4 | 5; 4, 5 → 6; 6 → 3 | 7: a loop, and one with a branch inside.
+        let edges: &[&[u32]] = &[&[1], &[2, 3], &[1], &[4, 5], &[6], &[6], &[3, 7], &[]];
+        let until = |apart: &[u32]| {
+            let (flow, masks) = masks(edges, apart);
+            let until = masks.until(&flow);
+            move |class: u32| until.get(&BlockId(class)).map(|at| flow.order[*at].0)
+        };
+        let of = until(&[1, 3, 6]);
+        assert_eq!((of(0), of(1), of(2), of(4), of(3)), (Some(7), Some(1), Some(2), Some(4), Some(6)));
+        // Lanes that leave the second loop together are those of the start all the way.
+        let of = until(&[1, 3]);
+        assert_eq!((of(0), of(3), of(4)), (Some(7), None, Some(4)));
+    }
+
+    #[test]
+    fn continue_before_break() {
+        // loop { 1: continue (3) or 2; 2: break (4) or 3 }, parting at 1.
+        let edges: &[&[u32]] = &[&[1], &[2, 3], &[4, 3], &[1], &[]];
+        assert_eq!(classes(edges, &[1]), (vec![0, 1, 2, 3, 0], vec![true]));
+    }
+}

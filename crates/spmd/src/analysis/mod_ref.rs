@@ -1,0 +1,193 @@
+//! Which arguments a kernel's code may write, whatever its parameters are declared as: `const` can be cast away.
+//!
+//! A store counts for the arguments that its pointer may be of. One through a pointer that comes from memory or from a number
+//! counts for those whose addresses the kernel has put there or made a number of; addresses that the launch gave in memory are
+//! of resources, whose use the launch says.
+
+use std::collections::HashMap;
+
+use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed};
+
+use crate::transform::bounds::{RootKind, Roots, Source, all_of};
+use crate::transform::lower_primitives::{callee_name, threadgroup_globals};
+
+/// The arguments, by bit from the first, that the function `entry` of a module may write. Those behind the 64th it may.
+pub(crate) fn may_write(module: &Module, entry: &Function) -> u64 {
+    let mut seen = HashMap::new();
+    let effects = Effects::of(module, entry, &mut seen);
+    effects.written | if effects.unknown { effects.escaped } else { 0 }
+}
+
+/// What a function does with the memory of its parameters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Effects {
+    /// Parameters that are written, by bit.
+    written: u64,
+    /// Parameters whose addresses are put into memory, or made numbers.
+    escaped: u64,
+    /// Whether it writes through pointers that come from there.
+    unknown: bool,
+}
+
+impl Effects {
+    fn of<'m>(module: &'m Module, function: &'m Function, seen: &mut HashMap<&'m str, Effects>) -> Self {
+        let roots = Roots::new(module, function, &[], &threadgroup_globals(module));
+        let mut effects = Self::default();
+        for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+            let of = |pointer: &Operand| parameters(function, &roots, pointer);
+            match &inst.op {
+                Op::Store { value, ptr, .. } => {
+                    effects.write(of(&ptr.op));
+                    effects.escape(&of, value);
+                }
+                Op::AtomicRmw { ptr, value, .. } => {
+                    effects.write(of(&ptr.op));
+                    effects.escape(&of, value);
+                }
+                Op::CmpXchg { ptr, new, .. } => {
+                    effects.write(of(&ptr.op));
+                    effects.escape(&of, new);
+                }
+                Op::Cast { op: CastOp::PtrToInt | CastOp::AddrSpaceCast | CastOp::BitCast, from, .. } => {
+                    effects.escape(&of, from);
+                }
+                Op::InsertValue { value, .. } | Op::InsertElement { value, .. } => effects.escape(&of, value),
+                Op::Call(call) => effects.call(module, call, &of, seen),
+                _ => {}
+            }
+        }
+        effects
+    }
+
+    /// Note a write to what a pointer is of.
+    fn write(&mut self, (parameters, unknown): (u64, bool)) {
+        self.written |= parameters;
+        self.unknown |= unknown;
+    }
+
+    fn escape(&mut self, of: &impl Fn(&Operand) -> (u64, bool), value: &Typed) {
+        if value.ty.is_ptr() {
+            self.escaped |= of(&value.op).0;
+        }
+    }
+
+    fn call<'m>(
+        &mut self,
+        module: &'m Module,
+        call: &Call,
+        of: &impl Fn(&Operand) -> (u64, bool),
+        seen: &mut HashMap<&'m str, Effects>,
+    ) {
+        let name = callee_name(call).unwrap_or_default();
+        let pointers = call.args.iter().enumerate().filter(|(_, arg)| arg.ty.is_ptr());
+        let writes: Effects = match module.function(name).filter(|f| !f.is_declaration()) {
+            Some(callee) => match seen.get(callee.name.as_str()) {
+                Some(known) => *known,
+                None => {
+                    // What calls itself has no end, and is refused elsewhere.
+                    seen.insert(
+                        &callee.name,
+                        Effects { written: u64::MAX, escaped: u64::MAX, unknown: true },
+                    );
+                    let found = Effects::of(module, callee, seen);
+                    seen.insert(&callee.name, found);
+                    found
+                }
+            },
+            None if ["llvm.memcpy.", "llvm.memmove.", "llvm.memset."]
+                .iter()
+                .any(|head| name.starts_with(head)) =>
+            {
+                Effects { written: 1, ..Effects::default() }
+            }
+            None if name.starts_with("llvm.") => Effects::default(),
+            None => Effects { written: u64::MAX, ..Effects::default() },
+        };
+        for (index, arg) in pointers {
+            let (parameters, unknown) = of(&arg.op);
+            if bit(writes.written, index) {
+                self.write((parameters, unknown));
+            }
+            if bit(writes.escaped, index) {
+                self.escaped |= parameters;
+            }
+        }
+        self.unknown |= writes.unknown;
+    }
+}
+
+fn bit(bits: u64, index: usize) -> bool {
+    index >= 64 || bits >> index & 1 == 1
+}
+
+/// The parameters that a pointer may be of, by bit, and whether it may be of anything else that is not the function's own.
+fn parameters(function: &Function, roots: &Roots, pointer: &Operand) -> (u64, bool) {
+    if let Source::Unknown(_) = roots.source(pointer) {
+        // One of several may be known all the same.
+        return (
+            all_of(function, roots, pointer).iter().fold(0, |bits, root| bits | of_kind(&root.kind)),
+            true,
+        );
+    }
+    let all = all_of(function, roots, pointer);
+    (all.iter().fold(0, |bits, root| bits | of_kind(&root.kind)), false)
+}
+
+fn of_kind(kind: &RootKind) -> u64 {
+    match kind {
+        RootKind::Argument(index) if *index < 64 => 1 << index,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(body: &str) -> u64 {
+        let text = format!(
+            "define void @__elinvar_entry(ptr %a, ptr %b, ptr %c, i1 %w, i64 %i) {{\n{body}\n  ret void\n}}
+            define internal void @second(ptr %x, ptr %y) noinline {{\n  store i32 1, ptr %y\n  ret void\n}}
+            define internal void @keeps(ptr %x) noinline {{\n  store ptr %x, ptr @kept\n  ret void\n}}
+            @kept = internal global ptr null
+            declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+            declare float @frexpf(float, ptr)"
+        );
+        let module = Module::parse(&text).unwrap();
+        may_write(&module, module.function("__elinvar_entry").unwrap())
+    }
+
+    #[test]
+    fn what_is_stored_to() {
+        for (body, expected) in [
+            ("%v = load i32, ptr %a\n store i32 %v, ptr %b", 0b10),
+            (
+                "%p = select i1 %w, ptr %a, ptr %c\n %q = getelementptr i32, ptr %p, i64 %i\n store i32 1, ptr %q",
+                0b101,
+            ),
+            // One that it may be in two ways.
+            (
+                "%p = select i1 %w, ptr %a, ptr %c\n %q = select i1 %w, ptr %a, ptr %p\n store i32 1, ptr %q",
+                0b101,
+            ),
+            (
+                "%u = load ptr, ptr %b\n %p = select i1 %w, ptr %a, ptr %u\n %q = select i1 %w, ptr %a, ptr %p\n \
+                 store i32 1, ptr %q",
+                0b1,
+            ),
+            ("%v = atomicrmw add ptr %c, i32 1 monotonic", 0b100),
+            ("call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 8, i1 false)", 0b1),
+            ("call void @second(ptr %a, ptr %b)", 0b10),
+            ("%f = call float @frexpf(float 1.0, ptr %c)", 0b100),
+            // Through an address that the launch gave.
+            ("%p = load ptr, ptr %a\n store i32 1, ptr %p", 0),
+            // Through one that the kernel has put there itself.
+            ("%m = alloca ptr\n store ptr %b, ptr %m\n %p = load ptr, ptr %m\n store i32 1, ptr %p", 0b10),
+            ("call void @keeps(ptr %c)\n %p = load ptr, ptr @kept\n store i32 1, ptr %p", 0b100),
+            ("%n = ptrtoint ptr %a to i64\n %p = inttoptr i64 %n to ptr\n store i32 1, ptr %p", 0b1),
+            ("%n = ptrtoint ptr %a to i64\n store i64 %n, ptr %b", 0b10),
+        ] {
+            assert_eq!(written(body), expected, "{body}");
+        }
+    }
+}

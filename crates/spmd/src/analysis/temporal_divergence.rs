@@ -1,0 +1,266 @@
+//! Values that some lanes define again while others still need the definition before.
+//!
+//! Between two barriers of a loop lies its back edge, so a region may run the loop's header, whose values it began with. If
+//! lanes part on the way, those that go elsewhere still need the values from before: up to the barrier or the return at which
+//! they end, or behind a loop of the region that others are still in. The masked copy runs all sides on the same slots, one
+//! after the other, and blocks that turn out to have no active lane. So such a value has an element per lane whatever its
+//! shape, and inactive lanes keep theirs.
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_ir::{BlockId, Op, Operand, ValueId};
+
+use crate::analysis::cfg::{Flow, Irreducible};
+use crate::analysis::liveness::Live;
+use crate::analysis::mask_classes::Masks;
+use crate::analysis::regions::Region;
+use crate::analysis::uniformity::Uniformity;
+use crate::transform::lower_primitives::Kernel;
+
+/// The definitions and uses of a kernel's values in each of its regions.
+#[derive(Default)]
+pub(crate) struct Overwritten {
+    regions: Vec<(Flow, HashSet<Use>)>,
+}
+
+/// A use of a value that a block of the region defines, other than in that block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Use {
+    value: ValueId,
+    home: BlockId,
+    at: BlockId,
+    /// Whether the value is needed behind the barrier at the block's end.
+    across: bool,
+}
+
+impl Overwritten {
+    /// With one lane there is no masked copy, and no need for it.
+    pub fn new(kernel: &Kernel, regions: &[Region], live: &Live, lanes: u32) -> Result<Self, Irreducible> {
+        if lanes == 1 || kernel.barriers.is_empty() {
+            return Ok(Self::default());
+        }
+        let function = &kernel.function;
+        let mut homes: HashMap<ValueId, (BlockId, &Op)> = HashMap::new();
+        for block in function.block_ids() {
+            let insts = function.block(block).insts.iter();
+            homes.extend(insts.filter_map(|inst| Some((inst.result?, (block, &inst.op)))));
+        }
+        let regions = regions.iter().filter(|region| !region.blocks.is_empty()).map(|region| {
+            let flow = Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())?;
+            let mut uses = uses(kernel, region, live, &flow, &homes);
+            uses.retain(|u| flow.reaches(u.home) && may_be_late(&flow, u));
+            Ok((flow, uses))
+        });
+        Ok(Self { regions: regions.collect::<Result<_, _>>()? })
+    }
+
+    /// The values, by which branches lanes take apart.
+    pub fn values(&self, kernel: &Kernel, uniform: &Uniformity) -> HashSet<ValueId> {
+        let mut values = HashSet::new();
+        for (flow, uses) in &self.regions {
+            let branches: Vec<BlockId> = flow
+                .order
+                .iter()
+                .copied()
+                .filter(|b| uniform.divergent[b.0 as usize] && flow.successors[b.0 as usize].len() > 1)
+                .collect();
+            if branches.is_empty() {
+                continue;
+            }
+            let masks = Masks::new(flow, &uniform.divergent);
+            let mut known = HashMap::new();
+            for u in uses {
+                let place = (u.home, u.at, u.across);
+                let is_late = *known.entry(place).or_insert_with(|| is_late(flow, &masks, &branches, place));
+                if is_late && !uniform.has_left(u.value, u.at) && !is_the_same_again(kernel, uniform, u.value)
+                {
+                    values.insert(u.value);
+                }
+            }
+        }
+        values
+    }
+}
+
+/// The uses of values in a region's blocks, and of what addresses there may be computed anew from.
+fn uses(
+    kernel: &Kernel,
+    region: &Region,
+    live: &Live,
+    flow: &Flow,
+    homes: &HashMap<ValueId, (BlockId, &Op)>,
+) -> HashSet<Use> {
+    let mut uses = HashSet::new();
+    let mut add = |value: ValueId, at: BlockId, across: bool| {
+        let mut todo = vec![value];
+        while let Some(value) = todo.pop() {
+            let Some((home, op)) = homes.get(&value) else { continue };
+            let has_parts =
+                matches!(op, Op::Binary { .. } | Op::Cast { .. } | Op::Gep { .. } | Op::Freeze(_));
+            let is_elsewhere = *home != at || across;
+            if is_elsewhere && uses.insert(Use { value, home: *home, at, across }) && has_parts {
+                todo.extend(op.operands().into_iter().filter_map(Operand::value));
+            }
+        }
+    };
+    for block in &region.blocks {
+        let code = kernel.function.block(*block);
+        for inst in &code.insts {
+            match &inst.op {
+                Op::Phi { incoming, .. } => {
+                    let comes = |from: &BlockId| flow.successors[from.0 as usize].contains(block);
+                    let here = incoming.iter().filter(|(_, from)| comes(from));
+                    here.for_each(|(o, from)| o.value().into_iter().for_each(|v| add(v, *from, false)));
+                }
+                op => {
+                    op.operands().into_iter().filter_map(Operand::value).for_each(|v| add(v, *block, false))
+                }
+            }
+        }
+        code.term.operands().into_iter().filter_map(Operand::value).for_each(|v| add(v, *block, false));
+        if let Some(barrier) = kernel.barrier_after(*block) {
+            live.across[barrier].iter().for_each(|v| add(*v, *block, true));
+        }
+    }
+    uses
+}
+
+/// What [`is_late`] looks for, if any branch may be taken differently by lanes.
+fn may_be_late(flow: &Flow, u: &Use) -> bool {
+    let mut around = flow.loops_around(u.home);
+    if flow.dominates(u.home, u.at) {
+        return around.any(|l| !flow.contains(l, u.at));
+    }
+    u.across || flow.position(u.at) > flow.position(u.home) || around.any(|l| flow.contains(l, u.at))
+}
+
+/// Whether lanes may be at `at`, or at the barrier behind it, with the values of one run of `home` after other lanes have run it again.
+fn is_late(
+    flow: &Flow,
+    masks: &Masks,
+    branches: &[BlockId],
+    (home, at, across): (BlockId, BlockId, bool),
+) -> bool {
+    if flow.dominates(home, at) {
+        return masks.leaves_divergent_loop(flow, home, at);
+    }
+    let common = flow.loops_around(home).find(|l| flow.contains(*l, at));
+    if common.is_none() && !across && flow.position(at) < flow.position(home) {
+        return false;
+    }
+    let to_home = reaching(flow, home, None);
+    let past_home = reaching(flow, at, Some(home));
+    branches.iter().any(|b| {
+        let inside = common.is_none_or(|l| flow.contains(l, *b));
+        inside && to_home.contains(b) && past_home.contains(b)
+    })
+}
+
+/// The blocks from which an edge leads on a way to `to` that does not pass `without`, which may itself begin one.
+fn reaching(flow: &Flow, to: BlockId, without: Option<BlockId>) -> HashSet<BlockId> {
+    let (mut found, mut todo) = (HashSet::new(), vec![to]);
+    while let Some(block) = todo.pop() {
+        for from in &flow.predecessors[block.0 as usize] {
+            if found.insert(*from) && Some(*from) != without {
+                todo.push(*from);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a value is what it was whenever it is computed: it follows from what a step's surroundings give.
+fn is_the_same_again(kernel: &Kernel, uniform: &Uniformity, value: ValueId) -> bool {
+    let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+    while let Some(value) = todo.pop() {
+        if uniform.home(value).is_none() || !seen.insert(value) {
+            continue;
+        }
+        match uniform.definition(kernel, value).map(|inst| &inst.op) {
+            Some(
+                op @ (Op::Binary { .. }
+                | Op::Cast { .. }
+                | Op::Gep { .. }
+                | Op::ICmp { .. }
+                | Op::Select { .. }),
+            ) => todo.extend(op.operands().into_iter().filter_map(Operand::value)),
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_ir::Module;
+
+    use super::*;
+    use crate::analysis::lane_layout::Layout;
+    use crate::analysis::{liveness, regions};
+    use crate::transform::lower_primitives;
+
+    /// The names of the values that are overwritten in a loop of two barriers, the second of which is skipped by `%skip`.
+    fn overwritten(skip: &str, lanes: u32) -> Vec<String> {
+        let text = format!(
+            "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+            declare void @__elinvar_threadgroup_barrier(i32)
+            define void @__elinvar_entry(ptr %a, ptr %b) {{
+            entry:
+              %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+              %n = load i32, ptr %b
+              %p = getelementptr i32, ptr %a, i32 %t
+              br label %loop
+            loop:
+              %i = phi i32 [ 0, %entry ], [ %i2, %latch ]
+              %sum = phi i32 [ 0, %entry ], [ %last, %latch ]
+              %w = add i32 %t, 5
+              call void @__elinvar_threadgroup_barrier(i32 2)
+              %own = load i32, ptr %p
+              %next = add i32 %sum, %own
+              %skip = icmp eq i32 {skip}, 0
+              br i1 %skip, label %latch, label %meet
+            meet:
+              call void @__elinvar_threadgroup_barrier(i32 2)
+              %more = add i32 %next, %i
+              br label %latch
+            latch:
+              %last = phi i32 [ %next, %loop ], [ %more, %meet ]
+              %i2 = add i32 %i, 1
+              store i32 %w, ptr %p
+              %again = icmp ult i32 %i2, %n
+              br i1 %again, label %loop, label %end
+            end:
+              store i32 %last, ptr %p
+              ret void
+            }}"
+        );
+        let module = Module::parse(&text).unwrap();
+        let kernel = lower_primitives::prepare(&module).unwrap();
+        let regions = regions::regions(&kernel);
+        let live = liveness::across_barriers(&kernel);
+        let found = Overwritten::new(&kernel, &regions, &live, lanes).unwrap();
+        let layout = Layout::new([64, 1, 1], lanes, false);
+        let uniform = Uniformity::new(&module, &kernel, &layout, &found).unwrap();
+        let values = (0..kernel.function.values.len()).map(|v| ValueId(v as u32));
+        let mut names: Vec<String> = values
+            .filter(|v| uniform.is_overwritten(*v))
+            .inspect(|v| assert_eq!(uniform.of(*v).shape, crate::analysis::vector_shape::Shape::Varying))
+            .filter_map(|v| kernel.function.values[v.0 as usize].name.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn threads_that_skip_a_barrier_have_gone_on() {
+        // Those that wait at it still need the counter of their round; `%next` is not computed again before the barriers. It
+        // might be part of an address, which is computed anew from `%sum`.
+        assert_eq!(overwritten("%own", 8), ["i", "sum"]);
+        assert_eq!(overwritten("%own", 1), [""; 0]);
+    }
+
+    #[test]
+    fn what_all_threads_skip_leaves_none_behind() {
+        assert_eq!(overwritten("%n", 8), [""; 0]);
+    }
+}

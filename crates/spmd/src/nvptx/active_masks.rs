@@ -1,0 +1,303 @@
+//! Which lanes of a simdgroup are together in each block: the masks of votes, shuffles and reductions.
+//!
+//! The hardware does not promise that lanes that have parted meet again where their ways do, so nothing here asks which
+//! lanes happen to run side by side. A mask is computed from branches alone:
+//!
+//! - Where every lane that came to a block before comes to this one, and within the same iteration, it is that one's.
+//! - Behind a branch it is the vote of the lanes before it on the branch's condition.
+//! - Elsewhere, where ways meet that not all lanes take, all lanes of the last block that they had in common vote: with yes on
+//!   the edges into the block, with no on the edges that pass it by. So are the lanes counted that go round a loop
+//!   again.
+//!
+//! Blocks are in an order that all edges but those back to a loop's header follow; a vote is due on an edge that passes
+//! its place in that order. Every lane thus casts the votes that it shares with others in the same order, and each waits for
+//! the lanes of its mask that have not exited (PTX ISA, "vote.sync": from sm_70 on they need not be at one
+//! instruction). Branches that lanes provably take together ([`divergence`](crate::analysis::divergence)) need no votes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use elinvar_ir::{BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, ValueId};
+
+use crate::analysis::cfg::Flow;
+use crate::analysis::divergence::Vary;
+use crate::support::builder::{Builder, call, i32_const};
+
+const VOTE: &str = "llvm.nvvm.vote.ballot.sync";
+
+/// Where in the order of blocks a vote stands: at a block, or at the end of a loop, the inner before the outer.
+type Place = (usize, usize);
+
+/// A vote on an edge.
+struct Vote {
+    mask: Operand,
+    yes: bool,
+    result: ValueId,
+}
+
+/// Computes masks as they are asked for; [`Masks::write`] puts them into the function.
+pub(super) struct Masks<'f> {
+    function: &'f mut Function,
+    flow: Flow,
+    vary: Vary,
+    known: HashMap<BlockId, Operand>,
+    /// Votes by edge, in their order.
+    votes: BTreeMap<(BlockId, BlockId), BTreeMap<Place, Vote>>,
+    /// Votes on a branch, at the end of its block: of the lanes of a mask, the results by successor.
+    branches: BTreeMap<BlockId, (Operand, Vec<(BlockId, ValueId)>)>,
+    /// Masks that depend on the edge by which a block is entered.
+    joins: BTreeMap<BlockId, (ValueId, Vec<(BlockId, Operand)>)>,
+}
+
+impl<'f> Masks<'f> {
+    /// `first` is the block that all lanes of `mask` begin in.
+    pub fn new(function: &'f mut Function, flow: Flow, first: BlockId, mask: Operand) -> Self {
+        let vary = Vary::new(function, &flow);
+        let known = HashMap::from([(first, mask)]);
+        let (votes, branches, joins) = Default::default();
+        Self { function, flow, vary, known, votes, branches, joins }
+    }
+
+    /// The lanes that are together in a block.
+    pub fn of(&mut self, block: BlockId) -> Operand {
+        if let Some(mask) = self.known.get(&block) {
+            return mask.clone();
+        }
+        let header = self.flow.header_of(block);
+        let parted = header.filter(|l| self.parts_lanes(*l));
+        match parted {
+            None => {
+                let mask = self.entered(block);
+                if let (Some(l), Some((_, incoming))) = (header, self.joins.get_mut(&block)) {
+                    incoming.extend(self.flow.loops[l].latches.iter().map(|from| (*from, mask.clone())));
+                }
+                self.known.insert(block, mask.clone());
+                mask
+            }
+            Some(l) => self.looped(block, l),
+        }
+    }
+
+    /// Whether lanes leave a loop in different iterations.
+    fn parts_lanes(&self, l: usize) -> bool {
+        let leaves = |block: &BlockId| {
+            self.vary.parts(*block)
+                && self.flow.contains(l, *block)
+                && self.flow.successors[block.0 as usize].iter().any(|to| !self.flow.contains(l, *to))
+        };
+        self.flow.order.iter().any(leaves)
+    }
+
+    /// The loop that a block is in, or a header when it is entered.
+    fn home(&self, block: BlockId) -> Option<usize> {
+        match self.flow.header_of(block) {
+            Some(l) => self.flow.loops[l].parent,
+            None => self.flow.loop_of(block),
+        }
+    }
+
+    /// The mask with which a block is entered, by other edges than those back to it.
+    fn entered(&mut self, block: BlockId) -> Operand {
+        let home = self.home(block);
+        let dominators: Vec<BlockId> =
+            std::iter::successors(self.flow.idom(block), |b| self.flow.idom(*b)).collect();
+        let near = dominators.iter().copied().find(|d| self.flow.loop_of(*d) == home);
+        let same = |d: &BlockId| self.flow.loop_of(*d) == home && self.flow.post_dominates(block, *d);
+        if let Some(d) = dominators.iter().copied().find(same) {
+            return self.of(d);
+        }
+        let entries: Vec<BlockId> = self.flow.entries(block).collect();
+        if let [from] = entries[..]
+            && self.flow.loop_of(from) == home
+        {
+            return self.behind_branch(from, block);
+        }
+        let Some(near) = near else { return self.known_first() };
+        let mask = self.of(near);
+        if !self.is_parted_between(near, block) {
+            return mask;
+        }
+        self.vote(block, &mask, near);
+        let incoming = entries.iter().map(|from| (*from, self.result((*from, block), self.place(block))));
+        let incoming: Vec<(BlockId, Operand)> = incoming.collect();
+        let join = self.function.new_value(Type::I32, None);
+        self.joins.insert(block, (join, incoming));
+        join.into()
+    }
+
+    /// The first block dominates all and is in no loop.
+    fn known_first(&self) -> Operand {
+        Const::int(32, -1).into()
+    }
+
+    /// The mask of a loop's header in each iteration.
+    fn looped(&mut self, header: BlockId, l: usize) -> Operand {
+        let entered = self.entered(header);
+        let mask = self.function.new_value(Type::I32, None);
+        self.known.insert(header, mask.into());
+        let place = self.end_of(l);
+        let edges: Vec<(BlockId, BlockId)> = self
+            .edges()
+            .filter(|(from, to)| {
+                self.flow.contains(l, *from) && (*to == header || !self.flow.contains(l, *to))
+            })
+            .collect();
+        for (from, to) in edges {
+            self.add((from, to), place, mask.into(), to == header);
+        }
+        let entries = self.flow.entries(header).map(|from| (from, entered.clone()));
+        let mut incoming: Vec<(BlockId, Operand)> = entries.collect();
+        // A header that is entered by votes has a value for each edge.
+        if let Some((join, by_edge)) = self.joins.remove(&header)
+            && entered == Operand::Value(join)
+        {
+            incoming = by_edge;
+        }
+        let latches = self.flow.loops[l].latches.clone();
+        incoming.extend(latches.into_iter().map(|from| (from, self.result((from, header), place))));
+        self.joins.insert(header, (mask, incoming));
+        mask.into()
+    }
+
+    /// The lanes that take the edge between two blocks.
+    fn behind_branch(&mut self, from: BlockId, to: BlockId) -> Operand {
+        let mask = self.of(from);
+        if !self.vary.parts(from) {
+            return mask;
+        }
+        let result = self.function.new_value(Type::I32, None);
+        self.branches.entry(from).or_insert_with(|| (mask, Vec::new())).1.push((to, result));
+        result.into()
+    }
+
+    /// Whether lanes may part between a block and one that it dominates.
+    fn is_parted_between(&self, from: BlockId, to: BlockId) -> bool {
+        let (first, last) = (self.flow.position(from), self.flow.position(to));
+        self.flow.order[first..last].iter().any(|b| self.vary.parts(*b))
+    }
+
+    fn place(&self, block: BlockId) -> Place {
+        (self.flow.position(block), 0)
+    }
+
+    fn end_of(&self, l: usize) -> Place {
+        let outer = std::iter::successors(self.flow.loops[l].parent, |o| self.flow.loops[*o].parent).count();
+        (self.flow.position(self.flow.loops[l].last), usize::MAX - outer)
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (BlockId, BlockId)> {
+        self.flow
+            .order
+            .iter()
+            .flat_map(|from| self.flow.successors[from.0 as usize].iter().map(|to| (*from, *to)))
+    }
+
+    /// Let the lanes of `mask`, which are together in `near`, vote on whether they come to `block`.
+    fn vote(&mut self, block: BlockId, mask: &Operand, near: BlockId) {
+        let at = self.flow.position(block);
+        let passes = |(from, to): &(BlockId, BlockId)| {
+            let (begin, end) = (self.flow.position(*from), self.flow.position(*to));
+            let ahead = self.flow.dominates(near, *from) && begin < at;
+            // Back to the header of a loop around both, or on to the block or one behind it.
+            ahead
+                && match self.flow.is_back_edge(*from, *to) {
+                    true => end <= self.flow.position(near),
+                    false => end >= at,
+                }
+        };
+        let edges: Vec<(BlockId, BlockId)> = self.edges().filter(passes).collect();
+        for (from, to) in edges {
+            self.add((from, to), self.place(block), mask.clone(), to == block);
+        }
+    }
+
+    fn add(&mut self, edge: (BlockId, BlockId), place: Place, mask: Operand, yes: bool) {
+        let result = self.function.new_value(Type::I32, None);
+        self.votes.entry(edge).or_default().insert(place, Vote { mask, yes, result });
+    }
+
+    fn result(&self, edge: (BlockId, BlockId), place: Place) -> Operand {
+        let vote = self.votes.get(&edge).and_then(|votes| votes.get(&place));
+        vote.map_or_else(|| self.known_first(), |vote| vote.result.into())
+    }
+
+    /// Put all that was asked for into the function.
+    pub fn write(self) {
+        let Self { function, votes, branches, joins, .. } = self;
+        for (block, (mask, results)) in branches {
+            for (to, result) in results {
+                vote_on_branch(function, block, to, &mask, result);
+            }
+        }
+        for (block, (value, incoming)) in joins {
+            // As often as there are edges: a switch may have several.
+            let edges = |from: BlockId| {
+                let targets = function.block(from).term.successors();
+                targets.into_iter().filter(|to| *to == block).count()
+            };
+            let each = |(from, mask): (BlockId, Operand)| vec![(mask, from); edges(from)];
+            let incoming = incoming.into_iter().flat_map(each).collect();
+            let op = Op::Phi { flags: String::new(), ty: Type::I32, incoming };
+            let phi = Inst { result: Some(value), op, metadata: Vec::new() };
+            function.block_mut(block).insts.insert(0, phi);
+        }
+        for ((from, to), votes) in votes {
+            let between = split_edge(function, from, to);
+            for vote in votes.into_values() {
+                let args = [(Type::I32, vote.mask), (Type::I1, Const::int(1, vote.yes.into()).into())];
+                let op = call(Type::I32, VOTE, &args);
+                let inst = Inst { result: Some(vote.result), op, metadata: Vec::new() };
+                function.block_mut(between).insts.push(inst);
+            }
+        }
+    }
+}
+
+/// Let the lanes of `mask` vote, at the end of a block, on whether its branch goes to `to`.
+fn vote_on_branch(function: &mut Function, block: BlockId, to: BlockId, mask: &Operand, result: ValueId) {
+    let term = function.block(block).term.clone();
+    let mut b = Builder::new(function, block);
+    let goes = match &term {
+        Term::CondBr { cond, then, .. } if *then == to => cond.clone(),
+        Term::CondBr { cond, .. } => {
+            b.binary(BinaryOp::Xor, "", &Type::I1, cond.clone(), Const::int(1, 1)).into()
+        }
+        Term::Switch { value, default, cases } => {
+            // Whether it is one of the cases that lead there, or none of those that lead elsewhere.
+            let wanted = |(_, target): &&(Const, BlockId)| (*target == to) != (*default == to);
+            let mut any: Operand = Const::int(1, 0).into();
+            for (case, _) in cases.iter().filter(wanted) {
+                let is = b.icmp(IntPredicate::Eq, &value.ty, value.op.clone(), case.clone());
+                any = b.binary(BinaryOp::Or, "", &Type::I1, any, is).into();
+            }
+            match *default == to {
+                true => b.binary(BinaryOp::Xor, "", &Type::I1, any, Const::int(1, 1)).into(),
+                false => any,
+            }
+        }
+        _ => Const::int(1, 1).into(),
+    };
+    let op = call(Type::I32, VOTE, &[(Type::I32, mask.clone()), (Type::I1, goes)]);
+    b.push(Inst { result: Some(result), op, metadata: Vec::new() });
+}
+
+/// A new block on an edge.
+fn split_edge(function: &mut Function, from: BlockId, to: BlockId) -> BlockId {
+    let between = function.new_block(None);
+    function.block_mut(between).term = Term::Br(to);
+    function.block_mut(from).term.map_successors(|s| if s == to { between } else { s });
+    for inst in &mut function.block_mut(to).insts {
+        let Op::Phi { incoming, .. } = &mut inst.op else { break };
+        // A switch may have had several edges there; now it is one.
+        let mut seen = false;
+        incoming.retain(|(_, block)| *block != from || !std::mem::replace(&mut seen, true));
+        for (_, block) in incoming.iter_mut().filter(|(_, block)| *block == from) {
+            *block = between;
+        }
+    }
+    between
+}
+
+/// The lanes of a simdgroup for which a condition holds, all of them voting; appended to a block.
+pub(super) fn vote_of_all(b: &mut Builder<'_>, condition: impl Into<Operand>) -> ValueId {
+    b.call(Type::I32, VOTE, &[(Type::I32, i32_const(u32::MAX).into()), (Type::I1, condition.into())])
+}

@@ -1,0 +1,77 @@
+//! Barriers and fences, as PTX has them, and integer arithmetic that is defined for every operand.
+//!
+//! A threadgroup barrier is `bar.sync 0`, which orders all memory among the threads of a block. With `mem_device` it has a
+//! fence of the device before it: what a thread wrote before the barrier is seen by other blocks once they have seen what
+//! any thread of this one writes atomically behind it (PTX ISA, "Memory Consistency Model": causality order).
+//!
+//! Atomic operations that order others have fences of the device before them, behind them or both, and are relaxed themselves:
+//! LLVM makes relaxed ones of all that read and write, and has no code for some that load or store.
+
+use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
+
+use crate::primitive::{DEVICE_FLAGS, THREADGROUP_BARRIER};
+use crate::support::builder::call;
+use crate::transform::legalize_division::guard;
+use crate::transform::lower_primitives::callee_name;
+
+const BARRIER: &str = "llvm.nvvm.barrier0";
+const FENCE: &str = "llvm.nvvm.membar.gl";
+
+/// Write the kernel's barriers and fences, and those of the functions that are not inlined.
+pub(super) fn write(module: &mut Module, kernel: &mut Function) {
+    for function in module.functions.iter_mut().chain([kernel]) {
+        guard(function);
+        for block in &mut function.blocks {
+            let insts = std::mem::take(&mut block.insts);
+            block.insts = insts.into_iter().flat_map(written).collect();
+        }
+    }
+}
+
+fn written(mut inst: Inst) -> Vec<Inst> {
+    let metadata = inst.metadata.clone();
+    let effect =
+        |name: &str| Inst { result: None, op: call(Type::Void, name, &[]), metadata: metadata.clone() };
+    let (before, behind) = relax(&mut inst.op);
+    if before || behind {
+        let fence = |is_due: bool| is_due.then(|| effect(FENCE));
+        return fence(before).into_iter().chain([inst]).chain(fence(behind)).collect();
+    }
+    match &inst.op {
+        Op::Call(call) if callee_name(call) == Some(THREADGROUP_BARRIER) => {
+            let fence = orders_device(&call.args).then(|| effect(FENCE));
+            fence.into_iter().chain([effect(BARRIER)]).collect()
+        }
+        Op::Fence(_) => vec![effect(FENCE)],
+        _ => vec![inst],
+    }
+}
+
+/// Make an atomic operation relaxed; whether others before it and behind it were ordered by it.
+fn relax(op: &mut Op) -> (bool, bool) {
+    let (ordering, failure) = match op {
+        Op::Load { atomic: Some(atomic), .. } | Op::Store { atomic: Some(atomic), .. } => {
+            (&mut atomic.ordering, None)
+        }
+        Op::AtomicRmw { atomic, .. } => (&mut atomic.ordering, None),
+        Op::CmpXchg { success, failure, .. } => (&mut success.ordering, Some(failure)),
+        _ => return (false, false),
+    };
+    let given = [Some(*ordering), failure.as_deref().copied()];
+    let any = |of: [Ordering; 3]| given.into_iter().flatten().any(|ordering| of.contains(&ordering));
+    let release = any([Ordering::Release, Ordering::AcqRel, Ordering::SeqCst]);
+    let acquire = any([Ordering::Acquire, Ordering::AcqRel, Ordering::SeqCst]);
+    *ordering = Ordering::Monotonic;
+    if let Some(failure) = failure {
+        *failure = Ordering::Monotonic;
+    }
+    (release, acquire)
+}
+
+/// Whether a barrier's flags, if they are known, include device memory.
+fn orders_device(args: &[CallArg]) -> bool {
+    match args.first().map(|a| &a.op) {
+        Some(Operand::Const(c)) => c.as_unsigned(32).is_none_or(|flags| flags & DEVICE_FLAGS != 0),
+        _ => true,
+    }
+}

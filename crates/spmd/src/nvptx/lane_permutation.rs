@@ -1,0 +1,63 @@
+//! Lanes arranged for products of matrices: which thread of a simdgroup each lane of the warp is.
+//!
+//! Lane i of a simdgroup holds row i / 16 * 4 + i / 2 % 4 of a matrix, and the two columns from i / 8 % 2 * 4 + i % 2 * 2 on. A
+//! warp's lane p holds row p / 4 and the columns from p % 4 * 2 on of what `mma` takes on the left and gives (PTX ISA,
+//! "Matrix Fragments for mma.m16n8k8"). Both are the bits of a number in another order, so where lane p *is* the thread whose
+//! index has its bits in the order 4, 1, 3, 2, 0, matrices lie as the instruction wants them, and none has to be moved.
+//!
+//! Positions then come from that index. What else looks at lanes has to know; only kernels are arranged whose other
+//! functions across a simdgroup do not ask for the order of lanes.
+
+use elinvar_ir::{BinaryOp, Call, Function, IntPredicate, Operand, Type, ValueId};
+
+use super::simdgroup::{self, PRODUCT};
+use crate::support::builder::{Builder, i32_const};
+
+/// Functions that give the same in whichever order the lanes are.
+const ORDERLESS: [&str; 7] =
+    ["simd_sum", "simd_product", "simd_min", "simd_max", "simd_and", "simd_or", "simd_xor"];
+
+/// Whether a kernel is one for arranged lanes: it makes products, all of them on tensor cores.
+pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
+    if !approximate {
+        return false;
+    }
+    let narrow = simdgroup::widened(kernel);
+    let calls: Vec<(&str, &Call)> =
+        kernel.blocks.iter().flat_map(|b| &b.insts).filter_map(simdgroup::of).collect();
+    let one = |(function, call): &(&str, &Call)| match *function {
+        PRODUCT => simdgroup::narrow_factors(&narrow, call).is_some(),
+        function => ORDERLESS.contains(&function),
+    };
+    calls.iter().any(|(function, _)| *function == PRODUCT) && calls.iter().all(one)
+}
+
+/// The positions of a thread in its threadgroup, of what CUDA says of thread and block.
+///
+/// The last simdgroup of a threadgroup is as it is if it is not whole: no product can be made there.
+pub(super) fn threads(b: &mut Builder<'_>, thread: [ValueId; 3], full: [ValueId; 3]) -> [Operand; 3] {
+    let ty = Type::I32;
+    let rows = b.binary(BinaryOp::Mul, "", &ty, thread[2], full[1]);
+    let row = b.binary(BinaryOp::Add, "", &ty, rows, thread[1]);
+    let before = b.binary(BinaryOp::Mul, "", &ty, row, full[0]);
+    let index = b.binary(BinaryOp::Add, "", &ty, before, thread[0]);
+    let layer = b.binary(BinaryOp::Mul, "", &ty, full[0], full[1]);
+    let total = b.binary(BinaryOp::Mul, "", &ty, layer, full[2]);
+
+    let kept = b.binary(BinaryOp::And, "", &ty, index, i32_const(!14));
+    let down = b.binary(BinaryOp::LShr, "", &ty, index, i32_const(1));
+    let down = b.binary(BinaryOp::And, "", &ty, down, i32_const(6));
+    let up = b.binary(BinaryOp::Shl, "", &ty, index, i32_const(2));
+    let up = b.binary(BinaryOp::And, "", &ty, up, i32_const(8));
+    let moved = b.binary(BinaryOp::Or, "", &ty, down, up);
+    let moved = b.binary(BinaryOp::Or, "", &ty, kept, moved);
+    let last = b.binary(BinaryOp::Or, "", &ty, index, i32_const(31));
+    let is_whole = b.icmp(IntPredicate::Ult, &ty, last, total);
+    let index = b.select(&ty, is_whole, moved, index);
+
+    let x = b.binary(BinaryOp::URem, "", &ty, index, full[0]);
+    let row = b.binary(BinaryOp::UDiv, "", &ty, index, full[0]);
+    let y = b.binary(BinaryOp::URem, "", &ty, row, full[1]);
+    let z = b.binary(BinaryOp::UDiv, "", &ty, row, full[1]);
+    [x.into(), y.into(), z.into()]
+}

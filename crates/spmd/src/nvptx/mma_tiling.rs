@@ -1,0 +1,180 @@
+//! Products of several tiles in one instruction, where lanes are [`arranged`](super::lane_permutation).
+//!
+//! Two products of which one adds to what the other gives, and nothing else does, are one of twice the depth; two that have
+//! the right factors in common, and do not wait for one another, are one of twice the rows.
+
+use std::collections::{BTreeSet, HashMap};
+
+use elinvar_ir::{BlockId, Function, Inst, Op, Operand, Type, Typed, ValueId};
+
+use super::matrix_product::Step;
+use crate::support::builder::call as call_of;
+use crate::transform::lower_primitives::callee_name;
+
+/// A call of [`Step::Tiles`] and what is taken of its result.
+struct Tiles {
+    /// Where the call is in its block.
+    at: usize,
+    factor: Type,
+    /// By depth, and in it by row.
+    left: Vec<Typed>,
+    right: Vec<Typed>,
+    sums: Vec<Typed>,
+    mask: Typed,
+    /// What takes an element out: where, and which.
+    taken: Vec<(usize, u32)>,
+}
+
+/// Join the products of a block, and note the functions that they call.
+pub(super) fn join(kernel: &mut Function, block: BlockId, needed: &mut BTreeSet<String>) {
+    let mut insts: Vec<Option<Inst>> =
+        std::mem::take(&mut kernel.block_mut(block).insts).into_iter().map(Some).collect();
+    let mut all = found(&insts);
+    let users = users(kernel, &insts);
+    deepen(&mut all, &mut insts, &users);
+    let mut behind: HashMap<usize, Vec<Inst>> = HashMap::new();
+    for tiles in stacked(all, &insts) {
+        needed.insert(write(kernel, &mut insts, &mut behind, tiles));
+    }
+    let placed = insts.into_iter().enumerate();
+    let placed = placed.flat_map(|(at, inst)| inst.into_iter().chain(behind.remove(&at).unwrap_or_default()));
+    kernel.block_mut(block).insts = placed.collect();
+}
+
+fn found(insts: &[Option<Inst>]) -> Vec<Tiles> {
+    let mut all: Vec<Tiles> = Vec::new();
+    let mut by_result: HashMap<ValueId, usize> = HashMap::new();
+    for (at, inst) in insts.iter().enumerate() {
+        let Some(inst) = inst else { continue };
+        match &inst.op {
+            Op::Call(call) => {
+                let step = callee_name(call).and_then(Step::parse);
+                let Some((Step::Tiles { rows: 1, depth: 1 }, factor)) = step else { continue };
+                let args = call.args.iter().map(|arg| Typed::new(arg.ty.clone(), arg.op.clone()));
+                let Ok([left, right, c0, c1, mask]) = <[Typed; 5]>::try_from(args.collect::<Vec<_>>()) else {
+                    continue;
+                };
+                let Some(result) = inst.result else { continue };
+                by_result.insert(result, all.len());
+                let (left, right) = (vec![left], vec![right]);
+                all.push(Tiles { at, factor, left, right, sums: vec![c0, c1], mask, taken: Vec::new() });
+            }
+            Op::ExtractValue { agg, path } => {
+                let of = agg.op.value().and_then(|agg| by_result.get(&agg));
+                if let (Some(of), [element]) = (of, &path[..]) {
+                    all[*of].taken.push((at, *element));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// How often each value is used in the kernel, whose block has these instructions.
+fn users(kernel: &Function, insts: &[Option<Inst>]) -> HashMap<ValueId, usize> {
+    let mut users = HashMap::new();
+    let own = insts.iter().flatten();
+    let all =
+        kernel.blocks.iter().flat_map(|block| &block.insts).chain(own).flat_map(|inst| inst.op.operands());
+    let terms = kernel.blocks.iter().flat_map(|block| block.term.operands());
+    for value in all.chain(terms).filter_map(Operand::value) {
+        *users.entry(value).or_insert(0) += 1;
+    }
+    users
+}
+
+/// Join products of which one adds to the other alone. What is joined is gone from the block, but for the last.
+fn deepen(all: &mut Vec<Tiles>, insts: &mut [Option<Inst>], users: &HashMap<ValueId, usize>) {
+    let mut last = 0;
+    while last < all.len() {
+        let Some(first) = all[..last].iter().position(|first| feeds(first, &all[last], insts, users)) else {
+            last += 1;
+            continue;
+        };
+        let before = all.remove(first);
+        for at in before.taken.iter().map(|(at, _)| *at).chain([before.at]) {
+            insts[at] = None;
+        }
+        // It is one place before, and the next one is at `last`.
+        let after = &mut all[last - 1];
+        after.left.splice(0..0, before.left);
+        after.right.splice(0..0, before.right);
+        after.sums = before.sums;
+    }
+}
+
+/// Whether all of what `first` gives goes into the sums of `last` and nowhere else.
+fn feeds(first: &Tiles, last: &Tiles, insts: &[Option<Inst>], users: &HashMap<ValueId, usize>) -> bool {
+    let element = |(at, element): &(usize, u32)| {
+        let value = insts[*at].as_ref()?.result?;
+        Some((value, *element as usize))
+    };
+    let goes = |(value, element): (ValueId, usize)| {
+        users.get(&value) == Some(&1) && last.sums.get(element).and_then(|sum| sum.op.value()) == Some(value)
+    };
+    let same = first.factor == last.factor && first.mask == last.mask;
+    let single = [first, last].iter().all(|tiles| tiles.right.len() == 1);
+    same && single
+        && first.taken.len() == 2
+        && first.taken.iter().all(|taken| element(taken).is_some_and(goes))
+}
+
+/// Each product, or two with the same right factors of which the first can be made where the second is.
+fn stacked(all: Vec<Tiles>, insts: &[Option<Inst>]) -> Vec<(Tiles, Option<Tiles>)> {
+    let mut pairs: Vec<(Tiles, Option<Tiles>)> = Vec::new();
+    for tiles in all {
+        let fits = |(first, second): &(Tiles, Option<Tiles>)| {
+            let same = first.right == tiles.right && first.mask == tiles.mask && first.factor == tiles.factor;
+            same && second.is_none() && waits(first, tiles.at, insts)
+        };
+        match pairs.iter_mut().rev().find(|pair| fits(pair)) {
+            Some((_, second)) => *second = Some(tiles),
+            None => pairs.push((tiles, None)),
+        }
+    }
+    pairs
+}
+
+/// Whether nothing looks at a product before `at`.
+fn waits(first: &Tiles, at: usize, insts: &[Option<Inst>]) -> bool {
+    let results: Vec<ValueId> =
+        first.taken.iter().filter_map(|(at, _)| insts[*at].as_ref()?.result).collect();
+    let between = insts[first.at..=at].iter().flatten().flat_map(|inst| inst.op.operands());
+    first.taken.iter().all(|(taken, _)| *taken > first.at)
+        && !between.filter_map(Operand::value).any(|value| results.contains(&value))
+}
+
+/// Write a product, or two, where the last of them is; the name of the function that it calls.
+fn write(
+    kernel: &mut Function,
+    insts: &mut [Option<Inst>],
+    behind: &mut HashMap<usize, Vec<Inst>>,
+    (first, second): (Tiles, Option<Tiles>),
+) -> String {
+    let at = second.as_ref().map_or(first.at, |second| second.at);
+    let depth = first.right.len();
+    let rows: Vec<&Tiles> = std::iter::once(&first).chain(&second).collect();
+    let step = Step::Tiles { rows: rows.len(), depth };
+    let left = (0..depth).flat_map(|k| rows.iter().map(move |row| row.left[k].clone()));
+    let sums = rows.iter().flat_map(|row| row.sums.iter().cloned());
+    let args = left.chain(first.right.iter().cloned()).chain(sums).chain([first.mask.clone()]);
+    let args: Vec<_> = args.map(|arg| (arg.ty, arg.op)).collect();
+    let ty = step.result(&first.factor);
+    let name = step.name(&first.factor);
+    let made = kernel.new_value(ty.clone(), None);
+    let metadata = insts[at].as_ref().map(|inst| inst.metadata.clone()).unwrap_or_default();
+    let call = Inst { result: Some(made), op: call_of(ty.clone(), &name, &args), metadata };
+    let mut taken = Vec::new();
+    for (row, tiles) in rows.iter().enumerate() {
+        insts[tiles.at] = None;
+        for (at, element) in &tiles.taken {
+            let Some(inst) = insts[*at].take() else { continue };
+            let path = vec![2 * row as u32 + element];
+            taken.push(Inst { op: Op::ExtractValue { agg: Typed::new(ty.clone(), made), path }, ..inst });
+        }
+    }
+    insts[at] = Some(call);
+    behind.insert(at, taken);
+    name
+}

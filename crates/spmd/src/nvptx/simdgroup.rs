@@ -1,0 +1,188 @@
+//! Functions across a simdgroup: each call gets the mask of the lanes that make it together, and is one of the
+//! library's then.
+
+use std::collections::{BTreeSet, HashMap};
+
+use elinvar_ir::{
+    BlockId, Call, CallArg, Callee, CastOp, Function, Inst, Module, Op, Operand, Type, Typed, ValueId,
+};
+
+use super::active_masks::Masks;
+use super::library;
+use super::matrix_product::Step;
+use super::mma_tiling;
+use crate::Error;
+use crate::analysis::cfg::Flow;
+use crate::primitive::{SIMDGROUP_BARRIER, exchange};
+use crate::support::builder::call as call_of;
+use crate::transform::lower_primitives::callee_name;
+
+const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
+
+/// An element of a product of matrices.
+pub(super) const PRODUCT: &str = "simd_matrix_multiply_accumulate";
+
+/// How functions are written.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// Sums of matrix products may be in any order.
+    pub approximate: bool,
+    /// Lanes are arranged for products of matrices, all of which are on tensor cores.
+    pub arranged: bool,
+}
+
+/// Whether a kernel exchanges values.
+pub(super) fn is_used(kernel: &Function) -> bool {
+    kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| name_of(inst).is_some())
+}
+
+/// The primitive that an instruction calls, if it is one across a simdgroup.
+fn name_of(inst: &Inst) -> Option<&str> {
+    let Op::Call(call) = &inst.op else { return None };
+    callee_name(call).filter(|name| *name == SIMDGROUP_BARRIER || exchange(name).is_some())
+}
+
+/// The function across a simdgroup that an instruction calls, if it is one.
+pub(super) fn of(inst: &Inst) -> Option<(&str, &Call)> {
+    let Op::Call(call) = &inst.op else { return None };
+    Some((exchange(callee_name(call)?)?, call))
+}
+
+/// Write the kernel's calls, and add what they call to the module. All lanes of `mask` begin in `first`.
+pub(super) fn write(
+    module: &mut Module,
+    kernel: &mut Function,
+    first: BlockId,
+    mask: ValueId,
+    how: How,
+) -> Result<(), Error> {
+    let narrow = if how.approximate { widened(kernel) } else { HashMap::new() };
+    let flow = Flow::new(kernel, first, |_| false)
+        .map_err(|_| Error::unsupported("a loop with two entries around functions of a simdgroup", None))?;
+    let calling: Vec<BlockId> = flow.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
+    let mut masks = Masks::new(kernel, flow, first, mask.into());
+    let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();
+    masks.write();
+    let mut needed = BTreeSet::new();
+    for (block, mask) in known {
+        let insts = std::mem::take(&mut kernel.block_mut(block).insts);
+        let needed = &mut needed;
+        let steps = Vec::new();
+        let arranged = how.arranged;
+        let mut written = Written { kernel, narrow: &narrow, arranged, needed, mask, steps, out: Vec::new() };
+        for inst in insts {
+            written.inst(inst)?;
+        }
+        kernel.block_mut(block).insts = written.out;
+        if arranged {
+            mma_tiling::join(kernel, block, needed);
+        }
+    }
+    library::add(module, needed)
+}
+
+/// Floats that were a `half` or a `bfloat` before.
+pub(super) fn widened(kernel: &Function) -> HashMap<ValueId, Typed> {
+    let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
+    let from = insts.filter_map(|inst| match &inst.op {
+        Op::Cast { op: CastOp::FpExt, from, to: Type::Float, .. } => Some((inst.result?, from.clone())),
+        _ => None,
+    });
+    from.filter(|(_, from)| matches!(from.ty, Type::Half | Type::BFloat)).collect()
+}
+
+/// The factors' elements of a product, as what they were before they were widened to floats, if all had one type.
+pub(super) fn narrow_factors(widened: &HashMap<ValueId, Typed>, product: &Call) -> Option<[Typed; 4]> {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| widened.get(&product.args.get(at)?.op.value()?));
+    let all = [a?, b?, c?, d?];
+    all.iter().all(|other| other.ty == all[0].ty).then(|| all.map(Clone::clone))
+}
+
+fn calls_any(kernel: &Function, block: BlockId) -> bool {
+    kernel.block(block).insts.iter().any(|inst| name_of(inst).is_some())
+}
+
+/// A block being written.
+struct Written<'k> {
+    kernel: &'k mut Function,
+    /// What was widened to a float, with its type.
+    narrow: &'k HashMap<ValueId, Typed>,
+    arranged: bool,
+    /// The functions of the library that are called.
+    needed: &'k mut BTreeSet<String>,
+    mask: Operand,
+    /// Steps of matrix products in this block, with what they take.
+    steps: Vec<(String, Vec<Typed>, ValueId)>,
+    out: Vec<Inst>,
+}
+
+impl Written<'_> {
+    fn inst(&mut self, inst: Inst) -> Result<(), Error> {
+        let (Some(name), Op::Call(call)) = (name_of(&inst), &inst.op) else {
+            self.out.push(inst);
+            return Ok(());
+        };
+        let mask = (Type::I32, self.mask.clone());
+        if name == SIMDGROUP_BARRIER {
+            self.out.push(Inst { op: call_of(Type::Void, BARRIER, &[mask]), ..inst });
+            return Ok(());
+        }
+        let function = exchange(name).unwrap_or_default();
+        if function == PRODUCT {
+            let call = call.clone();
+            return self.product(inst, &call);
+        }
+        let near = match (library::has_near(function), call.args.get(1).map(|a| &a.op)) {
+            (Some(width), Some(Operand::Const(by))) => by.as_unsigned(16).is_some_and(|by| by < width.into()),
+            _ => false,
+        };
+        let name = library::name(name, near);
+        self.needed.insert(name.clone());
+        let mut call = call.clone();
+        call.callee = Callee::Function(name);
+        call.attrs = String::new();
+        call.args.push(CallArg { ty: mask.0, attrs: String::new(), op: mask.1 });
+        self.out.push(Inst { op: Op::Call(call), ..inst });
+        Ok(())
+    }
+
+    /// An element of a product; what is the same for several is made once.
+    fn product(&mut self, inst: Inst, call: &Call) -> Result<(), Error> {
+        let malformed = || Error::Malformed("a matrix product without a constant element".into());
+        let (element, of) = call.args.split_last().ok_or_else(malformed)?;
+        let Operand::Const(element) = &element.op else { return Err(malformed()) };
+        let element = element.as_unsigned(32).filter(|e| *e < 2).ok_or_else(malformed)? as u32;
+        let given: Vec<Typed> = of.iter().map(|arg| Typed::new(arg.ty.clone(), arg.op.clone())).collect();
+        let [a0, a1, b0, b1, c0, c1] = &given[..] else { return Err(malformed()) };
+        let factors = narrow_factors(self.narrow, call);
+        let [a0, a1, b0, b1] = factors.unwrap_or_else(|| [a0, a1, b0, b1].map(Clone::clone));
+        let ty = a0.ty.clone();
+        let [left, right, sum] = match self.arranged {
+            true => [Step::Word, Step::Turned, Step::Tiles { rows: 1, depth: 1 }],
+            false => [Step::Left, Step::Right, Step::Sum],
+        };
+        let left = self.step(left, &ty, vec![a0, a1], &inst);
+        let right = self.step(right, &ty, vec![b0, b1], &inst);
+        let pair = self.step(sum, &ty, vec![left, right, c0.clone(), c1.clone()], &inst);
+        let op = Op::ExtractValue { agg: pair, path: vec![element] };
+        self.out.push(Inst { op, ..inst });
+        Ok(())
+    }
+
+    /// A step of a product, made once for what it takes.
+    fn step(&mut self, step: Step, factor: &Type, mut args: Vec<Typed>, inst: &Inst) -> Typed {
+        let (name, ty) = (step.name(factor), step.result(factor));
+        let known = self.steps.iter().find(|(known, of, _)| *known == name && *of == args);
+        if let Some((_, _, made)) = known {
+            return Typed::new(ty, *made);
+        }
+        let made = self.kernel.new_value(ty.clone(), None);
+        self.needed.insert(name.clone());
+        self.steps.push((name.clone(), args.clone(), made));
+        args.push(Typed::new(Type::I32, self.mask.clone()));
+        let args: Vec<_> = args.into_iter().map(|arg| (arg.ty, arg.op)).collect();
+        let op = call_of(ty.clone(), &name, &args);
+        self.out.push(Inst { result: Some(made), op, metadata: inst.metadata.clone() });
+        Typed::new(ty, made)
+    }
+}

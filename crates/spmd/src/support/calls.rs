@@ -1,0 +1,211 @@
+//! What a kernel may call: primitives, intrinsics, functions of its own module, and the C math library.
+
+use std::collections::BTreeSet;
+
+use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
+
+use crate::primitive::{PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::support::constants::mentions;
+use crate::support::demangle::source_name;
+use crate::transform::lower_primitives::callee_name;
+use crate::{ENTRY, Error, primitive};
+
+/// What a call is to the passes.
+pub(crate) enum CallKind {
+    /// A hint without effect.
+    Dropped,
+    /// Runs per thread, as it stands.
+    Ordinary,
+    /// Asks for a position or size along a dimension.
+    Position(Position, usize),
+    /// A threadgroup barrier.
+    Barrier,
+    /// A barrier of a simdgroup.
+    SimdgroupBarrier,
+    /// Exchanges values with other threads of the simdgroup.
+    Exchange,
+}
+
+/// Intrinsics without effect on what a kernel computes.
+const HINTS: &[&str] = &[
+    "llvm.assume",
+    "llvm.donothing",
+    "llvm.experimental.noalias.scope.decl",
+    "llvm.lifetime.end",
+    "llvm.lifetime.start",
+];
+
+/// External functions that optimised kernels call: clang's own memory functions and C99's float math.
+pub(crate) const EXTERNAL: &[&str] = &[
+    "acosf",
+    "acoshf",
+    "asinf",
+    "asinhf",
+    "atan2f",
+    "atanf",
+    "atanhf",
+    "bcmp",
+    "cbrtf",
+    "ceilf",
+    "copysignf",
+    "cosf",
+    "coshf",
+    "erfcf",
+    "erff",
+    "exp10f",
+    "exp2f",
+    "expf",
+    "expm1f",
+    "fabsf",
+    "fdimf",
+    "floorf",
+    "fmaf",
+    "fmaxf",
+    "fminf",
+    "fmodf",
+    "frexpf",
+    "hypotf",
+    "ilogbf",
+    "ldexpf",
+    "lgammaf",
+    "log10f",
+    "log1pf",
+    "log2f",
+    "logbf",
+    "logf",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "modff",
+    "nearbyintf",
+    "nextafterf",
+    "powf",
+    "remainderf",
+    "rintf",
+    "roundf",
+    "scalbnf",
+    "sincosf",
+    "sinf",
+    "sinhf",
+    "sqrtf",
+    "tanf",
+    "tanhf",
+    "tgammaf",
+    "truncf",
+];
+
+/// Classify a call of the entry.
+pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>) -> Result<CallKind, Error> {
+    let Some(name) = callee_name(call) else {
+        return Err(Error::unsupported("a call through a function pointer", location));
+    };
+    if let Some(position) = Position::parse(name) {
+        let dim = call.args.first().and_then(|a| match &a.op {
+            Operand::Const(c) => c.as_unsigned(32),
+            Operand::Value(_) => None,
+        });
+        return match dim {
+            None if position == Position::FaultRecord => Ok(CallKind::Position(position, 0)),
+            Some(argument) if position == Position::ArgumentBytes => {
+                Ok(CallKind::Position(position, argument as usize))
+            }
+            Some(dim @ 0..=2) => Ok(CallKind::Position(position, dim as usize)),
+            _ => Err(Error::Malformed(format!("`{name}` without a constant dimension"))),
+        };
+    }
+    match name {
+        THREADGROUP_BARRIER => return Ok(CallKind::Barrier),
+        SIMDGROUP_BARRIER => return Ok(CallKind::SimdgroupBarrier),
+        _ => {}
+    }
+    if primitive::exchange(name).is_some() {
+        return Ok(CallKind::Exchange);
+    }
+    if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
+        return Err(Error::unsupported(format!("`{name}` on the CPU"), location));
+    }
+    if name.starts_with("llvm.") {
+        let hint =
+            HINTS.iter().any(|h| name == *h || name.strip_prefix(h).is_some_and(|r| r.starts_with('.')));
+        return Ok(if hint { CallKind::Dropped } else { CallKind::Ordinary });
+    }
+    match module.function(name) {
+        Some(f) if !f.is_declaration() => Ok(CallKind::Ordinary),
+        _ if EXTERNAL.binary_search(&name).is_ok() => Ok(CallKind::Ordinary),
+        _ => Err(Error::unsupported(
+            format!("a call of `{}`, which is declared but not defined", source_name(name)),
+            location,
+        )),
+    }
+}
+
+/// The defined functions that `entry` reaches. Each runs per thread, so none may ask for a position,
+/// meet other threads, or name a threadgroup variable: such functions have to be inlined.
+pub(crate) fn callees(
+    module: &Module,
+    entry: &Function,
+    threadgroup: &[String],
+) -> Result<Vec<String>, Error> {
+    let mut reached = BTreeSet::new();
+    let mut todo = vec![entry];
+    while let Some(function) = todo.pop() {
+        for inst in function.blocks.iter().flat_map(|b| &b.insts) {
+            let location = module.location(&inst.metadata);
+            if function.name != ENTRY {
+                check_per_thread(module, function, &inst.op, threadgroup, location)?;
+            }
+            let Op::Call(call) = &inst.op else { continue };
+            let callee = callee_name(call).and_then(|n| module.function(n)).filter(|f| !f.is_declaration());
+            if let Some(callee) = callee
+                && reached.insert(callee.name.clone())
+            {
+                todo.push(callee);
+            }
+        }
+    }
+    Ok(reached.into_iter().collect())
+}
+
+fn check_per_thread(
+    module: &Module,
+    function: &Function,
+    op: &Op,
+    threadgroup: &[String],
+    location: Option<Location>,
+) -> Result<(), Error> {
+    let refuse = |what: &str| {
+        let name = source_name(&function.name);
+        Err(Error::unsupported(
+            format!("{what} in the function `{name}`, which was not inlined"),
+            location.clone(),
+        ))
+    };
+    if let Op::Call(call) = op {
+        match classify(module, call, location.clone())? {
+            CallKind::Barrier => return refuse("a barrier"),
+            CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
+            CallKind::Exchange => return refuse("a simdgroup function"),
+            CallKind::Position(..) => return refuse("a thread position"),
+            CallKind::Dropped | CallKind::Ordinary => {}
+        }
+    }
+    let names_threadgroup = |o: &&Operand| match o {
+        Operand::Const(c) => mentions(c, &|name: &str| threadgroup.iter().any(|t| t == name)),
+        Operand::Value(_) => false,
+    };
+    if op.operands().iter().any(names_threadgroup) {
+        return refuse("a threadgroup variable");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn external_names_are_sorted() {
+        assert!(EXTERNAL.is_sorted());
+    }
+}

@@ -1,0 +1,9 @@
+//! Helpers that analyses, transformations and both backends share: building instructions, address arithmetic,
+//! classification of calls, names.
+
+pub(crate) mod builder;
+pub(crate) mod calls;
+pub(crate) mod constants;
+pub(crate) mod demangle;
+pub(crate) mod gep;
+pub(crate) mod vector_intrinsics;

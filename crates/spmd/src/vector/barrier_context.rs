@@ -1,0 +1,230 @@
+//! What the steps of a group keep across barriers, and where: the layout of the scratch memory.
+//!
+//! Each value has an array with an element per step, of the forms that it has; one that is the same for all threads
+//! of the group has a single place, which is read before the steps and written by each of them. So has each private array of a
+//! kernel with barriers, with an element per thread; and, where threads can return while others go on, the
+//! lanes that have.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
+
+use crate::analysis::liveness::Live;
+use crate::analysis::uniformity::Uniformity;
+use crate::support::builder::{Builder, i64_const};
+use crate::transform::lower_primitives::Kernel;
+use crate::vector::emit::{Emit, Forms, Source};
+
+/// Arrays start at multiples of this, and so do their elements that are vectors.
+const ALIGN: u64 = 64;
+
+/// Private arrays of up to this many bytes for all threads of a step are on the stack, if no barrier is to be crossed.
+const STACK_BYTES: u64 = 16 << 10;
+/// All of them together are of at most so many. The rest is in the scratch memory too.
+const MOST_STACK_BYTES: u64 = 1 << 20;
+
+/// An array with an element per step.
+#[derive(Clone, Debug)]
+struct Array {
+    offset: u64,
+    /// Bytes per step.
+    stride: u64,
+    scalars: usize,
+    vectors: usize,
+    /// Bytes of a scalar and of a vector.
+    sizes: [u64; 2],
+}
+
+/// The layout.
+pub(crate) struct Context {
+    values: HashMap<ValueId, Array>,
+    /// Of values used outside a loop that lanes leave in different iterations.
+    left: HashMap<ValueId, Array>,
+    /// Offsets of values that are the same for all threads of a group.
+    shared: BTreeMap<ValueId, u64>,
+    privates: HashMap<ValueId, u64>,
+    /// Offset of the returned lanes, a u32 per vector.
+    pub returned: Option<u64>,
+    /// Size of the whole, a multiple of 64.
+    pub bytes: u64,
+}
+
+impl Context {
+    /// `group` is what is known of values across all threads of a group. With the lanes that have returned, if some
+    /// threads `returns_apart` from others.
+    pub fn new(source: &Source<'_>, live: &Live, group: &Uniformity, returns_apart: bool) -> Self {
+        let mut context = Self {
+            values: HashMap::new(),
+            left: HashMap::new(),
+            shared: BTreeMap::new(),
+            privates: HashMap::new(),
+            returned: None,
+            bytes: 0,
+        };
+        let (kernel, layout) = (source.kernel, source.layout);
+        let steps = u64::from(layout.steps());
+        for value in &live.all {
+            let ty = kernel.function.ty(*value);
+            let (scalars, vectors) = source.counts(source.uniform.of(*value));
+            let has_left = source.leaving.contains(value);
+            if (scalars, vectors, has_left) == (1, 0, false) && group.of(*value).is_same() {
+                let offset = context.reserve(private_size(source.module, ty));
+                context.shared.insert(*value, offset);
+                continue;
+            }
+            let array = context.array(source, ty, steps, scalars, vectors);
+            context.values.insert(*value, array);
+            if has_left {
+                let array = context.array(source, ty, steps, 0, source.parts(false));
+                context.left.insert(*value, array);
+            }
+        }
+        let threads = u64::from(layout.vectors().next_multiple_of(layout.parts) * layout.lanes);
+        let step = u64::from(layout.parts * layout.lanes);
+        let mut on_stack = 0;
+        for private in &kernel.privates {
+            let each = private_size(source.module, &private.ty);
+            let count = if kernel.barriers.is_empty() { step } else { threads };
+            let fits = each * step <= STACK_BYTES && on_stack + each * step <= MOST_STACK_BYTES;
+            if kernel.barriers.is_empty() && fits {
+                on_stack += each * step;
+            } else {
+                let offset = context.reserve(each * count);
+                context.privates.insert(private.value, offset);
+            }
+        }
+        if returns_apart {
+            context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.parts) * 4));
+        }
+        context
+    }
+
+    fn reserve(&mut self, bytes: u64) -> u64 {
+        let offset = self.bytes;
+        self.bytes += bytes.next_multiple_of(ALIGN);
+        offset
+    }
+
+    fn array(&mut self, source: &Source<'_>, ty: &Type, steps: u64, scalars: usize, vectors: usize) -> Array {
+        let scalar = private_size(source.module, ty);
+        let vector = (scalar.max(1) * u64::from(source.layout.lanes)).next_multiple_of(ALIGN);
+        let align = if vectors > 0 { ALIGN } else { 1 };
+        let stride = vector * vectors as u64 + (scalar * scalars as u64).next_multiple_of(align);
+        let offset = self.reserve(stride * steps);
+        Array { offset, stride, scalars, vectors, sizes: [scalar, vector] }
+    }
+
+    /// The offset of a private array's memory, if it is in the scratch memory.
+    pub fn private(&self, value: ValueId) -> Option<u64> {
+        self.privates.get(&value).copied()
+    }
+
+    /// Whether a value is the same for all threads and kept in one place.
+    pub fn is_shared(&self, value: ValueId) -> bool {
+        self.shared.contains_key(&value)
+    }
+
+    /// Read, before the steps of a region, those of its values that are the same for all threads.
+    pub fn read_shared(
+        &self,
+        b: &mut Builder<'_>,
+        kernel: &Kernel,
+        scratch: &Operand,
+        live: &BTreeSet<ValueId>,
+    ) -> HashMap<ValueId, Operand> {
+        let shared = self.shared.iter().filter(|(value, _)| live.contains(value));
+        let read = shared.map(|(value, offset)| {
+            let at = b.gep(Type::I8, scratch.clone(), i64_const(*offset));
+            (*value, b.load(kernel.function.ty(*value).clone(), at, None).into())
+        });
+        read.collect()
+    }
+
+    /// Put what is live behind a barrier, and is defined in the blocks of a region, into the scratch memory.
+    pub fn save(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+        if let Some(offset) = self.shared.get(&value) {
+            let ty = emit.source.kernel.function.ty(value).clone();
+            let slots = emit.value_slots(value);
+            let forms = emit.load(&slots, &ty);
+            let at = emit.b.gep(Type::I8, place.scratch.clone(), i64_const(*offset));
+            return forms.scalars.into_iter().for_each(|scalar| emit.b.store(ty.clone(), scalar, at));
+        }
+        self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
+            let forms = emit.load(slots, ty);
+            let addresses = place.forms(emit, array);
+            let wide = emit.wide(ty);
+            for (value, at) in forms.scalars.iter().zip(addresses.scalars) {
+                emit.b.store(ty.clone(), value.clone(), at);
+            }
+            for (value, at) in forms.vectors.iter().zip(addresses.vectors) {
+                emit.b.store_aligned(wide.clone(), value.clone(), at, ALIGN);
+            }
+        });
+    }
+
+    /// Put it back into the slots.
+    pub fn restore(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+        self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
+            let addresses = place.forms(emit, array);
+            let wide = emit.wide(ty);
+            for (slot, at) in slots.scalars.iter().zip(addresses.scalars) {
+                let loaded = emit.b.load(ty.clone(), at, None);
+                emit.b.store(ty.clone(), loaded, slot.clone());
+            }
+            for (slot, at) in slots.vectors.iter().zip(addresses.vectors) {
+                let loaded = emit.b.load_aligned(wide.clone(), at, ALIGN);
+                emit.b.store(wide.clone(), loaded, slot.clone());
+            }
+        });
+    }
+
+    fn each_form(
+        &self,
+        emit: &mut Emit<'_, '_>,
+        value: ValueId,
+        cont: BlockId,
+        act: &mut dyn FnMut(&mut Emit<'_, '_>, &Array, &Forms, &Type),
+    ) {
+        let ty = emit.source.kernel.function.ty(value).clone();
+        let has_left = emit.source.uniform.has_left(value, cont);
+        if let Some(array) = self.values.get(&value).filter(|_| !has_left) {
+            let slots = emit.value_slots(value);
+            act(emit, array, &slots, &ty);
+        }
+        if let Some(array) = self.left.get(&value) {
+            let slots = Forms { scalars: Vec::new(), vectors: emit.left_slots(value, &ty) };
+            act(emit, array, &slots, &ty);
+        }
+    }
+}
+
+/// Bytes from one element of a type to the next.
+pub(crate) fn private_size(module: &Module, ty: &Type) -> u64 {
+    let (size, align) = ty.size_align(module);
+    size.next_multiple_of(align)
+}
+
+/// A step's place in the scratch memory.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub scratch: Operand,
+    /// The step's number, an i64.
+    pub step: Operand,
+}
+
+impl Place {
+    fn forms(&self, emit: &mut Emit<'_, '_>, array: &Array) -> Forms {
+        let first = emit.b.gep(Type::I8, self.scratch.clone(), i64_const(array.offset));
+        let element = emit.b.gep(Type::array(array.stride, Type::I8), first, self.step.clone());
+        let mut at = 0;
+        let mut take = |emit: &mut Emit<'_, '_>, size: u64| -> Operand {
+            let address = emit.b.gep(Type::I8, element, i64_const(at));
+            at += size;
+            address.into()
+        };
+        let [scalar, vector] = array.sizes;
+        let vectors = (0..array.vectors).map(|_| take(emit, vector)).collect();
+        let scalars = (0..array.scalars).map(|_| take(emit, scalar)).collect();
+        Forms { scalars, vectors }
+    }
+}

@@ -1,0 +1,249 @@
+//! Loads and stores: one for all lanes, a row of memory, or an address per lane.
+
+use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
+
+use super::{Emit, Forms};
+use crate::analysis::vector_shape::{Offsets, Shape};
+use crate::support::builder::{call, i32_const};
+use crate::support::vector_intrinsics::mangled;
+use crate::vector::gather_scatter::{gather_name, scatter_name};
+
+/// The addresses of a part's lanes.
+enum Address {
+    /// One for all.
+    One(Operand),
+    /// From the first lane's on, at this distance in bytes.
+    Row(Operand, i64),
+    Each(Operand),
+}
+
+/// A plain load or store.
+pub(super) struct Access {
+    pub ty: Type,
+    pub align: u64,
+    pub size: i64,
+}
+
+impl Emit<'_, '_> {
+    fn address(&mut self, ptr: &Typed, part: usize) -> Address {
+        let known = self.known(&ptr.op, &ptr.ty);
+        let Shape::Lanes(pattern) = &known.shape else {
+            return Address::Each(self.addresses(ptr, part));
+        };
+        if pattern.is_uniform() {
+            return Address::One(self.scalar(&ptr.op, part));
+        }
+        let Offsets::Linear(step) = pattern.offsets else {
+            return Address::Each(self.addresses(ptr, part));
+        };
+        if !pattern.loose || self.mask.is_none() {
+            return Address::Row(self.scalar(&ptr.op, part), step);
+        }
+        // Lane 0 may have wrapped around where the active lanes have not: count from one of these.
+        let lane = self.first_lane(part);
+        match self.at_lane(&ptr.op, &ptr.ty, part, &lane) {
+            Some(at) => {
+                let wide = self.b.cast(elinvar_ir::CastOp::ZExt, Type::I32, lane, Type::I64);
+                let back = Const::int(64, -i128::from(step));
+                let back = self.b.binary(elinvar_ir::BinaryOp::Mul, "", &Type::I64, wide, back);
+                Address::Row(self.b.gep(Type::I8, at, back).into(), step)
+            }
+            None => Address::Each(self.addresses(ptr, part)),
+        }
+    }
+
+    pub(super) fn access(&self, ty: &Type, align: Option<u64>) -> Access {
+        let (size, natural) = ty.size_align(self.source.module);
+        Access { ty: ty.clone(), align: align.unwrap_or(natural), size: size as i64 }
+    }
+
+    pub fn load_inst(&mut self, inst: &Inst) {
+        let (Op::Load { ty, ptr, align, volatile, atomic }, Some(result)) = (&inst.op, inst.result) else {
+            return;
+        };
+        let known = self.source.uniform.of(result).clone();
+        if let Some(p) = known.pattern() {
+            let scalars = (0..self.source.parts(p.same)).map(|part| {
+                let op = self.scalar_op(&inst.op, part);
+                self.b.value(ty.clone(), None, op).into()
+            });
+            let forms = Forms { scalars: scalars.collect(), vectors: Vec::new() };
+            return self.define(result, forms);
+        }
+        if *volatile || atomic.is_some() {
+            return self.serial(inst);
+        }
+        let access = self.access(ty, *align);
+        let vectors = (0..self.parts()).map(|part| match self.address(ptr, part) {
+            Address::One(at) => {
+                let one = self.b.load(ty.clone(), at, None);
+                self.splat(one.into(), ty)
+            }
+            Address::Row(at, step) if step == access.size => self.load_row(&access, at, part),
+            Address::Row(at, step) if step == -access.size => self.load_backwards(&access, at, part),
+            Address::Row(..) => {
+                let all = self.addresses(ptr, part);
+                self.gather(&access, all, part)
+            }
+            Address::Each(all) => self.gather(&access, all, part),
+        });
+        let vectors = vectors.collect();
+        self.define(result, Forms { scalars: Vec::new(), vectors });
+    }
+
+    fn load_row(&mut self, access: &Access, at: Operand, part: usize) -> Operand {
+        let wide = self.wide(&access.ty);
+        let Some(mask) = self.mask.as_ref().map(|m| m[part].clone()) else {
+            let op = Op::Load {
+                ty: wide.clone(),
+                ptr: Typed::new(Type::PTR, at),
+                align: Some(access.align),
+                volatile: false,
+                atomic: None,
+            };
+            return self.b.value(wide, None, op).into();
+        };
+        let name = format!("llvm.masked.load.{}.p0", mangled(&access.ty, self.lanes()));
+        let args = [
+            (Type::PTR, at),
+            (Type::I32, i32_const(access.align as u32).into()),
+            (self.mask_type(), mask),
+            (wide.clone(), Const::Zero.into()),
+        ];
+        self.b.call(wide, &name, &args).into()
+    }
+
+    /// Lane 0 has the highest address.
+    fn load_backwards(&mut self, access: &Access, at: Operand, part: usize) -> Operand {
+        let first = Const::int(64, -i128::from(access.size) * i128::from(self.lanes() - 1));
+        let first = self.b.gep(Type::I8, at, first);
+        let mask = self.mask.take();
+        self.mask = mask.as_ref().map(|m| m.iter().map(|m| self.reversed(m.clone(), &Type::I1)).collect());
+        let row = self.load_row(access, first.into(), part);
+        self.mask = mask;
+        self.reversed(row, &access.ty)
+    }
+
+    fn reversed(&mut self, vector: Operand, ty: &Type) -> Operand {
+        let order: Vec<u32> = (0..self.lanes()).rev().collect();
+        self.shuffle(&self.wide(ty), vector, None, &order)
+    }
+
+    pub(super) fn gather(&mut self, access: &Access, addresses: Operand, part: usize) -> Operand {
+        let wide = self.wide(&access.ty);
+        let lanes = self.lanes();
+        if self.source.loops_over_lanes {
+            let args = [(self.wide(&Type::PTR), addresses), (Type::I32, self.mask_bits(part))];
+            return self.b.call(wide, &gather_name(&access.ty, lanes), &args).into();
+        }
+        let name = format!("llvm.masked.gather.{}.v{lanes}p0", mangled(&access.ty, lanes));
+        let args = [
+            (self.wide(&Type::PTR), addresses),
+            (Type::I32, i32_const(access.align as u32).into()),
+            (self.mask_type(), self.part_mask(part)),
+            (wide.clone(), Const::Zero.into()),
+        ];
+        self.b.call(wide, &name, &args).into()
+    }
+
+    pub fn store_inst(&mut self, inst: &Inst) {
+        let Op::Store { value, ptr, align, volatile, atomic } = &inst.op else { return };
+        let to = self.known(&ptr.op, &ptr.ty);
+        if to.is_same() && self.known(&value.op, &value.ty).is_same() {
+            let op = self.scalar_op(&inst.op, 0);
+            return self.b.effect(op);
+        }
+        if *volatile || atomic.is_some() {
+            return self.serial(inst);
+        }
+        let access = self.access(&value.ty, *align);
+        for part in 0..self.parts() {
+            match self.address(ptr, part) {
+                Address::One(at) => self.store_one(&access, value, at, part),
+                Address::Row(at, step) if step == access.size => {
+                    let vector = self.vector(&value.op, &value.ty, part);
+                    self.store_row(&access, vector, at, part);
+                }
+                Address::Row(..) => {
+                    let all = self.addresses(ptr, part);
+                    self.scatter(&access, value, all, part);
+                }
+                Address::Each(all) => self.scatter(&access, value, all, part),
+            }
+        }
+    }
+
+    /// All lanes write to one place: the last active lane's value stays.
+    fn store_one(&mut self, access: &Access, value: &Typed, at: Operand, part: usize) {
+        let plain = |value: Operand| Op::Store {
+            value: Typed::new(access.ty.clone(), value),
+            ptr: Typed::new(Type::PTR, at),
+            align: Some(access.align),
+            volatile: false,
+            atomic: None,
+        };
+        let uniform = self.known(&value.op, &value.ty).is_uniform();
+        if self.parts() == 1 || self.mask.is_none() {
+            let one = match uniform {
+                true => self.scalar(&value.op, part),
+                false => {
+                    let vector = self.vector(&value.op, &value.ty, part);
+                    let lane = self.last_lane(part);
+                    self.extract(vector, &value.ty, lane)
+                }
+            };
+            return self.b.effect(plain(one));
+        }
+        // Some of the parts may have no active lane.
+        let vector = self.vector(&value.op, &value.ty, part);
+        let mask = self.part_mask(part);
+        let any = self.any(&[mask]);
+        let (store, done) = (self.b.f.new_block(None), self.b.f.new_block(None));
+        self.b.cond_br(any, store, done);
+        self.b.at = store;
+        let lane = self.last_lane(part);
+        let one = self.extract(vector, &value.ty, lane);
+        self.b.effect(plain(one));
+        self.b.br(done);
+        self.b.at = done;
+    }
+
+    fn store_row(&mut self, access: &Access, vector: Operand, at: Operand, part: usize) {
+        let wide = self.wide(&access.ty);
+        let Some(mask) = self.mask.as_ref().map(|m| m[part].clone()) else {
+            return self.b.effect(Op::Store {
+                value: Typed::new(wide, vector),
+                ptr: Typed::new(Type::PTR, at),
+                align: Some(access.align),
+                volatile: false,
+                atomic: None,
+            });
+        };
+        let name = format!("llvm.masked.store.{}.p0", mangled(&access.ty, self.lanes()));
+        let args = [
+            (wide, vector),
+            (Type::PTR, at),
+            (Type::I32, i32_const(access.align as u32).into()),
+            (self.mask_type(), mask),
+        ];
+        self.b.effect(call(Type::Void, &name, &args));
+    }
+
+    fn scatter(&mut self, access: &Access, value: &Typed, addresses: Operand, part: usize) {
+        let vector = self.vector(&value.op, &value.ty, part);
+        let lanes = self.lanes();
+        if self.source.loops_over_lanes {
+            let addresses = (self.wide(&Type::PTR), addresses);
+            let args = [(self.wide(&access.ty), vector), addresses, (Type::I32, self.mask_bits(part))];
+            return self.b.effect(call(Type::Void, &scatter_name(&access.ty, lanes), &args));
+        }
+        let name = format!("llvm.masked.scatter.{}.v{lanes}p0", mangled(&access.ty, lanes));
+        let args = [
+            (self.wide(&access.ty), vector),
+            (self.wide(&Type::PTR), addresses),
+            (Type::I32, i32_const(access.align as u32).into()),
+            (self.mask_type(), self.part_mask(part)),
+        ];
+        self.b.effect(call(Type::Void, &name, &args));
+    }
+}

@@ -1,0 +1,482 @@
+//! Functions across a simdgroup or quadgroup: a vector is a simdgroup here.
+//!
+//! Inactive lanes take no part in reductions. What a shuffle reads from one is undefined, as in Metal. A shuffle
+//! by a constant is one instruction; any other goes through memory.
+
+use elinvar_ir::{BinaryOp, Call, CastOp, Const, IntPredicate, Op, Operand, Type, Typed, ValueId};
+
+use super::{Emit, Forms};
+use crate::support::builder::i32_const;
+use crate::support::vector_intrinsics::mangled;
+use crate::transform::lower_primitives::callee_name;
+
+/// Where each lane reads from.
+enum Lanes {
+    Fixed(Vec<u32>),
+    Computed(Operand),
+}
+
+/// How two values become one, and the value that changes nothing.
+struct Fold {
+    reduce: &'static str,
+    identity: Const,
+    combine: Combine,
+}
+
+enum Combine {
+    Binary(BinaryOp),
+    Call(&'static str),
+}
+
+impl Emit<'_, '_> {
+    /// Write a call of the MSL function of this name.
+    pub fn exchange(&mut self, function: &str, call: &Call, result: ValueId) {
+        let ty = self.source.kernel.function.ty(result).clone();
+        let (width, name) = match function.strip_prefix("quad_") {
+            Some(name) => (4, name),
+            None => (self.lanes(), function.strip_prefix("simd_").unwrap_or(function)),
+        };
+        let uniform = self.source.uniform.of(result).is_uniform();
+        let vector = match name {
+            "ballot" => self.ballot(call, width),
+            "is_first" => self.is_first(width),
+            "matrix_multiply_accumulate" => self.multiply_accumulate(call),
+            "broadcast_first" if uniform => {
+                let vector = self.shared(call, 0);
+                let lane = self.first_lane(0);
+                // Where code is run for no lane there is no first one.
+                let lane = self.b.binary(BinaryOp::And, "", &Type::I32, lane, i32_const(width - 1)).into();
+                let one = self.extract(vector, &ty, lane);
+                return self.define_uniform(result, one);
+            }
+            "broadcast_first" => {
+                let first = self.first_of_group(width);
+                let vector = self.shared(call, 0);
+                self.permute(vector, &ty, &Lanes::Computed(first))
+            }
+            "broadcast" | "shuffle" if uniform => {
+                let vector = self.shared(call, 0);
+                let lane = self.scalar(&call.args[1].op, 0);
+                let lane = self.b.cast(CastOp::ZExt, call.args[1].ty.clone(), lane, Type::I32);
+                let lane = self.b.binary(BinaryOp::And, "", &Type::I32, lane, i32_const(width - 1));
+                let one = self.extract(vector, &ty, lane.into());
+                return self.define_uniform(result, one);
+            }
+            "broadcast"
+            | "shuffle"
+            | "shuffle_xor"
+            | "shuffle_up"
+            | "shuffle_down"
+            | "shuffle_rotate_up"
+            | "shuffle_rotate_down" => {
+                let vector = self.shared(call, 0);
+                let lanes = self.sources(name, call, width);
+                self.permute(vector, &ty, &lanes)
+            }
+            "shuffle_and_fill_up" | "shuffle_and_fill_down" => {
+                self.filled(call, &ty, width, name.ends_with("up"))
+            }
+            _ => {
+                let suffix = callee_name(call).and_then(|n| n.rsplit_once('_')).map_or("", |(_, s)| s);
+                return self.fold(name, call, &ty, suffix.starts_with('u'), width, result);
+            }
+        };
+        match uniform {
+            true => self.define_uniform(result, vector),
+            false => self.define(result, Forms { scalars: Vec::new(), vectors: vec![vector] }),
+        }
+    }
+
+    fn define_uniform(&mut self, result: ValueId, value: Operand) {
+        self.define(result, Forms { scalars: vec![value], vectors: Vec::new() });
+    }
+
+    fn argument(&mut self, call: &Call, index: usize) -> Operand {
+        let arg = &call.args[index];
+        self.vector(&arg.op, &arg.ty, 0)
+    }
+
+    /// An argument that other lanes read. What an inactive lane has is some value then, on which code may branch.
+    fn shared(&mut self, call: &Call, index: usize) -> Operand {
+        let vector = self.argument(call, index);
+        if self.mask.is_none() {
+            return vector;
+        }
+        let wide = self.wide(&call.args[index].ty);
+        self.b.value(wide.clone(), None, Op::Freeze(Typed::new(wide, vector))).into()
+    }
+
+    /// An argument as a vector of i32.
+    fn numbers(&mut self, call: &Call, index: usize) -> Operand {
+        let vector = self.argument(call, index);
+        let from = self.wide(&call.args[index].ty);
+        if call.args[index].ty == Type::I32 {
+            return vector;
+        }
+        let to = self.wide(&Type::I32);
+        self.b.cast(CastOp::ZExt, from, vector, to).into()
+    }
+
+    fn constant_argument(call: &Call, index: usize) -> Option<u32> {
+        match &call.args.get(index)?.op {
+            Operand::Const(c) => c.as_unsigned(16).map(|n| n as u32),
+            Operand::Value(_) => None,
+        }
+    }
+
+    /// The active lanes for which the argument holds, as bits: of the simdgroup one number, of each quadgroup its own.
+    fn ballot(&mut self, call: &Call, width: u32) -> Operand {
+        let cond = self.argument(call, 0);
+        let mask = self.part_mask(0);
+        let votes = self.and(mask, cond);
+        let bits = self.bits(votes);
+        if width == self.lanes() {
+            return self.b.cast(CastOp::ZExt, Type::Int(width), bits, Type::I64).into();
+        }
+        let quads = self.of_quads(bits);
+        let (narrow, wide) = (self.wide(&Type::I32), self.wide(&Type::I64));
+        self.b.cast(CastOp::ZExt, narrow, quads, wide).into()
+    }
+
+    /// Per lane the four bits of its quadgroup.
+    fn of_quads(&mut self, bits: Operand) -> Operand {
+        let wide = self.wide(&Type::I32);
+        let all = self.splat(bits, &Type::I32);
+        let first = self.lane_table(|l| l & !3);
+        let shifted = self.b.binary(BinaryOp::LShr, "", &wide, all, first);
+        let four = self.lane_table(|_| 15);
+        self.b.binary(BinaryOp::And, "", &wide, shifted, four).into()
+    }
+
+    /// Per lane the first active lane of its group.
+    fn first_of_group(&mut self, width: u32) -> Operand {
+        if width == self.lanes() {
+            let first = self.first_lane(0);
+            return self.splat(first, &Type::I32);
+        }
+        let mask = self.part_mask(0);
+        let bits = self.bits(mask);
+        let quads = self.of_quads(bits);
+        let wide = self.wide(&Type::I32);
+        let args = [(wide.clone(), quads), (Type::I1, Const::int(1, 0).into())];
+        let name = format!("llvm.cttz.{}", mangled(&Type::I32, self.lanes()));
+        let zeros = self.b.call(wide.clone(), &name, &args);
+        let base = self.lane_table(|l| l & !3);
+        self.b.binary(BinaryOp::Add, "", &wide, zeros, base).into()
+    }
+
+    fn is_first(&mut self, width: u32) -> Operand {
+        let first = self.first_of_group(width);
+        let numbers = self.lane_numbers();
+        self.compare(IntPredicate::Eq, first, numbers)
+    }
+
+    fn compare(&mut self, pred: IntPredicate, a: Operand, b: Operand) -> Operand {
+        let op = Op::ICmp { flags: String::new(), pred, ty: self.wide(&Type::I32), a, b };
+        let ty = self.mask_type();
+        self.b.value(ty, None, op).into()
+    }
+
+    fn lane_table(&self, of: impl Fn(u32) -> u32) -> Operand {
+        Const::Vector((0..self.lanes()).map(|l| (Type::I32, i32_const(of(l)))).collect()).into()
+    }
+
+    /// Where each lane reads from in a shuffle within groups of `width`.
+    fn sources(&mut self, name: &str, call: &Call, width: u32) -> Lanes {
+        let low = width - 1;
+        if let Some(by) = Self::constant_argument(call, 1) {
+            let from = |lane: u32| {
+                let (base, at) = (lane & !low, lane & low);
+                match name {
+                    "shuffle_xor" => base + ((at ^ by) & low),
+                    "shuffle_up" => at.checked_sub(by).map_or(lane, |at| base + at),
+                    "shuffle_down" => {
+                        if at + by < width {
+                            lane + by
+                        } else {
+                            lane
+                        }
+                    }
+                    "shuffle_rotate_up" => base + (at.wrapping_sub(by) & low),
+                    "shuffle_rotate_down" => base + ((at + by) & low),
+                    _ => base + (by & low),
+                }
+            };
+            return Lanes::Fixed((0..self.lanes()).map(from).collect());
+        }
+        let by = self.numbers(call, 1);
+        let wide = self.wide(&Type::I32);
+        let (lane, base, at) =
+            (self.lane_numbers(), self.lane_table(|l| l & !low), self.lane_table(|l| l & low));
+        let binary = |emit: &mut Self, op, a: &Operand, b: &Operand| -> Operand {
+            emit.b.binary(op, "", &wide, a.clone(), b.clone()).into()
+        };
+        let within = self.lane_table(|_| low);
+        let moved = match name {
+            "shuffle_xor" => binary(self, BinaryOp::Xor, &at, &by),
+            "shuffle_up" | "shuffle_rotate_up" => binary(self, BinaryOp::Sub, &at, &by),
+            "shuffle_down" | "shuffle_rotate_down" => binary(self, BinaryOp::Add, &at, &by),
+            _ => by,
+        };
+        let wrapped = binary(self, BinaryOp::And, &moved, &within);
+        let there = binary(self, BinaryOp::Add, &base, &wrapped);
+        if matches!(name, "shuffle_up" | "shuffle_down") {
+            let inside = self.compare(IntPredicate::Ule, moved, within);
+            return Lanes::Computed(self.blend(inside, &Type::I32, there, lane));
+        }
+        Lanes::Computed(there)
+    }
+
+    fn permute(&mut self, vector: Operand, ty: &Type, lanes: &Lanes) -> Operand {
+        let wide = self.wide(ty);
+        match lanes {
+            Lanes::Fixed(from) => self.shuffle(&self.wide(ty), vector, None, from),
+            Lanes::Computed(_) if matches!(ty, Type::Half | Type::BFloat) => {
+                let bits = self.wide(&Type::Int(16));
+                let value = self.b.cast(CastOp::BitCast, wide.clone(), vector, bits.clone());
+                let moved = self.permute(value.into(), &Type::Int(16), lanes);
+                self.b.cast(CastOp::BitCast, bits, moved, wide).into()
+            }
+            // Processors gather nothing narrower.
+            Lanes::Computed(_) if matches!(ty, Type::Int(width) if *width < 32) => {
+                let words = self.wide(&Type::I32);
+                let value = self.b.cast(CastOp::ZExt, wide.clone(), vector, words.clone());
+                let moved = self.permute(value.into(), &Type::I32, lanes);
+                self.b.cast(CastOp::Trunc, words, moved, wide).into()
+            }
+            Lanes::Computed(index) => {
+                let slot = self.slot(wide.clone());
+                self.b.store(wide.clone(), vector, slot.clone());
+                let addresses = Op::Gep {
+                    flags: String::new(),
+                    source: ty.clone(),
+                    base: Typed::new(Type::PTR, slot),
+                    indices: vec![Typed::new(self.wide(&Type::I32), index.clone())],
+                };
+                let addresses = self.b.value(self.wide(&Type::PTR), None, addresses);
+                let access = self.access(ty, None);
+                self.gather(&access, addresses.into(), 0)
+            }
+        }
+    }
+
+    /// A shift within segments of lanes, with the other value's lanes coming in.
+    fn filled(&mut self, call: &Call, ty: &Type, width: u32, up: bool) -> Operand {
+        let (own, other) = (self.shared(call, 0), self.shared(call, 1));
+        if let (Some(by), Some(segment)) =
+            (Self::constant_argument(call, 2), Self::constant_argument(call, 3))
+        {
+            let segment = segment.clamp(1, width);
+            let lanes = self.lanes();
+            let from = |lane: u32| {
+                let group = lane / width * width;
+                let (base, at) = (lane - (lane - group) % segment, (lane - group) % segment);
+                let comes = match up {
+                    true if at >= by => base + at - by,
+                    true => lanes + (base + at + segment).wrapping_sub(by) % lanes,
+                    false if at + by < segment => base + at + by,
+                    false => lanes + (base + at + by - segment) % lanes,
+                };
+                comes % (2 * lanes)
+            };
+            let from: Vec<u32> = (0..lanes).map(from).collect();
+            return self.shuffle(&self.wide(ty), own, Some(other), &from);
+        }
+        let wide = self.wide(&Type::I32);
+        let by = self.numbers(call, 2);
+        let segment = self.numbers(call, 3);
+        let bound = |emit: &mut Self, name: &str, v: Operand, to: u32| -> Operand {
+            let limit = emit.lane_table(|_| to);
+            let name = format!("llvm.{name}.{}", mangled(&Type::I32, emit.lanes()));
+            emit.b.call(wide.clone(), &name, &[(wide.clone(), v), (wide.clone(), limit)]).into()
+        };
+        let segment = bound(self, "umin", segment, width);
+        let segment = bound(self, "umax", segment, 1);
+        let binary = |emit: &mut Self, op, a: &Operand, b: &Operand| -> Operand {
+            emit.b.binary(op, "", &wide, a.clone(), b.clone()).into()
+        };
+        let (lane, at_group) = (self.lane_numbers(), self.lane_table(|l| l % width));
+        let at = binary(self, BinaryOp::URem, &at_group, &segment);
+        let (op, back) = if up { (BinaryOp::Sub, BinaryOp::Add) } else { (BinaryOp::Add, BinaryOp::Sub) };
+        let moved = binary(self, op, &at, &by);
+        let inside = self.compare(IntPredicate::Ult, moved, segment.clone());
+        let near = binary(self, op, &lane, &by);
+        let far = binary(self, back, &near, &segment);
+        let all = self.lane_table(|_| self.lanes() - 1);
+        let near = binary(self, BinaryOp::And, &near, &all);
+        let far = binary(self, BinaryOp::And, &far, &all);
+        let own = self.permute(own, ty, &Lanes::Computed(near));
+        let other = self.permute(other, ty, &Lanes::Computed(far));
+        self.blend(inside, ty, own, other)
+    }
+
+    /// Reductions and prefix sums.
+    fn fold(&mut self, name: &str, call: &Call, ty: &Type, unsigned: bool, width: u32, result: ValueId) {
+        let value = self.argument(call, 0);
+        // Half precision is folded in single, and rounded once.
+        let inner = if matches!(ty, Type::Half | Type::BFloat) { Type::Float } else { ty.clone() };
+        let value = self.convert(CastOp::FpExt, value, ty, &inner);
+        let (function, prefix) = match name.strip_prefix("prefix_") {
+            Some(rest) => match rest.strip_prefix("inclusive_") {
+                Some(function) => (function, Some(true)),
+                None => (rest.strip_prefix("exclusive_").unwrap_or(rest), Some(false)),
+            },
+            None => (name, None),
+        };
+        let fold = fold(function, &inner, unsigned);
+        // What no lane is before has the sum 0, not -0, which is neutral otherwise.
+        let identity = match (prefix, function) {
+            (Some(false), "sum") => Const::Zero,
+            _ => fold.identity.clone(),
+        };
+        let neutral = self.splat_const(&inner, &identity);
+        let value = match self.mask.clone() {
+            Some(mask) => self.blend(mask[0].clone(), &inner, value, neutral.clone()),
+            None => value,
+        };
+        if prefix.is_none() && width == self.lanes() {
+            let one = self.reduce(&fold, &inner, value);
+            let one = match inner == *ty {
+                true => one,
+                false => self.b.cast(CastOp::FpTrunc, inner, one, ty.clone()).into(),
+            };
+            return self.define_uniform(result, one);
+        }
+        let value = match prefix {
+            Some(true) => self.scan(&fold, &inner, value, &neutral, width),
+            Some(false) => {
+                let sums = self.scan(&fold, &inner, value, &neutral, width);
+                self.shuffle(&self.wide(&inner), sums, Some(neutral), &self.shifted_up(1, width))
+            }
+            None => self.butterfly(&fold, &inner, value, width),
+        };
+        let value = self.convert(CastOp::FpTrunc, value, &inner, ty);
+        self.define(result, Forms { scalars: Vec::new(), vectors: vec![value] });
+    }
+
+    /// The active lanes' values merged into one.
+    pub fn merged(&mut self, function: &str, unsigned: bool, value: &Typed) -> Operand {
+        let vector = self.vector(&value.op, &value.ty, 0);
+        let fold = fold(function, &value.ty, unsigned);
+        let vector = match self.mask.clone() {
+            Some(mask) => {
+                let neutral = self.splat_const(&value.ty, &fold.identity);
+                self.blend(mask[0].clone(), &value.ty, vector, neutral)
+            }
+            None => vector,
+        };
+        self.reduce(&fold, &value.ty, vector)
+    }
+
+    fn convert(&mut self, op: CastOp, value: Operand, from: &Type, to: &Type) -> Operand {
+        if from == to {
+            return value;
+        }
+        let (from, to) = (self.wide(from), self.wide(to));
+        self.b.cast(op, from, value, to).into()
+    }
+
+    fn reduce(&mut self, fold: &Fold, ty: &Type, value: Operand) -> Operand {
+        let name = format!("llvm.vector.reduce.{}.{}", fold.reduce, mangled(ty, self.lanes()));
+        let mut args = vec![(self.wide(ty), value)];
+        let starts = matches!(fold.reduce, "fadd" | "fmul");
+        if starts {
+            args.insert(0, (ty.clone(), fold.identity.clone().into()));
+        }
+        let mut op = crate::support::builder::call(ty.clone(), &name, &args);
+        if let (Op::Call(call), true) = (&mut op, starts) {
+            // In any order: as a tree.
+            call.flags = "reassoc".into();
+        }
+        self.b.value(ty.clone(), None, op).into()
+    }
+
+    fn combine(&mut self, fold: &Fold, ty: &Type, a: Operand, b: Operand) -> Operand {
+        let wide = self.wide(ty);
+        match fold.combine {
+            Combine::Binary(op) => self.b.binary(op, "", &wide, a, b).into(),
+            Combine::Call(name) => {
+                let name = format!("llvm.{name}.{}", mangled(ty, self.lanes()));
+                self.b.call(wide.clone(), &name, &[(wide.clone(), a), (wide, b)]).into()
+            }
+        }
+    }
+
+    /// All lanes of a group have the whole group's.
+    fn butterfly(&mut self, fold: &Fold, ty: &Type, mut value: Operand, width: u32) -> Operand {
+        let mut distance = 1;
+        while distance < width {
+            let from: Vec<u32> = (0..self.lanes()).map(|l| l ^ distance).collect();
+            let other = self.shuffle(&self.wide(ty), value.clone(), None, &from);
+            value = self.combine(fold, ty, value, other);
+            distance *= 2;
+        }
+        value
+    }
+
+    fn scan(&mut self, fold: &Fold, ty: &Type, mut value: Operand, neutral: &Operand, width: u32) -> Operand {
+        let mut distance = 1;
+        while distance < width {
+            let other = self.shuffle(
+                &self.wide(ty),
+                value.clone(),
+                Some(neutral.clone()),
+                &self.shifted_up(distance, width),
+            );
+            value = self.combine(fold, ty, other, value);
+            distance *= 2;
+        }
+        value
+    }
+
+    /// The lane before by some, or what comes in.
+    fn shifted_up(&self, by: u32, width: u32) -> Vec<u32> {
+        let lanes = self.lanes();
+        (0..lanes).map(|l| if l % width >= by { l - by } else { lanes }).collect()
+    }
+
+    /// One element of each lane of an 8x8 product and sum. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two
+    /// columns from i / 8 % 2 * 4 + i % 2 * 2 on.
+    fn multiply_accumulate(&mut self, call: &Call) -> Operand {
+        let lane_of = |row: u32, column: u32| row / 4 * 16 + row % 4 * 2 + column / 4 * 8 + column % 4 / 2;
+        let (row, column) = (|l: u32| l / 16 * 4 + l / 2 % 4, |l: u32| l / 8 % 2 * 4 + l % 2 * 2);
+        let element = Self::constant_argument(call, 6).unwrap_or(0) as usize;
+        let a = [self.argument(call, 0), self.argument(call, 1)];
+        let b = self.argument(call, 2 + element);
+        let mut sum = self.argument(call, 4 + element);
+        let wide = self.wide(&Type::Float);
+        let name = format!("llvm.fma.{}", mangled(&Type::Float, self.lanes()));
+        for k in 0..8 {
+            let left: Vec<u32> = (0..self.lanes()).map(|l| lane_of(row(l), k)).collect();
+            let right: Vec<u32> = (0..self.lanes()).map(|l| lane_of(k, column(l))).collect();
+            let x = self.shuffle(&self.wide(&Type::Float), a[k as usize % 2].clone(), None, &left);
+            let y = self.shuffle(&self.wide(&Type::Float), b.clone(), None, &right);
+            let args = [(wide.clone(), x), (wide.clone(), y), (wide.clone(), sum)];
+            sum = self.b.call(wide.clone(), &name, &args).into();
+        }
+        sum
+    }
+}
+
+fn fold(function: &str, ty: &Type, unsigned: bool) -> Fold {
+    let bits = if let Type::Int(width) = ty { *width } else { 32 };
+    let int = |value: i128| Const::int(bits, value);
+    let float = |text: &str| Const::Float(text.to_owned());
+    let highest = (1_i128 << (bits - 1)) - 1;
+    let (reduce, identity, combine) = match (function, ty.is_float()) {
+        ("sum", true) => ("fadd", float("-0.000000e+00"), Combine::Binary(BinaryOp::FAdd)),
+        ("product", true) => ("fmul", float("1.000000e+00"), Combine::Binary(BinaryOp::FMul)),
+        ("min", true) => ("fmin", float("0x7FF0000000000000"), Combine::Call("minnum")),
+        ("max", true) => ("fmax", float("0xFFF0000000000000"), Combine::Call("maxnum")),
+        ("sum", false) => ("add", int(0), Combine::Binary(BinaryOp::Add)),
+        ("product", false) => ("mul", int(1), Combine::Binary(BinaryOp::Mul)),
+        ("and", _) => ("and", int(-1), Combine::Binary(BinaryOp::And)),
+        ("or", _) => ("or", int(0), Combine::Binary(BinaryOp::Or)),
+        ("xor", _) => ("xor", int(0), Combine::Binary(BinaryOp::Xor)),
+        ("min", false) if unsigned => ("umin", int(-1), Combine::Call("umin")),
+        ("max", false) if unsigned => ("umax", int(0), Combine::Call("umax")),
+        ("min", false) => ("smin", int(highest), Combine::Call("smin")),
+        _ => ("smax", int(-highest - 1), Combine::Call("smax")),
+    };
+    Fold { reduce, identity, combine }
+}

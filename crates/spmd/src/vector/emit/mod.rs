@@ -1,0 +1,381 @@
+//! Writes the instructions of a kernel for vectors of threads.
+//!
+//! A value whose lanes follow from lane 0 is computed once, as lane 0's; any other is a vector. Several vectors
+//! may be computed side by side, the *parts*: then a value has one form per part, or one for all parts where
+//! they are known to be the same. A value that is used outside its block lives in stack slots, which clang turns
+//! into registers: control flow can then be cut and joined without repairing SSA form.
+//!
+//! In code for all lanes (`mask` is `None`) every lane is active. In masked code the lanes of the mask are; other
+//! lanes compute anything, so flags that make results undefined are dropped, and nothing that could trap or be
+//! seen is done for them.
+
+mod access;
+mod atomic;
+mod condition;
+mod exchange;
+mod instruction;
+mod interleaved;
+mod replicate;
+mod value;
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_ir::{BlockId, Const, Function, Inst, Module, Op, Operand, Type, ValueId};
+
+use crate::Options;
+use crate::analysis::interleaved_access::Runs;
+use crate::analysis::lane_layout::Layout;
+use crate::analysis::uniformity::Uniformity;
+use crate::analysis::vector_shape::{Known, Shape};
+use crate::support::builder::Builder;
+use crate::support::constants::Threadgroup;
+use crate::transform::lower_primitives::Kernel;
+
+/// Up to so many lanes an access per lane is written out where there is no instruction for it.
+const UNROLLED_ACCESSES: u32 = 8;
+
+/// The forms in which a value is there.
+#[derive(Clone, Default)]
+pub(crate) struct Forms {
+    /// Lane 0's value: one per part, one for all parts, or none.
+    pub scalars: Vec<Operand>,
+    /// All lanes, one per part, or none.
+    pub vectors: Vec<Operand>,
+}
+
+/// Stack slots of values, kept from region to region.
+#[derive(Default)]
+pub(crate) struct Slots {
+    /// Of values used outside their block.
+    pub values: HashMap<ValueId, Forms>,
+    /// Of values used outside a loop that lanes leave in different iterations: of each lane its last.
+    left: HashMap<ValueId, Vec<Operand>>,
+    /// Of what a phi will be.
+    phis: HashMap<ValueId, Forms>,
+}
+
+/// What all code of a kernel is written from.
+pub(crate) struct Source<'a> {
+    pub module: &'a Module,
+    pub kernel: &'a Kernel,
+    pub uniform: &'a Uniformity,
+    pub layout: &'a Layout,
+    /// Where threadgroup variables are; none before the frame is written.
+    pub threadgroup: Threadgroup,
+    /// Whether accesses with an address per lane are a loop over lanes.
+    pub loops_over_lanes: bool,
+    /// Accesses that are done together.
+    pub runs: Runs,
+    /// Values used outside their block.
+    pub crossing: HashSet<ValueId>,
+    /// Values used outside a loop that lanes leave in different iterations.
+    pub leaving: HashSet<ValueId>,
+    /// Values that are used at all.
+    pub used: HashSet<ValueId>,
+    /// Parameters that point to threadgroup memory.
+    pub threadgroup_params: HashSet<ValueId>,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(
+        module: &'a Module,
+        kernel: &'a Kernel,
+        uniform: &'a Uniformity,
+        layout: &'a Layout,
+        options: &Options,
+    ) -> Self {
+        let function = &kernel.function;
+        let (mut crossing, mut leaving) = (HashSet::new(), HashSet::new());
+        let mut all_used = HashSet::new();
+        let mut used = |operand: &Operand, block: BlockId| {
+            if let Operand::Value(v) = operand {
+                all_used.insert(*v);
+                if uniform.home(*v).is_some_and(|home| home != block) {
+                    crossing.insert(*v);
+                }
+                if uniform.has_left(*v, block) {
+                    leaving.insert(*v);
+                }
+            }
+        };
+        let mut on_edges = Vec::new();
+        for block in function.block_ids() {
+            for inst in &function.block(block).insts {
+                match &inst.op {
+                    Op::Phi { incoming, .. } => {
+                        incoming.iter().for_each(|(o, from)| used(o, *from));
+                        on_edges.extend(incoming);
+                    }
+                    op => op.operands().into_iter().for_each(|o| used(o, block)),
+                }
+            }
+            function.block(block).term.operands().into_iter().for_each(|o| used(o, block));
+        }
+        // Where lanes part the copy for all lanes leaves it to the masked copy to take the edges.
+        for block in function.block_ids().filter(|b| uniform.divergent[b.0 as usize]) {
+            crossing.extend(function.block(block).term.operands().into_iter().filter_map(Operand::value));
+        }
+        let parted = on_edges.into_iter().filter(|(_, from)| uniform.divergent[from.0 as usize]);
+        crossing.extend(parted.filter_map(|(o, _)| o.value()));
+        crossing.retain(|v| uniform.home(*v).is_some());
+        let mut todo: Vec<ValueId> = crossing.iter().copied().collect();
+        while let Some(value) = todo.pop() {
+            let parts = uniform.address_parts(kernel, value);
+            todo.extend(parts.into_iter().filter(|v| crossing.insert(*v)));
+        }
+        let params = function.params.iter().zip(&options.threadgroup_args).filter(|(_, is)| **is);
+        let threadgroup_params = params.map(|(p, _)| p.value).collect();
+        Self {
+            module,
+            kernel,
+            uniform,
+            layout,
+            threadgroup: Threadgroup::default(),
+            loops_over_lanes: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
+            runs: Runs::new(module, kernel, uniform, layout.lanes),
+            crossing,
+            leaving,
+            used: all_used,
+            threadgroup_params,
+        }
+    }
+
+    /// The instruction that defines a value.
+    pub fn definition(&self, value: ValueId) -> Option<&'a Inst> {
+        self.uniform.definition(self.kernel, value)
+    }
+
+    /// Whether an address is in threadgroup memory, as far as that can be seen.
+    pub fn is_threadgroup(&self, address: &Operand) -> bool {
+        let mut at = address;
+        loop {
+            match at {
+                Operand::Const(c) => {
+                    let names = &self.kernel.threadgroup;
+                    return crate::support::constants::mentions(c, &|name| names.iter().any(|n| n == name));
+                }
+                Operand::Value(v) if self.threadgroup_params.contains(v) => return true,
+                Operand::Value(v) => match self.definition(*v).map(|i| &i.op) {
+                    Some(Op::Gep { base, .. }) => at = &base.op,
+                    _ => return false,
+                },
+            }
+        }
+    }
+
+    /// How many scalars and how many vectors stand for a value.
+    pub fn counts(&self, known: &Known) -> (usize, usize) {
+        match &known.shape {
+            Shape::Lanes(p) => (self.parts(p.same), if p.loose { self.parts(false) } else { 0 }),
+            _ => (0, self.parts(false)),
+        }
+    }
+
+    /// Parts whose lane 0 differs.
+    pub fn parts(&self, same: bool) -> usize {
+        if same { 1 } else { self.layout.parts as usize }
+    }
+}
+
+/// A place in the output to write to, and what is known there.
+pub(crate) struct Emit<'a, 'f> {
+    pub source: &'a Source<'a>,
+    pub b: Builder<'f>,
+    /// The block for stack slots.
+    pub entry: BlockId,
+    pub slots: &'a mut Slots,
+    /// What the step's surroundings give: parameters, positions, private arrays.
+    pub given: HashMap<ValueId, Forms>,
+    /// Values made in the present block.
+    local: HashMap<ValueId, Forms>,
+    /// Whether the present code is run after the block's own on some paths only, so that what is loaded there is
+    /// not there for others.
+    pub aside: bool,
+    /// The kernel's block that is being written.
+    pub block: BlockId,
+    /// The active lanes, one vector per part; `None` for all.
+    pub mask: Option<Vec<Operand>>,
+}
+
+impl<'a, 'f> Emit<'a, 'f> {
+    pub fn new(
+        source: &'a Source<'a>,
+        f: &'f mut Function,
+        entry: BlockId,
+        slots: &'a mut Slots,
+        given: HashMap<ValueId, Forms>,
+    ) -> Self {
+        let b = Builder::new(f, entry);
+        Self {
+            source,
+            b,
+            entry,
+            slots,
+            given,
+            local: HashMap::new(),
+            aside: false,
+            block: BlockId(0),
+            mask: None,
+        }
+    }
+
+    /// Go on in `at`, with the code of `block` for the lanes of `mask`.
+    pub fn begin(&mut self, block: BlockId, at: BlockId, mask: Option<Vec<Operand>>) {
+        self.local.clear();
+        self.aside = false;
+        self.block = block;
+        self.b.at = at;
+        self.mask = mask;
+    }
+
+    /// Go on in `at`, which comes after what has been written of the block.
+    pub fn turn_aside(&mut self, at: BlockId) {
+        self.aside = true;
+        self.b.at = at;
+    }
+
+    pub fn lanes(&self) -> u32 {
+        self.source.layout.lanes
+    }
+
+    pub fn parts(&self) -> usize {
+        self.source.layout.parts as usize
+    }
+
+    /// The type of a value's vector.
+    pub fn wide(&self, ty: &Type) -> Type {
+        match ty {
+            Type::Struct { packed, fields } => {
+                Type::Struct { packed: *packed, fields: fields.iter().map(|f| self.wide(f)).collect() }
+            }
+            ty => Type::vector(self.lanes(), ty.clone()),
+        }
+    }
+
+    /// A stack slot.
+    pub fn slot(&mut self, ty: Type) -> Operand {
+        let at = std::mem::replace(&mut self.b.at, self.entry);
+        let slot = self.b.value(Type::PTR, None, Op::Alloca { ty, count: None, align: None, addrspace: 0 });
+        self.b.at = at;
+        slot.into()
+    }
+
+    /// A vector of one constant.
+    pub fn splat_const(&self, ty: &Type, c: &Const) -> Operand {
+        match c {
+            Const::Undef | Const::Poison | Const::Zero => c.clone().into(),
+            Const::Null => Const::Zero.into(),
+            Const::Struct { packed, fields } => {
+                let wide = |(ty, c): &(Type, Const)| match self.splat_const(ty, c) {
+                    Operand::Const(c) => (self.wide(ty), c),
+                    Operand::Value(_) => (self.wide(ty), Const::Poison),
+                };
+                Const::Struct { packed: *packed, fields: fields.iter().map(wide).collect() }.into()
+            }
+            _ => Const::Vector(vec![(ty.clone(), c.clone()); self.lanes() as usize]).into(),
+        }
+    }
+
+    /// A mask of all lanes or of none.
+    pub fn mask_of(&self, active: bool) -> Operand {
+        if active { self.splat_const(&Type::I1, &Const::int(1, -1)) } else { Const::Zero.into() }
+    }
+
+    /// The active lanes of a part.
+    pub fn part_mask(&self, part: usize) -> Operand {
+        match &self.mask {
+            Some(mask) => mask[part].clone(),
+            None => self.mask_of(true),
+        }
+    }
+
+    /// The type of a mask.
+    pub fn mask_type(&self) -> Type {
+        Type::vector(self.lanes(), Type::I1)
+    }
+
+    /// A mask as a number, a bit per lane.
+    pub fn bits(&mut self, mask: Operand) -> Operand {
+        self.b.cast(elinvar_ir::CastOp::BitCast, self.mask_type(), mask, Type::Int(self.lanes())).into()
+    }
+
+    /// The active lanes of a part as an i32, a bit per lane.
+    pub fn mask_bits(&mut self, part: usize) -> Operand {
+        let mask = self.part_mask(part);
+        let bits = self.bits(mask);
+        self.resize(bits, self.lanes())
+    }
+
+    /// Whether any lane of the masks is set.
+    pub fn any(&mut self, masks: &[Operand]) -> Operand {
+        let merged = self.merge(elinvar_ir::BinaryOp::Or, masks);
+        let bits = self.bits(merged);
+        let ty = Type::Int(self.lanes());
+        self.b.icmp(elinvar_ir::IntPredicate::Ne, &ty, bits, Const::int(self.lanes(), 0)).into()
+    }
+
+    /// Whether all lanes of the masks are set.
+    pub fn all(&mut self, masks: &[Operand]) -> Operand {
+        let merged = self.merge(elinvar_ir::BinaryOp::And, masks);
+        let bits = self.bits(merged);
+        let ty = Type::Int(self.lanes());
+        self.b.icmp(elinvar_ir::IntPredicate::Eq, &ty, bits, Const::int(self.lanes(), -1)).into()
+    }
+
+    fn merge(&mut self, op: elinvar_ir::BinaryOp, masks: &[Operand]) -> Operand {
+        let ty = self.mask_type();
+        let mut merged = masks[0].clone();
+        for mask in &masks[1..] {
+            merged = self.b.binary(op, "", &ty, merged, mask.clone()).into();
+        }
+        merged
+    }
+
+    /// The lanes of `mask` for which `cond` holds; what `cond` is for other lanes does not matter.
+    pub fn and(&mut self, mask: Operand, cond: Operand) -> Operand {
+        let ty = self.mask_type();
+        let op = Op::Select {
+            flags: String::new(),
+            cond: elinvar_ir::Typed::new(ty.clone(), mask),
+            a: elinvar_ir::Typed::new(ty.clone(), cond),
+            b: elinvar_ir::Typed::new(ty.clone(), Const::Zero),
+        };
+        self.b.value(ty, None, op).into()
+    }
+
+    /// Per lane `a` where the mask is set, else `b`; of vectors of a scalar type.
+    pub fn blend(&mut self, mask: Operand, ty: &Type, a: Operand, b: Operand) -> Operand {
+        let typed = |ty: &Type, o| elinvar_ir::Typed::new(ty.clone(), o);
+        if let Type::Struct { fields, .. } = ty {
+            return self.blend_fields(mask, ty, fields, a, b);
+        }
+        let wide = self.wide(ty);
+        let op = Op::Select {
+            flags: String::new(),
+            cond: typed(&self.mask_type(), mask),
+            a: typed(&wide, a),
+            b: typed(&wide, b),
+        };
+        self.b.value(wide, None, op).into()
+    }
+
+    fn blend_fields(&mut self, mask: Operand, ty: &Type, fields: &[Type], a: Operand, b: Operand) -> Operand {
+        let wide = self.wide(ty);
+        let mut whole: Operand = Const::Poison.into();
+        for (i, field) in fields.iter().enumerate() {
+            let path = vec![i as u32];
+            let part = |emit: &mut Self, from: &Operand| -> Operand {
+                let agg = elinvar_ir::Typed::new(wide.clone(), from.clone());
+                let op = Op::ExtractValue { agg, path: path.clone() };
+                let ty = emit.wide(field);
+                emit.b.value(ty, None, op).into()
+            };
+            let (x, y) = (part(self, &a), part(self, &b));
+            let chosen = self.blend(mask.clone(), field, x, y);
+            let value = elinvar_ir::Typed::new(self.wide(field), chosen);
+            let agg = elinvar_ir::Typed::new(wide.clone(), whole);
+            whole = self.b.value(wide.clone(), None, Op::InsertValue { agg, value, path }).into();
+        }
+        whole
+    }
+}

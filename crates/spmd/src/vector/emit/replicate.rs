@@ -1,0 +1,236 @@
+//! What has no vector form, lane by lane.
+
+use elinvar_ir::{BinaryOp, Const, Inst, IntPredicate, Op, Operand, Type, Typed};
+
+use super::value::clear_flags;
+use super::{Emit, Forms};
+use crate::support::builder::i32_const;
+
+/// Up to so many lanes are written one after the other, where all are active.
+const UNROLLED: u32 = 16;
+
+impl Emit<'_, '_> {
+    /// Run an instruction for each active lane, one after the other.
+    pub fn serial(&mut self, inst: &Inst) {
+        if self.lanes() * self.source.layout.parts == 1 {
+            return self.single(inst);
+        }
+        let vectors: Vec<Option<Operand>> =
+            (0..self.parts()).map(|part| self.serial_part(inst, part)).collect();
+        if let Some(result) = inst.result {
+            let ty = self.source.kernel.function.ty(result).clone();
+            let vectors: Vec<Operand> = vectors.into_iter().flatten().collect();
+            // Of a value that is known to be the same for all lanes any active lane's will do.
+            let known = self.source.uniform.of(result).clone();
+            let scalars = match known.pattern() {
+                Some(p) => {
+                    let parts = self.source.parts(p.same);
+                    let first = |emit: &mut Self, part: usize| {
+                        let lane = emit.first_lane(part);
+                        emit.extract(vectors[part].clone(), &ty, lane)
+                    };
+                    (0..parts).map(|part| first(self, part)).collect()
+                }
+                None => Vec::new(),
+            };
+            let vectors = if scalars.is_empty() { vectors } else { Vec::new() };
+            self.define(result, Forms { scalars, vectors });
+        }
+    }
+
+    /// With one lane: the instruction as it stands.
+    fn single(&mut self, inst: &Inst) {
+        let mut op = inst.op.clone();
+        op.map_operands(|o| *o = self.scalar(o, 0));
+        match inst.result {
+            Some(result) => {
+                let ty = self.source.kernel.function.ty(result).clone();
+                let value = self.b.value(ty, None, op);
+                self.define(result, Forms { scalars: vec![value.into()], vectors: Vec::new() });
+            }
+            None => self.b.effect(op),
+        }
+    }
+
+    /// One part for all lanes, without a loop.
+    fn unrolled_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+        let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
+        let operands = self.lane_operands(&inst.op, part);
+        let mut gathered = ty.as_ref().map(|_| Operand::from(Const::Poison));
+        for lane in 0..self.lanes() {
+            let lane: Operand = i32_const(lane).into();
+            let op = self.for_lane(&inst.op, &operands, &lane);
+            let value = self.one(inst, op, ty.as_ref());
+            if let (Some(ty), Some(before), Some(value)) = (&ty, gathered.clone(), value) {
+                gathered = Some(self.insert(before, ty, value, lane));
+            }
+        }
+        gathered
+    }
+
+    /// What `inst` does for one thread, whose operands are in `op`.
+    fn one(&mut self, inst: &Inst, op: Op, ty: Option<&Type>) -> Option<Operand> {
+        let plain = matches!(&inst.op, Op::AtomicRmw { op, ptr, .. } if self.is_plain_change(*op, ptr));
+        match (op, ty) {
+            (Op::AtomicRmw { op, ptr, value, align, .. }, Some(_)) if plain => {
+                Some(self.read_modify_write(op, &ptr, &value, align))
+            }
+            (op, Some(ty)) => Some(self.b.value(ty.clone(), None, op).into()),
+            (op, None) => {
+                self.b.effect(op);
+                None
+            }
+        }
+    }
+
+    fn serial_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
+        if self.mask.is_none() && self.lanes() <= UNROLLED {
+            return self.unrolled_part(inst, part);
+        }
+        let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
+        let operands = self.lane_operands(&inst.op, part);
+        let mask = self.part_mask(part);
+        let all = self.bits(mask);
+        let bits = Type::Int(self.lanes());
+        let before = self.b.at;
+        let (head, body, done) =
+            (self.b.f.new_block(None), self.b.f.new_block(None), self.b.f.new_block(None));
+        self.b.br(head);
+        self.b.at = body;
+        let (left, next) = (self.b.f.new_value(bits.clone(), None), self.b.f.new_value(bits.clone(), None));
+        let wide = ty.as_ref().map(|ty| self.wide(ty));
+        let gathered = wide.as_ref().map(|wide| self.b.f.new_value(wide.clone(), None));
+        let lane = {
+            let wide_bits = self.resize(left.into(), self.lanes());
+            let args = [(Type::I32, wide_bits), (Type::I1, Const::int(1, -1).into())];
+            Operand::from(self.b.call(Type::I32, "llvm.cttz.i32", &args))
+        };
+        let op = self.for_lane(&inst.op, &operands, &lane);
+        let mut grown = None;
+        match (&ty, gathered) {
+            (Some(ty), Some(gathered)) => {
+                let one = self.one(inst, op, Some(ty)).unwrap_or(Const::Poison.into());
+                grown = Some(self.insert(gathered.into(), ty, one, lane));
+            }
+            _ => self.b.effect(op),
+        }
+        let minus_one = self.b.binary(BinaryOp::Sub, "", &bits, left, Const::int(self.lanes(), 1));
+        let rest = Op::Binary {
+            op: BinaryOp::And,
+            flags: String::new(),
+            ty: bits.clone(),
+            a: left.into(),
+            b: minus_one.into(),
+        };
+        self.b.push(Inst { result: Some(next), op: rest, metadata: Vec::new() });
+        let end = self.b.at;
+        self.b.br(head);
+        self.b.at = head;
+        let phi = |ty: &Type, first: Operand, again: Operand| Op::Phi {
+            flags: String::new(),
+            ty: ty.clone(),
+            incoming: vec![(first, before), (again, end)],
+        };
+        let op = phi(&bits, all, next.into());
+        self.b.push(Inst { result: Some(left), op, metadata: Vec::new() });
+        if let (Some(wide), Some(gathered), Some(grown)) = (&wide, gathered, grown) {
+            let op = phi(wide, Const::Poison.into(), grown);
+            self.b.push(Inst { result: Some(gathered), op, metadata: Vec::new() });
+        }
+        let more = self.b.icmp(IntPredicate::Ne, &bits, left, Const::int(self.lanes(), 0));
+        self.b.cond_br(more, body, done);
+        self.b.at = done;
+        gathered.map(Operand::from)
+    }
+
+    /// Each operand as a scalar of all lanes, or as a vector with its scalar type.
+    fn lane_operands(&mut self, op: &Op, part: usize) -> Vec<(Operand, Option<Type>)> {
+        let function = &self.source.kernel.function;
+        let operands: Vec<Operand> = op.operands().into_iter().cloned().collect();
+        let mut all = Vec::new();
+        for operand in operands {
+            all.push(match &operand {
+                Operand::Const(_) => (self.scalar(&operand, part), None),
+                Operand::Value(v) => {
+                    let ty = function.ty(*v).clone();
+                    match self.known(&operand, &ty).is_uniform() {
+                        true => (self.scalar(&operand, part), None),
+                        false => (self.vector(&operand, &ty, part), Some(ty)),
+                    }
+                }
+            });
+        }
+        all
+    }
+
+    fn for_lane(&mut self, op: &Op, operands: &[(Operand, Option<Type>)], lane: &Operand) -> Op {
+        let mut op = op.clone();
+        let mut next = operands.iter();
+        let mut scalars = Vec::new();
+        for (operand, ty) in next.by_ref() {
+            scalars.push(match ty {
+                None => operand.clone(),
+                Some(ty) => self.extract(operand.clone(), ty, lane.clone()),
+            });
+        }
+        let mut scalars = scalars.into_iter();
+        op.map_operands(|o| {
+            if let Some(scalar) = scalars.next() {
+                *o = scalar;
+            }
+        });
+        clear_flags(&mut op);
+        op
+    }
+
+    /// One lane of a vector.
+    pub fn extract(&mut self, vector: Operand, ty: &Type, lane: Operand) -> Operand {
+        let wide = self.wide(ty);
+        if let Type::Struct { fields, .. } = ty {
+            let mut whole: Operand = Const::Poison.into();
+            for (i, field) in fields.iter().enumerate() {
+                let path = vec![i as u32];
+                let agg = Typed::new(wide.clone(), vector.clone());
+                let column =
+                    self.b.value(self.wide(field), None, Op::ExtractValue { agg, path: path.clone() });
+                let one = self.extract(column.into(), field, lane.clone());
+                let (agg, value) = (Typed::new(ty.clone(), whole), Typed::new(field.clone(), one));
+                whole = self.b.value(ty.clone(), None, Op::InsertValue { agg, value, path }).into();
+            }
+            return whole;
+        }
+        let op = Op::ExtractElement { vector: Typed::new(wide, vector), index: Typed::new(Type::I32, lane) };
+        self.b.value(ty.clone(), None, op).into()
+    }
+
+    /// A vector with one lane replaced.
+    pub fn insert(&mut self, vector: Operand, ty: &Type, value: Operand, lane: Operand) -> Operand {
+        let wide = self.wide(ty);
+        if let Type::Struct { fields, .. } = ty {
+            let mut whole = vector;
+            for (i, field) in fields.iter().enumerate() {
+                let path = vec![i as u32];
+                let agg = Typed::new(wide.clone(), whole.clone());
+                let column =
+                    self.b.value(self.wide(field), None, Op::ExtractValue { agg, path: path.clone() });
+                let agg = Typed::new(ty.clone(), value.clone());
+                let one = self.b.value(field.clone(), None, Op::ExtractValue { agg, path: path.clone() });
+                let column = self.insert(column.into(), field, one.into(), lane.clone());
+                let (agg, value) = (Typed::new(wide.clone(), whole), Typed::new(self.wide(field), column));
+                whole = self.b.value(wide.clone(), None, Op::InsertValue { agg, value, path }).into();
+            }
+            return whole;
+        }
+        let op = Op::InsertElement {
+            vector: Typed::new(wide.clone(), vector),
+            value: Typed::new(ty.clone(), value),
+            index: Typed::new(Type::I32, lane),
+        };
+        self.b.value(wide, None, op).into()
+    }
+
+    /// The numbers of the lanes, as a constant vector of i32.
+    pub fn lane_numbers(&self) -> Operand {
+        Const::Vector((0..self.lanes()).map(|l| (Type::I32, i32_const(l))).collect()).into()
+    }
+}

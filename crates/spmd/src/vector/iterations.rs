@@ -1,0 +1,240 @@
+//! The steps through a threadgroup: a loop over its vectors, where each thread of a step is, and which exist.
+
+use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Op, Operand, Type, ValueId};
+
+use crate::analysis::lane_layout::Layout;
+use crate::support::builder::{Builder, Counter, i32_const};
+use crate::vector::emit::{Emit, Forms};
+
+/// A loop over steps whose body is still to be written.
+pub(crate) struct Steps {
+    /// The step's number, an i32.
+    pub step: Operand,
+    /// The same as an i64.
+    pub wide: Operand,
+    /// The number of the row, and of the step in it, where there are several rows.
+    pub row: Option<(Operand, Operand)>,
+    /// Where the body starts; it has no terminator yet.
+    pub body: BlockId,
+    /// Where the body goes when a step is done.
+    pub next: BlockId,
+    /// Where the loop goes when all steps are done; empty.
+    pub done: BlockId,
+}
+
+/// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to. It ends
+/// early where a step has put true into the slot `last`.
+pub(crate) fn steps(
+    b: &mut Builder<'_>,
+    layout: &Layout,
+    (row, rows): (&Operand, u32),
+    last: Option<&Operand>,
+) -> Steps {
+    let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
+    let count = layout.steps() / rows;
+    let first = by(b, BinaryOp::Mul, row, count);
+    let before = b.at;
+    b.br(body);
+    b.at = next;
+    let in_row: Operand = if count == 1 {
+        b.br(done);
+        b.at = body;
+        i32_const(0).into()
+    } else {
+        let counter = Counter::new(b.f, body, "step", Type::I32, (i32_const(0), before));
+        let step = counter.value;
+        let mut more = counter.count(b, "nuw nsw", i32_const(count));
+        if let Some(slot) = last {
+            let last = b.load(Type::I1, slot.clone(), None);
+            let not_last = b.binary(BinaryOp::Xor, "", &Type::I1, last, Const::int(1, -1));
+            more = b.binary(BinaryOp::And, "", &Type::I1, more, not_last);
+        }
+        b.cond_br(more, body, done);
+        b.at = body;
+        step.into()
+    };
+    let step = match (rows, count) {
+        (1, _) => in_row.clone(),
+        (_, 1) => first,
+        _ => b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, first, in_row.clone()).into(),
+    };
+    let wide = b.cast(CastOp::ZExt, Type::I32, step.clone(), Type::I64).into();
+    let row = (rows > 1).then(|| (row.clone(), in_row));
+    Steps { step, wide, row, body, next, done }
+}
+
+/// The positions of a step's threads in their group.
+pub(crate) struct Positions {
+    /// Per dimension; in the forms of [`Layout::thread`].
+    pub thread: [Forms; 3],
+}
+
+/// Write the positions of a step's threads.
+pub(crate) fn positions(emit: &mut Emit<'_, '_>, steps: &Steps) -> Positions {
+    let layout = emit.source.layout;
+    match layout.per_row {
+        Some(per_row) => in_rows(emit, steps, per_row),
+        None => across_rows(emit, &steps.step),
+    }
+}
+
+/// `a op n`, left away where it changes nothing.
+fn by(b: &mut Builder<'_>, op: BinaryOp, a: &Operand, n: u32) -> Operand {
+    let zero: Operand = i32_const(0).into();
+    match (op, n) {
+        (BinaryOp::Mul | BinaryOp::UDiv, 1) | (BinaryOp::Add, 0) => a.clone(),
+        (BinaryOp::URem, 1) => zero,
+        _ if *a == zero && op != BinaryOp::Add => zero,
+        _ if *a == zero => i32_const(n).into(),
+        _ => {
+            let flags = if matches!(op, BinaryOp::Add | BinaryOp::Mul) { "nuw nsw" } else { "" };
+            b.binary(op, flags, &Type::I32, a.clone(), i32_const(n)).into()
+        }
+    }
+}
+
+fn in_rows(emit: &mut Emit<'_, '_>, steps: &Steps, per_row: u32) -> Positions {
+    let layout = emit.source.layout;
+    let ([_, y, z], parts) = (layout.group, layout.parts);
+    let mut thread = [(); 3].map(|()| Forms::default());
+    let b = &mut emit.b;
+    let steps_per_row = (per_row / parts).max(1);
+    let (row_of_step, step_of_row) = steps.row.clone().unwrap_or_else(|| {
+        let row = by(b, BinaryOp::UDiv, &steps.step, steps_per_row);
+        (row, by(b, BinaryOp::URem, &steps.step, steps_per_row))
+    });
+    for part in 0..parts {
+        let (column, row) = if per_row.is_multiple_of(parts) {
+            let column = by(b, BinaryOp::Mul, &step_of_row, parts);
+            (by(b, BinaryOp::Add, &column, part), row_of_step.clone())
+        } else {
+            // Whole rows in a step.
+            let row = by(b, BinaryOp::Mul, &row_of_step, parts / per_row);
+            (i32_const(part % per_row).into(), by(b, BinaryOp::Add, &row, part / per_row))
+        };
+        let inside = if z == 1 { row.clone() } else { by(b, BinaryOp::URem, &row, y) };
+        let plane = if z == 1 { i32_const(0).into() } else { by(b, BinaryOp::UDiv, &row, y) };
+        let first = by(b, BinaryOp::Mul, &column, layout.lanes);
+        let inside = if y == 1 { i32_const(0).into() } else { inside };
+        for (forms, position) in thread.iter_mut().zip([first, inside, plane]) {
+            forms.scalars.push(position);
+        }
+    }
+    Positions { thread }
+}
+
+/// From the threads' linear index, for a single part.
+fn across_rows(emit: &mut Emit<'_, '_>, step: &Operand) -> Positions {
+    let layout = emit.source.layout;
+    let [x, y, z] = layout.group;
+    let first = by(&mut emit.b, BinaryOp::Mul, step, layout.lanes);
+    let thread = [0, 1, 2].map(|dim| {
+        let (divisor, modulus) = match dim {
+            0 => (1, Some(x)),
+            1 => (x, (z > 1).then_some(y)),
+            _ => (x * y, None),
+        };
+        if layout.thread(dim).pattern().is_some() {
+            let mut at = by(&mut emit.b, BinaryOp::UDiv, &first, divisor);
+            if let Some(modulus) = modulus {
+                at = by(&mut emit.b, BinaryOp::URem, &at, modulus);
+            }
+            let at = if layout.thread(dim).constant.is_some() { i32_const(0).into() } else { at };
+            return Forms { scalars: vec![at], vectors: Vec::new() };
+        }
+        let wide = emit.wide(&Type::I32);
+        let all = emit.splat(first.clone(), &Type::I32);
+        let numbers = emit.lane_numbers();
+        let mut at: Operand = emit.b.binary(BinaryOp::Add, "", &wide, all, numbers).into();
+        for (op, n) in [(BinaryOp::UDiv, Some(divisor)), (BinaryOp::URem, modulus)] {
+            if let Some(n) = n.filter(|n| *n > 1 || op == BinaryOp::URem) {
+                let n = emit.splat_const(&Type::I32, &i32_const(n));
+                at = emit.b.binary(op, "", &wide, at, n).into();
+            }
+        }
+        Forms { scalars: Vec::new(), vectors: vec![at] }
+    });
+    Positions { thread }
+}
+
+/// The lanes of each part whose threads exist in a group of this size. `positions` names the values that stand for
+/// the threads' positions.
+pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[Operand; 3]) -> Vec<Operand> {
+    let layout = emit.source.layout;
+    let (wide, ty) = (emit.wide(&Type::I32), emit.mask_type());
+    let mut masks = Vec::new();
+    for part in 0..emit.parts() {
+        let mut mask = emit.mask_of(true);
+        for (dim, limit) in size.iter().enumerate() {
+            let known = layout.thread(dim);
+            if known.constant.is_some() {
+                continue;
+            }
+            let vector = match known.pattern() {
+                Some(pattern) => {
+                    let scalar = positions.thread[dim].scalars[part].clone();
+                    emit.spread(scalar, &Type::I32, pattern)
+                }
+                None => positions.thread[dim].vectors[part].clone(),
+            };
+            let limit = emit.splat(limit.clone(), &Type::I32);
+            let op = Op::ICmp {
+                flags: String::new(),
+                pred: IntPredicate::Ult,
+                ty: wide.clone(),
+                a: vector,
+                b: limit,
+            };
+            let inside = emit.b.value(ty.clone(), None, op);
+            mask = emit.b.binary(BinaryOp::And, "", &ty, mask, inside).into();
+        }
+        masks.push(mask);
+    }
+    masks
+}
+
+/// Lanes kept as a number in memory: a u32 per vector.
+pub(crate) struct Marks {
+    pub base: ValueId,
+}
+
+impl Marks {
+    fn place(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) -> Operand {
+        let parts = emit.parts() as u32;
+        let first = by(&mut emit.b, BinaryOp::Mul, step, parts);
+        let index = by(&mut emit.b, BinaryOp::Add, &first, part as u32);
+        let index = emit.b.cast(CastOp::ZExt, Type::I32, index, Type::I64);
+        emit.b.gep(Type::I32, self.base, index).into()
+    }
+
+    pub fn load(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) -> Operand {
+        let place = self.place(emit, step, part);
+        let bits = Operand::from(emit.b.load(Type::I32, place, None));
+        let narrow = Type::Int(emit.lanes());
+        let bits = match emit.lanes() {
+            32 => bits,
+            _ => emit.b.cast(CastOp::Trunc, Type::I32, bits, narrow.clone()).into(),
+        };
+        let ty = emit.mask_type();
+        emit.b.cast(CastOp::BitCast, narrow, bits, ty).into()
+    }
+
+    pub fn store(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize, mask: Operand) {
+        let place = self.place(emit, step, part);
+        let bits = emit.bits(mask);
+        let bits = emit.resize(bits, emit.lanes());
+        emit.b.store(Type::I32, bits, place);
+    }
+
+    /// Add lanes to those that are marked.
+    pub fn add(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize, mask: Operand) {
+        let before = self.load(emit, step, part);
+        let ty = emit.mask_type();
+        let both = emit.b.binary(BinaryOp::Or, "", &ty, before, mask).into();
+        self.store(emit, step, part, both);
+    }
+
+    pub fn clear(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) {
+        self.store(emit, step, part, Const::Zero.into());
+    }
+}

@@ -1,0 +1,16 @@
+//! The CPU backend: SPMD vectorization of one thread's code to a function over threadgroups.
+
+pub(crate) mod barrier_context;
+pub(crate) mod early_exit;
+pub(crate) mod emit;
+pub(crate) mod gather_scatter;
+pub(crate) mod iterations;
+pub(crate) mod linearize;
+pub(crate) mod output;
+pub(crate) mod prologue;
+pub(crate) mod safepoints;
+pub(crate) mod soa_private_arrays;
+pub(crate) mod unroll_and_jam;
+pub(crate) mod versions;
+pub(crate) mod workgroup;
+pub(crate) mod workgroup_tiling;

@@ -1,0 +1,181 @@
+//! Puts the finished function into a module of its own, with just the globals and functions that it
+//! uses. Attributes and metadata of the input stay behind: they hold for one thread's code on the front
+//! end's target, not for this function on this machine.
+
+use std::collections::BTreeMap;
+
+use elinvar_ir::{Const, Function, Module, Op, Operand};
+
+use super::{gather_scatter, safepoints};
+use crate::Error;
+use crate::analysis::stack_usage;
+use crate::support::constants::mentions;
+use crate::transform::bounds::RECORD;
+use crate::transform::lower_primitives::{Kernel, callee_name};
+
+/// The text of the module that defines `function`, which has the address of the stop's byte in `stop` if it can be stopped.
+pub(crate) fn module_text(
+    input: &Module,
+    kernel: &Kernel,
+    mut function: Function,
+    stop: Option<&Operand>,
+) -> Result<String, Error> {
+    let mut output = Module {
+        data_layout: input.data_layout.clone(),
+        triple: input.triple.clone(),
+        types: input.types.clone(),
+        attributes: input.attributes.clone(),
+        ..Module::default()
+    };
+    let mut callees = Vec::new();
+    for callee in &kernel.callees {
+        let callee = input.function(callee).cloned();
+        let mut callee = callee.ok_or_else(|| Error::Malformed("a callee is missing".into()))?;
+        callee.linkage = "internal".into();
+        if callee.name != RECORD {
+            callee.suffix = String::new();
+        }
+        crate::transform::legalize_division::guard(&mut callee);
+        crate::transform::lower_f16_conversions::widen(&mut callee);
+        callees.push(callee);
+    }
+    if let Some(stop) = stop {
+        safepoints::add(&mut function, stop, &mut callees);
+    }
+    output.functions.push(function);
+    output.functions.extend(callees);
+    output.functions.iter_mut().for_each(strip);
+    add_scattered(&mut output);
+    for function in &mut output.functions {
+        let space = if function.suffix.is_empty() { "" } else { " " };
+        function.suffix.push_str(&format!("{space}{}", stack_usage::PROBES));
+    }
+    add_declarations(input, &mut output);
+    add_globals(input, &mut output)?;
+    Ok(output.to_string())
+}
+
+/// Remove what refers to metadata.
+fn strip(function: &mut Function) {
+    function.metadata.clear();
+    for block in &mut function.blocks {
+        block.term_metadata.clear();
+        for inst in &mut block.insts {
+            inst.metadata.clear();
+        }
+    }
+}
+
+/// Define the functions for accesses per lane that are called.
+fn add_scattered(output: &mut Module) {
+    let mut found = BTreeMap::new();
+    for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        if let Op::Call(call) = &inst.op
+            && let Some(name) = callee_name(call)
+            && let Some(vector) =
+                call.args.first().map(|a| if inst.result.is_some() { &call.ret } else { &a.ty })
+            && !found.contains_key(name)
+            && let Some(function) = gather_scatter::definition(name, vector)
+        {
+            found.insert(name.to_owned(), function);
+        }
+    }
+    output.functions.extend(found.into_values());
+}
+
+fn add_declarations(input: &Module, output: &mut Module) {
+    let mut called: BTreeMap<String, &elinvar_ir::Call> = BTreeMap::new();
+    for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
+        if let Op::Call(call) = &inst.op
+            && let Some(name) = callee_name(call)
+        {
+            called.insert(name.to_owned(), call);
+        }
+    }
+    let mut declarations = Vec::new();
+    for (name, call) in called {
+        match input.function(&name) {
+            Some(f) if f.is_declaration() => {
+                declarations.push(Function { metadata: Vec::new(), ..f.clone() });
+            }
+            Some(_) => {}
+            None if name.starts_with("llvm.") => declarations.push(declaration(&name, call)),
+            None => {}
+        }
+    }
+    output.functions.extend(declarations);
+}
+
+/// The declaration of an intrinsic that the passes have called.
+pub(crate) fn declaration(name: &str, call: &elinvar_ir::Call) -> Function {
+    let mut function = Function::new(name, call.ret.clone());
+    for (i, arg) in call.args.iter().enumerate() {
+        let attrs = if is_immediate(name, i) { "immarg" } else { "" };
+        function.add_param(arg.ty.clone(), attrs, None);
+    }
+    function
+}
+
+/// Whether a parameter of an intrinsic must be a constant: the alignment of masked accesses, flags.
+fn is_immediate(name: &str, parameter: usize) -> bool {
+    match parameter {
+        0 => false,
+        1 => {
+            let flagged = [
+                "llvm.abs.",
+                "llvm.ctlz.",
+                "llvm.cttz.",
+                "llvm.is.fpclass.",
+                "llvm.masked.load.",
+                "llvm.masked.gather.",
+            ];
+            flagged.iter().any(|f| name.starts_with(f))
+        }
+        2 => name.starts_with("llvm.masked.store.") || name.starts_with("llvm.masked.scatter."),
+        _ => false,
+    }
+}
+
+/// Add the globals that the functions name, and those that these name.
+fn add_globals(input: &Module, output: &mut Module) -> Result<(), Error> {
+    let named = |constant: &Const, found: &mut Vec<String>| {
+        let names = std::cell::RefCell::new(Vec::new());
+        mentions(constant, &|name| {
+            names.borrow_mut().push(name.to_owned());
+            false
+        });
+        found.extend(names.into_inner());
+    };
+    let mut todo = Vec::new();
+    for block in output.functions.iter().flat_map(|f| &f.blocks) {
+        let operands = block.insts.iter().flat_map(|i| i.op.operands()).chain(block.term.operands());
+        for operand in operands {
+            if let Operand::Const(c) = operand {
+                named(c, &mut todo);
+            }
+        }
+    }
+    while let Some(name) = todo.pop() {
+        if output.global(&name).is_some() {
+            continue;
+        }
+        let Some(global) = input.global(&name) else {
+            if output.function(&name).is_some() {
+                continue;
+            }
+            return Err(Error::unsupported(format!("the address of `{name}`"), None));
+        };
+        let Some(init) = &global.init else {
+            let what = format!("the variable `{name}`, which is declared but not defined");
+            return Err(Error::unsupported(what, None));
+        };
+        named(init, &mut todo);
+        let mut global = global.clone();
+        global.linkage = "internal".into();
+        global.suffix = String::new();
+        global.section = None;
+        global.metadata.clear();
+        output.globals.push(global);
+    }
+    Ok(())
+}

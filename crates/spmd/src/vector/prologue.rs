@@ -1,0 +1,183 @@
+//! What the function over threadgroups sets up once per call: arguments, sizes, threadgroup memory.
+
+use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
+
+use super::safepoints;
+use crate::support::builder::{Builder, i64_const};
+use crate::support::constants::Threadgroup;
+use crate::transform::hoist_invariant_loads::Fixed;
+use crate::transform::lower_primitives::Kernel;
+use crate::{Error, Options};
+
+/// Byte offsets in `Launch`: three u32 each.
+const LAUNCH_THREADS: u64 = 8;
+const LAUNCH_GROUPS: u64 = 20;
+/// Byte offsets in `Launch`: an address each.
+const LAUNCH_SIZES: u64 = 32;
+const LAUNCH_RECORD: u64 = 40;
+const LAUNCH_STOP: u64 = 48;
+
+/// What the entry block leaves.
+pub(crate) struct Frame {
+    pub entry: BlockId,
+    pub scratch: Operand,
+    pub begin: Operand,
+    pub end: Operand,
+    /// Addresses of the per-thread function's parameters.
+    pub arguments: Vec<(ValueId, Operand)>,
+    /// What is loaded once.
+    pub fixed: Vec<(ValueId, Operand)>,
+    /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
+    pub grid: [Operand; 3],
+    pub groups: [Operand; 3],
+    /// Bytes of each argument's memory and address of the fault record, with bounds checks.
+    pub sizes: Vec<Operand>,
+    pub record: Operand,
+    /// Threadgroup memory that each group finds zeroed, with bounds checks: address and bytes.
+    pub cleared: Vec<(Operand, Operand)>,
+    /// Address of the byte that says to stop, if the function looks at it.
+    pub stop: Option<Operand>,
+    /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
+    pub arrived: Operand,
+}
+
+impl Frame {
+    /// Write the entry block of `f`; also gives where its threadgroup variables are. The dynamic threadgroup memory begins at `context_bytes` of the scratch memory.
+    pub fn write(
+        module: &elinvar_ir::Module,
+        kernel: &Kernel,
+        options: &Options,
+        context_bytes: u64,
+        f: &mut Function,
+    ) -> Result<(Frame, Threadgroup), Error> {
+        let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
+        let scratch = f.add_param(Type::PTR, "noalias noundef align 64", Some("scratch"));
+        let begin = f.add_param(Type::I64, "noundef", Some("begin"));
+        let end = f.add_param(Type::I64, "noundef", Some("end"));
+        let entry = f.new_block(Some("entry"));
+        let mut b = Builder::new(f, entry);
+        let mut threadgroup = Threadgroup::default();
+        let mut cleared = Vec::new();
+        for name in &kernel.threadgroup {
+            let Some(global) = module.global(name) else { continue };
+            let variable = b.alloca(global.ty.clone(), global.align.unwrap_or(1).max(64), "threadgroup");
+            threadgroup.insert(name.clone(), variable.into());
+            cleared.push((variable.into(), i64_const(global.ty.size_align(module).0).into()));
+        }
+        for operand in constants(&kernel.function) {
+            threadgroup.materialize(operand, &mut b)?;
+        }
+        let arrived = b.alloca(Type::I32, 4, "arrived").into();
+        let arguments = arguments(&mut b, kernel, options, context_bytes, launch, scratch);
+        let fixed = kernel.fixed.iter().map(|f| load_fixed(&mut b, f, &arguments)).collect();
+        let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
+        let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
+        let (sizes, record) = match options.checks {
+            Some(_) => check_frame(&mut b, launch, kernel.function.params.len()),
+            None => (Vec::new(), Const::Null.into()),
+        };
+        match options.checks {
+            Some(_) => {
+                let dynamic = options.threadgroup_args.iter().zip(&arguments).zip(&sizes);
+                let dynamic = dynamic.filter(|((is_threadgroup, _), _)| **is_threadgroup);
+                cleared.extend(dynamic.map(|((_, (_, address)), bytes)| (address.clone(), bytes.clone())));
+            }
+            None => cleared.clear(),
+        }
+        let stop = options.stoppable.then(|| {
+            let place = b.gep(Type::I8, launch, i64_const(LAUNCH_STOP));
+            b.load(Type::PTR, place, Some("stop")).into()
+        });
+        let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
+        let frame = Frame {
+            entry,
+            scratch,
+            begin,
+            end,
+            arguments,
+            fixed,
+            grid,
+            groups,
+            sizes,
+            record,
+            cleared,
+            stop,
+            arrived,
+        };
+        Ok((frame, threadgroup))
+    }
+}
+
+impl Frame {
+    /// Return from the function if it is to stop.
+    pub fn poll(&self, b: &mut Builder<'_>) {
+        if let Some(stop) = &self.stop {
+            safepoints::poll(b, stop, safepoints::stopped());
+        }
+    }
+}
+
+/// Every constant operand of a function.
+fn constants(function: &Function) -> impl Iterator<Item = &Const> {
+    let operands = function.blocks.iter().flat_map(|block| {
+        block.insts.iter().flat_map(|i| i.op.operands()).chain(block.term.operands()).collect::<Vec<_>>()
+    });
+    operands.filter_map(|o| match o {
+        Operand::Const(c) => Some(c),
+        Operand::Value(_) => None,
+    })
+}
+
+/// Load the arguments' addresses.
+fn arguments(
+    b: &mut Builder<'_>,
+    kernel: &Kernel,
+    options: &Options,
+    context_bytes: u64,
+    launch: ValueId,
+    scratch: ValueId,
+) -> Vec<(ValueId, Operand)> {
+    let args = b.load(Type::PTR, launch, Some("args"));
+    let address = |(index, param): (usize, &elinvar_ir::Param)| {
+        let place = b.gep(Type::PTR, args, i64_const(index as u64));
+        let address = if options.threadgroup_args[index] {
+            let offset = b.load(Type::I64, place, None);
+            let dynamic = b.gep(Type::I8, scratch, i64_const(context_bytes));
+            b.gep(Type::I8, dynamic, offset)
+        } else {
+            b.load(Type::PTR, place, None)
+        };
+        (param.value, address.into())
+    };
+    kernel.function.params.iter().enumerate().map(address).collect()
+}
+
+fn load_fixed(b: &mut Builder<'_>, fixed: &Fixed, arguments: &[(ValueId, Operand)]) -> (ValueId, Operand) {
+    let mut at = arguments[fixed.param].1.clone();
+    if fixed.offset > 0 {
+        at = b.gep(Type::I8, at, i64_const(fixed.offset)).into();
+    }
+    let (ty, ptr) = (fixed.ty.clone(), Typed::new(Type::PTR, at));
+    let op = Op::Load { ty: ty.clone(), ptr, align: fixed.align, volatile: false, atomic: None };
+    (fixed.value, b.value(ty, None, op).into())
+}
+
+/// Load the arguments' sizes and the address of the fault record.
+fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<Operand>, Operand) {
+    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_SIZES));
+    let sizes = b.load(Type::PTR, place, Some("sizes"));
+    let sizes = (0..arguments as u64).map(|index| {
+        let place = b.gep(Type::I64, sizes, i64_const(index));
+        b.load(Type::I64, place, None).into()
+    });
+    let sizes = sizes.collect();
+    let place = b.gep(Type::I8, launch, i64_const(LAUNCH_RECORD));
+    (sizes, b.load(Type::PTR, place, Some("record")).into())
+}
+
+fn load_dims(b: &mut Builder<'_>, launch: ValueId, offset: u64, name: &str) -> [Operand; 3] {
+    [0, 1, 2].map(|dim| {
+        let place = b.gep(Type::I8, launch, i64_const(offset + 4 * dim));
+        b.load(Type::I32, place, Some(name)).into()
+    })
+}

@@ -1,0 +1,594 @@
+//! Writes a region twice: for all lanes, and for lanes of a mask.
+//!
+//! In the first copy every lane is active and branches are branches. Where lanes part, a branch of the first copy
+//! looks whether all of them go one way, and if not goes over to the second, to the same place: values live in
+//! slots that both copies share. The second copy runs in the order of the [`plan`](crate::vector::linearize) with masks; where
+//! all lanes have come together again it goes back to the first.
+//!
+//! Each class of blocks ([`masks`](crate::analysis::mask_classes)) has a slot for the lanes *pending* for it, set on edges and taken
+//! when its first block is run, and one for the lanes *active* in it. All pending masks are empty unless lanes
+//! have parted, so the first copy leaves them alone.
+
+use std::collections::{HashMap, HashSet};
+
+use elinvar_ir::{BinaryOp, BlockId, Const, Inst, IntPredicate, Op, Operand, Term, Type, Typed};
+
+use crate::analysis::cfg::{Flow, Irreducible};
+use crate::analysis::mask_classes::Masks;
+use crate::analysis::regions::Region;
+use crate::support::builder::Builder;
+use crate::vector::emit::{Emit, Forms};
+use crate::vector::linearize::{Node, NodeId, Onward, Plan, Shape, Target};
+
+/// Instructions from which on a class is worth a branch around it.
+const WORTH_SKIPPING: usize = 12;
+/// Plans that are tried before every block is given a mask.
+const ATTEMPTS: usize = 8;
+
+/// What happens where lanes leave a region.
+pub(crate) trait Exits {
+    /// Where a step goes when it is done.
+    fn next(&self) -> BlockId;
+    /// Blocks at whose start to look whether to stop.
+    fn polls(&self) -> HashSet<BlockId>;
+    /// Write that look; the function returns or goes on.
+    fn poll(&self, b: &mut Builder<'_>);
+    /// Blocks at whose end the steps behind have nothing to do, if all lanes go to this successor.
+    fn quits(&self) -> &HashMap<BlockId, BlockId>;
+    /// Note that the step is the last.
+    fn quit(&self, b: &mut Builder<'_>);
+    /// Write what happens when lanes arrive at a barrier.
+    fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize);
+    /// Write what happens when the lanes of these masks return.
+    fn returned(&mut self, emit: &mut Emit<'_, '_>, masks: &[Operand]);
+    /// Whether it matters who has returned.
+    fn notes_returns(&self) -> bool;
+}
+
+/// Where the copies of a region begin.
+pub(crate) struct Starts {
+    pub all: BlockId,
+    /// The masked copy, and the slots for its lanes.
+    pub masked: Option<(BlockId, Vec<Operand>)>,
+}
+
+/// The masked copy's parts.
+struct Masked {
+    flow: Flow,
+    masks: Masks,
+    plan: Plan,
+    /// Where each node begins.
+    nodes: Vec<BlockId>,
+    /// Where each block of the kernel begins when its class's lanes are known.
+    bodies: HashMap<BlockId, BlockId>,
+    /// Where lanes part at the end of a block.
+    ends: HashMap<BlockId, BlockId>,
+    /// Slots, by node.
+    pending: HashMap<NodeId, Vec<Operand>>,
+    /// Slots, by the first block of the class.
+    active: HashMap<BlockId, Vec<Operand>>,
+    /// By the first block of the class, the last place in the flow's order where its lanes may be asked for.
+    until: HashMap<BlockId, usize>,
+}
+
+struct Copies<'r, 'a, 'f, E> {
+    emit: Emit<'a, 'f>,
+    region: &'r Region,
+    exits: &'r mut E,
+    all: HashMap<BlockId, BlockId>,
+    /// Blocks at whose start to look whether to stop.
+    polls: HashSet<BlockId>,
+    masked: Option<Masked>,
+}
+
+/// Write the copies of a region. The pending masks are emptied in `start`, which both copies come after.
+pub(crate) fn write<E: Exits>(
+    emit: Emit<'_, '_>,
+    region: &Region,
+    start: BlockId,
+    exits: &mut E,
+) -> Result<Starts, Irreducible> {
+    let polls = exits.polls();
+    let mut copies = Copies { emit, region, exits, all: HashMap::new(), polls, masked: None };
+    for block in &region.blocks {
+        let new = copies.emit.b.f.new_block(None);
+        copies.all.insert(*block, new);
+    }
+    if copies.emit.lanes() as usize * copies.emit.parts() > 1 {
+        copies.masked = Some(copies.prepare(start)?);
+    }
+    let order = match &copies.masked {
+        Some(masked) => masked.flow.order.clone(),
+        None => region.blocks.clone(),
+    };
+    for block in order {
+        copies.write_all(block);
+    }
+    let all = copies.all[&region.start];
+    let Some(masked) = copies.masked.take() else { return Ok(Starts { all, masked: None }) };
+    for node in 0..masked.plan.nodes.len() {
+        copies.write_masked(&masked, node);
+    }
+    let first = masked.bodies[&region.start];
+    Ok(Starts { all, masked: Some((first, masked.active[&region.start].clone())) })
+}
+
+impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
+    fn prepare(&mut self, start: BlockId) -> Result<Masked, Irreducible> {
+        let source = self.emit.source;
+        let kernel = source.kernel;
+        let divergent = &source.uniform.divergent;
+        let ends = |b: BlockId| kernel.barrier_after(b).is_some();
+        let flow = Flow::new(&kernel.function, self.region.start, ends)?;
+        let (masks, plan) = self.plan(&flow);
+        let emit = &mut self.emit;
+        let nodes: Vec<BlockId> = plan.nodes.iter().map(|_| emit.b.f.new_block(None)).collect();
+        let (mut bodies, mut ends) = (HashMap::new(), HashMap::new());
+        let (mut pending, mut active) = (HashMap::new(), HashMap::new());
+        let ty = emit.mask_type();
+        let parts = emit.parts();
+        let slots =
+            |emit: &mut Emit<'_, '_>| -> Vec<Operand> { (0..parts).map(|_| emit.slot(ty.clone())).collect() };
+        for (number, node) in plan.nodes.iter().enumerate() {
+            let own = match node {
+                Node::Block(block) => {
+                    bodies.insert(*block, emit.b.f.new_block(None));
+                    if divergent[block.0 as usize] {
+                        ends.insert(*block, emit.b.f.new_block(None));
+                    }
+                    if masks.is_own(*block) {
+                        active.insert(*block, slots(emit));
+                    }
+                    masks.is_own(*block)
+                }
+                Node::LoopEnd(_) | Node::Return | Node::Barrier(_) => true,
+                Node::End => false,
+            };
+            if own {
+                let slots = slots(emit);
+                emit.b.at = start;
+                for slot in &slots {
+                    emit.b.store(ty.clone(), Const::Zero, slot.clone());
+                }
+                pending.insert(number, slots);
+            }
+        }
+        let until = masks.until(&flow);
+        Ok(Masked { flow, masks, plan, nodes, bodies, ends, pending, active, until })
+    }
+
+    /// Masks and a plan that fit each other.
+    fn plan(&self, flow: &Flow) -> (Masks, Plan) {
+        let kernel = self.emit.source.kernel;
+        let divergent = &self.emit.source.uniform.divergent;
+        let mut alone = HashSet::new();
+        for attempt in 0.. {
+            let masks = Masks::with(flow, divergent, &alone);
+            let skippable = self.skippable(flow, &masks);
+            let shape = Shape {
+                function: &kernel.function,
+                flow,
+                masks: &masks,
+                divergent,
+                barrier_after: &|b| kernel.barrier_after(b),
+                returns: self.exits.notes_returns() && self.region.returns,
+                skippable: &|b| alone.contains(&b) || skippable.contains(&b),
+            };
+            let plan = Plan::new(&shape);
+            let lacking = plan.lacking_masks(&shape);
+            if lacking.is_empty() {
+                return (masks, plan);
+            }
+            match attempt < ATTEMPTS {
+                true => alone.extend(lacking),
+                false => alone.extend(flow.order.iter().skip(1)),
+            }
+        }
+        unreachable!("where every block has a mask none is lacking")
+    }
+
+    /// The first blocks of classes that must not run without an active lane, or that are worth a branch.
+    fn skippable(&self, flow: &Flow, masks: &Masks) -> HashSet<BlockId> {
+        let mut size: HashMap<BlockId, usize> = HashMap::new();
+        let function = &self.emit.source.kernel.function;
+        for block in &flow.order {
+            let insts = &function.block(*block).insts;
+            let cost = size.entry(masks.of(*block)).or_default();
+            *cost += insts.len();
+            if flow.header_of(*block).is_some() || insts.iter().any(|i| self.needs_a_lane(i, *block)) {
+                *cost += WORTH_SKIPPING;
+            }
+        }
+        size.into_iter()
+            .filter(|(b, cost)| *cost >= WORTH_SKIPPING && *b != self.region.start)
+            .map(|(b, _)| b)
+            .collect()
+    }
+
+    /// Whether an instruction does something even without an active lane: what is done once for all lanes.
+    fn needs_a_lane(&self, inst: &Inst, block: BlockId) -> bool {
+        let uniform = self.emit.source.uniform;
+        match &inst.op {
+            Op::Load { ptr, .. } | Op::Store { ptr, .. } => uniform.at(&ptr.op, &ptr.ty, block).is_uniform(),
+            Op::AtomicRmw { ptr, .. } => uniform.at(&ptr.op, &ptr.ty, block).is_uniform(),
+            Op::Fence(_) => true,
+            _ => false,
+        }
+    }
+
+    fn phis_of(&self, block: BlockId) -> bool {
+        let insts = &self.emit.source.kernel.function.block(block).insts;
+        matches!(insts.first(), Some(Inst { op: Op::Phi { .. }, .. }))
+    }
+
+    /// Give the phis of `to` their values for the edge from `from`; with `keep` for the active lanes only.
+    fn edge(&mut self, from: BlockId, to: BlockId, keep: bool) {
+        let source = self.emit.source;
+        let mut moves: Vec<(Forms, Type, Forms)> = Vec::new();
+        for inst in &source.kernel.function.block(to).insts {
+            let (Op::Phi { incoming, ty, .. }, Some(result)) = (&inst.op, inst.result) else { break };
+            let Some((operand, _)) = incoming.iter().find(|(_, pred)| *pred == from) else { continue };
+            let known = source.uniform.of(result).clone();
+            let forms = self.emit.formed(&known, operand, ty);
+            moves.push((self.emit.phi_slots(result), ty.clone(), forms));
+        }
+        for (slots, ty, forms) in moves {
+            self.emit.store(&slots, &ty, &forms, keep);
+        }
+    }
+
+    fn body(&mut self, block: BlockId) {
+        if self.polls.contains(&block) {
+            self.exits.poll(&mut self.emit.b);
+        }
+        self.emit.phis(block);
+        let source = self.emit.source;
+        for (index, inst) in source.kernel.function.block(block).insts.iter().enumerate() {
+            self.emit.instruction(index, inst);
+        }
+    }
+
+    // The copy for all lanes.
+
+    fn write_all(&mut self, block: BlockId) {
+        self.emit.begin(block, self.all[&block], None);
+        self.body(block);
+        let kernel = self.emit.source.kernel;
+        let next = self.exits.next();
+        if let Some(barrier) = kernel.barrier_after(block) {
+            self.exits.arrive(&mut self.emit, barrier);
+            return self.emit.b.br(next);
+        }
+        match &kernel.function.block(block).term {
+            Term::Ret(_) => {
+                if self.exits.notes_returns() {
+                    let masks: Vec<Operand> =
+                        (0..self.emit.parts()).map(|p| self.emit.part_mask(p)).collect();
+                    self.exits.returned(&mut self.emit, &masks);
+                }
+                self.emit.b.br(next);
+            }
+            Term::Unreachable => self.emit.b.br(next),
+            Term::Br(to) => {
+                self.edge(block, *to, false);
+                self.emit.b.br(self.all[to]);
+            }
+            term if self.emit.source.uniform.divergent[block.0 as usize] => self.part(block, term),
+            term => {
+                let targets = self.edges_for_all(block);
+                self.branch(term, &targets);
+            }
+        }
+    }
+
+    /// As [`edges`](Self::edges), for branches that all lanes take together.
+    fn edges_for_all(&mut self, block: BlockId) -> HashMap<BlockId, BlockId> {
+        let at = self.emit.b.at;
+        let mut targets = self.edges(block, &|copies, to| copies.all[&to]);
+        if let Some(target) = self.exits.quits().get(&block).and_then(|to| targets.get_mut(to)) {
+            let quit = self.emit.b.f.new_block(None);
+            self.emit.b.at = quit;
+            self.exits.quit(&mut self.emit.b);
+            self.emit.b.br(*target);
+            *target = quit;
+            self.emit.b.at = at;
+        }
+        targets
+    }
+
+    /// A block per successor in which its phis get their values; or the target itself.
+    fn edges(
+        &mut self,
+        block: BlockId,
+        target: &dyn Fn(&Self, BlockId) -> BlockId,
+    ) -> HashMap<BlockId, BlockId> {
+        let at = self.emit.b.at;
+        let mut successors = self.emit.source.kernel.function.block(block).term.successors();
+        successors.sort_unstable();
+        successors.dedup();
+        let mut edges = HashMap::new();
+        for to in successors {
+            let target = target(self, to);
+            edges.insert(to, self.edge_block(block, to, target));
+        }
+        self.emit.b.at = at;
+        edges
+    }
+
+    /// A block for the edge, which goes on to `target`. Leaves the builder in that block's stead where it was.
+    fn edge_block(&mut self, from: BlockId, to: BlockId, target: BlockId) -> BlockId {
+        if !self.phis_of(to) {
+            return target;
+        }
+        let edge = self.emit.b.f.new_block(None);
+        self.emit.turn_aside(edge);
+        self.edge(from, to, false);
+        self.emit.b.br(target);
+        edge
+    }
+
+    /// A branch that all lanes take together.
+    fn branch(&mut self, term: &Term, targets: &HashMap<BlockId, BlockId>) {
+        let mut term = term.clone();
+        term.map_operands(|o| *o = self.emit.scalar(o, 0));
+        term.map_successors(|to| targets[&to]);
+        self.emit.b.end(term);
+    }
+
+    /// A branch at which lanes may part.
+    fn part(&mut self, block: BlockId, term: &Term) {
+        let apart = self.emit.b.f.new_block(None);
+        match term {
+            Term::CondBr { cond, then, other } => {
+                let all = self.emit.all_fulfil(cond);
+                let at = self.emit.b.at;
+                let some = self.emit.b.f.new_block(None);
+                let targets = self.edges_for_all(block);
+                self.emit.b.at = at;
+                self.emit.b.cond_br(all, targets[then], some);
+                self.emit.turn_aside(some);
+                let any = self.emit.any_may_fulfil(cond);
+                self.emit.b.cond_br(any, apart, targets[other]);
+            }
+            _ => self.emit.b.br(apart),
+        }
+        self.emit.b.at = apart;
+        let Some(masked) = &self.masked else { return };
+        let ones = self.emit.mask_of(true);
+        let ty = self.emit.mask_type();
+        let here = masked.flow.position(block);
+        let above = std::iter::successors(Some(block), |b| masked.flow.idom(*b));
+        let above = above.filter(|b| masked.until.get(b).is_some_and(|last| *last >= here));
+        for slots in above.filter_map(|b| masked.active.get(&b)) {
+            for slot in slots {
+                self.emit.b.store(ty.clone(), ones.clone(), slot.clone());
+            }
+        }
+        let end = masked.ends[&block];
+        self.emit.b.br(end);
+    }
+
+    // The masked copy.
+
+    fn write_masked(&mut self, m: &Masked, node: NodeId) {
+        self.emit.b.at = m.nodes[node];
+        match m.plan.nodes[node] {
+            Node::Block(block) => self.masked_block(m, node, block),
+            Node::LoopEnd(l) => {
+                let header = m.flow.loops[l].header;
+                let lanes = self.take(m, node);
+                let (again, onward) = (self.emit.b.f.new_block(None), self.onward(m, node));
+                let any = self.emit.any(&lanes);
+                self.emit.b.cond_br(any, again, onward);
+                self.emit.b.at = again;
+                self.set_active(m, header, &lanes);
+                self.emit.b.br(m.bodies[&header]);
+            }
+            Node::Return => {
+                let lanes = self.take(m, node);
+                self.exits.returned(&mut self.emit, &lanes);
+                let onward = self.onward(m, node);
+                self.emit.b.br(onward);
+            }
+            Node::Barrier(barrier) => {
+                let lanes = self.take(m, node);
+                let (arrived, onward) = (self.emit.b.f.new_block(None), self.onward(m, node));
+                let any = self.emit.any(&lanes);
+                self.emit.b.cond_br(any, arrived, onward);
+                let from = self.emit.source.kernel.barriers[barrier].from;
+                self.emit.begin(from, arrived, Some(lanes));
+                self.exits.arrive(&mut self.emit, barrier);
+                self.emit.b.br(onward);
+            }
+            Node::End => {
+                let next = self.exits.next();
+                self.emit.b.br(next);
+            }
+        }
+    }
+
+    /// Where control goes from a node without edges.
+    fn onward(&self, m: &Masked, node: NodeId) -> BlockId {
+        match m.plan.onward[node] {
+            Onward::To(_, next) => m.nodes[next],
+            Onward::Together(_) | Onward::Apart(..) => m.nodes[m.plan.nodes.len() - 1],
+        }
+    }
+
+    /// The lanes pending for a node, which then are no more.
+    fn take(&mut self, m: &Masked, node: NodeId) -> Vec<Operand> {
+        let ty = self.emit.mask_type();
+        let slots = &m.pending[&node];
+        let lanes = slots.iter().map(|s| self.emit.b.load(ty.clone(), s.clone(), None).into()).collect();
+        slots.iter().for_each(|s| self.emit.b.store(ty.clone(), Const::Zero, s.clone()));
+        lanes
+    }
+
+    fn set_active(&mut self, m: &Masked, class: BlockId, lanes: &[Operand]) {
+        let ty = self.emit.mask_type();
+        for (slot, lanes) in m.active[&class].iter().zip(lanes) {
+            self.emit.b.store(ty.clone(), lanes.clone(), slot.clone());
+        }
+    }
+
+    fn active(&mut self, m: &Masked, block: BlockId) -> Vec<Operand> {
+        let ty = self.emit.mask_type();
+        let slots = &m.active[&m.masks.of(block)];
+        slots.iter().map(|s| self.emit.b.load(ty.clone(), s.clone(), None).into()).collect()
+    }
+
+    fn masked_block(&mut self, m: &Masked, node: NodeId, block: BlockId) {
+        let body = m.bodies[&block];
+        if m.masks.is_own(block) {
+            let lanes = self.take(m, node);
+            self.set_active(m, block, &lanes);
+            match m.plan.skip[node] {
+                Some(skip) => {
+                    let any = self.emit.any(&lanes);
+                    self.emit.b.cond_br(any, body, m.nodes[skip]);
+                }
+                None => self.emit.b.br(body),
+            }
+        } else if self.rejoins(m, block) {
+            let lanes = self.active(m, block);
+            let all = self.emit.all(&lanes);
+            self.emit.b.cond_br(all, self.all[&block], body);
+        } else {
+            self.emit.b.br(body);
+        }
+        self.emit.b.at = body;
+        let lanes = self.active(m, block);
+        self.emit.begin(block, body, Some(lanes));
+        self.body(block);
+        if let Some(end) = m.ends.get(&block) {
+            self.emit.b.br(*end);
+            self.emit.b.at = *end;
+            let lanes = self.active(m, block);
+            self.emit.begin(block, *end, Some(lanes));
+        }
+        self.leave(m, node, block);
+    }
+
+    /// Whether lanes that have parted come together again in a block.
+    fn rejoins(&self, m: &Masked, block: BlockId) -> bool {
+        let class = m.masks.of(block);
+        m.flow
+            .entries(block)
+            .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.flow, p, block))
+    }
+
+    /// The end of a block in the masked copy.
+    fn leave(&mut self, m: &Masked, node: NodeId, block: BlockId) {
+        let lanes = self.emit.mask.clone().unwrap_or_default();
+        let term = &self.emit.source.kernel.function.block(block).term;
+        match &m.plan.onward[node] {
+            Onward::To(target, next) => {
+                if let Some(target) = target {
+                    self.add_pending(m, *target, &lanes);
+                }
+                self.emit.b.br(m.nodes[*next]);
+            }
+            Onward::Together(edges) => {
+                let at = self.emit.b.at;
+                let mut targets = HashMap::new();
+                for (to, target, next) in edges {
+                    let edge = self.emit.b.f.new_block(None);
+                    self.emit.turn_aside(edge);
+                    self.masked_edge(m, block, *to, *target, &lanes);
+                    // Round again the lanes are those that there were.
+                    let onward = match target {
+                        Target::Again(header) => m.bodies[header],
+                        Target::Node(_) => m.nodes[*next],
+                    };
+                    self.emit.b.br(onward);
+                    targets.insert(*to, edge);
+                }
+                self.emit.b.at = at;
+                self.branch(term, &targets);
+            }
+            Onward::Apart(edges, next) => {
+                for (to, target) in edges {
+                    let taken = self.taken(term, *to, &lanes);
+                    self.emit.mask = Some(taken.clone());
+                    self.masked_edge(m, block, *to, *target, &taken);
+                    self.emit.mask = Some(lanes.clone());
+                }
+                self.emit.b.br(m.nodes[*next]);
+            }
+        }
+    }
+
+    fn masked_edge(&mut self, m: &Masked, from: BlockId, to: BlockId, target: Target, lanes: &[Operand]) {
+        let divergent = &self.emit.source.uniform.divergent;
+        let keep = m.masks.mixes(&m.flow, divergent, to) || m.masks.gathers(&m.flow, to);
+        self.edge(from, to, keep);
+        self.add_pending(m, target, lanes);
+    }
+
+    fn add_pending(&mut self, m: &Masked, target: Target, lanes: &[Operand]) {
+        let Target::Node(node) = target else { return };
+        let Some(slots) = m.pending.get(&node) else { return };
+        let ty = self.emit.mask_type();
+        for (slot, lanes) in slots.iter().zip(lanes) {
+            let before = self.emit.b.load(ty.clone(), slot.clone(), None);
+            let both = self.emit.b.binary(BinaryOp::Or, "", &ty, before, lanes.clone());
+            self.emit.b.store(ty.clone(), both, slot.clone());
+        }
+    }
+
+    /// The lanes that take the edge to `to`.
+    fn taken(&mut self, term: &Term, to: BlockId, lanes: &[Operand]) -> Vec<Operand> {
+        let mut taken = Vec::new();
+        for (part, lanes) in lanes.iter().enumerate() {
+            let cond = match term {
+                Term::CondBr { cond, then, other } => {
+                    let cond = self.emit.vector(cond, &Type::I1, part);
+                    match (*then == to, *other == to) {
+                        (true, true) => self.emit.mask_of(true),
+                        (true, false) => cond,
+                        _ => self.not(cond),
+                    }
+                }
+                Term::Switch { value, default, cases } => {
+                    let hit: Vec<&Const> = cases.iter().filter(|(_, b)| *b == to).map(|(c, _)| c).collect();
+                    let others: Vec<&Const> =
+                        cases.iter().filter(|(_, b)| *b != to).map(|(c, _)| c).collect();
+                    match *default == to {
+                        true => {
+                            let elsewhere = self.is_one_of(value, &others, part);
+                            self.not(elsewhere)
+                        }
+                        false => self.is_one_of(value, &hit, part),
+                    }
+                }
+                Term::Br(_) | Term::Ret(_) | Term::Unreachable => self.emit.mask_of(true),
+            };
+            taken.push(self.emit.and(lanes.clone(), cond));
+        }
+        taken
+    }
+
+    fn not(&mut self, mask: Operand) -> Operand {
+        let (ty, ones) = (self.emit.mask_type(), self.emit.mask_of(true));
+        self.emit.b.binary(BinaryOp::Xor, "", &ty, mask, ones).into()
+    }
+
+    fn is_one_of(&mut self, value: &Typed, cases: &[&Const], part: usize) -> Operand {
+        let (ty, wide) = (self.emit.mask_type(), self.emit.wide(&value.ty));
+        let mut found: Operand = Const::Zero.into();
+        let vector = self.emit.vector(&value.op, &value.ty, part);
+        for case in cases {
+            let case = self.emit.splat_const(&value.ty, case);
+            let op = Op::ICmp {
+                flags: String::new(),
+                pred: IntPredicate::Eq,
+                ty: wide.clone(),
+                a: vector.clone(),
+                b: case,
+            };
+            let equal = self.emit.b.value(ty.clone(), None, op);
+            found = self.emit.b.binary(BinaryOp::Or, "", &ty, found, equal).into();
+        }
+        found
+    }
+}

@@ -19,7 +19,7 @@
 //!    [`privates`](mod@vector::soa_private_arrays) turns private arrays round.
 //! 5. [`live`](mod@analysis::liveness) finds the values that a thread carries across each barrier.
 //! 6. [`layout`](mod@analysis::lane_layout) says which threads make a vector, [`uniform`](mod@analysis::uniformity) what is known of each value
-//!    across lanes ([`shape`](mod@analysis::vector_shape)) and which branches lanes take apart, [`overwritten`](mod@analysis::temporal_divergence) which values
+//!    across lanes ([`shape`](mod@analysis::vector_shape)) and which branches lanes take apart, [`temporal`](mod@analysis::temporal_divergence) which values
 //!    lanes define at different times, [`jam`](mod@vector::unroll_and_jam) how many vectors go side by side.
 //! 7. [`workgroup`](mod@vector::workgroup) writes the function: a loop over [`groups`](mod@vector::workgroup_tiling), and per region a loop over
 //!    [`steps`](mod@vector::iterations), which may end early ([`quits`](mod@vector::early_exit)), around two [`copies`](mod@vector::versions) of the region's blocks: one for all lanes, one with masks
@@ -86,7 +86,7 @@ pub struct Options {
     pub threadgroup_args: Vec<bool>,
     /// For each parameter of the entry the bytes from its start that are there and do not change while the function
     /// runs: the size of a `constant T&`.
-    pub still: Vec<u64>,
+    pub invariant_bytes: Vec<u64>,
     /// Whether groups have to start in ascending order, since the kernel could tell.
     pub ascending: bool,
     /// To check every access against the bounds of its memory: for each parameter of the entry what a launch gives at least.
@@ -122,7 +122,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     if !(1..=32).contains(&options.lanes) || !options.lanes.is_power_of_two() {
         return Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)));
     }
-    analysis::allowlist::admit(module)?;
+    analysis::allowlist::check(module)?;
     let checked =
         options.checks.as_deref().map(|given| transform::bounds::check(module, given)).transpose()?;
     let (module, checks) = match &checked {
@@ -137,13 +137,13 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
             options.threadgroup_args.len()
         )));
     }
-    transform::legalize_division::guard(&mut kernel.function);
-    transform::lower_f16_conversions::widen(&mut kernel.function);
-    transform::hoist_invariant_loads::hoist(module, &mut kernel, &options.still);
+    transform::legalize_division::legalize(&mut kernel.function);
+    transform::lower_f16_conversions::lower(&mut kernel.function);
+    transform::hoist_invariant_loads::hoist(module, &mut kernel, &options.invariant_bytes);
     let mut regions = analysis::regions::regions(&kernel);
     analysis::barrier_divergence::check(module, &kernel, &regions, options.group)?;
     if kernel.exchanges.is_some() && reducible(&kernel, &regions).is_err() {
-        regions = transform::fix_irreducible::cut(&mut kernel).map_err(irreducible)?;
+        regions = transform::fix_irreducible::split_regions(&mut kernel).map_err(irreducible)?;
     }
     // What cannot be a vector runs thread by thread, unless threads exchange values.
     let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
@@ -153,31 +153,32 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         (Err(why), Some(_)) => return Err(why),
     };
     let mut layout = analysis::lane_layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
-    vector::soa_private_arrays::interleave(module, &mut kernel, layout.lanes);
+    vector::soa_private_arrays::transpose(module, &mut kernel, layout.lanes);
     let live = analysis::liveness::across_barriers(&kernel);
-    let overwritten = analysis::temporal_divergence::Overwritten::new(&kernel, &regions, &live, layout.lanes)
-        .map_err(irreducible)?;
+    let temporal =
+        analysis::temporal_divergence::TemporalDivergence::new(&kernel, &regions, &live, layout.lanes)
+            .map_err(irreducible)?;
     let uniformity = |layout: &_| {
-        analysis::uniformity::Uniformity::new(module, &kernel, layout, &overwritten).map_err(irreducible)
+        analysis::uniformity::Uniformity::new(module, &kernel, layout, &temporal).map_err(irreducible)
     };
     let mut uniform = uniformity(&layout)?;
-    layout.parts = vector::unroll_and_jam::parts(&kernel, &uniform, &layout, options.registers);
-    if layout.parts > 1 {
+    layout.factor = vector::unroll_and_jam::factor(&kernel, &uniform, &layout, options.registers);
+    if layout.factor > 1 {
         uniform = uniformity(&layout)?;
     }
     // As if all vectors of a group were side by side.
-    let group = match kernel.barriers.is_empty() || layout.steps() == 1 {
+    let group = match kernel.barriers.is_empty() || layout.iterations() == 1 {
         true => None,
         false => {
-            Some(uniformity(&analysis::lane_layout::Layout { parts: layout.vectors(), ..layout.clone() })?)
+            Some(uniformity(&analysis::lane_layout::Layout { factor: layout.vectors(), ..layout.clone() })?)
         }
     };
     let group = group.as_ref().unwrap_or(&uniform);
-    let live = live.with_parts(|value| uniform.address_parts(&kernel, value));
-    let live = live.with_anew(|value| uniform.is_cheap(&kernel, value));
+    let live = live.with_address_operands(|value| uniform.address_operands(&kernel, value));
+    let live = live.rematerialize(|value| uniform.is_cheap(&kernel, value));
     let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
-    let parts = vector::workgroup::Parts { module, kernel, regions, live, layout, uniform, group, options };
-    Ok(Compiled { checks, ..vector::workgroup::build(&parts)? })
+    let inputs = vector::workgroup::Inputs { module, kernel, regions, live, layout, uniform, group, options };
+    Ok(Compiled { checks, ..vector::workgroup::build(&inputs)? })
 }
 
 /// Whether the flow of each region, and of all, has loops with one entry only.
@@ -186,9 +187,9 @@ fn reducible(
     regions: &[analysis::regions::Region],
 ) -> Result<(), Error> {
     let function = &kernel.function;
-    analysis::cfg::Flow::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
+    analysis::cfg::Cfg::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
     for region in regions.iter().filter(|r| !r.blocks.is_empty()) {
-        analysis::cfg::Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())
+        analysis::cfg::Cfg::new(function, region.start, |b| kernel.barrier_after(b).is_some())
             .map_err(irreducible)?;
     }
     Ok(())

@@ -36,7 +36,7 @@ fn lines(loops: usize) -> usize {
         lanes: 8,
         registers: 16,
         gathers: true,
-        still: Vec::new(),
+        invariant_bytes: Vec::new(),
         threadgroup_args: vec![false],
         checks: None,
         stoppable: false,

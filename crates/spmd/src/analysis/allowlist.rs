@@ -128,7 +128,7 @@ const INTRINSICS: &[&str] = &[
 ///
 /// # Errors
 /// `Unsupported` with what it is and, of a call, the line.
-pub(crate) fn admit(module: &Module) -> Result<(), Error> {
+pub(crate) fn check(module: &Module) -> Result<(), Error> {
     module.globals.iter().try_for_each(variable)?;
     let mut calls = HashMap::new();
     for function in module.functions.iter().filter(|f| !f.is_declaration()) {
@@ -151,7 +151,7 @@ pub(crate) fn admit(module: &Module) -> Result<(), Error> {
         calls.insert(function.name.as_str(), called);
     }
     recursion(&calls)?;
-    stack_usage::expect_allowed(module)
+    stack_usage::check(module)
 }
 
 fn refusal(name: &str, location: Option<Location>) -> Error {
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        admit(&Module::parse(text).unwrap()).map_or_else(|error| error.to_string(), |()| String::new())
+        check(&Module::parse(text).unwrap()).map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use elinvar_ir::{BlockId, Dominators, Function, PostDominators, postorder};
 
 /// The blocks reached from an entry, and how they follow one another.
-pub(crate) struct Flow {
+pub(crate) struct Cfg {
     /// The blocks in topological order.
     pub order: Vec<BlockId>,
     /// Per block, the blocks behind it, without repetitions; none for blocks that are not reached.
@@ -34,7 +34,7 @@ pub(crate) struct Loop {
 #[derive(Debug)]
 pub(crate) struct Irreducible;
 
-impl Flow {
+impl Cfg {
     /// The flow from `entry`; no edges lead out of the blocks for which `ends` holds.
     pub fn new(
         function: &Function,
@@ -48,7 +48,7 @@ impl Flow {
             list.iter().for_each(|to| predecessors[to.0 as usize].push(BlockId(from as u32)));
         }
         let dominators = Dominators::of(&indices(&successors), entry);
-        let mut flow = Self {
+        let mut cfg = Self {
             order: Vec::new(),
             successors,
             predecessors,
@@ -58,10 +58,10 @@ impl Flow {
             dominators,
             post: PostDominators::of(&[]),
         };
-        flow.find_loops(entry)?;
-        flow.sort(entry);
-        flow.post = PostDominators::of(&indices(&flow.once()));
-        Ok(flow)
+        cfg.find_loops(entry)?;
+        cfg.sort(entry);
+        cfg.post = PostDominators::of(&indices(&cfg.once()));
+        Ok(cfg)
     }
 
     /// The graph with each loop run once: edges back to a header lead to where the loop is left.
@@ -261,57 +261,57 @@ mod tests {
         f
     }
 
-    fn order(flow: &Flow) -> Vec<u32> {
-        flow.order.iter().map(|b| b.0).collect()
+    fn order(cfg: &Cfg) -> Vec<u32> {
+        cfg.order.iter().map(|b| b.0).collect()
     }
 
     #[test]
     fn loops_stand_together_and_arms_too() {
         // 0 → 1 (loop: 1 → 2 | 5; 2 → 3 | 4; 3 → 4; 4 → 1), 5 → 6 | 8, 6 → 7, 7 → 9, 8 → 9.
         let f = graph(&[&[1], &[5, 2], &[3, 4], &[4], &[1], &[6, 8], &[7], &[9], &[9], &[]]);
-        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
-        assert_eq!(order(&flow), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!((flow.loops.len(), flow.loops[0].last), (1, BlockId(4)));
-        assert!(flow.is_back_edge(BlockId(4), BlockId(1)) && !flow.is_back_edge(BlockId(1), BlockId(2)));
-        assert!(flow.contains(0, BlockId(3)) && !flow.contains(0, BlockId(5)));
-        assert_eq!(flow.entries(BlockId(1)).collect::<Vec<_>>(), [BlockId(0)]);
+        let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
+        assert_eq!(order(&cfg), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!((cfg.loops.len(), cfg.loops[0].last), (1, BlockId(4)));
+        assert!(cfg.is_back_edge(BlockId(4), BlockId(1)) && !cfg.is_back_edge(BlockId(1), BlockId(2)));
+        assert!(cfg.contains(0, BlockId(3)) && !cfg.contains(0, BlockId(5)));
+        assert_eq!(cfg.entries(BlockId(1)).collect::<Vec<_>>(), [BlockId(0)]);
     }
 
     #[test]
     fn nested_loops() {
         // 0 → 1; 1 → 2; 2 → 2 | 3; 3 → 1 | 4.
         let f = graph(&[&[1], &[2], &[2, 3], &[1, 4], &[]]);
-        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
-        assert_eq!(order(&flow), [0, 1, 2, 3, 4]);
-        let inner = flow.loop_of(BlockId(2)).unwrap();
-        let outer = flow.loop_of(BlockId(3)).unwrap();
-        assert_eq!(flow.loops[inner].parent, Some(outer));
-        assert_eq!(flow.loops_around(BlockId(2)).collect::<Vec<_>>(), [inner, outer]);
-        assert_eq!(flow.header_of(BlockId(2)), Some(inner));
+        let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
+        assert_eq!(order(&cfg), [0, 1, 2, 3, 4]);
+        let inner = cfg.loop_of(BlockId(2)).unwrap();
+        let outer = cfg.loop_of(BlockId(3)).unwrap();
+        assert_eq!(cfg.loops[inner].parent, Some(outer));
+        assert_eq!(cfg.loops_around(BlockId(2)).collect::<Vec<_>>(), [inner, outer]);
+        assert_eq!(cfg.header_of(BlockId(2)), Some(inner));
     }
 
     #[test]
     fn cut_at_ends_and_from_the_middle_of_a_loop() {
         // A loop 1 → 2 → 1 whose edge 1 → 2 ends; begun at 2.
         let f = graph(&[&[1], &[2, 3], &[1], &[]]);
-        let flow = Flow::new(&f, BlockId(2), |b| b == BlockId(1)).unwrap();
-        assert_eq!(order(&flow), [2, 1]);
-        assert!(flow.loops.is_empty() && !flow.reaches(BlockId(3)));
+        let cfg = Cfg::new(&f, BlockId(2), |b| b == BlockId(1)).unwrap();
+        assert_eq!(order(&cfg), [2, 1]);
+        assert!(cfg.loops.is_empty() && !cfg.reaches(BlockId(3)));
     }
 
     #[test]
     fn post_dominance_is_within_an_iteration() {
         // loop { 1: if (..) continue (3); 2: if (..) break (4) }
         let f = graph(&[&[1], &[2, 3], &[4, 3], &[1], &[]]);
-        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
-        assert!(!flow.post_dominates(BlockId(2), BlockId(1)));
-        assert!(flow.post_dominates(BlockId(4), BlockId(0)) && flow.post_dominates(BlockId(4), BlockId(3)));
-        assert!(flow.post_dominates(BlockId(1), BlockId(0)));
+        let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
+        assert!(!cfg.post_dominates(BlockId(2), BlockId(1)));
+        assert!(cfg.post_dominates(BlockId(4), BlockId(0)) && cfg.post_dominates(BlockId(4), BlockId(3)));
+        assert!(cfg.post_dominates(BlockId(1), BlockId(0)));
     }
 
     #[test]
     fn two_entries_are_refused() {
         let f = graph(&[&[1, 2], &[2], &[1, 3], &[]]);
-        assert!(Flow::new(&f, BlockId(0), |_| false).is_err());
+        assert!(Cfg::new(&f, BlockId(0), |_| false).is_err());
     }
 }

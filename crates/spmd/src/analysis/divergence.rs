@@ -8,31 +8,31 @@ use std::collections::HashSet;
 
 use elinvar_ir::{Block, BlockId, Function, Inst, Op, Operand, Term, ValueId};
 
-use crate::analysis::cfg::Flow;
+use crate::analysis::cfg::Cfg;
 use crate::primitive;
 use crate::transform::lower_primitives::callee_name;
 
 /// What varies between threads that are together.
-pub(crate) struct Vary {
+pub(crate) struct DivergenceAnalysis {
     values: HashSet<ValueId>,
     /// The blocks whose branch threads take apart.
     branches: HashSet<BlockId>,
 }
 
-impl Vary {
-    pub fn new(function: &Function, flow: &Flow) -> Self {
-        let mut vary = Self { values: HashSet::new(), branches: HashSet::new() };
-        while vary.step(function, flow) {}
-        vary
+impl DivergenceAnalysis {
+    pub fn new(function: &Function, cfg: &Cfg) -> Self {
+        let mut divergence = Self { values: HashSet::new(), branches: HashSet::new() };
+        while divergence.step(function, cfg) {}
+        divergence
     }
 
     /// Whether threads may take a block's branch apart.
-    pub fn parts(&self, block: BlockId) -> bool {
+    pub fn is_divergent(&self, block: BlockId) -> bool {
         self.branches.contains(&block)
     }
 
     /// Look at everything once; whether that found something.
-    fn step(&mut self, function: &Function, flow: &Flow) -> bool {
+    fn step(&mut self, function: &Function, cfg: &Cfg) -> bool {
         let before = (self.values.len(), self.branches.len());
         for inst in function.blocks.iter().flat_map(|b| &b.insts) {
             if let Some(result) = inst.result
@@ -41,10 +41,10 @@ impl Vary {
                 self.values.insert(result);
             }
         }
-        for block in &flow.order {
+        for block in &cfg.order {
             if self.decides(&function.block(*block).term) && self.branches.insert(*block) {
-                self.join(function, flow, *block);
-                self.leave(function, flow, *block);
+                self.join(function, cfg, *block);
+                self.leave(function, cfg, *block);
             }
         }
         before != (self.values.len(), self.branches.len())
@@ -88,10 +88,10 @@ impl Vary {
     }
 
     /// What is chosen where the sides of a branch meet again varies.
-    fn join(&mut self, function: &Function, flow: &Flow, branch: BlockId) {
+    fn join(&mut self, function: &Function, cfg: &Cfg, branch: BlockId) {
         let sides: Vec<HashSet<BlockId>> =
-            flow.successors[branch.0 as usize].iter().map(|side| behind(flow, branch, *side)).collect();
-        for block in &flow.order {
+            cfg.successors[branch.0 as usize].iter().map(|side| behind(cfg, branch, *side)).collect();
+        for block in &cfg.order {
             if sides.iter().filter(|side| side.contains(block)).count() > 1 {
                 self.values.extend(phis(function.block(*block)).filter_map(|phi| phi.result));
             }
@@ -99,13 +99,13 @@ impl Vary {
     }
 
     /// What is used behind a loop that threads leave by a branch varies: it is from different iterations.
-    fn leave(&mut self, function: &Function, flow: &Flow, branch: BlockId) {
-        for l in flow.loops_around(branch).collect::<Vec<_>>() {
-            if flow.successors[branch.0 as usize].iter().all(|to| flow.contains(l, *to)) {
+    fn leave(&mut self, function: &Function, cfg: &Cfg, branch: BlockId) {
+        for l in cfg.loops_around(branch).collect::<Vec<_>>() {
+            if cfg.successors[branch.0 as usize].iter().all(|to| cfg.contains(l, *to)) {
                 continue;
             }
             let (inside, outside): (Vec<BlockId>, Vec<BlockId>) =
-                flow.order.iter().partition(|block| flow.contains(l, **block));
+                cfg.order.iter().partition(|block| cfg.contains(l, **block));
             let used: HashSet<ValueId> =
                 outside.iter().flat_map(|block| uses(function.block(*block))).collect();
             let made = inside.iter().flat_map(|block| &function.block(*block).insts);
@@ -115,11 +115,11 @@ impl Vary {
 }
 
 /// The blocks from `side` on, to where all ways from `branch` have met.
-fn behind(flow: &Flow, branch: BlockId, side: BlockId) -> HashSet<BlockId> {
+fn behind(cfg: &Cfg, branch: BlockId, side: BlockId) -> HashSet<BlockId> {
     let (mut seen, mut todo) = (HashSet::new(), vec![side]);
     while let Some(block) = todo.pop() {
-        if seen.insert(block) && block != branch && !flow.post_dominates(block, branch) {
-            todo.extend(&flow.successors[block.0 as usize]);
+        if seen.insert(block) && block != branch && !cfg.post_dominates(block, branch) {
+            todo.extend(&cfg.successors[block.0 as usize]);
         }
     }
     seen

@@ -29,7 +29,7 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
     if module.function(ENTRY).is_none() {
         return Err(Error::Malformed(format!("there is no function `{ENTRY}`")));
     }
-    stack_usage::expect_allowed(module)?;
+    stack_usage::check(module)?;
     let mut facts = Facts::default();
     let threadgroup = threadgroup_globals(module);
     for global in module.globals.iter().filter(|g| threadgroup.contains(&g.name)) {

@@ -31,14 +31,14 @@ const DEPTH: u32 = 8;
 
 /// Indices that may be taken as signed 32-bit numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Narrow {
+pub(crate) struct NarrowIndices {
     /// Per address that is accessed, the widened indices in it.
     indices: HashMap<ValueId, HashSet<ValueId>>,
     /// The widened indices of all addresses, and the address computations that lead to them.
     parts: HashSet<ValueId>,
 }
 
-impl Narrow {
+impl NarrowIndices {
     pub fn new(module: &Module, kernel: &Kernel, uniform: &Uniformity) -> Self {
         let mut found = Self::default();
         for block in kernel.function.block_ids() {
@@ -217,7 +217,7 @@ mod tests {
             &module,
             &kernel,
             &Layout::new([64, 1, 1], 8, false),
-            &crate::analysis::temporal_divergence::Overwritten::default(),
+            &crate::analysis::temporal_divergence::TemporalDivergence::default(),
         )
         .unwrap();
         let values = &kernel.function.values;

@@ -26,7 +26,7 @@ const LONGEST: i64 = 512;
 
 /// Accesses of one type at a constant distance.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct InterleaveGroup {
     /// Bytes from lane to lane.
     pub step: i64,
     /// Each member's place in the block, and its bytes behind the first in memory; in the block's order.
@@ -35,13 +35,13 @@ pub(crate) struct Run {
 
 /// The runs of a kernel by the block and the place where they are run: the first of loads, the last of stores.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
-    runs: HashMap<(BlockId, usize), Run>,
+pub(crate) struct InterleaveGroups {
+    groups: HashMap<(BlockId, usize), InterleaveGroup>,
     /// Where the members are.
     at: HashMap<(BlockId, usize), usize>,
 }
 
-impl Runs {
+impl InterleaveGroups {
     pub fn new(module: &elinvar_ir::Module, kernel: &Kernel, uniform: &Uniformity, lanes: u32) -> Self {
         let mut found = Self::default();
         if lanes == 1 {
@@ -64,13 +64,13 @@ impl Runs {
         self.at.get(&(block, index)).copied()
     }
 
-    pub fn run(&self, block: BlockId, place: usize) -> Option<&Run> {
-        self.runs.get(&(block, place))
+    pub fn group(&self, block: BlockId, place: usize) -> Option<&InterleaveGroup> {
+        self.groups.get(&(block, place))
     }
 
-    fn add(&mut self, block: BlockId, place: usize, run: Run) {
-        self.at.extend(run.members.iter().map(|(index, _)| ((block, *index), place)));
-        self.runs.insert((block, place), run);
+    fn add(&mut self, block: BlockId, place: usize, group: InterleaveGroup) {
+        self.at.extend(group.members.iter().map(|(index, _)| ((block, *index), place)));
+        self.groups.insert((block, place), group);
     }
 }
 
@@ -96,13 +96,13 @@ impl Open {
             && self.span_with(offset, size) <= self.step
     }
 
-    fn run(self) -> (Run, usize) {
+    fn group(self) -> (InterleaveGroup, usize) {
         let first = self.members.iter().map(|m| m.1).min().unwrap_or(0);
         let members: Vec<(usize, i64)> = self.members.into_iter().map(|(i, o)| (i, o - first)).collect();
         let mut distinct: Vec<i64> = members.iter().map(|m| m.1).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        (Run { step: self.step, members }, distinct.len())
+        (InterleaveGroup { step: self.step, members }, distinct.len())
     }
 }
 
@@ -117,7 +117,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn inst(&mut self, index: usize, inst: &Inst, found: &mut Runs) {
+    fn inst(&mut self, index: usize, inst: &Inst, found: &mut InterleaveGroups) {
         match &inst.op {
             Op::Load { ty, ptr, volatile: false, atomic: None, .. } => {
                 self.end_stores(found);
@@ -190,23 +190,23 @@ impl Finder<'_> {
         Some((root, offset, step, size))
     }
 
-    fn end_loads(&mut self, found: &mut Runs) {
+    fn end_loads(&mut self, found: &mut InterleaveGroups) {
         for open in std::mem::take(&mut self.loads) {
             let count = open.step / open.ty.size_align(self.module).0 as i64;
-            let (run, members) = open.run();
+            let (group, members) = open.group();
             if count <= WIDEST_WITH_GAPS || members as i64 * 2 >= count {
-                found.add(self.block, run.members[0].0, run);
+                found.add(self.block, group.members[0].0, group);
             }
         }
     }
 
-    fn end_stores(&mut self, found: &mut Runs) {
+    fn end_stores(&mut self, found: &mut InterleaveGroups) {
         let Some(open) = self.stores.take() else { return };
         let count = open.step / open.ty.size_align(self.module).0 as i64;
-        let (run, members) = open.run();
+        let (group, members) = open.group();
         if members as i64 == count {
-            let last = run.members[run.members.len() - 1].0;
-            found.add(self.block, last, run);
+            let last = group.members[group.members.len() - 1].0;
+            found.add(self.block, last, group);
         }
     }
 }
@@ -217,7 +217,7 @@ mod tests {
     use crate::analysis::lane_layout::Layout;
 
     /// The runs of a body's entry block: where each is done, and its members.
-    fn runs(body: &str) -> Vec<(usize, Run)> {
+    fn groups(body: &str) -> Vec<(usize, InterleaveGroup)> {
         let text = format!(
             "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
             define void @__elinvar_entry(ptr %a, ptr %b) {{
@@ -237,37 +237,37 @@ mod tests {
             &module,
             &kernel,
             &layout,
-            &crate::analysis::temporal_divergence::Overwritten::default(),
+            &crate::analysis::temporal_divergence::TemporalDivergence::default(),
         )
         .unwrap();
-        let found = Runs::new(&module, &kernel, &uniform, 8);
-        let mut all: Vec<_> = found.runs.into_iter().map(|((_, place), run)| (place, run)).collect();
+        let found = InterleaveGroups::new(&module, &kernel, &uniform, 8);
+        let mut all: Vec<_> = found.groups.into_iter().map(|((_, place), group)| (place, group)).collect();
         all.sort_unstable_by_key(|(place, _)| *place);
         all
     }
 
-    fn run(place: usize, members: &[(usize, i64)]) -> (usize, Run) {
-        (place, Run { step: 12, members: members.to_vec() })
+    fn group(place: usize, members: &[(usize, i64)]) -> (usize, InterleaveGroup) {
+        (place, InterleaveGroup { step: 12, members: members.to_vec() })
     }
 
     #[test]
     fn loads_with_gaps_at_the_first() {
-        let found = runs("%z = load float, ptr %p2 \n %s = fadd float %z, 1.0 \n %x = load float, ptr %p");
-        assert_eq!(found, [run(4, &[(4, 8), (6, 0)])]);
+        let found = groups("%z = load float, ptr %p2 \n %s = fadd float %z, 1.0 \n %x = load float, ptr %p");
+        assert_eq!(found, [group(4, &[(4, 8), (6, 0)])]);
     }
 
     #[test]
     fn whole_stores_at_the_last() {
-        let found = runs("store float 1.0, ptr %p1 \n store float 2.0, ptr %p \n store float 3.0, ptr %p2");
-        assert_eq!(found, [run(6, &[(4, 4), (5, 0), (6, 8)])]);
-        assert_eq!(runs("store float 1.0, ptr %p \n store float 3.0, ptr %p2"), []);
+        let found = groups("store float 1.0, ptr %p1 \n store float 2.0, ptr %p \n store float 3.0, ptr %p2");
+        assert_eq!(found, [group(6, &[(4, 4), (5, 0), (6, 8)])]);
+        assert_eq!(groups("store float 1.0, ptr %p \n store float 3.0, ptr %p2"), []);
     }
 
     #[test]
     fn other_accesses_end_a_run() {
-        let found = runs("%x = load float, ptr %p \n store float 1.0, ptr %b \n %y = load float, ptr %p1");
-        assert_eq!(found, [run(4, &[(4, 0)]), run(6, &[(6, 0)])]);
+        let found = groups("%x = load float, ptr %p \n store float 1.0, ptr %b \n %y = load float, ptr %p1");
+        assert_eq!(found, [group(4, &[(4, 0)]), group(6, &[(6, 0)])]);
         let stores = "store float 1.0, ptr %p \n store float 2.0, ptr %p1";
-        assert_eq!(runs(&format!("{stores} \n %x = load float, ptr %b \n store float 3.0, ptr %p2")), []);
+        assert_eq!(groups(&format!("{stores} \n %x = load float, ptr %b \n store float 3.0, ptr %p2")), []);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Layout {
     /// Threads of one vector, a power of two.
     pub lanes: u32,
     /// Vectors side by side.
-    pub parts: u32,
+    pub factor: u32,
     /// Vectors along x, if they are in rows.
     pub per_row: Option<u32>,
 }
@@ -30,7 +30,7 @@ impl Layout {
         let mostly_full = !exchanges && x > lanes && padded - x <= padded / 3;
         let rows = x.is_multiple_of(lanes) || y * z == 1 || mostly_full;
         let per_row = rows.then(|| padded / lanes);
-        Self { group, lanes, parts: 1, per_row }
+        Self { group, lanes, factor: 1, per_row }
     }
 
     /// Vectors of a full group.
@@ -43,15 +43,15 @@ impl Layout {
     }
 
     /// Steps through a full group.
-    pub fn steps(&self) -> u32 {
-        self.vectors().div_ceil(self.parts)
+    pub fn iterations(&self) -> u32 {
+        self.vectors().div_ceil(self.factor)
     }
 
     /// How many rows of equally many steps a full group has, in each of which y and z change only within steps.
     pub fn rows(&self) -> u32 {
         match self.per_row {
-            Some(per_row) if per_row.is_multiple_of(self.parts) => self.vectors() / per_row,
-            Some(per_row) if self.parts.is_multiple_of(per_row) => self.steps(),
+            Some(per_row) if per_row.is_multiple_of(self.factor) => self.vectors() / per_row,
+            Some(per_row) if self.factor.is_multiple_of(per_row) => self.iterations(),
             _ => 1,
         }
     }
@@ -59,7 +59,7 @@ impl Layout {
     /// Whether the vectors of a full group have no lanes without a thread.
     pub fn is_exact(&self) -> bool {
         let [x, y, z] = self.group;
-        self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.parts)
+        self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.factor)
     }
 
     /// What is known of a thread's position along a dimension.
@@ -67,14 +67,14 @@ impl Layout {
         let [x, y, z] = self.group;
         let Some(per_row) = self.per_row else { return self.across_rows(dim) };
         // The parts of a step are neighbours along x first, then along y.
-        let rows_of_step = (self.parts / per_row).max(1);
+        let rows_of_iteration = (self.factor / per_row).max(1);
         let (offsets, align, same, max) = match dim {
             0 => {
-                let same = self.parts == 1 || per_row == 1;
+                let same = self.factor == 1 || per_row == 1;
                 (self.step(1), self.lanes.trailing_zeros(), same, per_row * self.lanes - 1)
             }
-            1 => (Offsets::NONE, 0, rows_of_step == 1 && per_row.is_multiple_of(self.parts), y - 1),
-            _ => (Offsets::NONE, 0, self.parts == 1 || per_row.is_multiple_of(self.parts), z - 1),
+            1 => (Offsets::NONE, 0, rows_of_iteration == 1 && per_row.is_multiple_of(self.factor), y - 1),
+            _ => (Offsets::NONE, 0, self.factor == 1 || per_row.is_multiple_of(self.factor), z - 1),
         };
         let size = [x, y, z][dim];
         if size == 1 && dim > 0 {
@@ -96,7 +96,7 @@ impl Layout {
     fn across_rows(&self, dim: usize) -> Known {
         let [x, y, z] = self.group;
         let varying = |max: u32| Known { max: u64::from(max), ..Known::varying(32) };
-        if !self.lanes.is_multiple_of(x) || self.parts != 1 {
+        if !self.lanes.is_multiple_of(x) || self.factor != 1 {
             return varying([x, y, z][dim] - 1);
         }
         let rows = self.lanes / x;
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn rows() {
         let layout = Layout::new([256, 1, 1], 16, false);
-        assert_eq!((layout.lanes, layout.per_row, layout.steps()), (16, Some(16), 16));
+        assert_eq!((layout.lanes, layout.per_row, layout.iterations()), (16, Some(16), 16));
         assert!(layout.is_exact() && layout.thread(0).max == 255);
         let layout = Layout::new([20, 3, 2], 8, false);
         assert_eq!((layout.per_row, layout.vectors()), (Some(3), 18));
@@ -159,21 +159,21 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_may_be_rows_and_planes() {
-        let same = |parts: u32| {
-            let layout = Layout { parts, ..Layout::new([8, 2, 4], 8, false) };
+        let same = |factor: u32| {
+            let layout = Layout { factor, ..Layout::new([8, 2, 4], 8, false) };
             [1, 2].map(|dim| layout.thread(dim).is_same())
         };
         assert_eq!(same(1), [true, true]);
         assert_eq!(same(2), [false, false]);
         assert_eq!(same(4), [false, false]);
-        let long = Layout { parts: 2, ..Layout::new([32, 2, 4], 8, false) };
+        let long = Layout { factor: 2, ..Layout::new([32, 2, 4], 8, false) };
         assert_eq!([1, 2].map(|dim| long.thread(dim).is_same()), [true, true]);
     }
 
     #[test]
     fn one_lane() {
         let layout = Layout::new([4, 4, 4], 1, false);
-        assert_eq!((layout.steps(), layout.per_row), (64, Some(4)));
+        assert_eq!((layout.iterations(), layout.per_row), (64, Some(4)));
         assert!((0..3).all(|dim| layout.thread(dim).is_uniform()));
     }
 }

@@ -10,18 +10,18 @@ use elinvar_ir::{BlockId, Function, Op, Operand, ValueId};
 use crate::transform::lower_primitives::Kernel;
 
 /// Values live across barriers.
-pub(crate) struct Live {
+pub(crate) struct Liveness {
     /// Per barrier, the values defined before it and used after it.
     pub across: Vec<BTreeSet<ValueId>>,
     /// Per barrier, values that are computed anew behind it, from what every step has; none of them is above.
-    pub anew: Vec<Vec<ValueId>>,
+    pub rematerialized: Vec<Vec<ValueId>>,
     /// The union of the values across barriers, in order.
     pub all: Vec<ValueId>,
 }
 
 /// Compute what is live across each barrier, nothing of it to be computed anew. Positions and private arrays do not count: they are made
 /// anew wherever they are used. Neither do parameters, which are the same for all threads.
-pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
+pub(crate) fn across_barriers(kernel: &Kernel) -> Liveness {
     let mut across = vec![BTreeSet::new(); kernel.barriers.len()];
     if !kernel.barriers.is_empty() {
         let function = &kernel.function;
@@ -32,15 +32,15 @@ pub(crate) fn across_barriers(kernel: &Kernel) -> Live {
             walk.value(ValueId(value as u32), blocks, &mut seen, &mut across);
         }
     }
-    let anew = vec![Vec::new(); across.len()];
-    let mut live = Live { across, anew, all: Vec::new() };
+    let rematerialized = vec![Vec::new(); across.len()];
+    let mut live = Liveness { across, rematerialized, all: Vec::new() };
     live.unite();
     live
 }
 
-impl Live {
+impl Liveness {
     /// With each value also what `parts` says it is made of, and what that is made of.
-    pub fn with_parts(mut self, parts: impl Fn(ValueId) -> Vec<ValueId>) -> Self {
+    pub fn with_address_operands(mut self, parts: impl Fn(ValueId) -> Vec<ValueId>) -> Self {
         for values in &mut self.across {
             let mut todo: Vec<ValueId> = values.iter().copied().collect();
             while let Some(value) = todo.pop() {
@@ -52,9 +52,9 @@ impl Live {
     }
 
     /// Have the values for which `is_cheap` holds computed anew.
-    pub fn with_anew(mut self, is_cheap: impl Fn(ValueId) -> bool) -> Self {
-        for (across, anew) in self.across.iter_mut().zip(&mut self.anew) {
-            anew.extend(across.iter().copied().filter(|v| is_cheap(*v)));
+    pub fn rematerialize(mut self, is_cheap: impl Fn(ValueId) -> bool) -> Self {
+        for (across, rematerialized) in self.across.iter_mut().zip(&mut self.rematerialized) {
+            rematerialized.extend(across.iter().copied().filter(|v| is_cheap(*v)));
             across.retain(|v| !is_cheap(*v));
         }
         self.unite();

@@ -9,38 +9,38 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::BlockId;
 
-use crate::analysis::cfg::Flow;
+use crate::analysis::cfg::Cfg;
 
 /// The classes of a flow's blocks.
-pub(crate) struct Masks {
+pub(crate) struct MaskClasses {
     class: Vec<Option<BlockId>>,
     /// Of each loop, whether lanes leave it in different iterations.
     pub divergent_loops: Vec<bool>,
 }
 
-impl Masks {
+impl MaskClasses {
     /// `divergent` says of each block whether lanes may leave it by different edges.
-    pub fn new(flow: &Flow, divergent: &[bool]) -> Self {
-        Self::with(flow, divergent, &HashSet::new())
+    pub fn new(cfg: &Cfg, divergent: &[bool]) -> Self {
+        Self::with(cfg, divergent, &HashSet::new())
     }
 
     /// The same, but the blocks of `alone` begin a class of their own.
-    pub fn with(flow: &Flow, divergent: &[bool], alone: &HashSet<BlockId>) -> Self {
+    pub fn with(cfg: &Cfg, divergent: &[bool], alone: &HashSet<BlockId>) -> Self {
         let mut masks =
-            Self { class: vec![None; divergent.len()], divergent_loops: vec![false; flow.loops.len()] };
-        for block in &flow.order {
+            Self { class: vec![None; divergent.len()], divergent_loops: vec![false; cfg.loops.len()] };
+        for block in &cfg.order {
             // A loop's own class may turn out to be that of the code around it once its end is known.
-            let class = match flow.header_of(*block) {
+            let class = match cfg.header_of(*block) {
                 Some(_) => *block,
                 None if alone.contains(block) => *block,
-                None => masks.find(flow, divergent, *block),
+                None => masks.find(cfg, divergent, *block),
             };
             masks.class[block.0 as usize] = Some(class);
             let mut ended: Vec<usize> =
-                flow.loops_around(*block).filter(|l| flow.loops[*l].last == *block).collect();
+                cfg.loops_around(*block).filter(|l| cfg.loops[*l].last == *block).collect();
             ended.dedup();
             for l in ended {
-                masks.end_loop(flow, divergent, l, alone);
+                masks.end_loop(cfg, divergent, l, alone);
             }
         }
         masks
@@ -62,13 +62,13 @@ impl Masks {
 
     /// For each class, by its first block, the last place in the flow's order from which control may come to one of
     /// its blocks without passing the first.
-    pub fn until(&self, flow: &Flow) -> HashMap<BlockId, usize> {
+    pub fn until(&self, cfg: &Cfg) -> HashMap<BlockId, usize> {
         let mut until = HashMap::new();
-        for block in &flow.order {
+        for block in &cfg.order {
             let first = self.of(*block);
-            let around = flow.loops_around(*block).filter(|l| !flow.contains(*l, first));
-            let places = around.map(|l| flow.position(flow.loops[l].last));
-            let last = places.fold(flow.position(*block), usize::max);
+            let around = cfg.loops_around(*block).filter(|l| !cfg.contains(*l, first));
+            let places = around.map(|l| cfg.position(cfg.loops[l].last));
+            let last = places.fold(cfg.position(*block), usize::max);
             let known = until.entry(first).or_insert(last);
             *known = last.max(*known);
         }
@@ -76,39 +76,39 @@ impl Masks {
     }
 
     /// Whether lanes may come to a block by different edges, so that its phis choose per lane.
-    pub fn mixes(&self, flow: &Flow, divergent: &[bool], block: BlockId) -> bool {
+    pub fn mixes(&self, cfg: &Cfg, divergent: &[bool], block: BlockId) -> bool {
         let mixed = |from: Vec<BlockId>| {
             let one = from.first().map(|p| self.of(*p));
             from.len() > 1 && from.iter().any(|p| divergent[p.0 as usize] || Some(self.of(*p)) != one)
         };
-        let (back, entries) = flow.predecessors[block.0 as usize]
+        let (back, entries) = cfg.predecessors[block.0 as usize]
             .iter()
-            .partition::<Vec<BlockId>, _>(|p| flow.is_back_edge(**p, block));
+            .partition::<Vec<BlockId>, _>(|p| cfg.is_back_edge(**p, block));
         mixed(entries) || mixed(back)
     }
 
     /// Whether some edge into the block leaves a loop that lanes leave in different iterations.
-    pub fn gathers(&self, flow: &Flow, block: BlockId) -> bool {
-        flow.predecessors[block.0 as usize].iter().any(|p| self.leaves_divergent_loop(flow, *p, block))
+    pub fn gathers(&self, cfg: &Cfg, block: BlockId) -> bool {
+        cfg.predecessors[block.0 as usize].iter().any(|p| self.leaves_divergent_loop(cfg, *p, block))
     }
 
     /// Whether `to` is outside some loop around `from` that lanes leave in different iterations.
-    pub fn leaves_divergent_loop(&self, flow: &Flow, from: BlockId, to: BlockId) -> bool {
-        flow.loops_around(from).any(|l| self.divergent_loops[l] && !flow.contains(l, to))
+    pub fn leaves_divergent_loop(&self, cfg: &Cfg, from: BlockId, to: BlockId) -> bool {
+        cfg.loops_around(from).any(|l| self.divergent_loops[l] && !cfg.contains(l, to))
     }
 
-    fn find(&self, flow: &Flow, divergent: &[bool], block: BlockId) -> BlockId {
-        let home = match flow.header_of(block) {
-            Some(l) => flow.loops[l].parent,
-            None => flow.loop_of(block),
+    fn find(&self, cfg: &Cfg, divergent: &[bool], block: BlockId) -> BlockId {
+        let home = match cfg.header_of(block) {
+            Some(l) => cfg.loops[l].parent,
+            None => cfg.loop_of(block),
         };
-        let above = std::iter::successors(flow.idom(block), |b| flow.idom(*b));
-        let ahead = above.into_iter().find(|b| flow.loop_of(*b) == home);
-        if let Some(ahead) = ahead.filter(|b| flow.post_dominates(block, *b)) {
+        let above = std::iter::successors(cfg.idom(block), |b| cfg.idom(*b));
+        let ahead = above.into_iter().find(|b| cfg.loop_of(*b) == home);
+        if let Some(ahead) = ahead.filter(|b| cfg.post_dominates(block, *b)) {
             return self.of(ahead);
         }
-        let mut classes = flow.entries(block).map(|from| {
-            let together = !divergent[from.0 as usize] && !self.leaves_divergent_loop(flow, from, block);
+        let mut classes = cfg.entries(block).map(|from| {
+            let together = !divergent[from.0 as usize] && !self.leaves_divergent_loop(cfg, from, block);
             together.then(|| self.of(from))
         });
         match classes.next() {
@@ -118,16 +118,16 @@ impl Masks {
     }
 
     /// Decide, all its blocks known, how lanes leave a loop, and with that the class of its header.
-    fn end_loop(&mut self, flow: &Flow, divergent: &[bool], l: usize, alone: &HashSet<BlockId>) {
-        let header = flow.loops[l].header;
-        let (first, last) = (flow.position(header), flow.position(flow.loops[l].last));
+    fn end_loop(&mut self, cfg: &Cfg, divergent: &[bool], l: usize, alone: &HashSet<BlockId>) {
+        let header = cfg.loops[l].header;
+        let (first, last) = (cfg.position(header), cfg.position(cfg.loops[l].last));
         let apart = |b: BlockId| divergent[b.0 as usize] || self.of(b) != header;
-        let exits = |b: &BlockId| flow.successors[b.0 as usize].iter().any(|to| !flow.contains(l, *to));
-        let mut decisive = flow.order[first..=last].iter().filter(|b| exits(b)).copied();
-        let latches = &flow.loops[l].latches;
+        let exits = |b: &BlockId| cfg.successors[b.0 as usize].iter().any(|to| !cfg.contains(l, *to));
+        let mut decisive = cfg.order[first..=last].iter().filter(|b| exits(b)).copied();
+        let latches = &cfg.loops[l].latches;
         self.divergent_loops[l] = decisive.any(apart) || latches.len() > 1;
         if !self.divergent_loops[l] && !alone.contains(&header) {
-            let around = self.find(flow, divergent, header);
+            let around = self.find(cfg, divergent, header);
             self.class[header.0 as usize] = Some(around);
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     /// Blocks with the blocks behind each; those of `apart` are divergent.
-    fn masks(edges: &[&[u32]], apart: &[u32]) -> (Flow, Masks) {
+    fn masks(edges: &[&[u32]], apart: &[u32]) -> (Cfg, MaskClasses) {
         let mut f = Function::new("f", Type::Void);
         for to in edges {
             let block = f.new_block(None);
@@ -152,10 +152,10 @@ mod tests {
                 }
             };
         }
-        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
+        let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
         let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
-        let masks = Masks::new(&flow, &divergent);
-        (flow, masks)
+        let masks = MaskClasses::new(&cfg, &divergent);
+        (cfg, masks)
     }
 
     /// The classes of the blocks and the divergence of the loops.
@@ -200,9 +200,9 @@ mod tests {
         // 0 → 1; 1 → 2 | 3; 2 → 1; 3 → 4 | 5; 4, 5 → 6; 6 → 3 | 7: a loop, and one with a branch inside.
         let edges: &[&[u32]] = &[&[1], &[2, 3], &[1], &[4, 5], &[6], &[6], &[3, 7], &[]];
         let until = |apart: &[u32]| {
-            let (flow, masks) = masks(edges, apart);
-            let until = masks.until(&flow);
-            move |class: u32| until.get(&BlockId(class)).map(|at| flow.order[*at].0)
+            let (cfg, masks) = masks(edges, apart);
+            let until = masks.until(&cfg);
+            move |class: u32| until.get(&BlockId(class)).map(|at| cfg.order[*at].0)
         };
         let of = until(&[1, 3, 6]);
         assert_eq!((of(0), of(1), of(2), of(4), of(3)), (Some(7), Some(1), Some(2), Some(4), Some(6)));

@@ -62,7 +62,7 @@ impl Region {
     }
 
     /// Blocks of which every loop in the region has one: those that are come to from a block that does not stand before them.
-    pub fn again(&self, kernel: &Kernel) -> HashSet<BlockId> {
+    pub fn back_edge_targets(&self, kernel: &Kernel) -> HashSet<BlockId> {
         let from = self.blocks.iter().filter(|b| kernel.barrier_after(**b).is_none());
         let edges =
             from.flat_map(|b| kernel.function.block(*b).term.successors().into_iter().map(|to| (*b, to)));
@@ -72,7 +72,7 @@ impl Region {
 
 /// Whether some threads of a group may return while others go on to a barrier. `group` is what is known of values
 /// across all threads of a group.
-pub(crate) fn returns_apart(kernel: &Kernel, regions: &[Region], group: &Uniformity) -> bool {
+pub(crate) fn returns_diverge(kernel: &Kernel, regions: &[Region], group: &Uniformity) -> bool {
     regions.iter().filter(|r| r.returns && !r.barriers.is_empty()).any(|region| {
         region.blocks.iter().filter(|b| group.divergent[b.0 as usize]).any(|branch| {
             let inside = reachable(kernel, *branch, None);

@@ -25,7 +25,7 @@ pub(crate) const PROBES: &str = "\"probe-stack\"=\"inline-asm\"";
 ///
 /// # Errors
 /// `Unsupported` with the bytes, and the line of the largest array or of its frame's.
-pub(crate) fn expect_allowed(module: &Module) -> Result<(), Error> {
+pub(crate) fn check(module: &Module) -> Result<(), Error> {
     let Some(entry) = module.function(ENTRY) else { return Ok(()) };
     let deepest = Depths { module, known: HashMap::new() }.of(entry);
     if deepest.bytes <= MOST {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Option<String> {
-        let result = expect_allowed(&Module::parse(text).unwrap());
+        let result = check(&Module::parse(text).unwrap());
         result.err().map(|error| error.to_string())
     }
 

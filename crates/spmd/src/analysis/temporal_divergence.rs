@@ -10,17 +10,17 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{BlockId, Op, Operand, ValueId};
 
-use crate::analysis::cfg::{Flow, Irreducible};
-use crate::analysis::liveness::Live;
-use crate::analysis::mask_classes::Masks;
+use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::liveness::Liveness;
+use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::regions::Region;
 use crate::analysis::uniformity::Uniformity;
 use crate::transform::lower_primitives::Kernel;
 
 /// The definitions and uses of a kernel's values in each of its regions.
 #[derive(Default)]
-pub(crate) struct Overwritten {
-    regions: Vec<(Flow, HashSet<Use>)>,
+pub(crate) struct TemporalDivergence {
+    regions: Vec<(Cfg, HashSet<Use>)>,
 }
 
 /// A use of a value that a block of the region defines, other than in that block.
@@ -33,9 +33,14 @@ struct Use {
     across: bool,
 }
 
-impl Overwritten {
+impl TemporalDivergence {
     /// With one lane there is no masked copy, and no need for it.
-    pub fn new(kernel: &Kernel, regions: &[Region], live: &Live, lanes: u32) -> Result<Self, Irreducible> {
+    pub fn new(
+        kernel: &Kernel,
+        regions: &[Region],
+        live: &Liveness,
+        lanes: u32,
+    ) -> Result<Self, Irreducible> {
         if lanes == 1 || kernel.barriers.is_empty() {
             return Ok(Self::default());
         }
@@ -46,10 +51,10 @@ impl Overwritten {
             homes.extend(insts.filter_map(|inst| Some((inst.result?, (block, &inst.op)))));
         }
         let regions = regions.iter().filter(|region| !region.blocks.is_empty()).map(|region| {
-            let flow = Flow::new(function, region.start, |b| kernel.barrier_after(b).is_some())?;
-            let mut uses = uses(kernel, region, live, &flow, &homes);
-            uses.retain(|u| flow.reaches(u.home) && may_be_late(&flow, u));
-            Ok((flow, uses))
+            let cfg = Cfg::new(function, region.start, |b| kernel.barrier_after(b).is_some())?;
+            let mut uses = uses(kernel, region, live, &cfg, &homes);
+            uses.retain(|u| cfg.reaches(u.home) && may_be_late(&cfg, u));
+            Ok((cfg, uses))
         });
         Ok(Self { regions: regions.collect::<Result<_, _>>()? })
     }
@@ -57,21 +62,21 @@ impl Overwritten {
     /// The values, by which branches lanes take apart.
     pub fn values(&self, kernel: &Kernel, uniform: &Uniformity) -> HashSet<ValueId> {
         let mut values = HashSet::new();
-        for (flow, uses) in &self.regions {
-            let branches: Vec<BlockId> = flow
+        for (cfg, uses) in &self.regions {
+            let branches: Vec<BlockId> = cfg
                 .order
                 .iter()
                 .copied()
-                .filter(|b| uniform.divergent[b.0 as usize] && flow.successors[b.0 as usize].len() > 1)
+                .filter(|b| uniform.divergent[b.0 as usize] && cfg.successors[b.0 as usize].len() > 1)
                 .collect();
             if branches.is_empty() {
                 continue;
             }
-            let masks = Masks::new(flow, &uniform.divergent);
+            let masks = MaskClasses::new(cfg, &uniform.divergent);
             let mut known = HashMap::new();
             for u in uses {
                 let place = (u.home, u.at, u.across);
-                let is_late = *known.entry(place).or_insert_with(|| is_late(flow, &masks, &branches, place));
+                let is_late = *known.entry(place).or_insert_with(|| is_late(cfg, &masks, &branches, place));
                 if is_late && !uniform.has_left(u.value, u.at) && !is_the_same_again(kernel, uniform, u.value)
                 {
                     values.insert(u.value);
@@ -86,8 +91,8 @@ impl Overwritten {
 fn uses(
     kernel: &Kernel,
     region: &Region,
-    live: &Live,
-    flow: &Flow,
+    live: &Liveness,
+    cfg: &Cfg,
     homes: &HashMap<ValueId, (BlockId, &Op)>,
 ) -> HashSet<Use> {
     let mut uses = HashSet::new();
@@ -108,7 +113,7 @@ fn uses(
         for inst in &code.insts {
             match &inst.op {
                 Op::Phi { incoming, .. } => {
-                    let comes = |from: &BlockId| flow.successors[from.0 as usize].contains(block);
+                    let comes = |from: &BlockId| cfg.successors[from.0 as usize].contains(block);
                     let here = incoming.iter().filter(|(_, from)| comes(from));
                     here.for_each(|(o, from)| o.value().into_iter().for_each(|v| add(v, *from, false)));
                 }
@@ -126,41 +131,41 @@ fn uses(
 }
 
 /// What [`is_late`] looks for, if any branch may be taken differently by lanes.
-fn may_be_late(flow: &Flow, u: &Use) -> bool {
-    let mut around = flow.loops_around(u.home);
-    if flow.dominates(u.home, u.at) {
-        return around.any(|l| !flow.contains(l, u.at));
+fn may_be_late(cfg: &Cfg, u: &Use) -> bool {
+    let mut around = cfg.loops_around(u.home);
+    if cfg.dominates(u.home, u.at) {
+        return around.any(|l| !cfg.contains(l, u.at));
     }
-    u.across || flow.position(u.at) > flow.position(u.home) || around.any(|l| flow.contains(l, u.at))
+    u.across || cfg.position(u.at) > cfg.position(u.home) || around.any(|l| cfg.contains(l, u.at))
 }
 
 /// Whether lanes may be at `at`, or at the barrier behind it, with the values of one run of `home` after other lanes have run it again.
 fn is_late(
-    flow: &Flow,
-    masks: &Masks,
+    cfg: &Cfg,
+    masks: &MaskClasses,
     branches: &[BlockId],
     (home, at, across): (BlockId, BlockId, bool),
 ) -> bool {
-    if flow.dominates(home, at) {
-        return masks.leaves_divergent_loop(flow, home, at);
+    if cfg.dominates(home, at) {
+        return masks.leaves_divergent_loop(cfg, home, at);
     }
-    let common = flow.loops_around(home).find(|l| flow.contains(*l, at));
-    if common.is_none() && !across && flow.position(at) < flow.position(home) {
+    let common = cfg.loops_around(home).find(|l| cfg.contains(*l, at));
+    if common.is_none() && !across && cfg.position(at) < cfg.position(home) {
         return false;
     }
-    let to_home = reaching(flow, home, None);
-    let past_home = reaching(flow, at, Some(home));
+    let to_home = reaching(cfg, home, None);
+    let past_home = reaching(cfg, at, Some(home));
     branches.iter().any(|b| {
-        let inside = common.is_none_or(|l| flow.contains(l, *b));
+        let inside = common.is_none_or(|l| cfg.contains(l, *b));
         inside && to_home.contains(b) && past_home.contains(b)
     })
 }
 
 /// The blocks from which an edge leads on a way to `to` that does not pass `without`, which may itself begin one.
-fn reaching(flow: &Flow, to: BlockId, without: Option<BlockId>) -> HashSet<BlockId> {
+fn reaching(cfg: &Cfg, to: BlockId, without: Option<BlockId>) -> HashSet<BlockId> {
     let (mut found, mut todo) = (HashSet::new(), vec![to]);
     while let Some(block) = todo.pop() {
-        for from in &flow.predecessors[block.0 as usize] {
+        for from in &cfg.predecessors[block.0 as usize] {
             if found.insert(*from) && Some(*from) != without {
                 todo.push(*from);
             }
@@ -200,7 +205,7 @@ mod tests {
     use crate::transform::lower_primitives;
 
     /// The names of the values that are overwritten in a loop of two barriers, the second of which is skipped by `%skip`.
-    fn overwritten(skip: &str, lanes: u32) -> Vec<String> {
+    fn temporal(skip: &str, lanes: u32) -> Vec<String> {
         let text = format!(
             "declare i32 @__elinvar_thread_position_in_threadgroup(i32)
             declare void @__elinvar_threadgroup_barrier(i32)
@@ -238,12 +243,12 @@ mod tests {
         let kernel = lower_primitives::prepare(&module).unwrap();
         let regions = regions::regions(&kernel);
         let live = liveness::across_barriers(&kernel);
-        let found = Overwritten::new(&kernel, &regions, &live, lanes).unwrap();
+        let found = TemporalDivergence::new(&kernel, &regions, &live, lanes).unwrap();
         let layout = Layout::new([64, 1, 1], lanes, false);
         let uniform = Uniformity::new(&module, &kernel, &layout, &found).unwrap();
         let values = (0..kernel.function.values.len()).map(|v| ValueId(v as u32));
         let mut names: Vec<String> = values
-            .filter(|v| uniform.is_overwritten(*v))
+            .filter(|v| uniform.is_temporally_divergent(*v))
             .inspect(|v| assert_eq!(uniform.of(*v).shape, crate::analysis::vector_shape::Shape::Varying))
             .filter_map(|v| kernel.function.values[v.0 as usize].name.clone())
             .collect();
@@ -255,12 +260,12 @@ mod tests {
     fn threads_that_skip_a_barrier_have_gone_on() {
         // Those that wait at it still need the counter of their round; `%next` is not computed again before the barriers. It
         // might be part of an address, which is computed anew from `%sum`.
-        assert_eq!(overwritten("%own", 8), ["i", "sum"]);
-        assert_eq!(overwritten("%own", 1), [""; 0]);
+        assert_eq!(temporal("%own", 8), ["i", "sum"]);
+        assert_eq!(temporal("%own", 1), [""; 0]);
     }
 
     #[test]
     fn what_all_threads_skip_leaves_none_behind() {
-        assert_eq!(overwritten("%n", 8), [""; 0]);
+        assert_eq!(temporal("%n", 8), [""; 0]);
     }
 }

@@ -9,11 +9,11 @@ use std::collections::HashSet;
 
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
 
-use crate::analysis::cfg::{Flow, Irreducible};
-use crate::analysis::index_narrowing::Narrow;
+use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::index_narrowing::NarrowIndices;
 use crate::analysis::lane_layout::Layout;
-use crate::analysis::mask_classes::Masks;
-use crate::analysis::temporal_divergence::Overwritten;
+use crate::analysis::mask_classes::MaskClasses;
+use crate::analysis::temporal_divergence::TemporalDivergence;
 use crate::analysis::vector_shape::{Known, Pattern, Rules, Shape, largest};
 use crate::primitive::{self, Position};
 use crate::support::gep::{Step, steps};
@@ -35,10 +35,10 @@ pub(crate) struct Uniformity {
     /// The block that defines each value, and the instruction's place in it.
     places: Vec<Option<(BlockId, usize)>>,
     /// The flow of the whole function; with one lane there is no need for it.
-    flow: Option<(Flow, Masks)>,
-    narrow: Narrow,
+    cfg: Option<(Cfg, MaskClasses)>,
+    narrow: NarrowIndices,
     /// Values that lanes define at different times: each lane has its own.
-    overwritten: HashSet<ValueId>,
+    temporal: HashSet<ValueId>,
 }
 
 impl Uniformity {
@@ -46,7 +46,7 @@ impl Uniformity {
         module: &Module,
         kernel: &Kernel,
         layout: &Layout,
-        overwritten: &Overwritten,
+        temporal: &TemporalDivergence,
     ) -> Result<Self, Irreducible> {
         let function = &kernel.function;
         let mut places = vec![None; function.values.len()];
@@ -58,35 +58,41 @@ impl Uniformity {
             }
         }
         let divergent = vec![false; function.blocks.len()];
-        if layout.lanes * layout.parts == 1 {
+        if layout.lanes * layout.factor == 1 {
             let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
-            let (narrow, overwritten) = (Narrow::default(), HashSet::new());
-            return Ok(Self { known, divergent, places, flow: None, narrow, overwritten });
+            let (narrow, temporal) = (NarrowIndices::default(), HashSet::new());
+            return Ok(Self { known, divergent, places, cfg: None, narrow, temporal });
         }
-        let flow = Flow::new(function, BlockId(0), |_| false)?;
-        let masks = Masks::new(&flow, &divergent);
-        let order = flow.order.clone();
+        let cfg = Cfg::new(function, BlockId(0), |_| false)?;
+        let masks = MaskClasses::new(&cfg, &divergent);
+        let order = cfg.order.clone();
         let known = vec![Known::UNKNOWN; function.values.len()];
-        let flow = Some((flow, masks));
-        let result =
-            Self { known, divergent, places, flow, narrow: Narrow::default(), overwritten: HashSet::new() };
+        let cfg = Some((cfg, masks));
+        let result = Self {
+            known,
+            divergent,
+            places,
+            cfg,
+            narrow: NarrowIndices::default(),
+            temporal: HashSet::new(),
+        };
         let growth = vec![0; function.values.len()];
         let mut analysis = Analysis { module, kernel, layout, order, result, growth };
         analysis.begin();
-        analysis.run(overwritten);
+        analysis.run(temporal);
         let mut result = analysis.result;
-        result.narrow = Narrow::new(module, kernel, &result);
+        result.narrow = NarrowIndices::new(module, kernel, &result);
         Ok(result)
     }
 
     /// The indices that may be taken as signed 32-bit numbers where they are accessed.
-    pub fn narrow(&self) -> &Narrow {
+    pub fn narrow(&self) -> &NarrowIndices {
         &self.narrow
     }
 
     /// The flow of the whole function and its masks; none with one lane.
-    pub fn flow(&self) -> Option<&(Flow, Masks)> {
-        self.flow.as_ref()
+    pub fn cfg(&self) -> Option<&(Cfg, MaskClasses)> {
+        self.cfg.as_ref()
     }
 
     /// What is known of a value where it is defined.
@@ -95,8 +101,8 @@ impl Uniformity {
     }
 
     /// Whether inactive lanes keep what the value was for them when it is computed.
-    pub fn is_overwritten(&self, value: ValueId) -> bool {
-        self.overwritten.contains(&value)
+    pub fn is_temporally_divergent(&self, value: ValueId) -> bool {
+        self.temporal.contains(&value)
     }
 
     /// The block that defines a value; none for parameters and what a step's surroundings give.
@@ -123,8 +129,8 @@ impl Uniformity {
 
     /// Whether `block` is outside of a loop that lanes leave in different iterations and that the value comes from.
     pub fn has_left(&self, value: ValueId, block: BlockId) -> bool {
-        match (&self.flow, self.home(value)) {
-            (Some((flow, masks)), Some(home)) => masks.leaves_divergent_loop(flow, home, block),
+        match (&self.cfg, self.home(value)) {
+            (Some((cfg, masks)), Some(home)) => masks.leaves_divergent_loop(cfg, home, block),
             _ => false,
         }
     }
@@ -132,8 +138,8 @@ impl Uniformity {
     /// Whether `block` is in the innermost loop that the value is defined in, so that what the value was computed
     /// from still is what it was.
     pub fn stays(&self, value: ValueId, block: BlockId) -> bool {
-        let (Some((flow, _)), Some(home)) = (&self.flow, self.home(value)) else { return true };
-        flow.loop_of(home).is_none_or(|l| flow.contains(l, block))
+        let (Some((cfg, _)), Some(home)) = (&self.cfg, self.home(value)) else { return true };
+        cfg.loop_of(home).is_none_or(|l| cfg.contains(l, block))
     }
 
     /// Whether a value follows in few steps from what is there for every step: parameters, positions, constants.
@@ -179,7 +185,7 @@ impl Uniformity {
     }
 
     /// What a value is computed from, if it may be computed anew for an address: see [`crate::vector::emit`].
-    pub fn address_parts(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
+    pub fn address_operands(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
         let Some(inst) = self.definition(kernel, value) else { return Vec::new() };
         let loose = self.of(value).pattern().is_some_and(|p| p.loose);
         if !loose && !self.narrow.is_part(value) {
@@ -223,7 +229,7 @@ struct Analysis<'a> {
 impl Analysis<'_> {
     /// Parameters, positions and private arrays.
     fn begin(&mut self) {
-        let single = self.layout.parts == 1;
+        let single = self.layout.factor == 1;
         for param in &self.kernel.function.params {
             self.result.known[param.value.0 as usize] = Known::uniform(true, 64);
         }
@@ -237,20 +243,20 @@ impl Analysis<'_> {
                 Position::ArgumentBytes | Position::FaultRecord => Known::uniform(true, 64),
             };
         }
-        for fixed in &self.kernel.fixed {
-            let width = width(&fixed.ty);
-            self.result.known[fixed.value.0 as usize] =
+        for invariant in &self.kernel.invariant_loads {
+            let width = width(&invariant.ty);
+            self.result.known[invariant.value.0 as usize] =
                 Known { max: largest(width), ..Known::uniform(true, width) };
         }
-        for private in &self.kernel.privates {
-            let step = self.layout.step(private.step as i64);
+        for private in &self.kernel.private_arrays {
+            let step = self.layout.step(private.lane_stride as i64);
             let pattern = Pattern { offsets: step, loose: false, unwrapped: true, same: single, align: 0 };
             self.result.known[private.value.0 as usize] =
                 Known { shape: Shape::Lanes(pattern), max: u64::MAX, constant: None };
         }
     }
 
-    fn run(&mut self, overwritten: &Overwritten) {
+    fn run(&mut self, temporal: &TemporalDivergence) {
         loop {
             while self.pass() {}
             let function = &self.kernel.function;
@@ -262,14 +268,14 @@ impl Analysis<'_> {
             let found: Vec<BlockId> = self.order.iter().filter(|b| parted(b)).copied().collect();
             let before = self.result.divergent.iter().filter(|d| **d).count();
             found.iter().for_each(|b| self.result.divergent[b.0 as usize] = true);
-            if let Some((flow, masks)) = &mut self.result.flow {
-                *masks = Masks::new(flow, &self.result.divergent);
+            if let Some((cfg, masks)) = &mut self.result.cfg {
+                *masks = MaskClasses::new(cfg, &self.result.divergent);
             }
-            let values = overwritten.values(self.kernel, &self.result);
-            if found.len() == before && values.is_subset(&self.result.overwritten) {
+            let values = temporal.values(self.kernel, &self.result);
+            if found.len() == before && values.is_subset(&self.result.temporal) {
                 return;
             }
-            self.result.overwritten.extend(values);
+            self.result.temporal.extend(values);
         }
     }
 
@@ -281,7 +287,7 @@ impl Analysis<'_> {
             for inst in &function.block(block).insts {
                 let Some(result) = inst.result else { continue };
                 let mut new = self.inst(block, inst, function.ty(result));
-                if self.result.is_overwritten(result) && !new.is_unknown() {
+                if self.result.is_temporally_divergent(result) && !new.is_unknown() {
                     new = Known { max: new.max, ..Known::varying(width(function.ty(result))) };
                 }
                 changed |= self.update(result, &new);
@@ -388,11 +394,11 @@ impl Analysis<'_> {
     }
 
     fn phi(&self, block: BlockId, incoming: &[(Operand, BlockId)], ty: &Type) -> Known {
-        let Some((flow, masks)) = &self.result.flow else { return Known::varying(width(ty)) };
-        let from = incoming.iter().filter(|(_, from)| flow.reaches(*from));
+        let Some((cfg, masks)) = &self.result.cfg else { return Known::varying(width(ty)) };
+        let from = incoming.iter().filter(|(_, from)| cfg.reaches(*from));
         let known = from.map(|(operand, _)| self.result.at(operand, ty, block));
         let merged = known.reduce(|a, b| a.either(&b)).unwrap_or(Known::UNKNOWN);
-        if masks.mixes(flow, &self.result.divergent, block) {
+        if masks.mixes(cfg, &self.result.divergent, block) {
             return Known { max: merged.max, ..Known::varying(width(ty)) };
         }
         merged
@@ -443,7 +449,7 @@ impl Analysis<'_> {
                 _ => false,
             };
             // Of one simdgroup.
-            let same = self.layout.parts == 1;
+            let same = self.layout.factor == 1;
             return if uniform { Known::uniform(same, width(ty)) } else { Known::varying(width(ty)) };
         }
         match Elementwise::of(call) {
@@ -520,7 +526,7 @@ mod tests {
         let module = Module::parse(&format!("{HEAD}{body}\n}}\n")).unwrap();
         let kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
-        let result = Uniformity::new(&module, &kernel, &layout, &Overwritten::default()).unwrap();
+        let result = Uniformity::new(&module, &kernel, &layout, &TemporalDivergence::default()).unwrap();
         let find = |name: &&str| {
             let values: &Vec<_> = &kernel.function.values;
             let id = values.iter().position(|v| v.name.as_deref() == Some(*name)).unwrap();

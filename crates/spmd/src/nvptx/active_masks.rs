@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, ValueId};
 
-use crate::analysis::cfg::Flow;
-use crate::analysis::divergence::Vary;
+use crate::analysis::cfg::Cfg;
+use crate::analysis::divergence::DivergenceAnalysis;
 use crate::support::builder::{Builder, call, i32_const};
 
 const VOTE: &str = "llvm.nvvm.vote.ballot.sync";
@@ -34,11 +34,11 @@ struct Vote {
     result: ValueId,
 }
 
-/// Computes masks as they are asked for; [`Masks::write`] puts them into the function.
-pub(super) struct Masks<'f> {
+/// Computes masks as they are asked for; [`ActiveMasks::write`] puts them into the function.
+pub(super) struct ActiveMasks<'f> {
     function: &'f mut Function,
-    flow: Flow,
-    vary: Vary,
+    cfg: Cfg,
+    divergence: DivergenceAnalysis,
     known: HashMap<BlockId, Operand>,
     /// Votes by edge, in their order.
     votes: BTreeMap<(BlockId, BlockId), BTreeMap<Place, Vote>>,
@@ -48,13 +48,13 @@ pub(super) struct Masks<'f> {
     joins: BTreeMap<BlockId, (ValueId, Vec<(BlockId, Operand)>)>,
 }
 
-impl<'f> Masks<'f> {
+impl<'f> ActiveMasks<'f> {
     /// `first` is the block that all lanes of `mask` begin in.
-    pub fn new(function: &'f mut Function, flow: Flow, first: BlockId, mask: Operand) -> Self {
-        let vary = Vary::new(function, &flow);
+    pub fn new(function: &'f mut Function, cfg: Cfg, first: BlockId, mask: Operand) -> Self {
+        let divergence = DivergenceAnalysis::new(function, &cfg);
         let known = HashMap::from([(first, mask)]);
         let (votes, branches, joins) = Default::default();
-        Self { function, flow, vary, known, votes, branches, joins }
+        Self { function, cfg, divergence, known, votes, branches, joins }
     }
 
     /// The lanes that are together in a block.
@@ -62,13 +62,13 @@ impl<'f> Masks<'f> {
         if let Some(mask) = self.known.get(&block) {
             return mask.clone();
         }
-        let header = self.flow.header_of(block);
+        let header = self.cfg.header_of(block);
         let parted = header.filter(|l| self.parts_lanes(*l));
         match parted {
             None => {
                 let mask = self.entered(block);
                 if let (Some(l), Some((_, incoming))) = (header, self.joins.get_mut(&block)) {
-                    incoming.extend(self.flow.loops[l].latches.iter().map(|from| (*from, mask.clone())));
+                    incoming.extend(self.cfg.loops[l].latches.iter().map(|from| (*from, mask.clone())));
                 }
                 self.known.insert(block, mask.clone());
                 mask
@@ -80,18 +80,18 @@ impl<'f> Masks<'f> {
     /// Whether lanes leave a loop in different iterations.
     fn parts_lanes(&self, l: usize) -> bool {
         let leaves = |block: &BlockId| {
-            self.vary.parts(*block)
-                && self.flow.contains(l, *block)
-                && self.flow.successors[block.0 as usize].iter().any(|to| !self.flow.contains(l, *to))
+            self.divergence.is_divergent(*block)
+                && self.cfg.contains(l, *block)
+                && self.cfg.successors[block.0 as usize].iter().any(|to| !self.cfg.contains(l, *to))
         };
-        self.flow.order.iter().any(leaves)
+        self.cfg.order.iter().any(leaves)
     }
 
     /// The loop that a block is in, or a header when it is entered.
     fn home(&self, block: BlockId) -> Option<usize> {
-        match self.flow.header_of(block) {
-            Some(l) => self.flow.loops[l].parent,
-            None => self.flow.loop_of(block),
+        match self.cfg.header_of(block) {
+            Some(l) => self.cfg.loops[l].parent,
+            None => self.cfg.loop_of(block),
         }
     }
 
@@ -99,15 +99,15 @@ impl<'f> Masks<'f> {
     fn entered(&mut self, block: BlockId) -> Operand {
         let home = self.home(block);
         let dominators: Vec<BlockId> =
-            std::iter::successors(self.flow.idom(block), |b| self.flow.idom(*b)).collect();
-        let near = dominators.iter().copied().find(|d| self.flow.loop_of(*d) == home);
-        let same = |d: &BlockId| self.flow.loop_of(*d) == home && self.flow.post_dominates(block, *d);
+            std::iter::successors(self.cfg.idom(block), |b| self.cfg.idom(*b)).collect();
+        let near = dominators.iter().copied().find(|d| self.cfg.loop_of(*d) == home);
+        let same = |d: &BlockId| self.cfg.loop_of(*d) == home && self.cfg.post_dominates(block, *d);
         if let Some(d) = dominators.iter().copied().find(same) {
             return self.of(d);
         }
-        let entries: Vec<BlockId> = self.flow.entries(block).collect();
+        let entries: Vec<BlockId> = self.cfg.entries(block).collect();
         if let [from] = entries[..]
-            && self.flow.loop_of(from) == home
+            && self.cfg.loop_of(from) == home
         {
             return self.behind_branch(from, block);
         }
@@ -137,14 +137,12 @@ impl<'f> Masks<'f> {
         let place = self.end_of(l);
         let edges: Vec<(BlockId, BlockId)> = self
             .edges()
-            .filter(|(from, to)| {
-                self.flow.contains(l, *from) && (*to == header || !self.flow.contains(l, *to))
-            })
+            .filter(|(from, to)| self.cfg.contains(l, *from) && (*to == header || !self.cfg.contains(l, *to)))
             .collect();
         for (from, to) in edges {
             self.add((from, to), place, mask.into(), to == header);
         }
-        let entries = self.flow.entries(header).map(|from| (from, entered.clone()));
+        let entries = self.cfg.entries(header).map(|from| (from, entered.clone()));
         let mut incoming: Vec<(BlockId, Operand)> = entries.collect();
         // A header that is entered by votes has a value for each edge.
         if let Some((join, by_edge)) = self.joins.remove(&header)
@@ -152,7 +150,7 @@ impl<'f> Masks<'f> {
         {
             incoming = by_edge;
         }
-        let latches = self.flow.loops[l].latches.clone();
+        let latches = self.cfg.loops[l].latches.clone();
         incoming.extend(latches.into_iter().map(|from| (from, self.result((from, header), place))));
         self.joins.insert(header, (mask, incoming));
         mask.into()
@@ -161,7 +159,7 @@ impl<'f> Masks<'f> {
     /// The lanes that take the edge between two blocks.
     fn behind_branch(&mut self, from: BlockId, to: BlockId) -> Operand {
         let mask = self.of(from);
-        if !self.vary.parts(from) {
+        if !self.divergence.is_divergent(from) {
             return mask;
         }
         let result = self.function.new_value(Type::I32, None);
@@ -171,36 +169,36 @@ impl<'f> Masks<'f> {
 
     /// Whether lanes may part between a block and one that it dominates.
     fn is_parted_between(&self, from: BlockId, to: BlockId) -> bool {
-        let (first, last) = (self.flow.position(from), self.flow.position(to));
-        self.flow.order[first..last].iter().any(|b| self.vary.parts(*b))
+        let (first, last) = (self.cfg.position(from), self.cfg.position(to));
+        self.cfg.order[first..last].iter().any(|b| self.divergence.is_divergent(*b))
     }
 
     fn place(&self, block: BlockId) -> Place {
-        (self.flow.position(block), 0)
+        (self.cfg.position(block), 0)
     }
 
     fn end_of(&self, l: usize) -> Place {
-        let outer = std::iter::successors(self.flow.loops[l].parent, |o| self.flow.loops[*o].parent).count();
-        (self.flow.position(self.flow.loops[l].last), usize::MAX - outer)
+        let outer = std::iter::successors(self.cfg.loops[l].parent, |o| self.cfg.loops[*o].parent).count();
+        (self.cfg.position(self.cfg.loops[l].last), usize::MAX - outer)
     }
 
     fn edges(&self) -> impl Iterator<Item = (BlockId, BlockId)> {
-        self.flow
+        self.cfg
             .order
             .iter()
-            .flat_map(|from| self.flow.successors[from.0 as usize].iter().map(|to| (*from, *to)))
+            .flat_map(|from| self.cfg.successors[from.0 as usize].iter().map(|to| (*from, *to)))
     }
 
     /// Let the lanes of `mask`, which are together in `near`, vote on whether they come to `block`.
     fn vote(&mut self, block: BlockId, mask: &Operand, near: BlockId) {
-        let at = self.flow.position(block);
+        let at = self.cfg.position(block);
         let passes = |(from, to): &(BlockId, BlockId)| {
-            let (begin, end) = (self.flow.position(*from), self.flow.position(*to));
-            let ahead = self.flow.dominates(near, *from) && begin < at;
+            let (begin, end) = (self.cfg.position(*from), self.cfg.position(*to));
+            let ahead = self.cfg.dominates(near, *from) && begin < at;
             // Back to the header of a loop around both, or on to the block or one behind it.
             ahead
-                && match self.flow.is_back_edge(*from, *to) {
-                    true => end <= self.flow.position(near),
+                && match self.cfg.is_back_edge(*from, *to) {
+                    true => end <= self.cfg.position(near),
                     false => end >= at,
                 }
         };

@@ -11,7 +11,7 @@ use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 
 use crate::primitive::{DEVICE_FLAGS, THREADGROUP_BARRIER};
 use crate::support::builder::call;
-use crate::transform::legalize_division::guard;
+use crate::transform::legalize_division::legalize;
 use crate::transform::lower_primitives::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.barrier0";
@@ -20,7 +20,7 @@ const FENCE: &str = "llvm.nvvm.membar.gl";
 /// Write the kernel's barriers and fences, and those of the functions that are not inlined.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) {
     for function in module.functions.iter_mut().chain([kernel]) {
-        guard(function);
+        legalize(function);
         for block in &mut function.blocks {
             let insts = std::mem::take(&mut block.insts);
             block.insts = insts.into_iter().flat_map(written).collect();

@@ -48,8 +48,8 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
         let bytes = |index| number(kernel, Parameter::Bytes(index), Type::I64);
         launch.bytes = (0..given.len()).map(bytes).collect();
     }
-    let arranged = lane_permutation::suits(kernel, options.approximate);
-    let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], arranged);
+    let permuted = lane_permutation::suits(kernel, options.approximate);
+    let Prologue { known, mask } = prologue::write(kernel, &launch, [body, outside], permuted);
     let names: HashMap<ValueId, Operand> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
     rename(kernel, &names);
@@ -59,7 +59,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     kernel.name = options.name.clone();
     kernel.linkage = "ptx_kernel".into();
     kernel.suffix = "nounwind".into();
-    Ok(Wrapped { parameters, body, mask, arranged })
+    Ok(Wrapped { parameters, body, mask, permuted })
 }
 
 /// The kernel's shape.
@@ -70,7 +70,7 @@ pub(super) struct Wrapped {
     /// The lanes of the simdgroup that come there, if they exchange values.
     pub mask: Option<ValueId>,
     /// Whether lanes are arranged for products of matrices.
-    pub arranged: bool,
+    pub permuted: bool,
 }
 
 /// What the launch's own parameters say.

@@ -141,7 +141,7 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
         return word_shuffle(name, rest, body);
     }
     if let Some(rest) = rest.strip_prefix("some.") {
-        return reductions::some(name, rest, body);
+        return reductions::reduce_active(name, rest, body);
     }
     let (rest, near) = match rest.strip_suffix(NEAR) {
         Some(rest) => (rest, true),
@@ -164,7 +164,7 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
                 _ if function.starts_with("broadcast") || function.starts_with("shuffle") => {
                     shuffle(name, function, (width, near), s, body);
                 }
-                _ => return reductions::fold(name, function, width, s, body),
+                _ => return reductions::reduce(name, function, width, s, body),
             }
         }
     }

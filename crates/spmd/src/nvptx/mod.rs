@@ -12,7 +12,7 @@
 //!    addresses allow.
 //! 5. [`exchange`](mod@simdgroup) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
 //!    lanes that are together, which [`masks`](mod@active_masks) finds from what [`divergence`](crate::analysis::divergence) says of branches.
-//!    Where products of matrices are for tensor cores, lanes are [`arranged`](mod@lane_permutation) as these want them, and products of
+//!    Where products of matrices are for tensor cores, lanes are [`permuted`](mod@lane_permutation) as these want them, and products of
 //!    several [`tiles`](mod@mma_tiling) are one instruction.
 //! 6. [`math`](mod@approximate_math) says which divisions have to be right.
 //!
@@ -179,7 +179,7 @@ pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
 /// # Errors
 /// `Unsupported` with what the kernel does that this does not do, `Malformed`.
 pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
-    crate::analysis::allowlist::admit(module)?;
+    crate::analysis::allowlist::check(module)?;
     let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
     let (mut module, checks) = match checked {
         Some((module, checks)) => (module, Some(checks)),
@@ -197,11 +197,11 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     crate::support::calls::callees(&module, &module.functions[index], &names)?;
     let memory = shared_memory::place(&mut module, &names);
     let mut kernel = module.functions.remove(index);
-    let entry::Wrapped { parameters, body, mask, arranged } = entry::wrap(&module, &mut kernel, options)?;
+    let entry::Wrapped { parameters, body, mask, permuted } = entry::wrap(&module, &mut kernel, options)?;
     barriers::write(&mut module, &mut kernel);
     vectorize_copies::write(&mut module, &mut kernel)?;
     if let Some(mask) = mask {
-        let how = simdgroup::How { approximate: options.approximate, arranged };
+        let how = simdgroup::How { approximate: options.approximate, permuted };
         simdgroup::write(&mut module, &mut kernel, body, mask, how)?;
     }
     module.functions.push(kernel);

@@ -46,17 +46,17 @@ struct Way {
 }
 
 /// Fill block 0 and new blocks, from which threads inside the grid go to `body` and the others to `outside`. The lanes of a
-/// simdgroup are those of the warp, or `arranged` for products of matrices.
+/// simdgroup are those of the warp, or `permuted` for products of matrices.
 pub(super) fn write(
     kernel: &mut Function,
     launch: &Launch,
     [body, outside]: [BlockId; 2],
-    arranged: bool,
+    permuted: bool,
 ) -> Prologue {
     let exchanges = simdgroup::is_used(kernel);
     let [near, deep, far, row, edged, tested, enter] = [(); 7].map(|()| kernel.new_block(None));
     let mut b = Builder::new(kernel, BlockId(0));
-    let threads = arranged.then(|| {
+    let threads = permuted.then(|| {
         let [thread, full] = ["tid", "ntid"].map(|name| [0, 1, 2].map(|d| register(&mut b, name, d)));
         lane_permutation::threads(&mut b, thread, full)
     });

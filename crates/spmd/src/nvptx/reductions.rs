@@ -83,7 +83,7 @@ fn narrow(body: &mut Body, s: Scalar, value: &str) {
 }
 
 /// Reductions and prefix sums.
-pub(super) fn fold(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) -> Option<()> {
+pub(super) fn reduce(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) -> Option<()> {
     let (inclusive, exclusive) =
         (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
     let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
@@ -164,7 +164,7 @@ fn nothing(how: &Fold, ty: &str) -> String {
 }
 
 /// `function.width.suffix` over the lanes of a mask, one after the other.
-pub(super) fn some(name: &str, rest: &str, body: &mut Body) -> Option<()> {
+pub(super) fn reduce_active(name: &str, rest: &str, body: &mut Body) -> Option<()> {
     let mut parts = rest.split('.');
     let (function, width, suffix) = (parts.next()?, parts.next()?.parse::<u32>().ok()?, parts.next()?);
     let s = folded(*SCALARS.iter().find(|s| s.suffix == suffix)?);

@@ -7,12 +7,12 @@ use elinvar_ir::{
     BlockId, Call, CallArg, Callee, CastOp, Function, Inst, Module, Op, Operand, Type, Typed, ValueId,
 };
 
-use super::active_masks::Masks;
+use super::active_masks::ActiveMasks;
 use super::library;
 use super::matrix_product::Step;
 use super::mma_tiling;
 use crate::Error;
-use crate::analysis::cfg::Flow;
+use crate::analysis::cfg::Cfg;
 use crate::primitive::{SIMDGROUP_BARRIER, exchange};
 use crate::support::builder::call as call_of;
 use crate::transform::lower_primitives::callee_name;
@@ -28,7 +28,7 @@ pub(super) struct How {
     /// Sums of matrix products may be in any order.
     pub approximate: bool,
     /// Lanes are arranged for products of matrices, all of which are on tensor cores.
-    pub arranged: bool,
+    pub permuted: bool,
 }
 
 /// Whether a kernel exchanges values.
@@ -57,10 +57,10 @@ pub(super) fn write(
     how: How,
 ) -> Result<(), Error> {
     let narrow = if how.approximate { widened(kernel) } else { HashMap::new() };
-    let flow = Flow::new(kernel, first, |_| false)
+    let cfg = Cfg::new(kernel, first, |_| false)
         .map_err(|_| Error::unsupported("a loop with two entries around functions of a simdgroup", None))?;
-    let calling: Vec<BlockId> = flow.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
-    let mut masks = Masks::new(kernel, flow, first, mask.into());
+    let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
+    let mut masks = ActiveMasks::new(kernel, cfg, first, mask.into());
     let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();
     masks.write();
     let mut needed = BTreeSet::new();
@@ -68,13 +68,13 @@ pub(super) fn write(
         let insts = std::mem::take(&mut kernel.block_mut(block).insts);
         let needed = &mut needed;
         let steps = Vec::new();
-        let arranged = how.arranged;
-        let mut written = Written { kernel, narrow: &narrow, arranged, needed, mask, steps, out: Vec::new() };
+        let permuted = how.permuted;
+        let mut written = Written { kernel, narrow: &narrow, permuted, needed, mask, steps, out: Vec::new() };
         for inst in insts {
             written.inst(inst)?;
         }
         kernel.block_mut(block).insts = written.out;
-        if arranged {
+        if permuted {
             mma_tiling::join(kernel, block, needed);
         }
     }
@@ -107,7 +107,7 @@ struct Written<'k> {
     kernel: &'k mut Function,
     /// What was widened to a float, with its type.
     narrow: &'k HashMap<ValueId, Typed>,
-    arranged: bool,
+    permuted: bool,
     /// The functions of the library that are called.
     needed: &'k mut BTreeSet<String>,
     mask: Operand,
@@ -157,7 +157,7 @@ impl Written<'_> {
         let factors = narrow_factors(self.narrow, call);
         let [a0, a1, b0, b1] = factors.unwrap_or_else(|| [a0, a1, b0, b1].map(Clone::clone));
         let ty = a0.ty.clone();
-        let [left, right, sum] = match self.arranged {
+        let [left, right, sum] = match self.permuted {
             true => [Step::Word, Step::Turned, Step::Tiles { rows: 1, depth: 1 }],
             false => [Step::Left, Step::Right, Step::Sum],
         };

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 
 use elinvar_ir::{BlockId, Op, Term};
 
-use crate::analysis::cfg::{Flow, Irreducible};
+use crate::analysis::cfg::{Cfg, Irreducible};
 use crate::analysis::regions::{self, Region};
 use crate::transform::lower_primitives::{Barrier, Kernel};
 
@@ -31,8 +31,8 @@ const MOST: usize = 32;
 ///
 /// # Errors
 /// When the whole function has a loop with two entries, which cutting does not mend.
-pub(crate) fn cut(kernel: &mut Kernel) -> Result<Vec<Region>, Irreducible> {
-    Flow::new(&kernel.function, BlockId(0), |_| false)?;
+pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<Vec<Region>, Irreducible> {
+    Cfg::new(&kernel.function, BlockId(0), |_| false)?;
     for _ in 0..MOST {
         let regions = regions::regions(kernel);
         let Some((number, entry, from)) = regions.iter().enumerate().find_map(|(n, r)| {
@@ -57,7 +57,7 @@ fn second_entry(kernel: &Kernel, region: &Region) -> Option<(BlockId, Vec<BlockI
         return None;
     }
     let ends = |b: BlockId| kernel.barrier_after(b).is_some();
-    let Err(_) = Flow::new(&kernel.function, region.start, ends) else { return None };
+    let Err(_) = Cfg::new(&kernel.function, region.start, ends) else { return None };
     // A cycle's blocks reach one another.
     let reached: Vec<(BlockId, Vec<bool>)> = region
         .blocks
@@ -155,7 +155,7 @@ mod tests {
         let module = Module::parse(NESTED).unwrap();
         let mut kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
         assert!(crate::reducible(&kernel, &regions::regions(&kernel)).is_err());
-        let regions = cut(&mut kernel).unwrap();
+        let regions = split_regions(&mut kernel).unwrap();
         assert!(crate::reducible(&kernel, &regions).is_ok());
         // One more barrier, on the one edge, which orders nothing.
         assert_eq!((kernel.barriers.len(), regions.len()), (2, 3));

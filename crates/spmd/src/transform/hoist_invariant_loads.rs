@@ -10,7 +10,7 @@ use crate::transform::lower_primitives::{Kernel, blocks_in_order, is_number};
 
 /// A value that is loaded once.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fixed {
+pub(crate) struct InvariantLoad {
     pub value: ValueId,
     /// The parameter that points to it, by its place.
     pub param: usize,
@@ -20,8 +20,8 @@ pub(crate) struct Fixed {
     pub align: Option<u64>,
 }
 
-/// Move the loads that lie within the first `still` bytes of each parameter's memory to [`Kernel::fixed`].
-pub(crate) fn hoist(module: &Module, kernel: &mut Kernel, still: &[u64]) {
+/// Move the loads that lie within the first `invariant_bytes` bytes of each parameter's memory to [`Kernel::invariant_loads`].
+pub(crate) fn hoist(module: &Module, kernel: &mut Kernel, invariant_bytes: &[u64]) {
     let params = kernel.function.params.iter().enumerate();
     let mut places: HashMap<ValueId, (usize, i64)> = params.map(|(i, p)| (p.value, (i, 0))).collect();
     for block in blocks_in_order(&kernel.function) {
@@ -44,9 +44,16 @@ pub(crate) fn hoist(module: &Module, kernel: &mut Kernel, still: &[u64]) {
                     let Some((param, offset)) = place(&ptr.op) else { return true };
                     let Ok(offset) = u64::try_from(offset) else { return true };
                     let end = offset + ty.size_align(module).0;
-                    let inside = still.get(param).is_some_and(|still| end <= *still);
+                    let inside =
+                        invariant_bytes.get(param).is_some_and(|invariant_bytes| end <= *invariant_bytes);
                     if inside {
-                        kernel.fixed.push(Fixed { value, param, offset, ty: ty.clone(), align: *align });
+                        kernel.invariant_loads.push(InvariantLoad {
+                            value,
+                            param,
+                            offset,
+                            ty: ty.clone(),
+                            align: *align,
+                        });
                     }
                     !inside
                 }
@@ -77,7 +84,8 @@ mod tests {
         let module = Module::parse(text).unwrap();
         let mut kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
         hoist(&module, &mut kernel, &[0, 8]);
-        let found: Vec<_> = kernel.fixed.iter().map(|f| (f.param, f.offset, f.ty.clone(), f.align)).collect();
+        let found: Vec<_> =
+            kernel.invariant_loads.iter().map(|f| (f.param, f.offset, f.ty.clone(), f.align)).collect();
         assert_eq!(found, [(1, 0, Type::I32, Some(4)), (1, 4, Type::Float, Some(4))]);
         let left = kernel.function.blocks[0].insts.iter().filter(|i| matches!(i.op, Op::Load { .. }));
         assert_eq!(left.count(), 4);

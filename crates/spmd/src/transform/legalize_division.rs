@@ -8,7 +8,7 @@
 use elinvar_ir::{BinaryOp, Const, Function, Inst, IntPredicate, Op, Operand, Type, Typed};
 
 /// Guard every division and shift of `function`.
-pub(crate) fn guard(function: &mut Function) {
+pub(crate) fn legalize(function: &mut Function) {
     for index in 0..function.blocks.len() {
         let insts = std::mem::take(&mut function.blocks[index].insts);
         let mut out = Vec::with_capacity(insts.len());
@@ -28,31 +28,31 @@ fn guard_inst(function: &mut Function, inst: Inst, out: &mut Vec<Inst>) {
         out.push(inst);
         return;
     };
-    let mut guard = Guard { function, out, ty: ty.clone(), width };
+    let mut legalizer = Legalizer { function, out, ty: ty.clone(), width };
     match op {
-        BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr if !guard.is_small(b) => {
-            let amount = guard.modulo_width(b.clone());
+        BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr if !legalizer.is_small(b) => {
+            let amount = legalizer.modulo_width(b.clone());
             let op = Op::Binary { op: *op, flags: String::new(), ty: ty.clone(), a: a.clone(), b: amount };
             out.push(Inst { op, ..inst });
         }
-        BinaryOp::UDiv | BinaryOp::URem if !guard.is_harmless_divisor(b, false) => {
-            guard.unsigned(*op, a.clone(), b.clone(), inst);
+        BinaryOp::UDiv | BinaryOp::URem if !legalizer.is_harmless_divisor(b, false) => {
+            legalizer.unsigned(*op, a.clone(), b.clone(), inst);
         }
-        BinaryOp::SDiv | BinaryOp::SRem if !guard.is_harmless_divisor(b, true) => {
-            guard.signed(*op, a.clone(), b.clone(), inst);
+        BinaryOp::SDiv | BinaryOp::SRem if !legalizer.is_harmless_divisor(b, true) => {
+            legalizer.signed(*op, a.clone(), b.clone(), inst);
         }
         _ => out.push(inst),
     }
 }
 
-struct Guard<'a> {
+struct Legalizer<'a> {
     function: &'a mut Function,
     out: &'a mut Vec<Inst>,
     ty: Type,
     width: u32,
 }
 
-impl Guard<'_> {
+impl Legalizer<'_> {
     fn constant(&self, value: i128) -> Operand {
         let one = Const::int(self.width, value);
         match &self.ty {

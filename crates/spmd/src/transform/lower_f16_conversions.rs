@@ -9,7 +9,7 @@ use crate::support::builder::call as call_of;
 use crate::transform::lower_primitives::callee_name;
 
 /// Rewrite the conversions of `function`.
-pub(crate) fn widen(function: &mut Function) {
+pub(crate) fn lower(function: &mut Function) {
     for index in 0..function.blocks.len() {
         let insts = std::mem::take(&mut function.blocks[index].insts);
         let mut out = Vec::with_capacity(insts.len());
@@ -62,7 +62,7 @@ mod tests {
             declare <3 x i8> @llvm.fptoui.sat.v3i8.v3f16(<3 x half>)
             declare i16 @llvm.fptosi.sat.i16.bf16(bfloat)";
         let mut function = Module::parse(text).unwrap().functions.remove(0);
-        widen(&mut function);
+        lower(&mut function);
         let lines: Vec<String> = function.to_string().lines().map(|line| line.trim().to_owned()).collect();
         assert_eq!(
             &lines[1..6],

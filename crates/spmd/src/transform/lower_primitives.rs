@@ -9,7 +9,7 @@ use elinvar_ir::{
 
 use crate::primitive::{DEVICE_FLAGS, Position};
 use crate::support::calls::{self, CallKind};
-use crate::transform::hoist_invariant_loads::Fixed;
+use crate::transform::hoist_invariant_loads::InvariantLoad;
 use crate::transform::scalarize::scalarize;
 use crate::{ENTRY, Error, THREADGROUP_SECTION};
 
@@ -23,9 +23,9 @@ pub(crate) struct Kernel {
     /// Values that a thread asks for, with the dimension.
     pub positions: HashMap<ValueId, (Position, usize)>,
     /// Values that are the same for all threads of all groups, loaded once.
-    pub fixed: Vec<Fixed>,
+    pub invariant_loads: Vec<InvariantLoad>,
     /// Private arrays: what each thread has one of.
-    pub privates: Vec<Private>,
+    pub private_arrays: Vec<PrivateArray>,
     /// Names of the module's threadgroup variables.
     pub threadgroup: Vec<String>,
     /// Functions of the module that the entry calls, directly or not.
@@ -48,12 +48,12 @@ pub(crate) struct Barrier {
 }
 
 /// A private array.
-pub(crate) struct Private {
+pub(crate) struct PrivateArray {
     pub value: ValueId,
     pub ty: Type,
     pub align: u64,
     /// Bytes from a thread's first element to its neighbour's.
-    pub step: u64,
+    pub lane_stride: u64,
 }
 
 impl Kernel {
@@ -81,8 +81,8 @@ pub(crate) fn prepare(module: &Module) -> Result<Kernel, Error> {
         function: entry.clone(),
         barriers: Vec::new(),
         positions: HashMap::new(),
-        fixed: Vec::new(),
-        privates: Vec::new(),
+        invariant_loads: Vec::new(),
+        private_arrays: Vec::new(),
         threadgroup,
         callees,
         exchanges: None,
@@ -132,7 +132,12 @@ fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result
                 let (size, natural) = ty.size_align(module);
                 let value = inst.result.ok_or_else(|| Error::Malformed("alloca without a result".into()))?;
                 let step = size.next_multiple_of(natural);
-                kernel.privates.push(Private { value, ty, align: align.unwrap_or(natural), step });
+                kernel.private_arrays.push(PrivateArray {
+                    value,
+                    ty,
+                    align: align.unwrap_or(natural),
+                    lane_stride: step,
+                });
             }
             Op::Call(call) => match calls::classify(module, call, location.clone())? {
                 CallKind::Dropped => {}

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
 
-use crate::analysis::liveness::Live;
+use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
 use crate::support::builder::{Builder, i64_const};
 use crate::transform::lower_primitives::Kernel;
@@ -36,7 +36,7 @@ struct Array {
 }
 
 /// The layout.
-pub(crate) struct Context {
+pub(crate) struct BarrierContext {
     values: HashMap<ValueId, Array>,
     /// Of values used outside a loop that lanes leave in different iterations.
     left: HashMap<ValueId, Array>,
@@ -49,10 +49,10 @@ pub(crate) struct Context {
     pub bytes: u64,
 }
 
-impl Context {
+impl BarrierContext {
     /// `group` is what is known of values across all threads of a group. With the lanes that have returned, if some
-    /// threads `returns_apart` from others.
-    pub fn new(source: &Source<'_>, live: &Live, group: &Uniformity, returns_apart: bool) -> Self {
+    /// threads `returns_diverge` from others.
+    pub fn new(source: &Source<'_>, live: &Liveness, group: &Uniformity, returns_diverge: bool) -> Self {
         let mut context = Self {
             values: HashMap::new(),
             left: HashMap::new(),
@@ -62,7 +62,7 @@ impl Context {
             bytes: 0,
         };
         let (kernel, layout) = (source.kernel, source.layout);
-        let steps = u64::from(layout.steps());
+        let iterations = u64::from(layout.iterations());
         for value in &live.all {
             let ty = kernel.function.ty(*value);
             let (scalars, vectors) = source.counts(source.uniform.of(*value));
@@ -72,29 +72,30 @@ impl Context {
                 context.shared.insert(*value, offset);
                 continue;
             }
-            let array = context.array(source, ty, steps, scalars, vectors);
+            let array = context.array(source, ty, iterations, scalars, vectors);
             context.values.insert(*value, array);
             if has_left {
-                let array = context.array(source, ty, steps, 0, source.parts(false));
+                let array = context.array(source, ty, iterations, 0, source.parts(false));
                 context.left.insert(*value, array);
             }
         }
-        let threads = u64::from(layout.vectors().next_multiple_of(layout.parts) * layout.lanes);
-        let step = u64::from(layout.parts * layout.lanes);
+        let threads = u64::from(layout.vectors().next_multiple_of(layout.factor) * layout.lanes);
+        let per_iteration = u64::from(layout.factor * layout.lanes);
         let mut on_stack = 0;
-        for private in &kernel.privates {
+        for private in &kernel.private_arrays {
             let each = private_size(source.module, &private.ty);
-            let count = if kernel.barriers.is_empty() { step } else { threads };
-            let fits = each * step <= STACK_BYTES && on_stack + each * step <= MOST_STACK_BYTES;
+            let count = if kernel.barriers.is_empty() { per_iteration } else { threads };
+            let fits =
+                each * per_iteration <= STACK_BYTES && on_stack + each * per_iteration <= MOST_STACK_BYTES;
             if kernel.barriers.is_empty() && fits {
-                on_stack += each * step;
+                on_stack += each * per_iteration;
             } else {
                 let offset = context.reserve(each * count);
                 context.privates.insert(private.value, offset);
             }
         }
-        if returns_apart {
-            context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.parts) * 4));
+        if returns_diverge {
+            context.returned = Some(context.reserve(u64::from(layout.vectors() + layout.factor) * 4));
         }
         context
     }
@@ -105,12 +106,19 @@ impl Context {
         offset
     }
 
-    fn array(&mut self, source: &Source<'_>, ty: &Type, steps: u64, scalars: usize, vectors: usize) -> Array {
+    fn array(
+        &mut self,
+        source: &Source<'_>,
+        ty: &Type,
+        iterations: u64,
+        scalars: usize,
+        vectors: usize,
+    ) -> Array {
         let scalar = private_size(source.module, ty);
         let vector = (scalar.max(1) * u64::from(source.layout.lanes)).next_multiple_of(ALIGN);
         let align = if vectors > 0 { ALIGN } else { 1 };
         let stride = vector * vectors as u64 + (scalar * scalars as u64).next_multiple_of(align);
-        let offset = self.reserve(stride * steps);
+        let offset = self.reserve(stride * iterations);
         Array { offset, stride, scalars, vectors, sizes: [scalar, vector] }
     }
 
@@ -141,7 +149,7 @@ impl Context {
     }
 
     /// Put what is live behind a barrier, and is defined in the blocks of a region, into the scratch memory.
-    pub fn save(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+    pub fn save(&self, emit: &mut Emit<'_, '_>, place: &ContextSlot, value: ValueId, cont: BlockId) {
         if let Some(offset) = self.shared.get(&value) {
             let ty = emit.source.kernel.function.ty(value).clone();
             let slots = emit.value_slots(value);
@@ -163,7 +171,7 @@ impl Context {
     }
 
     /// Put it back into the slots.
-    pub fn restore(&self, emit: &mut Emit<'_, '_>, place: &Place, value: ValueId, cont: BlockId) {
+    pub fn restore(&self, emit: &mut Emit<'_, '_>, place: &ContextSlot, value: ValueId, cont: BlockId) {
         self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
             let addresses = place.forms(emit, array);
             let wide = emit.wide(ty);
@@ -206,16 +214,16 @@ pub(crate) fn private_size(module: &Module, ty: &Type) -> u64 {
 
 /// A step's place in the scratch memory.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ContextSlot {
     pub scratch: Operand,
     /// The step's number, an i64.
-    pub step: Operand,
+    pub iteration: Operand,
 }
 
-impl Place {
+impl ContextSlot {
     fn forms(&self, emit: &mut Emit<'_, '_>, array: &Array) -> Forms {
         let first = emit.b.gep(Type::I8, self.scratch.clone(), i64_const(array.offset));
-        let element = emit.b.gep(Type::array(array.stride, Type::I8), first, self.step.clone());
+        let element = emit.b.gep(Type::array(array.stride, Type::I8), first, self.iteration.clone());
         let mut at = 0;
         let mut take = |emit: &mut Emit<'_, '_>, size: u64| -> Operand {
             let address = emit.b.gep(Type::I8, element, i64_const(at));

@@ -13,8 +13,8 @@ use elinvar_ir::{BinaryOp, BlockId, CastOp, IntPredicate, Op, Operand, Term, Typ
 
 use crate::analysis::regions::Region;
 use crate::primitive::Position;
-use crate::vector::barrier_context::Context;
-use crate::vector::workgroup::Parts;
+use crate::vector::barrier_context::BarrierContext;
+use crate::vector::workgroup::Inputs;
 
 /// How far back a compared number is followed.
 const DEPTH: u32 = 6;
@@ -22,17 +22,17 @@ const DEPTH: u32 = 6;
 const CANDIDATES: usize = 4;
 
 /// What the analysis is made of.
-pub(crate) struct Quits<'a> {
-    pub parts: &'a Parts<'a>,
-    pub context: &'a Context,
+pub(crate) struct EarlyExits<'a> {
+    pub inputs: &'a Inputs<'a>,
+    pub context: &'a BarrierContext,
 }
 
-impl Quits<'_> {
+impl EarlyExits<'_> {
     /// The blocks that end in such a branch, with where it then goes.
     pub fn of(&self, region: &Region) -> HashMap<BlockId, BlockId> {
         let branches = self.first_branches(region).into_iter().take(CANDIDATES);
-        let quits = branches.filter_map(|block| Some((block, self.taken_by_all_behind(block)?)));
-        quits.filter(|(_, to)| self.does_nothing(region, *to)).collect()
+        let exits = branches.filter_map(|block| Some((block, self.taken_by_all_behind(block)?)));
+        exits.filter(|(_, to)| self.does_nothing(region, *to)).collect()
     }
 
     /// The branches which threads of the group take apart and that come first, with nothing done before.
@@ -43,16 +43,16 @@ impl Quits<'_> {
             if before.contains(&block) || branches.contains(&block) || self.has_effect(block) {
                 continue;
             }
-            if self.parts.group.divergent[block.0 as usize] {
+            if self.inputs.group.divergent[block.0 as usize] {
                 branches.push(block);
-            } else if self.parts.kernel.barrier_after(block).is_none() {
+            } else if self.inputs.kernel.barrier_after(block).is_none() {
                 before.insert(block);
-                todo.extend(self.parts.kernel.function.block(block).term.successors());
+                todo.extend(self.inputs.kernel.function.block(block).term.successors());
             }
         }
         let comes_back = region.blocks.iter().filter(|b| !before.contains(*b)).any(|b| {
-            let successors = self.parts.kernel.function.block(*b).term.successors();
-            self.parts.kernel.barrier_after(*b).is_none()
+            let successors = self.inputs.kernel.function.block(*b).term.successors();
+            self.inputs.kernel.barrier_after(*b).is_none()
                 && successors.iter().any(|to| before.contains(to) || branches.contains(to))
         });
         if comes_back { Vec::new() } else { branches }
@@ -61,15 +61,15 @@ impl Quits<'_> {
     /// Where a branch goes for every step behind one that goes there with all lanes.
     fn taken_by_all_behind(&self, block: BlockId) -> Option<BlockId> {
         let Term::CondBr { cond: Operand::Value(cond), then, other } =
-            &self.parts.kernel.function.block(block).term
+            &self.inputs.kernel.function.block(block).term
         else {
             return None;
         };
-        let Op::ICmp { pred, ty, a, b, .. } = &self.parts.uniform.definition(self.parts.kernel, *cond)?.op
+        let Op::ICmp { pred, ty, a, b, .. } = &self.inputs.uniform.definition(self.inputs.kernel, *cond)?.op
         else {
             return None;
         };
-        let same = |o: &Operand| self.parts.group.at(o, ty, block).is_same();
+        let same = |o: &Operand| self.inputs.group.at(o, ty, block).is_same();
         let (pred, number, limit) = if same(b) { (*pred, a, b) } else { (swapped(*pred), b, a) };
         let Type::Int(width) = *ty else { return None };
         if !same(limit) || width > 64 || then == other {
@@ -91,14 +91,14 @@ impl Quits<'_> {
     /// The largest value of a number that does not become smaller from thread to thread, in the order of the steps.
     fn ascends(&self, operand: &Operand, depth: u32) -> Option<u64> {
         let value = operand.value()?;
-        let [_, y, z] = self.parts.layout.group;
-        if let Some((Position::Thread, dim)) = self.parts.kernel.positions.get(&value) {
+        let [_, y, z] = self.inputs.layout.group;
+        if let Some((Position::Thread, dim)) = self.inputs.kernel.positions.get(&value) {
             let is_outermost = [y * z == 1, z == 1, true][*dim];
-            return is_outermost.then(|| self.parts.layout.thread(*dim).max);
+            return is_outermost.then(|| self.inputs.layout.thread(*dim).max);
         }
-        let inst = self.parts.uniform.definition(self.parts.kernel, value)?;
+        let inst = self.inputs.uniform.definition(self.inputs.kernel, value)?;
         let depth = depth.checked_sub(1)?;
-        let Type::Int(width @ 1..=64) = *self.parts.kernel.function.ty(value) else { return None };
+        let Type::Int(width @ 1..=64) = *self.inputs.kernel.function.ty(value) else { return None };
         let fits = |max: u64, width: u32| (width == 64 || max < 1 << width).then_some(max);
         match &inst.op {
             Op::Cast { op: CastOp::ZExt, from, .. } => self.ascends(&from.op, depth),
@@ -133,7 +133,7 @@ impl Quits<'_> {
         match operand {
             Operand::Const(c) => c.as_unsigned(width).and_then(|n| u64::try_from(n).ok()),
             Operand::Value(value) => {
-                let known = self.parts.group.of(*value);
+                let known = self.inputs.group.of(*value);
                 known.constant.or((known.max == 0).then_some(0))
             }
         }
@@ -141,7 +141,7 @@ impl Quits<'_> {
 
     /// Whether steps that go on from `to` do nothing but arrive at one barrier, or return unnoticed.
     fn does_nothing(&self, region: &Region, to: BlockId) -> bool {
-        let kernel = self.parts.kernel;
+        let kernel = self.inputs.kernel;
         let (mut seen, mut todo, mut barriers) = (HashSet::new(), vec![to], HashSet::new());
         while let Some(block) = todo.pop() {
             if !seen.insert(block) {
@@ -158,14 +158,14 @@ impl Quits<'_> {
         }
         let own = region.defined(kernel);
         let keeps = |barrier: &usize| {
-            self.parts.live.across[*barrier].intersection(&own).any(|value| !self.context.is_shared(*value))
+            self.inputs.live.across[*barrier].intersection(&own).any(|value| !self.context.is_shared(*value))
         };
         barriers.len() <= 1 && !barriers.iter().any(keeps)
     }
 
     /// Whether a block does more than compute and read.
     fn has_effect(&self, block: BlockId) -> bool {
-        self.parts.kernel.function.block(block).insts.iter().any(|inst| match &inst.op {
+        self.inputs.kernel.function.block(block).insts.iter().any(|inst| match &inst.op {
             Op::Load { volatile, atomic, .. } => *volatile || atomic.is_some(),
             Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } | Op::Fence(_) | Op::Call(_) => true,
             _ => false,

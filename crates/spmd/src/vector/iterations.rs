@@ -7,9 +7,9 @@ use crate::support::builder::{Builder, Counter, i32_const};
 use crate::vector::emit::{Emit, Forms};
 
 /// A loop over steps whose body is still to be written.
-pub(crate) struct Steps {
+pub(crate) struct Iterations {
     /// The step's number, an i32.
-    pub step: Operand,
+    pub iteration: Operand,
     /// The same as an i64.
     pub wide: Operand,
     /// The number of the row, and of the step in it, where there are several rows.
@@ -24,14 +24,14 @@ pub(crate) struct Steps {
 
 /// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to. It ends
 /// early where a step has put true into the slot `last`.
-pub(crate) fn steps(
+pub(crate) fn vector_loop(
     b: &mut Builder<'_>,
     layout: &Layout,
     (row, rows): (&Operand, u32),
     last: Option<&Operand>,
-) -> Steps {
+) -> Iterations {
     let (body, next, done) = (b.f.new_block(None), b.f.new_block(None), b.f.new_block(None));
-    let count = layout.steps() / rows;
+    let count = layout.iterations() / rows;
     let first = by(b, BinaryOp::Mul, row, count);
     let before = b.at;
     b.br(body);
@@ -42,7 +42,7 @@ pub(crate) fn steps(
         i32_const(0).into()
     } else {
         let counter = Counter::new(b.f, body, "step", Type::I32, (i32_const(0), before));
-        let step = counter.value;
+        let iteration = counter.value;
         let mut more = counter.count(b, "nuw nsw", i32_const(count));
         if let Some(slot) = last {
             let last = b.load(Type::I1, slot.clone(), None);
@@ -51,16 +51,16 @@ pub(crate) fn steps(
         }
         b.cond_br(more, body, done);
         b.at = body;
-        step.into()
+        iteration.into()
     };
-    let step = match (rows, count) {
+    let iteration = match (rows, count) {
         (1, _) => in_row.clone(),
         (_, 1) => first,
         _ => b.binary(BinaryOp::Add, "nuw nsw", &Type::I32, first, in_row.clone()).into(),
     };
-    let wide = b.cast(CastOp::ZExt, Type::I32, step.clone(), Type::I64).into();
+    let wide = b.cast(CastOp::ZExt, Type::I32, iteration.clone(), Type::I64).into();
     let row = (rows > 1).then(|| (row.clone(), in_row));
-    Steps { step, wide, row, body, next, done }
+    Iterations { iteration, wide, row, body, next, done }
 }
 
 /// The positions of a step's threads in their group.
@@ -70,11 +70,11 @@ pub(crate) struct Positions {
 }
 
 /// Write the positions of a step's threads.
-pub(crate) fn positions(emit: &mut Emit<'_, '_>, steps: &Steps) -> Positions {
+pub(crate) fn positions(emit: &mut Emit<'_, '_>, iterations: &Iterations) -> Positions {
     let layout = emit.source.layout;
     match layout.per_row {
-        Some(per_row) => in_rows(emit, steps, per_row),
-        None => across_rows(emit, &steps.step),
+        Some(per_row) => in_rows(emit, iterations, per_row),
+        None => across_rows(emit, &iterations.iteration),
     }
 }
 
@@ -93,23 +93,23 @@ fn by(b: &mut Builder<'_>, op: BinaryOp, a: &Operand, n: u32) -> Operand {
     }
 }
 
-fn in_rows(emit: &mut Emit<'_, '_>, steps: &Steps, per_row: u32) -> Positions {
+fn in_rows(emit: &mut Emit<'_, '_>, iterations: &Iterations, per_row: u32) -> Positions {
     let layout = emit.source.layout;
-    let ([_, y, z], parts) = (layout.group, layout.parts);
+    let ([_, y, z], factor) = (layout.group, layout.factor);
     let mut thread = [(); 3].map(|()| Forms::default());
     let b = &mut emit.b;
-    let steps_per_row = (per_row / parts).max(1);
-    let (row_of_step, step_of_row) = steps.row.clone().unwrap_or_else(|| {
-        let row = by(b, BinaryOp::UDiv, &steps.step, steps_per_row);
-        (row, by(b, BinaryOp::URem, &steps.step, steps_per_row))
+    let iterations_per_row = (per_row / factor).max(1);
+    let (row_of_iteration, iteration_of_row) = iterations.row.clone().unwrap_or_else(|| {
+        let row = by(b, BinaryOp::UDiv, &iterations.iteration, iterations_per_row);
+        (row, by(b, BinaryOp::URem, &iterations.iteration, iterations_per_row))
     });
-    for part in 0..parts {
-        let (column, row) = if per_row.is_multiple_of(parts) {
-            let column = by(b, BinaryOp::Mul, &step_of_row, parts);
-            (by(b, BinaryOp::Add, &column, part), row_of_step.clone())
+    for part in 0..factor {
+        let (column, row) = if per_row.is_multiple_of(factor) {
+            let column = by(b, BinaryOp::Mul, &iteration_of_row, factor);
+            (by(b, BinaryOp::Add, &column, part), row_of_iteration.clone())
         } else {
             // Whole rows in a step.
-            let row = by(b, BinaryOp::Mul, &row_of_step, parts / per_row);
+            let row = by(b, BinaryOp::Mul, &row_of_iteration, factor / per_row);
             (i32_const(part % per_row).into(), by(b, BinaryOp::Add, &row, part / per_row))
         };
         let inside = if z == 1 { row.clone() } else { by(b, BinaryOp::URem, &row, y) };
@@ -124,10 +124,10 @@ fn in_rows(emit: &mut Emit<'_, '_>, steps: &Steps, per_row: u32) -> Positions {
 }
 
 /// From the threads' linear index, for a single part.
-fn across_rows(emit: &mut Emit<'_, '_>, step: &Operand) -> Positions {
+fn across_rows(emit: &mut Emit<'_, '_>, iteration: &Operand) -> Positions {
     let layout = emit.source.layout;
     let [x, y, z] = layout.group;
-    let first = by(&mut emit.b, BinaryOp::Mul, step, layout.lanes);
+    let first = by(&mut emit.b, BinaryOp::Mul, iteration, layout.lanes);
     let thread = [0, 1, 2].map(|dim| {
         let (divisor, modulus) = match dim {
             0 => (1, Some(x)),
@@ -163,7 +163,7 @@ pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[O
     let layout = emit.source.layout;
     let (wide, ty) = (emit.wide(&Type::I32), emit.mask_type());
     let mut masks = Vec::new();
-    for part in 0..emit.parts() {
+    for part in 0..emit.factor() {
         let mut mask = emit.mask_of(true);
         for (dim, limit) in size.iter().enumerate() {
             let known = layout.thread(dim);
@@ -194,21 +194,21 @@ pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[O
 }
 
 /// Lanes kept as a number in memory: a u32 per vector.
-pub(crate) struct Marks {
+pub(crate) struct ExitedLanes {
     pub base: ValueId,
 }
 
-impl Marks {
-    fn place(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) -> Operand {
-        let parts = emit.parts() as u32;
-        let first = by(&mut emit.b, BinaryOp::Mul, step, parts);
+impl ExitedLanes {
+    fn place(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize) -> Operand {
+        let factor = emit.factor() as u32;
+        let first = by(&mut emit.b, BinaryOp::Mul, iteration, factor);
         let index = by(&mut emit.b, BinaryOp::Add, &first, part as u32);
         let index = emit.b.cast(CastOp::ZExt, Type::I32, index, Type::I64);
         emit.b.gep(Type::I32, self.base, index).into()
     }
 
-    pub fn load(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) -> Operand {
-        let place = self.place(emit, step, part);
+    pub fn load(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize) -> Operand {
+        let place = self.place(emit, iteration, part);
         let bits = Operand::from(emit.b.load(Type::I32, place, None));
         let narrow = Type::Int(emit.lanes());
         let bits = match emit.lanes() {
@@ -219,22 +219,22 @@ impl Marks {
         emit.b.cast(CastOp::BitCast, narrow, bits, ty).into()
     }
 
-    pub fn store(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize, mask: Operand) {
-        let place = self.place(emit, step, part);
+    pub fn store(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize, mask: Operand) {
+        let place = self.place(emit, iteration, part);
         let bits = emit.bits(mask);
         let bits = emit.resize(bits, emit.lanes());
         emit.b.store(Type::I32, bits, place);
     }
 
     /// Add lanes to those that are marked.
-    pub fn add(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize, mask: Operand) {
-        let before = self.load(emit, step, part);
+    pub fn add(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize, mask: Operand) {
+        let before = self.load(emit, iteration, part);
         let ty = emit.mask_type();
         let both = emit.b.binary(BinaryOp::Or, "", &ty, before, mask).into();
-        self.store(emit, step, part, both);
+        self.store(emit, iteration, part, both);
     }
 
-    pub fn clear(&self, emit: &mut Emit<'_, '_>, step: &Operand, part: usize) {
-        self.store(emit, step, part, Const::Zero.into());
+    pub fn clear(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize) {
+        self.store(emit, iteration, part, Const::Zero.into());
     }
 }

@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use elinvar_ir::{BlockId, Function, Term};
 
-use crate::analysis::cfg::Flow;
-use crate::analysis::mask_classes::Masks;
+use crate::analysis::cfg::Cfg;
+use crate::analysis::mask_classes::MaskClasses;
 
 /// A node's number.
 pub(crate) type NodeId = usize;
@@ -49,7 +49,7 @@ pub(crate) enum Target {
 }
 
 /// The plan of a region.
-pub(crate) struct Plan {
+pub(crate) struct Linearization {
     pub nodes: Vec<Node>,
     pub number: HashMap<Node, NodeId>,
     /// Where control goes from each node when its lanes have run it.
@@ -59,10 +59,10 @@ pub(crate) struct Plan {
 }
 
 /// What the plan needs to know of a region.
-pub(crate) struct Shape<'a> {
+pub(crate) struct Input<'a> {
     pub function: &'a Function,
-    pub flow: &'a Flow,
-    pub masks: &'a Masks,
+    pub cfg: &'a Cfg,
+    pub masks: &'a MaskClasses,
     pub divergent: &'a [bool],
     /// The barrier behind a block.
     pub barrier_after: &'a dyn Fn(BlockId) -> Option<usize>,
@@ -72,38 +72,38 @@ pub(crate) struct Shape<'a> {
     pub skippable: &'a dyn Fn(BlockId) -> bool,
 }
 
-impl Plan {
-    pub fn new(shape: &Shape<'_>) -> Self {
-        let nodes = nodes(shape);
+impl Linearization {
+    pub fn new(input: &Input<'_>) -> Self {
+        let nodes = nodes(input);
         let number: HashMap<Node, NodeId> = nodes.iter().enumerate().map(|(i, n)| (*n, i)).collect();
         let end = nodes.len() - 1;
         let mut pending: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); nodes.len()];
         pending[0].insert(end);
-        let mut plan = Self { nodes, number, onward: Vec::new(), skip: Vec::new() };
-        for at in 0..plan.nodes.len() {
+        let mut linearization = Self { nodes, number, onward: Vec::new(), skip: Vec::new() };
+        for at in 0..linearization.nodes.len() {
             let mut waiting = pending[at].clone();
             // However lanes leave such a loop, its end sees to it that all of them have.
-            waiting.extend(shape.loop_end(plan.nodes[at]).map(|node| plan.number[&node]));
+            waiting.extend(input.loop_end(linearization.nodes[at]).map(|node| linearization.number[&node]));
             let mut go = |targets: &[NodeId]| {
                 let all: BTreeSet<NodeId> = waiting.iter().chain(targets).copied().collect();
                 let next = all.first().copied().unwrap_or(end);
                 pending[next].extend(all.into_iter().filter(|n| *n != next));
                 next
             };
-            let node = plan.nodes[at];
+            let node = linearization.nodes[at];
             let skip = match node {
-                Node::Block(block) if (shape.skippable)(block) => Some(go(&[])),
+                Node::Block(block) if (input.skippable)(block) => Some(go(&[])),
                 _ => None,
             };
             let onward = match node {
-                Node::Block(block) => plan.after_block(shape, block, &mut go),
+                Node::Block(block) => linearization.after_block(input, block, &mut go),
                 Node::LoopEnd(_) | Node::Return | Node::Barrier(_) => Onward::To(None, go(&[])),
                 Node::End => Onward::To(None, end),
             };
-            plan.skip.push(skip);
-            plan.onward.push(onward);
+            linearization.skip.push(skip);
+            linearization.onward.push(onward);
         }
-        plan
+        linearization
     }
 
     /// The blocks that must have a mask of their own for this plan to be right.
@@ -111,35 +111,35 @@ impl Plan {
     /// A block may stand in the way of lanes that do not go there: what is pending on one way to a node is so on
     /// all of them. So a block to which a branch leads that all lanes take together, if other nodes come before
     /// it; and a block of a class whose first block may not have been run on the way.
-    pub fn lacking_masks(&self, shape: &Shape<'_>) -> HashSet<BlockId> {
+    pub fn lacking_masks(&self, input: &Input<'_>) -> HashSet<BlockId> {
         let mut lacking = HashSet::new();
         let mut add = |block: BlockId| {
-            if !shape.masks.is_own(block) {
+            if !input.masks.is_own(block) {
                 lacking.insert(block);
             }
         };
-        let mut known: Vec<Option<Run>> = vec![None; self.nodes.len()];
-        known[0] = Some(Run::new(self.nodes.len()));
+        let mut known: Vec<Option<Executed>> = vec![None; self.nodes.len()];
+        known[0] = Some(Executed::new(self.nodes.len()));
         for at in 0..self.nodes.len() {
-            let Some(mut run) = known[at].take() else { continue };
+            let Some(mut executed) = known[at].take() else { continue };
             if let Node::Block(block) = self.nodes[at] {
-                if shape.masks.is_own(block) {
-                    run.add(at);
-                } else if !run.has(self.number[&Node::Block(shape.masks.of(block))]) {
+                if input.masks.is_own(block) {
+                    executed.add(at);
+                } else if !executed.has(self.number[&Node::Block(input.masks.of(block))]) {
                     add(block);
                 }
             }
             if let Some(skip) = self.skip[at] {
-                meet(&mut known[skip], &run);
+                meet(&mut known[skip], &executed);
             }
             if let Node::Block(block) = self.nodes[at]
-                && shape.divergent[block.0 as usize]
+                && input.divergent[block.0 as usize]
             {
                 // The copy for all lanes comes in here, with the masks of what dominates the block set.
-                let mut set = Run::new(self.nodes.len());
-                let above = std::iter::successors(Some(block), |b| shape.flow.idom(*b));
-                above.filter(|b| shape.masks.is_own(*b)).for_each(|b| set.add(self.number[&Node::Block(b)]));
-                run.meet(&set);
+                let mut set = Executed::new(self.nodes.len());
+                let above = std::iter::successors(Some(block), |b| input.cfg.idom(*b));
+                above.filter(|b| input.masks.is_own(*b)).for_each(|b| set.add(self.number[&Node::Block(b)]));
+                executed.meet(&set);
             }
             match &self.onward[at] {
                 Onward::Together(edges) => {
@@ -148,11 +148,13 @@ impl Plan {
                             if node != next && matches!(self.nodes[*node], Node::Block(_)) {
                                 add(*to);
                             }
-                            meet(&mut known[*next], &run);
+                            meet(&mut known[*next], &executed);
                         }
                     }
                 }
-                Onward::Apart(_, next) | Onward::To(_, next) if *next > at => meet(&mut known[*next], &run),
+                Onward::Apart(_, next) | Onward::To(_, next) if *next > at => {
+                    meet(&mut known[*next], &executed)
+                }
                 Onward::Apart(..) | Onward::To(..) => {}
             }
         }
@@ -161,33 +163,33 @@ impl Plan {
 
     fn after_block(
         &self,
-        shape: &Shape<'_>,
+        input: &Input<'_>,
         block: BlockId,
         go: &mut dyn FnMut(&[NodeId]) -> NodeId,
     ) -> Onward {
-        if let Some(barrier) = (shape.barrier_after)(block) {
+        if let Some(barrier) = (input.barrier_after)(block) {
             let node = self.number[&Node::Barrier(barrier)];
             return Onward::To(Some(Target::Node(node)), go(&[node]));
         }
         let end = self.nodes.len() - 1;
-        if let Term::Ret(_) | Term::Unreachable = shape.function.block(block).term {
+        if let Term::Ret(_) | Term::Unreachable = input.function.block(block).term {
             let target = self.number.get(&Node::Return).copied().unwrap_or(end);
             return Onward::To(Some(Target::Node(target)), go(&[target]));
         }
         let target = |to: BlockId| {
-            if !shape.flow.is_back_edge(block, to) {
+            if !input.cfg.is_back_edge(block, to) {
                 return Target::Node(self.number[&Node::Block(to)]);
             }
-            let l = shape.flow.header_of(to).filter(|l| shape.masks.divergent_loops[*l]);
+            let l = input.cfg.header_of(to).filter(|l| input.masks.divergent_loops[*l]);
             l.map_or(Target::Again(to), |l| Target::Node(self.number[&Node::LoopEnd(l)]))
         };
         let edges: Vec<(BlockId, Target)> =
-            shape.flow.successors[block.0 as usize].iter().map(|to| (*to, target(*to))).collect();
+            input.cfg.successors[block.0 as usize].iter().map(|to| (*to, target(*to))).collect();
         let number = |target: &Target| match target {
             Target::Node(node) => *node,
             Target::Again(header) => self.number[&Node::Block(*header)],
         };
-        if shape.divergent[block.0 as usize] && edges.len() > 1 {
+        if input.divergent[block.0 as usize] && edges.len() > 1 {
             let all: Vec<NodeId> = edges.iter().map(|(_, t)| number(t)).collect();
             let next = go(&all);
             return Onward::Apart(edges, next);
@@ -205,9 +207,9 @@ impl Plan {
 
 /// Nodes that have been run on every way.
 #[derive(Clone)]
-struct Run(Vec<u64>);
+struct Executed(Vec<u64>);
 
-impl Run {
+impl Executed {
     fn new(nodes: usize) -> Self {
         Self(vec![0; nodes.div_ceil(64)])
     }
@@ -220,37 +222,37 @@ impl Run {
         self.0[node / 64] >> (node % 64) & 1 == 1
     }
 
-    fn meet(&mut self, other: &Run) {
+    fn meet(&mut self, other: &Executed) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
     }
 }
 
-fn meet(at: &mut Option<Run>, run: &Run) {
+fn meet(at: &mut Option<Executed>, executed: &Executed) {
     match at {
-        Some(known) => known.meet(run),
-        None => *at = Some(run.clone()),
+        Some(known) => known.meet(executed),
+        None => *at = Some(executed.clone()),
     }
 }
 
-impl Shape<'_> {
+impl Input<'_> {
     /// The end of the loop that begins with a node and that lanes leave in different iterations.
     fn loop_end(&self, node: Node) -> Option<Node> {
         let Node::Block(block) = node else { return None };
-        let l = self.flow.header_of(block).filter(|l| self.masks.divergent_loops[*l])?;
+        let l = self.cfg.header_of(block).filter(|l| self.masks.divergent_loops[*l])?;
         Some(Node::LoopEnd(l))
     }
 }
 
-fn nodes(shape: &Shape<'_>) -> Vec<Node> {
+fn nodes(input: &Input<'_>) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut barriers = BTreeSet::new();
-    for block in &shape.flow.order {
+    for block in &input.cfg.order {
         nodes.push(Node::Block(*block));
-        let ended = shape.flow.loops_around(*block).filter(|l| shape.flow.loops[*l].last == *block);
-        nodes.extend(ended.filter(|l| shape.masks.divergent_loops[*l]).map(Node::LoopEnd));
-        barriers.extend((shape.barrier_after)(*block));
+        let ended = input.cfg.loops_around(*block).filter(|l| input.cfg.loops[*l].last == *block);
+        nodes.extend(ended.filter(|l| input.masks.divergent_loops[*l]).map(Node::LoopEnd));
+        barriers.extend((input.barrier_after)(*block));
     }
-    if shape.returns {
+    if input.returns {
         nodes.push(Node::Return);
     }
     nodes.extend(barriers.into_iter().map(Node::Barrier));
@@ -264,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    fn plan(edges: &[&[u32]], apart: &[u32]) -> Plan {
+    fn linearization(edges: &[&[u32]], apart: &[u32]) -> Linearization {
         let mut f = Function::new("f", Type::Void);
         for to in edges {
             let block = f.new_block(None);
@@ -276,12 +278,12 @@ mod tests {
                 }
             };
         }
-        let flow = Flow::new(&f, BlockId(0), |_| false).unwrap();
+        let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
         let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
-        let masks = Masks::new(&flow, &divergent);
-        Plan::new(&Shape {
+        let masks = MaskClasses::new(&cfg, &divergent);
+        Linearization::new(&Input {
             function: &f,
-            flow: &flow,
+            cfg: &cfg,
             masks: &masks,
             divergent: &divergent,
             barrier_after: &|_| None,
@@ -290,9 +292,9 @@ mod tests {
         })
     }
 
-    fn next(plan: &Plan, block: u32) -> Vec<Node> {
-        let to = |n: &NodeId| plan.nodes[*n];
-        match &plan.onward[plan.number[&Node::Block(BlockId(block))]] {
+    fn next(linearization: &Linearization, block: u32) -> Vec<Node> {
+        let to = |n: &NodeId| linearization.nodes[*n];
+        match &linearization.onward[linearization.number[&Node::Block(BlockId(block))]] {
             Onward::Together(edges) => edges.iter().map(|(_, _, n)| to(n)).collect(),
             Onward::Apart(_, n) | Onward::To(_, n) => vec![to(n)],
         }
@@ -305,51 +307,54 @@ mod tests {
     #[test]
     fn both_arms_in_turn() {
         let diamond: &[&[u32]] = &[&[1, 2], &[3], &[3], &[]];
-        let apart = plan(diamond, &[0]);
+        let apart = linearization(diamond, &[0]);
         assert_eq!([next(&apart, 0), next(&apart, 1), next(&apart, 2)], [[block(1)], [block(2)], [block(3)]]);
         assert_eq!(apart.skip[1].map(|n| apart.nodes[n]), Some(block(2)));
-        assert_eq!(next(&plan(diamond, &[]), 0), [block(1), block(2)]);
+        assert_eq!(next(&linearization(diamond, &[]), 0), [block(1), block(2)]);
     }
 
     #[test]
     fn a_return_leads_to_the_end() {
-        let plan = plan(&[&[1, 2], &[], &[]], &[0]);
-        let end = plan.number[&Node::End];
-        let returns = |n: u32| plan.onward[plan.number[&block(n)]].clone();
-        assert_eq!(returns(1), Onward::To(Some(Target::Node(end)), plan.number[&block(2)]));
+        let linearization = linearization(&[&[1, 2], &[], &[]], &[0]);
+        let end = linearization.number[&Node::End];
+        let returns = |n: u32| linearization.onward[linearization.number[&block(n)]].clone();
+        assert_eq!(returns(1), Onward::To(Some(Target::Node(end)), linearization.number[&block(2)]));
         assert_eq!(returns(2), Onward::To(Some(Target::Node(end)), end));
     }
 
     #[test]
     fn nodes_have_been_run_where_they_have_on_every_way() {
         let with = |nodes: &[NodeId]| {
-            let mut run = Run::new(100);
-            nodes.iter().for_each(|node| run.add(*node));
-            run
+            let mut executed = Executed::new(100);
+            nodes.iter().for_each(|node| executed.add(*node));
+            executed
         };
-        let mut run = with(&[1, 3, 64, 70]);
-        run.meet(&with(&[3, 5, 70, 99]));
-        let all: Vec<NodeId> = (0..100).filter(|node| run.has(*node)).collect();
+        let mut executed = with(&[1, 3, 64, 70]);
+        executed.meet(&with(&[3, 5, 70, 99]));
+        let all: Vec<NodeId> = (0..100).filter(|node| executed.has(*node)).collect();
         assert_eq!(all, [3, 70]);
     }
 
     #[test]
     fn a_branch_taken_together_within_an_arm() {
         // 0 → 1 | 4; 1 → 2 | 3; 2, 3, 4 → 5. All paths of the first arm go on to the second.
-        let plan = plan(&[&[1, 4], &[2, 3], &[5], &[5], &[5], &[]], &[0]);
-        assert_eq!(next(&plan, 1), [block(2), block(3)]);
-        assert_eq!([next(&plan, 2), next(&plan, 3), next(&plan, 4)], [[block(4)], [block(4)], [block(5)]]);
+        let linearization = linearization(&[&[1, 4], &[2, 3], &[5], &[5], &[5], &[]], &[0]);
+        assert_eq!(next(&linearization, 1), [block(2), block(3)]);
+        assert_eq!(
+            [next(&linearization, 2), next(&linearization, 3), next(&linearization, 4)],
+            [[block(4)], [block(4)], [block(5)]]
+        );
     }
 
     #[test]
     fn a_loop_left_apart_ends_at_its_end() {
         // 0 → 1; 1 → 2 | 4; 2 → 3 | 4; 3 → 1.
-        let plan = plan(&[&[1], &[2, 4], &[3, 4], &[1], &[]], &[2]);
-        assert_eq!(next(&plan, 2), [block(3)]);
-        assert_eq!(next(&plan, 3), [Node::LoopEnd(0)]);
-        let end = plan.number[&Node::LoopEnd(0)];
-        assert_eq!(plan.onward[end], Onward::To(None, plan.number[&block(4)]));
+        let linearization = linearization(&[&[1], &[2, 4], &[3, 4], &[1], &[]], &[2]);
+        assert_eq!(next(&linearization, 2), [block(3)]);
+        assert_eq!(next(&linearization, 3), [Node::LoopEnd(0)]);
+        let end = linearization.number[&Node::LoopEnd(0)];
+        assert_eq!(linearization.onward[end], Onward::To(None, linearization.number[&block(4)]));
         // All lanes leave at the header: the end of the loop is still on the way for those that left before.
-        assert_eq!(next(&plan, 1), [block(2), Node::LoopEnd(0)]);
+        assert_eq!(next(&linearization, 1), [block(2), Node::LoopEnd(0)]);
     }
 }

@@ -35,12 +35,12 @@ pub(crate) fn module_text(
         if callee.name != RECORD {
             callee.suffix = String::new();
         }
-        crate::transform::legalize_division::guard(&mut callee);
-        crate::transform::lower_f16_conversions::widen(&mut callee);
+        crate::transform::legalize_division::legalize(&mut callee);
+        crate::transform::lower_f16_conversions::lower(&mut callee);
         callees.push(callee);
     }
     if let Some(stop) = stop {
-        safepoints::add(&mut function, stop, &mut callees);
+        safepoints::insert(&mut function, stop, &mut callees);
     }
     output.functions.push(function);
     output.functions.extend(callees);

@@ -5,7 +5,7 @@ use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 use super::safepoints;
 use crate::support::builder::{Builder, i64_const};
 use crate::support::constants::Threadgroup;
-use crate::transform::hoist_invariant_loads::Fixed;
+use crate::transform::hoist_invariant_loads::InvariantLoad;
 use crate::transform::lower_primitives::Kernel;
 use crate::{Error, Options};
 
@@ -18,7 +18,7 @@ const LAUNCH_RECORD: u64 = 40;
 const LAUNCH_STOP: u64 = 48;
 
 /// What the entry block leaves.
-pub(crate) struct Frame {
+pub(crate) struct Prologue {
     pub entry: BlockId,
     pub scratch: Operand,
     pub begin: Operand,
@@ -26,7 +26,7 @@ pub(crate) struct Frame {
     /// Addresses of the per-thread function's parameters.
     pub arguments: Vec<(ValueId, Operand)>,
     /// What is loaded once.
-    pub fixed: Vec<(ValueId, Operand)>,
+    pub invariant: Vec<(ValueId, Operand)>,
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     pub grid: [Operand; 3],
     pub groups: [Operand; 3],
@@ -41,7 +41,7 @@ pub(crate) struct Frame {
     pub arrived: Operand,
 }
 
-impl Frame {
+impl Prologue {
     /// Write the entry block of `f`; also gives where its threadgroup variables are. The dynamic threadgroup memory begins at `context_bytes` of the scratch memory.
     pub fn write(
         module: &elinvar_ir::Module,
@@ -49,7 +49,7 @@ impl Frame {
         options: &Options,
         context_bytes: u64,
         f: &mut Function,
-    ) -> Result<(Frame, Threadgroup), Error> {
+    ) -> Result<(Prologue, Threadgroup), Error> {
         let launch = f.add_param(Type::PTR, "nocapture noundef readonly", Some("launch"));
         let scratch = f.add_param(Type::PTR, "noalias noundef align 64", Some("scratch"));
         let begin = f.add_param(Type::I64, "noundef", Some("begin"));
@@ -69,7 +69,8 @@ impl Frame {
         }
         let arrived = b.alloca(Type::I32, 4, "arrived").into();
         let arguments = arguments(&mut b, kernel, options, context_bytes, launch, scratch);
-        let fixed = kernel.fixed.iter().map(|f| load_fixed(&mut b, f, &arguments)).collect();
+        let invariant =
+            kernel.invariant_loads.iter().map(|f| load_invariant(&mut b, f, &arguments)).collect();
         let grid = load_dims(&mut b, launch, LAUNCH_THREADS, "grid");
         let groups = load_dims(&mut b, launch, LAUNCH_GROUPS, "groups");
         let (sizes, record) = match options.checks {
@@ -89,13 +90,13 @@ impl Frame {
             b.load(Type::PTR, place, Some("stop")).into()
         });
         let (scratch, begin, end) = (scratch.into(), begin.into(), end.into());
-        let frame = Frame {
+        let frame = Prologue {
             entry,
             scratch,
             begin,
             end,
             arguments,
-            fixed,
+            invariant,
             grid,
             groups,
             sizes,
@@ -108,7 +109,7 @@ impl Frame {
     }
 }
 
-impl Frame {
+impl Prologue {
     /// Return from the function if it is to stop.
     pub fn poll(&self, b: &mut Builder<'_>) {
         if let Some(stop) = &self.stop {
@@ -152,14 +153,18 @@ fn arguments(
     kernel.function.params.iter().enumerate().map(address).collect()
 }
 
-fn load_fixed(b: &mut Builder<'_>, fixed: &Fixed, arguments: &[(ValueId, Operand)]) -> (ValueId, Operand) {
-    let mut at = arguments[fixed.param].1.clone();
-    if fixed.offset > 0 {
-        at = b.gep(Type::I8, at, i64_const(fixed.offset)).into();
+fn load_invariant(
+    b: &mut Builder<'_>,
+    invariant: &InvariantLoad,
+    arguments: &[(ValueId, Operand)],
+) -> (ValueId, Operand) {
+    let mut at = arguments[invariant.param].1.clone();
+    if invariant.offset > 0 {
+        at = b.gep(Type::I8, at, i64_const(invariant.offset)).into();
     }
-    let (ty, ptr) = (fixed.ty.clone(), Typed::new(Type::PTR, at));
-    let op = Op::Load { ty: ty.clone(), ptr, align: fixed.align, volatile: false, atomic: None };
-    (fixed.value, b.value(ty, None, op).into())
+    let (ty, ptr) = (invariant.ty.clone(), Typed::new(Type::PTR, at));
+    let op = Op::Load { ty: ty.clone(), ptr, align: invariant.align, volatile: false, atomic: None };
+    (invariant.value, b.value(ty, None, op).into())
 }
 
 /// Load the arguments' sizes and the address of the fault record.

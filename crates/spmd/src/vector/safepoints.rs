@@ -35,7 +35,7 @@ pub(crate) fn stopped() -> Const {
 }
 
 /// Adds the looks to `kernel`, which has the byte's address in `stop`, and to those of `callees` that may run for long.
-pub(crate) fn add(kernel: &mut Function, stop: &Operand, callees: &mut [Function]) {
+pub(crate) fn insert(kernel: &mut Function, stop: &Operand, callees: &mut [Function]) {
     let long = long_running(callees);
     for callee in callees.iter_mut().filter(|callee| long.contains(&callee.name)) {
         let stop = callee.add_param(Type::PTR, "", Some("stop")).into();

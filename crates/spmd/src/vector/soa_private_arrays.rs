@@ -17,16 +17,16 @@ use crate::transform::lower_primitives::{Kernel, blocks_in_order, callee_name, i
 const MOST_SET: u64 = 512;
 
 /// Turn the private arrays round that can be, for vectors of `lanes` threads.
-pub(crate) fn interleave(module: &Module, kernel: &mut Kernel, lanes: u32) {
+pub(crate) fn transpose(module: &Module, kernel: &mut Kernel, lanes: u32) {
     if lanes == 1 {
         return;
     }
     let lanes = u64::from(lanes);
-    for index in 0..kernel.privates.len() {
-        let uses = Uses::of(module, &kernel.function, kernel.privates[index].value, lanes);
-        let size = kernel.privates[index].ty.size_align(module).0;
+    for index in 0..kernel.private_arrays.len() {
+        let uses = Uses::of(module, &kernel.function, kernel.private_arrays[index].value, lanes);
+        let size = kernel.private_arrays[index].ty.size_align(module).0;
         let Some((element, pointers)) = uses.fit(size) else { continue };
-        kernel.privates[index].step = element;
+        kernel.private_arrays[index].lane_stride = element;
         for block in 0..kernel.function.blocks.len() {
             let mut work = Rewrite { module, lanes, element, pointers: &pointers, out: Vec::new() };
             let insts = std::mem::take(&mut kernel.function.blocks[block].insts);
@@ -227,9 +227,9 @@ mod tests {
         );
         let module = Module::parse(&text).unwrap();
         let mut kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
-        interleave(&module, &mut kernel, 8);
+        transpose(&module, &mut kernel, 8);
         let insts = kernel.function.blocks.iter().flat_map(|b| &b.insts);
-        (kernel.privates[0].step, insts.map(|i| format!("{:?}\n", i.op)).collect())
+        (kernel.private_arrays[0].lane_stride, insts.map(|i| format!("{:?}\n", i.op)).collect())
     }
 
     #[test]

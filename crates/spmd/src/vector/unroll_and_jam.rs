@@ -17,15 +17,15 @@ const MOST: u32 = 16;
 const CODE: usize = 6000;
 
 /// The vectors side by side, by what is known with one. `registers` is how many vectors the processor holds.
-pub(crate) fn parts(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, registers: u32) -> u32 {
-    let (Some((flow, masks)), Some(per_row)) = (uniform.flow(), layout.per_row) else { return 1 };
-    let in_loop = |b: &BlockId| flow.loop_of(*b).is_some();
+pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, registers: u32) -> u32 {
+    let (Some((cfg, masks)), Some(per_row)) = (uniform.cfg(), layout.per_row) else { return 1 };
+    let in_loop = |b: &BlockId| cfg.loop_of(*b).is_some();
     let parts_lanes = |b: &BlockId| uniform.divergent[b.0 as usize];
     // An exchange is within one vector, which is a simdgroup then.
     if kernel.exchanges.is_some()
-        || flow.loops.is_empty()
+        || cfg.loops.is_empty()
         || masks.divergent_loops.contains(&true)
-        || flow.order.iter().any(|b| in_loop(b) && parts_lanes(b))
+        || cfg.order.iter().any(|b| in_loop(b) && parts_lanes(b))
     {
         return 1;
     }
@@ -34,20 +34,20 @@ pub(crate) fn parts(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, regi
         let phis = insts.take_while(|i| matches!(i.op, Op::Phi { .. })).filter_map(|i| i.result);
         phis.filter(|v| uniform.of(*v).shape == Shape::Varying).count() as u32
     };
-    let carried = (0..flow.loops.len()).map(|l| {
-        std::iter::successors(Some(l), |l| flow.loops[*l].parent).map(|l| own(flow.loops[l].header)).sum()
+    let carried = (0..cfg.loops.len()).map(|l| {
+        std::iter::successors(Some(l), |l| cfg.loops[*l].parent).map(|l| own(cfg.loops[l].header)).sum()
     });
     let carried: u32 = carried.max().unwrap_or(0);
-    let code: usize = flow.order.iter().map(|b| kernel.function.block(*b).insts.len()).sum();
-    let mut parts = (registers * 5 / 8 / carried.max(1)).clamp(1, MOST);
-    parts = 1 << parts.ilog2();
-    let fits = |parts: u32| {
-        layout.vectors().is_multiple_of(parts)
-            && (per_row.is_multiple_of(parts) || parts.is_multiple_of(per_row))
-            && code * parts as usize <= CODE
+    let code: usize = cfg.order.iter().map(|b| kernel.function.block(*b).insts.len()).sum();
+    let mut factor = (registers * 5 / 8 / carried.max(1)).clamp(1, MOST);
+    factor = 1 << factor.ilog2();
+    let fits = |factor: u32| {
+        layout.vectors().is_multiple_of(factor)
+            && (per_row.is_multiple_of(factor) || factor.is_multiple_of(per_row))
+            && code * factor as usize <= CODE
     };
-    while parts > 1 && !fits(parts) {
-        parts /= 2;
+    while factor > 1 && !fits(factor) {
+        factor /= 2;
     }
-    parts
+    factor
 }

@@ -2,7 +2,7 @@
 //!
 //! In the first copy every lane is active and branches are branches. Where lanes part, a branch of the first copy
 //! looks whether all of them go one way, and if not goes over to the second, to the same place: values live in
-//! slots that both copies share. The second copy runs in the order of the [`plan`](crate::vector::linearize) with masks; where
+//! slots that both copies share. The second copy runs in the order of the [`linearization`](crate::vector::linearize) with masks; where
 //! all lanes have come together again it goes back to the first.
 //!
 //! Each class of blocks ([`masks`](crate::analysis::mask_classes)) has a slot for the lanes *pending* for it, set on edges and taken
@@ -13,12 +13,12 @@ use std::collections::{HashMap, HashSet};
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Inst, IntPredicate, Op, Operand, Term, Type, Typed};
 
-use crate::analysis::cfg::{Flow, Irreducible};
-use crate::analysis::mask_classes::Masks;
+use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::regions::Region;
 use crate::support::builder::Builder;
 use crate::vector::emit::{Emit, Forms};
-use crate::vector::linearize::{Node, NodeId, Onward, Plan, Shape, Target};
+use crate::vector::linearize::{Input, Linearization, Node, NodeId, Onward, Target};
 
 /// Instructions from which on a class is worth a branch around it.
 const WORTH_SKIPPING: usize = 12;
@@ -30,13 +30,13 @@ pub(crate) trait Exits {
     /// Where a step goes when it is done.
     fn next(&self) -> BlockId;
     /// Blocks at whose start to look whether to stop.
-    fn polls(&self) -> HashSet<BlockId>;
+    fn safepoints(&self) -> HashSet<BlockId>;
     /// Write that look; the function returns or goes on.
     fn poll(&self, b: &mut Builder<'_>);
     /// Blocks at whose end the steps behind have nothing to do, if all lanes go to this successor.
-    fn quits(&self) -> &HashMap<BlockId, BlockId>;
+    fn early_exits(&self) -> &HashMap<BlockId, BlockId>;
     /// Note that the step is the last.
-    fn quit(&self, b: &mut Builder<'_>);
+    fn exit_early(&self, b: &mut Builder<'_>);
     /// Write what happens when lanes arrive at a barrier.
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize);
     /// Write what happens when the lanes of these masks return.
@@ -46,17 +46,17 @@ pub(crate) trait Exits {
 }
 
 /// Where the copies of a region begin.
-pub(crate) struct Starts {
-    pub all: BlockId,
+pub(crate) struct Entries {
+    pub uniform: BlockId,
     /// The masked copy, and the slots for its lanes.
     pub masked: Option<(BlockId, Vec<Operand>)>,
 }
 
 /// The masked copy's parts.
 struct Masked {
-    flow: Flow,
-    masks: Masks,
-    plan: Plan,
+    cfg: Cfg,
+    masks: MaskClasses,
+    linearization: Linearization,
     /// Where each node begins.
     nodes: Vec<BlockId>,
     /// Where each block of the kernel begins when its class's lanes are known.
@@ -71,13 +71,13 @@ struct Masked {
     until: HashMap<BlockId, usize>,
 }
 
-struct Copies<'r, 'a, 'f, E> {
+struct Versions<'r, 'a, 'f, E> {
     emit: Emit<'a, 'f>,
     region: &'r Region,
     exits: &'r mut E,
-    all: HashMap<BlockId, BlockId>,
+    uniform: HashMap<BlockId, BlockId>,
     /// Blocks at whose start to look whether to stop.
-    polls: HashSet<BlockId>,
+    safepoints: HashSet<BlockId>,
     masked: Option<Masked>,
 }
 
@@ -87,49 +87,49 @@ pub(crate) fn write<E: Exits>(
     region: &Region,
     start: BlockId,
     exits: &mut E,
-) -> Result<Starts, Irreducible> {
-    let polls = exits.polls();
-    let mut copies = Copies { emit, region, exits, all: HashMap::new(), polls, masked: None };
+) -> Result<Entries, Irreducible> {
+    let safepoints = exits.safepoints();
+    let mut versions = Versions { emit, region, exits, uniform: HashMap::new(), safepoints, masked: None };
     for block in &region.blocks {
-        let new = copies.emit.b.f.new_block(None);
-        copies.all.insert(*block, new);
+        let new = versions.emit.b.f.new_block(None);
+        versions.uniform.insert(*block, new);
     }
-    if copies.emit.lanes() as usize * copies.emit.parts() > 1 {
-        copies.masked = Some(copies.prepare(start)?);
+    if versions.emit.lanes() as usize * versions.emit.factor() > 1 {
+        versions.masked = Some(versions.prepare(start)?);
     }
-    let order = match &copies.masked {
-        Some(masked) => masked.flow.order.clone(),
+    let order = match &versions.masked {
+        Some(masked) => masked.cfg.order.clone(),
         None => region.blocks.clone(),
     };
     for block in order {
-        copies.write_all(block);
+        versions.write_uniform(block);
     }
-    let all = copies.all[&region.start];
-    let Some(masked) = copies.masked.take() else { return Ok(Starts { all, masked: None }) };
-    for node in 0..masked.plan.nodes.len() {
-        copies.write_masked(&masked, node);
+    let uniform = versions.uniform[&region.start];
+    let Some(masked) = versions.masked.take() else { return Ok(Entries { uniform, masked: None }) };
+    for node in 0..masked.linearization.nodes.len() {
+        versions.write_masked(&masked, node);
     }
     let first = masked.bodies[&region.start];
-    Ok(Starts { all, masked: Some((first, masked.active[&region.start].clone())) })
+    Ok(Entries { uniform, masked: Some((first, masked.active[&region.start].clone())) })
 }
 
-impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
+impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
     fn prepare(&mut self, start: BlockId) -> Result<Masked, Irreducible> {
         let source = self.emit.source;
         let kernel = source.kernel;
         let divergent = &source.uniform.divergent;
         let ends = |b: BlockId| kernel.barrier_after(b).is_some();
-        let flow = Flow::new(&kernel.function, self.region.start, ends)?;
-        let (masks, plan) = self.plan(&flow);
+        let cfg = Cfg::new(&kernel.function, self.region.start, ends)?;
+        let (masks, linearization) = self.linearization(&cfg);
         let emit = &mut self.emit;
-        let nodes: Vec<BlockId> = plan.nodes.iter().map(|_| emit.b.f.new_block(None)).collect();
+        let nodes: Vec<BlockId> = linearization.nodes.iter().map(|_| emit.b.f.new_block(None)).collect();
         let (mut bodies, mut ends) = (HashMap::new(), HashMap::new());
         let (mut pending, mut active) = (HashMap::new(), HashMap::new());
         let ty = emit.mask_type();
-        let parts = emit.parts();
+        let parts = emit.factor();
         let slots =
             |emit: &mut Emit<'_, '_>| -> Vec<Operand> { (0..parts).map(|_| emit.slot(ty.clone())).collect() };
-        for (number, node) in plan.nodes.iter().enumerate() {
+        for (number, node) in linearization.nodes.iter().enumerate() {
             let own = match node {
                 Node::Block(block) => {
                     bodies.insert(*block, emit.b.f.new_block(None));
@@ -153,49 +153,49 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
                 pending.insert(number, slots);
             }
         }
-        let until = masks.until(&flow);
-        Ok(Masked { flow, masks, plan, nodes, bodies, ends, pending, active, until })
+        let until = masks.until(&cfg);
+        Ok(Masked { cfg, masks, linearization, nodes, bodies, ends, pending, active, until })
     }
 
     /// Masks and a plan that fit each other.
-    fn plan(&self, flow: &Flow) -> (Masks, Plan) {
+    fn linearization(&self, cfg: &Cfg) -> (MaskClasses, Linearization) {
         let kernel = self.emit.source.kernel;
         let divergent = &self.emit.source.uniform.divergent;
         let mut alone = HashSet::new();
         for attempt in 0.. {
-            let masks = Masks::with(flow, divergent, &alone);
-            let skippable = self.skippable(flow, &masks);
-            let shape = Shape {
+            let masks = MaskClasses::with(cfg, divergent, &alone);
+            let skippable = self.skippable(cfg, &masks);
+            let input = Input {
                 function: &kernel.function,
-                flow,
+                cfg,
                 masks: &masks,
                 divergent,
                 barrier_after: &|b| kernel.barrier_after(b),
                 returns: self.exits.notes_returns() && self.region.returns,
                 skippable: &|b| alone.contains(&b) || skippable.contains(&b),
             };
-            let plan = Plan::new(&shape);
-            let lacking = plan.lacking_masks(&shape);
+            let linearization = Linearization::new(&input);
+            let lacking = linearization.lacking_masks(&input);
             if lacking.is_empty() {
-                return (masks, plan);
+                return (masks, linearization);
             }
             match attempt < ATTEMPTS {
                 true => alone.extend(lacking),
-                false => alone.extend(flow.order.iter().skip(1)),
+                false => alone.extend(cfg.order.iter().skip(1)),
             }
         }
         unreachable!("where every block has a mask none is lacking")
     }
 
     /// The first blocks of classes that must not run without an active lane, or that are worth a branch.
-    fn skippable(&self, flow: &Flow, masks: &Masks) -> HashSet<BlockId> {
+    fn skippable(&self, cfg: &Cfg, masks: &MaskClasses) -> HashSet<BlockId> {
         let mut size: HashMap<BlockId, usize> = HashMap::new();
         let function = &self.emit.source.kernel.function;
-        for block in &flow.order {
+        for block in &cfg.order {
             let insts = &function.block(*block).insts;
             let cost = size.entry(masks.of(*block)).or_default();
             *cost += insts.len();
-            if flow.header_of(*block).is_some() || insts.iter().any(|i| self.needs_a_lane(i, *block)) {
+            if cfg.header_of(*block).is_some() || insts.iter().any(|i| self.needs_a_lane(i, *block)) {
                 *cost += WORTH_SKIPPING;
             }
         }
@@ -238,7 +238,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
     }
 
     fn body(&mut self, block: BlockId) {
-        if self.polls.contains(&block) {
+        if self.safepoints.contains(&block) {
             self.exits.poll(&mut self.emit.b);
         }
         self.emit.phis(block);
@@ -250,8 +250,8 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
 
     // The copy for all lanes.
 
-    fn write_all(&mut self, block: BlockId) {
-        self.emit.begin(block, self.all[&block], None);
+    fn write_uniform(&mut self, block: BlockId) {
+        self.emit.begin(block, self.uniform[&block], None);
         self.body(block);
         let kernel = self.emit.source.kernel;
         let next = self.exits.next();
@@ -263,7 +263,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
             Term::Ret(_) => {
                 if self.exits.notes_returns() {
                     let masks: Vec<Operand> =
-                        (0..self.emit.parts()).map(|p| self.emit.part_mask(p)).collect();
+                        (0..self.emit.factor()).map(|p| self.emit.part_mask(p)).collect();
                     self.exits.returned(&mut self.emit, &masks);
                 }
                 self.emit.b.br(next);
@@ -271,26 +271,26 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
             Term::Unreachable => self.emit.b.br(next),
             Term::Br(to) => {
                 self.edge(block, *to, false);
-                self.emit.b.br(self.all[to]);
+                self.emit.b.br(self.uniform[to]);
             }
             term if self.emit.source.uniform.divergent[block.0 as usize] => self.part(block, term),
             term => {
-                let targets = self.edges_for_all(block);
+                let targets = self.uniform_edges(block);
                 self.branch(term, &targets);
             }
         }
     }
 
     /// As [`edges`](Self::edges), for branches that all lanes take together.
-    fn edges_for_all(&mut self, block: BlockId) -> HashMap<BlockId, BlockId> {
+    fn uniform_edges(&mut self, block: BlockId) -> HashMap<BlockId, BlockId> {
         let at = self.emit.b.at;
-        let mut targets = self.edges(block, &|copies, to| copies.all[&to]);
-        if let Some(target) = self.exits.quits().get(&block).and_then(|to| targets.get_mut(to)) {
-            let quit = self.emit.b.f.new_block(None);
-            self.emit.b.at = quit;
-            self.exits.quit(&mut self.emit.b);
+        let mut targets = self.edges(block, &|versions, to| versions.uniform[&to]);
+        if let Some(target) = self.exits.early_exits().get(&block).and_then(|to| targets.get_mut(to)) {
+            let exit_early = self.emit.b.f.new_block(None);
+            self.emit.b.at = exit_early;
+            self.exits.exit_early(&mut self.emit.b);
             self.emit.b.br(*target);
-            *target = quit;
+            *target = exit_early;
             self.emit.b.at = at;
         }
         targets
@@ -343,7 +343,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
                 let all = self.emit.all_fulfil(cond);
                 let at = self.emit.b.at;
                 let some = self.emit.b.f.new_block(None);
-                let targets = self.edges_for_all(block);
+                let targets = self.uniform_edges(block);
                 self.emit.b.at = at;
                 self.emit.b.cond_br(all, targets[then], some);
                 self.emit.turn_aside(some);
@@ -356,8 +356,8 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         let Some(masked) = &self.masked else { return };
         let ones = self.emit.mask_of(true);
         let ty = self.emit.mask_type();
-        let here = masked.flow.position(block);
-        let above = std::iter::successors(Some(block), |b| masked.flow.idom(*b));
+        let here = masked.cfg.position(block);
+        let above = std::iter::successors(Some(block), |b| masked.cfg.idom(*b));
         let above = above.filter(|b| masked.until.get(b).is_some_and(|last| *last >= here));
         for slots in above.filter_map(|b| masked.active.get(&b)) {
             for slot in slots {
@@ -372,10 +372,10 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
 
     fn write_masked(&mut self, m: &Masked, node: NodeId) {
         self.emit.b.at = m.nodes[node];
-        match m.plan.nodes[node] {
+        match m.linearization.nodes[node] {
             Node::Block(block) => self.masked_block(m, node, block),
             Node::LoopEnd(l) => {
-                let header = m.flow.loops[l].header;
+                let header = m.cfg.loops[l].header;
                 let lanes = self.take(m, node);
                 let (again, onward) = (self.emit.b.f.new_block(None), self.onward(m, node));
                 let any = self.emit.any(&lanes);
@@ -409,9 +409,9 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
 
     /// Where control goes from a node without edges.
     fn onward(&self, m: &Masked, node: NodeId) -> BlockId {
-        match m.plan.onward[node] {
+        match m.linearization.onward[node] {
             Onward::To(_, next) => m.nodes[next],
-            Onward::Together(_) | Onward::Apart(..) => m.nodes[m.plan.nodes.len() - 1],
+            Onward::Together(_) | Onward::Apart(..) => m.nodes[m.linearization.nodes.len() - 1],
         }
     }
 
@@ -442,7 +442,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         if m.masks.is_own(block) {
             let lanes = self.take(m, node);
             self.set_active(m, block, &lanes);
-            match m.plan.skip[node] {
+            match m.linearization.skip[node] {
                 Some(skip) => {
                     let any = self.emit.any(&lanes);
                     self.emit.b.cond_br(any, body, m.nodes[skip]);
@@ -452,7 +452,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
         } else if self.rejoins(m, block) {
             let lanes = self.active(m, block);
             let all = self.emit.all(&lanes);
-            self.emit.b.cond_br(all, self.all[&block], body);
+            self.emit.b.cond_br(all, self.uniform[&block], body);
         } else {
             self.emit.b.br(body);
         }
@@ -472,16 +472,16 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
     /// Whether lanes that have parted come together again in a block.
     fn rejoins(&self, m: &Masked, block: BlockId) -> bool {
         let class = m.masks.of(block);
-        m.flow
+        m.cfg
             .entries(block)
-            .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.flow, p, block))
+            .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.cfg, p, block))
     }
 
     /// The end of a block in the masked copy.
     fn leave(&mut self, m: &Masked, node: NodeId, block: BlockId) {
         let lanes = self.emit.mask.clone().unwrap_or_default();
         let term = &self.emit.source.kernel.function.block(block).term;
-        match &m.plan.onward[node] {
+        match &m.linearization.onward[node] {
             Onward::To(target, next) => {
                 if let Some(target) = target {
                     self.add_pending(m, *target, &lanes);
@@ -520,7 +520,7 @@ impl<'a, 'f, E: Exits> Copies<'_, 'a, 'f, E> {
 
     fn masked_edge(&mut self, m: &Masked, from: BlockId, to: BlockId, target: Target, lanes: &[Operand]) {
         let divergent = &self.emit.source.uniform.divergent;
-        let keep = m.masks.mixes(&m.flow, divergent, to) || m.masks.gathers(&m.flow, to);
+        let keep = m.masks.mixes(&m.cfg, divergent, to) || m.masks.gathers(&m.cfg, to);
         self.edge(from, to, keep);
         self.add_pending(m, target, lanes);
     }

@@ -8,7 +8,7 @@ use elinvar_ir::{Function, Inst, Location, Module, Op, Operand, ValueId};
 use super::access::{accesses, constant_geps, is_certain};
 use super::unknown_bounds;
 use crate::analysis::alias_roots::{Given, Root, RootKind, Roots, Source};
-use crate::analysis::allowlist::admit;
+use crate::analysis::allowlist;
 use crate::transform::lower_primitives::threadgroup_globals;
 use crate::{ENTRY, Error};
 
@@ -31,7 +31,7 @@ pub fn reach(
     given: &[Given],
     is_checked: impl Fn(&RootKind) -> bool,
 ) -> Result<Option<Reach>, Error> {
-    admit(module)?;
+    allowlist::check(module)?;
     let entry = module.function(ENTRY).filter(|entry| !entry.is_declaration());
     let entry = entry.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
     let roots = Roots::new(module, entry, given, &threadgroup_globals(module));

@@ -74,7 +74,7 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(ty, *align);
-        let vectors = (0..self.parts()).map(|part| match self.address(ptr, part) {
+        let vectors = (0..self.factor()).map(|part| match self.address(ptr, part) {
             Address::One(at) => {
                 let one = self.b.load(ty.clone(), at, None);
                 self.splat(one.into(), ty)
@@ -157,7 +157,7 @@ impl Emit<'_, '_> {
             return self.serial(inst);
         }
         let access = self.access(&value.ty, *align);
-        for part in 0..self.parts() {
+        for part in 0..self.factor() {
             match self.address(ptr, part) {
                 Address::One(at) => self.store_one(&access, value, at, part),
                 Address::Row(at, step) if step == access.size => {
@@ -183,7 +183,7 @@ impl Emit<'_, '_> {
             atomic: None,
         };
         let uniform = self.known(&value.op, &value.ty).is_uniform();
-        if self.parts() == 1 || self.mask.is_none() {
+        if self.factor() == 1 || self.mask.is_none() {
             let one = match uniform {
                 true => self.scalar(&value.op, part),
                 false => {

@@ -17,7 +17,7 @@ impl Emit<'_, '_> {
             && unused
             && one_place
             && self.lanes() > 1
-            && self.parts() == 1
+            && self.factor() == 1
         {
             let whole = self.merged(function, unsigned, value);
             let at = self.scalar(&ptr.op, 0);

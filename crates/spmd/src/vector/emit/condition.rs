@@ -39,12 +39,12 @@ impl Emit<'_, '_> {
         of_masks: fn(&mut Self, &[Operand]) -> Operand,
     ) -> Operand {
         let known: Option<Vec<Operand>> =
-            (0..self.parts()).map(|part| self.lanes_of(cond, part, DEPTH).map(of_lanes)).collect();
+            (0..self.factor()).map(|part| self.lanes_of(cond, part, DEPTH).map(of_lanes)).collect();
         if let Some(known) = known {
             let joined = known.into_iter().reduce(|a, b| self.b.binary(op, "", &Type::I1, a, b).into());
             return joined.unwrap_or(Const::Poison.into());
         }
-        let masks: Vec<Operand> = (0..self.parts()).map(|part| self.vector(cond, &Type::I1, part)).collect();
+        let masks: Vec<Operand> = (0..self.factor()).map(|part| self.vector(cond, &Type::I1, part)).collect();
         of_masks(self, &masks)
     }
 

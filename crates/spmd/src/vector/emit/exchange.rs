@@ -12,7 +12,7 @@ use crate::transform::lower_primitives::callee_name;
 
 /// Where each lane reads from.
 enum Lanes {
-    Fixed(Vec<u32>),
+    Constant(Vec<u32>),
     Computed(Operand),
 }
 
@@ -202,7 +202,7 @@ impl Emit<'_, '_> {
                     _ => base + (by & low),
                 }
             };
-            return Lanes::Fixed((0..self.lanes()).map(from).collect());
+            return Lanes::Constant((0..self.lanes()).map(from).collect());
         }
         let by = self.numbers(call, 1);
         let wide = self.wide(&Type::I32);
@@ -230,7 +230,7 @@ impl Emit<'_, '_> {
     fn permute(&mut self, vector: Operand, ty: &Type, lanes: &Lanes) -> Operand {
         let wide = self.wide(ty);
         match lanes {
-            Lanes::Fixed(from) => self.shuffle(&self.wide(ty), vector, None, from),
+            Lanes::Constant(from) => self.shuffle(&self.wide(ty), vector, None, from),
             Lanes::Computed(_) if matches!(ty, Type::Half | Type::BFloat) => {
                 let bits = self.wide(&Type::Int(16));
                 let value = self.b.cast(CastOp::BitCast, wide.clone(), vector, bits.clone());

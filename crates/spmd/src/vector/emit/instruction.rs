@@ -17,7 +17,7 @@ impl Emit<'_, '_> {
     pub fn instruction(&mut self, index: usize, inst: &Inst) {
         match &inst.op {
             Op::Phi { .. } => {}
-            Op::Load { .. } | Op::Store { .. } if self.in_run(index) => {}
+            Op::Load { .. } | Op::Store { .. } if self.in_interleave_group(index) => {}
             Op::Load { .. } => self.load_inst(inst),
             Op::Store { .. } => self.store_inst(inst),
             Op::Fence(_) => self.b.push(Inst { metadata: Vec::new(), ..inst.clone() }),
@@ -40,12 +40,12 @@ impl Emit<'_, '_> {
     }
 
     /// Compute a value in the present block, and before it what it is computed from, as far as these are not there.
-    pub fn anew(&mut self, value: ValueId) {
+    pub fn rematerialize(&mut self, value: ValueId) {
         if self.is_here(value) {
             return;
         }
         let Some(inst) = self.source.definition(value) else { return };
-        inst.op.operands().into_iter().filter_map(Operand::value).for_each(|v| self.anew(v));
+        inst.op.operands().into_iter().filter_map(Operand::value).for_each(|v| self.rematerialize(v));
         self.pure(inst);
     }
 

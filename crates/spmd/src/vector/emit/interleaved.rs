@@ -5,44 +5,44 @@ use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 
 use super::access::Access;
 use super::{Emit, Forms};
-use crate::analysis::interleaved_access::Run;
+use crate::analysis::interleaved_access::InterleaveGroup;
 
 impl Emit<'_, '_> {
     /// Whether an access is done together with others; does it where the run stands here.
-    pub fn in_run(&mut self, index: usize) -> bool {
+    pub fn in_interleave_group(&mut self, index: usize) -> bool {
         if self.mask.is_some() {
             return false;
         }
         let source = self.source;
-        let Some(place) = source.runs.place(self.block, index) else { return false };
+        let Some(place) = source.interleave_groups.place(self.block, index) else { return false };
         if place == index
-            && let Some(run) = source.runs.run(self.block, place)
+            && let Some(group) = source.interleave_groups.group(self.block, place)
         {
             let insts = &source.kernel.function.block(self.block).insts;
             match &insts[index].op {
-                Op::Store { .. } => self.store_run(run, insts, index),
-                _ => self.load_run(run, insts, index),
+                Op::Store { .. } => self.store_group(group, insts, index),
+                _ => self.load_group(group, insts, index),
             }
         }
         true
     }
 
-    fn load_run(&mut self, run: &Run, insts: &[Inst], index: usize) {
+    fn load_group(&mut self, group: &InterleaveGroup, insts: &[Inst], index: usize) {
         let Op::Load { ty, ptr, .. } = &insts[index].op else { return };
         let access = self.access(ty, None);
-        let per_lane = (run.step / access.size) as u32;
-        let last = run.members.iter().map(|m| m.1 / access.size).max().unwrap_or(0) as u32;
+        let per_lane = (group.step / access.size) as u32;
+        let last = group.members.iter().map(|m| m.1 / access.size).max().unwrap_or(0) as u32;
         let row = Type::vector((self.lanes() - 1) * per_lane + last + 1, ty.clone());
-        let rows: Vec<Operand> = (0..self.parts())
+        let rows: Vec<Operand> = (0..self.factor())
             .map(|part| {
-                let at = self.run_start(run, index, ptr, part);
+                let at = self.group_start(group, index, ptr, part);
                 let ptr = Typed::new(Type::PTR, at);
-                let align = Some(self.run_align(run, insts, &access));
+                let align = Some(self.group_align(group, insts, &access));
                 let op = Op::Load { ty: row.clone(), ptr, align, volatile: false, atomic: None };
                 self.b.value(row.clone(), None, op).into()
             })
             .collect();
-        for (member, offset) in &run.members {
+        for (member, offset) in &group.members {
             let Some(result) = insts[*member].result else { continue };
             let first = (offset / access.size) as u32;
             let order: Vec<u32> = (0..self.lanes()).map(|lane| lane * per_lane + first).collect();
@@ -51,13 +51,13 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn store_run(&mut self, run: &Run, insts: &[Inst], index: usize) {
+    fn store_group(&mut self, group: &InterleaveGroup, insts: &[Inst], index: usize) {
         let Op::Store { value: Typed { ty, .. }, ptr, .. } = &insts[index].op else { return };
         let access = self.access(ty, None);
-        let align = Some(self.run_align(run, insts, &access));
-        let mut members = run.members.clone();
+        let align = Some(self.group_align(group, insts, &access));
+        let mut members = group.members.clone();
         members.sort_unstable_by_key(|m| m.1);
-        for part in 0..self.parts() {
+        for part in 0..self.factor() {
             let mut vectors = Vec::new();
             for (member, _) in &members {
                 if let Op::Store { value, .. } = &insts[*member].op {
@@ -65,16 +65,16 @@ impl Emit<'_, '_> {
                 }
             }
             let (row, all) = self.interleaved(ty, vectors);
-            let at = self.run_start(run, index, ptr, part);
+            let at = self.group_start(group, index, ptr, part);
             let (value, ptr) = (Typed::new(row, all), Typed::new(Type::PTR, at));
             self.b.effect(Op::Store { value, ptr, align, volatile: false, atomic: None });
         }
     }
 
     /// Where the run begins, from the address of the member at `index`.
-    fn run_start(&mut self, run: &Run, index: usize, ptr: &Typed, part: usize) -> Operand {
+    fn group_start(&mut self, group: &InterleaveGroup, index: usize, ptr: &Typed, part: usize) -> Operand {
         let at = self.scalar(&ptr.op, part);
-        match run.members.iter().find(|m| m.0 == index) {
+        match group.members.iter().find(|m| m.0 == index) {
             Some((_, offset)) if *offset != 0 => {
                 self.b.gep(Type::I8, at, Const::int(64, -i128::from(*offset))).into()
             }
@@ -83,8 +83,8 @@ impl Emit<'_, '_> {
     }
 
     /// The alignment of the run's first byte.
-    fn run_align(&self, run: &Run, insts: &[Inst], access: &Access) -> u64 {
-        let first = run.members.iter().find(|m| m.1 == 0).map(|m| &insts[m.0].op);
+    fn group_align(&self, group: &InterleaveGroup, insts: &[Inst], access: &Access) -> u64 {
+        let first = group.members.iter().find(|m| m.1 == 0).map(|m| &insts[m.0].op);
         match first {
             Some(Op::Load { align, .. } | Op::Store { align, .. }) => align.unwrap_or(access.align),
             _ => 1,

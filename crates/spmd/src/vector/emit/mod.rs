@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use elinvar_ir::{BlockId, Const, Function, Inst, Module, Op, Operand, Type, ValueId};
 
 use crate::Options;
-use crate::analysis::interleaved_access::Runs;
+use crate::analysis::interleaved_access::InterleaveGroups;
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Known, Shape};
@@ -65,7 +65,7 @@ pub(crate) struct Source<'a> {
     /// Whether accesses with an address per lane are a loop over lanes.
     pub loops_over_lanes: bool,
     /// Accesses that are done together.
-    pub runs: Runs,
+    pub interleave_groups: InterleaveGroups,
     /// Values used outside their block.
     pub crossing: HashSet<ValueId>,
     /// Values used outside a loop that lanes leave in different iterations.
@@ -120,7 +120,7 @@ impl<'a> Source<'a> {
         crossing.retain(|v| uniform.home(*v).is_some());
         let mut todo: Vec<ValueId> = crossing.iter().copied().collect();
         while let Some(value) = todo.pop() {
-            let parts = uniform.address_parts(kernel, value);
+            let parts = uniform.address_operands(kernel, value);
             todo.extend(parts.into_iter().filter(|v| crossing.insert(*v)));
         }
         let params = function.params.iter().zip(&options.threadgroup_args).filter(|(_, is)| **is);
@@ -132,7 +132,7 @@ impl<'a> Source<'a> {
             layout,
             threadgroup: Threadgroup::default(),
             loops_over_lanes: !options.gathers && layout.lanes > UNROLLED_ACCESSES,
-            runs: Runs::new(module, kernel, uniform, layout.lanes),
+            interleave_groups: InterleaveGroups::new(module, kernel, uniform, layout.lanes),
             crossing,
             leaving,
             used: all_used,
@@ -173,7 +173,7 @@ impl<'a> Source<'a> {
 
     /// Parts whose lane 0 differs.
     pub fn parts(&self, same: bool) -> usize {
-        if same { 1 } else { self.layout.parts as usize }
+        if same { 1 } else { self.layout.factor as usize }
     }
 }
 
@@ -238,8 +238,8 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.source.layout.lanes
     }
 
-    pub fn parts(&self) -> usize {
-        self.source.layout.parts as usize
+    pub fn factor(&self) -> usize {
+        self.source.layout.factor as usize
     }
 
     /// The type of a value's vector.

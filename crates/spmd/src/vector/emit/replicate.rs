@@ -12,11 +12,11 @@ const UNROLLED: u32 = 16;
 impl Emit<'_, '_> {
     /// Run an instruction for each active lane, one after the other.
     pub fn serial(&mut self, inst: &Inst) {
-        if self.lanes() * self.source.layout.parts == 1 {
+        if self.lanes() * self.source.layout.factor == 1 {
             return self.single(inst);
         }
         let vectors: Vec<Option<Operand>> =
-            (0..self.parts()).map(|part| self.serial_part(inst, part)).collect();
+            (0..self.factor()).map(|part| self.serial_part(inst, part)).collect();
         if let Some(result) = inst.result {
             let ty = self.source.kernel.function.ty(result).clone();
             let vectors: Vec<Operand> = vectors.into_iter().flatten().collect();

@@ -151,10 +151,10 @@ impl Emit<'_, '_> {
     /// Let a value be what it has been computed to be.
     pub fn define(&mut self, value: ValueId, mut forms: Forms) {
         let ty = self.source.kernel.function.ty(value).clone();
-        let keep = self.source.uniform.is_overwritten(value);
+        let keep = self.source.uniform.is_temporally_divergent(value);
         if keep && forms.vectors.is_empty() {
             let splat = |emit: &mut Self, part| emit.splat(pick(&forms.scalars, part), &ty);
-            let vectors = (0..self.parts()).map(|part| splat(self, part)).collect();
+            let vectors = (0..self.factor()).map(|part| splat(self, part)).collect();
             forms = Forms { scalars: Vec::new(), vectors };
         }
         self.local.insert(value, forms.clone());
@@ -164,7 +164,7 @@ impl Emit<'_, '_> {
         }
         if self.source.leaving.contains(&value) {
             let slots = self.left_slots(value, &ty);
-            let vectors = (0..self.parts()).map(|part| self.vector(&value.into(), &ty, part)).collect();
+            let vectors = (0..self.factor()).map(|part| self.vector(&value.into(), &ty, part)).collect();
             let forms = Forms { scalars: Vec::new(), vectors };
             self.store(&Forms { scalars: Vec::new(), vectors: slots }, &ty, &forms, true);
         }
@@ -240,7 +240,7 @@ impl Emit<'_, '_> {
     pub fn left_slots(&mut self, value: ValueId, ty: &Type) -> Vec<Operand> {
         if !self.slots.left.contains_key(&value) {
             let wide = self.wide(ty);
-            let slots = (0..self.parts()).map(|_| self.slot(wide.clone())).collect();
+            let slots = (0..self.factor()).map(|_| self.slot(wide.clone())).collect();
             self.slots.left.insert(value, slots);
         }
         self.slots.left[&value].clone()
@@ -251,11 +251,11 @@ impl Emit<'_, '_> {
         let Shape::Lanes(p) = &known.shape else {
             return Forms {
                 scalars: Vec::new(),
-                vectors: (0..self.parts()).map(|part| self.vector(operand, ty, part)).collect(),
+                vectors: (0..self.factor()).map(|part| self.vector(operand, ty, part)).collect(),
             };
         };
         let scalars = (0..self.source.parts(p.same)).map(|part| self.scalar(operand, part)).collect();
-        let parts = if p.loose { self.parts() } else { 0 };
+        let parts = if p.loose { self.factor() } else { 0 };
         Forms { scalars, vectors: (0..parts).map(|part| self.vector(operand, ty, part)).collect() }
     }
 

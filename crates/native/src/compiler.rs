@@ -147,7 +147,10 @@ impl Compiler {
             registers: self.target().registers(),
             gathers: self.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
-            invariant_bytes: args.iter().map(|arg| if is_invariant(arg) { least_bytes(arg) } else { 0 }).collect(),
+            invariant_bytes: args
+                .iter()
+                .map(|arg| if is_invariant(arg) { least_bytes(arg) } else { 0 })
+                .collect(),
             checks: checked.then(|| args.iter().map(given).collect()),
             stoppable: form.stoppable,
             ascending,

@@ -195,7 +195,7 @@ fn a_metal_library_is_for_apples_gpus() {
     let folder = Folder::new();
     let file = folder.write("k.metallib", b"MTLB\x01\x80\x02\0\xff");
     elinvar(&["run", &file, "--kernel", "k", "--grid", "1", "--device", "cpu"])
-        .expect(1, &["k.metallib", "a Metal library holds code for Apple's GPUs"]);
+        .expect(1, &["k.metallib", "is a compiled Metal library, which runs on Apple GPUs only"]);
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! What a compiler has to say about a source, as data.
+//! [`Diagnostic`]: a compiler message with its source location.
 
 use std::fmt;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Severity {
-    /// Nothing was built.
+    /// The compilation failed.
     Error,
-    /// Built, but look at it.
+    /// The compilation succeeded.
     Warning,
-    /// Belongs to the diagnostic before it.
+    /// Additional information on another diagnostic.
     Note,
 }
 
@@ -24,23 +24,23 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One message about one place of the user's source.
+/// A compiler message about a location in the user's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// The file as the user named it.
+    /// File name as the user gave it.
     pub file: String,
-    /// Line, from 1; 0 when the message is about the file as a whole.
+    /// Line, from 1; 0 if the message concerns the whole file.
     pub line: u32,
-    /// Column, from 1, counting bytes; 0 when not known.
+    /// Column in bytes, from 1; 0 if unknown.
     pub column: u32,
-    /// What is wrong, without place or severity.
+    /// Message, without location and severity.
     pub message: String,
-    /// The source line, when known, without its line end.
+    /// Text of the source line, without its line terminator, if available.
     pub source_line: Option<String>,
-    /// What belongs to it: where a template was instantiated, where something was declared.
+    /// Notes, such as template instantiations and declarations.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "nested::notes"))]
     pub notes: Vec<Diagnostic>,
 }
@@ -84,7 +84,7 @@ mod nested {
 }
 
 impl Diagnostic {
-    /// An error about a place, without source line or notes.
+    /// An error at a location, without source line and notes.
     pub fn error(file: impl Into<String>, line: u32, column: u32, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -125,8 +125,8 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Text as a terminal may show it: characters that control it, or that turn the direction of text around, are escaped, but for those
-/// in the second part.
+/// Displays text with control characters and bidirectional formatting characters escaped, except those in the second field, so that
+/// a source cannot control the terminal.
 struct Visible<'a>(&'a str, &'a str);
 
 impl fmt::Display for Visible<'_> {
@@ -142,7 +142,7 @@ impl fmt::Display for Visible<'_> {
     }
 }
 
-/// The text of a list of diagnostics, for an error's message.
+/// Message of an error with several diagnostics.
 pub(crate) fn summary(diagnostics: &[Diagnostic]) -> String {
     let texts: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     texts.join("\n")

@@ -1,39 +1,38 @@
-//! A size or position in three dimensions, x fastest.
+//! [`Dim3`]: a size or position in three dimensions.
 
 use std::fmt;
 
-/// Three 32-bit counts, as a kernel sees them in a `uint3`.
+/// A size or position in up to three dimensions, as in a kernel's `uint3`. Unused dimensions of a size are 1.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dim3 {
-    /// Count along x, the dimension that varies fastest.
+    /// Component x, which varies fastest in linear order.
     pub x: u32,
-    /// Count along y.
+    /// Component y.
     pub y: u32,
-    /// Count along z.
+    /// Component z.
     pub z: u32,
 }
 
 impl Dim3 {
-    /// `x` by `y` by `z`.
+    /// Creates a size or position from its components.
     pub const fn new(x: u32, y: u32, z: u32) -> Self {
         Self { x, y, z }
     }
 
-    /// The product of the three, which cannot overflow 128 bits.
+    /// Product of the components. Does not overflow: it is less than 2⁹⁶.
     pub const fn volume(self) -> u128 {
         self.x as u128 * self.y as u128 * self.z as u128
     }
 
-    /// The three counts as an array.
+    /// The components as `[x, y, z]`.
     pub const fn to_array(self) -> [u32; 3] {
         [self.x, self.y, self.z]
     }
 
-    /// How many pieces of size `piece` cover `self`, per dimension, rounding up.
-    ///
-    /// A dimension of `piece` that is zero counts as one.
+    /// Componentwise division, rounded up: the number of pieces of size `piece` that cover `self`. A component of `piece` that is 0
+    /// counts as 1.
     pub fn div_ceil(self, piece: Dim3) -> Dim3 {
         Dim3::new(
             self.x.div_ceil(piece.x.max(1)),

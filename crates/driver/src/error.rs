@@ -1,54 +1,54 @@
-//! The one error type of drivers and runtime. Decide on the variant, never on message text.
+//! [`Error`]: the error type of drivers and runtime. Programs decide on the variant, not on the message.
 
 use std::sync::Arc;
 
 use crate::{Diagnostic, Label, diagnostic};
 
-/// Result with [`Error`].
+/// [`std::result::Result`] with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, by what the caller can do about it.
+/// An error of a driver or of the runtime. Variants are distinguished by how a caller can react.
 #[derive(Clone, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's source is wrong; each diagnostic has file, line and column.
+    /// The source does not compile. Each diagnostic has file, line and column.
     #[error("{}", diagnostic::summary(.0))]
     Compile(Vec<Diagnostic>),
 
-    /// The call is wrong; the message names the thing and, for limits, the allowed range.
+    /// The call is invalid. The message names the argument and, for limits, the allowed range.
     #[error("{0}")]
     InvalidArgument(String),
 
-    /// This device, driver or build cannot do it; the message says why.
+    /// The device, driver or build lacks a feature. The message has the reason.
     #[error("unsupported: {0}")]
     Unsupported(String),
 
-    /// There is no memory left for it.
-    #[error("out of memory: {requested} bytes asked for, {available} available")]
+    /// An allocation failed.
+    #[error("out of memory: {requested} bytes requested, {available} available")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested size in bytes.
         requested: u64,
-        /// Bytes that could have been had, as far as known.
+        /// Available size in bytes, an estimate.
         available: u64,
     },
 
-    /// A kernel did something wrong while it ran.
+    /// A kernel faulted at run time.
     #[error("{0}")]
     Fault(Fault),
 
-    /// The work did not run because work before it had failed; holds the first cause.
+    /// The work did not run because earlier work failed; holds the first cause, which is never `Poisoned` itself.
     #[error("not run, because earlier work failed: {0}")]
     Poisoned(Arc<Error>),
 
-    /// The work took longer than its deadline.
+    /// The work exceeded its deadline.
     #[error("timed out: {0}")]
     Timeout(String),
 
-    /// The stream has as many submissions in flight as it may.
+    /// The stream has reached its limit of pending submissions.
     #[error("the queue is full: {limit} submissions are in flight")]
     QueueFull {
-        /// How many it may have.
+        /// Maximum number of pending submissions.
         limit: usize,
     },
 
@@ -56,36 +56,36 @@ pub enum Error {
     #[error("cancelled before it began")]
     Cancelled,
 
-    /// The device is gone or has failed for good.
+    /// The device was removed or has failed; it accepts no work until it is reset.
     #[error("device lost: {0}")]
     DeviceLost(String),
 
-    /// The device is not given the work, because it has failed too often; the message says when it is tried again.
+    /// The device's circuit breaker is open. The message says when it will be probed again.
     #[error("refused: {0}")]
     Refused(String),
 
-    /// The call would block in a callback, on a thread that may have to finish what is waited for; the message says what to do
-    /// instead. Nothing has changed.
+    /// The call would block in a callback, on a thread that the awaited work may need. The message has the alternative. The call had
+    /// no effect.
     #[error("would deadlock: {0}")]
     WouldDeadlock(String),
 
-    /// Something outside failed that a kernel needs: the compiler could not be found or run, a file
-    /// could not be read or written.
+    /// The environment failed: the compiler could not be found or run, a file could not be read or written, a thread could not be
+    /// started.
     #[error("{0}")]
     Environment(String),
 }
 
-/// A kernel's fault.
+/// A kernel fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fault {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// What happened.
+    /// Description, such as the access that was out of bounds.
     pub message: String,
-    /// Where, as `file:line`, when known.
+    /// Source location as `file:line`, if known.
     pub location: Option<String>,
-    /// What the program calls the launch, if anything.
+    /// Label of the launch, if it has one.
     pub launch: Option<Arc<Label>>,
 }
 
@@ -103,17 +103,17 @@ impl std::fmt::Display for Fault {
 }
 
 impl Error {
-    /// Shorthand for [`Error::InvalidArgument`].
+    /// Creates an [`Error::InvalidArgument`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::InvalidArgument(message.into())
     }
 
-    /// Shorthand for [`Error::Unsupported`].
+    /// Creates an [`Error::Unsupported`].
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::Unsupported(message.into())
     }
 
-    /// What work behind this failure ends in: `Poisoned`, with the first cause and no nesting.
+    /// The error of work that did not run because of this one: [`Error::Poisoned`] with the first cause, without nesting.
     pub fn poison(&self) -> Self {
         match self {
             Self::Poisoned(_) => self.clone(),

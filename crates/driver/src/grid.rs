@@ -1,33 +1,33 @@
-//! [`Grid`]: how much a launch runs, and where that is known from.
+//! [`Grid`]: the size of a launch, direct or indirect.
 //!
-//! Threads known when the launch is recorded, or counts of threadgroups that the device's own work leaves in memory. What
-//! the counts mean for a threadgroup's size is computed here, so that every driver that sees them refuses the same ones.
+//! A direct launch has a number of threads; an indirect one reads threadgroup counts from memory when it begins. The conversion of
+//! counts to threads is here, so that all drivers that see the counts reject the same ones.
 
 use crate::{Dim3, MemorySlice};
 
 /// The size of a launch.
 #[derive(Clone, Debug)]
 pub enum Grid {
-    /// So many threads. If a size is zero nothing runs.
+    /// Number of threads in each dimension. If one is 0, nothing runs.
     Threads(Dim3),
-    /// Whole threadgroups: their counts along x, y and z are the three 32-bit numbers that these [`Grid::COUNTS_BYTES`] bytes
-    /// hold when what is before the launch in its queue has taken effect. The offset is a multiple of
-    /// [`Grid::COUNTS_ALIGN`]. If a count is zero nothing runs.
+    /// Number of threadgroups in each dimension, read from memory as three `u32` (x, y, z) when preceding work of the queue has
+    /// taken effect. The slice has [`Grid::COUNTS_BYTES`] bytes, at an offset that is a multiple of [`Grid::COUNTS_ALIGN`]. If a
+    /// count is 0, nothing runs.
     ///
-    /// Counts that give more than `u32::MAX` threads along a dimension, or more threadgroups than the device runs,
-    /// end the submission in an error that names the kernel and the counts. Where the device alone sees the counts
-    /// ([`Caps::sees_counts`](crate::Caps::sees_counts)) what they do is undefined, as with Metal's
+    /// Counts that amount to more than `u32::MAX` threads in a dimension, or to more threadgroups than the device supports, end
+    /// the submission in an error that names the kernel and the counts. If only the device sees the counts
+    /// ([`Caps::sees_counts`](crate::Caps::sees_counts) is false), the effect of such counts is undefined, as with Metal's
     /// `dispatchThreadgroups(indirectBuffer:…)`.
     Indirect(MemorySlice),
 }
 
 impl Grid {
-    /// Bytes of the counts.
+    /// Size of the counts in bytes.
     pub const COUNTS_BYTES: u64 = 12;
-    /// What the offset of the counts in their memory is a multiple of.
+    /// Required alignment of the counts' offset, in bytes.
     pub const COUNTS_ALIGN: u64 = 4;
 
-    /// The threads, if they are known before the launch runs.
+    /// Number of threads of a direct launch; `None` for an indirect one.
     pub fn threads(&self) -> Option<Dim3> {
         match self {
             Self::Threads(threads) => Some(*threads),
@@ -35,7 +35,7 @@ impl Grid {
         }
     }
 
-    /// Where the counts are, if they are read when the launch runs.
+    /// Memory of the counts of an indirect launch; `None` for a direct one.
     pub fn counts(&self) -> Option<&MemorySlice> {
         match self {
             Self::Threads(_) => None,
@@ -45,7 +45,8 @@ impl Grid {
 }
 
 impl Dim3 {
-    /// So many of `piece`, per dimension; `None` if one is beyond 32 bits. Nothing at all if a count is zero.
+    /// Componentwise product of counts and a size, such as threadgroups and their size; `None` if a component exceeds `u32::MAX`. If a
+    /// count is 0, all components of the result are 0.
     pub fn of_pieces(self, piece: Dim3) -> Option<Dim3> {
         if self.volume() == 0 {
             return Some(Dim3::new(0, 0, 0));

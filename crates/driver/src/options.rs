@@ -1,15 +1,15 @@
-//! How a kernel is specialised when its pipeline is made.
+//! [`PipelineOptions`]: specialization of a kernel at pipeline creation.
 
 use crate::{Diagnostic, ElementType, Scalar};
 
-/// What a pipeline is made with, beside the kernel's name. The default has no constants and no checks.
+/// Options of a pipeline. The default has no function constants and no bounds checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PipelineOptions {
-    /// Values of function constants.
+    /// Values of function constants. Constants that are not listed are undefined.
     pub constants: Vec<Constant>,
-    /// Whether every access to an argument's memory is checked against its bounds: reads outside give
-    /// zero, writes outside are dropped, and the submission ends in a [`crate::Fault`].
+    /// Whether memory accesses are bounds checked: out-of-bounds reads return 0, out-of-bounds writes are dropped, and the
+    /// submission ends in a [`crate::Fault`].
     pub checked: bool,
 }
 
@@ -17,11 +17,11 @@ pub struct PipelineOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Constant {
-    /// Which constant.
+    /// The constant, by index or name.
     pub key: ConstantKey,
-    /// Type of the value, or of a component.
+    /// Type of the value; for a vector, of a component.
     pub scalar: Scalar,
-    /// The value's bytes, one scalar for each component, without padding.
+    /// The value in native byte order: one scalar for each component, without padding.
     pub bytes: Vec<u8>,
 }
 
@@ -29,31 +29,31 @@ pub struct Constant {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FunctionConstant {
-    /// The variable's name, with its namespaces.
+    /// Qualified name of the variable.
     pub name: String,
-    /// The index of `[[function_constant(n)]]`.
+    /// Index of `[[function_constant(n)]]`.
     pub index: u32,
-    /// Its type: a scalar or a vector.
+    /// Type: a scalar or a vector.
     pub ty: ElementType,
 }
 
-/// A kernel of a source that is well-formed and that the device cannot run.
+/// A valid kernel that the device does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnsupportedKernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Why, at the place in the source that is the reason, such as a parameter that is a texture.
+    /// The reason, with the source location of the unsupported feature, such as a texture parameter.
     pub reason: Diagnostic,
 }
 
-/// What identifies a function constant.
+/// Identifies a function constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ConstantKey {
-    /// The index of `[[function_constant(n)]]`.
+    /// Index of `[[function_constant(n)]]`.
     Index(u32),
-    /// The variable's name.
+    /// Qualified name of the variable.
     Name(String),
 }
 

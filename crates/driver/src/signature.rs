@@ -1,11 +1,11 @@
-//! What a kernel takes: the facts against which a launch is checked.
+//! [`Signature`]: a kernel's parameters, against which launches are validated, and facts about its compiled code.
 
 use std::fmt;
 
-/// The scalar types of MSL.
+/// Scalar types of MSL (MSL specification, "Scalar Data Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs)] // `Scalar::msl_name` is the documentation
 pub enum Scalar {
     Bool,
     I8,
@@ -22,7 +22,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Size in bytes, which is also the alignment.
+    /// Size in bytes: 1, 2, 4 or 8. It is also the alignment.
     pub const fn size(self) -> u64 {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
@@ -32,7 +32,7 @@ impl Scalar {
         }
     }
 
-    /// The name in MSL.
+    /// MSL name, such as `uint`.
     pub const fn msl_name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -51,29 +51,30 @@ impl Scalar {
     }
 }
 
-/// What a pointer or reference argument points to.
+/// Pointee type of an argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ElementType {
     /// A scalar.
     Scalar(Scalar),
-    /// A vector of 2 to 4; packed vectors have the alignment of their scalar.
+    /// A vector of 2 to 4 components. A packed vector has the alignment of its component type, any other that of its size, where 3
+    /// components take the space of 4 (MSL specification, "Vector Data Types").
     Vector {
-        /// Type of a component.
+        /// Component type.
         scalar: Scalar,
-        /// Number of components.
+        /// Number of components: 2, 3 or 4.
         lanes: u32,
-        /// `packed_float3` and its kin.
+        /// Whether it is a packed vector, such as `packed_float3`.
         packed: bool,
     },
-    /// An atomic scalar, `atomic_uint` and its kin; holds the plain type's bits.
+    /// An atomic scalar, such as `atomic_uint`; same representation as the plain type.
     Atomic(Scalar),
-    /// Anything else (structs, matrices, arrays), by its name; only size and alignment are checked.
+    /// Any other type (struct, matrix, array), by name. Launches check only its size and alignment.
     Other(String),
 }
 
 impl ElementType {
-    /// The scalar it is made of; `None` for [`ElementType::Other`].
+    /// Component type; `None` for [`ElementType::Other`].
     pub const fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Scalar(s) | Self::Atomic(s) | Self::Vector { scalar: s, .. } => Some(*s),
@@ -95,102 +96,104 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// How an argument is passed.
+/// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ArgKind {
-    /// A pointer to any number of elements: `device float*`, `constant float*`.
+    /// Pointer to any number of elements: `device float*`, `constant float*`.
     Pointer,
-    /// A reference to one value: `constant Params&`, `device T&`.
+    /// Reference to one element: `constant Params&`, `device T&`.
     Reference,
-    /// A pointer to threadgroup memory whose length the launch gives.
+    /// Pointer to dynamic threadgroup memory; the launch sets its length.
     Threadgroup,
 }
 
-/// What the kernel may do with an argument's memory: by its declared type, and once its code is known also by that.
+/// How a kernel may access an argument's memory: by its declared type and, once the kernel is compiled, by its code
+/// ([`Signature::with_code`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Access {
-    /// `const` or in the `constant` address space.
+    /// Read only: `const`, or in the `constant` address space.
     Read,
-    /// Anything else.
+    /// Read and write.
     ReadWrite,
 }
 
-/// One argument that a launch gives.
+/// An argument of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Arg {
-    /// The parameter's name; empty when the source gives none.
+    /// Parameter name; empty if it is unnamed.
     pub name: String,
     /// How it is passed.
     pub kind: ArgKind,
-    /// The index of `[[buffer(n)]]` or `[[threadgroup(n)]]`, given or implied.
+    /// Index of `[[buffer(n)]]` or `[[threadgroup(n)]]`, explicit or assigned.
     pub index: u32,
-    /// What it points to.
+    /// Pointee type.
     pub element: ElementType,
     /// Size of an element in bytes.
     pub element_size: u64,
     /// Alignment of an element in bytes.
     pub element_align: u64,
-    /// What the kernel may do with it.
+    /// How the kernel may access its memory.
     pub access: Access,
     /// Whether it is in the `constant` address space.
     pub constant: bool,
 }
 
-/// A position or size that the kernel asks for, by its MSL attribute.
+/// A parameter with a position or size attribute (MSL specification, "Kernel Function Input Attributes").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Builtin {
     /// The attribute, such as `thread_position_in_grid`.
     pub attribute: String,
-    /// Components: 1 for a scalar.
+    /// Number of components: 1 (a scalar) to 3.
     pub dimensions: u32,
 }
 
-/// What a kernel takes.
+/// Signature of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Signature {
-    /// The name by which it is asked for (`host_name` where given).
+    /// Name for lookups: that of `[[host_name("…")]]` if present, else the function's.
     pub name: String,
-    /// The arguments of a launch, in the order of the parameters.
+    /// Arguments of a launch, in declaration order.
     pub args: Vec<Arg>,
-    /// The positions and sizes it reads, in the order of the parameters.
+    /// Position and size parameters, in declaration order.
     pub builtins: Vec<Builtin>,
-    /// The file it is declared in.
+    /// Source file of the declaration, as diagnostics name it.
     pub file: String,
-    /// The line of its declaration, from 1.
+    /// Line of the declaration, from 1.
     pub line: u32,
-    /// `[[max_total_threads_per_threadgroup(n)]]`.
+    /// The value of `[[max_total_threads_per_threadgroup(n)]]`, if present.
     pub max_threads_per_threadgroup: Option<u32>,
-    /// What the compiled code uses. `None` until the kernel's pipeline has been built, and afterwards where the driver has
-    /// no way to know, as on Metal without clang.
+    /// Facts about the compiled code. `None` before the pipeline is built, and if the driver cannot analyze the code, as on Metal
+    /// without clang.
     pub code: Option<CodeFacts>,
 }
 
-/// What a kernel's compiled code uses.
+/// Facts about a kernel's compiled code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CodeFacts {
-    /// Bytes of threadgroup memory that the kernel declares itself.
+    /// Static threadgroup memory, in bytes: variables that the kernel declares.
     pub threadgroup_memory: u64,
-    /// Threadgroup barriers in the code.
+    /// Number of threadgroup barriers in the code.
     pub barriers: u32,
-    /// Atomic operations in the code, fences not counted.
+    /// Number of atomic operations in the code, excluding fences.
     pub atomics: u32,
-    /// Whether it exchanges values between the threads of a simdgroup.
+    /// Whether it uses simdgroup functions.
     pub simdgroup: bool,
-    /// The arguments, by bit from the first, that the code writes and never reads, as far as the compiler can tell.
+    /// Bit set of arguments (bit i: argument i) that are provably written and never read.
     pub only_written: u64,
-    /// The arguments, by bit from the first, that the code may write, whatever they are declared as.
+    /// Bit set of arguments (bit i: argument i) that the code may write, regardless of their declared types. Arguments from 64 on count
+    /// as written.
     pub may_write: u64,
 }
 
 impl Signature {
-    /// This signature with what the code uses. An argument that is declared `const` and that the code may write all the same is
-    /// [`Access::ReadWrite`] then.
+    /// Adds facts about the compiled code. An argument that is declared `const` but that the code may write becomes
+    /// [`Access::ReadWrite`].
     #[must_use]
     pub fn with_code(mut self, code: CodeFacts) -> Self {
         for (index, arg) in self.args.iter_mut().enumerate() {
@@ -202,7 +205,7 @@ impl Signature {
         self
     }
 
-    /// Dimensions of the grid that the kernel looks at: the widest of its position attributes, 1 if none.
+    /// Number of grid dimensions that the kernel uses, 1 to 3: the largest of its position and size parameters.
     pub fn dimensions(&self) -> u32 {
         self.builtins.iter().map(|b| b.dimensions).max().unwrap_or(1)
     }

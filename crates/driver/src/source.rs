@@ -1,4 +1,4 @@
-//! A kernel's source text and how to compile it.
+//! [`Source`]: MSL text or compiled code, with the options that determine its meaning.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,53 +6,52 @@ use std::sync::Arc;
 
 use crate::{Error, Result};
 
-/// One file's worth of source.
+/// A named part of a source's text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// The name that diagnostics show.
+    /// File name in diagnostics.
     pub name: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
-/// How far floating-point arithmetic may be rearranged (Metal's math mode).
+/// Floating-point optimizations (`MTLMathMode`). The numerics page of the documentation specifies the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MathMode {
-    /// IEEE results, except that `a*b+c` written in one expression may be contracted.
+    /// IEEE 754 results, except that `a * b + c` within one expression may be contracted.
     Safe,
-    /// Rearranged for speed; infinities and NaN are honoured.
+    /// Allows reassociation and reciprocal division; infinities and NaN are honored.
     Relaxed,
-    /// Metal's default. Elinvar honours infinities and NaN here as well, since real kernels use them.
+    /// Metal's default. Elinvar's own compilers honor infinities and NaN here as well, because existing kernels rely on them.
     #[default]
     Fast,
 }
 
-/// Metal Shading Language text with the options that change its meaning.
+/// Input of a compilation: MSL text with its options, a source in a bundle, or a compiled Metal library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The pieces, compiled as if written one after the other.
+    /// Parts of the text, compiled as if concatenated.
     pub pieces: Vec<Piece>,
-    /// Folders that `#include` searches, and no others.
+    /// Folders that `#include` searches; there are no default folders.
     pub include_dirs: Vec<PathBuf>,
-    /// Whether `#include` and `#embed` may name files outside [`Source::include_dirs`], by an absolute path, by `..` or
-    /// by way of a symbolic link. Whoever writes a source can read with it what it may include, so this is for sources
-    /// that are trusted as programs are.
+    /// Whether `#include` and `#embed` may access files outside [`Source::include_dirs`], by absolute paths, `..` or symbolic links.
+    /// A source can read every file that it may include, so set this for trusted sources only.
     pub include_outside: bool,
-    /// Macros, as `-D NAME[=VALUE]` defines them.
+    /// Macro definitions, as with `-D NAME[=VALUE]`.
     pub defines: Vec<(String, Option<String>)>,
     /// The math mode.
     pub math: MathMode,
-    /// Whether to look for misuse of address spaces as well: what Metal refuses and a driver to which all memory
-    /// is one takes all the same becomes a warning. It takes about as long as the other checks.
+    /// Whether to diagnose misuse of address spaces, which Metal rejects and drivers with a single address space accept, as
+    /// warnings. Takes about as long as the other checks.
     pub check_spaces: bool,
-    /// Where to find what was made of it ahead, in place of a text to compile.
+    /// A source in a bundle, in place of text.
     pub packed: Option<Packed>,
-    /// A compiled Metal library in place of a text; the one piece gives its name and has no text. Macros, folders and the math mode
-    /// are those that it was compiled with.
+    /// A compiled Metal library, in place of text; the only part has its name and no text. Macros, folders and math mode are ignored:
+    /// they were fixed when the library was compiled.
     pub metal_library: Option<MetalLibrary>,
 }
 
-/// What is in a `.metallib` file: kernels that Apple's compiler has compiled for Apple's GPUs.
+/// Content of a `.metallib` file: kernels compiled for Apple GPUs by Apple's compiler.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MetalLibrary(pub Arc<[u8]>);
 
@@ -65,9 +64,9 @@ impl fmt::Debug for MetalLibrary {
 /// A source in a bundle.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Packed {
-    /// The bundle's bytes. Code in it is run as it is.
+    /// The bundle's bytes. They are trusted: the code in it is run as is.
     pub bundle: Arc<[u8]>,
-    /// What the bundle calls the source.
+    /// Identity of the source in the bundle, a hash.
     pub key: [u8; 32],
 }
 
@@ -78,73 +77,73 @@ impl fmt::Debug for Packed {
 }
 
 impl Source {
-    /// One piece of MSL text, called `kernel.metal` in diagnostics.
+    /// MSL text, named `kernel.metal` in diagnostics.
     pub fn msl(text: impl Into<String>) -> Self {
         Self::named("kernel.metal", text)
     }
 
-    /// One piece of MSL text with the name that diagnostics show.
+    /// MSL text with a file name for diagnostics.
     pub fn named(name: impl Into<String>, text: impl Into<String>) -> Self {
         let piece = Piece { name: name.into(), text: text.into() };
         Self { pieces: vec![piece], ..Self::default() }
     }
 
-    /// A compiled Metal library, with the name that messages show. Only Apple's GPUs run what is in it.
+    /// A compiled Metal library with a name for messages. It is `Unsupported` on devices other than Apple GPUs.
     pub fn metal_library(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
         let metal_library = Some(MetalLibrary(bytes.into()));
         Self { metal_library, ..Self::named(name, String::new()) }
     }
 
-    /// That it is not a compiled Metal library, for a driver that takes none.
+    /// Checks that it is not a compiled Metal library, for drivers other than Metal's.
     ///
     /// # Errors
-    /// `Unsupported`, with the library's name.
+    /// [`Error::Unsupported`] with the library's name.
     pub fn expect_no_metal_library(&self) -> Result<()> {
         if self.metal_library.is_none() {
             return Ok(());
         }
         let name = self.pieces.first().map_or("", |piece| &piece.name);
         Err(Error::unsupported(format!(
-            "`{name}`: a Metal library holds code for Apple's GPUs, and this device has Metal Shading Language compiled for it"
+            "`{name}` is a compiled Metal library, which runs on Apple GPUs only; this device needs Metal Shading Language source"
         )))
     }
 
-    /// Add a macro.
+    /// Defines a macro, as with `-D NAME[=VALUE]`.
     #[must_use]
     pub fn define(mut self, name: impl Into<String>, value: Option<&str>) -> Self {
         self.defines.push((name.into(), value.map(str::to_owned)));
         self
     }
 
-    /// Add a folder for `#include`.
+    /// Adds a folder that `#include` searches.
     #[must_use]
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(dir.into());
         self
     }
 
-    /// Let `#include` and `#embed` name files outside the folders; see [`Source::include_outside`].
+    /// Allows `#include` and `#embed` of files outside the include folders; see the field [`Source::include_outside`].
     #[must_use]
     pub fn include_outside(mut self) -> Self {
         self.include_outside = true;
         self
     }
 
-    /// The folders that the source may include files from, with symbolic links resolved. `None` when it may include any
-    /// file.
+    /// Folders that the source may include files from, with symbolic links resolved; folders that do not exist are left out. `None` if
+    /// it may include any file.
     pub fn include_roots(&self) -> Option<Vec<PathBuf>> {
         let resolved = || self.include_dirs.iter().filter_map(|folder| std::fs::canonicalize(folder).ok());
         (!self.include_outside).then(|| resolved().collect())
     }
 
-    /// Look for misuse of address spaces as well; see [`Source::check_spaces`].
+    /// Enables diagnostics of address space misuse; see the field [`Source::check_spaces`].
     #[must_use]
     pub fn check_spaces(mut self) -> Self {
         self.check_spaces = true;
         self
     }
 
-    /// Set the math mode.
+    /// Sets the math mode.
     #[must_use]
     pub fn math(mut self, math: MathMode) -> Self {
         self.math = math;

@@ -187,7 +187,7 @@ fn what_is_behind_a_failure_names_the_first_cause() {
     assert_eq!(poisoned.to_string(), "not run, because earlier work failed: device lost: it is gone");
     assert_eq!(poisoned.poison().to_string(), poisoned.to_string(), "there is no nesting");
     let texts = [
-        (Error::OutOfMemory { requested: 7, available: 5 }, "out of memory: 7 bytes asked for, 5 available"),
+        (Error::OutOfMemory { requested: 7, available: 5 }, "out of memory: 7 bytes requested, 5 available"),
         (Error::QueueFull { limit: 3 }, "the queue is full: 3 submissions are in flight"),
         (Error::Cancelled, "cancelled before it began"),
         (Error::Timeout("2 s".into()), "timed out: 2 s"),

@@ -75,7 +75,7 @@ fn an_access_is_named_by_its_element() {
     assert_eq!(said(1, 0, -1, 43).0, "write to element -1 of argument 0 `out` (uint, 10 elements)");
     assert_eq!(said(1, 0, 40, 43).1, Some("k.metal:300".into()));
     assert_eq!(said(2, 0, 8, 8), ("write to element 2 of argument 0 `out` (uint, 2 elements)".into(), None));
-    assert_eq!(said(0, 5, 8, 8).0, "read of argument 7", "a root that the signature has not");
+    assert_eq!(said(0, 5, 8, 8).0, "read of argument 7", "a root that is not in the signature");
     // An element without size is a byte.
     let bounds = Bounds::new(checks(), signature(vec![arg(ArgKind::Pointer, 0, 1)]));
     let fault = bounds.fault(&FaultRecord { offset: 9, size: 8, ..FaultRecord::default() });

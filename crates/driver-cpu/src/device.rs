@@ -160,8 +160,6 @@ unsafe impl Device for CpuDevice {
     }
 
     fn reset(&self) -> Result<()> {
-        Err(Error::unsupported(
-            "a reset of the processor: a thread that runs a kernel cannot be ended from outside",
-        ))
+        Err(Error::unsupported("reset of the CPU device: a thread that runs a kernel cannot be terminated"))
     }
 }

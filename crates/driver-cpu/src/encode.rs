@@ -273,7 +273,7 @@ fn values(bindings: &[Binding]) -> Box<[Block]> {
 fn address(slice: &MemorySlice) -> Result<*mut u8> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<HostMemory>();
-    memory.ok_or_else(|| Error::invalid("memory of another driver"))?.at(slice.offset, slice.len)
+    memory.ok_or_else(|| Error::invalid("the memory belongs to another driver"))?.at(slice.offset, slice.len)
 }
 
 /// The threadgroups of an indirect launch whose turn has come.

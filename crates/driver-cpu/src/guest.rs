@@ -29,7 +29,7 @@ impl Guest {
             body(guest);
         };
         let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run);
-        thread.map(drop).map_err(|error| Error::Environment(format!("a thread beside the workers: {error}")))
+        thread.map(drop).map_err(|error| Error::Environment(format!("cannot start a thread: {error}")))
     }
 
     /// As [`Queue::submit`], for a queue of the device. Gives what there is to run now, if the queue was idle.
@@ -44,7 +44,7 @@ impl Guest {
     ) -> Result<(Submission, Option<ToRun>)> {
         let any: &dyn Any = queue;
         let queue = any.downcast_ref::<CpuQueue>();
-        let queue = queue.ok_or_else(|| Error::invalid("a queue of another driver"))?;
+        let queue = queue.ok_or_else(|| Error::invalid("the queue belongs to another driver"))?;
         let (submission, turn) = queue.enter(commands, done);
         Ok((submission, turn.map(ToRun)))
     }

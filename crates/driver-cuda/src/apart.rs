@@ -184,7 +184,7 @@ pub fn import(device: &dyn Device, file: &OwnedFd, bytes: u64, address: u64) -> 
 
 fn ours(device: &dyn Device) -> Result<&CudaDevice> {
     let device: &dyn std::any::Any = device;
-    device.downcast_ref().ok_or_else(|| Error::invalid("a device of another driver"))
+    device.downcast_ref().ok_or_else(|| Error::invalid("the device belongs to another driver"))
 }
 
 /// Memory of another process at addresses of this one's device.

@@ -148,7 +148,7 @@ fn open() -> Result<Api, String> {
     let api = Api::load()?;
     // SAFETY: no flags are defined.
     unsafe { api.init(0) }
-        .map_err(|failure| format!("the NVIDIA driver does not start: {}", failure.text(&api)))?;
+        .map_err(|failure| format!("the NVIDIA driver failed to initialize: {}", failure.text(&api)))?;
     let mut version = 0;
     // SAFETY: it writes a number.
     unsafe { api.driver_version(&mut version) }.map_err(|failure| failure.text(&api))?;

@@ -82,7 +82,7 @@ impl Driver for CudaDriver {
 pub(crate) fn nth(api: &Api, index: usize) -> Result<CUdevice> {
     let all = list(api).map_err(|failure| failure.error(api, "an NVIDIA GPU"))?;
     let Some(last) = all.len().checked_sub(1) else { return Err(Error::unsupported(NO_GPU)) };
-    let none = || Error::invalid(format!("NVIDIA GPU {index}: there are 0 to {last}"));
+    let none = || Error::invalid(format!("no NVIDIA GPU {index}: indices are 0 to {last}"));
     all.get(index).copied().ok_or_else(none)
 }
 
@@ -242,10 +242,12 @@ unsafe impl Device for CudaDevice {
         let name = &self.caps.name;
         Err(Error::unsupported(match self.shared.context.lost() {
             None => {
-                format!("a reset of device `{name}`: a kernel that runs cannot be ended but with the process")
+                format!("reset of device `{name}`: a running kernel can be terminated only with its process")
             }
             Some(cause) => {
-                format!("a reset of device `{name}`: after this only a new process can use it: {cause}")
+                format!(
+                    "reset of device `{name}`: only a new process can use it, because the CUDA context is lost: {cause}"
+                )
             }
         }))
     }

@@ -89,15 +89,15 @@ impl Failure {
     /// What a kernel did, for codes of [`Extent::Kernel`].
     pub(crate) fn deed(self) -> &'static str {
         match self.code {
-            code::ILLEGAL_ADDRESS => "it reached an address outside of all memory",
-            code::MISALIGNED_ADDRESS => "it reached an address that is not aligned to what lies there",
-            code::INVALID_ADDRESS_SPACE => "it used an address of one address space in another",
-            code::ILLEGAL_INSTRUCTION => "it came to an instruction that the device has not",
-            code::INVALID_PC => "it jumped to where no code is",
-            code::HARDWARE_STACK_ERROR => "it ran out of stack",
-            code::LAUNCH_TIMEOUT => "it ran for longer than the system allows",
-            code::ASSERT => "an assertion in it failed",
-            _ => "it failed while it ran",
+            code::ILLEGAL_ADDRESS => "illegal memory address",
+            code::MISALIGNED_ADDRESS => "misaligned memory address",
+            code::INVALID_ADDRESS_SPACE => "an address was used in the wrong address space",
+            code::ILLEGAL_INSTRUCTION => "illegal instruction",
+            code::INVALID_PC => "jump to an invalid address",
+            code::HARDWARE_STACK_ERROR => "stack overflow",
+            code::LAUNCH_TIMEOUT => "run time beyond the system's limit",
+            code::ASSERT => "assertion failure",
+            _ => "unspecified failure",
         }
     }
 

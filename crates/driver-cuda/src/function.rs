@@ -198,7 +198,7 @@ impl Function {
                 Parameter::Linear(d) => to.put(&linear[d].to_ne_bytes()),
                 Parameter::Record => {
                     let Some(bounds) = &self.bounds else {
-                        return Err(self.malformed("asks for a fault record and checks nothing"));
+                        return Err(self.malformed("has a fault record parameter but no bounds checks"));
                     };
                     let (chunks, context, stream) = (to.chunks, &self.context, to.stream);
                     let record = to.kept.record(chunks, context, stream, bounds, dispatch.label.as_ref())?;
@@ -227,8 +227,10 @@ impl Function {
         dynamic: &mut u64,
         to: &mut Target<'_>,
     ) -> Result<()> {
-        let binding =
-            dispatch.bindings.get(index).ok_or_else(|| self.malformed("takes more arguments than given"))?;
+        let binding = dispatch
+            .bindings
+            .get(index)
+            .ok_or_else(|| self.malformed("takes more arguments than are bound"))?;
         match (argument, binding) {
             (Argument::Pointer { .. }, Binding::Memory(slice)) => {
                 to.put(&address(slice)?.to_ne_bytes());
@@ -250,7 +252,7 @@ impl Function {
                 *dynamic = dynamic.saturating_add(end);
                 Ok(())
             }
-            _ => Err(self.malformed(&format!("takes argument {index} otherwise than it is bound"))),
+            _ => Err(self.malformed(&format!("takes argument {index} in another form than it is bound"))),
         }
     }
 
@@ -305,7 +307,7 @@ fn bytes(binding: &Binding) -> u64 {
 /// The memory of a slice, if it is one of this driver's.
 pub(crate) fn memory(slice: &MemorySlice) -> Result<&CudaMemory> {
     let memory: &dyn Any = &*slice.memory;
-    memory.downcast_ref().ok_or_else(|| Error::invalid("memory of another driver"))
+    memory.downcast_ref().ok_or_else(|| Error::invalid("the memory belongs to another driver"))
 }
 
 /// The address for kernels of a slice's first byte, all of it within the memory.
@@ -353,9 +355,7 @@ fn refused(context: &Context, name: &str, failure: Failure, log: &str) -> Error 
     let device = &context.name;
     match failure.code {
         code::INVALID_PTX | code::NO_BINARY_FOR_GPU | code::UNSUPPORTED_PTX_VERSION | code::INVALID_IMAGE => {
-            Error::unsupported(format!(
-                "kernel `{name}`: device `{device}` does not take its code: {text}{log}"
-            ))
+            Error::unsupported(format!("kernel `{name}`: device `{device}` rejected its PTX: {text}{log}"))
         }
         _ => context.error(failure, &format!("loading kernel `{name}`")),
     }

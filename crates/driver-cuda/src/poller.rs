@@ -58,7 +58,7 @@ impl Poller {
         };
         let thread = std::thread::Builder::new().name("elinvar-cuda".into()).spawn(run);
         thread.map_err(|error| {
-            Error::Environment(format!("device `{device}`: starting its thread: {error}"))
+            Error::Environment(format!("device `{device}`: cannot start a thread: {error}"))
         })?;
         Ok(poller)
     }

@@ -65,7 +65,7 @@ unsafe impl Queue for CudaQueue {
 
     /// What the device has been given runs to its end.
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
-        let running = || Error::unsupported("what an NVIDIA GPU has been given runs to its end");
+        let running = || Error::unsupported("an NVIDIA GPU cannot stop submitted work");
         let mut state = self.lane.state.lock();
         let Ok(index) = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id) else {
             let flies = self.lane.flight.lock().marks.iter().find_map(|mark| match &mark.what {

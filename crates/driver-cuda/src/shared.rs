@@ -74,7 +74,7 @@ impl Shared {
             ([], _) | (_, None) => (None, text),
             (names, _) => (None, format!("one of the kernels `{}`: {deed} ({text})", names.join("`, `"))),
         };
-        let message = format!("device `{name}` takes no more work of this process: {cause}");
+        let message = format!("device `{name}` accepts no more work from this process: {cause}");
         self.context.lose(Error::DeviceLost(message));
         let guilty = fault.as_ref().map(|(commands, fault)| (commands, fault));
         lanes.iter().for_each(|lane| lane.abandon(guilty));

@@ -110,7 +110,7 @@ impl Sensor {
 /// # Errors
 /// As [`Sensor::thermal`].
 pub(crate) fn thermal(sensor: Option<&Sensor>, device: &str) -> Result<Thermal> {
-    let unknown = || Error::unsupported(format!("device `{device}` does not tell its place"));
+    let unknown = || Error::unsupported(format!("device `{device}` does not report its PCI address"));
     sensor.ok_or_else(unknown)?.thermal()
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn copy(
     }
     if !context.has_pools {
         return Err(Error::unsupported(format!(
-            "device `{}`: a copy whose source and target overlap: it has no memory pools",
+            "device `{}`: an overlapping copy, which needs memory pools",
             context.name
         )));
     }

@@ -57,7 +57,7 @@ pub(crate) fn confine() -> Result<()> {
 fn apply(filter: Result<BpfProgram, seccompiler::BackendError>) -> Result<()> {
     let cannot = |error: &dyn std::fmt::Display| {
         Error::Environment(format!(
-            "a worker process cannot be confined here: {error}; `Options::confined` says whether it has to be"
+            "cannot confine the worker process: {error}; `IsolatedOptions::confined` controls whether confinement is required"
         ))
     };
     let filter = filter.map_err(|error| cannot(&error))?;

@@ -157,7 +157,7 @@ impl Core {
                 Err(Unsent::Lost) => {}
             }
         }
-        Err(Error::DeviceLost("worker processes end while they move memory".into()))
+        Err(Error::DeviceLost("worker processes end while they copy memory".into()))
     }
 
     /// Call `each` for `len` bytes from `offset` of device memory piece by piece: with a piece, as many bytes of shared pages and their
@@ -206,7 +206,7 @@ impl Drop for Core {
             return;
         }
         if let Some(link) = self.slot.get_mut().link.take() {
-            link.end(Error::DeviceLost("the device is not used any more".into()));
+            link.end(Error::DeviceLost("the device was dropped".into()));
         }
     }
 }
@@ -228,7 +228,8 @@ impl Isolated {
         let arena = Arena::new(options.memory.map_or(pages, |most| most.min(pages)))?;
         let (tasks, queue) = channel();
         let thread = std::thread::Builder::new().name("elinvar-isolated".into());
-        let no_thread = |error| Error::Environment(format!("a thread for an isolated device: {error}"));
+        let no_thread =
+            |error| Error::Environment(format!("cannot start a thread for an isolated device: {error}"));
         let runs = thread.spawn(move || run(&queue)).map_err(no_thread)?;
         let core = Arc::new(Core {
             options: options.clone(),
@@ -290,8 +291,8 @@ unsafe impl Device for Isolated {
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
         let (name, bytes) = (&self.core.caps.name, block.bytes);
         Err(Error::unsupported(format!(
-            "device `{name}` cannot use {bytes} bytes of host memory in place: it is isolated, and its worker process sees no memory \
-             of this program but its own buffers"
+            "device `{name}` cannot use {bytes} bytes of host memory in place: it is isolated, and its worker process maps \
+             no memory of this program except the device's buffers"
         )))
     }
 
@@ -336,7 +337,7 @@ unsafe impl Device for Isolated {
         self.core.process.expect_this(&"a reset")?;
         let cause = Error::DeviceLost("the device was reset".into());
         if self.core.is_own_thread() {
-            return Err(Error::unsupported("a reset of an isolated device in a callback of its own"));
+            return Err(Error::unsupported("reset of an isolated device in one of its callbacks"));
         }
         let lanes = self.core.lanes();
         let was: Vec<u64> = lanes.iter().map(|lane| lane.abandon(&cause)).collect();

@@ -77,12 +77,13 @@ impl InnerDevice {
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         match options.kind {
-            DeviceKind::Cpu if options.index > 0 => {
-                Err(Error::invalid(format!("processor {} in a worker process: there is 0", options.index)))
-            }
+            DeviceKind::Cpu if options.index > 0 => Err(Error::invalid(format!(
+                "no CPU device {} in a worker process: the index must be 0",
+                options.index
+            ))),
             DeviceKind::Cpu => Ok(Self::Cpu { threads: options.threads.unwrap_or_else(processors).max(1) }),
             DeviceKind::Cuda if options.private_memory.is_some() => Err(Error::unsupported(
-                "a limit of private memory for the worker process of a GPU: its driver maps as much as it likes",
+                "a private memory limit for the worker process of a GPU: the NVIDIA driver's own mappings would count towards it",
             )),
             DeviceKind::Cuda => {
                 let (gpu, index) = (Box::new(Gpu::open(options.index)?), options.index);
@@ -91,8 +92,7 @@ impl InnerDevice {
                 Ok(Self::Cuda { gpu, index, state: Mutex::new(state) })
             }
             kind => Err(Error::unsupported(format!(
-                "a {} device in a worker process: workers have the CPU driver or CUDA's; memory is shared and workers are confined as \
-                 Linux does it, where there is no Metal",
+                "a {} device in a worker process: only CPU and CUDA devices can be isolated",
                 kind.name()
             ))),
         }
@@ -160,7 +160,7 @@ impl InnerDevice {
         number: impl FnOnce() -> u64,
     ) -> Result<DevicePiece> {
         let Self::Cuda { gpu, state, .. } = self else {
-            return Err(Error::unsupported("device memory of the processor"));
+            return Err(Error::unsupported("device memory of a CPU device"));
         };
         let state = &mut *state.lock();
         let whole = gpu.granule();

@@ -79,7 +79,7 @@ mod elsewhere {
     /// # Errors
     /// `Unsupported`: memory is shared as Linux does it.
     pub fn device(_options: &Options) -> Result<Arc<dyn Device>> {
-        Err(Error::unsupported("isolated devices are for Linux: memory and wake-ups are shared by its means"))
+        Err(Error::unsupported("isolated devices are supported on Linux only"))
     }
 
     /// Serves as a worker process, if this program was started as one: never, here.

@@ -138,7 +138,7 @@ impl Link {
         let broken = || Error::Environment("the rings of a worker process".into());
         let [to, from] = Pipe::both(Mapping::whole(&rings)?).ok_or_else(broken)?;
         let poke = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
-        let poke = poke.map_err(|error| Error::Environment(format!("an eventfd: {error}")))?;
+        let poke = poke.map_err(|error| Error::Environment(format!("cannot create an eventfd: {error}")))?;
         let (memories, functions, queues) = (HashSet::new(), HashSet::new(), HashSet::new());
         let writer = Writer::new(to);
         let out = Out { writer, rest: Vec::new(), is_lost: false, memories, functions, queues };
@@ -164,7 +164,8 @@ impl Link {
             clock: AtomicI64::new(0),
             awake: pipe::awake(core.inner.message().awake()),
         });
-        let no_thread = |error| Error::Environment(format!("a thread for a worker process: {error}"));
+        let no_thread =
+            |error| Error::Environment(format!("cannot start a thread for the worker process: {error}"));
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
             inner: core.inner.message(),
@@ -355,7 +356,7 @@ impl Link {
         // Without a socket it has ended.
         let Some(socket) = self.socket.get() else { return };
         if let Err(error) = process::send_file(socket.as_fd(), number, file.as_fd()) {
-            self.end(Error::DeviceLost(format!("the worker process takes no files: {error}")));
+            self.end(Error::DeviceLost(format!("cannot send files to the worker process: {error}")));
         }
     }
 
@@ -595,7 +596,7 @@ impl Link {
             let none = Fate::default();
             let fate = self.fate.get().unwrap_or(&none);
             let (program, status, saying) = (&fate.program, &fate.status, fate.saying());
-            let text = format!("`{program}` was never ready as a worker process: it {status}{saying}");
+            let text = format!("`{program}` did not become ready as a worker process: it {status}{saying}");
             self.set_life(Life::Failed(Error::Environment(text)));
         }
         let mut life = self.life.lock();
@@ -608,9 +609,9 @@ impl Link {
 
 /// What a submission's stop ends the device for all others in.
 pub(crate) fn lost_to(cause: &Error) -> Error {
-    Error::DeviceLost(format!("the worker process was ended, since what ran did not stop: {cause}"))
+    Error::DeviceLost(format!("the worker process was terminated because running work did not stop: {cause}"))
 }
 
 fn broken() -> Error {
-    Error::DeviceLost("the worker process sent what is no message; it was ended".into())
+    Error::DeviceLost("the worker process sent an invalid message and was terminated".into())
 }

@@ -69,7 +69,7 @@ fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     let programs = |folder: &PathBuf| ["elinvar-worker", "elinvar"].map(|name| folder.join(name));
     folders.iter().flat_map(programs).find(|file| file.is_file()).ok_or_else(|| {
         Error::Environment(format!(
-            "no program for a worker process: set ${WORKER}, call `serve_if_asked` at the start of `main`, or put `elinvar-worker` or \
+            "no worker program found: set ${WORKER}, call `serve_if_asked` at the start of `main`, or put `elinvar-worker` or \
              `elinvar` beside this program or in $PATH"
         ))
     })
@@ -97,7 +97,7 @@ pub(crate) struct Started {
 pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<Started> {
     if std::env::var_os(SERVE).is_some() {
         return Err(Error::Environment(format!(
-            "this process was started as a worker (${SERVE} is set) and uses an isolated device itself: call `serve_if_asked` \
+            "this process is a worker (${SERVE} is set) and cannot use an isolated device: call `serve_if_asked` \
              at the start of `main`"
         )));
     }

@@ -340,7 +340,7 @@ impl Lane {
                 Err(Unsent::Lost) => {}
             }
         }
-        Err(Error::DeviceLost("worker processes end before they take any work".into()))
+        Err(Error::DeviceLost("worker processes end before they accept work".into()))
     }
 
     /// Have the lane go on when an event is there.

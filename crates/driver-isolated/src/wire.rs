@@ -208,7 +208,8 @@ pub(crate) fn write<T: Serialize>(message: &T, into: &mut Vec<u8>) -> Result<(),
     let written = postcard::to_extend(message, std::mem::take(into));
     *into = written.map_err(|error| Error::invalid(format!("a message to a worker process: {error}")))?;
     let len = into.len() - start - 4;
-    let len = u32::try_from(len).map_err(|_| Error::invalid(format!("commands of {len} bytes at once")))?;
+    let len =
+        u32::try_from(len).map_err(|_| Error::invalid(format!("commands of {len} bytes in one message")))?;
     into[start..start + 4].copy_from_slice(&len.to_le_bytes());
     Ok(())
 }

@@ -215,7 +215,7 @@ fn prepare(
 fn processor(threads: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<Arc<dyn Device>> {
     let driver = CpuDriver::with_cache(threads, &Cache::off());
     let device = driver.devices()?.into_iter().next();
-    let device = device.ok_or_else(|| Error::unsupported("a device without a processor"))?;
+    let device = device.ok_or_else(|| Error::unsupported("the device has no CPU"))?;
     for number in 0..READERS {
         let (desk, leave) = (desk.clone(), leave.clone());
         let serve = move |mut guest: Guest| {
@@ -234,7 +234,8 @@ fn gpu(index: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<
     let serve = move || {
         let _gone = leave.send(desk.wait().serve(None));
     };
-    let no_thread = |error| Error::Environment(format!("a thread of a worker process: {error}"));
+    let no_thread =
+        |error| Error::Environment(format!("cannot start a thread of the worker process: {error}"));
     thread.spawn(serve).map_err(no_thread)?;
     Ok(device)
 }

@@ -288,7 +288,7 @@ fn a_worker_that_cannot_be_started_says_why() {
     };
     assert!(with("/nowhere/elinvar").contains("cannot start `/nowhere/elinvar`"));
     let error = with("/bin/false");
-    assert!(error.contains("never ready") && error.contains("exit status 1"), "{error}");
+    assert!(error.contains("did not become ready") && error.contains("exit status 1"), "{error}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Flat<'_> {
             if once || is_guarded(&text) {
                 return Ok(());
             }
-            return Err(Error::unsupported(format!("{name} includes itself and has no guard")));
+            return Err(Error::unsupported(format!("{name} includes itself without an include guard")));
         }
         let number = once.then(|| {
             let known = self.once.iter().position(|other| *other == file);
@@ -289,6 +289,6 @@ mod tests {
         std::fs::write(folder.path().join("a.h"), "#include \"a.h\"\n").unwrap();
         let source = Source::msl("#include \"a.h\"").include_dir(folder.path());
         let error = flatten(&source).unwrap_err().to_string();
-        assert!(error.ends_with("a.h includes itself and has no guard"), "{error}");
+        assert!(error.ends_with("a.h includes itself without an include guard"), "{error}");
     }
 }

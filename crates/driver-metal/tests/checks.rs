@@ -217,7 +217,7 @@ fn expect_refusals(device: &dyn Device) {
     let text = refusal("picks");
     assert!(
         text.starts_with(
-            "bounds checks in kernel `picks`: folder/shift.metal:10: a private array could be left"
+            "bounds checks in kernel `picks`: folder/shift.metal:10: a private array may be accessed out of bounds"
         ),
         "{text}"
     );

@@ -42,7 +42,7 @@ impl Callback {
             return Ok(());
         }
         Err(Error::WouldDeadlock(format!(
-            "{what}: this thread is in a callback (a waker, or the destructor of a buffer's memory), and work may need it to end; wait \
+            "{what}: this thread runs a callback (a waker, or the destructor of a buffer's memory) and pending work may need it; wait \
              on another thread, or `await` the completion in a task"
         )))
     }

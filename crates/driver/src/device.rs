@@ -127,7 +127,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// is under way.
     fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
         let (name, path) = (&self.caps().name, path.display());
-        Err(Error::unsupported(format!("device `{name}` records nothing: capture to `{path}`")))
+        Err(Error::unsupported(format!("device `{name}` does not support captures: capture to `{path}`")))
     }
 
     /// Why the device takes no more work of this process, if that is so: [`Error::DeviceLost`]. Never, unless the driver says otherwise.
@@ -275,7 +275,7 @@ pub unsafe trait Queue: Send + Sync + Any {
     /// # Errors
     /// `Unsupported` where nothing that runs can be stopped.
     fn stop(&self, _submission: Submission, _cause: Error) -> Result<bool> {
-        Err(Error::unsupported("this device cannot stop what runs"))
+        Err(Error::unsupported("this device cannot stop running work"))
     }
 
     /// Spin until `is_over` answers true, which looks at whether a submission has ended or enough time has passed. A driver whose

@@ -24,7 +24,7 @@ pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timin
         Ok(()) => Ok(timing),
         Err(panic) => {
             let text = panic_text(&*panic);
-            Err(Error::Environment(format!("letting go of what a submission used has panicked: {text}")))
+            Err(Error::Environment(format!("a destructor panicked after a submission ended: {text}")))
         }
     });
     let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));

@@ -40,8 +40,8 @@ impl Process {
     #[cold]
     fn other(what: &dyn std::fmt::Display) -> Error {
         Error::DeviceLost(format!(
-            "{what}: the device is of the process that has forked this one ({}), whose threads are not here; make a new \
-             device, with buffers, kernels and streams of its own",
+            "{what}: the device was created before this process ({}) was forked, and its threads do not exist here; create a \
+             new device, with its own buffers, kernels and streams",
             std::process::id()
         ))
     }

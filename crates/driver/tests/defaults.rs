@@ -135,7 +135,7 @@ fn a_device_does_what_it_brings_and_refuses_the_rest_by_name() {
     assert_eq!(unsupported(device.thermal()), "the temperature of device `plain` is not measured");
     assert_eq!(
         unsupported(device.capture(Path::new("/a/trace"))),
-        "device `plain` records nothing: capture to `/a/trace`"
+        "device `plain` does not support captures: capture to `/a/trace`"
     );
     assert_eq!(unsupported(device.reset()), "device `plain` cannot be reset");
     let block = HostBlock { address: NonNull::dangling(), bytes: 4096, owner: Box::new(()) };
@@ -149,7 +149,7 @@ fn a_queue_is_of_normal_priority_and_an_event_begins_at_zero() {
     let device = Plain::new();
     let queue = device.queue().unwrap();
     let stopped = queue.stop(Submission(1), Error::Cancelled);
-    assert_eq!(unsupported(stopped), "this device cannot stop what runs");
+    assert_eq!(unsupported(stopped), "this device cannot stop running work");
     let event = device.event().unwrap();
     assert_eq!((event.value(), event.time_ns()), (0, None));
     event.signal(3, 7);

@@ -130,7 +130,7 @@ fn run(mut command: Command) -> Result<String, String> {
     let why = match process::run(&mut command, &limits) {
         Ok(finished) if finished.status.success() => {
             let text = String::from_utf8(finished.stdout);
-            let text = text.map_err(|_| format!("`{call}` wrote what is no text"))?;
+            let text = text.map_err(|_| format!("the output of `{call}` is not UTF-8"))?;
             return Ok(without_comments(&text));
         }
         Ok(finished) => {

@@ -29,7 +29,7 @@ impl Target {
         if capability < Self::LEAST {
             let least = Self { capability: Self::LEAST };
             return Err(Error::unsupported(format!(
-                "compute capability {major}.{minor}; it has to be {least} or above"
+                "compute capability {major}.{minor}; {least} or above is required"
             )));
         }
         // Of those between, code for the one below is right.
@@ -87,13 +87,14 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self> {
         let number = text.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
-        let number =
-            number.ok_or_else(|| Error::invalid(format!("`{text}` is no target; one is `sm_90`")))?;
+        let number = number.ok_or_else(|| {
+            Error::invalid(format!("`{text}` is not a target; expected a compute capability such as `sm_90`"))
+        })?;
         let target = Self::of(number / 10, number % 10)?;
         match target.capability == number {
             true => Ok(target),
             false => Err(Error::invalid(format!(
-                "`{text}` is not known; `{target}` is the last before it that is"
+                "`{text}` is not a known target; the latest known one before it is `{target}`"
             ))),
         }
     }

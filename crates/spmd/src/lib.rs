@@ -196,5 +196,5 @@ fn reducible(
 }
 
 fn irreducible(_: analysis::cfg::Irreducible) -> Error {
-    Error::unsupported("a loop with two entries in vector code", None)
+    Error::unsupported("irreducible control flow (a loop with several entries) in vector code", None)
 }

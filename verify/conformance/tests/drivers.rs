@@ -16,15 +16,15 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("isolated", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated", "errors::captures", NO_CAPTURE),
     ("isolated", "memory::of_the_host", "it is isolated"),
-    ("isolated_cuda", "barriers::different_barriers_fault", "does not tell that threads"),
+    ("isolated_cuda", "barriers::different_barriers_fault", "does not detect that threads"),
     ("isolated_cuda", "callbacks::waits_in_a_destructor", "it is isolated"),
     ("isolated_cuda", "errors::captures", NO_CAPTURE),
     ("isolated_cuda", "memory::of_the_host", "it is isolated"),
-    ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
+    ("isolated_cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("isolated_cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("cuda", "errors::captures", NO_CAPTURE),
-    ("cuda", "barriers::different_barriers_fault", "does not tell that threads"),
-    ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop what runs"),
+    ("cuda", "barriers::different_barriers_fault", "does not detect that threads"),
+    ("cuda", "pipeline::a_deadline_stops_a_long_launch", "cannot stop running work"),
     ("cuda", "pipeline::a_deadline_stops_endless_loops", "cannot stop a thread within a loop"),
     ("metal", "barriers::different_barriers_fault", UNDEFINED),
     ("metal", "barriers::divergent_barrier_refused", UNDEFINED),
@@ -105,10 +105,10 @@ const ISOLATED: [&str; 15] = [
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
 /// Not a reason where the process has it.
-const NO_LAYER: &str = "the process has no shader validation";
+const NO_LAYER: &str = "shader validation is off";
 const OWN_COMPILER: &str = "Metal's own compiler reads the source";
 const NO_STOP: &str = "this device cannot stop";
-const NO_CAPTURE: &str = "records nothing";
+const NO_CAPTURE: &str = "does not support captures";
 /// Not a reason where the process may write them.
 const NO_TRACE: &str = "Metal writes no GPU trace for this process";
 const NO_LIBRARY: &str = "has no library";

@@ -181,7 +181,7 @@ fn in_place(bench: &Bench) -> elinvar::Result<()> {
 fn late_attempt(bench: &Bench) -> elinvar::Result<()> {
     if bench.device.caps().stops_at == StopsAt::Never {
         return Err(Error::unsupported(
-            "this device cannot stop what runs, and would be lost if the first attempt is late",
+            "this device cannot stop running work, and would be lost if the first attempt is late",
         ));
     }
     let policy = RecoveryPolicy { backoff: LONG, longest: LONG, ..bench.policy() };

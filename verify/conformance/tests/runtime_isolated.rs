@@ -203,7 +203,7 @@ mod linux {
         let text = error.to_string();
         let (is_it, deed) = match kind {
             DeviceKind::Cpu => (is_lost(error), "SIGSEGV"),
-            _ => (matches!(error, Error::Fault(_)), "an address outside of all memory"),
+            _ => (matches!(error, Error::Fault(_)), "illegal memory address"),
         };
         is_it && text.contains(deed) && text.contains("kernel `wild`")
     }

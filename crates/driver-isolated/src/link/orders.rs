@@ -128,7 +128,7 @@ impl Writing<'_> {
         let any: &dyn Any = &**memory;
         let ours = any.downcast_ref::<IsolatedMemory>();
         let ours = ours.filter(|ours| std::ptr::eq(&*ours.core, self.core));
-        let ours = ours.ok_or_else(|| Error::invalid("memory of another device"))?;
+        let ours = ours.ok_or_else(|| Error::invalid("the memory belongs to another device"))?;
         expect_within(ours.len(), offset, len)?;
         self.span(Span { part: ours.part(), offset, len })
     }

@@ -61,6 +61,6 @@ fn found<T>(all: &HashMap<u64, Result<T>>, number: u64) -> Result<&T> {
     match all.get(&number) {
         Some(Ok(thing)) => Ok(thing),
         Some(Err(error)) => Err(error.clone()),
-        None => Err(Error::invalid(format!("nothing has number {number}"))),
+        None => Err(Error::invalid(format!("unknown object {number}"))),
     }
 }

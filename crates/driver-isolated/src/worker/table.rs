@@ -132,7 +132,7 @@ impl Table {
         let mut pipeline = self.device.compile(&source)?.pipeline(load.kernel, &load.options)?;
         if load.stoppable {
             let none =
-                || Error::unsupported(format!("kernel `{}` has no code that can be stopped", load.kernel));
+                || Error::unsupported(format!("kernel `{}` was not compiled with stop checks", load.kernel));
             pipeline = pipeline.stoppable().ok_or_else(none)?;
         }
         load.group.map_or(Ok(()), |group| pipeline.prepare(group))?;

@@ -151,8 +151,8 @@ impl MetalLibrary {
     /// so has no arguments here.
     fn reflected(mut self, why: &str) -> Result<Self> {
         let message = format!(
-            "what the kernels take is known from Metal's reflection only: neither pointers and references nor positions \
-             are told apart, because {why}"
+            "kernel signatures come from Metal's reflection only, without position parameters and without distinguishing pointers \
+             and references, because {why}"
         );
         let warning = Diagnostic::error(self.file.clone(), 0, 0, message);
         self.warnings.push(Diagnostic { severity: Severity::Warning, ..warning });
@@ -219,7 +219,7 @@ impl MetalLibrary {
         let known = self.checked.as_ref();
         if options.checked {
             let front = known.ok_or_else(|| {
-                let why = "Elinvar's front end has not read the source, so what it could leave is not known";
+                let why = "the front end could not read the source, so its accesses cannot be analyzed";
                 Error::unsupported(format!("bounds checks in kernel `{name}`: {why}"))
             })?;
             validation::expect_only_buffers(front, name, &options.constants)?;
@@ -378,7 +378,7 @@ mod tests {
         );
         assert!(
             refused(&|arg| arg.index = 3)
-                .contains("Metal has an argument `out` (index 4) that the signature has not")
+                .contains("Metal has an argument `out` (index 4) that is not in the signature")
         );
     }
 }

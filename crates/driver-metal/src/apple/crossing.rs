@@ -64,11 +64,11 @@ pub(super) fn half(
     command: usize,
     trail: &mut Trail,
 ) -> Result<(CommandBuffer, bool)> {
-    let none = || Error::invalid("memory of another driver");
+    let none = || Error::invalid("the memory belongs to another driver");
     let (from, to) = (memory(source).ok_or_else(none)?.core(), memory(target).ok_or_else(none)?.core());
     if ![from, to].into_iter().any(|end| std::ptr::eq(&raw const **end, core)) {
         let name = &core.caps.name;
-        return Err(Error::invalid(format!("a copy between two other devices than Metal device `{name}`")));
+        return Err(Error::invalid(format!("neither side of the copy belongs to Metal device `{name}`")));
     }
     let (first, source_at) = located(from, source)?;
     let (last, target_at) = located(to, target)?;
@@ -149,7 +149,9 @@ impl Copy<'_> {
         let view = buffer.newRemoteBufferViewForDevice(&self.to.device).map(Buffer);
         view.ok_or_else(|| {
             let (from, to) = (&self.from.caps.name, &self.to.caps.name);
-            Error::Environment(format!("Metal gives device `{to}` no view of memory of device `{from}`"))
+            Error::Environment(format!(
+                "Metal cannot create a view for device `{to}` of memory of device `{from}`"
+            ))
         })
     }
 }

@@ -146,7 +146,7 @@ unsafe impl Device for MetalDevice {
 
     fn reset(&self) -> Result<()> {
         Err(Error::unsupported(format!(
-            "a reset of Metal device `{}`: Metal brings a GPU back by itself and has no call for it",
+            "reset of Metal device `{}`: Metal restarts GPUs by itself and has no API for it",
             self.core.caps.name
         )))
     }

@@ -26,7 +26,7 @@ impl Kernels {
         let failed = |error: Retained<NSError>| {
             let (device, text) = (device.name(), error.localizedDescription());
             Error::Environment(format!(
-                "Metal device `{device}` does not compile the driver's kernels: {text}"
+                "Metal device `{device}` cannot compile the driver's own kernels: {text}"
             ))
         };
         let library =

@@ -114,10 +114,10 @@ impl MetalMemory {
 pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Buffer, usize)> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<MetalMemory>();
-    let memory = memory.ok_or_else(|| Error::invalid("memory of another driver"))?;
+    let memory = memory.ok_or_else(|| Error::invalid("the memory belongs to another driver"))?;
     if !std::ptr::eq(&raw const *memory.core, core) {
         let name = &core.caps.name;
-        return Err(Error::invalid(format!("memory of another device than Metal device `{name}`")));
+        return Err(Error::invalid(format!("the memory does not belong to Metal device `{name}`")));
     }
     expect_within(memory.len, slice.offset, slice.len)?;
     // In range of the buffer, whose length fits.

@@ -99,7 +99,10 @@ impl MetalQueue {
     pub(super) fn new(core: &Arc<Core>) -> Result<Self> {
         let queue = autoreleasepool(|_| core.device.newCommandQueue());
         let queue = queue.ok_or_else(|| {
-            Error::Environment(format!("Metal device `{}` gives no more command queues", core.caps.name))
+            Error::Environment(format!(
+                "Metal device `{}` cannot create another command queue",
+                core.caps.name
+            ))
         })?;
         let number = core.queues.fetch_add(1, Ordering::Relaxed) + 1;
         queue.setLabel(Some(&label(format_args!("elinvar {number}"))));
@@ -193,7 +196,7 @@ unsafe impl Queue for MetalQueue {
             return Ok(true);
         }
         if state.turn == submission.0 {
-            Err(Error::unsupported("Metal cannot stop what runs"))
+            Err(Error::unsupported("Metal cannot stop running work"))
         } else {
             Ok(false)
         }

@@ -120,7 +120,7 @@ impl Reflection {
         match unknown {
             None => Ok(()),
             Some(Reflected { name, index, .. }) => Err(Error::unsupported(format!(
-                "kernel `{kernel}`: Metal has an argument `{name}` (index {index}) that the signature has not"
+                "kernel `{kernel}`: Metal has an argument `{name}` (index {index}) that is not in the signature"
             ))),
         }
     }

@@ -56,10 +56,10 @@ fn refusal(kernel: &str, why: impl std::fmt::Display) -> Error {
 /// `Unsupported` where the system or the process has none, or a part of it is switched off.
 pub(super) fn ask(descriptor: &MTLComputePipelineDescriptor, kernel: &str) -> Result<()> {
     if !descriptor.respondsToSelector(sel!(setShaderValidation:)) {
-        return Err(refusal(kernel, "this system's Metal validates no single pipelines (macOS 15 does)"));
+        return Err(refusal(kernel, "shader validation of single pipelines needs macOS 15"));
     }
     if !is_on() {
-        let why = format!("the process has no shader validation; with {LAYER}=1 in its environment it would");
+        let why = format!("shader validation is off; start the process with {LAYER}=1 in its environment");
         return Err(refusal(kernel, why));
     }
     for (name, whole) in PARTS {
@@ -67,7 +67,7 @@ pub(super) fn ask(descriptor: &MTLComputePipelineDescriptor, kernel: &str) -> Re
             let value = value.to_string_lossy();
             return Err(refusal(
                 kernel,
-                format!("{name} is `{value}`, so Metal's shader validation is not whole"),
+                format!("{name} is `{value}`, so Metal's shader validation is only partly enabled"),
             ));
         }
     }
@@ -118,7 +118,9 @@ pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[
     let place = location.map_or_else(String::new, |place| format!("{}:{}: ", place.file, place.line));
     Err(refusal(
         kernel,
-        format!("{place}{what} could be left, and Metal's shader validation is documented for buffers only"),
+        format!(
+            "{place}{what} may be accessed out of bounds, and Metal's shader validation is documented for buffers only"
+        ),
     ))
 }
 
@@ -145,7 +147,7 @@ pub(super) fn fault(
         let file = if file.rsplit('/').next() == own { &signature.file } else { &file };
         format!("{file}:{}", place.line())
     });
-    let message = "an access outside of an argument's memory; Metal's shader validation does not tell which argument, \
+    let message = "an access outside of an argument's memory; Metal's shader validation does not report the argument, \
                    element and thread";
     let (kernel, launch) = (signature.name.clone(), dispatch.label.clone());
     Some(Fault { kernel, message: message.to_owned(), location, launch })

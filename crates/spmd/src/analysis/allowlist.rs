@@ -236,7 +236,7 @@ fn variable(global: &Global) -> Result<(), Error> {
         return refuse(format!("the thread-local variable `{name}`"));
     }
     if global.linkage.contains("addrspace") {
-        return refuse(format!("the variable `{name}` in an address space of the processor's"));
+        return refuse(format!("the variable `{name}` in a processor-specific address space"));
     }
     match global.section.as_deref() {
         None | Some(THREADGROUP_SECTION) => Ok(()),

@@ -232,7 +232,7 @@ unsafe impl Queue for SimQueue {
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
         if !self.shared.can_stop {
-            return Err(Error::unsupported("this device cannot stop what runs"));
+            return Err(Error::unsupported("this device cannot stop running work"));
         }
         let state = self.lane.state.lock();
         let running = state.running.as_ref().filter(|(id, _)| *id == submission).map(|(_, stop)| stop);

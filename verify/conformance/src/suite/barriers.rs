@@ -355,7 +355,7 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
             );
         }
         Ok(()) => {
-            let text = "this device does not tell that threads of a threadgroup wait at different barriers";
+            let text = "this device does not detect that threads of a threadgroup wait at different barriers";
             return Err(Error::unsupported(text).into());
         }
         other => panic!("expected a fault, got {other:?}"),

@@ -90,7 +90,7 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
     let mut out = device.buffer::<u32>(64)?;
     let mut batch = stream.batch();
     if device.caps().stops_at == StopsAt::Never {
-        return Err(Error::unsupported("this device cannot stop what runs, and would be lost").into());
+        return Err(Error::unsupported("this device cannot stop running work, and would be lost").into());
     }
     batch.deadline(Duration::from_millis(50))?;
     // SAFETY: the kernel writes 64 elements, and there are as many. Threads race for them with plain stores of a word

@@ -28,7 +28,7 @@ pub(super) struct Access {
 pub(super) fn accesses(module: &Module, op: &Op, location: Option<Location>) -> Result<Vec<Access>, Error> {
     let fixed = |ty: &Type, ptr: &Typed, align: &Option<u64>, writes| {
         if ptr.ty != Type::PTR {
-            let what = "bounds checks in an address space of the processor's";
+            let what = "bounds checks in a processor-specific address space";
             return Err(Error::unsupported(what, location.clone()));
         }
         let (size, natural) = ty.size_align(module);

@@ -67,7 +67,7 @@ mod tests {
         let outer = Callback::enter();
         drop(Callback::enter());
         let text = Callback::expect_none("a wait").unwrap_err().to_string();
-        assert!(text.contains("would deadlock: a wait: this thread is in a callback"), "{text}");
+        assert!(text.contains("would deadlock: a wait: this thread runs a callback"), "{text}");
         assert!(!std::thread::spawn(Callback::is_running).join().unwrap(), "another thread is in none");
         drop(outer);
         assert!(!Callback::is_running());

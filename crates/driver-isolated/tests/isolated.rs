@@ -296,7 +296,10 @@ fn kinds_that_cannot_be_had_are_refused_with_the_reason() {
     let refused = device(&Options { kind: DeviceKind::Metal, ..options() }).err().unwrap();
     assert!(matches!(&refused, Error::Unsupported(text) if text.contains("only CPU and CUDA")), "{refused}");
     let refused = device(&Options { index: 1, ..options() }).err().unwrap();
-    assert!(matches!(&refused, Error::InvalidArgument(text) if text.contains("no CPU device 1")), "{refused}");
+    assert!(
+        matches!(&refused, Error::InvalidArgument(text) if text.contains("no CPU device 1")),
+        "{refused}"
+    );
     // On a machine with a GPU the suite and the runtime's tests have it.
     if let Some(reason) = elinvar_driver::Driver::absence(&elinvar_driver_cuda::driver()) {
         let refused = device(&Options { kind: DeviceKind::Cuda, ..options() }).err().unwrap();

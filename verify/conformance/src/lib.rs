@@ -1,4 +1,4 @@
-//! What every Elinvar driver must pass, and [`sim`], a driver to test everything above a driver with.
+//! The conformance suite that every Elinvar driver passes, and [`sim`], a simulated driver for tests of the layers above.
 #![warn(missing_docs)]
 
 pub mod packing;

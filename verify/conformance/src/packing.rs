@@ -1,7 +1,7 @@
-//! A device that runs on another, and of all that it is asked to compile makes PTX as well, into a bundle.
+//! A device that wraps another device, and also compiles every kernel that it is asked for to PTX, into a bundle.
 //!
-//! So every pipeline of a program is packed, also those that are known only while it runs, such as with function
-//! constants; and all of it can be assembled without a GPU.
+//! Every pipeline of a program is packed this way, including those that are determined at run time, such as by function constants; `ptxas`
+//! can then assemble all of them without a GPU.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the suite's checks are called.
+//! The names of the suite's cases.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,8 @@
-//! Runs the suite on the CPU and assembles the PTX of every kernel that it asks for, one test per case. Cases without kernels
-//! are ignored tests, by the list below. Without NVIDIA's `ptxas` all are ignored, or fail where `ELINVAR_REQUIRE_PTXAS` is
-//! set, and `ptx::translates` tests make the PTX only.
+//! Runs the suite on the CPU and assembles the PTX of every kernel that it compiles, one test per case.
+//!
+//! Cases without kernels are ignored tests, listed below. Without NVIDIA's `ptxas` all are ignored, or fail if
+//! `ELINVAR_REQUIRE_PTXAS` is set,
+//! and the `ptx::translates` tests only generate PTX.
 
 use elinvar::Device;
 use elinvar_code::user_cache;

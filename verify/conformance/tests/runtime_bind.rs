@@ -1,5 +1,4 @@
-//! Every way in which a launch's arguments can be wrong, with the message; and those that look wrong and
-//! are not.
+//! Validation of launch arguments: every error with its message, and unusual arguments that are valid.
 
 mod support;
 

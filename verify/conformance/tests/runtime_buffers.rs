@@ -1,4 +1,4 @@
-//! Buffers: host access, slices, maps, and how host access and work in flight keep out of each other's way.
+//! Buffers: host access, slices, maps, and mutual exclusion of host access and pending work.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The runtime on an NVIDIA GPU where the hardware itself fails: a kernel that ends the device for its process, one that
-//! runs past its deadline. Each test runs in a process of its own; without a GPU they are reported as ignored.
+//! The runtime on an NVIDIA GPU with hardware faults: a kernel that destroys the context, and one that exceeds its deadline. Each test runs
+//! in its own process; without a GPU they are ignored.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Events, groups and priorities, with the simulated device held, failing and released at will.
+//! Events, groups and priorities on the simulated device, which is held, fails and is released on demand.
 
 mod support;
 

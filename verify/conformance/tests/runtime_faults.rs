@@ -1,7 +1,7 @@
-//! Faults of docs/errors-and-recovery.md on every real device that is present, and on an isolated one: what the simulated device is told to
-//! fail, here a checked kernel does that is given an index beyond its memory.
+//! The faults of docs/errors-and-recovery.md on every real device that is present, and on an isolated one. Faults are provoked by a checked
+//! kernel with an out-of-bounds index, where the simulated device injects them.
 //!
-//! The processor's devices are each test's own. A GPU is the process's: tests run one after the other.
+//! CPU devices are created by each test. A GPU is shared by the process, so tests run sequentially.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,8 @@
-//! `fork`: in the child devices of the parent are an error at once and may be dropped, and new ones work; the parent notices nothing.
+//! `fork`: in the child, devices of the parent are errors and may be dropped, and new ones work; the parent is unaffected.
 //!
-//! The tests really fork, beside threads that launch, allocate and compile, so that locks are held when it happens. A child ends by
-//! `_exit`. A program of its own, since it forks; isolated devices have their worker in it.
+//! The tests fork while other threads launch, allocate and compile, so that locks are held. A child ends by `_exit`. A separate
+//! program, because
+//! it forks; isolated devices use it as their worker.
 
 #[cfg(target_os = "linux")]
 fn main() {

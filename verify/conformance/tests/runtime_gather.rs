@@ -1,4 +1,4 @@
-//! Small submissions that go as one while a device works for efficiency.
+//! Coalescing of small submissions under `Goal::Efficiency`.
 
 mod support;
 

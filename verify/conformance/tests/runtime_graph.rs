@@ -1,4 +1,4 @@
-//! Graphs on the simulated device: what comes before what, and what is left out.
+//! Graphs on the simulated device: dependencies and dead code elimination.
 
 mod support;
 

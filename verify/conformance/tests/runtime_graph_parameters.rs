@@ -1,4 +1,4 @@
-//! Parameters of graphs: other values and buffers for the runs of a plan, checked as a launch checks them.
+//! Parameters of graphs: replaced values and buffers for later runs of a plan, validated like a launch.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Runs of graphs on the simulated device: streams, memory, faults, captured batches, two devices.
+//! Runs of graphs on the simulated device: streams, memory, faults, captured command buffers, two devices.
 
 mod support;
 

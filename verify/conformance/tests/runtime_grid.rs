@@ -1,4 +1,4 @@
-//! The sizes of launches: what reaches the driver, what is refused, what runs nothing.
+//! Launch sizes: what reaches the driver, what is rejected, what runs nothing.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! How a device says it is, and what it does about notices of the platform.
+//! Health of a device, and its reaction to notices of the platform.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Launches whose threadgroups are counted in memory: what is refused, what is read and when, what holds the memory.
+//! Indirect launches: validation, when the counts are read, what keeps their memory alive.
 
 mod support;
 

@@ -1,7 +1,7 @@
-//! Isolated devices through the public API: what ends a worker process, what survives it, and what recovery makes of it. Each on the
-//! processor and on an NVIDIA GPU, where there is one.
+//! Isolated devices through the public API: causes of a worker's end, what survives it, and recovery. Each test runs on the CPU and, where
+//! present, on an NVIDIA GPU.
 //!
-//! The tests have their worker in this very program. `ELINVAR_ISOLATED_FAULTS=1000` makes the last one longer.
+//! The tests are their own worker program. `ELINVAR_ISOLATED_FAULTS=1000` makes the last one longer.
 
 #[cfg(target_os = "linux")]
 fn main() {

@@ -1,4 +1,4 @@
-//! What is learned of a device: threadgroup sizes that are measured, and what another process takes over.
+//! Tuning profiles: measured threadgroup sizes, saved and restored by another process.
 
 mod support;
 

@@ -1,5 +1,4 @@
-//! Devices that are lost because what runs on them cannot be stopped, and what becomes of everything that waits for them; and
-//! what is seen of a device while it is reset.
+//! Devices lost because running work cannot be stopped, and everything that waits for them; visibility of a device during a reset.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The device's memory: storage modes, reuse, what is counted, limits, memory of the host used in place.
+//! Device memory: storage modes, reuse, statistics, limits, host memory in place.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a launch goes through: slots, trace, names, limits of what is in flight, deadlines, sizes that are chosen.
+//! Launch features: slots, trace, labels, limits of pending work, deadlines, suggested sizes.
 
 mod support;
 

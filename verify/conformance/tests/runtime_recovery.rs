@@ -1,4 +1,4 @@
-//! Recovery: calls that are tried again, devices that are lost and reset, the breaker.
+//! Recovery: retried calls, lost devices and resets, the circuit breaker.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Devices that are lost, reset, fail too often or get slow, and work that is run on another.
+//! Devices that are lost, reset, fail repeatedly or slow down, and work that is rerun on another device.
 
 mod support;
 

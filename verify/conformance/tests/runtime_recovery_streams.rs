@@ -1,4 +1,4 @@
-//! Streams that recover: work that is done again, or not, while what is behind it waits.
+//! Recovering streams: work that is retried or not, while later work waits.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Streams: order, completion, failure, cancellation, and everything dropped with work in flight.
+//! Streams: order, completion, failure, cancellation, and dropping everything with pending work.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Threads hammer the pool, streams and events of a simulated device that fails at random.
+//! Concurrent use of pool, streams and events of a simulated device that fails at random.
 //!
-//! `ELINVAR_STRESS_SECONDS` says for how long, 1 if it is not set.
+//! `ELINVAR_STRESS_SECONDS` is the duration; default 1.
 
 mod support;
 

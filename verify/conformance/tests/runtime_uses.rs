@@ -1,4 +1,4 @@
-//! Memory that a kernel reaches through an address: it is known to the launch as an argument's is.
+//! Memory that a kernel accesses through an address is tracked like an argument's.
 
 mod support;
 

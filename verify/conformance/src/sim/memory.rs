@@ -1,8 +1,7 @@
-//! Host memory that stands for a device's.
+//! Host memory in place of device memory.
 //!
-//! Private storage is the same memory with no address for the host, so that a test can tell whether the
-//! runtime keeps to copies. Managed storage has a second copy for the host, so that it can tell whether the two are
-//! brought in step. Uninitialised memory is filled with a pattern, so that reading it shows.
+//! Private memory has no host address, so that a test detects accesses that bypass copies. Managed memory has a separate host copy, so that
+//! a test detects missing synchronization. Uninitialized memory is filled with a pattern, so that a test detects reads of it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;

@@ -1,6 +1,5 @@
-//! Threads that access records: several elements each, at a constant distance from their neighbours', whole or
-//! with gaps, in place, from the last to the first; and arrays of a thread's own with indices that are known,
-//! uniform, or the thread's.
+//! Strided and interleaved accesses: threads that access several elements at a constant distance from their neighbors', with and without
+//! gaps, in place, in reverse; and private arrays with constant, uniform and varying indices.
 
 use elinvar::{Device, Grid};
 

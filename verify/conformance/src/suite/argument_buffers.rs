@@ -1,5 +1,4 @@
-//! Argument buffers: pointers that a kernel finds in memory, written by the host as addresses or by another
-//! kernel.
+//! Argument buffers: pointers in memory, stored by the host as addresses or by another kernel.
 
 use bytemuck::{Pod, Zeroable};
 use elinvar::{Arg, Buffer, Device, Grid, f16};

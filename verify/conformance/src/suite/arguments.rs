@@ -1,4 +1,4 @@
-//! How arguments reach a kernel: scalars of every type, structs, slices, positions in the list.
+//! Passing of arguments: scalars of every type, structs, slices, argument indices.
 
 use bytemuck::{Pod, Zeroable};
 use elinvar::{Arg, Device, Dim3, Grid, bf16, f16};

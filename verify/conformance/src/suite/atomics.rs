@@ -1,4 +1,4 @@
-//! Atomics: every function on every type, in device and threadgroup memory; fences and flags.
+//! Atomics: every function on every type, in device and threadgroup memory; fences and memory flags.
 
 use elinvar::{Device, Grid};
 

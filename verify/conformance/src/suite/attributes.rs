@@ -1,5 +1,4 @@
-//! Attributes of parameters: every position and size, as scalar and vector of uint and ushort, in full
-//! groups and in those at the grid's edges.
+//! Position and size attributes of parameters, as scalars and vectors of uint and ushort, in full and partial threadgroups.
 
 use elinvar::{Device, Grid};
 

@@ -1,4 +1,4 @@
-//! Threads of a threadgroup that meet: values written before a barrier are read after it.
+//! Threadgroup barriers: values written before a barrier are visible after it; divergent barriers.
 
 use elinvar::{Device, DeviceKind, Error, Grid, Threadgroup};
 

@@ -1,4 +1,4 @@
-//! The first kernels: each thread its element, scalars by value, two dimensions, a reduction.
+//! Basic kernels: one element per thread, scalars by value, two dimensions, a reduction.
 
 use elinvar::{Device, Grid, Source, Threadgroup};
 

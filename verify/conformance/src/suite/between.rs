@@ -1,4 +1,4 @@
-//! Copies between two devices, of one driver or of two: by the route that is reported, every byte where it belongs.
+//! Copies between two devices, of one driver or of two: the reported route, and every byte of the target.
 
 use elinvar::{Buffer, Device, DeviceKind, Graph, Grid, HostUse, Route};
 

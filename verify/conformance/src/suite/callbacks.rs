@@ -1,5 +1,4 @@
-//! Callbacks: what waits in a waker or in the destructor of a buffer's memory is an error at once where it would block, and not
-//! where the work has ended.
+//! Callbacks: a call in a waker or in the destructor of a buffer's memory that would block is an error, and succeeds if the work has ended.
 
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,4 +1,4 @@
-//! Kernels with bounds checks: what is outside is zero or dropped, and the fault names it all.
+//! Checked kernels: out-of-bounds reads are zero, writes are dropped, and the fault describes the access.
 
 use elinvar::{CheckedKernel, Device, Error, Fault, Grid, Source, Threadgroup};
 

@@ -1,4 +1,4 @@
-//! `<metal_common>` and the minima and maxima of floats, for float, half and bfloat.
+//! `<metal_common>`, and minima and maxima, for float, half and bfloat.
 
 use elinvar::{bf16, f16};
 

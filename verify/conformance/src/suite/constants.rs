@@ -1,4 +1,4 @@
-//! Function constants: code specialised for values, optional ones, arguments that depend on one.
+//! Function constants: specialization, optional constants, arguments that depend on a constant.
 
 use elinvar::{Constants, Device, ElementType, Error, Grid, Library, Scalar, Source};
 

@@ -1,4 +1,4 @@
-//! Bad input: each mistake has an error of its kind, whose message names the thing.
+//! Invalid input: each error has the right variant, and its message names the cause.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Events: streams wait for one another and for the host, also for those of another device; time on the device's clock.
+//! Events: waits between streams, with the host, and between devices; times on the device's clock.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Graphs: the same buffers as the nodes one by one, whatever is left out, merged, shared and run side by side.
+//! Graphs: the same buffer contents as running the nodes individually, with elimination, merging, aliasing and several streams.
 
 use elinvar::{Batching, Buffer, Device, Error, Graph, Grid, Kernel, Node, Plan, PlanOptions, Stream};
 

@@ -1,4 +1,4 @@
-//! Grids of one to three dimensions, with sizes that no threadgroup divides.
+//! Grids of one to three dimensions whose sizes are not multiples of the threadgroup size.
 
 use elinvar::{Device, Grid};
 

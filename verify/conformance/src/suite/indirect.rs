@@ -1,4 +1,4 @@
-//! Launches whose threadgroups are counted in memory, mostly by the kernel before.
+//! Indirect launches, with counts mostly written by the preceding kernel.
 
 use elinvar::{Buffer, Device, Error, Graph, Grid, HostUse};
 

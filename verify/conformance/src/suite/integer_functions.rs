@@ -1,5 +1,4 @@
-//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge
-//! values, against arithmetic in 128 bits.
+//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge values, against 128-bit arithmetic.
 
 use super::sheet::{Sheet, Value, sheets};
 

@@ -1,4 +1,4 @@
-//! Integer arithmetic beyond what C++ defines: nothing traps, and nothing is concluded from it.
+//! Integer arithmetic that C++ leaves undefined: nothing traps, and the optimizer does not exploit it.
 
 use elinvar::{Device, Grid};
 

@@ -1,5 +1,4 @@
-//! Which threads are the lanes of a simdgroup or quadgroup, what they bring, and kernels that write many words for
-//! each thread.
+//! Mapping of threads to lanes of simdgroups and quadgroups, and kernels that write many words per thread.
 
 use std::collections::HashMap;
 

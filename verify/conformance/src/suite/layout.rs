@@ -1,4 +1,4 @@
-//! Sizes, alignments and offsets of types in memory, as the tables of Metal's specification give them.
+//! Size, alignment and field offsets of types in memory, by the tables of the MSL specification.
 
 use elinvar::f16;
 

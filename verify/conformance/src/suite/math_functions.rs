@@ -1,7 +1,6 @@
 //! `<metal_math>` over edge values, in float, half and bfloat, in safe and in fast math.
 //!
-//! Zeros, infinities and NaN must come out as they should, with their sign; other results within the bound of
-//! the function.
+//! Zeros, infinities and NaN must be exact, including their sign; other results must be within the function's bound.
 
 use std::rc::Rc;
 

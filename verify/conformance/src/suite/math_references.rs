@@ -1,4 +1,4 @@
-//! What the functions of `<metal_math>` are, in f64: C99 with Annex F, C23 for multiples of pi, IEEE 754 for powr.
+//! References for `<metal_math>` in f64: C99 with Annex F, C23 for multiples of pi, IEEE 754 for powr.
 
 use std::f64::consts::PI;
 

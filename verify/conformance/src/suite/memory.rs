@@ -1,5 +1,4 @@
-//! Memory: every storage mode holds what host and device write, used again it is zero, memory of the host is used in
-//! place, transfers take effect in order.
+//! Memory: contents in every storage mode, zeroing on reuse, host memory in place, ordering of transfers.
 
 use elinvar::{Device, Error, Grid, HostUse};
 

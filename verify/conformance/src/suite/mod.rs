@@ -1,8 +1,9 @@
-//! The suite that every driver passes.
+//! The conformance suite: test cases that every driver passes.
 //!
-//! A case runs kernels on a device through the public API and compares every element of what they
-//! leave behind with values that the host computes in another way. A case that a device does not support ends in
-//! [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs` lists those that are expected, with their reasons.
+//! A case runs kernels on a device through the public API and compares every element of their outputs with independently computed host
+//! values. A case that a device does not support ends in [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs` lists
+//! the expected
+//! ones with their reasons.
 
 /// A table of cases of one chapter from the names of its functions.
 macro_rules! cases {

@@ -1,4 +1,4 @@
-//! Floating-point types of MSL as the host sees them: f64 holds all their values, and rounds once to each.
+//! MSL's floating-point types on the host: f64 represents all their values, and rounds once to each.
 
 use elinvar::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! What threadgroups may count on: device atomics and fences, and the order in which groups start.
+//! Guarantees between threadgroups: device atomics and fences, and the order in which threadgroups start.
 
 use elinvar::{Device, Grid, Threadgroup};
 

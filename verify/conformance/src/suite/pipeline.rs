@@ -1,4 +1,4 @@
-//! What a launch goes through: sizes that are chosen, names in errors, the trace, deadlines.
+//! Launch features: suggested sizes, labels in errors, the trace, deadlines.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `constant` data at program scope: scalars, arrays, structs, tables, and namespaces of them.
+//! Program-scope `constant` data: scalars, arrays, structs, tables, namespaces.
 
 use super::sheet::{Sheet, sheets};
 

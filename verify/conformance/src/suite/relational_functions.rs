@@ -1,4 +1,4 @@
-//! `<metal_relational>`: questions about floats of every width, choice between values.
+//! `<metal_relational>`: classification of floats of every width, selection.
 
 use elinvar::{MathMode, bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Kernels that combine functions across simdgroups with memory, barriers and control flow.
+//! Kernels that combine simdgroup functions with memory, barriers and control flow.
 
 use elinvar::{Device, Grid};
 

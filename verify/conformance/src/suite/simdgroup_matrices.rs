@@ -1,4 +1,4 @@
-//! 8x8 matrices of a simdgroup: where their elements are, loads and stores in every form, and products.
+//! 8x8 simdgroup matrices: element layout, all variants of loads and stores, products.
 
 use bytemuck::Pod;
 use elinvar::{Device, Grid, Threadgroup, bf16, f16};

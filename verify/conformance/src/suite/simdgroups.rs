@@ -1,7 +1,6 @@
-//! Functions across simdgroups and quadgroups: every one on every type, with all lanes active and with some, for
-//! lanes given by a constant, by a number that is the same for all, and by one of each thread's own; in groups of
-//! many shapes; in loops that lanes leave apart. Results are compared with what follows from Metal's definition by
-//! lane; what a thread reads from an inactive lane is undefined and not compared.
+//! Simdgroup and quadgroup functions: every function on every type, with all and with some lanes active; with constant, uniform and varying
+//! lane indices; in threadgroups of many shapes; in loops with divergent exits. Expected results follow from the MSL specification per
+//! lane; a value read from an inactive lane is undefined and not compared.
 
 use elinvar::{Arg, Device, bf16, f16};
 

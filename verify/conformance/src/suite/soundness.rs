@@ -1,8 +1,7 @@
-//! A launch of a checked kernel cannot break memory safety of the program, whatever the kernel's text: each case is a program in
-//! safe Rust that has tried.
+//! A launch of a checked kernel cannot violate the program's memory safety: each case is an attack in safe Rust.
 //!
-//! A device may refuse a kernel (`Unsupported`, `Compile`) or end its launch with a fault. What it may not do is reach memory that
-//! is no argument's, or end the process.
+//! A device may reject a kernel (`Unsupported`, `Compile`) or end its launch with a fault. It must not access memory outside the arguments,
+//! or end the process.
 #![forbid(unsafe_code)]
 
 use elinvar::{CheckedKernel, Device, Error, Grid, Library, Source};

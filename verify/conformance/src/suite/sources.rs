@@ -1,4 +1,4 @@
-//! Sources as a whole: pieces, macros, included files, the forms in which kernels are declared and named.
+//! Sources: parts, macros, included files, declarations and names of kernels.
 
 use elinvar::driver::Piece;
 use elinvar::{Device, DeviceKind, Error, Grid, MathMode, Source};

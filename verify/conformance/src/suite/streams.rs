@@ -1,5 +1,4 @@
-//! Streams: several side by side, each in order; the host sees what it waits for; nothing is lost
-//! when everything is dropped with work in flight.
+//! Streams: several concurrent ones, each in order; the host sees the results it waits for; everything may be dropped with pending work.
 
 use elinvar::{Device, Error, Grid, Priority};
 

@@ -1,5 +1,4 @@
-//! Scalar types: conversions between all of them, the same bits as another type, and the arithmetic of
-//! half and bfloat in their own precision.
+//! Scalar types: all conversions, `as_type`, and arithmetic of half and bfloat in their own precision.
 
 use elinvar::{MathMode, bf16, f16};
 

@@ -1,4 +1,4 @@
-//! What kernels compute with: vectors, half and bfloat, integer corners, atomics, library functions.
+//! Values in kernels: vectors, half and bfloat, integer edge cases, atomics, library functions.
 
 use elinvar::{Device, Grid, bf16, f16};
 

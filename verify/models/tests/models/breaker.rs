@@ -1,4 +1,4 @@
-//! The breaker: probes, late answers and a device that flaps, in every order.
+//! Model of the circuit breaker: probes, late completions and a flapping device, in every interleaving.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use loom::thread;
 use crate::breaker_source::{Breaker, BreakerLimits, BreakerState, Verdict};
 use crate::model;
 
-/// A breaker that one failure opens, for no time at all.
+/// A breaker that opens after one failure, for a pause of 0.
 fn breaker() -> Arc<Breaker> {
     let breaker = Breaker::new();
     breaker.set_limits(BreakerLimits { failures: 1, cooldown: Duration::ZERO, longest: Duration::ZERO });
@@ -50,7 +50,7 @@ fn one_probe_is_out_at_a_time() {
     });
 }
 
-/// Work that was admitted before the breaker opened ends, badly, while a probe ends well.
+/// Work admitted before the breaker opened fails while a probe succeeds.
 #[test]
 fn a_late_answer_does_not_undo_the_probe() {
     let now = Instant::now();
@@ -69,7 +69,7 @@ fn a_late_answer_does_not_undo_the_probe() {
     });
 }
 
-/// One thread works, well or not; one loses the device, one brings it back.
+/// One thread submits work that succeeds or fails, one loses the device, one restores it.
 #[test]
 fn flapping_ends_in_a_state_that_somebody_chose() {
     let now = Instant::now();

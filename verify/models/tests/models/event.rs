@@ -1,4 +1,4 @@
-//! The event: signals, a failure and those who wait, in every order.
+//! Model of the event: signals, a failure and waiters, in every interleaving.
 
 use elinvar_driver::{Error, Event};
 use loom::sync::Arc;
@@ -8,7 +8,7 @@ use loom::thread;
 use crate::model;
 use crate::timeline::Timeline;
 
-/// Calls that ended well, and those that did not.
+/// Numbers of callbacks with success and with an error.
 #[derive(Default)]
 struct Calls {
     reached: AtomicUsize,

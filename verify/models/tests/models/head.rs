@@ -1,4 +1,4 @@
-//! The ends of a pipe: who sleeps is woken, and what is written is read once, in every order.
+//! Model of a pipe's heads: sleepers are woken, and each byte is read once, in every interleaving.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::model;
 #[derive(Default)]
 struct Pipe {
     head: Head,
-    /// Where the reader is; one thread reads at a time.
+    /// The reader's position; one thread reads at a time.
     at: AtomicU64,
     reads: AtomicBool,
     ended: AtomicBool,
@@ -22,7 +22,7 @@ impl Pipe {
         self.head.written() != self.at.load(Ordering::Relaxed)
     }
 
-    /// Reads what there is; whether that was something.
+    /// Reads what is available; returns whether there was any.
     fn read(&self) -> bool {
         assert!(!self.reads.swap(true, Ordering::SeqCst), "two threads read");
         let (at, written) = (self.at.load(Ordering::Relaxed), self.head.written());
@@ -34,7 +34,7 @@ impl Pipe {
         at != written
     }
 
-    /// Reads, asleep until there is something.
+    /// Reads, and sleeps until data is available.
     fn read_some(&self) {
         while !self.read() {
             self.head.sleep_for_bytes(|| self.has_some());
@@ -49,7 +49,7 @@ impl Pipe {
     }
 }
 
-/// The checker reports a thread that is never woken as a deadlock.
+/// loom reports a lost wake-up as a deadlock.
 #[test]
 fn both_ends_are_woken() {
     model(|| {
@@ -107,7 +107,7 @@ fn a_reader_does_not_leave_bytes_that_nobody_reads() {
                 pipe.ended.load(Ordering::SeqCst) || pipe.read()
             }
         });
-        // One that has left stays away.
+        // A reader that has left does not return.
         if !pipe.head.leave(|| pipe.has_some()) {
             assert!(pipe.read());
             pipe.ended.store(true, Ordering::SeqCst);

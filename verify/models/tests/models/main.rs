@@ -1,6 +1,6 @@
-//! Models: parts of the runtime under a checker that runs every interleaving of their steps.
+//! Model checking of concurrent code with loom, which runs every interleaving of its atomic steps.
 //!
-//! The sources are those of the crate; only [`sync`] is another.
+//! The sources are those of the crates, included by path; only [`sync`] is replaced.
 #![allow(dead_code, unreachable_pub)] // each model uses a part of its source
 
 mod sync;
@@ -29,7 +29,7 @@ mod pool;
 
 use elinvar_driver::{Callback, Error, Event, Reached};
 
-/// Every order with at most two switches that no thread asked for, which is where such faults lie, in seconds.
+/// Checks every interleaving with at most two preemptions, which finds most concurrency bugs and takes seconds.
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);

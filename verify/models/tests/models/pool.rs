@@ -1,4 +1,4 @@
-//! The pool: two threads take and put blocks while a third trims.
+//! Model of the pool: two threads allocate and free blocks while a third trims.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::model;
 use crate::stats::PoolLimits;
 use crate::stock::Stock;
 
-/// A driver with room for so many blocks, and the blocks it has given out.
+/// A driver with a limited number of blocks, and the number of blocks allocated.
 struct Driver {
     room: usize,
     out: AtomicUsize,
@@ -39,7 +39,7 @@ fn stock(budget: u64) -> Arc<Stock<u8, Block>> {
     Arc::new(Stock::new(PoolLimits { budget, idle_bytes: budget, idle_time: Duration::ZERO }))
 }
 
-/// Takes a block and puts it back; whether there was one.
+/// Allocates and frees a block; returns whether the allocation succeeded.
 fn use_one(stock: &Stock<u8, Block>, driver: &Arc<Driver>) -> bool {
     match stock.take(0, 10, 10, || Block::new(driver)) {
         Ok(given) => {
@@ -73,7 +73,7 @@ fn blocks_and_counts_agree_whatever_the_order() {
     });
 }
 
-/// The driver has room for one block, which is on its way back when another is asked for.
+/// The driver has one block, which is being freed when another thread allocates.
 #[test]
 fn what_is_just_being_freed_is_waited_for() {
     model(|| {
@@ -91,7 +91,7 @@ fn what_is_just_being_freed_is_waited_for() {
     });
 }
 
-/// The budget is for one block, however the requests overlap.
+/// A budget of one block holds for overlapping requests.
 #[test]
 fn a_budget_is_never_exceeded() {
     model(|| {

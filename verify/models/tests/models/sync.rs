@@ -1,11 +1,11 @@
-//! The checker's locks, atomics and futexes in the form of those that the crates use.
+//! loom's locks, atomics and futexes with the interface that the crates use.
 
 use std::collections::BTreeMap;
 
 pub use loom::sync::MutexGuard;
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A lock without poisoning.
+/// A mutex without poisoning.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
@@ -18,7 +18,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// What threads wait at.
+/// A condition variable.
 #[derive(Default)]
 pub struct Condvar(loom::sync::Condvar);
 
@@ -32,7 +32,7 @@ impl Condvar {
     }
 }
 
-/// How often each word was woken.
+/// Number of wake-ups of each futex word.
 #[derive(Default)]
 struct Futexes {
     wakes: loom::sync::Mutex<BTreeMap<usize, u64>>,
@@ -43,7 +43,7 @@ loom::lazy_static! {
     static ref FUTEXES: Futexes = Futexes::default();
 }
 
-/// Sleeps if the word is `expected`, until it is woken.
+/// Futex wait: sleeps until woken if the word equals `expected`.
 pub fn futex_wait(word: &AtomicU32, expected: u32) {
     let count = |wakes: &BTreeMap<usize, u64>| wakes.get(&address(word)).copied();
     let mut wakes = FUTEXES.wakes.lock().expect("no model panics with a lock held");
@@ -56,7 +56,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
     }
 }
 
-/// Wakes all that sleep at the word.
+/// Futex wake: wakes all waiters of the word.
 pub fn futex_wake(word: &AtomicU32) {
     let mut wakes = FUTEXES.wakes.lock().expect("no model panics with a lock held");
     *wakes.entry(address(word)).or_default() += 1;

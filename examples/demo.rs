@@ -1,5 +1,5 @@
-//! Runs every example on the best device of this machine and prints what came of it. Each example
-//! compares all its results with values computed by the host.
+//! Runs every example on the best device of this machine and prints the results. Each example compares every
+//! element with a host reference.
 
 mod double_in_place;
 mod matmul;

@@ -1,9 +1,9 @@
-//! Changes a buffer where it is: the host writes and reads the very memory that the kernel works on.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! In-place update of a mapped buffer: host and kernel access the same memory.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source};
 
-/// Runs the kernel twice and compares every element; returns how many there were.
+/// Runs the kernel twice and compares every element; returns the number of elements.
 pub fn run(device: &Device) -> Result<usize> {
     let n = 4097;
     let library =

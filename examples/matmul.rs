@@ -1,12 +1,12 @@
-//! Multiplies two matrices whose sizes fit no threadgroup, over a two-dimensional grid.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! Matrix product over a two-dimensional grid, with sizes that are not multiples of the threadgroup size.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source};
 
-/// Runs the kernel and compares every element; returns how many there were.
+/// Runs the kernel and compares every element; returns the number of elements.
 pub fn run(device: &Device) -> Result<usize> {
     let (m, n, k) = (61, 67, 59);
-    // Small whole numbers: every sum is exact in f32, in whatever order it is taken.
+    // Small integers, so that every sum is exact in f32 in any order.
     let a: Vec<f32> = (0..m * k).map(|i| (i % 7) as f32 - 3.0).collect();
     let b: Vec<f32> = (0..k * n).map(|i| (i % 5) as f32 - 2.0).collect();
 

@@ -1,8 +1,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
-// total += sum of the n values of in. Each threadgroup adds its values pairwise, the upper half onto
-// the lower, until one is left; its first thread adds that to the total.
+// total += sum of the n values of in. Tree reduction in each threadgroup: the upper half is added to the lower one
+// until one value is left; the first thread adds it to the total.
 kernel void reduce(device const float*  in    [[buffer(0)]],
                    device atomic_float* total [[buffer(1)]],
                    constant uint&       n     [[buffer(2)]],

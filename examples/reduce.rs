@@ -1,12 +1,12 @@
-//! Sums a vector with a tree in threadgroup memory and one atomic addition per threadgroup.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! Tree reduction of a vector in threadgroup memory, with one atomic addition per threadgroup.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source, Threadgroup};
 
-/// Runs the kernel and compares the sum; returns how many values it took in.
+/// Runs the kernel and compares the sum; returns the number of values.
 pub fn run(device: &Device) -> Result<usize> {
     let n = 1_000_003;
-    // Whole numbers whose sum stays below 2^24: exact in f32, in whatever order it is taken.
+    // Integers whose sum is below 2^24, so it is exact in f32 in any order.
     let xs: Vec<f32> = (0..n).map(|i| (i % 17) as f32).collect();
 
     let library = device.compile(Source::named("reduce.metal", include_str!("reduce.metal")))?;

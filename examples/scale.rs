@@ -1,9 +1,9 @@
-//! Multiplies a vector by a scalar that is passed by value.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! Scales a vector by a scalar argument, passed by value.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source};
 
-/// Runs the kernel and compares every element; returns how many there were.
+/// Runs the kernel and compares every element; returns the number of elements.
 pub fn run(device: &Device) -> Result<usize> {
     let xs: Vec<f32> = (0..2048).map(|i| i as f32 - 1024.0).collect();
     let factor = 2.5_f32;

@@ -1,9 +1,9 @@
-//! Each thread writes its own position: the smallest kernel that shows every thread has run.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! Each thread stores its position in the grid, which shows that every thread has run.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source};
 
-/// Runs the kernel and compares every element; returns how many there were.
+/// Runs the kernel and compares every element; returns the number of elements.
 pub fn run(device: &Device) -> Result<usize> {
     let n = 1_000_003;
     let library = device.compile(Source::named("thread_ids.metal", include_str!("thread_ids.metal")))?;

@@ -1,9 +1,9 @@
-//! Adds two vectors, element by element.
-#![allow(unsafe_code)] // a launch is unsafe: the kernel's author vouches for its accesses
+//! Element-wise addition of two vectors.
+#![allow(unsafe_code)] // a launch is unsafe: the kernel must stay within its arguments' bounds
 
 use elinvar::{Device, Grid, Result, Source};
 
-/// Runs the kernel and compares every element; returns how many there were.
+/// Runs the kernel and compares every element; returns the number of elements.
 pub fn run(device: &Device) -> Result<usize> {
     let n = 1_000_003;
     let xs: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();

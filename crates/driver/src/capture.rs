@@ -1,12 +1,12 @@
-//! [`Capture`]: a recording of a device's work, for the tools of its maker.
+//! [`Capture`]: a GPU trace of a device's work, for the vendor's tools.
 
 use crate::Result;
 
-/// A recording that has begun. Dropping it ends it as well, and says nothing.
+/// A capture in progress. Dropping it ends the capture and ignores errors.
 pub trait Capture: Send {
-    /// End it, and write what is to be written.
+    /// Ends the capture and writes the trace.
     ///
     /// # Errors
-    /// `Environment` when nothing was written, or somebody else has ended it.
+    /// `Environment` if the trace could not be written, or the capture was ended elsewhere.
     fn end(self: Box<Self>) -> Result<()>;
 }

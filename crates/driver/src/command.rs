@@ -1,60 +1,59 @@
-//! Commands: what a queue is asked to do, as plain data.
+//! [`Command`]: the operations of a queue, as plain data.
 //!
-//! A command owns references to all it uses, so a list of commands can be kept, replayed, printed or
-//! handed to another thread. There is exactly one place per driver that turns a `Command` into work.
+//! A command owns references to everything that it uses, so a list of commands can be stored, replayed, printed or sent to another
+//! thread. Each driver has exactly one `match` that executes commands.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, Stamp};
 
-/// One step of a queue.
+/// An operation of a queue.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Command {
-    /// Run a kernel over a grid.
+    /// Launches a kernel over a grid.
     Dispatch(Dispatch),
-    /// Copy `source` to `target`; the two have the same length. Overlap within one memory is allowed
-    /// and behaves as if the source had been read in full first. One of the two may be of another device of the driver, if
-    /// [`Device::reaches`](crate::Device::reaches) says so.
+    /// Copies `source` to `target`, which have the same length. They may overlap, with the semantics of `memmove`. One of them may
+    /// belong to another device of the driver, if [`Device::reaches`](crate::Device::reaches) allows it.
     Copy {
-        /// Where the bytes come from.
+        /// Source range.
         source: MemorySlice,
-        /// Where they go.
+        /// Target range.
         target: MemorySlice,
     },
-    /// Repeat `pattern` over `target`, whose length is a multiple of the pattern's.
+    /// Fills `target` with a repeated `pattern`. The length of `target` is a multiple of the pattern's.
     Fill {
-        /// The bytes to set.
+        /// Target range.
         target: MemorySlice,
-        /// 1 to 16 bytes, repeated.
+        /// Pattern of 1 to 16 bytes.
         pattern: Vec<u8>,
     },
-    /// Let the vendor's library compute a primitive that [`Caps::primitives`](crate::Caps::primitives) has.
+    /// Executes a primitive of the vendor's library that is in [`Caps::primitives`](crate::Caps::primitives) has.
     Primitive {
-        /// What is computed.
+        /// The operation.
         primitive: Primitive,
-        /// The memory, one slice for each of [`Primitive::operands`], in that order.
+        /// Memory of the operands, in the order of [`Primitive::operands`].
         operands: Vec<MemorySlice>,
     },
-    /// Raise an event, once what is before it in the queue has taken effect.
+    /// Signals an event when all preceding work of the queue has taken effect.
     Signal {
         /// The event.
         event: Arc<dyn Event>,
-        /// The value that it then has at least.
+        /// The value to signal.
         value: u64,
     },
-    /// Let what comes after it begin when an event has reached a value. If the event fails, so does the submission.
+    /// Blocks following commands until an event has reached a value. If the event fails, the submission fails.
     Wait {
-        /// The event, of any device.
+        /// The event, which may belong to any device.
         event: Arc<dyn Event>,
-        /// The value.
+        /// The value to wait for.
         value: u64,
     },
-    /// Note the time by the device's clock when what is before it in the submission has ended and nothing behind it has
-    /// begun. It is noted before the submission's `done` is called.
+    /// Records the time on the device's clock, when preceding commands of the submission have ended and no following one has begun.
+    /// It is available before the submission's `done` is called.
     Timestamp {
-        /// Where.
+        /// Receives the time.
         into: Arc<Stamp>,
     },
 }
@@ -62,28 +61,28 @@ pub enum Command {
 /// A kernel launch.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// What to run.
+    /// The kernel.
     pub pipeline: Arc<dyn Pipeline>,
-    /// One binding per entry of [`crate::Signature::args`], in that order.
+    /// Arguments, in the order of [`crate::Signature::args`].
     pub bindings: Vec<Binding>,
-    /// Memory that the kernel reaches through addresses in its arguments' memory (`useResource` in Metal).
+    /// Memory that the kernel accesses through addresses in argument buffers (`useResource` in Metal).
     pub uses: Vec<Use>,
-    /// How much is run, `threads_per_grid` in MSL.
+    /// Size of the grid, `threads_per_grid` in MSL.
     pub grid: Grid,
-    /// Threads of a full threadgroup; groups at the far edges are smaller when it does not divide
-    /// the grid's threads, as with Metal's `dispatchThreads`.
+    /// Size of a full threadgroup. If the grid's size is not a multiple of it, threadgroups at the edges are smaller, as with Metal's
+    /// `dispatchThreads`.
     pub group: Dim3,
-    /// What the program calls it.
+    /// Label of the launch.
     pub label: Option<Arc<Label>>,
 }
 
-/// What a program calls a launch, in traces and errors.
+/// Label of a launch, for traces and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its number.
+    /// Number, chosen by the program.
     pub id: u64,
 }
 
@@ -94,10 +93,10 @@ impl fmt::Display for Label {
 }
 
 impl Dispatch {
-    /// Threads of the grid for the counts that an indirect launch has found.
+    /// Number of threads of an indirect launch with these threadgroup counts.
     ///
     /// # Errors
-    /// `Fault` naming kernel, launch and counts when a dimension has more than `u32::MAX` threads.
+    /// [`Error::Fault`] that names kernel, launch and counts if a dimension exceeds `u32::MAX` threads.
     pub fn threads_of(&self, counts: Dim3) -> Result<Dim3> {
         counts.of_pieces(self.group).ok_or_else(|| {
             let (group, most) = (self.group, u32::MAX);
@@ -105,41 +104,41 @@ impl Dispatch {
         })
     }
 
-    /// A fault of this launch.
+    /// Creates a fault of this launch.
     pub fn fault(&self, message: String) -> Error {
         let kernel = self.pipeline.signature().name.clone();
         Error::Fault(Fault { kernel, message, location: None, launch: self.label.clone() })
     }
 }
 
-/// The value of one kernel argument.
+/// Value of a kernel argument.
 #[derive(Clone, Debug)]
 pub enum Binding {
-    /// A pointer to the first byte of the slice.
+    /// Pointer to the first byte of the slice.
     Memory(MemorySlice),
-    /// A pointer to a copy of these bytes that lives as long as the dispatch (`setBytes` in Metal).
+    /// Pointer to a copy of these bytes that lives as long as the dispatch (`setBytes` in Metal).
     Bytes(Vec<u8>),
-    /// A pointer to this many bytes of threadgroup memory, aligned to 16.
+    /// Pointer to this many bytes of threadgroup memory, aligned to 16 bytes.
     Threadgroup(u64),
 }
 
-/// Memory that a dispatch uses without having it as an argument.
+/// Memory that a dispatch accesses without an argument for it.
 #[derive(Clone, Debug)]
 pub struct Use {
-    /// The bytes.
+    /// The range.
     pub slice: MemorySlice,
-    /// What the kernel may do with them.
+    /// How the kernel may access it.
     pub access: Access,
 }
 
-/// A range of bytes of a memory.
+/// A byte range of a memory.
 #[derive(Clone)]
 pub struct MemorySlice {
     /// The memory.
     pub memory: Arc<dyn Memory>,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Number of bytes; `offset + len` is within the memory.
+    /// Length in bytes; `offset + len` is at most the memory's size.
     pub len: u64,
 }
 

@@ -1,37 +1,37 @@
-//! Events: counters that order queues and the host.
+//! [`Event`]: monotonic counters that synchronize queues and the host.
 
 use std::any::Any;
 use std::fmt;
 
 use crate::{Command, Error, Result};
 
-/// Called once, when an event has reached a value or can no longer; not under a lock of the event.
+/// Callback of a wait: called once, when the event has reached the value or can no longer reach it, without a lock of the event held.
 pub type Reached = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A counter that only grows, from 0. Queues and the host raise it and wait until it has reached a value.
+/// A monotonic counter that starts at 0 (a timeline semaphore). Queues and the host signal values and wait for them.
 ///
-/// It can fail, once and for good: it then keeps its value, and waiting for more ends in [`Error::Poisoned`].
+/// An event can fail, permanently: it keeps its value, and waits for greater values end in [`Error::Poisoned`].
 pub trait Event: Send + Sync + Any {
-    /// The value that it has reached.
+    /// Current value.
     fn value(&self) -> u64;
 
-    /// When it got there, by the clock that it was signalled with; `None` before the first time.
+    /// Time of the last signal in nanoseconds, on the clock of the device that signaled; `None` before the first signal.
     fn time_ns(&self) -> Option<u64>;
 
-    /// Why it has failed, if it has.
+    /// The cause of its failure, if it has failed.
     fn failure(&self) -> Option<Error>;
 
-    /// Whether it may still reach `value`: it is below, and has not failed.
+    /// Whether a wait for `value` is pending: the value is not reached, and the event has not failed.
     fn is_pending(&self, value: u64) -> bool;
 
-    /// Raise it to `value`, at the time `now_ns` of the clock of the device. Nothing happens if it is as high already or has
-    /// failed.
+    /// Signals `value` at the time `now_ns` (nanoseconds, on the device's clock). No effect if the current value is not less, or if
+    /// the event has failed.
     fn signal(&self, value: u64, now_ns: u64);
 
-    /// Let it fail with this cause. Only the first counts.
+    /// Fails the event with a cause. The first cause is kept.
     fn fail(&self, cause: &Error);
 
-    /// Have `then` called once it has reached `value`, or cannot any more; at once where that is known.
+    /// Calls `then` when `value` is reached or can no longer be reached; immediately if either is the case.
     fn when(&self, value: u64, then: Reached);
 }
 
@@ -41,8 +41,8 @@ impl fmt::Debug for dyn Event {
     }
 }
 
-/// Let all events fail that `commands` have not raised and now never will, because of `cause`. A driver calls this when a
-/// submission ends in an error.
+/// Fails all events that `commands` would have signaled and have not, with `cause`. A driver calls this when a submission ends in an
+/// error.
 pub fn fail_signals(commands: &[Command], cause: &Error) {
     for command in commands {
         if let Command::Signal { event, value } = command

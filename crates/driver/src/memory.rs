@@ -1,4 +1,4 @@
-//! Memory: the trait, where it lives, what it holds at first.
+//! [`Memory`]: allocations, storage modes and initial contents.
 
 use std::any::Any;
 use std::fmt;
@@ -6,39 +6,39 @@ use std::ptr::NonNull;
 
 use crate::{Error, Result};
 
-/// Where memory lives and who may touch it.
+/// Storage mode of an allocation (`MTLStorageMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Storage {
-    /// Host and device see the same bytes. On a device with memory of its own they lie in the host's, pinned, and
-    /// the device reaches them over the bus: the memory through which transfers are staged.
+    /// Accessible by host and device. On a device with its own memory these are pinned host pages that the device accesses over the
+    /// bus; transfers are staged through them.
     #[default]
     Shared,
-    /// The device only; the host copies in and out.
+    /// Accessible by the device only; the host copies.
     Private,
-    /// Two copies that are brought in step explicitly, by [`Memory::pull`] and [`Memory::push`]. Where host and device
-    /// share their memory it is one.
+    /// A host and a device copy, synchronized explicitly by [`Memory::pull`] and [`Memory::push`]. With unified memory there is one
+    /// copy.
     Managed,
 }
 
-/// What new memory holds.
+/// Initial content of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Init {
-    /// Zeroes.
+    /// Zeros.
     #[default]
     Zeroed,
-    /// Anything.
+    /// Unspecified.
     Uninitialized,
 }
 
-/// Memory of the host that a device is to use in place.
+/// Host memory for a device to use in place.
 pub struct HostBlock {
-    /// Its first byte.
+    /// Address of the first byte.
     pub address: NonNull<u8>,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What keeps it alive.
+    /// Owner of the memory; dropped when the device no longer uses it.
     pub owner: Box<dyn Any + Send + Sync>,
 }
 
@@ -55,11 +55,11 @@ impl fmt::Debug for HostBlock {
 /// An allocation. Dropping the last reference frees it.
 ///
 /// # Safety
-/// Safe code reads and writes through what [`Memory::host_ptr`] gives: it is the same at every call, valid for reads and writes of
-/// [`Memory::len`] bytes as long as the value is there, and of nobody else's memory.
+/// Safe code reads and writes through [`Memory::host_ptr`]: it must return the same address at every call, valid for reads and writes of
+/// [`Memory::len`] bytes for the lifetime of the value, and disjoint from all other memory.
 #[allow(unsafe_code)] // declares unsafe methods: only the caller knows who else uses the memory
 pub unsafe trait Memory: Send + Sync + Any {
-    /// Size in bytes, as asked for.
+    /// Size in bytes, as requested.
     fn len(&self) -> u64;
 
     /// Whether the size is zero.
@@ -67,38 +67,37 @@ pub unsafe trait Memory: Send + Sync + Any {
         self.len() == 0
     }
 
-    /// The storage mode it was allocated with.
+    /// Storage mode.
     fn storage(&self) -> Storage;
 
-    /// The address at which the host sees the memory, when it does. Valid as long as `self`.
+    /// Host address, if the host can access the memory. Valid for the lifetime of `self`.
     fn host_ptr(&self) -> Option<NonNull<u8>>;
 
-    /// The address at which kernels see the memory, for pointers in the memory of arguments. Valid as long as
-    /// `self`. None unless the driver says otherwise.
+    /// Device address, for pointers in argument buffers. Valid for the lifetime of `self`. `None` if the driver has no device
+    /// addresses, which is the default.
     fn gpu_address(&self) -> Option<u64> {
         None
     }
 
-    /// Copy bytes from `offset` to the host, as the device left them.
+    /// Copies bytes from `offset` to the host, as the device left them. Blocks until they are copied.
     ///
     /// # Safety
-    /// The range is within the memory, and nothing writes to it meanwhile, on host or device.
+    /// The range must be within the memory, and must not be written by host or device during the call.
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()>;
 
-    /// Copy bytes from the host to `offset`, for the device to see.
+    /// Copies bytes from the host to `offset`, visible to the device. Blocks until they are copied.
     ///
     /// # Safety
-    /// The range is within the memory, and nothing else reads or writes it meanwhile.
+    /// The range must be within the memory, and must not be accessed by host or device during the call.
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()>;
 
-    /// Set the first `len` bytes to zero, for the device to see.
+    /// Zeroes the first `len` bytes, visible to the device.
     ///
     /// # Safety
     /// As [`Memory::write`].
     unsafe fn clear(&self, len: u64) -> Result<()>;
 
-    /// Make what the host sees at [`Memory::host_ptr`] what the device left in this range. Nothing to do where they
-    /// see the same bytes.
+    /// Updates the host copy at [`Memory::host_ptr`] from the device copy. No effect if they are the same memory.
     ///
     /// # Safety
     /// As [`Memory::write`].
@@ -106,8 +105,7 @@ pub unsafe trait Memory: Send + Sync + Any {
         Ok(())
     }
 
-    /// Make what the device sees in this range what the host left at [`Memory::host_ptr`]. Nothing to do where they
-    /// see the same bytes.
+    /// Updates the device copy from the host copy at [`Memory::host_ptr`]. No effect if they are the same memory.
     ///
     /// # Safety
     /// As [`Memory::write`].
@@ -116,10 +114,10 @@ pub unsafe trait Memory: Send + Sync + Any {
     }
 }
 
-/// Check that `len` bytes from `offset` on lie within a memory of `whole` bytes.
+/// Checks that `len` bytes at `offset` are within a memory of `whole` bytes.
 ///
 /// # Errors
-/// `InvalidArgument` with both ranges.
+/// [`Error::InvalidArgument`] with the range and the size.
 pub fn expect_within(whole: u64, offset: u64, len: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= whole => Ok(()),

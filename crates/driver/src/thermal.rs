@@ -1,14 +1,14 @@
-//! [`Thermal`]: how warm a device is.
+//! [`Thermal`]: thermal state of a device.
 
-/// How warm a device is, in the steps of Apple's `ProcessInfo.ThermalState`.
+/// Thermal state of a device, with the levels of Apple's `ProcessInfo.ThermalState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Thermal {
     /// Within normal limits.
     Nominal,
     /// Slightly elevated.
     Fair,
-    /// High: the device should do less, or is throttled already.
+    /// High: reduce the load; the device may already be throttled.
     Serious,
-    /// So high that the device should do as little as it can, or is being slowed down by its hardware.
+    /// Critical: minimize the load; the hardware may already be throttling.
     Critical,
 }

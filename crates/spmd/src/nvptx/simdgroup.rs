@@ -57,8 +57,12 @@ pub(super) fn write(
     how: How,
 ) -> Result<(), Error> {
     let narrow = if how.approximate { widened(kernel) } else { HashMap::new() };
-    let cfg = Cfg::new(kernel, first, |_| false)
-        .map_err(|_| Error::unsupported("irreducible control flow (a loop with several entries) around simdgroup functions", None))?;
+    let cfg = Cfg::new(kernel, first, |_| false).map_err(|_| {
+        Error::unsupported(
+            "irreducible control flow (a loop with several entries) around simdgroup functions",
+            None,
+        )
+    })?;
     let calling: Vec<BlockId> = cfg.order.iter().copied().filter(|b| calls_any(kernel, *b)).collect();
     let mut masks = ActiveMasks::new(kernel, cfg, first, mask.into());
     let known: Vec<(BlockId, Operand)> = calling.into_iter().map(|b| (b, masks.of(b))).collect();

@@ -1,7 +1,7 @@
 //! A device that wraps another device, and also compiles every kernel that it is asked for to PTX, into a bundle.
 //!
-//! Every pipeline of a program is packed this way, including those that are determined at run time, such as by function constants; `ptxas`
-//! can then assemble all of them without a GPU.
+//! Every pipeline of a program is packed this way, including those that are determined at run time, such as by function constants;
+//! `ptxas` can then assemble all of them without a GPU.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use elinvar_driver::{
 use elinvar_ptx::{Bundle, Compiler, Ptx, Target};
 use parking_lot::Mutex;
 
-/// What was packed so far.
+/// The bundle and its contents so far.
 #[derive(Default)]
 pub struct Packed {
-    /// Sources and kernels.
+    /// The bundle.
     pub bundle: Bundle,
-    /// The kernels, each with its source's name.
+    /// Packed kernels, each with the name of its source.
     pub kernels: Vec<(String, Ptx)>,
-    /// What the device below does and PTX does not.
+    /// Kernels that the wrapped device supports and PTX does not, with the error.
     pub refused: Vec<(String, Error)>,
 }
 
-/// A device that packs.
+/// A device that packs every kernel that it compiles.
 pub struct Packing {
     below: Arc<dyn Device>,
     cache: Cache,
@@ -33,12 +33,12 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// One that runs on `below`, which compiles by way of the same cache.
+    /// Wraps `below`, which uses the same compilation cache.
     pub fn new(below: Arc<dyn Device>, cache: &Cache, target: Target) -> Self {
         Self { below, cache: cache.clone(), target, packed: Arc::default() }
     }
 
-    /// What was packed so far; shared with the device.
+    /// The contents so far, shared with the device.
     pub fn packed(&self) -> Arc<Mutex<Packed>> {
         self.packed.clone()
     }

@@ -1,9 +1,8 @@
 //! Runs the suite on every device that is present, one test per case.
 //!
-//! A case that a device does not support is never a pass. It must be listed below with its reason. It is then an ignored test, and a second
-//! test, `…::is_unsupported`, runs it and fails unless the device gives that reason. `suite::unsupported` counts and lists these
-//! cases. A case
-//! that is unsupported and not listed fails.
+//! A case that a device does not support is never a pass. It must be listed below with its reason. It is then an ignored test, and
+//! a second test, `…::is_unsupported`, runs it and fails unless the device gives that reason. `suite::unsupported` counts and lists
+//! these cases. A case that is unsupported and not listed fails.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,7 @@
 //! Runs the suite on the CPU and assembles the PTX of every kernel that it compiles, one test per case.
 //!
 //! Cases without kernels are ignored tests, listed below. Without NVIDIA's `ptxas` all are ignored, or fail if
-//! `ELINVAR_REQUIRE_PTXAS` is set,
-//! and the `ptx::translates` tests only generate PTX.
+//! `ELINVAR_REQUIRE_PTXAS` is set, and the `ptx::translates` tests only generate PTX.
 
 use elinvar::Device;
 use elinvar_code::user_cache;

@@ -1,5 +1,5 @@
-//! The runtime on an NVIDIA GPU with hardware faults: a kernel that destroys the context, and one that exceeds its deadline. Each test runs
-//! in its own process; without a GPU they are ignored.
+//! The runtime on an NVIDIA GPU with hardware faults: a kernel that destroys the context, and one that exceeds its deadline. Each
+//! test runs in its own process; without a GPU they are ignored.
 
 use std::process::Command;
 use std::time::Duration;

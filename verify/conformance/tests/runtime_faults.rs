@@ -1,5 +1,5 @@
-//! The faults of docs/errors-and-recovery.md on every real device that is present, and on an isolated one. Faults are provoked by a checked
-//! kernel with an out-of-bounds index, where the simulated device injects them.
+//! The faults of docs/errors-and-recovery.md on every real device that is present, and on an isolated one. Faults are provoked by a
+//! checked kernel with an out-of-bounds index, where the simulated device injects them.
 //!
 //! CPU devices are created by each test. A GPU is shared by the process, so tests run sequentially.
 

@@ -1,8 +1,7 @@
 //! `fork`: in the child, devices of the parent are errors and may be dropped, and new ones work; the parent is unaffected.
 //!
 //! The tests fork while other threads launch, allocate and compile, so that locks are held. A child ends by `_exit`. A separate
-//! program, because
-//! it forks; isolated devices use it as their worker.
+//! program, because it forks; isolated devices use it as their worker.
 
 #[cfg(target_os = "linux")]
 fn main() {

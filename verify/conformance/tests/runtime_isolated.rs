@@ -1,5 +1,5 @@
-//! Isolated devices through the public API: causes of a worker's end, what survives it, and recovery. Each test runs on the CPU and, where
-//! present, on an NVIDIA GPU.
+//! Isolated devices through the public API: causes of a worker's end, what survives it, and recovery. Each test runs on the CPU
+//! and, where present, on an NVIDIA GPU.
 //!
 //! The tests are their own worker program. `ELINVAR_ISOLATED_FAULTS=1000` makes the last one longer.
 

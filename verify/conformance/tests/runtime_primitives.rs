@@ -1,5 +1,5 @@
-//! Primitives that a device does not get done, and the others that there are; with `ELINVAR_APPLE_PROFILE=apple9,apple7,apple1`,
-//! of which the last has no library.
+//! Primitives that a device does not get done, and the others that there are; with `ELINVAR_APPLE_PROFILE=apple9,apple7,apple1`, of
+//! which the last has no library.
 #![cfg(elinvar_apple)]
 
 mod support;

@@ -1,8 +1,7 @@
 //! A soak of mixed work for a given time, with faults of isolated devices: memory, threads, descriptors and files must not grow.
 //!
 //! `ELINVAR_SOAK=3600` is an hour; without the variable the test is ignored, and `--ignored` runs a few seconds. The work runs in a
-//! child process
-//! with its own cache and temporary folder, which prints its resource use at intervals, one line each.
+//! child process with its own cache and temporary folder, which prints its resource use at intervals, one line each.
 
 #[cfg(target_os = "linux")]
 fn main() {

@@ -1,9 +1,9 @@
-//! [`Fate`]: what is done to the device from outside, as queues, libraries and memory see it.
+//! [`Fate`]: injected faults and state changes of the simulated device, as seen by its queues, libraries and memory.
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Error, Result};
 
-/// An operation that can be told to fail.
+/// An operation into which a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// [`Device::allocate`].
@@ -14,7 +14,7 @@ pub enum Op {
     Queue,
     /// [`Queue::submit`], which then returns the error.
     Submit,
-    /// The execution of a submission, which then ends in the error.
+    /// Execution of a submission, which then ends in the error.
     Execute,
     /// [`Library::pipeline`].
     Pipeline,
@@ -26,20 +26,20 @@ pub enum Op {
     Units,
 }
 
-/// What a test has happen within an operation.
+/// Hook that a test runs within an operation.
 type Interruption = Box<dyn FnOnce() + Send>;
 
-/// What was done to the device.
+/// Injected faults and state of the device.
 #[derive(Default)]
 pub(super) struct Fate {
-    /// What comes next for operations of a kind: an error, or none.
+    /// Queue of outcomes for each kind of operation: an error, or success.
     failures: Mutex<Vec<(Op, Option<Error>)>>,
     interruptions: Mutex<Vec<(Op, Interruption)>>,
     lost: Mutex<Option<Error>>,
 }
 
 impl Fate {
-    /// The next `count` operations pass, as far as this goes.
+    /// Lets the next `count` operations succeed.
     pub(super) fn pass(&self, op: Op, count: usize) {
         self.failures.lock().extend(std::iter::repeat_n((op, None), count));
     }
@@ -60,13 +60,13 @@ impl Fate {
         *self.lost.lock() = None;
     }
 
-    /// The error that this operation was told to end in, once; the loss of the device.
+    /// The injected error of this operation, consumed by the call; or the loss of the device.
     pub(super) fn of(&self, op: Op) -> Result<()> {
         self.expect_present()?;
         self.injected(op)
     }
 
-    /// As [`Fate::of`], whether the device is lost or not.
+    /// As [`Fate::of`], but ignores the loss of the device.
     pub(super) fn injected(&self, op: Op) -> Result<()> {
         if op != Op::Reset {
             self.interrupt(op);
@@ -76,7 +76,7 @@ impl Fate {
         next.and_then(|at| failures.remove(at).1).map_or(Ok(()), Err)
     }
 
-    /// Calls what is to happen within this operation.
+    /// Runs the hook of this operation.
     pub(super) fn interrupt(&self, op: Op) {
         let mut interruptions = self.interruptions.lock();
         let next = interruptions.iter().position(|(within, _)| *within == op);

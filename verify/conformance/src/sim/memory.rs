@@ -1,7 +1,8 @@
 //! Host memory in place of device memory.
 //!
-//! Private memory has no host address, so that a test detects accesses that bypass copies. Managed memory has a separate host copy, so that
-//! a test detects missing synchronization. Uninitialized memory is filled with a pattern, so that a test detects reads of it.
+//! Private memory has no host address, so that a test detects accesses that bypass copies. Managed memory has a separate host copy,
+//! so that a test detects missing synchronization. Uninitialized memory is filled with a pattern, so that a test detects reads of
+//! it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;
@@ -13,13 +14,13 @@ use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage};
 
 use super::{Fate, Op, Shared};
 
-/// Every allocation begins at a multiple of this.
+/// Alignment of allocations in bytes.
 const ALIGN: usize = 256;
 
-/// What uninitialised memory holds.
+/// Fill pattern of uninitialized memory.
 const JUNK: u8 = 0xA5;
 
-/// What a device has given out, and how much it may.
+/// Allocations of a device, and its limit.
 pub(super) struct Meter {
     state: Mutex<Metered>,
 }
@@ -28,7 +29,7 @@ struct Metered {
     limit: u64,
     blocks: u64,
     bytes: u64,
-    /// Memory that a reset takes its content from: addresses and lengths.
+    /// Memory whose content a reset destroys: addresses and lengths.
     own: Vec<(Address, usize)>,
 }
 
@@ -58,7 +59,7 @@ impl Meter {
         self.state.lock().limit = limit;
     }
 
-    /// Puts junk into all memory of the device's own. Nobody may use it meanwhile.
+    /// Overwrites all device-owned memory with the fill pattern. Must not be called while it is in use.
     #[allow(unsafe_code)] // stands in for the device
     pub(super) fn forget(&self) {
         for (address, len) in &self.state.lock().own {
@@ -83,7 +84,7 @@ impl Meter {
     }
 }
 
-/// Bytes of the host's allocator.
+/// Bytes allocated by the host's allocator.
 struct Bytes {
     base: NonNull<u8>,
     layout: Layout,
@@ -113,7 +114,7 @@ impl Drop for Bytes {
 
 pub(super) struct SimMemory {
     base: NonNull<u8>,
-    /// The host's copy of managed memory.
+    /// Host copy of managed memory.
     host: Option<Bytes>,
     len: u64,
     storage: Storage,
@@ -165,19 +166,19 @@ impl SimMemory {
         Self { base, host, len, storage, addressed, meter: None, fate: None, _owner: owner }
     }
 
-    /// An error when the device would have to be asked, and is lost.
+    /// An error if the access needs the device, and the device is lost.
     fn expect_reachable(&self) -> Result<()> {
         let asked = self.fate.as_ref().filter(|_| self.storage != Storage::Shared);
         asked.map_or(Ok(()), |fate| fate.expect_present())
     }
 
-    /// The address of `offset`, for the device.
+    /// Device address of `offset`.
     pub(super) fn address(&self, offset: u64, len: u64) -> *mut u8 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range beyond the memory");
         self.base.as_ptr().wrapping_add(offset as usize)
     }
 
-    /// The two copies of a range of managed memory: the device's and the host's.
+    /// Device and host copy of a range of managed memory.
     fn copies(&self, offset: u64, len: u64) -> Option<(*mut u8, *mut u8)> {
         let device = self.address(offset, len);
         let host = self.host.as_ref()?;

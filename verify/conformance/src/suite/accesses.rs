@@ -1,5 +1,5 @@
-//! Strided and interleaved accesses: threads that access several elements at a constant distance from their neighbors', with and without
-//! gaps, in place, in reverse; and private arrays with constant, uniform and varying indices.
+//! Strided and interleaved accesses: threads that access several elements at a constant distance from their neighbors', with and
+//! without gaps, in place, in reverse; and private arrays with constant, uniform and varying indices.
 
 use elinvar::{Device, Grid};
 

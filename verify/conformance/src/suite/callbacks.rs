@@ -1,4 +1,5 @@
-//! Callbacks: a call in a waker or in the destructor of a buffer's memory that would block is an error, and succeeds if the work has ended.
+//! Callbacks: a call in a waker or in the destructor of a buffer's memory that would block is an error, and succeeds if the work
+//! has ended.
 
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,4 +1,5 @@
-//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge values, against 128-bit arithmetic.
+//! `<metal_integer>`: each function on every integer type, scalar and vector, over all triples of edge values, against 128-bit
+//! arithmetic.
 
 use super::sheet::{Sheet, Value, sheets};
 

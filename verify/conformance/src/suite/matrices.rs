@@ -1,5 +1,5 @@
-//! Matrices of every shape: construction, columns, products, transposition, determinants. Elements are small integers, so every result is
-//! exact in any order of additions.
+//! Matrices of every shape: construction, columns, products, transposition, determinants. Elements are small integers, so every
+//! result is exact in any order of additions.
 
 use elinvar::f16;
 

@@ -1,11 +1,10 @@
 //! The conformance suite: test cases that every driver passes.
 //!
-//! A case runs kernels on a device through the public API and compares every element of their outputs with independently computed host
-//! values. A case that a device does not support ends in [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs` lists
-//! the expected
-//! ones with their reasons.
+//! A case runs kernels on a device through the public API and compares every element of their outputs with independently computed
+//! host values. A case that a device does not support ends in [`Outcome::Unsupported`], which is not a pass: `tests/drivers.rs`
+//! lists the expected ones with their reasons.
 
-/// A table of cases of one chapter from the names of its functions.
+/// Creates a chapter's table of cases from the names of its functions.
 macro_rules! cases {
     ($chapter:literal: $($name:ident),* $(,)?) => {
         pub(super) const CASES: &[super::Case] =
@@ -59,19 +58,18 @@ mod vectors;
 pub use callbacks::drop_last_device;
 use elinvar::{Args, Completion, Device, Error, Grid, Kernel, Source, Stream};
 
-/// What the function of a case returns. A wrong result panics; [`Error::Unsupported`] says that the device does not do what
-/// the case needs.
+/// Result of a case. A wrong result panics; [`Error::Unsupported`] means that the device lacks a feature that the case needs.
 type CaseResult = Result<(), Failure>;
 
 /// Why a case failed.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// How a case ended that did not fail.
+/// Outcome of a case that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every result was computed and is as expected.
+    /// Every result was computed and is correct.
     Computed,
-    /// The device does not support what the case needs, for this reason.
+    /// The device lacks a feature that the case needs; the reason.
     Unsupported(String),
 }
 
@@ -88,18 +86,18 @@ impl Outcome {
     }
 }
 
-/// One case.
+/// A case.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// `chapter::name`.
     pub name: &'static str,
     run: fn(&Device) -> CaseResult,
-    /// What it checks in one run, by name; empty for a case that is one check.
+    /// Names of its checks, which share one run; empty if the case is a single check.
     pub parts: fn() -> Vec<String>,
 }
 
 impl Case {
-    /// Run it on a device.
+    /// Runs it on a device.
     ///
     /// # Errors
     ///
@@ -113,7 +111,7 @@ impl Case {
     }
 }
 
-/// One case of two devices.
+/// A case for two devices.
 #[derive(Clone, Copy)]
 pub struct PairCase {
     /// `chapter::name`.
@@ -122,7 +120,7 @@ pub struct PairCase {
 }
 
 impl PairCase {
-    /// Run it on two devices.
+    /// Runs it on two devices.
     ///
     /// # Errors
     ///
@@ -136,7 +134,7 @@ impl PairCase {
     }
 }
 
-/// All cases of two devices.
+/// All cases for two devices.
 pub fn pair_cases() -> Vec<PairCase> {
     between::CASES.to_vec()
 }
@@ -186,13 +184,13 @@ pub fn cases() -> Vec<Case> {
     .concat()
 }
 
-/// Compile `body` behind the usual first lines and take the kernel called `name`.
+/// Compiles `body` after the usual preamble and returns the kernel `name`.
 fn kernel(device: &Device, name: &str, body: &str) -> elinvar::Result<Kernel> {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
     device.compile(Source::named(format!("{name}.metal"), text))?.kernel(name)
 }
 
-/// Launch on a stream. The cases' kernels are written here and stay within their arguments.
+/// Launches on a stream. The suite's own kernels stay within their arguments' bounds.
 fn launch(
     kernel: &Kernel,
     stream: &Stream,
@@ -206,12 +204,12 @@ fn launch(
     }
 }
 
-/// Launch on a stream of its own and wait.
+/// Launches on a new stream and waits.
 fn run(device: &Device, kernel: &Kernel, grid: impl Into<Grid>, args: impl Args) -> elinvar::Result<()> {
     launch(kernel, &device.stream()?, grid, args)?.wait().map(drop)
 }
 
-/// Compare every element.
+/// Compares every element.
 #[track_caller]
 fn expect_all<T: PartialEq + std::fmt::Debug>(got: &[T], expected: impl Fn(usize) -> T) {
     for (i, value) in got.iter().enumerate() {

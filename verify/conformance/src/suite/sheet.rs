@@ -1,7 +1,7 @@
 //! A sheet: one kernel that evaluates many MSL expressions on rows of inputs, with the host's expected values.
 //!
-//! The kernel writes every component of every result as one 64-bit word. An expression must have exactly the MSL type of the host's value.
-//! NaNs are equal to each other; all other values are compared bitwise, unless the host's value is [`near`] a number.
+//! The kernel writes every component of every result as one 64-bit word. An expression must have exactly the MSL type of the host's
+//! value. NaNs are equal to each other; all other values are compared bitwise, unless the host's value is [`near`] a number.
 
 use bytemuck::Pod;
 use elinvar::{Arg, Device, Grid, MathMode, Source, bf16, f16};

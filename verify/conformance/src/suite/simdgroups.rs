@@ -1,6 +1,6 @@
-//! Simdgroup and quadgroup functions: every function on every type, with all and with some lanes active; with constant, uniform and varying
-//! lane indices; in threadgroups of many shapes; in loops with divergent exits. Expected results follow from the MSL specification per
-//! lane; a value read from an inactive lane is undefined and not compared.
+//! Simdgroup and quadgroup functions: every function on every type, with all and with some lanes active; with constant, uniform and
+//! varying lane indices; in threadgroups of many shapes; in loops with divergent exits. Expected results follow from the MSL
+//! specification per lane; a value read from an inactive lane is undefined and not compared.
 
 use elinvar::{Arg, Device, bf16, f16};
 

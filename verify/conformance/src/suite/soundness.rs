@@ -1,7 +1,7 @@
 //! A launch of a checked kernel cannot violate the program's memory safety: each case is an attack in safe Rust.
 //!
-//! A device may reject a kernel (`Unsupported`, `Compile`) or end its launch with a fault. It must not access memory outside the arguments,
-//! or end the process.
+//! A device may reject a kernel (`Unsupported`, `Compile`) or end its launch with a fault. It must not access memory outside the
+//! arguments, or end the process.
 #![forbid(unsafe_code)]
 
 use elinvar::{CheckedKernel, Device, Error, Grid, Library, Source};

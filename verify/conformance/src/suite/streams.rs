@@ -1,4 +1,5 @@
-//! Streams: several concurrent ones, each in order; the host sees the results it waits for; everything may be dropped with pending work.
+//! Streams: several concurrent ones, each in order; the host sees the results it waits for; everything may be dropped with pending
+//! work.
 
 use elinvar::{Device, Error, Grid, Priority};
 

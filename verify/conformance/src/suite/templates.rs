@@ -1,5 +1,5 @@
-//! C++ in MSL: templates, instantiation with `host_name`, `constexpr`, lambdas, control flow, pointers and references, type traits, limits,
-//! argument buffers.
+//! C++ in MSL: templates, instantiation with `host_name`, `constexpr`, lambdas, control flow, pointers and references, type traits,
+//! limits, argument buffers.
 
 use elinvar::{Device, Grid, Source, bf16, f16};
 

@@ -1,9 +1,8 @@
-//! Primitives of a vendor's library against the same sums in `f64` on the host. A device that has none
-//! refuses them with that reason.
+//! Primitives of a vendor's library against the same sums in `f64` on the host. A device that has none refuses them with that
+//! reason.
 //!
-//! Operands are whole sixteenths up to 2, so that they are exact in 16 bits. A result may differ from the exact one by
-//! two units in the last place of its type, by what adding up its terms in `f32` in any order may lose, and by the
-//! smallest number that counts.
+//! Operands are whole sixteenths up to 2, so that they are exact in 16 bits. A result may differ from the exact one by two units in
+//! the last place of its type, by what adding up its terms in `f32` in any order may lose, and by the smallest number that counts.
 
 mod errors;
 mod images;

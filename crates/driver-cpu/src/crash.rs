@@ -47,10 +47,10 @@ pub(crate) struct Description {
 impl Description {
     pub(crate) fn new(name: &str, checked: bool) -> Self {
         let advice = match checked {
-            true => "It is a checked kernel, which never should: please report this.",
+            true => "This is a checked kernel, so the crash is a bug in Elinvar: please report it.",
             false => {
-                "What it was given may be broken. A checked launch (`--checked`, `Library::checked_kernel`) names the \
-                 access that leaves its memory; on an isolated device (`--isolated`, `Device::isolated()`) a crash is an error."
+                "An access may be out of bounds. A checked launch (`--checked`, `Library::checked_kernel`) reports the \
+                 access; on an isolated device (`--isolated`, `Device::isolated()`) a crash is an error."
             }
         };
         let text =

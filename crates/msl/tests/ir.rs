@@ -1,4 +1,4 @@
-//! The IR of kernels: entries, primitives, atomics, threadgroup memory, flags.
+//! The IR of kernels: entries, intrinsics, atomics, threadgroup memory, flags.
 
 use std::sync::LazyLock;
 
@@ -205,7 +205,7 @@ fn math_modes_and_integers() {
 }
 
 #[test]
-fn simdgroup_functions_reach_primitives() {
+fn simdgroup_functions_are_calls_of_intrinsics() {
     let ir = PROGRAM.ir("simd").unwrap();
     assert!(ir.contains("float @__elinvar_simd_sum_f32(float noundef %"), "{ir}");
 }

@@ -1,12 +1,12 @@
 //! From the code of one thread to a function that runs whole threadgroups.
 //!
 //! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and
-//! barriers are calls of named primitives ([`primitive`]), threadgroup variables are globals in a
+//! barriers are calls of intrinsics ([`intrinsic`]), threadgroup variables are globals in a
 //! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
 //! a loop over vectors of its threads:
 //!
 //! 0. [`admit`](mod@analysis::allowlist) refuses what no kernel holds. [`bounds`](mod@transform::bounds), where asked for, puts a check before every access that could leave its memory.
-//! 1. [`prepare`](mod@transform::lower_primitives) finds the entry, classifies every call, and splits blocks so that each
+//! 1. [`prepare`](mod@transform::lower_intrinsics) finds the entry, classifies every call, and splits blocks so that each
 //!    barrier is an edge from one block to another.
 //!    [`scalarize`](mod@transform::scalarize) takes a thread's own short vectors apart.
 //! 2. [`guard`](mod@transform::legalize_division) makes integer division and shifts defined for every operand, [`halves`](mod@transform::lower_f16_conversions) takes
@@ -34,8 +34,8 @@
 
 mod analysis;
 mod error;
+pub mod intrinsic;
 pub mod nvptx;
-pub mod primitive;
 mod support;
 mod transform;
 mod vector;
@@ -129,7 +129,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
         Some((module, checks)) => (module, Some(checks.clone())),
         None => (module, None),
     };
-    let mut kernel = transform::lower_primitives::prepare(module)?;
+    let mut kernel = transform::lower_intrinsics::prepare(module)?;
     if kernel.function.params.len() != options.threadgroup_args.len() {
         return Err(Error::Malformed(format!(
             "the entry takes {} arguments, the signature has {}",
@@ -183,7 +183,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
 
 /// Whether the flow of each region, and of all, has loops with one entry only.
 fn reducible(
-    kernel: &transform::lower_primitives::Kernel,
+    kernel: &transform::lower_intrinsics::Kernel,
     regions: &[analysis::regions::Region],
 ) -> Result<(), Error> {
     let function = &kernel.function;

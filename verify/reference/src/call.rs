@@ -1,12 +1,12 @@
-//! Calls: of functions of the module, primitives, intrinsics, and C's library.
+//! Calls: of functions of the module, intrinsics of the headers and of LLVM, and C's library.
 
 use elinvar_ir::{Call, CallArg, Callee, Type, ValueId};
-use elinvar_spmd::primitive::{PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER, exchange};
+use elinvar_spmd::intrinsic::{Intrinsic, PREFIX, Position};
 
 use crate::fault::{Problem, Result};
 use crate::machine::Machine;
 use crate::memory::{Allocation, Place};
-use crate::thread::{Exchange, Frame, State, Thread};
+use crate::thread::{Frame, Function, State, Thread, Waiting};
 use crate::value::{Value, length};
 use crate::warp;
 
@@ -37,18 +37,29 @@ impl<'m> Machine<'m> {
             thread.frames.push(frame);
             return Ok(());
         }
-        if name == THREADGROUP_BARRIER || name == warp::BARRIER {
-            thread.state = State::AtBarrier;
+        let intrinsic = Intrinsic::parse(name);
+        let together = match intrinsic {
+            Some(Intrinsic::ThreadgroupBarrier) => {
+                thread.state = State::AtBarrier;
+                return Ok(());
+            }
+            Some(Intrinsic::SimdgroupBarrier) => Some(Function::SimdgroupBarrier),
+            Some(Intrinsic::Group(call)) => Some(Function::Group(call)),
+            Some(Intrinsic::Position(_)) => None,
+            None if name == warp::BARRIER => {
+                thread.state = State::AtBarrier;
+                return Ok(());
+            }
+            None => warp::is_shared(name).then_some(Function::Warp(name)),
+        };
+        if let Some(function) = together {
+            thread.state = State::AtGroupCall(Waiting { function, args });
             return Ok(());
         }
-        if name == SIMDGROUP_BARRIER || exchange(name).is_some() || warp::is_shared(name) {
-            thread.state = State::AtExchange(Exchange { name, args });
-            return Ok(());
-        }
-        let value = if let Some(position) = Position::parse(name) {
-            Some(self.position(thread.position, position, name, &args)?)
+        let value = if let Some(Intrinsic::Position(position)) = intrinsic {
+            Some(self.position(thread.position, position, &args)?)
         } else if name.starts_with(PREFIX) {
-            return Err(Problem::Unsupported(format!("the primitive `{name}`")));
+            return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
         } else if name.starts_with(warp::PREFIX) {
             self.warp_intrinsic(thread, name, &args)?
         } else if let Some(intrinsic) = name.strip_prefix("llvm.") {
@@ -106,7 +117,8 @@ impl<'m> Machine<'m> {
         Ok(frame)
     }
 
-    fn position(&self, thread: [u32; 3], position: Position, name: &str, args: &[Value]) -> Result<Value> {
+    fn position(&self, thread: [u32; 3], position: Position, args: &[Value]) -> Result<Value> {
+        let name = position.name();
         let sizes = match position {
             Position::Thread => thread,
             Position::Group => self.sizes.group,
@@ -114,7 +126,9 @@ impl<'m> Machine<'m> {
             Position::FullGroupSize => self.sizes.full_group,
             Position::Grid => self.sizes.grid,
             Position::Groups => self.sizes.groups,
-            _ => return Err(Problem::Unsupported(format!("the primitive `{name}`"))),
+            Position::ArgumentBytes | Position::FaultRecord => {
+                return Err(Problem::Unsupported(format!("the intrinsic `{name}`")));
+            }
         };
         let dimension = args.first().map_or(Ok(0), |a| a.known("the dimension of a position"))?;
         let size = sizes.get(dimension as usize);

@@ -5,10 +5,10 @@
 //! call in program order make it. Once all threads of the group have stopped otherwise, they pass
 //! the barrier if it is the same for all that have not returned.
 
-use crate::exchange::{self, LANES};
 use crate::fault::{Fault, Problem, Result};
+use crate::group_ops::{self, LANES};
 use crate::machine::Machine;
-use crate::thread::{State, Thread};
+use crate::thread::{Function, State, Thread};
 use crate::value::Value;
 use crate::warp;
 
@@ -74,7 +74,7 @@ impl<'m> Machine<'m> {
         let mut first: Option<Vec<(u32, u32)>> = None;
         let mut together = Vec::new();
         for (lane, thread) in threads.iter().enumerate() {
-            if !matches!(thread.state, State::AtExchange(_)) {
+            if !matches!(thread.state, State::AtGroupCall(_)) {
                 continue;
             }
             let key = self.key(thread).map_err(|p| self.fault(p, Some(thread)))?;
@@ -150,18 +150,21 @@ impl<'m> Machine<'m> {
 
 /// The results of the call that these threads of a simdgroup make.
 fn results(threads: &[Thread<'_>], together: &[usize]) -> Result<Vec<Option<Value>>> {
-    let mut calls: [exchange::Call<'_>; LANES] = [None; LANES];
-    let mut name = "";
+    let mut calls: [group_ops::Call<'_>; LANES] = [None; LANES];
+    let mut function = None;
     let lane = |index: &usize| threads[*index].nominal % LANES;
     for index in together {
-        if let State::AtExchange(exchange) = &threads[*index].state {
-            calls[lane(index)] = Some(&exchange.args);
-            name = exchange.name;
+        if let State::AtGroupCall(waiting) = &threads[*index].state {
+            calls[lane(index)] = Some(&waiting.args);
+            function = Some(waiting.function);
         }
     }
-    if name == elinvar_spmd::primitive::SIMDGROUP_BARRIER {
-        return Ok(vec![None; together.len()]);
+    match function {
+        Some(Function::Group(function)) => {
+            let mut results = group_ops::results(function, &calls)?;
+            Ok(together.iter().map(|index| results[lane(index)].take()).collect())
+        }
+        Some(Function::SimdgroupBarrier) | None => Ok(vec![None; together.len()]),
+        Some(Function::Warp(name)) => Err(Problem::Unsupported(format!("the intrinsic `{name}`"))),
     }
-    let mut results = exchange::exchange(name, &calls)?;
-    Ok(together.iter().map(|index| results[lane(index)].take()).collect())
 }

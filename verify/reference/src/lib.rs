@@ -2,7 +2,7 @@
 //!
 //! [`run`] takes the code of one thread as the front end leaves it and runs every thread of a launch
 //! step by step, groups in ascending order. It shares nothing with the compilers but the IR's model and
-//! the names of the primitives, so what both give is unlikely to be wrong in both.
+//! the list of intrinsics, so what both give is unlikely to be wrong in both.
 //!
 //! - Every access is checked against its allocation: bounds, alignment, constness, lifetime
 //!   (`memory`). Addresses are integers, and an access through one that names no allocation is a fault.
@@ -10,7 +10,7 @@
 //!   ([`Uninitialised`]).
 //! - Integer arithmetic is defined for every operand, as the compilers define it (`integer`). `undef` is
 //!   zero. Flags that make results poison (`nsw`, `inbounds`, fast-math and their kin) change nothing.
-//! - Barriers and functions across a simdgroup are met in lockstep (`group`, `exchange`, `order`).
+//! - Barriers and functions across a simdgroup are met in lockstep (`group`, `group_ops`, `order`).
 //! - Code that was prepared for NVPTX runs as well ([`Options::blocks`]), its lanes in no order (`warp`).
 //! - What is unknown is a [`Fault`] that names it, never skipped.
 //!
@@ -24,10 +24,10 @@ mod atomic;
 mod call;
 mod cast;
 mod constant;
-mod exchange;
 mod fault;
 mod float;
 mod group;
+mod group_ops;
 mod integer;
 mod intrinsic;
 mod launch;

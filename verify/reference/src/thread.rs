@@ -1,6 +1,7 @@
 //! The state of a thread: its calls, and what it waits for.
 
-use elinvar_ir::{BlockId, Function, ValueId};
+use elinvar_ir::{BlockId, ValueId};
+use elinvar_spmd::intrinsic::GroupCall;
 
 use crate::fault::{Problem, Result};
 use crate::value::Value;
@@ -12,14 +13,23 @@ pub(crate) enum State<'m> {
     /// Waits at a barrier of the threadgroup.
     AtBarrier,
     /// Waits at a call that the threads of its simdgroup make together.
-    AtExchange(Exchange<'m>),
+    AtGroupCall(Waiting<'m>),
     Done,
+}
+
+/// What the active threads of a simdgroup call together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function<'m> {
+    SimdgroupBarrier,
+    Group(GroupCall),
+    /// An intrinsic of NVPTX, by its name.
+    Warp(&'m str),
 }
 
 /// A call that the active threads of a simdgroup make together.
 #[derive(Debug)]
-pub(crate) struct Exchange<'m> {
-    pub name: &'m str,
+pub(crate) struct Waiting<'m> {
+    pub function: Function<'m>,
     pub args: Vec<Value>,
 }
 
@@ -52,7 +62,12 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(index: usize, function: &Function, args: Vec<Value>, result: Option<ValueId>) -> Frame {
+    pub(crate) fn new(
+        index: usize,
+        function: &elinvar_ir::Function,
+        args: Vec<Value>,
+        result: Option<ValueId>,
+    ) -> Frame {
         let mut values = vec![None; function.values.len()];
         for (param, arg) in function.params.iter().zip(args) {
             values[param.value.0 as usize] = Some(arg);

@@ -6,10 +6,10 @@
 
 use elinvar_ir::{BinaryOp, Type};
 
-use crate::exchange::LANES;
 use crate::fault::{Problem, Result};
+use crate::group_ops::LANES;
 use crate::machine::Machine;
-use crate::thread::{Exchange, State, Thread};
+use crate::thread::{Function, State, Thread, Waiting};
 use crate::value::{Value, truncated};
 use crate::{float, integer};
 
@@ -64,11 +64,11 @@ impl Machine<'_> {
 }
 
 /// The call's mask.
-fn mask(call: &Exchange<'_>) -> Result<u32> {
-    if call.name.contains(PRODUCT) {
+fn mask(name: &str, call: &Waiting<'_>) -> Result<u32> {
+    if name.contains(PRODUCT) {
         return Ok(u32::MAX);
     }
-    let last = call.name.contains("redux.sync.").then(|| call.args.last()).flatten();
+    let last = name.contains("redux.sync.").then(|| call.args.last()).flatten();
     let mask =
         last.or(call.args.first()).ok_or_else(|| Problem::Malformed("a call without a mask".into()))?;
     Ok(mask.known("a mask")? as u32)
@@ -77,8 +77,15 @@ fn mask(call: &Exchange<'_>) -> Result<u32> {
 /// The lanes that can go on, with what they get; none when all wait for others. `threads` are those of a warp.
 pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>> {
     for thread in threads {
-        let State::AtExchange(call) = &thread.state else { continue };
-        let wanted = mask(call)?;
+        let State::AtGroupCall(call) = &thread.state else { continue };
+        let name = match call.function {
+            Function::Warp(name) => name,
+            // Preparation for NVPTX leaves none.
+            Function::SimdgroupBarrier | Function::Group(_) => {
+                return Err(Problem::Unsupported(format!("{:?} in code for NVPTX", call.function)));
+            }
+        };
+        let wanted = mask(name, call)?;
         let lane = |thread: &Thread<'_>| thread.nominal % LANES;
         if wanted >> lane(thread) & 1 == 0 {
             return Err(Problem::Malformed(format!("lane {} is not in its mask {wanted:#x}", lane(thread))));
@@ -89,7 +96,9 @@ pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>
         for (_, other) in others() {
             match &other.state {
                 State::Done => {}
-                State::AtExchange(theirs) if theirs.name == call.name && mask(theirs)? == wanted => {
+                State::AtGroupCall(theirs)
+                    if theirs.function == call.function && mask(name, theirs)? == wanted =>
+                {
                     calls[lane(other)] = Some(&theirs.args);
                 }
                 _ => waits = false,
@@ -97,7 +106,7 @@ pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>
         }
         if waits {
             let here = others().filter(|(_, t)| calls[lane(t)].is_some());
-            return here.map(|(index, t)| Ok((index, result(call.name, lane(t), &calls)?))).collect();
+            return here.map(|(index, t)| Ok((index, result(name, lane(t), &calls)?))).collect();
         }
     }
     Ok(Vec::new())

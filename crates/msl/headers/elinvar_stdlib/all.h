@@ -2,7 +2,7 @@
 //
 // The rewriter has removed address spaces and attributes, so that one C++17 class or template here
 // stands for Metal's four or more. Functions that depend on the other threads of a launch end in
-// `__elinvar_` primitives, which later passes replace. Macros of these files begin with ELINVAR_.
+// `__elinvar_` intrinsics, which later passes replace. Macros of these files begin with ELINVAR_.
 #pragma once
 #pragma clang system_header
 

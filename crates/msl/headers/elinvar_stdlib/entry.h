@@ -1,4 +1,4 @@
-// What the text that is generated behind a source rests on: the primitives of a launch, the values of
+// What the text that is generated behind a source rests on: the intrinsics of a launch, the values of
 // kernel attributes, and the description of a kernel's parameters.
 #pragma once
 

@@ -1,17 +1,17 @@
 // <metal_simdgroup> and <metal_quadgroup>: exchange between the threads of a simdgroup.
 //
-// Every function on scalars is the primitive `__elinvar_<function>_<type>`; vectors go by component. The names in
+// Every function on scalars is the intrinsic `__elinvar_<function>_<type>`; vectors go by component. The names in
 // `metal` are templates, so that overloads of the user's for one type are preferred.
 #pragma once
 
-#define ELINVAR_PRIMITIVE(T, name, suffix, ...)                                                                \
+#define ELINVAR_INTRINSIC(T, name, suffix, ...)                                                                \
     ELINVAR_CONVERGENT __attribute__((nothrow)) T name(__VA_ARGS__) __asm__("__elinvar_" #name "_" #suffix);
 // A value and a lane, a distance or a mask.
-#define ELINVAR_SHUFFLE(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, ushort)
+#define ELINVAR_SHUFFLE(name, T, suffix) ELINVAR_INTRINSIC(T, name, suffix, T, ushort)
 // A value alone.
-#define ELINVAR_REDUCE(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T)
+#define ELINVAR_REDUCE(name, T, suffix) ELINVAR_INTRINSIC(T, name, suffix, T)
 // Two values, a distance and the number of lanes that take part.
-#define ELINVAR_FILL(name, T, suffix) ELINVAR_PRIMITIVE(T, name, suffix, T, T, ushort, ushort)
+#define ELINVAR_FILL(name, T, suffix) ELINVAR_INTRINSIC(T, name, suffix, T, T, ushort, ushort)
 
 #define ELINVAR_EXCHANGE(group, T, suffix)                                                                     \
     ELINVAR_SHUFFLE(group##_broadcast, T, suffix)                                                             \
@@ -49,7 +49,7 @@
     template <class T, class = enable_if_t<elinvar::types<T>>>                                         \
     ELINVAR_INLINE ELINVAR_CONVERGENT T name parameters {                                                     \
         using E [[maybe_unused]] = elinvar::exchanged_t<T>;                                                   \
-        return T(elinvar::primitive::name arguments);                                                         \
+        return T(elinvar::intrinsic::name arguments);                                                         \
     }
 #define ELINVAR_BY_COMPONENT(name)                                                                             \
     template <class T, int N, class... A>                                                                     \
@@ -98,7 +98,7 @@ ELINVAR_CONVERGENT __attribute__((nothrow)) bool __elinvar_quad_is_first();
 }
 
 namespace elinvar {
-namespace primitive {
+namespace intrinsic {
 ELINVAR_TYPE_EXCHANGE(bool, b8)
 ELINVAR_TYPE_INTEGER(signed char, i8)
 ELINVAR_TYPE_INTEGER(uchar, u8)
@@ -111,12 +111,12 @@ ELINVAR_TYPE_INTEGER(ulong, u64)
 ELINVAR_TYPE_NUMBER(half, f16)
 ELINVAR_TYPE_NUMBER(bfloat, bf16)
 ELINVAR_TYPE_NUMBER(float, f32)
-} // namespace primitive
+} // namespace intrinsic
 
 template <class T> inline constexpr bool exchangeable = metal::is_arithmetic_v<T>;
 template <class T> inline constexpr bool number = metal::is_arithmetic_v<T> && !__is_same(T, bool);
 template <class T> inline constexpr bool integer = metal::is_integral_v<T> && !__is_same(T, bool);
-// C++ has several types of one width; each width has one primitive.
+// C++ has several types of one width; each width has one intrinsic.
 template <class T> struct exchanged { using type = T; };
 template <> struct exchanged<char> { using type = signed char; };
 template <> struct exchanged<long long> { using type = long; };
@@ -160,7 +160,7 @@ ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_any(bool a) { return __elinvar_quad_
 ELINVAR_INLINE ELINVAR_CONVERGENT bool quad_is_first() { return __elinvar_quad_is_first(); }
 } // namespace metal
 
-#undef ELINVAR_PRIMITIVE
+#undef ELINVAR_INTRINSIC
 #undef ELINVAR_SHUFFLE
 #undef ELINVAR_REDUCE
 #undef ELINVAR_FILL

@@ -2,7 +2,7 @@
 //
 // Each thread holds two neighbours of a row, in the layout that Apple's hardware has: the thread with index
 // i holds row (i / 16) * 4 + (i / 2) % 4 and the two columns from (i / 8 % 2) * 4 + (i % 2) * 2 on. Products are the
-// primitive below, in float, so that a compiler sees the whole of them.
+// intrinsic below, in float, so that a compiler sees the whole of them.
 #pragma once
 
 // The element (0 or 1) of this thread in a * b + c, where the threads hold the matrices' elements.

@@ -1,6 +1,6 @@
 //! What a module may hold: a kernel is Metal Shading Language, whatever its author got clang to write.
 //!
-//! Each call has to be of something that the compilers know not to leave the kernel: a primitive, a function of the module,
+//! Each call has to be of something that the compilers know not to leave the kernel: an intrinsic of the headers, a function of the module,
 //! C's mathematics, an intrinsic of the list below. Variables have to be defined here, and to lie where all do. The list is the
 //! same for all targets and for kernels without bounds checks.
 
@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use elinvar_ir::{Global, Location, Module, Op};
 
 use crate::analysis::stack_usage;
-use crate::primitive::{self, PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::intrinsic::{Intrinsic, PREFIX, Position};
 use crate::support::calls::EXTERNAL;
 use crate::support::demangle::source_name;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 use crate::{Error, THREADGROUP_SECTION};
 
 /// Intrinsics that compute, or are hints, by their names without types.
@@ -170,17 +170,12 @@ fn is_known(module: &Module, name: &str) -> bool {
     if module.function(name).is_some_and(|f| !f.is_declaration()) {
         return true;
     }
-    match Position::parse(name) {
-        Some(Position::FaultRecord | Position::ArgumentBytes) => false,
+    match Intrinsic::parse(name) {
+        // Only passes call them.
+        Some(Intrinsic::Position(Position::FaultRecord | Position::ArgumentBytes)) => false,
         Some(_) => true,
-        // A primitive that a target lacks, it refuses itself.
-        None => {
-            name == THREADGROUP_BARRIER
-                || name == SIMDGROUP_BARRIER
-                || primitive::exchange(name).is_some()
-                || name.starts_with(PREFIX)
-                || EXTERNAL.binary_search(&name).is_ok()
-        }
+        // One that a target lacks, it refuses itself.
+        None => name.starts_with(PREFIX) || EXTERNAL.binary_search(&name).is_ok(),
     }
 }
 

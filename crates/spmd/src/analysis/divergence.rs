@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use elinvar_ir::{Block, BlockId, Function, Inst, Op, Operand, Term, ValueId};
+use elinvar_ir::{Block, BlockId, Call, Function, Inst, Op, Operand, Term, ValueId};
 
 use crate::analysis::cfg::Cfg;
-use crate::primitive;
-use crate::transform::lower_primitives::callee_name;
+use crate::intrinsic::{Intrinsic, Uniform};
+use crate::transform::lower_intrinsics::callee_name;
 
 /// What varies between threads that are together.
 pub(crate) struct DivergenceAnalysis {
@@ -61,21 +61,20 @@ impl DivergenceAnalysis {
             Op::Call(call) => match callee_name(call) {
                 Some(name) if name.starts_with("llvm.nvvm.read.ptx.sreg.tid.") => true,
                 Some(name) if name.starts_with("llvm.") => call.args.iter().any(|a| self.has(&a.op)),
-                Some(name) => !self.is_shared(name, call.args.get(1).map(|a| &a.op)),
+                Some(name) => !self.is_uniform(name, call),
                 None => true,
             },
             op => op.operands().iter().any(|operand| self.has(operand)),
         }
     }
 
-    /// Whether all threads that exchange values get the same one.
-    fn is_shared(&self, name: &str, second: Option<&Operand>) -> bool {
-        match primitive::exchange(name).and_then(|function| function.strip_prefix("simd_")) {
-            Some("ballot" | "sum" | "product" | "min" | "max" | "and" | "or" | "xor" | "broadcast_first") => {
-                true
-            }
-            Some("broadcast" | "shuffle") => second.is_some_and(|lane| !self.has(lane)),
-            _ => false,
+    /// Whether all threads of a simdgroup that make a call together get one value.
+    fn is_uniform(&self, name: &str, call: &Call) -> bool {
+        let Some(Intrinsic::Group(function)) = Intrinsic::parse(name) else { return false };
+        match function.uniform() {
+            Uniform::Always => true,
+            Uniform::Never => false,
+            Uniform::WithArgument(index) => call.args.get(index).is_some_and(|lane| !self.has(&lane.op)),
         }
     }
 

@@ -3,9 +3,9 @@
 use elinvar_ir::{Module, Op};
 
 use crate::analysis::{mod_ref, stack_usage};
-use crate::primitive::{SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
-use crate::transform::lower_primitives::{callee_name, threadgroup_globals};
-use crate::{ENTRY, Error, primitive};
+use crate::intrinsic::Intrinsic;
+use crate::transform::lower_intrinsics::{callee_name, threadgroup_globals};
+use crate::{ENTRY, Error};
 
 /// What a kernel's code uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +39,10 @@ pub fn facts(module: &Module) -> Result<Facts, Error> {
         match &inst.op {
             Op::AtomicRmw { .. } | Op::CmpXchg { .. } => facts.atomics += 1,
             Op::Load { atomic: Some(_), .. } | Op::Store { atomic: Some(_), .. } => facts.atomics += 1,
-            Op::Call(call) => match callee_name(call) {
-                Some(THREADGROUP_BARRIER) => facts.barriers += 1,
-                Some(SIMDGROUP_BARRIER) => facts.simdgroup = true,
-                Some(name) if primitive::exchange(name).is_some() => facts.simdgroup = true,
-                _ => {}
+            Op::Call(call) => match callee_name(call).and_then(Intrinsic::parse) {
+                Some(Intrinsic::ThreadgroupBarrier) => facts.barriers += 1,
+                Some(Intrinsic::SimdgroupBarrier | Intrinsic::Group(_)) => facts.simdgroup = true,
+                Some(Intrinsic::Position(_)) | None => {}
             },
             _ => {}
         }

@@ -20,7 +20,7 @@ use elinvar_ir::{BlockId, CastOp, Const, Module, Op, Operand, Type, Typed, Value
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::largest;
 use crate::support::gep::{Step, steps};
-use crate::transform::lower_primitives::Kernel;
+use crate::transform::lower_intrinsics::Kernel;
 
 /// The most bytes of an object. Drivers that run this code allocate and take no larger buffers.
 pub const MOST_BYTES: u64 = 2 << 30;
@@ -212,7 +212,7 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
+        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
         let uniform = Uniformity::new(
             &module,
             &kernel,

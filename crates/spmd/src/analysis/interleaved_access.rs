@@ -13,7 +13,7 @@ use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Offsets, Shape};
 use crate::support::gep::constant_bytes;
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_primitives::{Kernel, is_number};
+use crate::transform::lower_intrinsics::{Kernel, is_number};
 
 /// The largest distance, in elements.
 const WIDEST: i64 = 8;
@@ -231,7 +231,7 @@ mod tests {
             }}"
         );
         let module = elinvar_ir::Module::parse(&text).unwrap();
-        let kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
+        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
         let uniform = Uniformity::new(
             &module,

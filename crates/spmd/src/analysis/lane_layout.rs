@@ -5,7 +5,7 @@
 //! may be computed side by side: a step.
 
 use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape, ZERO_ALIGN};
-use crate::primitive::SIMDGROUP;
+use crate::intrinsic::SIMDGROUP;
 
 /// The vectors of a full group.
 #[derive(Clone, Debug, PartialEq, Eq)]

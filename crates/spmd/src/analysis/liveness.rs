@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use elinvar_ir::{BlockId, Function, Op, Operand, ValueId};
 
-use crate::transform::lower_primitives::Kernel;
+use crate::transform::lower_intrinsics::Kernel;
 
 /// Values live across barriers.
 pub(crate) struct Liveness {

@@ -15,7 +15,7 @@ use crate::analysis::liveness::Liveness;
 use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::regions::Region;
 use crate::analysis::uniformity::Uniformity;
-use crate::transform::lower_primitives::Kernel;
+use crate::transform::lower_intrinsics::Kernel;
 
 /// The definitions and uses of a kernel's values in each of its regions.
 #[derive(Default)]
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::analysis::lane_layout::Layout;
     use crate::analysis::{liveness, regions};
-    use crate::transform::lower_primitives;
+    use crate::transform::lower_intrinsics;
 
     /// The names of the values that are overwritten in a loop of two barriers, the second of which is skipped by `%skip`.
     fn temporal(skip: &str, lanes: u32) -> Vec<String> {
@@ -240,7 +240,7 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let kernel = lower_primitives::prepare(&module).unwrap();
+        let kernel = lower_intrinsics::prepare(&module).unwrap();
         let regions = regions::regions(&kernel);
         let live = liveness::across_barriers(&kernel);
         let found = TemporalDivergence::new(&kernel, &regions, &live, lanes).unwrap();

@@ -15,10 +15,10 @@ use crate::analysis::lane_layout::Layout;
 use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::temporal_divergence::TemporalDivergence;
 use crate::analysis::vector_shape::{Known, Pattern, Rules, Shape, largest};
-use crate::primitive::{self, Position};
+use crate::intrinsic::{Intrinsic, Position, Uniform};
 use crate::support::gep::{Step, steps};
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_primitives::{Kernel, callee_name};
+use crate::transform::lower_intrinsics::{Kernel, callee_name};
 
 /// A value's largest number is given up after it has grown so often.
 const GROWTH: u8 = 3;
@@ -431,22 +431,14 @@ impl Analysis<'_> {
 
     fn call(&self, block: BlockId, op: &Op, call: &elinvar_ir::Call, ty: &Type) -> Known {
         let Some(name) = callee_name(call) else { return Known::varying(width(ty)) };
-        if let Some(function) = primitive::exchange(name) {
-            let uniform = match function {
-                "simd_shuffle" | "simd_broadcast" => {
-                    let lane = call.args.get(1);
+        if let Some(Intrinsic::Group(function)) = Intrinsic::parse(name) {
+            let uniform = match function.uniform() {
+                Uniform::Always => true,
+                Uniform::Never => false,
+                Uniform::WithArgument(index) => {
+                    let lane = call.args.get(index);
                     lane.is_some_and(|a| self.result.at(&a.op, &a.ty, block).is_uniform())
                 }
-                "simd_broadcast_first"
-                | "simd_ballot"
-                | "simd_sum"
-                | "simd_product"
-                | "simd_min"
-                | "simd_max"
-                | "simd_and"
-                | "simd_or"
-                | "simd_xor" => true,
-                _ => false,
             };
             // Of one simdgroup.
             let same = self.layout.factor == 1;
@@ -524,7 +516,7 @@ mod tests {
     /// The shapes of the named values: `u` uniform, a stride, `~` before loose ones, `v` varying.
     fn shapes(body: &str, names: &[&str]) -> Vec<String> {
         let module = Module::parse(&format!("{HEAD}{body}\n}}\n")).unwrap();
-        let kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
+        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
         let result = Uniformity::new(&module, &kernel, &layout, &TemporalDivergence::default()).unwrap();
         let find = |name: &&str| {

@@ -9,10 +9,10 @@
 
 use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 
-use crate::primitive::{DEVICE_FLAGS, THREADGROUP_BARRIER};
+use crate::intrinsic::{DEVICE_FLAGS, Intrinsic};
 use crate::support::builder::call;
 use crate::transform::legalize_division::legalize;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
@@ -38,7 +38,9 @@ fn written(mut inst: Inst) -> Vec<Inst> {
         return fence(before).into_iter().chain([inst]).chain(fence(behind)).collect();
     }
     match &inst.op {
-        Op::Call(call) if callee_name(call) == Some(THREADGROUP_BARRIER) => {
+        Op::Call(call)
+            if callee_name(call).and_then(Intrinsic::parse) == Some(Intrinsic::ThreadgroupBarrier) =>
+        {
             let fence = orders_device(&call.args).then(|| effect(FENCE));
             fence.into_iter().chain([effect(BARRIER)]).collect()
         }

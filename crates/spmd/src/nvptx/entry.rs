@@ -1,4 +1,4 @@
-//! The kernel's parameters; what each thread asks for by primitives becomes what the [`prologue`](super::prologue) knows.
+//! The kernel's parameters; what each thread asks for by intrinsics becomes what the [`prologue`](super::prologue) knows.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use elinvar_ir::{BlockId, CastOp, Function, Inst, Module, Op, Operand, Term, Typ
 use super::prologue::{self, Prologue};
 use super::{Argument, Options, Parameter, lane_permutation, shared_memory};
 use crate::Error;
-use crate::primitive::Position;
+use crate::intrinsic::Position;
 use crate::support::builder::Builder;
 use crate::support::calls::{self, CallKind};
-use crate::transform::lower_primitives::rename_incoming;
+use crate::transform::lower_intrinsics::rename_incoming;
 
 /// The address space of global memory.
 pub(super) const GLOBAL: u32 = 1;

@@ -10,12 +10,9 @@
 
 use elinvar_ir::{BinaryOp, Call, Function, IntPredicate, Operand, Type, ValueId};
 
-use super::simdgroup::{self, PRODUCT};
+use super::simdgroup;
+use crate::intrinsic::{Group, GroupCall, GroupOp};
 use crate::support::builder::{Builder, i32_const};
-
-/// Functions that give the same in whichever order the lanes are.
-const ORDERLESS: [&str; 7] =
-    ["simd_sum", "simd_product", "simd_min", "simd_max", "simd_and", "simd_or", "simd_xor"];
 
 /// Whether a kernel is one for arranged lanes: it makes products, all of them on tensor cores.
 pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
@@ -23,13 +20,45 @@ pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
         return false;
     }
     let narrow = simdgroup::widened(kernel);
-    let calls: Vec<(&str, &Call)> =
-        kernel.blocks.iter().flat_map(|b| &b.insts).filter_map(simdgroup::of).collect();
-    let one = |(function, call): &(&str, &Call)| match *function {
-        PRODUCT => simdgroup::narrow_factors(&narrow, call).is_some(),
-        function => ORDERLESS.contains(&function),
+    let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
+    let calls: Vec<(GroupCall, &Call)> = insts.filter_map(simdgroup::of).collect();
+    let is_product = |call: &GroupCall| call.op == GroupOp::MatrixMultiplyAccumulate;
+    let one = |(function, call): &(GroupCall, &Call)| match is_product(function) {
+        true => simdgroup::narrow_factors(&narrow, call).is_some(),
+        false => is_orderless(*function),
     };
-    calls.iter().any(|(function, _)| *function == PRODUCT) && calls.iter().all(one)
+    calls.iter().any(|(function, _)| is_product(function)) && calls.iter().all(one)
+}
+
+/// Whether an operation gives the same in whichever order the lanes are.
+fn is_orderless(call: GroupCall) -> bool {
+    let of_simdgroup = call.group == Group::Simdgroup;
+    match call.op {
+        GroupOp::Sum
+        | GroupOp::Product
+        | GroupOp::Min
+        | GroupOp::Max
+        | GroupOp::And
+        | GroupOp::Or
+        | GroupOp::Xor => of_simdgroup,
+        GroupOp::Ballot
+        | GroupOp::IsFirst
+        | GroupOp::Broadcast
+        | GroupOp::BroadcastFirst
+        | GroupOp::Shuffle
+        | GroupOp::ShuffleXor
+        | GroupOp::ShuffleUp
+        | GroupOp::ShuffleDown
+        | GroupOp::ShuffleRotateUp
+        | GroupOp::ShuffleRotateDown
+        | GroupOp::ShuffleAndFillUp
+        | GroupOp::ShuffleAndFillDown
+        | GroupOp::PrefixInclusiveSum
+        | GroupOp::PrefixExclusiveSum
+        | GroupOp::PrefixInclusiveProduct
+        | GroupOp::PrefixExclusiveProduct
+        | GroupOp::MatrixMultiplyAccumulate => false,
+    }
 }
 
 /// The positions of a thread in its threadgroup, of what CUDA says of thread and block.

@@ -11,26 +11,37 @@ use elinvar_ir::Module;
 
 use super::{matrix_product, reductions};
 use crate::Error;
+use crate::intrinsic::{self, Element, GroupCall, GroupOp, Intrinsic};
 
 /// What the library's names begin with.
 pub(super) const PREFIX: &str = "elinvar.";
 
+/// What the names of reductions of the active lanes, one after the other, begin with.
+pub(super) const ACTIVE: &str = "active.";
+
 /// What is behind the name of a shuffle by a distance that is known to be within the lanes.
 const NEAR: &str = ".near";
 
-/// The library's name for a primitive.
-pub(super) fn name(primitive: &str, near: bool) -> String {
-    let msl = primitive.strip_prefix(crate::primitive::PREFIX).unwrap_or(primitive);
-    format!("{PREFIX}{msl}{}", if near { NEAR } else { "" })
+/// The library's name for an operation across a group.
+pub(super) fn name(call: GroupCall, near: bool) -> String {
+    format!("{PREFIX}{}{}", call.name(), if near { NEAR } else { "" })
+}
+
+/// The operation of this name, and whether its distance is known to be within the lanes.
+fn operation(rest: &str) -> Option<(GroupCall, bool)> {
+    let (name, near) = match rest.strip_suffix(NEAR) {
+        Some(name) => (name, true),
+        None => (rest, false),
+    };
+    match Intrinsic::parse(&format!("{}{name}", intrinsic::PREFIX))? {
+        Intrinsic::Group(call) => Some((call, near)),
+        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier | Intrinsic::SimdgroupBarrier => None,
+    }
 }
 
 /// The lanes within which a shuffle is cheaper when its distance is known to be smaller.
-pub(super) fn has_near(function: &str) -> Option<u32> {
-    match function {
-        "simd_shuffle_up" | "simd_shuffle_down" => Some(32),
-        "quad_shuffle_up" | "quad_shuffle_down" => Some(4),
-        _ => None,
-    }
+pub(super) fn has_near(call: GroupCall) -> Option<u32> {
+    matches!(call.op, GroupOp::ShuffleUp | GroupOp::ShuffleDown).then(|| call.group.width())
 }
 
 /// Add the functions of these names, and those that they call.
@@ -53,38 +64,32 @@ pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Er
     Ok(())
 }
 
-/// A scalar type of the primitives.
+/// The type of the values of an operation.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar {
-    pub suffix: &'static str,
+    pub element: Element,
     /// The type in IR.
     pub ty: &'static str,
-    /// The type in which it is folded.
+    /// The type in which it is reduced.
     pub wide: &'static str,
-    pub unsigned: bool,
 }
 
-pub(super) const SCALARS: [Scalar; 12] = [
-    scalar("b8", "i1", "i32", true),
-    scalar("i8", "i8", "i32", false),
-    scalar("u8", "i8", "i32", true),
-    scalar("i16", "i16", "i32", false),
-    scalar("u16", "i16", "i32", true),
-    scalar("i32", "i32", "i32", false),
-    scalar("u32", "i32", "i32", true),
-    scalar("i64", "i64", "i64", false),
-    scalar("u64", "i64", "i64", true),
-    scalar("f16", "half", "float", false),
-    scalar("bf16", "bfloat", "float", false),
-    scalar("f32", "float", "float", false),
-];
-
 /// A word and a float, for what shuffles them.
-pub(super) const WORD: Scalar = SCALARS[6];
-pub(super) const FLOAT: Scalar = SCALARS[11];
+pub(super) const WORD: Scalar = scalar(Element::U32);
+pub(super) const FLOAT: Scalar = scalar(Element::F32);
 
-const fn scalar(suffix: &'static str, ty: &'static str, wide: &'static str, unsigned: bool) -> Scalar {
-    Scalar { suffix, ty, wide, unsigned }
+pub(super) const fn scalar(element: Element) -> Scalar {
+    let (ty, wide) = match element {
+        Element::Bool => ("i1", "i32"),
+        Element::I8 | Element::U8 => ("i8", "i32"),
+        Element::I16 | Element::U16 => ("i16", "i32"),
+        Element::I32 | Element::U32 => ("i32", "i32"),
+        Element::I64 | Element::U64 => ("i64", "i64"),
+        Element::F16 => ("half", "float"),
+        Element::BF16 => ("bfloat", "float"),
+        Element::F32 => ("float", "float"),
+    };
+    Scalar { element, ty, wide }
 }
 
 /// The text of a function.
@@ -140,33 +145,39 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
     if let Some(rest) = rest.strip_prefix("shfl.") {
         return word_shuffle(name, rest, body);
     }
-    if let Some(rest) = rest.strip_prefix("some.") {
-        return reductions::reduce_active(name, rest, body);
+    if let Some(rest) = rest.strip_prefix(ACTIVE) {
+        let (call, _) = operation(rest)?;
+        let (reduction, extent) = call.op.reduction()?;
+        reductions::reduce_active(name, reduction, extent, call.group.width(), scalar(call.element?), body);
+        return Some(());
     }
-    let (rest, near) = match rest.strip_suffix(NEAR) {
-        Some(rest) => (rest, true),
-        None => (rest, false),
-    };
-    let (width, rest) = match (rest.strip_prefix("simd_"), rest.strip_prefix("quad_")) {
-        (Some(rest), _) => (32, rest),
-        (_, Some(rest)) => (4, rest),
-        _ => return None,
-    };
-    match rest {
-        "ballot" => ballot(name, width, body),
-        "is_first" => is_first(name, width, body),
-        _ => {
-            let (function, suffix) = rest.rsplit_once('_')?;
-            let s = *SCALARS.iter().find(|s| s.suffix == suffix)?;
-            match function {
-                "broadcast_first" => broadcast_first(name, width, s, body),
-                "shuffle_and_fill_up" | "shuffle_and_fill_down" => fill(name, function, width, s, body),
-                _ if function.starts_with("broadcast") || function.starts_with("shuffle") => {
-                    shuffle(name, function, (width, near), s, body);
-                }
-                _ => return reductions::reduce(name, function, width, s, body),
-            }
-        }
+    let (call, near) = operation(rest)?;
+    let (width, s) = (call.group.width(), call.element.map(scalar));
+    match call.op {
+        GroupOp::Ballot => ballot(name, width, body),
+        GroupOp::IsFirst => is_first(name, width, body),
+        GroupOp::BroadcastFirst => broadcast_first(name, width, s?, body),
+        GroupOp::Broadcast | GroupOp::Shuffle => shuffle(name, Shuffle::To, width, s?, body),
+        GroupOp::ShuffleXor => shuffle(name, Shuffle::Xor, width, s?, body),
+        GroupOp::ShuffleUp => shuffle(name, Shuffle::Up { near }, width, s?, body),
+        GroupOp::ShuffleDown => shuffle(name, Shuffle::Down { near }, width, s?, body),
+        GroupOp::ShuffleRotateUp => shuffle(name, Shuffle::RotateUp, width, s?, body),
+        GroupOp::ShuffleRotateDown => shuffle(name, Shuffle::RotateDown, width, s?, body),
+        GroupOp::ShuffleAndFillUp => fill(name, true, width, s?, body),
+        GroupOp::ShuffleAndFillDown => fill(name, false, width, s?, body),
+        GroupOp::Sum
+        | GroupOp::Product
+        | GroupOp::Min
+        | GroupOp::Max
+        | GroupOp::And
+        | GroupOp::Or
+        | GroupOp::Xor
+        | GroupOp::PrefixInclusiveSum
+        | GroupOp::PrefixExclusiveSum
+        | GroupOp::PrefixInclusiveProduct
+        | GroupOp::PrefixExclusiveProduct => reductions::reduce(name, call, body)?,
+        // Its calls become those of its steps.
+        GroupOp::MatrixMultiplyAccumulate => return None,
     }
     Some(())
 }
@@ -260,41 +271,60 @@ fn broadcast_first(name: &str, width: u32, s: Scalar, body: &mut Body) {
     body.close(s.ty, "%r");
 }
 
-fn shuffle(name: &str, function: &str, (width, near): (u32, bool), s: Scalar, body: &mut Body) {
+/// Where each lane of a shuffle reads from.
+enum Shuffle {
+    To,
+    Xor,
+    /// `near`: the distance is smaller than the group.
+    Up {
+        near: bool,
+    },
+    Down {
+        near: bool,
+    },
+    RotateUp,
+    RotateDown,
+}
+
+fn shuffle(name: &str, how: Shuffle, width: u32, s: Scalar, body: &mut Body) {
     body.open(s.ty, name, &format!("{} %v, i16 %by, i32 %mask", s.ty), true);
     body.line("%n = zext i16 %by to i32");
     let low = width - 1;
     let (whole, clamped) = (within(width, false), within(width, true));
-    match function {
-        "shuffle_up" if near => body.shuffle("%r", "up", s, "%v", "%n", clamped),
-        "shuffle_down" if near => body.shuffle("%r", "down", s, "%v", "%n", whole),
-        "shuffle_xor" => {
-            body.line(format!("%m = and i32 %n, {low}"));
-            body.shuffle("%r", "bfly", s, "%v", "%m", whole);
-        }
-        "broadcast" | "shuffle" => {
-            body.line(format!("%m = and i32 %n, {low}"));
-            body.shuffle("%r", "idx", s, "%v", "%m", whole);
-        }
-        _ => {
-            body.lane();
-            body.line(format!("%own = and i32 %lane, {low}"));
-            let op = if function.ends_with("up") { "sub" } else { "add" };
-            body.line(format!("%to = {op} i32 %own, %n"));
-            if !function.starts_with("shuffle_rotate") {
-                body.line(format!("%inside = icmp ule i32 %to, {low}"));
-                body.line("%from = select i1 %inside, i32 %to, i32 %own");
-            } else {
-                body.line(format!("%from = and i32 %to, {low}"));
-            }
-            body.shuffle("%r", "idx", s, "%v", "%from", whole);
-        }
+    let mut masked = |mode| {
+        body.line(format!("%m = and i32 %n, {low}"));
+        body.shuffle("%r", mode, s, "%v", "%m", whole);
+    };
+    match how {
+        Shuffle::Up { near: true } => body.shuffle("%r", "up", s, "%v", "%n", clamped),
+        Shuffle::Down { near: true } => body.shuffle("%r", "down", s, "%v", "%n", whole),
+        Shuffle::Xor => masked("bfly"),
+        Shuffle::To => masked("idx"),
+        Shuffle::Up { near: false } => shift(body, "sub", false, width, s),
+        Shuffle::Down { near: false } => shift(body, "add", false, width, s),
+        Shuffle::RotateUp => shift(body, "sub", true, width, s),
+        Shuffle::RotateDown => shift(body, "add", true, width, s),
     }
     body.close(s.ty, "%r");
 }
 
+/// `%r` is `%v` of the lane at distance `%n`; beyond the group, from its other end if it `rotates`, the own one otherwise.
+fn shift(body: &mut Body, op: &str, rotates: bool, width: u32, s: Scalar) {
+    let low = width - 1;
+    body.lane();
+    body.line(format!("%own = and i32 %lane, {low}"));
+    body.line(format!("%to = {op} i32 %own, %n"));
+    if rotates {
+        body.line(format!("%from = and i32 %to, {low}"));
+    } else {
+        body.line(format!("%inside = icmp ule i32 %to, {low}"));
+        body.line("%from = select i1 %inside, i32 %to, i32 %own");
+    }
+    body.shuffle("%r", "idx", s, "%v", "%from", within(width, false));
+}
+
 /// A shift within segments of lanes, with the other value's lanes coming in.
-fn fill(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) {
+fn fill(name: &str, up: bool, width: u32, s: Scalar, body: &mut Body) {
     let ty = s.ty;
     let params = format!("{ty} %v, {ty} %other, i16 %by, i16 %modulo, i32 %mask");
     body.open(ty, name, &params, true);
@@ -305,7 +335,7 @@ fn fill(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) {
     body.line("%segment = call i32 @llvm.umax.i32(i32 %most, i32 1)");
     body.line(format!("%own = and i32 %lane, {}", width - 1));
     body.line("%at = urem i32 %own, %segment");
-    let (op, back) = if function.ends_with("up") { ("sub", "add") } else { ("add", "sub") };
+    let (op, back) = if up { ("sub", "add") } else { ("add", "sub") };
     body.line(format!("%moved = {op} i32 %at, %n"));
     body.line("%inside = icmp ult i32 %moved, %segment");
     body.line(format!("%near.any = {op} i32 %lane, %n"));

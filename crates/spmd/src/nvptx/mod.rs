@@ -169,7 +169,7 @@ const MOST_STATIC: u64 = 48 << 10;
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let kernel = crate::transform::lower_primitives::prepare(module)?;
+    let kernel = crate::transform::lower_intrinsics::prepare(module)?;
     let regions = crate::analysis::regions::regions(&kernel);
     crate::analysis::barrier_divergence::check(module, &kernel, &regions, group)
 }
@@ -187,7 +187,7 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     };
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
-    let names = crate::transform::lower_primitives::threadgroup_globals(&module);
+    let names = crate::transform::lower_intrinsics::threadgroup_globals(&module);
     if options.checks.is_some() {
         let variables = module.globals.iter().filter(|global| names.contains(&global.name));
         let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&module).0));

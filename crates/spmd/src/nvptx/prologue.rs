@@ -17,7 +17,7 @@ use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, O
 
 use super::entry::{GLOBAL, Launch};
 use super::{Extent, active_masks, lane_permutation, simdgroup};
-use crate::primitive::Position;
+use crate::intrinsic::Position;
 use crate::support::builder::{Builder, i32_const};
 
 /// What the kernel's own code can rely on.

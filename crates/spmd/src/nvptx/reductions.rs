@@ -3,7 +3,8 @@
 //! Over all lanes they go the way that the CPU's go, so that sums of floats are the same; over some lanes they go from lane
 //! to lane. Sums and bounds of 32-bit integers are one instruction over any lanes.
 
-use super::library::{Body, PREFIX, SCALARS, Scalar, within};
+use super::library::{ACTIVE, Body, PREFIX, Scalar, scalar, within};
+use crate::intrinsic::{Extent, GroupCall, Reduction};
 
 /// How two values become one, and the value that changes nothing.
 struct Fold {
@@ -15,32 +16,35 @@ struct Fold {
     redux: Option<&'static str>,
 }
 
-fn how(function: &str, s: Scalar) -> Option<Fold> {
+fn how(reduction: Reduction, s: Scalar) -> Fold {
     let float = s.wide == "float";
     let bits = if s.wide == "i64" { 64 } else { 32 };
     let (least, most) = (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1);
-    let op = |op: &str, identity: &str, redux| {
-        Some(Fold { identity: identity.into(), op: op.into(), is_call: false, redux })
+    let op = |op: &str, identity: &str, redux| Fold {
+        identity: identity.into(),
+        op: op.into(),
+        is_call: false,
+        redux,
     };
     let min_max = |name: &str, identity: String, redux| {
         let op = format!("llvm.{name}.{}", if float { "f32" } else { s.wide });
-        Some(Fold { identity, op, is_call: true, redux })
+        Fold { identity, op, is_call: true, redux }
     };
-    match (function, float) {
-        ("sum", true) => op("fadd", "-0.000000e+00", None),
-        ("product", true) => op("fmul", "1.000000e+00", None),
-        ("min", true) => min_max("minnum", "0x7FF0000000000000".into(), None),
-        ("max", true) => min_max("maxnum", "0xFFF0000000000000".into(), None),
-        ("sum", false) => op("add", "0", Some("add")),
-        ("product", false) => op("mul", "1", None),
-        ("and", false) => op("and", "-1", Some("and")),
-        ("or", false) => op("or", "0", Some("or")),
-        ("xor", false) => op("xor", "0", Some("xor")),
-        ("min", false) if s.unsigned => min_max("umin", "-1".into(), Some("umin")),
-        ("max", false) if s.unsigned => min_max("umax", "0".into(), Some("umax")),
-        ("min", false) => min_max("smin", most.to_string(), Some("min")),
-        ("max", false) => min_max("smax", least.to_string(), Some("max")),
-        _ => None,
+    match (reduction, float) {
+        (Reduction::Sum, true) => op("fadd", "-0.000000e+00", None),
+        (Reduction::Product, true) => op("fmul", "1.000000e+00", None),
+        (Reduction::Min, true) => min_max("minnum", "0x7FF0000000000000".into(), None),
+        (Reduction::Max, true) => min_max("maxnum", "0xFFF0000000000000".into(), None),
+        (Reduction::Sum, false) => op("add", "0", Some("add")),
+        (Reduction::Product, false) => op("mul", "1", None),
+        // Only integers have these.
+        (Reduction::And, _) => op("and", "-1", Some("and")),
+        (Reduction::Or, _) => op("or", "0", Some("or")),
+        (Reduction::Xor, _) => op("xor", "0", Some("xor")),
+        (Reduction::Min, false) if s.element.is_unsigned() => min_max("umin", "-1".into(), Some("umin")),
+        (Reduction::Max, false) if s.element.is_unsigned() => min_max("umax", "0".into(), Some("umax")),
+        (Reduction::Min, false) => min_max("smin", most.to_string(), Some("min")),
+        (Reduction::Max, false) => min_max("smax", least.to_string(), Some("max")),
     }
 }
 
@@ -65,7 +69,7 @@ fn widen(body: &mut Body, s: Scalar) -> &'static str {
     }
     let op = match s.ty {
         "half" | "bfloat" => "fpext",
-        _ if s.unsigned => "zext",
+        _ if s.element.is_unsigned() => "zext",
         _ => "sext",
     };
     body.line(format!("%x = {op} {} %v to {}", s.ty, s.wide));
@@ -83,14 +87,13 @@ fn narrow(body: &mut Body, s: Scalar, value: &str) {
 }
 
 /// Reductions and prefix sums.
-pub(super) fn reduce(name: &str, function: &str, width: u32, s: Scalar, body: &mut Body) -> Option<()> {
-    let (inclusive, exclusive) =
-        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
-    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
+pub(super) fn reduce(name: &str, call: GroupCall, body: &mut Body) -> Option<()> {
+    let ((reduction, extent), s) = (call.op.reduction()?, scalar(call.element?));
+    let (how, width) = (how(reduction, s), call.group.width());
     body.open(s.ty, name, &format!("{} %v, i32 %mask", s.ty), true);
     let (x, ty) = (widen(body, s), s.wide);
-    match (how.redux, width) {
-        (Some(redux), 32) if ty == "i32" && inclusive.or(exclusive).is_none() => {
+    match (how.redux, extent) {
+        (Some(redux), Extent::All) if ty == "i32" && width == 32 => {
             body.line(format!("%r = call i32 @llvm.nvvm.redux.sync.{redux}(i32 {x}, i32 %mask)"));
             narrow(body, s, "%r");
             return Some(());
@@ -101,13 +104,14 @@ pub(super) fn reduce(name: &str, function: &str, width: u32, s: Scalar, body: &m
     body.line("%whole = call i1 @llvm.expect.i1(i1 %are.all, i1 true)");
     body.line("br i1 %whole, label %all, label %few");
     body.label("all");
-    let full = match inclusive.map(|_| false).or(exclusive.map(|_| true)) {
-        Some(exclusive) => scan(body, &how, folded(s), width, x, exclusive),
-        None => butterfly(body, &how, folded(s), width, x),
+    let full = match extent {
+        Extent::Inclusive => scan(body, &how, folded(s), width, x, false),
+        Extent::Exclusive => scan(body, &how, folded(s), width, x, true),
+        Extent::All => butterfly(body, &how, folded(s), width, x),
     };
     body.line("br label %end");
     body.label("few");
-    let some = format!("{PREFIX}some.{function}.{width}.{}", s.suffix);
+    let some = format!("{PREFIX}{ACTIVE}{}", call.name());
     body.line(format!("%part = call {ty} @{some}({ty} {x}, i32 %mask)"));
     body.calls.push(some);
     body.line("br label %end");
@@ -163,16 +167,18 @@ fn nothing(how: &Fold, ty: &str) -> String {
     if how.op == "fadd" && ty == "float" { "0.000000e+00".into() } else { how.identity.clone() }
 }
 
-/// `function.width.suffix` over the lanes of a mask, one after the other.
-pub(super) fn reduce_active(name: &str, rest: &str, body: &mut Body) -> Option<()> {
-    let mut parts = rest.split('.');
-    let (function, width, suffix) = (parts.next()?, parts.next()?.parse::<u32>().ok()?, parts.next()?);
-    let s = folded(*SCALARS.iter().find(|s| s.suffix == suffix)?);
-    let (inclusive, exclusive) =
-        (function.strip_prefix("prefix_inclusive_"), function.strip_prefix("prefix_exclusive_"));
-    let how = how(inclusive.or(exclusive).unwrap_or(function), s)?;
+/// A reduction or scan over the lanes of a mask, one after the other.
+pub(super) fn reduce_active(
+    name: &str,
+    reduction: Reduction,
+    extent: Extent,
+    width: u32,
+    s: Scalar,
+    body: &mut Body,
+) {
+    let (s, how) = (folded(s), how(reduction, s));
     let ty = s.ty;
-    let start = if exclusive.is_some() { nothing(&how, ty) } else { how.identity.clone() };
+    let start = if extent == Extent::Exclusive { nothing(&how, ty) } else { how.identity.clone() };
     body.open(ty, name, &format!("{ty} %v, i32 %mask"), false);
     body.lane();
     body.line(format!("%group = and i32 %lane, {}", 32 - width));
@@ -183,10 +189,10 @@ pub(super) fn reduce_active(name: &str, rest: &str, body: &mut Body) -> Option<(
     body.line("%from = call i32 @llvm.cttz.i32(i32 %rest, i1 true)");
     body.shuffle("%other", "idx", s, "%v", "%from", within(32, false));
     how.combine(body, ty, "%with", "%sum", "%other");
-    let until = match (inclusive, exclusive) {
-        (Some(_), _) => "%before = icmp ule i32 %from, %lane",
-        (_, Some(_)) => "%before = icmp ult i32 %from, %lane",
-        _ => "%before = icmp ule i32 %from, 31",
+    let until = match extent {
+        Extent::Inclusive => "%before = icmp ule i32 %from, %lane",
+        Extent::Exclusive => "%before = icmp ult i32 %from, %lane",
+        Extent::All => "%before = icmp ule i32 %from, 31",
     };
     body.line(until);
     body.line(format!("%from.group = and i32 %from, {}", 32 - width));
@@ -199,5 +205,4 @@ pub(super) fn reduce_active(name: &str, rest: &str, body: &mut Body) -> Option<(
     body.line("br i1 %done, label %end, label %loop");
     body.label("end");
     body.close(ty, "%more");
-    Some(())
 }

@@ -13,14 +13,11 @@ use super::matrix_product::Step;
 use super::mma_tiling;
 use crate::Error;
 use crate::analysis::cfg::Cfg;
-use crate::primitive::{SIMDGROUP_BARRIER, exchange};
+use crate::intrinsic::{GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::call as call_of;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
-
-/// An element of a product of matrices.
-pub(super) const PRODUCT: &str = "simd_matrix_multiply_accumulate";
 
 /// How functions are written.
 #[derive(Clone, Copy)]
@@ -33,19 +30,32 @@ pub(super) struct How {
 
 /// Whether a kernel exchanges values.
 pub(super) fn is_used(kernel: &Function) -> bool {
-    kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| name_of(inst).is_some())
+    kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| together(inst).is_some())
 }
 
-/// The primitive that an instruction calls, if it is one across a simdgroup.
-fn name_of(inst: &Inst) -> Option<&str> {
-    let Op::Call(call) = &inst.op else { return None };
-    callee_name(call).filter(|name| *name == SIMDGROUP_BARRIER || exchange(name).is_some())
+/// What the lanes of a simdgroup do together.
+#[derive(Clone, Copy)]
+enum Together {
+    Barrier,
+    Group(GroupCall),
 }
 
-/// The function across a simdgroup that an instruction calls, if it is one.
-pub(super) fn of(inst: &Inst) -> Option<(&str, &Call)> {
+/// What an instruction has a simdgroup's lanes do together.
+fn together(inst: &Inst) -> Option<Together> {
     let Op::Call(call) = &inst.op else { return None };
-    Some((exchange(callee_name(call)?)?, call))
+    match Intrinsic::parse(callee_name(call)?)? {
+        Intrinsic::SimdgroupBarrier => Some(Together::Barrier),
+        Intrinsic::Group(call) => Some(Together::Group(call)),
+        Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier => None,
+    }
+}
+
+/// The operation across a group that an instruction calls.
+pub(super) fn of(inst: &Inst) -> Option<(GroupCall, &Call)> {
+    match (together(inst)?, &inst.op) {
+        (Together::Group(function), Op::Call(call)) => Some((function, call)),
+        _ => None,
+    }
 }
 
 /// Write the kernel's calls, and add what they call to the module. All lanes of `mask` begin in `first`.
@@ -103,7 +113,7 @@ pub(super) fn narrow_factors(widened: &HashMap<ValueId, Typed>, product: &Call) 
 }
 
 fn calls_any(kernel: &Function, block: BlockId) -> bool {
-    kernel.block(block).insts.iter().any(|inst| name_of(inst).is_some())
+    kernel.block(block).insts.iter().any(|inst| together(inst).is_some())
 }
 
 /// A block being written.
@@ -122,17 +132,19 @@ struct Written<'k> {
 
 impl Written<'_> {
     fn inst(&mut self, inst: Inst) -> Result<(), Error> {
-        let (Some(name), Op::Call(call)) = (name_of(&inst), &inst.op) else {
+        let (Some(together), Op::Call(call)) = (together(&inst), &inst.op) else {
             self.out.push(inst);
             return Ok(());
         };
         let mask = (Type::I32, self.mask.clone());
-        if name == SIMDGROUP_BARRIER {
-            self.out.push(Inst { op: call_of(Type::Void, BARRIER, &[mask]), ..inst });
-            return Ok(());
-        }
-        let function = exchange(name).unwrap_or_default();
-        if function == PRODUCT {
+        let function = match together {
+            Together::Barrier => {
+                self.out.push(Inst { op: call_of(Type::Void, BARRIER, &[mask]), ..inst });
+                return Ok(());
+            }
+            Together::Group(function) => function,
+        };
+        if function.op == GroupOp::MatrixMultiplyAccumulate {
             let call = call.clone();
             return self.product(inst, &call);
         }
@@ -140,7 +152,7 @@ impl Written<'_> {
             (Some(width), Some(Operand::Const(by))) => by.as_unsigned(16).is_some_and(|by| by < width.into()),
             _ => false,
         };
-        let name = library::name(name, near);
+        let name = library::name(function, near);
         self.needed.insert(name.clone());
         let mut call = call.clone();
         call.callee = Callee::Function(name);

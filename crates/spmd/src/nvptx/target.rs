@@ -10,7 +10,7 @@ use elinvar_ir::{MetadataNode, Module, Op};
 use super::{Argument, Options};
 use crate::Error;
 use crate::support::demangle::source_name;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 use crate::vector::output::declaration;
 
 /// The target, as clang names it.

@@ -7,9 +7,9 @@ use elinvar_ir::{
 };
 
 use super::Argument;
-use crate::primitive::{Position, THREADGROUP_BARRIER};
+use crate::intrinsic::{Intrinsic, Position};
 use crate::support::builder::{Builder, call, i32_const, i64_const};
-use crate::transform::lower_primitives::rename_incoming;
+use crate::transform::lower_intrinsics::rename_incoming;
 
 /// Let `entry` clear the variables of these names and sizes, and its threadgroup arguments. Sizes are rounded up to words, as their
 /// places are.
@@ -21,8 +21,8 @@ pub(super) fn write(entry: &mut Function, variables: &[(String, u64)], arguments
     }
     let body = split(entry);
     let mut b = Builder::new(entry, BlockId(0));
-    let [x, y, z] = [0, 1, 2].map(|d| ask(&mut b, "__elinvar_thread_position_in_threadgroup", d));
-    let [width, height, depth] = [0, 1, 2].map(|d| ask(&mut b, "__elinvar_threads_per_threadgroup", d));
+    let [x, y, z] = [0, 1, 2].map(|d| ask(&mut b, Position::Thread, d));
+    let [width, height, depth] = [0, 1, 2].map(|d| ask(&mut b, Position::GroupSize, d));
     let i32 = |b: &mut Builder<'_>, op, a: ValueId, c: ValueId| b.binary(op, "", &Type::I32, a, c);
     let deep = i32(&mut b, BinaryOp::Mul, z, height);
     let rows = i32(&mut b, BinaryOp::Add, deep, y);
@@ -38,17 +38,17 @@ pub(super) fn write(entry: &mut Function, variables: &[(String, u64)], arguments
     for index in given {
         let place = b.f.params[index].value;
         let bytes = [(Type::I32, i32_const(index as u32).into())];
-        let bytes = b.call(Type::I64, Position::ARGUMENT_BYTES, &bytes);
+        let bytes = b.call(Type::I64, &Position::ArgumentBytes.function(), &bytes);
         let up = b.binary(BinaryOp::Add, "", &Type::I64, bytes, i64_const(3));
         let words = b.binary(BinaryOp::LShr, "", &Type::I64, up, i64_const(2));
         each(&mut b, place.into(), &words.into(), first, threads);
     }
-    b.effect(call(Type::Void, THREADGROUP_BARRIER, &[(Type::I32, i32_const(2).into())]));
+    b.effect(call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, i32_const(2).into())]));
     b.br(body);
 }
 
-fn ask(b: &mut Builder<'_>, primitive: &str, dimension: u32) -> ValueId {
-    b.call(Type::I32, primitive, &[(Type::I32, i32_const(dimension).into())])
+fn ask(b: &mut Builder<'_>, position: Position, dimension: u32) -> ValueId {
+    b.call(Type::I32, &position.function(), &[(Type::I32, i32_const(dimension).into())])
 }
 
 /// Set so many words behind an address to zero, of which this thread has every `threads`th from `first` on.

@@ -1,14 +1,14 @@
-//! What a kernel may call: primitives, intrinsics, functions of its own module, and the C math library.
+//! What a kernel may call: intrinsics of the headers and of LLVM, functions of its own module, and the C math library.
 
 use std::collections::BTreeSet;
 
 use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
 
-use crate::primitive::{PREFIX, Position, SIMDGROUP_BARRIER, THREADGROUP_BARRIER};
+use crate::intrinsic::{Intrinsic, PREFIX, Position};
 use crate::support::constants::mentions;
 use crate::support::demangle::source_name;
-use crate::transform::lower_primitives::callee_name;
-use crate::{ENTRY, Error, primitive};
+use crate::transform::lower_intrinsics::callee_name;
+use crate::{ENTRY, Error};
 
 /// What a call is to the passes.
 pub(crate) enum CallKind {
@@ -22,8 +22,8 @@ pub(crate) enum CallKind {
     Barrier,
     /// A barrier of a simdgroup.
     SimdgroupBarrier,
-    /// Exchanges values with other threads of the simdgroup.
-    Exchange,
+    /// An operation across a simdgroup or quadgroup.
+    Group,
 }
 
 /// Intrinsics without effect on what a kernel computes.
@@ -100,27 +100,12 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
     let Some(name) = callee_name(call) else {
         return Err(Error::unsupported("a call through a function pointer", location));
     };
-    if let Some(position) = Position::parse(name) {
-        let dim = call.args.first().and_then(|a| match &a.op {
-            Operand::Const(c) => c.as_unsigned(32),
-            Operand::Value(_) => None,
-        });
-        return match dim {
-            None if position == Position::FaultRecord => Ok(CallKind::Position(position, 0)),
-            Some(argument) if position == Position::ArgumentBytes => {
-                Ok(CallKind::Position(position, argument as usize))
-            }
-            Some(dim @ 0..=2) => Ok(CallKind::Position(position, dim as usize)),
-            _ => Err(Error::Malformed(format!("`{name}` without a constant dimension"))),
-        };
-    }
-    match name {
-        THREADGROUP_BARRIER => return Ok(CallKind::Barrier),
-        SIMDGROUP_BARRIER => return Ok(CallKind::SimdgroupBarrier),
-        _ => {}
-    }
-    if primitive::exchange(name).is_some() {
-        return Ok(CallKind::Exchange);
+    match Intrinsic::parse(name) {
+        Some(Intrinsic::Position(position)) => return classify_position(position, name, call),
+        Some(Intrinsic::ThreadgroupBarrier) => return Ok(CallKind::Barrier),
+        Some(Intrinsic::SimdgroupBarrier) => return Ok(CallKind::SimdgroupBarrier),
+        Some(Intrinsic::Group(_)) => return Ok(CallKind::Group),
+        None => {}
     }
     if name.starts_with(PREFIX) && module.function(name).is_none_or(Function::is_declaration) {
         return Err(Error::unsupported(format!("`{name}` on the CPU"), location));
@@ -137,6 +122,21 @@ pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>)
             format!("a call of `{}`, which is declared but not defined", source_name(name)),
             location,
         )),
+    }
+}
+
+fn classify_position(position: Position, name: &str, call: &Call) -> Result<CallKind, Error> {
+    let dimension = call.args.first().and_then(|a| match &a.op {
+        Operand::Const(c) => c.as_unsigned(32),
+        Operand::Value(_) => None,
+    });
+    match dimension {
+        None if position == Position::FaultRecord => Ok(CallKind::Position(position, 0)),
+        Some(argument) if position == Position::ArgumentBytes => {
+            Ok(CallKind::Position(position, argument as usize))
+        }
+        Some(dimension @ 0..=2) => Ok(CallKind::Position(position, dimension as usize)),
+        _ => Err(Error::Malformed(format!("`{name}` without a constant dimension"))),
     }
 }
 
@@ -185,7 +185,7 @@ fn check_per_thread(
         match classify(module, call, location.clone())? {
             CallKind::Barrier => return refuse("a barrier"),
             CallKind::SimdgroupBarrier => return refuse("a simdgroup barrier"),
-            CallKind::Exchange => return refuse("a simdgroup function"),
+            CallKind::Group => return refuse("a simdgroup function"),
             CallKind::Position(..) => return refuse("a thread position"),
             CallKind::Dropped | CallKind::Ordinary => {}
         }

@@ -22,7 +22,7 @@ use elinvar_ir::{BlockId, Op, Term};
 
 use crate::analysis::cfg::{Cfg, Irreducible};
 use crate::analysis::regions::{self, Region};
-use crate::transform::lower_primitives::{Barrier, Kernel};
+use crate::transform::lower_intrinsics::{Barrier, Kernel};
 
 /// Entries that are cut off before a kernel counts as one with irreducible control flow.
 const MOST: usize = 32;
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_region_in_two_loops_is_cut() {
         let module = Module::parse(NESTED).unwrap();
-        let mut kernel = crate::transform::lower_primitives::prepare(&module).unwrap();
+        let mut kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
         assert!(crate::reducible(&kernel, &regions::regions(&kernel)).is_err());
         let regions = split_regions(&mut kernel).unwrap();
         assert!(crate::reducible(&kernel, &regions).is_ok());

@@ -5,5 +5,5 @@ pub(crate) mod fix_irreducible;
 pub(crate) mod hoist_invariant_loads;
 pub(crate) mod legalize_division;
 pub(crate) mod lower_f16_conversions;
-pub(crate) mod lower_primitives;
+pub(crate) mod lower_intrinsics;
 pub(crate) mod scalarize;

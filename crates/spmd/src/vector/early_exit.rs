@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use elinvar_ir::{BinaryOp, BlockId, CastOp, IntPredicate, Op, Operand, Term, Type};
 
 use crate::analysis::regions::Region;
-use crate::primitive::Position;
+use crate::intrinsic::Position;
 use crate::vector::barrier_context::BarrierContext;
 use crate::vector::workgroup::Inputs;
 

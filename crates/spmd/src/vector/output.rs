@@ -11,7 +11,7 @@ use crate::Error;
 use crate::analysis::stack_usage;
 use crate::support::constants::mentions;
 use crate::transform::bounds::RECORD;
-use crate::transform::lower_primitives::{Kernel, callee_name};
+use crate::transform::lower_intrinsics::{Kernel, callee_name};
 
 /// The text of the module that defines `function`, which has the address of the stop's byte in `stop` if it can be stopped.
 pub(crate) fn module_text(

@@ -6,7 +6,7 @@ use super::safepoints;
 use crate::support::builder::{Builder, i64_const};
 use crate::support::constants::Threadgroup;
 use crate::transform::hoist_invariant_loads::InvariantLoad;
-use crate::transform::lower_primitives::Kernel;
+use crate::transform::lower_intrinsics::Kernel;
 use crate::{Error, Options};
 
 /// Byte offsets in `Launch`: three u32 each.

@@ -6,10 +6,10 @@ use elinvar_ir::{Call, Const, Function, Location, Module, Op, Operand, Type, Typ
 
 use crate::Error;
 use crate::analysis::alias_roots::{Roots, Source};
-use crate::primitive::Position;
+use crate::intrinsic::{Intrinsic, Position};
 use crate::support::demangle::source_name;
 use crate::support::gep::constant_bytes;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 
 /// A range of bytes that an instruction touches.
 pub(super) struct Access {
@@ -97,7 +97,7 @@ fn check_call(
     location: Option<Location>,
 ) -> Result<(), Error> {
     // Of the checks themselves: no kernel has the name.
-    let own = name == Position::FAULT_RECORD;
+    let own = Intrinsic::parse(name) == Some(Intrinsic::Position(Position::FaultRecord));
     if own || HINTS.iter().any(|hint| name.starts_with(hint)) || (name.starts_with("llvm.") && !takes_pointer)
     {
         return Ok(());

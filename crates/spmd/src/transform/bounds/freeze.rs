@@ -14,7 +14,7 @@
 use elinvar_ir::{BlockId, Call, CastOp, Const, Function, Inst, Module, Op, Operand, Term, Type, Typed};
 
 use crate::support::builder::{call, i64_const};
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 
 /// Attributes of functions that say how to compile, not what may be assumed.
 const KEPT: [&str; 7] =

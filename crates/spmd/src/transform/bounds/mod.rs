@@ -30,9 +30,9 @@ use elinvar_ir::{
 };
 
 use crate::analysis::alignment::Alignments;
-use crate::primitive::Position;
+use crate::intrinsic::Position;
 use crate::support::builder::{Builder, i32_const, i64_const};
-use crate::transform::lower_primitives::{rename_incoming, threadgroup_globals};
+use crate::transform::lower_intrinsics::{rename_incoming, threadgroup_globals};
 use crate::{ENTRY, Error};
 use access::{Access, accesses, constant_geps, is_certain};
 use shadows::Shadows;
@@ -41,8 +41,6 @@ use shadows::Shadows;
 pub(crate) const RECORD: &str = "elinvar_record_fault";
 
 /// Primitives that stand for parts of the launch: the record, and the bytes of an argument.
-const FAULT_RECORD: &str = Position::FAULT_RECORD;
-const ARGUMENT_BYTES: &str = Position::ARGUMENT_BYTES;
 
 /// What compiled code writes of the first access out of bounds. All zero before the launch.
 #[repr(C)]
@@ -113,11 +111,11 @@ impl<'m> Pass<'m> {
     fn new(module: &'m Module, mut function: Function, roots: Roots) -> Self {
         let mut first = Vec::new();
         let record = function.new_value(Type::PTR, None);
-        first.push(primitive(FAULT_RECORD, Type::PTR, None, record));
+        first.push(ask(Position::FaultRecord, Type::PTR, None, record));
         let mut sizes = HashMap::new();
         for index in 0..function.params.len() {
             let size = function.new_value(Type::I64, None);
-            first.push(primitive(ARGUMENT_BYTES, Type::I64, Some(index as u32), size));
+            first.push(ask(Position::ArgumentBytes, Type::I64, Some(index as u32), size));
             sizes.insert(index, size);
         }
         let entry = &mut function.blocks[0].insts;
@@ -272,14 +270,10 @@ impl<'m> Pass<'m> {
             arg(Type::I32, check.shadow.root.clone()),
         ];
         for dim in 0..3 {
-            let [thread, group, size] = [
-                "__elinvar_thread_position_in_threadgroup",
-                "__elinvar_threadgroup_position_in_grid",
-                "__elinvar_dispatch_threads_per_threadgroup",
-            ]
-            .map(|name| {
+            let asked = [Position::Thread, Position::Group, Position::FullGroupSize];
+            let [thread, group, size] = asked.map(|position| {
                 let value = self.function.new_value(Type::I32, None);
-                self.function.block_mut(bad).insts.push(primitive(name, Type::I32, Some(dim), value));
+                self.function.block_mut(bad).insts.push(ask(position, Type::I32, Some(dim), value));
                 value
             });
             let mut b = Builder::new(&mut self.function, bad);
@@ -324,9 +318,10 @@ fn call(name: &str, ret: Type, args: Vec<CallArg>) -> Op {
     })
 }
 
-fn primitive(name: &str, ret: Type, number: Option<u32>, result: ValueId) -> Inst {
+/// A call that asks for a position.
+fn ask(position: Position, ret: Type, number: Option<u32>, result: ValueId) -> Inst {
     let args = number.map(|n| arg(Type::I32, i32_const(n).into())).into_iter().collect();
-    Inst { result: Some(result), op: call(name, ret, args), metadata: Vec::new() }
+    Inst { result: Some(result), op: call(&position.function(), ret, args), metadata: Vec::new() }
 }
 
 /// `record(ptr, site, root, x, y, z, offset, size)`: the first call of a launch fills the record.

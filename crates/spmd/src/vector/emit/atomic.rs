@@ -7,19 +7,20 @@
 use elinvar_ir::{Atomic, BinaryOp, Inst, IntPredicate, Op, Operand, RmwOp, Type, Typed};
 
 use super::Emit;
+use crate::intrinsic::Reduction;
 
 impl Emit<'_, '_> {
     pub fn atomic_inst(&mut self, inst: &Inst) {
         let Op::AtomicRmw { op, ptr, value, align, atomic, .. } = &inst.op else { return };
         let unused = inst.result.is_none_or(|r| !self.source.used.contains(&r));
         let one_place = self.known(&ptr.op, &ptr.ty).is_uniform();
-        if let Some((function, unsigned)) = merging(*op, &value.ty)
+        if let Some((reduction, unsigned)) = merging(*op, &value.ty)
             && unused
             && one_place
             && self.lanes() > 1
             && self.factor() == 1
         {
-            let whole = self.merged(function, unsigned, value);
+            let whole = self.merged(reduction, unsigned, value);
             let at = self.scalar(&ptr.op, 0);
             return self.atomic_one(*op, at, Typed::new(value.ty.clone(), whole), *align, atomic, ptr);
         }
@@ -105,19 +106,19 @@ fn is_plain(op: RmwOp) -> bool {
 }
 
 /// The reduction that merges the values of several lanes, and whether they are without sign.
-fn merging(op: RmwOp, ty: &Type) -> Option<(&'static str, bool)> {
+fn merging(op: RmwOp, ty: &Type) -> Option<(Reduction, bool)> {
     if !ty.is_int() {
         return None;
     }
     Some(match op {
-        RmwOp::Add | RmwOp::Sub => ("sum", false),
-        RmwOp::And => ("and", false),
-        RmwOp::Or => ("or", false),
-        RmwOp::Xor => ("xor", false),
-        RmwOp::Max => ("max", false),
-        RmwOp::Min => ("min", false),
-        RmwOp::UMax => ("max", true),
-        RmwOp::UMin => ("min", true),
+        RmwOp::Add | RmwOp::Sub => (Reduction::Sum, false),
+        RmwOp::And => (Reduction::And, false),
+        RmwOp::Or => (Reduction::Or, false),
+        RmwOp::Xor => (Reduction::Xor, false),
+        RmwOp::Max => (Reduction::Max, false),
+        RmwOp::Min => (Reduction::Min, false),
+        RmwOp::UMax => (Reduction::Max, true),
+        RmwOp::UMin => (Reduction::Min, true),
         _ => return None,
     })
 }

@@ -7,10 +7,10 @@ use elinvar_ir::{Call, CastOp, Const, Inst, Op, Operand, Type, Typed, ValueId};
 use super::value::clear_flags;
 use super::{Emit, Forms};
 use crate::analysis::index_narrowing::chain;
-use crate::primitive;
+use crate::intrinsic::Intrinsic;
 use crate::support::builder::call;
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_primitives::callee_name;
+use crate::transform::lower_intrinsics::callee_name;
 
 impl Emit<'_, '_> {
     /// Write what the instruction at `index` of the present block does; phis have been written before.
@@ -30,8 +30,8 @@ impl Emit<'_, '_> {
 
     fn call_inst(&mut self, inst: &Inst, call: &Call) {
         let name = callee_name(call).unwrap_or_default();
-        if let (Some(function), Some(result)) = (primitive::exchange(name), inst.result) {
-            return self.exchange(function, call, result);
+        if let (Some(Intrinsic::Group(function)), Some(result)) = (Intrinsic::parse(name), inst.result) {
+            return self.group_op(function, call, result);
         }
         match Elementwise::of(call) {
             Some(_) => self.pure(inst),

@@ -12,7 +12,7 @@
 mod access;
 mod atomic;
 mod condition;
-mod exchange;
+mod group_ops;
 mod instruction;
 mod interleaved;
 mod replicate;
@@ -29,7 +29,7 @@ use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Known, Shape};
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
-use crate::transform::lower_primitives::Kernel;
+use crate::transform::lower_intrinsics::Kernel;
 
 /// Up to so many lanes an access per lane is written out where there is no instruction for it.
 const UNROLLED_ACCESSES: u32 = 8;

@@ -1,5 +1,5 @@
 //! Takes the entry out of its module and puts it in the form that the passes work on: no calls of
-//! primitives left, each barrier an edge, private arrays listed.
+//! intrinsics left, each barrier an edge, private arrays listed.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use elinvar_ir::{
     BlockId, Call, Callee, Const, Function, Inst, Location, Module, Op, Operand, Term, Type, ValueId,
 };
 
-use crate::primitive::{DEVICE_FLAGS, Position};
+use crate::intrinsic::{DEVICE_FLAGS, Position};
 use crate::support::calls::{self, CallKind};
 use crate::transform::hoist_invariant_loads::InvariantLoad;
 use crate::transform::scalarize::scalarize;
@@ -15,7 +15,7 @@ use crate::{ENTRY, Error, THREADGROUP_SECTION};
 
 /// The per-thread function, prepared.
 pub(crate) struct Kernel {
-    /// The entry, its blocks split at barriers; the calls of primitives and the allocas are taken out,
+    /// The entry, its blocks split at barriers; the calls of intrinsics and the allocas are taken out,
     /// so the values they defined have no defining instruction.
     pub function: Function,
     /// The barriers. Each is the edge `from → cont`, the only edge out of `from` and into `cont`.
@@ -147,7 +147,7 @@ fn prepare_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result
                         inst.result.ok_or_else(|| Error::Malformed("position without a result".into()))?;
                     kernel.positions.insert(value, (position, dim));
                 }
-                CallKind::Exchange => {
+                CallKind::Group => {
                     kernel.exchanges.get_or_insert(location);
                     kernel.function.block_mut(at).insts.push(inst);
                 }

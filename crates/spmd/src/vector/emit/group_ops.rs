@@ -6,14 +6,25 @@
 use elinvar_ir::{BinaryOp, Call, CastOp, Const, IntPredicate, Op, Operand, Type, Typed, ValueId};
 
 use super::{Emit, Forms};
+use crate::intrinsic::{Element, Extent, Group, GroupCall, GroupOp, QUADGROUP, Reduction};
 use crate::support::builder::i32_const;
 use crate::support::vector_intrinsics::mangled;
-use crate::transform::lower_primitives::callee_name;
 
 /// Where each lane reads from.
 enum Lanes {
     Constant(Vec<u32>),
     Computed(Operand),
+}
+
+/// How a shuffle chooses lanes.
+#[derive(Clone, Copy)]
+enum Shuffle {
+    To,
+    Xor,
+    Up,
+    Down,
+    RotateUp,
+    RotateDown,
 }
 
 /// How two values become one, and the value that changes nothing.
@@ -29,19 +40,19 @@ enum Combine {
 }
 
 impl Emit<'_, '_> {
-    /// Write a call of the MSL function of this name.
-    pub fn exchange(&mut self, function: &str, call: &Call, result: ValueId) {
+    /// Write a call of an operation across a group.
+    pub fn group_op(&mut self, function: GroupCall, call: &Call, result: ValueId) {
         let ty = self.source.kernel.function.ty(result).clone();
-        let (width, name) = match function.strip_prefix("quad_") {
-            Some(name) => (4, name),
-            None => (self.lanes(), function.strip_prefix("simd_").unwrap_or(function)),
+        let width = match function.group {
+            Group::Simdgroup => self.lanes(),
+            Group::Quadgroup => QUADGROUP,
         };
         let uniform = self.source.uniform.of(result).is_uniform();
-        let vector = match name {
-            "ballot" => self.ballot(call, width),
-            "is_first" => self.is_first(width),
-            "matrix_multiply_accumulate" => self.multiply_accumulate(call),
-            "broadcast_first" if uniform => {
+        let vector = match function.op {
+            GroupOp::Ballot => self.ballot(call, width),
+            GroupOp::IsFirst => self.is_first(width),
+            GroupOp::MatrixMultiplyAccumulate => self.multiply_accumulate(call),
+            GroupOp::BroadcastFirst if uniform => {
                 let vector = self.shared(call, 0);
                 let lane = self.first_lane(0);
                 // Where code is run for no lane there is no first one.
@@ -49,12 +60,12 @@ impl Emit<'_, '_> {
                 let one = self.extract(vector, &ty, lane);
                 return self.define_uniform(result, one);
             }
-            "broadcast_first" => {
+            GroupOp::BroadcastFirst => {
                 let first = self.first_of_group(width);
                 let vector = self.shared(call, 0);
                 self.permute(vector, &ty, &Lanes::Computed(first))
             }
-            "broadcast" | "shuffle" if uniform => {
+            GroupOp::Broadcast | GroupOp::Shuffle if uniform => {
                 let vector = self.shared(call, 0);
                 let lane = self.scalar(&call.args[1].op, 0);
                 let lane = self.b.cast(CastOp::ZExt, call.args[1].ty.clone(), lane, Type::I32);
@@ -62,29 +73,36 @@ impl Emit<'_, '_> {
                 let one = self.extract(vector, &ty, lane.into());
                 return self.define_uniform(result, one);
             }
-            "broadcast"
-            | "shuffle"
-            | "shuffle_xor"
-            | "shuffle_up"
-            | "shuffle_down"
-            | "shuffle_rotate_up"
-            | "shuffle_rotate_down" => {
-                let vector = self.shared(call, 0);
-                let lanes = self.sources(name, call, width);
-                self.permute(vector, &ty, &lanes)
-            }
-            "shuffle_and_fill_up" | "shuffle_and_fill_down" => {
-                self.filled(call, &ty, width, name.ends_with("up"))
-            }
-            _ => {
-                let suffix = callee_name(call).and_then(|n| n.rsplit_once('_')).map_or("", |(_, s)| s);
-                return self.fold(name, call, &ty, suffix.starts_with('u'), width, result);
-            }
+            GroupOp::Broadcast | GroupOp::Shuffle => self.shuffled(Shuffle::To, call, &ty, width),
+            GroupOp::ShuffleXor => self.shuffled(Shuffle::Xor, call, &ty, width),
+            GroupOp::ShuffleUp => self.shuffled(Shuffle::Up, call, &ty, width),
+            GroupOp::ShuffleDown => self.shuffled(Shuffle::Down, call, &ty, width),
+            GroupOp::ShuffleRotateUp => self.shuffled(Shuffle::RotateUp, call, &ty, width),
+            GroupOp::ShuffleRotateDown => self.shuffled(Shuffle::RotateDown, call, &ty, width),
+            GroupOp::ShuffleAndFillUp => self.filled(call, &ty, width, true),
+            GroupOp::ShuffleAndFillDown => self.filled(call, &ty, width, false),
+            GroupOp::Sum
+            | GroupOp::Product
+            | GroupOp::Min
+            | GroupOp::Max
+            | GroupOp::And
+            | GroupOp::Or
+            | GroupOp::Xor
+            | GroupOp::PrefixInclusiveSum
+            | GroupOp::PrefixExclusiveSum
+            | GroupOp::PrefixInclusiveProduct
+            | GroupOp::PrefixExclusiveProduct => return self.reduction(function, call, width, result),
         };
         match uniform {
             true => self.define_uniform(result, vector),
             false => self.define(result, Forms { scalars: Vec::new(), vectors: vec![vector] }),
         }
+    }
+
+    fn shuffled(&mut self, how: Shuffle, call: &Call, ty: &Type, width: u32) -> Operand {
+        let vector = self.shared(call, 0);
+        let lanes = self.sources(how, call, width);
+        self.permute(vector, ty, &lanes)
     }
 
     fn define_uniform(&mut self, result: ValueId, value: Operand) {
@@ -182,24 +200,19 @@ impl Emit<'_, '_> {
     }
 
     /// Where each lane reads from in a shuffle within groups of `width`.
-    fn sources(&mut self, name: &str, call: &Call, width: u32) -> Lanes {
+    fn sources(&mut self, how: Shuffle, call: &Call, width: u32) -> Lanes {
         let low = width - 1;
         if let Some(by) = Self::constant_argument(call, 1) {
             let from = |lane: u32| {
                 let (base, at) = (lane & !low, lane & low);
-                match name {
-                    "shuffle_xor" => base + ((at ^ by) & low),
-                    "shuffle_up" => at.checked_sub(by).map_or(lane, |at| base + at),
-                    "shuffle_down" => {
-                        if at + by < width {
-                            lane + by
-                        } else {
-                            lane
-                        }
-                    }
-                    "shuffle_rotate_up" => base + (at.wrapping_sub(by) & low),
-                    "shuffle_rotate_down" => base + ((at + by) & low),
-                    _ => base + (by & low),
+                match how {
+                    Shuffle::To => base + (by & low),
+                    Shuffle::Xor => base + ((at ^ by) & low),
+                    Shuffle::Up => at.checked_sub(by).map_or(lane, |at| base + at),
+                    Shuffle::Down if at + by < width => lane + by,
+                    Shuffle::Down => lane,
+                    Shuffle::RotateUp => base + (at.wrapping_sub(by) & low),
+                    Shuffle::RotateDown => base + ((at + by) & low),
                 }
             };
             return Lanes::Constant((0..self.lanes()).map(from).collect());
@@ -212,15 +225,15 @@ impl Emit<'_, '_> {
             emit.b.binary(op, "", &wide, a.clone(), b.clone()).into()
         };
         let within = self.lane_table(|_| low);
-        let moved = match name {
-            "shuffle_xor" => binary(self, BinaryOp::Xor, &at, &by),
-            "shuffle_up" | "shuffle_rotate_up" => binary(self, BinaryOp::Sub, &at, &by),
-            "shuffle_down" | "shuffle_rotate_down" => binary(self, BinaryOp::Add, &at, &by),
-            _ => by,
+        let moved = match how {
+            Shuffle::To => by,
+            Shuffle::Xor => binary(self, BinaryOp::Xor, &at, &by),
+            Shuffle::Up | Shuffle::RotateUp => binary(self, BinaryOp::Sub, &at, &by),
+            Shuffle::Down | Shuffle::RotateDown => binary(self, BinaryOp::Add, &at, &by),
         };
         let wrapped = binary(self, BinaryOp::And, &moved, &within);
         let there = binary(self, BinaryOp::Add, &base, &wrapped);
-        if matches!(name, "shuffle_up" | "shuffle_down") {
+        if matches!(how, Shuffle::Up | Shuffle::Down) {
             let inside = self.compare(IntPredicate::Ule, moved, within);
             return Lanes::Computed(self.blend(inside, &Type::I32, there, lane));
         }
@@ -311,22 +324,17 @@ impl Emit<'_, '_> {
     }
 
     /// Reductions and prefix sums.
-    fn fold(&mut self, name: &str, call: &Call, ty: &Type, unsigned: bool, width: u32, result: ValueId) {
+    fn reduction(&mut self, function: GroupCall, call: &Call, width: u32, result: ValueId) {
+        let Some((reduction, extent)) = function.op.reduction() else { return };
+        let ty = &self.source.kernel.function.ty(result).clone();
         let value = self.argument(call, 0);
-        // Half precision is folded in single, and rounded once.
+        // Half precision is reduced in single, and rounded once.
         let inner = if matches!(ty, Type::Half | Type::BFloat) { Type::Float } else { ty.clone() };
         let value = self.convert(CastOp::FpExt, value, ty, &inner);
-        let (function, prefix) = match name.strip_prefix("prefix_") {
-            Some(rest) => match rest.strip_prefix("inclusive_") {
-                Some(function) => (function, Some(true)),
-                None => (rest.strip_prefix("exclusive_").unwrap_or(rest), Some(false)),
-            },
-            None => (name, None),
-        };
-        let fold = fold(function, &inner, unsigned);
+        let fold = fold(reduction, &inner, function.element.is_some_and(Element::is_unsigned));
         // What no lane is before has the sum 0, not -0, which is neutral otherwise.
-        let identity = match (prefix, function) {
-            (Some(false), "sum") => Const::Zero,
+        let identity = match (extent, reduction) {
+            (Extent::Exclusive, Reduction::Sum) => Const::Zero,
             _ => fold.identity.clone(),
         };
         let neutral = self.splat_const(&inner, &identity);
@@ -334,7 +342,7 @@ impl Emit<'_, '_> {
             Some(mask) => self.blend(mask[0].clone(), &inner, value, neutral.clone()),
             None => value,
         };
-        if prefix.is_none() && width == self.lanes() {
+        if extent == Extent::All && width == self.lanes() {
             let one = self.reduce(&fold, &inner, value);
             let one = match inner == *ty {
                 true => one,
@@ -342,22 +350,22 @@ impl Emit<'_, '_> {
             };
             return self.define_uniform(result, one);
         }
-        let value = match prefix {
-            Some(true) => self.scan(&fold, &inner, value, &neutral, width),
-            Some(false) => {
+        let value = match extent {
+            Extent::Inclusive => self.scan(&fold, &inner, value, &neutral, width),
+            Extent::Exclusive => {
                 let sums = self.scan(&fold, &inner, value, &neutral, width);
                 self.shuffle(&self.wide(&inner), sums, Some(neutral), &self.shifted_up(1, width))
             }
-            None => self.butterfly(&fold, &inner, value, width),
+            Extent::All => self.butterfly(&fold, &inner, value, width),
         };
         let value = self.convert(CastOp::FpTrunc, value, &inner, ty);
         self.define(result, Forms { scalars: Vec::new(), vectors: vec![value] });
     }
 
     /// The active lanes' values merged into one.
-    pub fn merged(&mut self, function: &str, unsigned: bool, value: &Typed) -> Operand {
+    pub fn merged(&mut self, reduction: Reduction, unsigned: bool, value: &Typed) -> Operand {
         let vector = self.vector(&value.op, &value.ty, 0);
-        let fold = fold(function, &value.ty, unsigned);
+        let fold = fold(reduction, &value.ty, unsigned);
         let vector = match self.mask.clone() {
             Some(mask) => {
                 let neutral = self.splat_const(&value.ty, &fold.identity);
@@ -458,25 +466,25 @@ impl Emit<'_, '_> {
     }
 }
 
-fn fold(function: &str, ty: &Type, unsigned: bool) -> Fold {
+fn fold(reduction: Reduction, ty: &Type, unsigned: bool) -> Fold {
     let bits = if let Type::Int(width) = ty { *width } else { 32 };
     let int = |value: i128| Const::int(bits, value);
     let float = |text: &str| Const::Float(text.to_owned());
     let highest = (1_i128 << (bits - 1)) - 1;
-    let (reduce, identity, combine) = match (function, ty.is_float()) {
-        ("sum", true) => ("fadd", float("-0.000000e+00"), Combine::Binary(BinaryOp::FAdd)),
-        ("product", true) => ("fmul", float("1.000000e+00"), Combine::Binary(BinaryOp::FMul)),
-        ("min", true) => ("fmin", float("0x7FF0000000000000"), Combine::Call("minnum")),
-        ("max", true) => ("fmax", float("0xFFF0000000000000"), Combine::Call("maxnum")),
-        ("sum", false) => ("add", int(0), Combine::Binary(BinaryOp::Add)),
-        ("product", false) => ("mul", int(1), Combine::Binary(BinaryOp::Mul)),
-        ("and", _) => ("and", int(-1), Combine::Binary(BinaryOp::And)),
-        ("or", _) => ("or", int(0), Combine::Binary(BinaryOp::Or)),
-        ("xor", _) => ("xor", int(0), Combine::Binary(BinaryOp::Xor)),
-        ("min", false) if unsigned => ("umin", int(-1), Combine::Call("umin")),
-        ("max", false) if unsigned => ("umax", int(0), Combine::Call("umax")),
-        ("min", false) => ("smin", int(highest), Combine::Call("smin")),
-        _ => ("smax", int(-highest - 1), Combine::Call("smax")),
+    let (reduce, identity, combine) = match (reduction, ty.is_float()) {
+        (Reduction::Sum, true) => ("fadd", float("-0.000000e+00"), Combine::Binary(BinaryOp::FAdd)),
+        (Reduction::Product, true) => ("fmul", float("1.000000e+00"), Combine::Binary(BinaryOp::FMul)),
+        (Reduction::Min, true) => ("fmin", float("0x7FF0000000000000"), Combine::Call("minnum")),
+        (Reduction::Max, true) => ("fmax", float("0xFFF0000000000000"), Combine::Call("maxnum")),
+        (Reduction::Sum, false) => ("add", int(0), Combine::Binary(BinaryOp::Add)),
+        (Reduction::Product, false) => ("mul", int(1), Combine::Binary(BinaryOp::Mul)),
+        (Reduction::And, _) => ("and", int(-1), Combine::Binary(BinaryOp::And)),
+        (Reduction::Or, _) => ("or", int(0), Combine::Binary(BinaryOp::Or)),
+        (Reduction::Xor, _) => ("xor", int(0), Combine::Binary(BinaryOp::Xor)),
+        (Reduction::Min, false) if unsigned => ("umin", int(-1), Combine::Call("umin")),
+        (Reduction::Max, false) if unsigned => ("umax", int(0), Combine::Call("umax")),
+        (Reduction::Min, false) => ("smin", int(highest), Combine::Call("smin")),
+        (Reduction::Max, false) => ("smax", int(-highest - 1), Combine::Call("smax")),
     };
     Fold { reduce, identity, combine }
 }

@@ -13,7 +13,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use elinvar_cache::{Key, decode, encode};
-use elinvar_driver::{Diagnostic, Error, MathMode, PipelineOptions, Result, Source};
+use elinvar_driver::{Diagnostic, Error, PipelineOptions, Result, Source};
 use elinvar_msl::Declared;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -148,8 +148,8 @@ impl Bundle {
 
     /// Insert what a source declares, or the error it was rejected with. Unsupported kernels are not recorded.
     pub fn insert_source(&mut self, source: &Source, outcome: &Result<Declared>) {
-        if let Some(piece) = source.pieces.first() {
-            self.sources.insert(piece.name.clone(), *source_key(source).as_bytes());
+        if let Some(file) = source.files.first() {
+            self.sources.insert(file.name.clone(), source.identity());
         }
         let declared = |declared: &Declared| Declared { unsupported: Vec::new(), ..declared.clone() };
         self.insert(&source_key(source), &outcome.as_ref().map(declared).map_err(Clone::clone));
@@ -161,40 +161,18 @@ impl Bundle {
     }
 }
 
-/// The key of a source: its text, macros and math mode. Include directories do not count, since they do not exist where bundles are
-/// used.
-pub fn source_key(source: &Source) -> Key {
-    let Source {
-        pieces,
-        include_dirs: _,
-        include_outside: _,
-        defines,
-        math,
-        check_spaces: _,
-        packed,
-        metal_library: _,
-    } = source;
-    if let Some(key) = packed.as_ref().and_then(|packed| Key::from_bytes(&packed.key)) {
-        return key;
-    }
-    let pieces: Vec<(&str, &str)> =
-        pieces.iter().map(|piece| (piece.name.as_str(), piece.text.as_str())).collect();
-    let math = match math {
-        MathMode::Safe => "safe",
-        MathMode::Relaxed => "relaxed",
-        MathMode::Fast => "fast",
-    };
-    Key::of(&encode(&("source", pieces, defines, math)))
+fn source_key(source: &Source) -> Key {
+    Key::from(source.identity())
 }
 
 /// The key of a kernel's code; `kind` names the target and the form.
 pub fn kernel_key(kind: &str, source: &Source, kernel: &str, options: &PipelineOptions) -> Key {
-    Key::of(&encode(&(kind, source_key(source), kernel, options)))
+    Key::of(&encode(&(kind, source.identity(), kernel, options)))
 }
 
 #[cfg(test)]
 mod tests {
-    use elinvar_driver::{Constant, ConstantKey, Scalar};
+    use elinvar_driver::{Constant, ConstantKey, MathMode, Scalar};
 
     use super::*;
 

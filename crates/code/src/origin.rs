@@ -104,8 +104,8 @@ impl Origin {
             None => (&self.signature.file, self.signature.line, 0),
         };
         let mut diagnostic = Diagnostic::error(file.clone(), line, column, message);
-        let piece = self.source.pieces.iter().find(|piece| piece.name == *file);
-        let text = piece.and_then(|piece| piece.text.lines().nth((line as usize).checked_sub(1)?));
+        let own = self.source.files.iter().find(|own| own.name == *file);
+        let text = own.and_then(|own| own.text.lines().nth((line as usize).checked_sub(1)?));
         diagnostic.source_line = text.map(str::to_owned);
         diagnostic
     }

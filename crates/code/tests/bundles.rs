@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_code::{Bundle, Declared, Origin, kernel_key, source_key};
+use elinvar_code::{Bundle, Declared, Origin, kernel_key};
 use elinvar_driver::{Error, PipelineOptions, Signature, Source};
 
 /// A bundle that says of a source that it is unsupported, because of `why`.
@@ -47,7 +47,7 @@ fn a_file_is_told_by_its_first_bytes_and_read() {
 fn sources_are_listed_by_name_with_their_keys() {
     let mut bundle = saying("b.metal", "this");
     bundle.insert_source(&Source::named("a.metal", ""), &Ok(Declared::default()));
-    let key = |name: &str, text: &str| *source_key(&Source::named(name, text)).as_bytes();
+    let key = |name: &str, text: &str| Source::named(name, text).identity();
     let listed: Vec<(&str, [u8; 32])> = bundle.sources().collect();
     assert_eq!(listed, [("a.metal", key("a.metal", "")), ("b.metal", key("b.metal", "text"))]);
     assert_eq!(Bundle::default().sources().count(), 0);

@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str, source: &Source, severity: Severity) -> Vec<Diag
         }
     }
     if found.is_empty() {
-        let file = source.pieces.first().map_or("", |piece| &piece.name);
+        let file = source.files.first().map_or("", |file| &file.name);
         found.push(Diagnostic { severity, ..Diagnostic::error(file, 0, 0, text.trim()) });
     }
     found
@@ -39,8 +39,8 @@ fn message(line: &str, source: &Source) -> Option<Diagnostic> {
     let before = rest.rsplit_once(':').and_then(|(file, number)| Some((file, number.parse().ok()?)));
     let (file, number, column): (&str, u32, u32) =
         before.map_or((rest, last, 0), |(file, number)| (file, number, last));
-    let piece = source.pieces.iter().find(|piece| piece.name == file);
-    let text = piece.and_then(|piece| piece.text.lines().nth((number as usize).checked_sub(1)?));
+    let own = source.files.iter().find(|own| own.name == file);
+    let text = own.and_then(|own| own.text.lines().nth((number as usize).checked_sub(1)?));
     Some(Diagnostic {
         severity,
         source_line: text.map(str::to_owned),

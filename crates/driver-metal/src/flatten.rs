@@ -28,8 +28,8 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
     for (name, value) in &source.defines {
         flat.line(format_args!("#define {name} {}", value.as_deref().unwrap_or("1")));
     }
-    for piece in &source.pieces {
-        flat.append(&piece.name, &piece.text, None)?;
+    for file in &source.files {
+        flat.append(&file.name, &file.text, None)?;
     }
     Ok(flat.out)
 }
@@ -213,7 +213,7 @@ fn quoted(text: &str, open: char, close: char) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_driver::Piece;
+    use elinvar_driver::SourceFile;
 
     use super::*;
 
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn pieces_and_macros_keep_their_places() {
         let mut source = Source::named("a.metal", "one\ntwo").define("A", None).define("F(x)", Some("(x)"));
-        source.pieces.push(Piece { name: "b \"c\".metal".into(), text: "three\n".into() });
+        source.files.push(SourceFile { name: "b \"c\".metal".into(), text: "three\n".into() });
         let text = flatten(&source).unwrap();
         assert_eq!(
             text,

@@ -99,7 +99,7 @@ pub use options::{Constant, ConstantKey, FunctionConstant, PipelineOptions, Unsu
 pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
-pub use source::{MathMode, MetalLibrary, Packed, Piece, Source};
+pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
 pub use stamp::Stamp;
 pub use thermal::Thermal;
 pub use timeline::Timeline;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{Error, Result};
 
-/// A named part of a source's text.
+/// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Piece {
+pub struct SourceFile {
     /// File name in diagnostics.
     pub name: String,
     /// The text.
@@ -30,8 +30,8 @@ pub enum MathMode {
 /// Input of a compilation: MSL text with its options, a source in a bundle, or a compiled Metal library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Parts of the text, compiled as if concatenated.
-    pub pieces: Vec<Piece>,
+    /// The files, compiled in order as one translation unit.
+    pub files: Vec<SourceFile>,
     /// Folders that `#include` searches; there are no default folders.
     pub include_dirs: Vec<PathBuf>,
     /// Whether `#include` and `#embed` may access files outside [`Source::include_dirs`], by absolute paths, `..` or symbolic links.
@@ -46,7 +46,7 @@ pub struct Source {
     pub check_spaces: bool,
     /// A source in a bundle, in place of text.
     pub packed: Option<Packed>,
-    /// A compiled Metal library, in place of text; the only part has its name and no text. Macros, folders and math mode are ignored:
+    /// A compiled Metal library, in place of text; the only file has its name and no text. Macros, folders and math mode are ignored:
     /// they were fixed when the library was compiled.
     pub metal_library: Option<MetalLibrary>,
 }
@@ -66,7 +66,7 @@ impl fmt::Debug for MetalLibrary {
 pub struct Packed {
     /// The bundle's bytes. They are trusted: the code in it is run as is.
     pub bundle: Arc<[u8]>,
-    /// Identity of the source in the bundle, a hash.
+    /// The [identity](Source::identity) of the source that was packed.
     pub key: [u8; 32],
 }
 
@@ -84,14 +84,59 @@ impl Source {
 
     /// MSL text with a file name for diagnostics.
     pub fn named(name: impl Into<String>, text: impl Into<String>) -> Self {
-        let piece = Piece { name: name.into(), text: text.into() };
-        Self { pieces: vec![piece], ..Self::default() }
+        let file = SourceFile { name: name.into(), text: text.into() };
+        Self { files: vec![file], ..Self::default() }
     }
 
     /// A compiled Metal library with a name for messages. It is `Unsupported` on devices other than Apple GPUs.
     pub fn metal_library(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
         let metal_library = Some(MetalLibrary(bytes.into()));
         Self { metal_library, ..Self::named(name, String::new()) }
+    }
+
+    /// What tells the source from others: a BLAKE3 hash of its files' names and texts, its macros and its math mode, or of a Metal
+    /// library's bytes. A source from a bundle has the identity of the source that was packed.
+    ///
+    /// Include directories and the files in them do not count, since they do not exist where bundles are used: keys of what
+    /// is compiled from a source hash these as well.
+    pub fn identity(&self) -> [u8; 32] {
+        let Self {
+            files,
+            include_dirs: _,
+            include_outside: _,
+            defines,
+            math,
+            check_spaces: _,
+            packed,
+            metal_library,
+        } = self;
+        if let Some(packed) = packed {
+            return packed.key;
+        }
+        let mut hash = blake3::Hasher::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        add(&(files.len() as u64).to_le_bytes());
+        for SourceFile { name, text } in files {
+            add(name.as_bytes());
+            add(text.as_bytes());
+        }
+        add(&(defines.len() as u64).to_le_bytes());
+        for (name, value) in defines {
+            add(name.as_bytes());
+            add(&[u8::from(value.is_some())]);
+            add(value.as_deref().unwrap_or_default().as_bytes());
+        }
+        add(match math {
+            MathMode::Safe => b"safe",
+            MathMode::Relaxed => b"relaxed",
+            MathMode::Fast => b"fast",
+        });
+        if let Some(MetalLibrary(bytes)) = metal_library {
+            add(bytes);
+        }
+        *hash.finalize().as_bytes()
     }
 
     /// Checks that it is not a compiled Metal library, for drivers other than Metal's.
@@ -102,7 +147,7 @@ impl Source {
         if self.metal_library.is_none() {
             return Ok(());
         }
-        let name = self.pieces.first().map_or("", |piece| &piece.name);
+        let name = self.files.first().map_or("", |file| &file.name);
         Err(Error::unsupported(format!(
             "`{name}` is a compiled Metal library, which runs on Apple GPUs only; this device needs Metal Shading Language source"
         )))
@@ -158,11 +203,54 @@ mod tests {
     #[test]
     fn a_source_has_the_text_and_the_name_that_it_is_made_from() {
         let source = Source::named("a.metal", "text");
-        let [piece] = &source.pieces[..] else { panic!("{:?}", source.pieces) };
-        assert_eq!((piece.name.as_str(), piece.text.as_str()), ("a.metal", "text"));
+        let [file] = &source.files[..] else { panic!("{:?}", source.files) };
+        assert_eq!((file.name.as_str(), file.text.as_str()), ("a.metal", "text"));
         assert!(source.expect_no_metal_library().is_ok());
         let library = Source::metal_library("b.metallib", *b"bytes");
-        assert_eq!(library.pieces[0].name, "b.metallib");
+        assert_eq!(library.files[0].name, "b.metallib");
         assert!(matches!(library.expect_no_metal_library(), Err(crate::Error::Unsupported(_))));
+    }
+
+    #[test]
+    fn what_compiles_to_something_else_has_another_identity() {
+        let packed = |key| Source {
+            packed: Some(Packed { bundle: Arc::new([]), key: [key; 32] }),
+            ..Source::named("k.metal", "")
+        };
+        let text = || Source::msl("kernel void k() {}");
+        let two = |a: &str, b: &str| {
+            let file = |text: &str| SourceFile { name: "k.metal".into(), text: text.into() };
+            Source { files: vec![file(a), file(b)], ..Source::default() }
+        };
+        let sources = [
+            text(),
+            Source::named("other.metal", "kernel void k() {}"),
+            Source::msl("kernel void l() {}"),
+            text().define("N", None),
+            text().define("N", Some("")),
+            text().define("N", Some("1")),
+            text().define("N1", None),
+            text().define("N", None).define("1", None),
+            text().math(MathMode::Safe),
+            two("a", "b"),
+            two("ab", ""),
+            Source::metal_library("k", [0]),
+            Source::metal_library("k", [1]),
+            packed(0),
+            packed(1),
+        ];
+        let identities: std::collections::HashSet<_> = sources.iter().map(Source::identity).collect();
+        assert_eq!(identities.len(), sources.len());
+        // Neither where headers are nor what is checked besides.
+        assert_eq!(text().include_dir("a").check_spaces().identity(), text().identity());
+    }
+
+    #[test]
+    fn a_source_from_a_bundle_has_the_identity_of_the_source_that_was_packed() {
+        let source = Source::named("a.metal", "kernel void k() {}");
+        let packed = Packed { bundle: Arc::new([]), key: source.identity() };
+        let file = SourceFile { name: "a.metal".into(), text: String::new() };
+        let loaded = Source { files: vec![file], packed: Some(packed), ..Source::default() };
+        assert_eq!(loaded.identity(), source.identity());
     }
 }

@@ -166,7 +166,7 @@ fn a_library_lists_nothing_more_and_a_driver_gives_no_reason() {
 #[test]
 fn a_source_keeps_what_is_set() {
     let source = Source::msl("text").math(MathMode::Safe).define("A", Some("1")).check_spaces();
-    assert_eq!(source.pieces[0].text, "text");
+    assert_eq!(source.files[0].text, "text");
     assert_eq!(source.defines, [("A".to_owned(), Some("1".to_owned()))]);
     assert!(source.math == MathMode::Safe && source.check_spaces && !source.include_outside);
     let source = Source::msl("text").math(MathMode::Relaxed).include_outside();

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use elinvar_cache::{Key, KeyBuilder, decode, encode};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Constant, ConstantKey, Diagnostic, FunctionConstant, MathMode, Scalar, Signature, Source,
-    UnsupportedKernel,
+    Constant, ConstantKey, Diagnostic, FunctionConstant, Scalar, Signature, Source, UnsupportedKernel,
 };
 use serde::{Deserialize, Serialize};
 
@@ -190,33 +189,14 @@ fn keep(
     Some(identity)
 }
 
-/// All that a source says itself, and the compiler.
+/// The key of a source: its identity, the options that it is checked with, and the compiler.
 fn source_key(toolchain: &Toolchain, source: &Source) -> KeyBuilder {
-    let Source {
-        pieces,
-        include_dirs,
-        include_outside,
-        defines,
-        math,
-        check_spaces,
-        packed: _,
-        metal_library: _,
-    } = source;
-    let key = toolchain.cache.key("source").program(toolchain.path()).number(pieces.len() as u64);
-    let key = pieces.iter().fold(key, |key, piece| key.text(&piece.name).text(&piece.text));
-    let key = defines.iter().fold(key.number(defines.len() as u64), |key, (name, value)| match value {
-        Some(value) => key.text(name).text("=").text(value),
-        None => key.text(name).text(""),
-    });
-    let key = include_dirs.iter().fold(key, |key, folder| key.path(folder));
+    let Source { include_dirs, include_outside, check_spaces, .. } = source;
+    let key = toolchain.cache.key("source").program(toolchain.path()).key(&Key::from(source.identity()));
+    let key = include_dirs.iter().fold(key.number(include_dirs.len() as u64), |key, folder| key.path(folder));
     let relative = include_dirs.iter().any(|folder| folder.is_relative());
     let current_dir = if relative { std::env::current_dir().unwrap_or_default() } else { PathBuf::new() };
-    let key = key.path(&current_dir).text(match math {
-        MathMode::Safe => "safe",
-        MathMode::Relaxed => "relaxed",
-        MathMode::Fast => "fast",
-    });
-    key.number(u64::from(*check_spaces)).number(u64::from(*include_outside))
+    key.path(&current_dir).number(u64::from(*check_spaces)).number(u64::from(*include_outside))
 }
 
 #[cfg(test)]

@@ -393,7 +393,7 @@ fn check_spaces(toolchain: &Toolchain, math: MathMode, source_map: &SourceMap) -
 /// A clang that fails where it makes no code is no reason to refuse a source that is right.
 fn unchecked(source: &Source, error: Error) -> Result<Vec<Diagnostic>> {
     let Error::Clang { .. } = error else { return Err(error) };
-    let file = source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+    let file = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
     let message = format!("address spaces are not checked: {error}");
     Ok(vec![Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, 0, 0, message) }])
 }

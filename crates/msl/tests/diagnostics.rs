@@ -110,9 +110,9 @@ fn errors_in_the_headers_point_at_the_call() {
 }
 
 #[test]
-fn pieces_and_includes_have_their_own_names() {
+fn files_and_includes_have_their_own_names() {
     let mut source = Source::named("first.metal", HEAD);
-    source.pieces.push(elinvar_driver::Piece {
+    source.files.push(elinvar_driver::SourceFile {
         name: "dir/second \"x\".metal".into(),
         text: "\nkernel void f(device float* a) { a[0] = b; }\n".into(),
     });

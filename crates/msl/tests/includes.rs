@@ -437,7 +437,7 @@ fn header(random: &mut Random) -> String {
 fn alone(place: &Place, source: &Source) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("main.metal");
-    fs::write(&file, &source.pieces[0].text).unwrap();
+    fs::write(&file, &source.files[0].text).unwrap();
     let mut clang = Command::new(place.toolchain.path());
     clang.args(["-E", "-P", "-nostdinc", "-undef", "-std=c++17", "-x", "c++", "-Wno-everything"]);
     clang.args(source.include_dirs.iter().flat_map(|folder| ["-I".as_ref(), folder.as_os_str()]));

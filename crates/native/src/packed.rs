@@ -4,7 +4,7 @@
 //! for a level of the processor's architecture ([`Target::levels`]), and used where the processor has that level.
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, check_group, kernel_key, source_key};
+use elinvar_code::{Bundle, Declared, check_group, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Form};
@@ -101,7 +101,7 @@ impl Library {
         bundle.insert_source(source, &Ok(declared));
         bundle.insert(&signature_key(source, name, options), &Ok(signature));
         bundle.insert(&object_key(source, name, options, NATIVE, form), &Ok(object));
-        Ok(Packed { bundle: bundle.to_bytes().into(), key: *source_key(source).as_bytes() })
+        Ok(Packed { bundle: bundle.to_bytes().into(), key: source.identity() })
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
         let compiler = Compiler::packing(&Cache::off(), &source, target, &mut bundle).unwrap();
         let options = PipelineOptions::default();
         compiler.pack("k", &options, &[Dim3::from(8)], &mut bundle).unwrap();
-        let key = *source_key(&source).as_bytes();
+        let key = source.identity();
         let library = library(Packed { bundle: bundle.to_bytes().into(), key });
         assert_eq!(library.declared(), compiler.declared());
         assert_eq!(library.signature("k", &options).unwrap(), compiler.signature("k", &options).unwrap());

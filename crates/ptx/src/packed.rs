@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use elinvar_cache::{Cache, Key};
-use elinvar_code::{Bundle, Declared, kernel_key, source_key};
+use elinvar_code::{Bundle, Declared, kernel_key};
 use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, Source};
 
 use crate::compiler::{Compiler, Constants, Ptx};
@@ -102,7 +102,7 @@ impl Library {
         insert(Constants::Values, values);
         bundle
             .insert_source(source, &Ok(Declared { kernels: vec![signature.clone()], ..Declared::default() }));
-        Ok((signature, Packed { bundle: bundle.to_bytes().into(), key: *source_key(source).as_bytes() }))
+        Ok((signature, Packed { bundle: bundle.to_bytes().into(), key: source.identity() }))
     }
 
     /// [`Compiler::check_group`]; by a bundle for threadgroups in one row.

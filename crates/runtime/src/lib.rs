@@ -102,8 +102,8 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, Label, MathMode, MetalLibrary, Piece, Primitive, PrimitiveKind, Primitives, Priority,
-    Result, Scalar, Severity, Signature, Source, StopsAt, Storage, Thermal, Timing, UnsupportedKernel,
+    FunctionConstant, Label, MathMode, MetalLibrary, Primitive, PrimitiveKind, Primitives, Priority, Result,
+    Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing, UnsupportedKernel,
 };
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
 pub use half::{bf16, f16};

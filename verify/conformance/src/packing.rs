@@ -71,7 +71,7 @@ unsafe impl Device for Packing {
         let compiler = Compiler::packing(&self.cache, source, self.target, &mut bundle);
         let mut packed = self.packed.lock();
         packed.bundle.extend(bundle);
-        let name = source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+        let name = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
         match (compiled, compiler) {
             (Ok(below), Ok(compiler)) => {
                 Ok(Arc::new(PackingLibrary { below, compiler, name, packed: self.packed.clone() }))

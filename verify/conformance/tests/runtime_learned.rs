@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use elinvar::driver::{Access, Scalar};
+use elinvar::driver::{Access, Packed, Scalar};
 use elinvar::{
     BreakerLimits, BreakerState, Device, Error, Grid, HostUse, Kernel, Learned, RecoveryPolicy, Source,
     Storage,
@@ -56,6 +56,25 @@ fn a_size_is_measured_and_used() {
     tune(&bench, &kernel, Grid::threads((100, 100))).unwrap();
     let tuned = kernel.threadgroup_size(Grid::threads((100, 100))).unwrap().unwrap();
     assert_eq!((flat.volume(), tuned.volume()), (256, 128));
+}
+
+/// Two bundles with a kernel of one name: each source has its own sizes, and they are those of the text that was packed.
+#[test]
+fn a_source_from_a_bundle_has_the_sizes_of_its_text() {
+    let bench = Bench::new();
+    likes_128(&bench);
+    let kernel = |source: &Source| bench.device.compile(source.clone()).unwrap().kernel("likes_128").unwrap();
+    let [a, b] = ["// a", "// b"].map(Source::msl);
+    let packed = |source: &Source| {
+        let packed = Packed { bundle: [].into(), key: source.identity() };
+        Source { packed: Some(packed), ..Source::msl("") }
+    };
+    let (first, second) = (kernel(&packed(&a)), kernel(&packed(&b)));
+    tune(&bench, &first, Grid::threads(5000)).unwrap();
+    assert_eq!(group(&first, 5000), [128, 1, 1]);
+    assert_eq!(group(&second, 5000), [256, 1, 1], "of the other bundle");
+    assert_eq!(group(&kernel(&a), 5000), [128, 1, 1], "of the text that was packed");
+    assert_eq!(group(&kernel(&b), 5000), [256, 1, 1]);
 }
 
 /// A device that has learned, and the file.

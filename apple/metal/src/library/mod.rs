@@ -12,7 +12,7 @@ pub mod reflection;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use elinvar_driver::{MathMode, Piece, Source};
+use elinvar_driver::{MathMode, Source, SourceFile};
 use elinvar_objc::foundation::{
     NsArray, NsData, NsDictionary, NsError, NsNumber, NsString, NsUrl, os_version,
 };
@@ -105,8 +105,8 @@ impl CompileOptions {
         };
         let defines =
             self.macros.get().map(|macros| macros.entries().map(define).collect()).unwrap_or_default();
-        let pieces = vec![Piece { name: "program_source".to_owned(), text: text.to_owned() }];
-        Source { pieces, defines, math, ..Source::default() }
+        let files = vec![SourceFile { name: "program_source".to_owned(), text: text.to_owned() }];
+        Source { files, defines, math, ..Source::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kernels of the benchmarks, compiled ahead for NVIDIA GPUs, which this program carries if it was built with a bundle of
 //! them (`make elinvar`): for machines without clang.
 
-use elinvar::{Device, DeviceKind, Error, Library, Piece, Source};
+use elinvar::{Device, DeviceKind, Error, Library, Source, SourceFile};
 use elinvar_driver::Packed;
 use elinvar_msl::Toolchain;
 use elinvar_ptx::{BUNDLE, Bundle};
@@ -35,15 +35,15 @@ fn packed(bundle: &[u8], source: &Source) -> Result<Source, String> {
     if bundle.is_empty() {
         return Err("this elinvar carries no compiled kernels".into());
     }
-    let key = *elinvar_code::source_key(source).as_bytes();
+    let key = source.identity();
     let read = Bundle::from_bytes(bundle).map_err(|error| error.to_string())?;
-    let name = source.pieces.first().map_or("", |piece| &piece.name);
+    let name = source.files.first().map_or("", |file| &file.name);
     // By its text: kernels of another state of the benchmarks are not theirs.
     if !read.sources().any(|(_, known)| known == key) {
         return Err(format!("this elinvar carries compiled kernels, but not of `{name}` as it is"));
     }
-    let pieces = vec![Piece { name: name.to_owned(), text: String::new() }];
-    Ok(Source { pieces, packed: Some(Packed { bundle: bundle.into(), key }), ..Source::default() })
+    let files = vec![SourceFile { name: name.to_owned(), text: String::new() }];
+    Ok(Source { files, packed: Some(Packed { bundle: bundle.into(), key }), ..Source::default() })
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
         let bytes = bundle.to_bytes();
 
         let found = packed(&bytes, &source).unwrap();
-        assert!(found.pieces[0].text.is_empty());
+        assert!(found.files[0].text.is_empty());
         let library = elinvar_ptx::Library::new(&Cache::off(), &found, target).unwrap();
         assert_eq!(library.declared().kernels[0].name, "vector_add");
         let ptx = library.kernel("vector_add", &options, Constants::Values).unwrap();

@@ -84,7 +84,7 @@ fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
         (key, core.device.newLibraryWithSource_options_error(&text, Some(&options(source.math))))
     };
     let (key, library) = (key.finish(), library.map_err(|error| refused(&error, source))?);
-    let file = source.pieces.first().map_or_else(String::new, |piece| piece.name.clone());
+    let file = source.files.first().map_or_else(String::new, |file| file.name.clone());
     Ok(MetalLibrary {
         core: core.clone(),
         file,
@@ -103,7 +103,7 @@ fn expect_nothing_else(source: &Source) -> Result<()> {
     if source.defines.is_empty() && source.include_dirs.is_empty() && source.math == MathMode::default() {
         return Ok(());
     }
-    let name = source.pieces.first().map_or("", |piece| &piece.name);
+    let name = source.files.first().map_or("", |file| &file.name);
     Err(Error::invalid(format!(
         "`{name}` is a compiled Metal library: it has the macros, folders and math mode that it was compiled with"
     )))
@@ -132,7 +132,7 @@ fn refused(error: &NSError, source: &Source) -> Error {
         MTLLibraryError::Unsupported => Error::Unsupported(text),
         // What is no library at all is an internal error to Metal.
         _ if source.metal_library.is_some() => {
-            let name = source.pieces.first().map_or("", |piece| &piece.name);
+            let name = source.files.first().map_or("", |file| &file.name);
             Error::invalid(format!("Metal library `{name}`: {text}"))
         }
         MTLLibraryError::Internal => Error::Environment(text),

@@ -1,4 +1,4 @@
-//! The first stage: `clang -E` over the pieces as one text.
+//! The first stage: `clang -E` over the source's files as one text.
 //!
 //! Where results are kept, a source that includes files is preprocessed twice: over the folders, to learn which files it
 //! may include, and over the bytes of these files. The second text is what is compiled, and depends on those bytes alone.
@@ -173,7 +173,7 @@ impl Preprocessor<'_> {
     }
 
     fn rejected(&self, message: String) -> Error {
-        let file = self.source.pieces.first().map(|piece| piece.name.clone()).unwrap_or_default();
+        let file = self.source.files.first().map(|file| file.name.clone()).unwrap_or_default();
         Error::Compile(vec![Diagnostic::error(file, 0, 0, message)])
     }
 
@@ -221,14 +221,14 @@ impl Preprocessor<'_> {
     }
 }
 
-/// The pieces behind one another, each with its name and from its line 1.
+/// The files concatenated, each behind a `#line` directive.
 fn join(source: &Source) -> String {
     let mut text = String::new();
-    for piece in &source.pieces {
+    for file in &source.files {
         text.push_str(&format!(
             "#line 1 \"{}\"\n{}\n",
-            escape(&piece.name),
-            piece.text.trim_start_matches('\u{feff}')
+            escape(&file.name),
+            file.text.trim_start_matches('\u{feff}')
         ));
     }
     text
@@ -244,9 +244,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_have_their_own_lines() {
+    fn files_have_their_own_lines() {
         let mut source = Source::named("a \"b\".metal", "int a;");
-        source.pieces.push(elinvar_driver::Piece { name: "c".into(), text: "int c;\n".into() });
+        source.files.push(elinvar_driver::SourceFile { name: "c".into(), text: "int c;\n".into() });
         assert_eq!(join(&source), "#line 1 \"a \\\"b\\\".metal\"\nint a;\n#line 1 \"c\"\nint c;\n\n");
     }
 }

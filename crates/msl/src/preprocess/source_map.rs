@@ -16,7 +16,7 @@ pub(crate) struct SourceMap {
     /// For each line of `text`: where it begins, its file (index of `files`) and line.
     lines: Vec<(usize, usize, u32)>,
     files: Vec<String>,
-    /// The texts of the pieces and of included files, by name.
+    /// The texts of the files and of included files, by name.
     texts: HashMap<String, String>,
 }
 
@@ -49,7 +49,7 @@ impl SourceMap {
             }
             at += raw.len();
         }
-        texts.extend(source.pieces.iter().map(|p| (p.name.clone(), p.text.clone())));
+        texts.extend(source.files.iter().map(|p| (p.name.clone(), p.text.clone())));
         Self { text, lines, files, texts }
     }
 

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use elinvar_driver::{Error, Packed, Piece, Result, Source};
+use elinvar_driver::{Error, Packed, Result, Source, SourceFile};
 
 /// Kernels that were compiled ahead.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Bundle {
             )));
         };
         let packed = Some(Packed { bundle: self.bytes.clone(), key: *key });
-        let pieces = vec![Piece { name: name.clone(), text: String::new() }];
-        Ok(Source { pieces, packed, ..Source::default() })
+        let files = vec![SourceFile { name: name.clone(), text: String::new() }];
+        Ok(Source { files, packed, ..Source::default() })
     }
 }

@@ -6,8 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use elinvar_driver::{
-    Diagnostic, FunctionConstant, MetalLibrary, Pipeline, PipelineOptions, Result, Signature, Source,
-    UnsupportedKernel,
+    Diagnostic, FunctionConstant, Pipeline, PipelineOptions, Result, Signature, Source, UnsupportedKernel,
 };
 
 use crate::{CheckedKernel, Constants, Device, Kernel};
@@ -25,7 +24,7 @@ pub struct Library {
 
 impl Library {
     pub(crate) fn new(device: Device, driver: Arc<dyn elinvar_driver::Library>, source: &Source) -> Self {
-        let names: Vec<&str> = source.pieces.iter().map(|piece| piece.name.as_str()).collect();
+        let names: Vec<&str> = source.files.iter().map(|file| file.name.as_str()).collect();
         let source_hash = hash(source);
         let (source, source_name) = (Arc::new(source.clone()), names.join(", ").into());
         Self { device, driver, source, source_name, source_hash }
@@ -53,7 +52,7 @@ impl Library {
         self.driver.warnings()
     }
 
-    /// The name of the source in diagnostics; several pieces are separated by commas.
+    /// The name of the source in diagnostics; several files are separated by commas.
     pub fn source_name(&self) -> &str {
         &self.source_name
     }
@@ -120,18 +119,10 @@ impl Library {
     }
 }
 
+/// A hash of the source's identity and its include directories. The texts of included files do not count.
 fn hash(source: &Source) -> blake3::Hash {
     let mut hash = blake3::Hasher::new();
-    for piece in &source.pieces {
-        hash.update(&(piece.text.len() as u64).to_le_bytes()).update(piece.text.as_bytes());
-    }
-    hash.update(format!("{:?} {:?} {:?}", source.defines, source.math, source.include_dirs).as_bytes());
-    if let Some(MetalLibrary(bytes)) = &source.metal_library {
-        hash.update(bytes);
-    }
-    if let Some(packed) = &source.packed {
-        hash.update(&packed.key);
-    }
+    hash.update(&source.identity()).update(format!("{:?}", source.include_dirs).as_bytes());
     hash.finalize()
 }
 
@@ -148,32 +139,13 @@ impl fmt::Debug for Library {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_driver::{MathMode, Packed};
-
     use super::*;
 
     #[test]
-    fn what_compiles_to_something_else_has_another_hash() {
-        let packed = |key| Source {
-            packed: Some(Packed { bundle: Arc::new([]), key: [key; 32] }),
-            ..Source::named("k.metal", "")
-        };
-        let text = || Source::msl("kernel void k() {}");
-        let sources = [
-            text(),
-            Source::msl("kernel void l() {}"),
-            text().define("N", Some("1")),
-            text().define("N", Some("2")),
-            Source { math: MathMode::Safe, ..text() },
-            Source { include_dirs: vec!["a".into()], ..text() },
-            Source { include_dirs: vec!["b".into()], ..text() },
-            Source::metal_library("k", [0]),
-            Source::metal_library("k", [1]),
-            packed(0),
-            packed(1),
-        ];
-        let hashes: std::collections::HashSet<_> = sources.iter().map(hash).collect();
-        assert_eq!(hashes.len(), sources.len());
-        assert_eq!(hash(&Source::named("other.metal", "kernel void k() {}")), hash(&text()));
+    fn sources_of_other_include_directories_have_other_hashes() {
+        let source = |folder: &str| hash(&Source::msl("kernel void k() {}").include_dir(folder));
+        assert_ne!(source("a"), source("b"));
+        assert_eq!(source("a"), source("a"));
+        assert_ne!(hash(&Source::msl("a")), hash(&Source::msl("b")));
     }
 }

@@ -1,6 +1,6 @@
-//! Sources: parts, macros, included files, declarations and names of kernels.
+//! Sources: files, macros, included files, declarations and names of kernels.
 
-use elinvar::driver::Piece;
+use elinvar::driver::SourceFile;
 use elinvar::{Device, DeviceKind, Error, Grid, MathMode, Source};
 
 use super::{CaseResult, expect_all, run};
@@ -23,11 +23,11 @@ const WRITE: &str = "kernel void k(device uint* out, uint i [[thread_position_in
 fn pieces_are_one_text(device: &Device) -> CaseResult {
     let mut source =
         Source::named("types.metal", format!("{HEAD}struct S {{ uint a; }};\n#define TWICE(x) (2 * (x))\n"));
-    let mut add = |name: &str, text: String| source.pieces.push(Piece { name: name.into(), text });
+    let mut add = |name: &str, text: String| source.files.push(SourceFile { name: name.into(), text });
     add("functions.metal", "static uint f(S s) { return TWICE(s.a); }".into());
     add("kernel.metal", format!("{WRITE}f(S{{i}}) + __LINE__; }}"));
     expect_all(&written(device, &source, "k")?, |i| 2 * i as u32 + 1);
-    source.pieces[2].text.push_str("\nfloat wrong = missing;");
+    source.files[2].text.push_str("\nfloat wrong = missing;");
     let error = device.compile(&source).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("kernel.metal:2:15: error: use of undeclared identifier"), "{error}");
     Ok(())

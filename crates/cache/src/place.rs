@@ -29,7 +29,7 @@ pub(crate) fn limit(chosen: Option<&OsStr>) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     number.ok_or_else(|| {
-        format!("ELINVAR_CACHE_LIMIT=`{text}` is no number of bytes such as 1073741824, 512M or 2G")
+        format!("ELINVAR_CACHE_LIMIT=`{text}` is not a number of bytes such as 1073741824, 512M or 2G")
     })
 }
 

@@ -118,7 +118,7 @@ impl Cache {
         let folder = self.folder.as_ref().filter(|folder| folder.limit >= LEAST_FOR_FOLDERS)?;
         // Entries are opened from the open folder; what a path leads to is in the hands of whoever owns the way.
         if let Err(why) = trust::expect_private(&folder.path, folder.owner) {
-            warn(&format!("precompiled headers are not kept in `{}`: {why}", folder.path.display()));
+            warn(&format!("cannot store precompiled headers in `{}`: {why}", folder.path.display()));
             return None;
         }
         let made = folder.sub(name);

@@ -154,7 +154,7 @@ impl Program {
             match u32::try_from(index).ok().filter(|index| *index <= LAST_CONSTANT) {
                 Some(index) => {
                     if let Some(other) = self.constants.iter().find(|other| other.index == index) {
-                        refuse(format!("has index {index}, which `{}` has", other.name));
+                        refuse(format!("has index {index}, already used by `{}`", other.name));
                     }
                     self.constants.push(FunctionConstant { name, index, ty });
                 }
@@ -333,7 +333,7 @@ impl Program {
             return Ok(());
         }
         let (file, line) = dynamic_initializers::find(ir).unwrap_or_default();
-        let message = "the initialiser of this variable at program scope is no constant expression";
+        let message = "the initializer of this variable at program scope is not a constant expression";
         let source_line = self.source_map.source_line(&file, line);
         Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
     }
@@ -342,7 +342,7 @@ impl Program {
     fn unresolved_condition(&self, kernel: &Kernel, param: &Param) -> Error {
         let condition = param.condition().and_then(|c| c.argument.as_deref()).unwrap_or_default();
         Error::Constant(format!(
-            "kernel `{}`: argument `{}` depends on `{condition}`, which has no value; of the function constants, {}",
+            "kernel `{}`: argument `{}` depends on `{condition}`, which has no value; of function constants, {}",
             kernel.name,
             param.name,
             function_constants::list(&self.constants)
@@ -394,7 +394,7 @@ fn check_spaces(toolchain: &Toolchain, math: MathMode, source_map: &SourceMap) -
 fn unchecked(source: &Source, error: Error) -> Result<Vec<Diagnostic>> {
     let Error::Clang { .. } = error else { return Err(error) };
     let file = source.files.first().map(|file| file.name.clone()).unwrap_or_default();
-    let message = format!("address spaces are not checked: {error}");
+    let message = format!("cannot check address spaces: {error}");
     Ok(vec![Diagnostic { severity: Severity::Warning, ..Diagnostic::error(file, 0, 0, message) }])
 }
 

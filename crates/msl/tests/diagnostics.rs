@@ -181,7 +181,7 @@ fn rules_of_function_constants() {
     assert_eq!(
         places(&msl(text)),
         [
-            "kernel.metal:4:14: function constant `b` has index 0, which `a` has",
+            "kernel.metal:4:14: function constant `b` has index 0, already used by `a`",
             "kernel.metal:5:19: function constant `c` has type `float2x2`; it must be a scalar or a vector",
             "kernel.metal:6:15: function constant `d` has index -1; it must be 0 to 65535",
         ]
@@ -284,7 +284,7 @@ fn spaces(text: &str) -> Vec<String> {
     found.map(|d| format!("{}:{}: {}", d.line, d.column, d.message)).collect()
 }
 
-const DIFFER: &str = "the address spaces differ, which Metal refuses";
+const DIFFER: &str = "the address spaces differ, which is an error in Metal";
 
 #[test]
 fn pointers_into_the_wrong_space() {
@@ -347,12 +347,12 @@ fn variables_where_metal_has_none() {
                 template <typename T> constexpr constant T zero = T(0);\nfloat outside() {\n    threadgroup float t[4];\n    return t[0]; }\n\
                 kernel void k(device float* a) { threadgroup float t[C]; { threadgroup X u; u.x = t[1]; }\n\
                 auto f = [&](float y) { return y + n::also[1]; };\na[0] = f(right) + plain + outside() + zero<float>; }";
-    let scope = "a variable at program scope is in no address space; Metal takes those in `constant` only";
+    let scope = "a variable at program scope has no address space; Metal requires `constant`";
     let expected = [
         format!("3:1: {scope}"),
         format!("5:15: {scope}"),
         format!("6:1: {scope}"),
-        "11:5: a threadgroup variable outside of a kernel; Metal takes those in kernels only".to_owned(),
+        "11:5: a threadgroup variable outside a kernel function, which is an error in Metal".to_owned(),
     ];
     assert_eq!(spaces(text), expected);
 }
@@ -399,7 +399,7 @@ fn initialisers_that_would_have_to_run() {
         match program.ir(kernel) {
             Err(Error::Compile(found)) => {
                 assert_eq!((found[0].file.as_str(), found[0].line), ("kernel.metal", 6), "{}", found[0]);
-                assert!(found[0].message.contains("no constant expression"), "{}", found[0]);
+                assert!(found[0].message.contains("not a constant expression"), "{}", found[0]);
                 assert!(found[0].source_line.as_deref().is_some_and(|l| l.contains("LATE")), "{}", found[0]);
             }
             other => panic!("{other:?}"),

@@ -267,7 +267,8 @@ fn files_that_change_while_they_are_compiled_leave_nothing_stale() {
         for salt in 0..6 {
             let name = place.name(&source(salt));
             // Whatever was read is a mixture at worst; a link that turns between two looks leads outside.
-            let is_outside = |error: &String| error.contains("is a link to a file outside the folders");
+            let is_outside =
+                |error: &String| error.contains("is a symbolic link to a file outside the include");
             assert!(name.as_ref().map_or_else(is_outside, |name| name.starts_with("k_")), "{name:?}");
         }
     });
@@ -296,7 +297,7 @@ fn a_path_that_leads_elsewhere_by_a_link_is_refused() {
     let place = Place::new();
     let refused = |source: &Source| {
         let error = place.name(source).unwrap_err();
-        assert!(error.contains("a folder before `..` is a link or does not exist"), "{error}");
+        assert!(error.contains("the directory before `..` is a symbolic link or does not exist"), "{error}");
     };
     place.write("one/deep/a.h", "#include \"../up.h\"\n");
     place.write("one/up.h", "#define V 1\n");

@@ -228,11 +228,8 @@ fn function_constants_that_do_not_fit_are_refused() {
     let name = |name: &str| ConstantKey::Name(name.into());
     let cases = [
         (vec![], "kernel `scale` needs a value for function constant `factor` (index 3, int)"),
-        (
-            vec![given(name("facto"), Scalar::I32)],
-            "no function constant `facto` in the source; it has `factor`",
-        ),
-        (vec![given(ConstantKey::Index(4), Scalar::I32)], "no function constant with index 4 in the source"),
+        (vec![given(name("facto"), Scalar::I32)], "no function constant `facto`; the source has `factor`"),
+        (vec![given(ConstantKey::Index(4), Scalar::I32)], "no function constant with index 4"),
         (vec![given(name("factor"), Scalar::F32)], "function constant `factor` has type `int`, not `float`"),
         (vec![given(name("factor"), Scalar::I32); 2], "function constant `factor` is given twice"),
     ];

@@ -67,7 +67,7 @@ fn none_says_what_was_seen_and_how_to_get_one() {
     }
     let old = script(folder.path(), "clang", &says("clang version 18.1.3"));
     let why = refusal(None, folder.path().as_os_str());
-    assert!(why.contains(&format!("`{}` is version 18, and 19 or newer is needed", old.display())), "{why}");
+    assert!(why.contains(&format!("`{}` is version 18; 19 or newer is required", old.display())), "{why}");
     // What its name says is too old is not even started.
     let mark = folder.path().join("started");
     script(folder.path(), "clang-18", &format!("touch '{}'", mark.display()));

@@ -41,10 +41,11 @@ impl Output {
     /// The error for a failure that no diagnostic explains.
     pub(crate) fn unexplained_failure(&self) -> Error {
         let said = self.stderr.trim();
-        let said = if said.is_empty() { "and said nothing".to_owned() } else { format!("and said:\n{said}") };
+        let said =
+            if said.is_empty() { "without output".to_owned() } else { format!("and printed:\n{said}") };
         Error::Clang {
             command: self.command.clone(),
-            detail: format!("clang ended with {} {said}", self.status),
+            detail: format!("clang exited with {} {said}", self.status),
         }
     }
 

@@ -66,9 +66,9 @@ impl Limits {
 
     fn with_time(seconds: &str) -> Result<Self, String> {
         let time = seconds.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e9);
-        let time = time
-            .map(Duration::from_secs_f64)
-            .ok_or_else(|| format!("ELINVAR_COMPILE_TIMEOUT=`{seconds}` is no number of seconds above 0"))?;
+        let time = time.map(Duration::from_secs_f64).ok_or_else(|| {
+            format!("ELINVAR_COMPILE_TIMEOUT=`{seconds}` is not a positive number of seconds")
+        })?;
         Ok(Self { time, ..Self::default() })
     }
 }
@@ -98,7 +98,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     number.filter(|number| *number > 0).ok_or_else(|| {
-        format!("ELINVAR_COMPILE_MEMORY=`{text}` is no number of bytes such as 4294967296, 512M or 4G")
+        format!("ELINVAR_COMPILE_MEMORY=`{text}` is not a number of bytes such as 4294967296, 512M or 4G")
     })
 }
 

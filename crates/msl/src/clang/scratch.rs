@@ -53,8 +53,7 @@ impl Scratch {
         static SWEPT: PerProcess<Once> = PerProcess::new(Once::new);
         let parent = std::env::temp_dir();
         if parent.to_str().is_none() {
-            let why =
-                format!("the path of the folder for temporary files, `{}`, is not UTF-8", parent.display());
+            let why = format!("the path of the temporary directory, `{}`, is not UTF-8", parent.display());
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
         }
         SWEPT.get().call_once(|| sweep(&parent));
@@ -99,11 +98,11 @@ impl Scratch {
             }
         }
         if !left {
-            return format!("its input has more than {MAX_KEPT_BYTES} bytes and is not kept");
+            return format!("input not kept: more than {MAX_KEPT_BYTES} bytes");
         }
         live_folders().remove(&path);
         self.folder.disable_cleanup(true);
-        format!("its input is kept in {}", path.display())
+        format!("input kept in {}", path.display())
     }
 }
 
@@ -168,7 +167,7 @@ mod tests {
         let path = scratch.path().to_owned();
         std::fs::write(path.join("in"), "x").unwrap();
         std::fs::write(path.join("out"), "y").unwrap();
-        assert_eq!(scratch.keep(&["in"]), format!("its input is kept in {}", path.display()));
+        assert_eq!(scratch.keep(&["in"]), format!("input kept in {}", path.display()));
         let left: Vec<_> =
             std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["in"]);

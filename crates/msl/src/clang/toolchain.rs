@@ -181,12 +181,12 @@ fn probe(clang: &Path) -> Result<(String, u32), String> {
     let output = process::run(Command::new(clang).arg("--version").stdin(Stdio::null()), &limits);
     let output = output.map_err(|failure| match failure {
         Failure::Start(error) => format!("cannot be run: {error}"),
-        Failure::Killed(why) => format!("is no use: asked for its version, it {why}"),
+        Failure::Killed(why) => format!("cannot be used: `--version` {why}"),
     })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().unwrap_or_default().trim();
     if !output.status.success() || !line.contains("clang") {
-        return Err(format!("is not clang: `--version` ended with {} and said `{line}`", output.status));
+        return Err(format!("is not clang: `--version` exited with {} and printed `{line}`", output.status));
     }
     if line.starts_with("Apple") {
         return Err(format!("is Apple's clang ({line}), whose version numbers and features differ"));
@@ -196,9 +196,9 @@ fn probe(clang: &Path) -> Result<(String, u32), String> {
         .nth(1)
         .and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next())
         .and_then(|v| v.parse::<u32>().ok())
-        .ok_or_else(|| format!("does not state its version: `{line}`"))?;
+        .ok_or_else(|| format!("does not report a version: `{line}`"))?;
     if major < MIN_VERSION {
-        return Err(format!("is version {major}, and {MIN_VERSION} or newer is needed"));
+        return Err(format!("is version {major}; {MIN_VERSION} or newer is required"));
     }
     Ok((line.to_owned(), major))
 }

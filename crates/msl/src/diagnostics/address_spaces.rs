@@ -56,8 +56,10 @@ pub(crate) fn mismatches(
             None
         };
         let Some(what) = what else { continue };
-        let text =
-            format!("{}; the address spaces differ, which Metal refuses", what.replace("ELINVAR_", ""));
+        let text = format!(
+            "{}; the address spaces differ, which is an error in Metal",
+            what.replace("ELINVAR_", "")
+        );
         found.push(ClangDiagnostic { severity: Severity::Warning, text, ..message });
         // Which instantiation it is about.
         found.extend(notes.into_iter().filter(|note| note.text.starts_with("in instantiation of")));

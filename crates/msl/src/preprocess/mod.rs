@@ -155,7 +155,7 @@ impl Preprocessor<'_> {
         for place in places {
             if self.folders.is_denied(&place) && (expansion.has_embed || included_files.contains(&place)) {
                 let message = format!(
-                    "`{}` is a link to a file outside the folders that the source may include from",
+                    "`{}` is a symbolic link to a file outside the include directories",
                     place.display()
                 );
                 return Err(self.rejected(message));
@@ -164,7 +164,7 @@ impl Preprocessor<'_> {
         let parent_paths = self.folders.parent_paths(self.source, expansion);
         if let Some(path) = self.folders.first_mismatch(&parent_paths) {
             let message = format!(
-                "`{}`: a folder before `..` is a link or does not exist; include the file by a path without `..`",
+                "`{}`: the directory before `..` is a symbolic link or does not exist; include the file by a path without `..`",
                 path.display()
             );
             return Err(self.rejected(message));
@@ -209,7 +209,7 @@ impl Preprocessor<'_> {
         }
         if let Some(at) = expansion.stray_directive {
             let p = source_map.location(at);
-            let message = "a line begins with a `#` that a macro made; a directive cannot come from a macro";
+            let message = "a macro expands to a line that begins with `#`; macros cannot produce directives";
             let error = Diagnostic::error(p.file, p.line, p.column, message);
             return Err(Error::Compile(vec![Diagnostic { source_line: p.source_line, ..error }]));
         }

@@ -46,7 +46,7 @@ impl SearchPaths {
         for folder in source.include_dirs.iter().chain(&all) {
             if folder.to_str().is_none() {
                 let folder = folder.display();
-                return Err(Error::Io(format!("include folder `{folder}`: its path is not UTF-8")));
+                return Err(Error::Io(format!("include directory `{folder}`: the path is not UTF-8")));
             }
             folders.roots.push((folders.virtual_path(folder), folders.current_dir.join(folder)));
         }

@@ -160,7 +160,7 @@ impl SignatureBuilder<'_> {
             let name = format!("`{}::{}`", of.path, member.name);
             let Some(a) = &member.attribute else {
                 let message = format!(
-                    "member {name} of a parameter that is passed by value has no attribute such as \
+                    "member {name} of a parameter passed by value has no attribute such as \
                              [[thread_position_in_grid]]"
                 );
                 self.error(member.offset, message);

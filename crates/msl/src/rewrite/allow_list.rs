@@ -116,10 +116,10 @@ const DISALLOWED_KEYWORDS: [(&str, &str); 16] = [
     ("__debugbreak", BUILTIN),
 ];
 
-const ASSEMBLY: &str = "MSL has no assembly";
+const ASSEMBLY: &str = "MSL has no inline assembly";
 const THREAD_LOCAL: &str = "MSL has no thread-local variables";
 const EXCEPTIONS: &str = "MSL has no exceptions";
-const BUILTIN: &str = "this builtin of the compiler is no part of MSL";
+const BUILTIN: &str = "this compiler builtin is not part of MSL";
 
 /// What names of our own begin with.
 const ELINVAR_PREFIXES: [&str; 2] = ["__elinvar", "elinvar_"];
@@ -223,7 +223,7 @@ pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
         let message = match tokens.kind(i) {
             Some(TokenKind::Identifier) => word(tokens, i),
             Some(TokenKind::Directive) if pragma(tokens.spelling(i)) == Pragma::Reject => {
-                Some("this pragma changes how code is made, which is no part of MSL".to_owned())
+                Some("this pragma changes code generation and is not part of MSL".to_owned())
             }
             Some(TokenKind::Punctuator) => punctuation(tokens, i).map(str::to_owned),
             _ => None,
@@ -249,7 +249,7 @@ fn word(tokens: &TokenBuffer, i: usize) -> Option<String> {
         return Some(format!("`{word}`: {why}"));
     }
     if ELINVAR_PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
-        return Some(format!("`{word}`: names that begin so are Elinvar's own"));
+        return Some(format!("`{word}`: identifiers that begin with `__elinvar` or `elinvar_` are reserved"));
     }
     let reserved = RESERVED_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
     (reserved && !is_allowed_builtin(word)).then(|| format!("`{word}`: {BUILTIN}"))
@@ -296,7 +296,7 @@ fn attributes(tokens: &TokenBuffer, i: usize) -> Vec<(usize, String)> {
         }
         let plain = tokens.spelling(name).trim_start_matches("__").trim_end_matches("__");
         if !ALLOWED_ATTRIBUTES.contains(&plain) {
-            let message = format!("attribute `{}` is no part of MSL", tokens.spelling(name));
+            let message = format!("attribute `{}` is not part of MSL", tokens.spelling(name));
             found.push((tokens.start(name), message));
         }
         // Its argument is an expression, whose words are looked at as all others.

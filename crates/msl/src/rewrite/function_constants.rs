@@ -80,10 +80,7 @@ pub(crate) fn values(known: &[FunctionConstant], given: &[Constant]) -> Result<V
                 ConstantKey::Index(index) => format!("with index {index}"),
                 ConstantKey::Name(name) => format!("`{name}`"),
             };
-            return Err(Error::Constant(format!(
-                "no function constant {what} in the source; {}",
-                list(known)
-            )));
+            return Err(Error::Constant(format!("no function constant {what}; {}", list(known))));
         };
         let target = &known[position];
         let (scalar, lanes) = shape(&target.ty);
@@ -108,10 +105,10 @@ pub(crate) fn values(known: &[FunctionConstant], given: &[Constant]) -> Result<V
 /// What constants there are, for messages.
 pub(crate) fn list(known: &[FunctionConstant]) -> String {
     if known.is_empty() {
-        return "it has none".to_owned();
+        return "the source has none".to_owned();
     }
     let each = |k: &FunctionConstant| format!("`{}` (index {}, {})", k.name, k.index, k.ty);
-    format!("it has {}", known.iter().map(each).collect::<Vec<_>>().join(", "))
+    format!("the source has {}", known.iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
 fn described(scalar: Scalar, count: u64) -> String {
@@ -187,14 +184,14 @@ mod tests {
     #[test]
     fn refusals_name_the_constant() {
         let refused = |constant| values(&known(), &[constant]).unwrap_err().to_string();
-        let list = "it has `flag` (index 0, bool), `a::scale` (index 7, float2)";
+        let list = "the source has `flag` (index 0, bool), `a::scale` (index 7, float2)";
         assert_eq!(
             refused(given(ConstantKey::Index(3), Scalar::Bool, &[1])),
-            format!("no function constant with index 3 in the source; {list}")
+            format!("no function constant with index 3; {list}")
         );
         assert_eq!(
             refused(given(ConstantKey::Name("scale".into()), Scalar::Bool, &[1])),
-            format!("no function constant `scale` in the source; {list}")
+            format!("no function constant `scale`; {list}")
         );
         assert_eq!(
             refused(given(ConstantKey::Index(7), Scalar::F32, &[0; 4])),

@@ -173,7 +173,7 @@ impl Rewriter<'_> {
     fn repeated(&mut self, i: usize) -> Option<usize> {
         if self.address_spaces == AddressSpaces::Annotated {
             if overloads::is_variable(self.tokens, i) && !self.in_body() {
-                let message = "a variable at program scope is in no address space; Metal takes those in `constant` only";
+                let message = "a variable at program scope has no address space; Metal requires `constant`";
                 self.warnings.push((self.tokens.start(i), message.to_owned()));
             }
             return None;
@@ -186,8 +186,8 @@ impl Rewriter<'_> {
         };
         let repeated = self.declarations.visit(self.tokens, i, scope, class)?;
         if repeated.differs {
-            let message = "this differs from an earlier overload by address spaces only, which are one here; the \
-                           earlier one is called for both";
+            let message = "this overload differs from an earlier one only by address spaces, which Elinvar does not \
+                           distinguish; calls of both go to the earlier one";
             self.warnings.push((self.tokens.start(i), message.to_owned()));
         }
         self.edit(i, repeated.behind, String::new());
@@ -500,7 +500,7 @@ impl Rewriter<'_> {
             if self.address_spaces == AddressSpaces::Annotated
                 && !matches!(self.scopes.last(), Some(Scope::Body { kernel: true }))
             {
-                let message = "a threadgroup variable outside of a kernel; Metal takes those in kernels only";
+                let message = "a threadgroup variable outside a kernel function, which is an error in Metal";
                 self.warnings.push((self.tokens.start(i), message.to_owned()));
             }
             let variable = match self.address_spaces {

@@ -314,7 +314,7 @@ fn wrong_structs(device: &Device) -> CaseResult {
     for (members, expected) in [
         (
             "uint x [[thread_position_in_grid]]; float y;",
-            "member `Ids::y` of a parameter that is passed by value has no",
+            "member `Ids::y` of a parameter passed by value has no",
         ),
         ("int x [[thread_position_in_grid]];", "`Ids::x` with `[[thread_position_in_grid]]` has type `int`"),
         ("uint2 x [[thread_index_in_simdgroup]];", "has type `uint2`; it must be uint or ushort"),

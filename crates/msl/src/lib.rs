@@ -5,17 +5,15 @@
 //!           our macros                        tokens only            our declarations
 //! ```
 //!
-//! [`Program::compile`] checks a source in full and knows what its kernels take ([`Signature`]);
-//! [`Program::ir`] gives the code of one kernel for one thread. clang is found at run time
-//! ([`Toolchain`]) and run as a program.
+//! [`Program::compile`] checks a source and reads its kernels' signatures ([`Signature`]). [`Program::ir`] compiles one kernel
+//! to the LLVM IR of one thread. clang is located at run time ([`Toolchain`]) and run as a process.
 //!
-//! Invariants: every diagnostic has the user's file, line and column, never one of the text that the
-//! rewriter made; the rewriter is linear and total; nothing that the user did not ask for is emitted.
+//! [`Checked`] is the same through the toolchain's cache ([`Toolchain::find_with`]): a hit starts no process.
 //!
-//! [`Checked`] is the same by way of the toolchain's cache ([`Toolchain::find_with`]): what was compiled before
-//! needs no clang.
+//! Invariants: diagnostics have locations in the user's files, never in generated text. The rewriter is total and takes linear
+//! time. Only requested kernels are emitted.
 //!
-//! This crate does not read IR beyond the tables that it wrote itself, and knows no device.
+//! This crate reads no IR but the tables that it has generated, and knows no device.
 //!
 //! [`Signature`]: elinvar_driver::Signature
 #![forbid(unsafe_code)]
@@ -40,7 +38,7 @@ pub use error::{Error, Result};
 pub use program::{Program, Specialized, Together};
 pub use rewrite::glue::ENTRY;
 
-/// What the rewriter makes of preprocessed text. For fuzzing; no part of the API.
+/// The rewriter's output for preprocessed text, for fuzzing. Not part of the API.
 #[doc(hidden)]
 pub fn rewritten_for_fuzzing(text: &str) -> String {
     let written = |spaces| rewrite::rewrite(text, spaces).text.text().to_owned();

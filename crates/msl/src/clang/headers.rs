@@ -1,12 +1,11 @@
-//! Our Metal headers: carried in the binary, laid out in a folder for clang.
+//! Elinvar's Metal headers: embedded in the binary, written to a directory for clang.
 //!
-//! The folder is one of the cache, named by the headers' digest, and stays for later processes; each process
-//! compares every file before it uses the folder, and writes those anew that differ. Without a cache it is a
-//! temporary one, which goes with its last user.
+//! The directory belongs to the cache, is named by the headers' digest and persists. Each process compares every file before use
+//! and rewrites those that differ. Without a cache it is a temporary directory, removed with its last user.
 //!
-//! `include/` is all that preprocessing sees: macros. `elinvar_stdlib/` holds the declarations, given
-//! when the rewritten text is compiled. Both names end up in what clang says, so that places inside
-//! our headers can be told from the user's.
+//! The preprocessor sees `include/`, which holds macros only. `elinvar_stdlib/` holds the declarations, which are included when
+//! the rewritten text is compiled. Both names appear in clang's diagnostics, which tells locations in these headers from the
+//! user's.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -20,10 +19,10 @@ use elinvar_cache::{Cache, Key};
 use elinvar_driver::PerProcess;
 use elinvar_driver::sync::{Mutex, MutexGuard};
 
-/// Part of the path of every file of ours that clang reads.
+/// Path component of every header of Elinvar's.
 pub(crate) const STDLIB_DIR: &str = "elinvar_stdlib";
 
-/// The file that gives all declarations, in the headers' folder.
+/// The header with all declarations, relative to the headers' directory.
 pub(crate) const DECLARATIONS: &str = "elinvar_stdlib/all.h";
 
 macro_rules! files {
@@ -63,7 +62,7 @@ const FILES: [(&str, &str); 28] = files![
     "elinvar_stdlib/internal.h",
 ];
 
-/// The headers that a source may include besides; each gives the macros.
+/// Further headers that a source may include; each includes the macros.
 const INCLUDES: [&str; 37] = [
     "metal_stdlib",
     "metal_array",
@@ -104,20 +103,20 @@ const INCLUDES: [&str; 37] = [
     "metal_visible_function_table",
 ];
 
-/// The laid out files.
+/// The headers on disk.
 #[derive(Debug)]
 pub(crate) struct Headers {
     root: PathBuf,
-    /// The folder goes with this, unless its files were needed to tell of a crash. `None` in the cache.
+    /// Removes the directory when dropped, unless a reproducer needs it. `None` in the cache.
     temporary: Mutex<Option<Scratch>>,
-    /// The precompiled headers in the folder; `None` for one that cannot be had.
+    /// Precompiled headers by key; `None` for one that could not be built.
     precompiled: Mutex<HashMap<Key, Option<PathBuf>>>,
 }
 
-/// What they have in them.
+/// The content of every file of [`INCLUDES`].
 const INCLUDE: &str = "#include <elinvar_stdlib_macros.h>\n";
 
-/// What identifies the headers.
+/// Hash of all headers.
 pub(crate) fn digest() -> Key {
     static DIGEST: PerProcess<Key> = PerProcess::new(|| {
         let written = FILES.map(|(name, text)| format!("{name}\n{}\n{text}", text.len())).concat();
@@ -127,10 +126,10 @@ pub(crate) fn digest() -> Key {
     *DIGEST.get()
 }
 
-/// What this process has laid out.
+/// Headers that this process has installed.
 #[derive(Default)]
 struct Shared {
-    /// In folders of caches; they stay, so that it may be held for ever.
+    /// In caches' directories, which persist.
     normalized: Vec<Arc<Headers>>,
     temporary: Weak<Headers>,
 }
@@ -138,11 +137,11 @@ struct Shared {
 static SHARED: PerProcess<Mutex<Shared>> = PerProcess::new(Mutex::default);
 
 impl Headers {
-    /// The process's copy, laid out if there is none. Who needs it for several runs of clang holds it.
+    /// The process's shared copy, installed on first use. Hold it across several runs of clang.
     pub(crate) fn shared(cache: &Cache) -> Result<Arc<Self>> {
         let mut shared = SHARED.get().lock();
         let root = cache.folder(&format!("{STDLIB_DIR}-{:.16}", digest().to_string()));
-        // Only text can be named to clang.
+        // clang's arguments have to be UTF-8.
         if let Some(root) = root.filter(|root| root.to_str().is_some()) {
             shared.normalized.retain(|headers| headers.declarations().is_file());
             if let Some(known) = shared.normalized.iter().find(|headers| headers.root == root) {
@@ -194,7 +193,7 @@ impl Headers {
         Ok(Self { root: root.to_owned(), temporary, precompiled })
     }
 
-    /// Leave the files in use where they are for good. Those in a cache stay anyway.
+    /// Keep temporary headers on disk, for a reproducer.
     pub(crate) fn preserve() {
         let shared = SHARED.get().lock();
         if let Some(headers) = shared.temporary.upgrade() {
@@ -205,7 +204,7 @@ impl Headers {
         }
     }
 
-    /// Whether later processes find what is in the folder.
+    /// Whether the directory persists beyond this process.
     pub(crate) fn is_persistent(&self) -> bool {
         self.temporary.lock().is_none()
     }
@@ -226,13 +225,13 @@ impl Headers {
         &self.root
     }
 
-    /// The precompiled headers, under the lock that one takes to make them.
+    /// The table of precompiled headers. The lock is held while one is built.
     pub(crate) fn precompiled(&self) -> MutexGuard<'_, HashMap<Key, Option<PathBuf>>> {
         self.precompiled.lock()
     }
 }
 
-/// Make a file in the folder hold these bytes. Others see it with the old ones or the new ones.
+/// Replace a file atomically unless it has this content already.
 pub(crate) fn write_if_changed(root: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let path = root.join(name);
     if std::fs::read(&path).is_ok_and(|there| there == bytes) {
@@ -244,7 +243,7 @@ pub(crate) fn write_if_changed(root: &Path, name: &str, bytes: &[u8]) -> std::io
     Ok(())
 }
 
-/// The swizzles of 2 to 4 letters whose farthest component is number `needed` (2: the first two).
+/// The swizzles of 2 to 4 letters whose highest component is number `needed`, at least 2.
 fn swizzles(needed: usize) -> String {
     let mut text = format!("// Swizzles that need {needed} components; generated.\n");
     for letters in ["xyzw", "rgba"] {

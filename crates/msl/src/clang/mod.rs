@@ -1,4 +1,4 @@
-//! Running clang: one process, its input on stdin, its answer or its complaint.
+//! Runs of clang: arguments, input, output, failures.
 
 pub(crate) mod headers;
 pub(crate) mod pch;
@@ -24,11 +24,11 @@ use crate::preprocess::source_map;
 use crate::preprocess::vfs::PREDEFINED;
 use crate::{Error, Result};
 
-/// The names of files in the folder of a run.
+/// Files in the temporary directory of a run.
 const SOURCE: &str = "source.metal";
 pub(crate) const OVERLAY: &str = "overlay.json";
 
-/// What a run of clang gave.
+/// The outcome of a run.
 pub(crate) struct Output {
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -38,7 +38,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The error for a failure that no diagnostic explains.
+    /// The error for a failure without diagnostics.
     pub(crate) fn unexplained_failure(&self) -> Error {
         let said = self.stderr.trim();
         let said =
@@ -49,19 +49,23 @@ impl Output {
         }
     }
 
-    /// Whether clang itself failed, rather than the source.
+    /// Whether clang crashed, rather than rejected the source.
     fn crashed(&self) -> bool {
         self.status.code().is_none_or(|c| c > 1) || self.stderr.contains("PLEASE submit a bug report")
     }
 }
 
-/// Run clang on `text`, which is its standard input. When clang crashes or breaks a limit, the text and the headers stay
-/// where the error's command finds them, and the error says so.
+/// Run clang with `text` on standard input.
+///
+/// # Errors
+/// `Clang` when it crashes or exceeds a limit; the input and the headers are kept then, and the error has the command line that
+/// reproduces it.
 pub(crate) fn run(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
     run_with(scratch(&[])?, clang(toolchain, args), text)
 }
 
-/// [`run`] in the headers' folder: clang makes text of the names that `-include` gives, without escapes, so that these are relative.
+/// [`run`] in the headers' directory, with relative paths: clang copies the argument of `-include` into text without escaping
+/// it.
 fn run_in_headers_dir(toolchain: &Toolchain, args: &[OsString], text: &str) -> Result<Output> {
     let headers = toolchain.headers()?;
     let mut command = clang(toolchain, args);
@@ -75,7 +79,7 @@ fn clang(toolchain: &Toolchain, args: &[OsString]) -> Command {
     command
 }
 
-/// A private folder with these files.
+/// A temporary directory with these files.
 pub(crate) fn scratch(files: &[(&str, &[u8])]) -> Result<Scratch> {
     let cannot = |e: std::io::Error| Error::Io(format!("cannot write the source to a temporary file: {e}"));
     let scratch = Scratch::new().map_err(cannot)?;
@@ -85,7 +89,7 @@ pub(crate) fn scratch(files: &[(&str, &[u8])]) -> Result<Scratch> {
     Ok(scratch)
 }
 
-/// [`run`], with files in a folder.
+/// [`run`] with a temporary directory that holds further files.
 pub(crate) fn run_in(
     folder: Scratch,
     toolchain: &Toolchain,
@@ -130,8 +134,8 @@ fn run_with(folder: Scratch, mut command: Command, text: &str) -> Result<Output>
     Err(Error::Clang { command: shown, detail: format!("{detail}\n{}", folder.keep(&[SOURCE, OVERLAY])) })
 }
 
-/// The run that checks a source. What the text is, with our declarations and flags, decides what comes out: a
-/// run that went well is kept in the cache, for sources that differ in comments only and for further kernels.
+/// Check a source. The output depends on the text, the declarations and the flags only, so a successful run is cached; sources
+/// that differ in comments share it.
 pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
     let flags = check_flags(math);
     let key = toolchain.cache.key("check").program(toolchain.path()).key(&headers::digest());
@@ -153,7 +157,7 @@ pub(crate) fn check(toolchain: &Toolchain, math: MathMode, text: &str) -> Result
     Ok(output)
 }
 
-/// The run that looks at address spaces. It makes no code, and what it says is not about a right or wrong source.
+/// The run that checks address spaces. It generates no code, and its errors do not make a source wrong.
 pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) -> Result<Output> {
     let headers = toolchain.headers()?;
     let mut args: Vec<OsString> = vec!["-x".into(), "c++".into()];
@@ -172,7 +176,7 @@ pub(crate) fn check_spaces(toolchain: &Toolchain, math: MathMode, text: &str) ->
     run_in_headers_dir(toolchain, &args, text)
 }
 
-/// The text without the names of our own files, which differ from process to process.
+/// The text without line markers of Elinvar's headers, whose paths differ between processes.
 fn normalized(text: &str, root: &Path) -> String {
     let ours = |line: &str| {
         source_map::parse_line_marker(line).is_some_and(|(_, name)| Path::new(&name).starts_with(root))
@@ -180,9 +184,8 @@ fn normalized(text: &str, root: &Path) -> String {
     text.split('\n').map(|line| if ours(line) { "#\n".into() } else { format!("{line}\n") }).collect()
 }
 
-/// Compile rewritten text with our declarations, by way of their precompiled header if there is one. What clang
-/// has against the text it says of the declarations as text: with the precompiled header it guesses other
-/// names, and it may be the header that it does not like.
+/// Compile rewritten text with the declarations, from their precompiled header if there is one. A failure is repeated with the
+/// declarations as text: with a precompiled header clang's typo correction differs, and the header itself may be stale.
 pub(crate) fn compile_with_declarations(
     toolchain: &Toolchain,
     flags: &[OsString],
@@ -211,7 +214,7 @@ pub(crate) fn compile_with_declarations(
     Ok(output)
 }
 
-/// Flags of both stages: the language, and messages in the form that we read.
+/// Flags of every run: the language, and the format of diagnostics.
 fn common_flags(stage: &mut Vec<OsString>) {
     stage.extend(
         [
@@ -230,13 +233,13 @@ fn common_flags(stage: &mut Vec<OsString>) {
     );
 }
 
-/// `clang -E`: macros and includes, and no more than those.
+/// Flags of `clang -E`.
 pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsString> {
     let mut args = vec!["-x".into(), "c++".into(), OsString::from("-E")];
     common_flags(&mut args);
     args.extend(["-Wmacro-redefined".into(), "-W#warnings".into(), "-imacros".into()]);
     args.push(PREDEFINED.into());
-    // As Metal's compiler, which says which functions a name without `fast::` or `precise::` means.
+    // As in Metal's compiler: selects `fast::` or `precise::` for unqualified math functions.
     args.extend(match source.math {
         MathMode::Fast => ["-D__METAL_MAYBE_FAST_MATH__=1", "-D__FAST_MATH__=1"].map(OsString::from),
         MathMode::Safe | MathMode::Relaxed => {
@@ -247,7 +250,7 @@ pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsStri
         let value = value.as_deref().map(|v| format!("={v}")).unwrap_or_default();
         args.push(format!("-D{name}{value}").into());
     }
-    // A file would be a table that leads names to other files.
+    // clang reads a file given with `-I` as a header map.
     for dir in source.include_dirs.iter().filter(|dir| !dir.is_file()) {
         let mut embed = OsString::from("--embed-dir=");
         embed.push(dir);
@@ -258,7 +261,7 @@ pub(crate) fn preprocess_flags(headers: &Headers, source: &Source) -> Vec<OsStri
     args
 }
 
-/// Warnings about the user's text that are worth having.
+/// Warnings about the user's text.
 const WARNINGS: [&str; 15] = [
     "-Wuninitialized",
     "-Wsometimes-uninitialized",
@@ -277,7 +280,7 @@ const WARNINGS: [&str; 15] = [
     "-Werror=undefined-internal",
 ];
 
-/// What the declarations' precompiled header is made with, and the rewritten text is compiled with.
+/// Flags of the rewritten text and of the precompiled header, which have to agree.
 pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
     let mut args = Vec::new();
     common_flags(&mut args);
@@ -290,7 +293,7 @@ pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
             "-fno-strict-aliasing",
             "-fno-delete-null-pointer-checks",
             "-fno-math-errno",
-            // A float that an integer type cannot hold becomes its nearest value, NaN becomes 0.
+            // Conversion to an integer saturates; NaN converts to 0.
             "-fno-strict-float-cast-overflow",
             "-fno-exceptions",
             "-fno-rtti",
@@ -300,7 +303,7 @@ pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
             "-ffloat16-excess-precision=none",
             "-Xclang",
             "-fbfloat16-excess-precision=none",
-            // What a wrong expression would have been is not guessed: nothing follows from a guess.
+            // No recovery expressions: they cause follow-up errors.
             "-Xclang",
             "-fno-recovery-ast-type",
         ]
@@ -309,7 +312,7 @@ pub(crate) fn language_flags(math: MathMode) -> Vec<OsString> {
     if cfg!(target_arch = "x86_64") {
         args.push("-mf16c".into());
     }
-    // Rearranging, but with infinities and NaN as they are: not `-ffast-math`.
+    // Reassociation, but infinities and NaN are honored: not `-ffast-math`.
     let math: &[&str] = match math {
         MathMode::Safe => &["-ffp-contract=on", "-DELINVAR_SAFE_MATH"],
         MathMode::Relaxed | MathMode::Fast => &["-funsafe-math-optimizations", "-ffp-contract=fast"],
@@ -328,8 +331,7 @@ fn compile(math: MathMode) -> Vec<OsString> {
     args
 }
 
-/// The whole source, for its diagnostics and the tables behind it. In the language of [`entry_flags`], so
-/// that one precompiled header is for both.
+/// Flags of the check, compatible with [`entry_flags`] so that both use one precompiled header.
 fn check_flags(math: MathMode) -> Vec<OsString> {
     let mut args = compile(math);
     args.extend(WARNINGS.map(OsString::from));
@@ -337,17 +339,17 @@ fn check_flags(math: MathMode) -> Vec<OsString> {
     args
 }
 
-/// How wide a kernel's loop counters are when the compiler behind us has them.
+/// Width of induction variables (LLVM's `indvars-widen-indvars`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counters {
-    /// As wide as addresses, where that saves an extension: for the CPU.
+    /// Widened to pointer width where that saves an extension: for CPUs.
     #[default]
     Widened,
-    /// As the source has them: for GPUs, on which arithmetic on 64 bits takes two instructions and two registers.
+    /// As in the source: for GPUs, where 64-bit arithmetic takes two instructions and two registers.
     AsWritten,
 }
 
-/// IR text to optimised IR text.
+/// Flags of the run that optimizes IR.
 pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["-x".into(), "ir".into()];
     args.extend(
@@ -362,13 +364,13 @@ pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
             "-",
             "-mllvm",
             "-inline-threshold=10000",
-            // Also a call that is rarely reached: what is left out of line runs lane by lane, and has no bounds checks.
+            // Inline cold calls too: calls that remain are scalarized, and have no bounds checks.
             "-mllvm",
             "-inline-cold-callsite-threshold=10000",
-            // The compiler behind us unrolls for its target; here it would only multiply the code.
+            // The back end unrolls for its target.
             "-mllvm",
             "-unroll-runtime=false",
-            // No vector arithmetic from the halves of small structs.
+            // No vector arithmetic from parts of small structs.
             "-mllvm",
             "-disable-vector-combine",
         ]
@@ -381,7 +383,7 @@ pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
     args
 }
 
-/// One entry, as clang writes it before any pass.
+/// Flags that compile one entry to unoptimized IR.
 pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
     let mut args = compile(math);
     args.extend(
@@ -395,8 +397,8 @@ pub(crate) fn entry_flags(headers: &Headers, math: MathMode) -> Vec<OsString> {
         ]
         .map(OsString::from),
     );
-    // No columns, which would be those of the rewritten text; no checksums (DWARF 5) of texts that no
-    // user sees; and not the folder of our headers, which differs from run to run.
+    // No columns, which would be those of the rewritten text. DWARF 4 has no checksums of files. The headers' directory differs
+    // between runs.
     let mut map = OsString::from("-fdebug-prefix-map=");
     map.push(headers.root());
     map.push("/=");

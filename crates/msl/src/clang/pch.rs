@@ -1,9 +1,8 @@
-//! The declarations, parsed once: clang's precompiled header, one per clang and math mode.
+//! The precompiled header of the declarations, one per clang and math mode.
 //!
-//! It lies with the headers, in the cache's folder for them, under the hash of its content, which the cache knows
-//! by what it was made of; the content is compared with that hash before it is used. It names the headers
-//! relative to their folder (clang's relocatable form), with their sizes but not their times. Without a cache, where none can be made, and where clang
-//! refuses it, the declarations are read as text: the result is the same.
+//! It is stored in the headers' directory under the hash of its content, which the cache maps from the key of its inputs; the
+//! hash is verified before use. It refers to the headers by relative path (`-relocatable-pch`) and by size, not by time. Without
+//! a cache, or when clang cannot build or rejects it, the declarations are parsed as text, with the same result.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::clang::scratch::Scratch;
 use crate::clang::toolchain::Toolchain;
 use crate::{Error, Result, clang, stage};
 
-/// The header for a math mode, if there can be one.
+/// The precompiled header for a math mode; `None` if it cannot be used.
 pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<PathBuf>> {
     let headers = toolchain.headers()?;
     if !headers.is_persistent() {
@@ -29,7 +28,7 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
     let key =
         flags.iter().fold(toolchain.cache.key("precompiled header"), |key, flag| key.path(Path::new(flag)));
     let key = key.program(toolchain.path()).key(&headers::digest()).finish();
-    // Held while the header is made: who needs the same one waits for it.
+    // Held while the header is built: concurrent users wait for it.
     let mut known = headers.precompiled();
     if let Some(found) = known.get(&key) {
         return Ok(found.clone());
@@ -54,7 +53,7 @@ pub(crate) fn header(toolchain: &Toolchain, math: MathMode) -> Result<Option<Pat
     Ok(made)
 }
 
-/// Have it made; its bytes. `None` when clang does not do that.
+/// Build the header; `None` if clang cannot.
 fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option<Vec<u8>>> {
     let Ok(folder) = Scratch::new() else { return Ok(None) };
     let file = folder.path().join("all.pch");
@@ -75,7 +74,7 @@ fn make(toolchain: &Toolchain, root: &Path, flags: &[OsString]) -> Result<Option
     Ok(None)
 }
 
-/// Do without a header that clang has refused.
+/// Stop using a header that clang has rejected.
 pub(crate) fn disable(headers: &Headers, refused: &Path) {
     tracing::debug!("clang refuses the precompiled header");
     for header in headers.precompiled().values_mut().filter(|header| header.as_deref() == Some(refused)) {

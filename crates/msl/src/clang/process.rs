@@ -1,13 +1,12 @@
-//! Running a tool that may crash, hang or never stop talking.
+//! Runs a tool with limits on time, memory and output.
 //!
-//! A tool runs in a process group of its own. When its time is up, or it says more than it may, the whole
-//! group is killed, so that what the tool has started goes with it. The time is [`Limits::time`], 120 seconds
-//! or what `ELINVAR_COMPILE_TIMEOUT` says; its memory is [`Limits::memory`], 4 GiB or what `ELINVAR_COMPILE_MEMORY` says.
+//! A tool runs in its own process group, which is killed as a whole when a limit is exceeded. The time limit is [`Limits::time`]
+//! (120 seconds, or `ELINVAR_COMPILE_TIMEOUT`), the memory limit [`Limits::memory`] (4 GiB, or `ELINVAR_COMPILE_MEMORY`).
 //!
-//! The group ends with this process, however that ends. Its first member is a shell that reads from a pipe whose other end is here:
-//! it comes to the end of the pipe when there is nobody left, and kills the group and removes what is in
-//! [`crate::clang::scratch`]. The tool can only start as a member of a group that is still there. A signal at the parent's end
-//! (`PR_SET_PDEATHSIG`) would come at the end of the thread that started the tool, and needs code between fork and exec.
+//! The group does not outlive this process. Its leader is a shell, the watchdog, that reads from a pipe whose write end is here:
+//! at end of file it removes the directories of [`crate::clang::scratch`] and kills the group. The tool can only start as a
+//! member of a live group. `PR_SET_PDEATHSIG` would fire when the *thread* that started the tool exits, and needs code between
+//! fork and exec.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -19,18 +18,18 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::clang::scratch;
 
-/// What a tool may use.
+/// Resource limits of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From its start to its end and the end of its output.
+    /// Wall-clock time until it has exited and its output has ended.
     pub time: Duration,
-    /// Bytes on its standard output.
+    /// Bytes written to standard output.
     pub stdout: u64,
-    /// Bytes on its standard error.
+    /// Bytes written to standard error.
     pub stderr: u64,
-    /// Bytes of memory that it may write to, on Linux.
+    /// Bytes of writable memory (`RLIMIT_DATA`); Linux only.
     pub memory: u64,
-    /// Bytes of a file that it writes, on Linux.
+    /// Bytes of a file that it writes (`RLIMIT_FSIZE`); Linux only.
     pub file: u64,
 }
 
@@ -47,11 +46,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits, with the time that `ELINVAR_COMPILE_TIMEOUT` gives in seconds and the memory that
-    /// `ELINVAR_COMPILE_MEMORY` gives in bytes.
+    /// The default limits, with `ELINVAR_COMPILE_TIMEOUT` (seconds) and `ELINVAR_COMPILE_MEMORY` (bytes, or with suffix `M` or
+    /// `G`).
     ///
     /// # Errors
-    /// When one is set and is no number above 0.
+    /// When a variable is set and is not a positive number.
     pub fn from_env() -> Result<Self, String> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let mut limits = match set("ELINVAR_COMPILE_TIMEOUT") {
@@ -73,7 +72,7 @@ impl Limits {
     }
 }
 
-/// Variables by which clang and linkers take folders and options that no key knows of.
+/// Variables that add directories and options which cache keys do not cover.
 const REMOVED_VARIABLES: [&str; 12] = [
     "CPATH",
     "C_INCLUDE_PATH",
@@ -89,7 +88,7 @@ const REMOVED_VARIABLES: [&str; 12] = [
     "SOURCE_DATE_EPOCH",
 ];
 
-/// A number of bytes, or one with `M` or `G` behind it.
+/// Parse a number of bytes with an optional suffix `M` or `G`.
 fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
@@ -102,23 +101,23 @@ fn bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// How a tool ended.
+/// The outcome of a tool that exited by itself.
 #[derive(Debug)]
 pub struct Output {
-    /// Its exit status.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
 }
 
-/// Why there is no answer of a tool.
+/// Why a tool has no outcome.
 #[derive(Debug)]
 pub enum Failure {
     /// It could not be started.
     Start(std::io::Error),
-    /// It was killed; the text says which limit it broke.
+    /// It was killed; the text names the limit that it exceeded.
     Killed(String),
 }
 
@@ -133,11 +132,11 @@ enum Stream {
     Err,
 }
 
-/// Run a tool to its end and take what it says. Its standard input is as `command` has it.
+/// Run a tool to its end and collect its output. Standard input is as `command` sets it.
 ///
 /// # Errors
-/// `Start`, or `Killed` when a limit was broken. Nothing of its process group is left behind it. A process that
-/// has left the group and holds the output open is not waited for.
+/// `Start`, or `Killed` when it exceeds a limit. All processes of its group are killed. A process that has left the group and
+/// holds the pipes open is not waited for.
 pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
     for name in REMOVED_VARIABLES {
         command.env_remove(name);
@@ -149,7 +148,7 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
     let group = group.of(&child);
     let events = spawn_readers(&mut child, limits);
     let collected = collect_output(&events, limits);
-    // The child has not been waited for, so the number is still its group's.
+    // The child has not been reaped, so its process group ID is still valid.
     group.kill();
     let status = child.wait().map_err(Failure::Start)?;
     drop(group);
@@ -158,7 +157,7 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
     Ok(Output { status, stdout, stderr })
 }
 
-/// Which limit a tool has come to that the system holds it to.
+/// Fails if a limit that the kernel enforces was exceeded.
 fn exceeded_limit(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
@@ -181,12 +180,12 @@ fn exceeded_limit(status: ExitStatus, stderr: &[u8], limits: &Limits) -> Result<
     Ok(())
 }
 
-/// Hold a tool to limits. It has only just begun.
+/// Apply the limits that the kernel enforces. The tool has just started.
 fn apply_limits(child: &Child, limits: &Limits) {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, Rlimit, prlimit};
-        // All threads together; who is left alone ends by that at last.
+        // CPU time of all threads together, for a tool that nothing else stops.
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let time = (limits.time.as_secs() + 1).saturating_mul(threads);
         let all = [
@@ -208,14 +207,14 @@ fn apply_limits(child: &Child, limits: &Limits) {
     let _ = (child, limits);
 }
 
-/// What ends the group: at the end of its standard input.
+/// The watchdog's script: acts at the end of its standard input.
 const WATCHDOG: &str = "read -r _; trap '' TERM; kill -TERM 0; rm -rf -- \"$@\"; kill -KILL 0";
 
-/// A process group that ends with this process.
+/// A process group that does not outlive this process.
 struct ProcessGroup {
-    /// The shell that watches, the group's first member. `None` where there is none.
+    /// The watchdog, leader of the group. `None` where no shell can be started.
     watchdog: Option<Child>,
-    /// The group's number, once it is known.
+    /// Process group ID, once known.
     number: Option<Pid>,
 }
 
@@ -229,7 +228,7 @@ impl ProcessGroup {
         Self { number: watchdog.as_ref().map(Pid::from_child), watchdog }
     }
 
-    /// As a command takes it; 0 for a group of the command's own.
+    /// The ID as a command takes it; 0 makes the command its own leader.
     fn number(&self) -> i32 {
         self.number.map_or(0, |number| number.as_raw_nonzero().get())
     }
@@ -256,7 +255,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Threads that report what the child says and that it has ended; they end with the child and its output.
+/// Start threads that report output and exit of the child. They end with the child and its pipes.
 fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     let (sender, events) = channel();
     let reader = |from: Option<Box<dyn Read + Send>>, stream, limit: u64, sender: Sender<Event>| {
@@ -279,7 +278,10 @@ fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     events
 }
 
-/// Both outputs, once they and the child have ended; or the limit that was broken.
+/// Wait for both outputs and the exit.
+///
+/// # Errors
+/// The limit that was exceeded.
 fn collect_output(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>, Vec<u8>), String> {
     let deadline = Instant::now() + limits.time;
     let (mut stdout, mut stderr, mut ended) = (None, None, false);
@@ -309,7 +311,7 @@ fn collect_output(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>,
     Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))
 }
 
-/// A command line that a shell takes.
+/// Quote words for a POSIX shell.
 pub fn quoted<'a>(words: impl IntoIterator<Item = &'a std::ffi::OsStr>) -> String {
     let quoted = words.into_iter().map(|word| {
         let word = word.to_string_lossy();

@@ -1,8 +1,8 @@
-//! Private folders for files that tools read and write, which are not left behind.
+//! Temporary directories of tools, with cleanup.
 //!
-//! A folder goes with its [`Scratch`]. When the process is killed, what watches over its tools removes the folders
-//! ([`crate::clang::process`]); what is left even so is removed by the next process that makes one: each folder has a lock that its
-//! owner holds, and which the system lets go of at the owner's end.
+//! A directory is removed when its [`Scratch`] is dropped. When the process is killed, the watchdog of its tools removes it
+//! ([`crate::clang::process`]). What remains even so is removed by the next process that makes one: the owner holds a file lock
+//! in each directory, which the kernel releases when the owner ends.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ use elinvar_driver::sync::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
 use tempfile::TempDir;
 
-/// What the names of the folders begin with.
+/// Prefix of the directories' names.
 const PREFIX: &str = "elinvar-run-";
 
 const LOCK: &str = "lock";
@@ -23,29 +23,29 @@ const LOCK: &str = "lock";
 /// Larger files are not kept.
 const MAX_KEPT_BYTES: u64 = 16 << 20;
 
-/// The folders that are in use in this process.
+/// The directories in use by this process.
 static LIVE: PerProcess<Mutex<BTreeSet<PathBuf>>> = PerProcess::new(Mutex::default);
 
 fn live_folders() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     LIVE.get().lock()
 }
 
-/// The folders to remove when this process ends without doing so.
+/// The directories to remove when this process is killed.
 pub(crate) fn live() -> Vec<PathBuf> {
     live_folders().iter().cloned().collect()
 }
 
-/// A private folder.
+/// A temporary directory.
 #[derive(Debug)]
 pub struct Scratch {
     folder: TempDir,
-    /// Held until the folder is gone.
+    /// Held until the directory is removed.
     _lock: File,
 }
 
 impl Scratch {
-    /// A new folder in that for temporary files, which only this user can enter. The first one of a process removes those of
-    /// processes that are no more.
+    /// Create a directory with mode 0700 in the temporary directory. The first call of a process removes directories whose
+    /// owners have ended.
     ///
     /// # Errors
     /// Those of the file system.
@@ -59,7 +59,7 @@ impl Scratch {
         SWEPT.get().call_once(|| sweep(&parent));
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
         live_folders().insert(folder.path().to_owned());
-        // Nobody finds the lock before it is held.
+        // The lock appears under its name only when it is held.
         let new = folder.path().join("new");
         let lock = File::create(&new)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -67,20 +67,19 @@ impl Scratch {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// The folder.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Leave all of it for good.
+    /// Keep the directory.
     pub(crate) fn preserve(&mut self) {
         live_folders().remove(self.path());
         let _gone = std::fs::remove_file(self.path().join(LOCK));
         self.folder.disable_cleanup(true);
     }
 
-    /// Leave these files of it for good, if they are not large, and remove the others. Where they are, and what is to be
-    /// said of it.
+    /// Keep these files, unless they are too large, and remove the others. Returns a sentence that says where they are.
     pub fn keep(mut self, files: &[&str]) -> String {
         let path = self.path().to_owned();
         let kept = |name: &std::ffi::OsStr| {
@@ -112,7 +111,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Remove folders whose owners have ended.
+/// Remove directories whose owners have ended.
 fn sweep(parent: &Path) {
     let us = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -1,8 +1,8 @@
-//! Checking a source with many instantiated kernels in several processes at once.
+//! Checks a source that instantiates many kernels in several processes.
 //!
-//! What such a check costs is the instantiations, and they do not depend on each other. The text is the same
-//! in each process, byte for byte as long, but instantiates only a part of the kernels. When a process finds
-//! an error, the whole is checked in one, so that what is said about it is what one compiler says.
+//! Template instantiation dominates the time of such a check, and instantiations are independent. Each process gets the same
+//! text, of the same length, with a part of the instantiations. When a shard has an error, the whole text is checked in one
+//! process, so that diagnostics are those of one compiler.
 
 use std::ffi::OsString;
 
@@ -14,13 +14,13 @@ use crate::clang::toolchain::Toolchain;
 use crate::clang::{self, Output};
 use crate::rewrite::glue::{GLUE_MARKER, INSTANTIATE};
 
-/// A further process has to parse all the text: it is worth that for this many instantiations.
+/// Instantiations that pay for parsing the text once more.
 const MIN_INSTANTIATIONS: usize = 64;
 
-/// More processes than this gain little. See [`shard_of`].
+/// Most shards; more gain little, see [`shard_of`].
 const MAX_SHARDS: usize = 4;
 
-/// [`clang::compile_with_declarations`] of a text with tables behind it.
+/// [`clang::compile_with_declarations`], sharded if that pays.
 pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, text: &str) -> Result<Output> {
     let run = |text: &str| clang::compile_with_declarations(toolchain, flags, math, text);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -28,7 +28,7 @@ pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, t
     if shards.len() < 2 {
         return run(text);
     }
-    // Here and not in each of them.
+    // Built once, before the shards need it.
     pch::header(toolchain, math)?;
     let outputs: Vec<Result<Output>> = std::thread::scope(|scope| {
         let started: Vec<_> = shards.iter().map(|shard| scope.spawn(|| run(shard))).collect();
@@ -45,7 +45,7 @@ pub(crate) fn check(toolchain: &Toolchain, flags: &[OsString], math: MathMode, t
     }
 }
 
-/// The texts to check instead of `text`, at most `most`. The first has all of the tables, the others none.
+/// The texts of at most `most` shards. The first has the tables.
 fn split(text: &str, most: usize) -> Vec<String> {
     let body = text.find(GLUE_MARKER).unwrap_or(text.len());
     let places: Vec<usize> = text[..body]
@@ -66,8 +66,8 @@ fn split(text: &str, most: usize) -> Vec<String> {
     (0..count).map(shard).collect()
 }
 
-/// Which of `count` parts has instantiation number `i`. The tables take about as long as a quarter of all
-/// instantiations, so that part 0 has fewer of them: `5 - count` of each `4 * count`, the other parts 5.
+/// The shard of instantiation `i`. The tables take about as long as a quarter of all instantiations, so shard 0 gets `5 - count`
+/// of each `4 * count` and the others 5.
 fn shard_of(i: usize, count: usize) -> usize {
     match i % (4 * count) {
         _ if count < 2 => 0,

@@ -1,8 +1,7 @@
-//! Finding clang. It is run as a program, never linked.
+//! Locates clang.
 //!
-//! `ELINVAR_CLANG` decides when it is set; else the newest `clang-NN` on `PATH`, else `clang`. The answer
-//! is kept for the process, by the values of those two variables; what a program says about itself is kept in
-//! the cache, by its place, size and time, so that a later process need not start it.
+//! `ELINVAR_CLANG` if set, else the newest `clang-NN` on `PATH`, else `clang`. The result is memoized per values of the two
+//! variables. A program's version is cached by path, size and modification time, so that later processes need not run it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use crate::clang::headers::Headers;
 use crate::clang::process::{self, Failure, Limits};
 use crate::{Error, Result};
 
-/// The oldest clang whose `half` and `bfloat` are what we rely on.
+/// The oldest supported clang: `_Float16` and `__bf16` work as the headers need.
 const MIN_VERSION: u32 = 19;
 
-/// A clang that can be used, the headers for it, and the cache for what comes out of it.
+/// A clang, its headers, and the cache for its results.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
     path: PathBuf,
@@ -29,7 +28,7 @@ pub struct Toolchain {
     pub(crate) cache: Cache,
 }
 
-/// An answer, with the values of `ELINVAR_CLANG` and `PATH` that it was found with.
+/// A memoized result, with the variables that it depends on.
 struct Located {
     override_path: Option<OsString>,
     path_variable: OsString,
@@ -41,19 +40,18 @@ struct Located {
 static LOCATED: PerProcess<Mutex<Option<Located>>> = PerProcess::new(Mutex::default);
 
 impl Toolchain {
-    /// The clang to use, without a cache.
+    /// Locate clang, without a cache.
     ///
     /// # Errors
-    /// `Toolchain` when there is none that can be used: the message says what was looked at and how to
-    /// install one.
+    /// `Toolchain` when there is no usable clang; the message lists the candidates and how to install one.
     pub fn find() -> Result<Self> {
         Self::find_with(&Cache::off())
     }
 
-    /// The clang to use, with a cache for what it makes.
+    /// Locate clang, with a cache for its results.
     ///
     /// # Errors
-    /// As for [`Toolchain::find`].
+    /// As [`Toolchain::find`].
     pub fn find_with(cache: &Cache) -> Result<Self> {
         let override_path = std::env::var_os("ELINVAR_CLANG").filter(|v| !v.is_empty());
         let path_variable = std::env::var_os("PATH").unwrap_or_default();
@@ -69,10 +67,10 @@ impl Toolchain {
         Ok(tool)
     }
 
-    /// [`Toolchain::find`] with the values of `ELINVAR_CLANG` and `PATH`, and without memory.
+    /// [`Toolchain::find`] with explicit values of `ELINVAR_CLANG` and `PATH`, not memoized.
     ///
     /// # Errors
-    /// As for [`Toolchain::find`].
+    /// As [`Toolchain::find`].
     pub fn find_in(override_path: Option<&OsStr>, path: &OsStr) -> Result<Self> {
         let cache = Cache::off();
         let (path, version, major) = locate(override_path, path, &cache)?;
@@ -80,32 +78,32 @@ impl Toolchain {
     }
 
     fn new(path: PathBuf, version: String, major: u32, cache: &Cache) -> Self {
-        // It runs in other folders than this one, too.
+        // It runs in other working directories.
         let path = std::path::absolute(&path).unwrap_or(path);
         Self { path, version, major, cache: cache.clone() }
     }
 
-    /// The headers, laid out.
+    /// The headers, installed.
     pub(crate) fn headers(&self) -> Result<Arc<Headers>> {
         Headers::shared(&self.cache)
     }
 
-    /// The cache for what comes out of it.
+    /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// The program.
+    /// Absolute path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first line of what it says about itself.
+    /// First line of `clang --version`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Its major version.
+    /// Major version.
     pub fn major(&self) -> u32 {
         self.major
     }
@@ -120,7 +118,7 @@ fn locate(override_path: Option<&OsStr>, path: &OsStr, cache: &Cache) -> Result<
     Ok((clang, version, major))
 }
 
-/// A name without folder is looked for on `PATH`, as a shell would.
+/// Resolve a name without directory on `PATH`.
 fn resolve(clang: &OsStr, path: &OsStr) -> PathBuf {
     let plain = Path::new(clang);
     if plain.components().count() > 1 {
@@ -164,8 +162,7 @@ fn search(path: &OsStr, cache: &Cache) -> Result<(PathBuf, String, u32)> {
     Err(Error::Toolchain(format!("no clang {MIN_VERSION} or newer on PATH{looked}\n{}", install_hint())))
 }
 
-/// The version line and major version, or why the program is no use. A program that was of use and has not
-/// changed is not asked again.
+/// The version line and the major version, or why the program cannot be used; cached.
 fn probe_cached(clang: &Path, cache: &Cache) -> Result<(String, u32), String> {
     let key = cache.key("compiler").program(clang).finish();
     if let Some(known) = cache.load(&key).as_deref().and_then(decode) {

@@ -1,9 +1,8 @@
-//! The files that a source has included, and whether they are still the same.
+//! The files that a source depends on, and whether they have changed.
 //!
-//! A source's own text does not say what it means: that is decided by the files that it includes, and by
-//! those that are not there where clang would have looked first. Both are listed when a source has been
-//! preprocessed, and looked at again before the result is used for the same text. The list is that of a
-//! [`FileSnapshot`]: clang has seen these bytes and no others.
+//! What a source means is decided by the files that it includes and by the absence of files at places that clang searches first.
+//! Both are recorded after preprocessing and checked before a cached result is used. The list comes from a [`FileSnapshot`], so
+//! clang has read exactly these bytes.
 
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::preprocess::vfs::{self, FileSnapshot, ParentPath};
 
-/// Files with their contents' hashes, and places where there is none.
+/// Files with hashes of their content, and places without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dependencies {
     present: Vec<FileDependency>,
@@ -22,16 +21,16 @@ pub(crate) struct Dependencies {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileDependency {
-    /// The path by which it is looked for, and where that is on the disk.
+    /// Path in the overlay, and path on disk.
     name: String,
     disk: String,
     content: Key,
-    /// The place in the list of the first that is the same file.
+    /// Index of the first entry that is the same file (device and inode).
     unique_id: u64,
 }
 
 impl Dependencies {
-    /// The files of a world. `None` when the path of one is not UTF-8.
+    /// The files of a snapshot; `None` when a path is not UTF-8.
     pub(crate) fn of(snapshot: &FileSnapshot, parent_paths: Vec<ParentPath>) -> Option<Self> {
         let text = |path: &Path| path.to_str().map(str::to_owned);
         if parent_paths.iter().any(|place| text(&place.spelled).is_none() || text(&place.disk).is_none()) {
@@ -49,7 +48,7 @@ impl Dependencies {
         Some(dependencies)
     }
 
-    /// The same files with the contents that they have now. `None` when one has gone or come.
+    /// The same files with their present content; `None` when one has appeared or disappeared.
     pub(crate) fn refresh(&self) -> Option<Self> {
         let mut identities = Vec::new();
         let present = self.present.iter().map(|known| {
@@ -63,7 +62,7 @@ impl Dependencies {
         (none_came && none_moved).then(|| Self { present, ..self.clone() })
     }
 
-    /// The key of what is compiled from a source of this key with these files.
+    /// The key of what is compiled from the source with this key and these files.
     pub(crate) fn identity(&self, source: KeyBuilder) -> Key {
         let key = source.text("present").number(self.present.len() as u64);
         let key = self.present.iter().fold(key, |key, FileDependency { name, disk, content, unique_id }| {
@@ -73,7 +72,7 @@ impl Dependencies {
     }
 }
 
-/// The place of the first of the same; it is put behind the others.
+/// Index of the first equal element, after appending `next`.
 fn first<T: PartialEq>(known: &mut Vec<T>, next: T) -> u64 {
     let at = known.iter().position(|known| *known == next).unwrap_or(known.len());
     known.push(next);

@@ -1,8 +1,8 @@
-//! The first stage: `clang -E` over the source's files as one text.
+//! Preprocessing: `clang -E` over the source's files as one text.
 //!
-//! Where results are kept, a source that includes files is preprocessed twice: over the folders, to learn which files it
-//! may include, and over the bytes of these files. The second text is what is compiled, and depends on those bytes alone.
-//! What cannot be known so (the time, `__has_include`, files that change again and again) is compiled and not kept.
+//! With a cache, a source that includes files is preprocessed twice: over the include directories, to learn which files it may
+//! include, and over a snapshot of these files. The second output is compiled; it depends on the snapshot alone. Output that
+//! depends on anything else (the time, `__has_include`, files that keep changing) is compiled and not cached.
 
 pub(crate) mod dependencies;
 mod output;
@@ -22,15 +22,15 @@ use crate::clang::scratch::Scratch;
 use crate::clang::toolchain::Toolchain;
 use crate::{Error, Result, clang, diagnostics, stage};
 
-/// How often files may change while they are looked at.
+/// How often to retry when files change meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// A preprocessed source.
 pub(crate) struct Preprocessed {
     pub source_map: SourceMap,
-    /// Those of the preprocessor.
+    /// Warnings of the preprocessor.
     pub warnings: Vec<Diagnostic>,
-    /// All files that decide over the text. `None` when it depends on something else as well.
+    /// All files that the text depends on; `None` if it depends on anything else.
     pub dependencies: Option<Dependencies>,
 }
 
@@ -49,18 +49,18 @@ struct Preprocessor<'a> {
     folders: &'a SearchPaths,
 }
 
-/// What is shown to clang, and how.
+/// Input of a run of `clang -E`.
 #[derive(Clone, Copy)]
 struct ExpansionMode<'a> {
-    /// `None`: the folders.
+    /// `None`: the include directories.
     snapshot: Option<&'a FileSnapshot>,
-    /// Whether what is uncertain is made known.
+    /// Whether nondeterministic macros expand to a marker.
     poison: bool,
     /// Whether `#embed` stays a directive.
     keep_embeds: bool,
 }
 
-/// A run of clang.
+/// A run of `clang -E`.
 struct Run {
     output: clang::Output,
     expansion: PreprocessorOutput,
@@ -72,7 +72,7 @@ impl Run {
         self.output.success && self.utf8 && self.expansion.stray_directive.is_none()
     }
 
-    /// Whether something may have been expanded that depends on more than files and text.
+    /// Whether the expansion may depend on more than files and text.
     fn is_nondeterministic(&self) -> bool {
         let directive = |word: &&str| self.output.stderr.contains(*word);
         !self.output.success
@@ -132,7 +132,7 @@ impl Preprocessor<'_> {
         if mode.poison {
             let define =
                 |name: &str| [format!("-U{name}").into(), format!("-D{name}=\"{NONDETERMINISTIC}\"").into()];
-            // Before those of the source.
+            // Before the source's own definitions.
             args.splice(0..0, NONDETERMINISTIC_MACROS.iter().flat_map(|name| define(name)));
         }
         args.push(MAIN_FILE.into());
@@ -145,8 +145,8 @@ impl Preprocessor<'_> {
         Ok(Run { output, expansion, utf8 })
     }
 
-    /// That no file was included that lies outside the folders, by way of a link, and none that `..` behind a link makes
-    /// another in the overlay than it is on the disk.
+    /// Reject files outside the include directories that were reached by a symbolic link, and paths with `..` that the overlay
+    /// resolves differently from the disk.
     fn reject_links(&self, expansion: &PreprocessorOutput) -> Result<()> {
         let places = self.folders.lookup_candidates(self.source, expansion);
         let included_files =

@@ -1,42 +1,40 @@
-//! What `clang -E` wrote: the text, and what it says of files that were included.
+//! The output of `clang -E`: the text, and the inclusions that it reports.
 //!
-//! With `-dI` and `-dE` directives that include are in the output, with the names that they spell. They are taken out of
-//! the text here. So is nothing else; but a line that begins with a `#` that a macro made would be a directive to
-//! whatever reads the text next, and is an error.
+//! `-dI` and `-dE` leave inclusion directives in the output, with the names as spelled; they are removed from the text here. Any
+//! other line that begins with `#` was produced by a macro, would be a directive to the next reader, and is an error.
 
 use std::collections::BTreeSet;
 
 use crate::lex::{TokenKind, tokenize};
 use crate::preprocess::source_map::parse_line_marker;
 
-/// Stands for whatever depends on more than files and text; see [`NONDETERMINISTIC_MACROS`].
+/// The marker that nondeterministic macros expand to; see [`NONDETERMINISTIC_MACROS`].
 pub(crate) const NONDETERMINISTIC: &str = "elinvar_uncertain";
 
-/// Macros whose meaning depends on the time or on files that need not be there. Where one of them is expanded in spite of the
-/// definition that it is given in their place, the text or a message has [`NONDETERMINISTIC`] in it: it is a string, so that
-/// no condition takes it.
+/// Macros that depend on the time or on files that may be absent. They are defined as the string [`NONDETERMINISTIC`], which
+/// shows up in the text or, in a condition, in a diagnostic.
 pub(crate) const NONDETERMINISTIC_MACROS: [&str; 6] =
     ["__DATE__", "__TIME__", "__TIMESTAMP__", "__has_include", "__has_include_next", "__has_embed"];
 
-/// `#include` and the like.
+/// An `#include`, `#import`, `#include_next` or `#embed` directive.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IncludeDirective {
-    /// What is between the quotes or brackets.
+    /// The name between quotes or brackets.
     pub name: String,
     pub quoted: bool,
 }
 
-/// The preprocessed text.
+/// The parsed output.
 #[derive(Debug, Default)]
 pub(crate) struct PreprocessorOutput {
-    /// Without the directives.
+    /// The text, without inclusion directives.
     pub text: String,
-    /// The files that were entered. A source may name others in the same way.
+    /// Files that line markers enter. A source's `#line` may name further ones.
     pub included_files: BTreeSet<String>,
     pub directives: BTreeSet<IncludeDirective>,
-    /// Whether there is an `#embed` among the directives, in place of what it gives.
+    /// Whether an `#embed` was left as a directive.
     pub has_embed: bool,
-    /// Where a line begins with a `#` that is no directive's.
+    /// Offset of a `#` at the beginning of a line that is no known directive.
     pub stray_directive: Option<usize>,
 }
 
@@ -60,7 +58,7 @@ impl PreprocessorOutput {
                 }
                 !is_expected(line) || !output[..token.start].ends_with('\n') && token.start > 0
             } else {
-                // The other spelling of `#`.
+                // The digraph `%:`.
                 line == "%"
                     && tokens.get(index + 1).is_some_and(|next| &output[token.end..next.end] == ":")
                     && begins_line(&output[..token.start])
@@ -74,7 +72,7 @@ impl PreprocessorOutput {
     }
 }
 
-/// Whether a directive is one that the preprocessor leaves in its output.
+/// Whether the preprocessor leaves such a directive in its output.
 fn is_expected(line: &str) -> bool {
     let word = line[1..].split(|c: char| !c.is_ascii_alphabetic()).next();
     parse_line_marker(line).is_some()
@@ -87,7 +85,7 @@ fn begins_line(before: &str) -> bool {
     before.chars().rev().find(|c| !blank(c)).is_none_or(|c| c == '\n')
 }
 
-/// `#include <file> /* clang -E -dI */`
+/// Parse `#include <file> /* clang -E -dI */`.
 fn include(line: &str) -> Option<IncludeDirective> {
     let directive = line
         .trim_end()

@@ -1,7 +1,7 @@
-//! Where preprocessed text came from: the user's file, line and column of each of its bytes.
+//! Maps offsets of preprocessed text to file, line and column of the user's source.
 //!
-//! The line comes from clang's line markers. The column is found by aligning the tokens of the
-//! preprocessed line with those of the user's: macros and blanks are what differs.
+//! Lines come from clang's line markers. Columns are found by aligning the tokens of a preprocessed line with those of the
+//! original, which differ by macro expansion and white space.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ use elinvar_driver::Source;
 
 use crate::lex::{TokenKind, tokenize};
 
-/// Preprocessed text and the sources it was made from.
+/// Preprocessed text with the sources it was made from.
 #[derive(Debug)]
 pub(crate) struct SourceMap {
     text: String,
-    /// For each line of `text`: where it begins, its file (index of `files`) and line.
+    /// For each line of `text`: offset, file (index into `files`) and line number.
     lines: Vec<(usize, usize, u32)>,
     files: Vec<String>,
-    /// The texts of the files and of included files, by name.
+    /// Texts of the source's and of included files, by name.
     texts: HashMap<String, String>,
 }
 
-/// A place as the user sees it.
+/// A location in the user's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub file: String,
@@ -30,8 +30,8 @@ pub(crate) struct Location {
 }
 
 impl SourceMap {
-    /// `text` is what `clang -E` made of `source`, and of files with these names and texts. Lines of other files, which
-    /// `#line` may name, are not shown.
+    /// Build the map of `text`, the output of `clang -E` for `source` and further files with these names and texts. Lines of any
+    /// other file, which `#line` may name, are not shown.
     pub(crate) fn new(source: &Source, text: String, mut texts: HashMap<String, String>) -> Self {
         let (mut lines, mut files) = (Vec::new(), vec![String::new()]);
         let (mut at, mut file, mut line) = (0, 0, 0);
@@ -57,7 +57,7 @@ impl SourceMap {
         &self.text
     }
 
-    /// The names of all files that the text has parts of.
+    /// The names of all files that line markers mention.
     pub(crate) fn files(&self) -> &[String] {
         &self.files
     }
@@ -67,13 +67,13 @@ impl SourceMap {
         self.lines.last().map(|&(_, file, line)| (self.files[file].clone(), line)).unwrap_or_default()
     }
 
-    /// File and line of a byte of the text, without looking at the user's text.
+    /// File and line of an offset.
     pub(crate) fn line(&self, offset: usize) -> (String, u32) {
         let index = self.lines.partition_point(|l| l.0 <= offset).saturating_sub(1);
         self.lines.get(index).map(|&(_, file, line)| (self.files[file].clone(), line)).unwrap_or_default()
     }
 
-    /// The place of a byte of the text.
+    /// The location of an offset.
     pub(crate) fn location(&self, offset: usize) -> Location {
         let index = self.lines.partition_point(|l| l.0 <= offset).saturating_sub(1);
         let Some(&(start, file, line)) = self.lines.get(index) else {
@@ -87,7 +87,7 @@ impl SourceMap {
         Location { file, line, column, source_line }
     }
 
-    /// A line of a file that takes part in the source, without its line end.
+    /// A line of a file, without its line terminator.
     pub(crate) fn source_line(&self, file: &str, line: u32) -> Option<String> {
         nth_line(self.file_text(file)?, line)
     }
@@ -102,14 +102,15 @@ fn nth_line(text: &str, line: u32) -> Option<String> {
     text.split('\n').nth(index).map(|l| l.trim_end_matches('\r').to_owned())
 }
 
-/// `# 12 "file" 1 3`: the line after it, and the file.
+/// Parse a line marker, `# 12 "file" 1 3`: line and file.
 pub(crate) fn parse_line_marker(line: &str) -> Option<(u32, String)> {
     let rest = line.strip_prefix("# ")?;
     let (number, rest) = rest.split_once(" \"")?;
     Some((number.parse().ok()?, unescaped(&rest[..rest.rfind('"')?])))
 }
 
-/// What clang has escaped: `\"`, `\\`, `\t`, `\n`, and all that is not ASCII in octal.
+/// Undo clang's escapes: `\"`, `\\`, `\t`, `
+/// `, and octal for bytes that are not ASCII.
 fn unescaped(name: &str) -> String {
     let mut plain = Vec::with_capacity(name.len());
     let mut bytes = name.bytes().peekable();
@@ -133,7 +134,7 @@ fn unescaped(name: &str) -> String {
     String::from_utf8(plain).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
 }
 
-/// The column, from 1, of byte `at` of a preprocessed line in line `number` of the user's text.
+/// The 1-based column in line `number` of the original that corresponds to byte `at` of a preprocessed line.
 fn column(line: &str, at: usize, original: &str, number: u32) -> u32 {
     let made = tokenize(line);
     let Some(index) = made.iter().rposition(|t| t.start <= at) else { return 1 };
@@ -141,7 +142,7 @@ fn column(line: &str, at: usize, original: &str, number: u32) -> u32 {
         std::iter::once(0).chain(original.match_indices('\n').map(|(i, _)| i + 1)).collect();
     let Some(&start) = starts.get((number as usize).saturating_sub(1)) else { return 0 };
     let end = starts.get(number as usize).copied().unwrap_or(original.len());
-    // Tokenised from the start, since a comment may reach into the line.
+    // Tokenized from the start, since a comment may extend into the line.
     let written: Vec<_> = tokenize(original)
         .into_iter()
         .filter(|t| t.start >= start && t.start < end && t.kind != TokenKind::Directive)
@@ -156,7 +157,8 @@ fn column(line: &str, at: usize, original: &str, number: u32) -> u32 {
     u32::try_from(written[target].start + inside - start + 1).unwrap_or(0)
 }
 
-/// The token of `written` that token `index` of `made` is, or comes from: then `false`.
+/// The token of `written` that token `index` of `made` corresponds to, and whether they are equal; otherwise it is the macro
+/// that expanded to it.
 fn align(made: &[&str], written: &[&str], index: usize) -> (usize, bool) {
     let prefix = made.iter().zip(written).take_while(|(a, b)| a == b).count();
     if index < prefix {

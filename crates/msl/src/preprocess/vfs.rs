@@ -1,8 +1,7 @@
-//! What the preprocessor sees of the disk: an overlay of clang's virtual file system, and nothing beside it.
+//! The preprocessor's view of the file system: a VFS overlay (`-ivfsoverlay`) and nothing beside it.
 //!
-//! [`SearchPaths`] shows the folders that a source may include from. [`FileSnapshot`] shows files whose bytes were read before, and
-//! nothing where there was no file: what is preprocessed over it depends on those bytes alone, whatever happens to the disk
-//! meanwhile. The overlay removes `..` from a path before it looks at the disk, and so does [`SearchPaths::virtual_path`].
+//! [`SearchPaths`] maps the include directories. [`FileSnapshot`] maps files whose bytes were read before, so that the output
+//! depends on those bytes alone. The overlay removes `..` from a path lexically, and so does [`SearchPaths::virtual_path`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -15,21 +14,21 @@ use crate::clang::headers::Headers;
 use crate::preprocess::output::PreprocessorOutput;
 use crate::{Error, Result};
 
-/// The main file. Beside it there are no headers.
+/// The main file. There are no headers beside it.
 pub(crate) const MAIN_FILE: &str = "/dev/stdin";
 
-/// The name of the macros that each source begins with. It stands in text that clang makes of its arguments without escapes.
+/// The file with the predefined macros. clang copies this name into text without escaping it.
 pub(crate) const PREDEFINED: &str = "/dev/elinvar/predefined.h";
 
-/// More bytes of included files are not read a second time.
+/// Most bytes of a snapshot.
 const MAX_SNAPSHOT_BYTES: u64 = 256 << 20;
 
-/// The folders that a source may include from.
+/// The include directories of a source.
 #[derive(Debug)]
 pub(crate) struct SearchPaths {
-    /// Absolute and without `..`, as the overlay names them, and where they are. Those with the longest names first.
+    /// Virtual path (absolute, without `..`) and path on disk; longest first.
     roots: Vec<(PathBuf, PathBuf)>,
-    /// What the folders are with all links resolved. `None`: any file may be included.
+    /// Canonical paths of the include directories. `None`: any file may be included.
     allowed: Option<Vec<PathBuf>>,
     headers: PathBuf,
     current_dir: PathBuf,
@@ -37,7 +36,7 @@ pub(crate) struct SearchPaths {
 
 impl SearchPaths {
     /// # Errors
-    /// `Io` for a folder whose path is not UTF-8.
+    /// `Io` for a directory whose path is not UTF-8.
     pub(crate) fn of(source: &Source, headers: &Headers) -> Result<Self> {
         let current_dir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let (allowed, headers) = (source.include_roots(), headers.root().to_owned());
@@ -50,13 +49,13 @@ impl SearchPaths {
             }
             folders.roots.push((folders.virtual_path(folder), folders.current_dir.join(folder)));
         }
-        // The first of two of one name, as in a search.
+        // The first of equal names wins, as in a search.
         folders.roots.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         folders.roots.dedup_by(|next, kept| next.0 == kept.0);
         Ok(folders)
     }
 
-    /// The name by which the overlay looks for a path: absolute and without `.` and `..`.
+    /// The path in the overlay: absolute and without `.` and `..`.
     pub(crate) fn virtual_path(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for component in self.current_dir.join(path).components() {
@@ -71,7 +70,7 @@ impl SearchPaths {
         plain
     }
 
-    /// Where such a path is on the disk. `None` outside the folders, and for our own headers.
+    /// Map a virtual path to the disk. `None` outside the directories, and for Elinvar's headers.
     fn on_disk(&self, path: &Path) -> Option<PathBuf> {
         if path.starts_with(&self.headers) {
             return None;
@@ -79,24 +78,24 @@ impl SearchPaths {
         self.roots.iter().find_map(|(name, disk)| Some(disk.join(path.strip_prefix(name).ok()?)))
     }
 
-    /// Whether a file may be included, with all links resolved.
+    /// Whether a file may be included, with symbolic links resolved.
     fn is_allowed(&self, disk: &Path) -> bool {
         let Some(allowed) = &self.allowed else { return true };
         std::fs::canonicalize(disk).is_ok_and(|file| allowed.iter().any(|folder| file.starts_with(folder)))
     }
 
-    /// Whether there is a file at a place of the overlay that may not be included.
+    /// Whether there is a file at a virtual path that may not be included.
     pub(crate) fn is_denied(&self, place: &Path) -> bool {
         self.on_disk(place).is_some_and(|disk| disk.is_file() && !self.is_allowed(&disk))
     }
 
-    /// Where a file that the preprocessed text names is on the disk, if it lies in the folders and may be included.
+    /// Path on disk of a file that the preprocessed text names, if it may be included.
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         self.on_disk(&self.virtual_path(Path::new(name)))
             .filter(|file| file.is_file() && self.is_allowed(file))
     }
 
-    /// All places where the preprocessor may have looked for a file; more than it has looked at.
+    /// All places where the preprocessor may have looked; a superset.
     pub(crate) fn lookup_candidates(
         &self,
         source: &Source,
@@ -107,7 +106,7 @@ impl SearchPaths {
         places.filter(|path| self.on_disk(path).is_some()).collect()
     }
 
-    /// Those of these places that are spelled with a `..`.
+    /// The subset of these that contain `..`.
     pub(crate) fn parent_paths(&self, source: &Source, expansion: &PreprocessorOutput) -> Vec<ParentPath> {
         let has_parent = |path: &PathBuf| path.components().any(|part| part == Component::ParentDir);
         let included_files: BTreeSet<PathBuf> = expansion.included_files.iter().map(PathBuf::from).collect();
@@ -122,22 +121,22 @@ impl SearchPaths {
         parent_paths.collect()
     }
 
-    /// The first that is a file elsewhere than the overlay shows it. A file that may not be included is none.
+    /// The first that the disk resolves to another file than the overlay. Files that may not be included count as absent.
     pub(crate) fn first_mismatch<'a>(&self, parent_paths: &'a [ParentPath]) -> Option<&'a Path> {
         let first_mismatch = |place: &&ParentPath| place.differs_from_overlay(&|file| self.is_allowed(file));
         parent_paths.iter().find(first_mismatch).map(|place| place.spelled.as_path())
     }
 
-    /// The overlay that shows the folders, our headers and the main file.
+    /// The overlay of the directories, Elinvar's headers and the main file.
     pub(crate) fn overlay(&self, headers: &Headers) -> String {
         let mut overlay = VfsOverlay::with(headers);
         for (name, disk) in &self.roots {
             if name != Path::new("/") {
-                // clang would take `..` out of this path, too.
+                // clang would remove `..` from this path lexically.
                 overlay.folder(name, &std::fs::canonicalize(disk).unwrap_or_else(|_| disk.clone()));
                 continue;
             }
-            // clang takes no overlay of the root itself.
+            // clang accepts no mapping of the root directory.
             for entry in std::fs::read_dir("/").into_iter().flatten().flatten() {
                 let path = entry.path();
                 let known = overlay.names.contains(&path) || path.is_file();
@@ -150,7 +149,7 @@ impl SearchPaths {
     }
 }
 
-/// Each name that an inclusion has, in each folder where it may have been looked for.
+/// Every included name, joined to every directory in which it may have been searched.
 fn spelled(source: &Source, expansion: &PreprocessorOutput) -> BTreeSet<PathBuf> {
     let beside = expansion.included_files.iter().filter_map(|name| Path::new(name).parent());
     let beside: BTreeSet<&Path> = beside.chain([Path::new("/dev")]).collect();
@@ -163,8 +162,7 @@ fn spelled(source: &Source, expansion: &PreprocessorOutput) -> BTreeSet<PathBuf>
     found
 }
 
-/// A place that is spelled with a `..`. Behind a link to a folder, `..` is that folder's parent on the disk and the link's in
-/// the overlay; behind a folder that is not there it is nothing on the disk.
+/// A path with `..`. Behind a symbolic link, `..` is the target's parent on disk and the link's parent in the overlay.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ParentPath {
     pub spelled: PathBuf,
@@ -175,7 +173,7 @@ pub(crate) struct ParentPath {
 }
 
 impl ParentPath {
-    /// Whether the disk has another file there than the overlay.
+    /// Whether disk and overlay resolve the path to different files.
     pub(crate) fn differs_from_overlay(&self, is_allowed: &dyn Fn(&Path) -> bool) -> bool {
         let file =
             |path: &Path| std::fs::canonicalize(path).ok().filter(|path| path.is_file() && is_allowed(path));
@@ -184,16 +182,16 @@ impl ParentPath {
     }
 }
 
-/// A file that was read.
+/// A file in a snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotFile {
     pub disk: PathBuf,
     pub bytes: Vec<u8>,
-    /// The same number for the same file under several names: `#pragma once` tells by that.
+    /// Equal for one file under several names, as `#pragma once` needs.
     pub unique_id: usize,
 }
 
-/// Files, and the places where there is none.
+/// A snapshot of files, and of places without a file.
 #[derive(Debug, Default)]
 pub(crate) struct FileSnapshot {
     pub present: BTreeMap<PathBuf, SnapshotFile>,
@@ -201,14 +199,14 @@ pub(crate) struct FileSnapshot {
 }
 
 impl FileSnapshot {
-    /// What there is at these places. `None` for what cannot be shown: too many bytes, or a name that is not UTF-8.
+    /// Read these places. `None` if that is impossible: too many bytes, or a path that is not UTF-8.
     pub(crate) fn of(folders: &SearchPaths, places: &BTreeSet<PathBuf>) -> Option<Self> {
         let (mut snapshot, mut files, mut left) = (Self::default(), Vec::new(), MAX_SNAPSHOT_BYTES);
         for place in places {
             place.to_str()?;
             let disk = folders.on_disk(place)?;
             match read(&disk, left) {
-                // What may not be included is not shown.
+                // Files that may not be included have no place in a snapshot.
                 Some(_) if !folders.is_allowed(&disk) => return None,
                 Some((bytes, file)) => {
                     left = left.checked_sub(bytes.len() as u64)?;
@@ -225,7 +223,7 @@ impl FileSnapshot {
         Some(snapshot)
     }
 
-    /// Whether all these places were looked at.
+    /// Whether all these places were read.
     pub(crate) fn covers(&self, places: &BTreeSet<PathBuf>) -> bool {
         places.iter().all(|place| self.present.contains_key(place) || self.absent.contains_key(place))
     }
@@ -235,7 +233,7 @@ impl FileSnapshot {
         std::str::from_utf8(&self.present.get(path)?.bytes).ok()
     }
 
-    /// The overlay that shows these files, our headers and the main file. Copies of the files are put into `folder`.
+    /// The overlay of the snapshot, Elinvar's headers and the main file. The files are copied into `folder`.
     pub(crate) fn overlay(&self, headers: &Headers, folder: &Path) -> std::io::Result<String> {
         let mut overlay = VfsOverlay::with(headers);
         for (name, known) in &self.present {
@@ -249,9 +247,9 @@ impl FileSnapshot {
     }
 }
 
-/// The bytes of a file, with what tells it from others; `None` where there is none or it has more than `most`.
+/// Read a file: its bytes, device and inode. `None` where there is none or it exceeds `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> Option<(Vec<u8>, (u64, u64))> {
-    // Not to wait for whom writes into a pipe.
+    // Opening a pipe would block.
     if !path.is_file() {
         return None;
     }
@@ -262,7 +260,7 @@ pub(crate) fn read(path: &Path, most: u64) -> Option<(Vec<u8>, (u64, u64))> {
     (bytes.len() as u64 <= most).then_some((bytes, (found.dev(), found.ino())))
 }
 
-/// A description as clang's `-ivfsoverlay` takes it.
+/// An overlay description for `-ivfsoverlay`.
 struct VfsOverlay {
     entries: Vec<String>,
     names: BTreeSet<PathBuf>,
@@ -300,7 +298,7 @@ impl VfsOverlay {
     }
 }
 
-/// A path within a string of YAML.
+/// A path in a YAML string.
 fn escaped(path: &Path) -> String {
     let plain = |c: char| c == ' ' || c.is_ascii_graphic() && !['"', '\\'].contains(&c);
     let escape = |c: char| if plain(c) { c.to_string() } else { format!("\\U{:08X}", u32::from(c)) };

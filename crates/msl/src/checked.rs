@@ -1,9 +1,8 @@
-//! A source that has passed all checks, in this process or in an earlier one.
+//! A checked source, by way of the cache.
 //!
-//! Two steps lead from a source to what the cache has of it. Under the key of the source (its text, defines,
-//! folders, math mode, and the compiler's identity) lies the list of the files that it included last time.
-//! The contents of these files now, with that key, are the source's *identity*; under keys made from it lie
-//! what its kernels take and the code of each.
+//! The cache is looked up in two steps. The key of the source (its identity, include directories, options and the compiler)
+//! leads to the list of files that it included last time. That key with the present content of these files is the key of what
+//! the source declares and of its kernels' code.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,34 +19,33 @@ use crate::preprocess::dependencies::Dependencies;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, stage};
 
-/// What a source has, compiled as far as it is asked for. What the toolchain's cache has is taken from it,
-/// without a run of clang; what it has not is put there.
+/// A checked source, compiled on demand. Results come from the toolchain's cache, without a run of clang, or are stored there.
 #[derive(Debug)]
 pub struct Checked {
     toolchain: Toolchain,
     source: Source,
     declared: Declared,
-    /// `None` when nothing of it can be kept.
+    /// `None` when nothing of it can be cached.
     identity: Option<Key>,
-    /// Made when code is asked for that the cache has not.
+    /// Created when the cache does not have a kernel's code.
     program: Mutex<Option<Arc<Program>>>,
 }
 
 /// What a source declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
-    /// What each kernel takes, in the order of the source.
+    /// What each kernel takes, in source order.
     pub kernels: Vec<Signature>,
-    /// Kernels that are valid and cannot be compiled, in the order of the source.
+    /// Valid kernels that are not supported, in source order.
     pub unsupported: Vec<UnsupportedKernel>,
-    /// The function constants, in the order of the source.
+    /// The function constants, in source order.
     pub constants: Vec<FunctionConstant>,
     /// Warnings of the compilation.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl Checked {
-    /// Check a source in full, unless that was done before.
+    /// Check a source, or find the result in the cache.
     ///
     /// # Errors
     /// As [`Program::compile`].
@@ -98,8 +96,8 @@ impl Checked {
         &self.declared.warnings
     }
 
-    /// Begin a key of something that depends on a kernel's code and nothing else of this source. `None` when
-    /// nothing of it can be kept.
+    /// Begin a key for something that depends on a kernel's code and nothing else of this source. `None` when it cannot be
+    /// cached.
     pub fn key(&self, kind: &str, kernel: &str, constants: &[Constant]) -> Option<KeyBuilder> {
         let key = self.toolchain.cache.key(kind).key(self.identity.as_ref()?).text(kernel);
         let key = key.number(constants.len() as u64);
@@ -112,15 +110,15 @@ impl Checked {
         }))
     }
 
-    /// [`Program::specialize`], unless that was done before.
+    /// [`Program::specialize`] by way of the cache.
     ///
     /// # Errors
-    /// As [`Program::specialize`], and `Io` when a file that the source includes has changed meanwhile.
+    /// As [`Program::specialize`], and `Io` when an included file has changed meanwhile.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
         self.specialize_with(kernel, constants, Counters::default())
     }
 
-    /// [`Program::specialize_with`], unless that was done before.
+    /// [`Program::specialize_with`] by way of the cache.
     ///
     /// # Errors
     /// As [`Checked::specialize`].
@@ -157,7 +155,7 @@ impl Checked {
     }
 }
 
-/// What the cache has of a source, and the source's identity.
+/// The cached declarations of a source, and the key of what is compiled from it.
 fn find(toolchain: &Toolchain, source: &Source) -> Option<(Declared, Key)> {
     if !toolchain.cache.is_on() {
         return None;
@@ -169,7 +167,8 @@ fn find(toolchain: &Toolchain, source: &Source) -> Option<(Declared, Key)> {
     Some((decode(&declared)?, identity))
 }
 
-/// Keep what a source has included and, when given, what it declares. The source's identity, if that can be.
+/// Store the dependencies of a source and, if given, what it declares. Returns the key of what is compiled from it, if it can be
+/// cached.
 fn keep(
     toolchain: &Toolchain,
     source: &Source,

@@ -1,45 +1,45 @@
-//! What can go wrong between a source and its IR.
+//! Errors of the front end.
 
 use elinvar_driver::Diagnostic;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, by what the caller can do about it.
+/// An error, by what the caller can do about it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The source is wrong; at least one diagnostic is an error.
+    /// The source is wrong; at least one diagnostic has severity error.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Compile(Vec<Diagnostic>),
 
-    /// The kernel is valid Metal and needs something that this compiler has not.
+    /// The kernel is valid Metal, but not supported.
     #[error("{0}")]
     Unsupported(String),
 
-    /// There is no kernel of that name.
+    /// There is no such kernel.
     #[error("no kernel `{name}` in the source; it has {}", list(.known))]
     NoKernel {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The kernels of the source.
         known: Vec<String>,
     },
 
-    /// A function constant is unknown, has another type, or has no value and is needed; the message names it.
+    /// A function constant is unknown, has another type, or is needed and has no value; the message names it.
     #[error("{0}")]
     Constant(String),
 
-    /// No usable clang; the message says what was looked at and how to install one.
+    /// No usable clang; the message lists the candidates and how to install one.
     #[error("{0}")]
     Toolchain(String),
 
-    /// clang failed without saying what is wrong with the source.
+    /// clang failed without a diagnostic.
     #[error("{detail}\nto reproduce: {command}")]
     Clang {
-        /// The command line, with its input.
+        /// The command line that reproduces it, with its input.
         command: String,
-        /// What happened.
+        /// Exit status and output.
         detail: String,
     },
 

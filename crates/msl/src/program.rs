@@ -1,4 +1,4 @@
-//! A compiled source: its kernels, and the IR of each when asked for.
+//! A checked source: its kernels, and the IR of each on request.
 
 use elinvar_driver::{
     Constant, Diagnostic, ElementType, FunctionConstant, MathMode, Severity, Signature, Source,
@@ -24,7 +24,7 @@ use crate::rewrite::kernels::{Kernel, Param};
 use crate::rewrite::struct_attributes::AttributedStruct;
 use crate::{Error, Result, clang, diagnostics, preprocess, rewrite, stage};
 
-/// The largest index of a function constant.
+/// Largest index of a function constant (MSL specification, program scope function constants).
 const LAST_CONSTANT: u32 = 65535;
 
 /// A source that has passed all checks.
@@ -43,11 +43,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Check a source in full and read its kernels' signatures. Two runs of clang.
+    /// Check a source and read its kernels' signatures. Two runs of clang.
     ///
     /// # Errors
-    /// `Compile` with the diagnostics when the source is wrong; `Clang` or `Io` when clang could not
-    /// do its work.
+    /// `Compile` with the diagnostics of a wrong source; `Clang` or `Io` when clang fails.
     pub fn compile(toolchain: &Toolchain, source: &Source) -> Result<Self> {
         let _for_all_runs = toolchain.headers()?;
         let header = || pch::header(toolchain, source.math);
@@ -164,33 +163,32 @@ impl Program {
         if errors.is_empty() { Ok(()) } else { Err(Error::Compile(errors)) }
     }
 
-    /// What each kernel takes, in the order of the source; with the arguments that depend on a function
-    /// constant.
+    /// What each kernel takes, in source order, including arguments conditional on function constants.
     pub fn kernels(&self) -> &[Signature] {
         &self.signatures
     }
 
-    /// Kernels that are valid and cannot be compiled here, in the order of the source.
+    /// Valid kernels that are not supported, in source order.
     pub fn unsupported(&self) -> &[UnsupportedKernel] {
         &self.unsupported
     }
 
-    /// The function constants, in the order of the source.
+    /// The function constants, in source order.
     pub fn constants(&self) -> &[FunctionConstant] {
         &self.constants
     }
 
-    /// The files that the source includes. `None` when it depends on something else as well.
+    /// The files that the source depends on; `None` if it depends on anything else.
     pub(crate) fn dependencies(&self) -> Option<&Dependencies> {
         self.dependencies.as_ref()
     }
 
-    /// What is worth a look.
+    /// Warnings.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// [`Program::specialize`] without values, and only the text.
+    /// The IR of [`Program::specialize`] without function constants.
     ///
     /// # Errors
     /// As [`Program::specialize`].
@@ -198,16 +196,16 @@ impl Program {
         self.specialize(kernel, &[]).map(|specialized| specialized.ir)
     }
 
-    /// The code of one kernel, with values of function constants. Two runs of clang.
+    /// Compile one kernel with values of function constants. Two runs of clang.
     ///
     /// # Errors
-    /// `NoKernel`, `Constant` when one is unknown, has another type or is needed and not given, `Unsupported`
-    /// with the parameter that is the reason, `Clang`, `Io`.
+    /// `NoKernel`; `Constant` for a constant that is unknown, has another type, or is needed and not given; `Unsupported` with
+    /// the parameter; `Compile`; `Clang`; `Io`.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
         self.specialize_with(kernel, constants, Counters::default())
     }
 
-    /// [`Program::specialize`], with counters of a width.
+    /// [`Program::specialize`] with induction variables of this width.
     ///
     /// # Errors
     /// As [`Program::specialize`].
@@ -259,24 +257,22 @@ impl Program {
         Ok(Specialized { ir, signature })
     }
 
-    /// The code of one kernel before any optimisation, to check compilers against: no call is inlined, and
-    /// variables are in memory. For kernels that need no function constant. One run of clang.
+    /// The unoptimized IR of one kernel, as a reference: no call is inlined, and variables are in memory. For kernels that need
+    /// no function constant. One run of clang.
     ///
     /// # Errors
-    /// `NoKernel`, `Unsupported` with the parameter that is the reason, `Clang`, `Io`.
+    /// `NoKernel`, `Unsupported` with the parameter, `Clang`, `Io`.
     pub fn ir_unoptimized(&self, kernel: &str) -> Result<String> {
         let (found, _) = self.find(kernel)?;
         let ir = self.emit_unoptimized(&[(found, glue::ENTRY)], &vec![None; self.constants.len()])?;
         Ok(tables::extract(ir, glue::PRESENT).1)
     }
 
-    /// The code of several kernels in one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] give it
-    /// but for the names of the entries: [`crate::ENTRY`], `_` and the kernel's place in the list. For kernels that
-    /// need no function constant. Two runs of clang for all.
+    /// Compile several kernels to one module, each as [`Program::ir`] and [`Program::ir_unoptimized`] do, with entries named
+    /// [`crate::ENTRY`], `_` and the index in `kernels`. For kernels that need no function constant. Two runs of clang.
     ///
     /// # Errors
-    /// `NoKernel`, `Constant` when a parameter depends on a function constant, `Unsupported` with the parameter
-    /// that is the reason, `Clang`, `Io`.
+    /// `NoKernel`, `Constant` when a parameter depends on a function constant, `Unsupported` with the parameter, `Clang`, `Io`.
     pub fn together(&self, kernels: &[&str]) -> Result<Together> {
         let mut entries = Vec::new();
         for (index, name) in kernels.iter().enumerate() {
@@ -292,7 +288,7 @@ impl Program {
         Ok(Together { unoptimized, optimized })
     }
 
-    /// The code of kernels behind entries of these names, as clang writes it before any pass.
+    /// Compile kernels to unoptimized IR, with entries of these names.
     fn emit_unoptimized(&self, entries: &[(&Kernel, &str)], values: &[Option<String>]) -> Result<String> {
         let mut text = self.text.clone();
         text.prepend(&function_constants::definitions(values));
@@ -308,7 +304,7 @@ impl Program {
         text_of(output)
     }
 
-    /// Such code, optimised.
+    /// Legalize and optimize IR.
     fn optimize(&self, written: &str, counters: Counters) -> Result<String> {
         let defined = stage::timed("define", || legalize::legalize(written));
         let flags = clang::optimize_flags(counters);
@@ -338,7 +334,7 @@ impl Program {
         Err(Error::Compile(vec![Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) }]))
     }
 
-    /// The error for a parameter of which it is not known whether it is there.
+    /// The error for a parameter whose condition is not a constant.
     fn unresolved_condition(&self, kernel: &Kernel, param: &Param) -> Error {
         let condition = param.condition().and_then(|c| c.argument.as_deref()).unwrap_or_default();
         Error::Constant(format!(
@@ -350,26 +346,25 @@ impl Program {
     }
 }
 
-/// A kernel with the values of its function constants compiled in.
+/// A kernel specialized for values of function constants.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Specialized {
-    /// LLVM IR text: a module that defines [`crate::ENTRY`] with one pointer per entry of
-    /// [`Signature::args`], in that order.
+    /// LLVM IR text: a module that defines [`crate::ENTRY`] with one pointer per entry of [`Signature::args`], in that order.
     pub ir: String,
-    /// What the kernel takes, without the arguments that are absent.
+    /// What the kernel takes, without absent arguments.
     pub signature: Signature,
 }
 
 /// Several kernels in one module; see [`Program::together`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
-    /// LLVM IR text as clang writes it before any pass.
+    /// Unoptimized LLVM IR text.
     pub unoptimized: String,
-    /// The same, optimised.
+    /// Optimized LLVM IR text.
     pub optimized: String,
 }
 
-/// Warnings about address spaces, for a source that is right without them.
+/// Warnings about address spaces.
 fn check_spaces(toolchain: &Toolchain, math: MathMode, source_map: &SourceMap) -> Result<Vec<Diagnostic>> {
     let rewritten = rewrite::rewrite(source_map.text(), AddressSpaces::Annotated);
     let mut text = rewritten.text;
@@ -390,7 +385,7 @@ fn check_spaces(toolchain: &Toolchain, math: MathMode, source_map: &SourceMap) -
     Ok(found)
 }
 
-/// A clang that fails where it makes no code is no reason to refuse a source that is right.
+/// A crash of clang in this check does not make the source wrong.
 fn unchecked(source: &Source, error: Error) -> Result<Vec<Diagnostic>> {
     let Error::Clang { .. } = error else { return Err(error) };
     let file = source.files.first().map(|file| file.name.clone()).unwrap_or_default();

@@ -1,16 +1,14 @@
-//! How long the stages of a compilation take.
+//! Timing of compilation stages.
 //!
-//! Each stage that has ended is a `tracing` event of the target [`TARGET`] with the fields `stage` (its
-//! name, one of [`NAMES`]) and `ns`. A stage may occur several times in a compilation, and what came from the
-//! cache has the stage `cache` only.
+//! Each finished stage is a `tracing` event with target [`TARGET`] and the fields `stage` (one of [`NAMES`]) and `ns`
+//! (nanoseconds). A stage may occur several times; a cache hit has the stage `cache` only.
 
 use std::time::Instant;
 
-/// The target of the events.
+/// Target of the events.
 pub const TARGET: &str = "elinvar::compile";
 
-/// All stages, in the order of a compilation. `header` (the precompiled header is read or made) runs beside
-/// `preprocess`; all others follow each other.
+/// All stages in order. `header` (the precompiled header is loaded or built) runs concurrently with `preprocess`.
 pub const NAMES: [&str; 14] = [
     "cache",
     "preprocess",
@@ -28,7 +26,7 @@ pub const NAMES: [&str; 14] = [
     "load",
 ];
 
-/// Run the second one beside the first, in a thread of its own; its stages are told as if it ran here.
+/// Run two functions concurrently; `there` runs on its own thread, with the events of this one's subscriber.
 pub(crate) fn join<A, B: Send>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send) -> (A, B) {
     let told = tracing::dispatcher::get_default(Clone::clone);
     std::thread::scope(|scope| {
@@ -38,7 +36,7 @@ pub(crate) fn join<A, B: Send>(here: impl FnOnce() -> A, there: impl FnOnce() ->
     })
 }
 
-/// Run a stage and say how long it took.
+/// Run a stage and report its time.
 pub fn timed<T>(stage: &'static str, run: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = run();

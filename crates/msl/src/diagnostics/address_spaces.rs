@@ -1,14 +1,14 @@
-//! Misuse of address spaces: what Metal refuses and Elinvar, to which all memory is one, has no need to.
+//! Address space checks: warnings about pointer conversions that are errors in Metal. Elinvar has one address space and needs no
+//! such checks.
 //!
-//! The text is rewritten once more, now with the spaces as attributes that clang knows, and clang looks at it
-//! without making code. Our declarations know no spaces, so clang has much to say that means nothing;
-//! what counts is what it says of the user's text about two pointers whose spaces differ. What it could not
-//! make sense of it leaves alone: misuse may go unseen, but what is reported is one.
+//! The text is rewritten once more with the spaces as clang's `address_space` attributes, and clang parses it without generating
+//! code. Elinvar's headers have no address spaces, so that most errors are spurious; only those in the user's text about two
+//! pointers with different spaces are reported. There are false negatives, but no false positives.
 
 use crate::diagnostics::ClangDiagnostic;
 use elinvar_driver::Severity;
 
-/// Before the text of such a run: the spaces, as clang then names them in its messages.
+/// Definitions before the text; clang's diagnostics show these names.
 pub(crate) const DEFINITIONS: &str = "\
 #define ELINVAR_device __attribute__((address_space(1)))
 #define ELINVAR_constant __attribute__((address_space(2)))
@@ -17,7 +17,7 @@ pub(crate) const DEFINITIONS: &str = "\
 
 const NAMES: [&str; 3] = ["ELINVAR_device", "ELINVAR_constant", "ELINVAR_threadgroup"];
 
-/// How the messages begin that name two types between which nothing converts.
+/// Beginnings of the diagnostics about conversions between two types.
 const CONVERSIONS: [&str; 12] = [
     "cannot initialize a variable of type",
     "cannot initialize a parameter of type",
@@ -33,7 +33,7 @@ const CONVERSIONS: [&str; 12] = [
     "incompatible operand types",
 ];
 
-/// The messages about misuse among those of a run, as warnings. `own` says which are about the user's text.
+/// Select the diagnostics about address spaces, as warnings. `own` tells which are in the user's text.
 pub(crate) fn mismatches(
     messages: Vec<ClangDiagnostic>,
     own: impl Fn(&ClangDiagnostic) -> bool,
@@ -61,14 +61,14 @@ pub(crate) fn mismatches(
             what.replace("ELINVAR_", "")
         );
         found.push(ClangDiagnostic { severity: Severity::Warning, text, ..message });
-        // Which instantiation it is about.
+        // The instantiation that it is about.
         found.extend(notes.into_iter().filter(|note| note.text.starts_with("in instantiation of")));
     }
     found
 }
 
-/// Why none of the functions fits a call, if that is the address space of an argument for each of them that has
-/// the right number of parameters.
+/// Why no candidate matches a call, if that is an argument's address space for each candidate with the right number of
+/// parameters.
 fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> Option<String> {
     let mut why = None;
     let candidates = notes.iter().filter(|note| note.text.starts_with("candidate"));
@@ -86,13 +86,13 @@ fn call(notes: &[ClangDiagnostic], own: &impl Fn(&ClangDiagnostic) -> bool) -> O
     why
 }
 
-/// Whether the first two types of a message point into different spaces.
+/// Whether the first two types of a diagnostic point into different spaces.
 fn differ(text: &str) -> bool {
     let types = types(text);
     let [a, b, ..] = &types[..] else { return false };
     match (levels(a), levels(b)) {
         (Some(a), Some(b)) => a.len() == b.len() && a != b,
-        // A reference that only reads may bind to a copy.
+        // A reference to const may bind to a temporary copy.
         (None, None) => {
             text.starts_with("binding reference") && space(a) != space(b) && !a.starts_with("const ")
         }
@@ -100,7 +100,7 @@ fn differ(text: &str) -> bool {
     }
 }
 
-/// The quoted types of a message, with what names stand for.
+/// The quoted types of a diagnostic, desugared.
 fn types(text: &str) -> Vec<String> {
     let mut types = Vec::new();
     let mut rest = text;
@@ -119,7 +119,7 @@ fn types(text: &str) -> Vec<String> {
     types
 }
 
-/// For a pointer or an array the space of what it points to, innermost first; `None` for what is neither.
+/// The address space of each pointee, innermost first; `None` for other types.
 fn levels(ty: &str) -> Option<Vec<Option<&'static str>>> {
     if ty.contains("(*") || ty.contains("lambda") {
         return None;

@@ -1,4 +1,4 @@
-//! clang's messages as data, in the user's places and in MSL's words.
+//! Parses clang's diagnostics, maps them to the user's source and renders types as in MSL.
 
 pub(crate) mod address_spaces;
 pub(crate) mod type_names;
@@ -10,7 +10,7 @@ use elinvar_driver::{Diagnostic, Severity};
 use crate::preprocess::source_map::{Location, SourceMap};
 use crate::rewrite::buffer::RewriteBuffer;
 
-/// A message as clang printed it.
+/// A diagnostic as clang prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClangDiagnostic {
     pub file: String,
@@ -20,12 +20,12 @@ pub(crate) struct ClangDiagnostic {
     pub text: String,
 }
 
-/// The messages of a run; lines of any other shape are left out.
+/// Parse clang's standard error; other lines are skipped.
 pub(crate) fn parse(stderr: &str) -> Vec<ClangDiagnostic> {
     stderr.lines().filter_map(message).collect()
 }
 
-/// [`parse`], where files may have names that look like something else: with line ends or colons in them.
+/// [`parse`] for file names that contain line breaks or colons.
 pub(crate) fn parse_with_files(stderr: &str, files: &[String]) -> Vec<ClangDiagnostic> {
     let mut odd: Vec<&String> = files.iter().filter(|name| name.contains(['\n', ':'])).collect();
     odd.sort_by_key(|name| std::cmp::Reverse(name.len()));
@@ -45,7 +45,7 @@ pub(crate) fn parse_with_files(stderr: &str, files: &[String]) -> Vec<ClangDiagn
     parse(&text).into_iter().map(named).collect()
 }
 
-/// What begins a line that says how clang came to a file.
+/// Beginning of a line of the include stack.
 const INCLUDED: &str = "\nIn file included from ";
 
 fn message(line: &str) -> Option<ClangDiagnostic> {
@@ -70,13 +70,13 @@ fn message(line: &str) -> Option<ClangDiagnostic> {
     })
 }
 
-/// The place of a message about preprocessing, which names the user's files itself.
+/// The location of a preprocessor diagnostic, which is in the user's files already.
 pub(crate) fn source_location(source_map: &SourceMap, m: &ClangDiagnostic) -> Location {
     let source_line = source_map.source_line(&m.file, m.line);
     Location { file: m.file.clone(), line: m.line, column: m.column, source_line }
 }
 
-/// The place of a message about rewritten text on stdin.
+/// The location of a diagnostic about rewritten text on standard input.
 pub(crate) fn rewritten_location(
     source_map: &SourceMap,
     text: &RewriteBuffer,
@@ -85,19 +85,19 @@ pub(crate) fn rewritten_location(
     (m.file == "<stdin>").then(|| source_map.location(text.input(text.offset(m.line, m.column))))
 }
 
-/// Without the messages about our glue, when an error in the user's own text explains them.
+/// Remove diagnostics about glue when an error in the user's text explains them.
 pub(crate) fn without_glue(messages: Vec<ClangDiagnostic>, text: &RewriteBuffer) -> Vec<ClangDiagnostic> {
     let own = |m: &ClangDiagnostic| m.file != "<stdin>" || !text.is_glue(text.offset(m.line, m.column));
     let explained = messages.iter().any(|m| m.severity == Severity::Error && m.file == "<stdin>" && own(m));
-    // The pragma is ours; its end is in what an unterminated literal or bracket has swallowed.
+    // An unterminated literal or bracket in the user's text swallows the end of this pragma.
     let pushed = |m: &ClangDiagnostic| m.text.starts_with("unterminated '#pragma clang attribute push'");
     let explained_otherwise = messages.iter().any(|m| m.severity == Severity::Error && own(m) && !pushed(m));
     let telling = |m: &ClangDiagnostic| (!explained || own(m)) && !(explained_otherwise && pushed(m));
     messages.into_iter().filter(telling).collect()
 }
 
-/// Diagnostics with their notes. What has no place of the user's takes that of its first note that has
-/// one; such notes are otherwise left out.
+/// Attach notes to diagnostics. A diagnostic without location in the user's source takes that of its first note that has one;
+/// other notes without location are dropped.
 pub(crate) fn resolve(
     messages: Vec<ClangDiagnostic>,
     place: &dyn Fn(&ClangDiagnostic) -> Option<Location>,
@@ -127,12 +127,12 @@ pub(crate) fn resolve(
             (true, None) => {}
         }
     }
-    // What has no place follows from an error that has one.
+    // Errors without location follow from an error that has one.
     let placed = |d: &Diagnostic| !d.file.is_empty();
     if found.iter().any(|d| d.severity == Severity::Error && placed(d)) {
         found.retain(placed);
     }
-    // Each instantiation of a template repeats what is wrong with it.
+    // Every instantiation of a template repeats its diagnostics.
     let mut seen = HashSet::new();
     found.retain(|d| seen.insert((d.file.clone(), d.line, d.column, d.message.clone())));
     found

@@ -1,4 +1,4 @@
-//! Types and messages in MSL's terms: `float4`, not `metal::vec<float, 4>`.
+//! Renders types in diagnostics as in MSL: `float4` for `metal::vec<float, 4>`.
 
 const SCALARS: [(&str, &str); 9] = [
     ("unsigned char", "uchar"),
@@ -12,7 +12,7 @@ const SCALARS: [(&str, &str); 9] = [
     ("elinvar::", ""),
 ];
 
-/// clang's text with types as MSL names them.
+/// clang's text with types as in MSL.
 pub(crate) fn in_msl(text: &str) -> String {
     let mut out = text.to_owned();
     for (from, to) in SCALARS {
@@ -32,7 +32,7 @@ pub(crate) fn in_msl(text: &str) -> String {
     qualify_suggestion(drop_aliases(&out))
 }
 
-/// Where the namespace is what is missing, the suggestion names it.
+/// Qualify the suggestion when only the namespace was missing.
 fn qualify_suggestion(text: String) -> String {
     const SUGGESTION: &str = "; did you mean '";
     let Some((before, rest)) = text.split_once(SUGGESTION) else { return text };
@@ -40,7 +40,7 @@ fn qualify_suggestion(text: String) -> String {
     if is_same { format!("{before}{SUGGESTION}metal::{rest}") } else { text }
 }
 
-/// Replace each `open…>` whose arguments `name` has a name for.
+/// Replace each `open…>` for whose arguments `name` returns a name.
 fn shorten(text: &str, open: &str, name: impl Fn(&[&str]) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(open) {
@@ -67,7 +67,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ',' || c == ' '
 }
 
-/// `'float4' (aka 'float4')` says nothing twice.
+/// Remove an alias that is equal to the type: `'float4' (aka 'float4')`.
 fn drop_aliases(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(" (aka '") {

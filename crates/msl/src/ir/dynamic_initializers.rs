@@ -1,8 +1,8 @@
-//! Variables at program scope whose initialisers are code that would have to run before the kernel. MSL has none.
+//! Finds variables at program scope with dynamic initialization, which MSL does not have.
 
 use crate::ir::recursion::{field, metadata, quoted};
 
-/// File and line of the first such variable in optimised LLVM IR text with line tables.
+/// File and line of the first such variable in optimized LLVM IR text with line tables.
 pub(crate) fn find(ir: &str) -> Option<(String, u32)> {
     let list = ir.lines().find(|line| line.starts_with("@llvm.global_ctors = "))?;
     let function = list.split("ptr @").nth(1)?.split([',', ' ']).next()?;
@@ -11,9 +11,9 @@ pub(crate) fn find(ir: &str) -> Option<(String, u32)> {
         ir.lines().skip_while(|line| !(line.starts_with("define ") && line.contains(&head))).skip(1);
     let located = body.find(|line| line.starts_with('}') || line.contains("!dbg !"))?;
     let mut location = metadata(ir, field(located, "!dbg !")?)?;
-    // Out of what was inlined.
+    // Find the call site of what was inlined.
     while let Some(outer) = field(location, "inlinedAt: !").and_then(|at| metadata(ir, at)) {
-        // The outermost is the function of all initialisers, at no line.
+        // The outermost is the function that runs all initializers, at line 0.
         if field(outer, "line: ") == Some("0") {
             break;
         }

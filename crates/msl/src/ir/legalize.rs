@@ -1,18 +1,17 @@
-//! Integer arithmetic that is defined for every operand, before any optimisation.
+//! Legalizes integer division, shifts and `bool` loads before optimization, so that they are defined for every operand.
 //!
-//! LLVM takes a division as proof that the divisor is not zero, and an over-wide shift as no value at all, and
-//! drops what the source does about them later. So each division and shift of the code that clang first
-//! writes becomes a call of a small function, which LLVM inlines: division by zero gives 0 (quotient and
-//! remainder), `MIN / -1` gives `MIN` with remainder 0, and a shift counts its amount modulo the width.
-//! Constants that are harmless stay as they are.
+//! Division by zero, over-wide shifts and `MIN / -1` are undefined or poison in LLVM IR, which optimizes on the assumption that
+//! they do not occur. Each such instruction becomes a call of a small function, which is inlined: division by zero gives 0
+//! (quotient and remainder), `MIN / -1` gives `MIN` with remainder 0, and shift amounts are taken modulo the width. Instructions
+//! with constant operands for which LLVM defines the result stay.
 //!
-//! clang also takes it that a `bool` in memory is 0 or 1, and that what is read there has been written. Memory is the launch's, so
-//! any byte but 0 is true here, and nothing is said of what is loaded.
+//! clang marks loads of `bool` as 0 or 1 (`!range`) and as initialized (`!noundef`). Memory comes from the launch, so any
+//! nonzero byte is true here, and the metadata is removed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
-/// LLVM IR text, not optimised, with such calls.
+/// Legalize unoptimized LLVM IR text.
 pub(crate) fn legalize(ir: &str) -> String {
     let mut out = String::with_capacity(ir.len() + ir.len() / 16);
     let mut used = BTreeSet::new();
@@ -29,14 +28,14 @@ pub(crate) fn legalize(ir: &str) -> String {
     out
 }
 
-/// What of a function has been loaded as a `bool`.
+/// The values of a function that were loaded as `bool`.
 #[derive(Default)]
 struct Bools<'a> {
     loaded: HashSet<&'a str>,
 }
 
 impl<'a> Bools<'a> {
-    /// A load without what is said of its value, and the truth of a `bool`; `None` for any other line.
+    /// Rewrite a load without range metadata, or the truncation of a loaded `bool`; `None` for other lines.
     fn rewrite(&mut self, line: &'a str) -> Option<String> {
         if line.starts_with("define ") {
             self.loaded.clear();
@@ -96,7 +95,7 @@ impl Op {
         }
     }
 
-    /// Whether a constant right operand is one for which LLVM defines the result.
+    /// Whether LLVM defines the result for this constant right operand.
     fn is_defined_for(self, width: u32, operand: i128) -> bool {
         match self {
             Self::UDiv | Self::URem => operand != 0,
@@ -106,7 +105,7 @@ impl Op {
     }
 }
 
-/// `  %r = op flags iN a, b, …` as a call; `None` for any other line and for harmless ones.
+/// Rewrite `  %r = op flags iN a, b, …` to a call; `None` for other lines and for operands that are defined.
 fn call(line: &str, used: &mut BTreeSet<(Op, u32)>) -> Option<String> {
     let (result, instruction) = line.strip_prefix("  %")?.split_once(" = ")?;
     let mut words = instruction.splitn(2, ' ');
@@ -127,7 +126,7 @@ fn call(line: &str, used: &mut BTreeSet<(Op, u32)>) -> Option<String> {
     Some(format!("  %{result} = call {ty} @elinvar.{}.{ty}({ty} {a}, {ty} {}){tail}", op.name(), b.trim()))
 }
 
-/// The definition of what the calls call.
+/// The definition of the function that replaces an operation.
 fn function(op: Op, width: u32) -> String {
     let (name, ty) = (op.name(), format!("i{width}"));
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Passes and checks over the LLVM IR text that clang writes for a kernel, before it is optimized.
+//! Passes and checks over the unoptimized LLVM IR text of a kernel.
 
 pub(crate) mod dynamic_initializers;
 pub(crate) mod legalize;

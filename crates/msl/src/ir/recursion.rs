@@ -1,18 +1,18 @@
-//! Recursion, which MSL does not have: found in the calls of the code that clang first writes.
+//! Finds recursion, which MSL does not have, in the call graph of unoptimized IR.
 
 use std::collections::{HashMap, HashSet};
 
-/// A function that calls itself, by way of others or directly.
+/// A function on a cycle of the call graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recursion {
-    /// The function's name, without its parameters.
+    /// Name, without parameters.
     pub name: String,
-    /// Where the source declares it.
+    /// Place of the declaration.
     pub file: String,
     pub line: u32,
 }
 
-/// The first recursive function in LLVM IR text with line tables.
+/// Find a recursive function in LLVM IR text with line tables.
 pub(crate) fn find(ir: &str) -> Option<Recursion> {
     let calls = calls(ir);
     let symbol = cycle(&calls)?;
@@ -27,7 +27,7 @@ pub(crate) fn find(ir: &str) -> Option<Recursion> {
     })
 }
 
-/// For each function of the module, in its order, the functions that it calls.
+/// The call graph: each function with its callees, in the module's order.
 fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in ir.lines() {
@@ -43,7 +43,7 @@ fn calls(ir: &str) -> Vec<(&str, Vec<&str>)> {
     all
 }
 
-/// The symbol before the parameter list of a definition or a call.
+/// The symbol of a definition or call.
 fn symbol_name(line: &str) -> Option<&str> {
     let rest = line.split_once('@')?.1;
     if let Some(quoted) = rest.strip_prefix('"') {
@@ -57,7 +57,7 @@ fn cycle<'a>(calls: &[(&'a str, Vec<&'a str>)]) -> Option<&'a str> {
     let callees: HashMap<&str, &[&str]> = calls.iter().map(|(name, list)| (*name, list.as_slice())).collect();
     let mut done: HashSet<&str> = HashSet::new();
     for (root, _) in calls {
-        // Depth first without recursion: the functions on the way, each with its next callee.
+        // Depth-first search with an explicit stack: functions on the path, each with its next callee.
         let mut way: Vec<(&str, usize)> = vec![(*root, 0)];
         let mut on_way: HashSet<&str> = HashSet::from([*root]);
         while let Some((name, next)) = way.last_mut() {
@@ -84,21 +84,21 @@ fn cycle<'a>(calls: &[(&'a str, Vec<&'a str>)]) -> Option<&'a str> {
     None
 }
 
-/// A metadata node's text, by its number.
+/// The text of a metadata node.
 pub(crate) fn metadata<'a>(ir: &'a str, number: &str) -> Option<&'a str> {
     let head = format!("!{number} = ");
     ir.lines().find_map(|line| line.strip_prefix(&head))
 }
 
-/// What follows a name in a line, up to the end of the field.
+/// The value of a field of a metadata node.
 pub(crate) fn field<'a>(metadata: &'a str, name: &str) -> Option<&'a str> {
     metadata.split_once(name)?.1.split([',', ')']).next()
 }
 
-/// A field's string.
+/// The value of a string field.
 pub(crate) fn quoted(metadata: &str, name: &str) -> Option<String> {
     let text = metadata.split_once(name)?.1.strip_prefix('"')?.split('"').next()?;
-    // What is not plain is `\\` and two digits.
+    // LLVM escapes bytes as a backslash and two hexadecimal digits.
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {

@@ -1,27 +1,27 @@
-//! Tokens of C++ text, before or after preprocessing, by byte range.
+//! A lexer for C++ text, before or after preprocessing.
 //!
-//! Linear in the text and total: any text gives tokens. Comments and white space are left out.
-//! `>>` is two tokens, so that template lists can be matched.
+//! It is total and takes linear time. Comments and white space are skipped. `>>` is two tokens, so that template lists can be
+//! matched.
 
 pub(crate) mod numeric_literal;
 pub(crate) mod token_buffer;
 
-/// What a token is, as far as the rewriter needs to know.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// An identifier or keyword.
     Identifier,
-    /// A number with its suffix.
+    /// A numeric literal with its suffix.
     NumericLiteral,
     /// A string or character literal.
     StringLiteral,
-    /// A whole preprocessor line, from `#` to before its line end.
+    /// A preprocessing directive, from `#` to the end of the line.
     Directive,
     /// Anything else.
     Punctuator,
 }
 
-/// A token's kind and its bytes in the text.
+/// A token: kind and byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub kind: TokenKind,
@@ -34,7 +34,7 @@ const PUNCTUATORS: [&str; 22] = [
     "&=", "|=", "^=", "<<", "##",
 ];
 
-/// All tokens of `text`, in order.
+/// Tokenize `text`.
 pub(crate) fn tokenize(text: &str) -> Vec<Token> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: 0, line_start: true };
     let mut tokens = Vec::with_capacity(text.len() / 4);
@@ -115,7 +115,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Move to the line end that no backslash continues.
+    /// Skip to the end of the line; a backslash continues it.
     fn skip_line(&mut self) {
         while self.at < self.bytes.len() && self.peek(0) != b'\n' {
             let continued = self.peek(0) == b'\\' && self.peek(1) == b'\n';
@@ -169,7 +169,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Letters, digits, underscore, and all of non-ASCII, so that characters are never split.
+/// Letters, digits, underscore, `$` and all non-ASCII bytes, so that characters are never split.
 fn is_identifier_byte(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_' || c == b'$' || c >= 0x80
 }

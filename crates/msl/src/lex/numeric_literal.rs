@@ -1,6 +1,6 @@
-//! Number literals: MSL's suffixes in terms of C++. A literal without suffix is a float in MSL.
+//! Numeric literals: translates MSL's suffixes to C++. A floating literal without suffix is a `float` in MSL.
 
-/// The C++ spelling of a number, or `None` when it is the same.
+/// The C++ spelling of a literal, or `None` if it is the same.
 pub(crate) fn translate(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     if text.contains('_') || lower.starts_with("0b") {
@@ -22,7 +22,7 @@ pub(crate) fn translate(text: &str) -> Option<String> {
     }
 }
 
-/// Where the letters at the end begin: after the digits, the point and the exponent.
+/// Offset of the suffix: after digits, point and exponent.
 fn suffix_start(lower: &str) -> usize {
     let bytes = lower.as_bytes();
     let mut at = 0;

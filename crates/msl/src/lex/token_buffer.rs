@@ -1,16 +1,15 @@
-//! Tokens of a source with their matching brackets: what the rewriter walks over.
+//! A tokenized text with matching brackets, which the rewriter walks over.
 
 use crate::lex::{Token, TokenKind, tokenize};
 
-/// Template lists longer than this many tokens are not looked for, so that text with many `<` and no `>`
-/// takes linear time.
+/// Longest template list in tokens; bounds the search in text with many `<` and no `>`.
 const LONGEST_LIST: usize = 1024;
 
-/// A tokenised text. Positions are token indices; any index at or behind the end reads as empty.
+/// A tokenized text. Positions are token indices; an index at or after the end is an empty token.
 pub(crate) struct TokenBuffer<'a> {
     pub text: &'a str,
     pub tokens: Vec<Token>,
-    /// For each bracket its partner.
+    /// For each bracket its match.
     partner: Vec<Option<usize>>,
 }
 
@@ -32,7 +31,7 @@ impl<'a> TokenBuffer<'a> {
                         _ => "{",
                     };
                     let is_wanted = |&o: &usize| &text[tokens[o].start..tokens[o].end] == wanted;
-                    // Unbalanced text is clang's to diagnose; a wrong closer is left without partner.
+                    // Unbalanced text is diagnosed by clang.
                     if let Some(o) = open.pop_if(|o| is_wanted(o)) {
                         partner[o] = Some(i);
                         partner[i] = Some(o);
@@ -61,12 +60,12 @@ impl<'a> TokenBuffer<'a> {
         self.kind(i) == Some(TokenKind::Identifier)
     }
 
-    /// The first byte of token `i`, or the end of the text.
+    /// Offset of token `i`, or of the end of the text.
     pub(crate) fn start(&self, i: usize) -> usize {
         self.tokens.get(i).map_or(self.text.len(), |t| t.start)
     }
 
-    /// The text from token `from` to before token `to`, as it stands.
+    /// The text of the tokens `from..to`, with what is between them.
     pub(crate) fn source_text(&self, from: usize, to: usize) -> &'a str {
         if from >= to || from >= self.len() {
             return "";
@@ -74,17 +73,17 @@ impl<'a> TokenBuffer<'a> {
         &self.text[self.tokens[from].start..self.tokens[to.min(self.len()) - 1].end]
     }
 
-    /// The partner of the bracket at `i`.
+    /// The match of the bracket at `i`.
     pub(crate) fn matching_bracket(&self, i: usize) -> Option<usize> {
         self.partner.get(i).copied().flatten()
     }
 
-    /// The token behind the bracket group that opens at `i`.
+    /// The token after the bracket group that opens at `i`.
     pub(crate) fn after_group(&self, i: usize) -> Option<usize> {
         self.matching_bracket(i).filter(|&p| p > i).map(|p| p + 1)
     }
 
-    /// The token behind the template list whose `<` is at `i`.
+    /// The token after the template list that opens at `i`.
     pub(crate) fn after_template_list(&self, i: usize) -> Option<usize> {
         if self.spelling(i) != "<" {
             return None;
@@ -111,7 +110,7 @@ impl<'a> TokenBuffer<'a> {
         None
     }
 
-    /// Whether an attribute list `[[…]]` opens at `i`: then the token behind it.
+    /// The token after the attribute list `[[…]]` that opens at `i`, if one does.
     pub(crate) fn after_attribute_list(&self, i: usize) -> Option<usize> {
         if self.spelling(i) != "[" || self.spelling(i + 1) != "[" || self.start(i + 1) != self.start(i) + 1 {
             return None;
@@ -120,7 +119,7 @@ impl<'a> TokenBuffer<'a> {
         (outer == inner + 1).then_some(outer + 1)
     }
 
-    /// Split a token range at its top-level commas.
+    /// Split a token range at top-level commas.
     pub(crate) fn split_commas(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         let (mut parts, mut begin, mut at) = (Vec::new(), from, from);
         while at < to {

@@ -1,7 +1,6 @@
-//! Attributes of kernel parameters that stand for a position or a size.
+//! Attributes of kernel parameters for positions and sizes (MSL specification, kernel function input attributes).
 
-/// How many components an attribute can have: 3 for what follows the grid, 1 for an index. `None` when
-/// it is no such attribute.
+/// Most components of an attribute's type: 3 for grids, 1 for indices. `None` for other attributes.
 pub(crate) fn dimensions(attribute: &str) -> Option<u32> {
     Some(match attribute {
         "thread_position_in_grid"
@@ -28,7 +27,7 @@ pub(crate) fn dimensions(attribute: &str) -> Option<u32> {
     })
 }
 
-/// Attributes of Metal that we know and cannot serve.
+/// Attributes of Metal that are not supported.
 pub(crate) fn unsupported(attribute: &str) -> bool {
     matches!(attribute, "texture" | "sampler" | "stage_in" | "payload" | "user" | "raster_order_group")
 }

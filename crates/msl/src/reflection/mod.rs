@@ -1,4 +1,4 @@
-//! From a kernel's tokens and its tables to a [`Signature`], with the rules that clang does not know.
+//! Reflection: a kernel's [`Signature`] from its tokens and tables, with the checks that clang does not make.
 
 pub(crate) mod builtins;
 pub(crate) mod tables;
@@ -14,24 +14,24 @@ use crate::rewrite::glue::VALUES_BEFORE_INDICES;
 use crate::rewrite::kernels::{AddressSpace, Kernel, Param};
 use crate::rewrite::struct_attributes::AttributedStruct;
 
-/// The largest index of a buffer or of threadgroup memory.
+/// Largest index of a buffer or threadgroup argument (Metal Feature Set Tables: 31 of each).
 const LAST_INDEX: i64 = 30;
 
-/// What became of a kernel.
+/// Result for a kernel.
 pub(crate) enum Outcome {
     Supported(Signature),
-    /// Valid, and beyond this compiler; the message names the parameter.
+    /// Valid, but not supported; the message names the parameter.
     Unsupported(Diagnostic),
     Invalid(Vec<Diagnostic>),
 }
 
-/// The structs whose members have attributes, and the types of these members.
+/// The structs whose members have attributes, with the members' types.
 pub(crate) struct Structs<'a> {
     pub structs: &'a [AttributedStruct],
     pub types: &'a HashMap<usize, Vec<TypeDescription>>,
 }
 
-/// Judge one kernel.
+/// Build and check the signature of a kernel.
 pub(crate) fn build(
     kernel: &Kernel,
     table: &KernelTable,
@@ -86,7 +86,7 @@ pub(crate) fn build(
     }
 }
 
-/// What a parameter is to a launch.
+/// How a parameter is bound.
 enum Binding {
     Arg(ArgKind),
     Builtin(Builtin),
@@ -148,7 +148,7 @@ impl SignatureBuilder<'_> {
         }
     }
 
-    /// A struct that is passed by value: each of its members is a position or a size.
+    /// A struct passed by value: each member is a position or a size.
     fn members(&mut self, d: &TypeDescription, structs: &Structs) -> Vec<Builtin> {
         let Some((of, types)) =
             d.members.and_then(|k| Some((structs.structs.get(k)?, structs.types.get(&k)?)))
@@ -175,7 +175,7 @@ impl SignatureBuilder<'_> {
         builtins
     }
 
-    /// A parameter without attribute: a pointer or reference takes the next index.
+    /// A parameter without attribute: a pointer or reference gets the next free index.
     fn plain(&mut self, name: &str, param: &Param, d: &TypeDescription) -> Option<Binding> {
         if d.passed != PassedBy::Value {
             return self.pointer(name, param, d);
@@ -250,7 +250,7 @@ impl SignatureBuilder<'_> {
         }
     }
 
-    /// The index that a parameter's attribute gives.
+    /// The index that a parameter's attribute specifies.
     fn index(&mut self, param: &Param, index: i64) -> Option<u32> {
         let a = crate::rewrite::glue::index(param)?;
         let Some(argument) = &a.argument else {
@@ -267,9 +267,9 @@ impl SignatureBuilder<'_> {
         u32::try_from(index).ok()
     }
 
-    /// Give each argument its index: the one it states, else the lowest that is free in its table.
+    /// Assign indices: the specified one, else the lowest free one of its kind.
     ///
-    /// Arguments that depend on function constants may share an index: which of them are there is known later.
+    /// Arguments conditional on function constants may share an index; specialization checks that.
     fn assign_indices(&mut self, args: &mut [Arg], given: &[(Option<u32>, bool)]) {
         for shared in [false, true] {
             let mine: Vec<usize> =
@@ -301,7 +301,7 @@ impl SignatureBuilder<'_> {
     }
 }
 
-/// Two arguments of the same index.
+/// Two arguments with the same index.
 pub(crate) fn index_conflict(args: &[Arg]) -> Option<(&str, &str)> {
     let table = |arg: &Arg| (arg.index, arg.kind == ArgKind::Threadgroup);
     args.iter().enumerate().find_map(|(i, second)| {

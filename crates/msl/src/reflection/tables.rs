@@ -1,4 +1,4 @@
-//! Reading back what the compiler wrote about the kernels: constants in LLVM IR text.
+//! Parses the tables that [`crate::rewrite::glue`] has generated, from the constants in LLVM IR text.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use elinvar_driver::{ElementType, Scalar};
 
 use crate::diagnostics::type_names;
 
-/// What one parameter is.
+/// A parameter's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypeDescription {
     pub passed: PassedBy,
     pub size: u64,
     pub align: u64,
     pub constant: bool,
-    /// The number of the struct, when its members have attributes.
+    /// ID of the struct, if its members have attributes.
     pub members: Option<usize>,
     pub element: ElementType,
 }
@@ -25,14 +25,14 @@ pub(crate) enum PassedBy {
     Value,
 }
 
-/// The tables of one kernel.
+/// The tables of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelTable {
     pub parameters: Vec<TypeDescription>,
     pub values: Vec<i64>,
 }
 
-/// The tables in a module, by the kernel's number.
+/// The tables of a module, by kernel number.
 pub(crate) fn read(ir: &str) -> HashMap<usize, KernelTable> {
     let globals = globals(ir);
     let mut tables: HashMap<usize, KernelTable> = HashMap::new();
@@ -47,7 +47,7 @@ pub(crate) fn read(ir: &str) -> HashMap<usize, KernelTable> {
     tables
 }
 
-/// The members of each struct that has attributes, by its number.
+/// The members of each struct with attributes, by its number.
 pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<TypeDescription>> {
     let globals = globals(ir);
     let described =
@@ -58,7 +58,7 @@ pub(crate) fn read_members(ir: &str) -> HashMap<usize, Vec<TypeDescription>> {
     members.collect()
 }
 
-/// The type and the index of each function constant, by its number.
+/// Type and index of each function constant, by its number.
 pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (TypeDescription, i64)> {
     let globals = globals(ir);
     let mut constants = HashMap::new();
@@ -73,13 +73,13 @@ pub(crate) fn read_constants(ir: &str) -> HashMap<usize, (TypeDescription, i64)>
     constants
 }
 
-/// The numbers in the table of that name, and the module without it.
+/// Remove a table: its numbers, and the module without it.
 pub(crate) fn extract(ir: String, table: &str) -> (Vec<i64>, String) {
     let (line, without) = extract_line(ir, table);
     (line.map(|line| integers(line.split(" [").last().unwrap_or_default())).unwrap_or_default(), without)
 }
 
-/// The definition of a global, and the module without it.
+/// Remove a global: its definition, and the module without it.
 pub(crate) fn extract_line(ir: String, global: &str) -> (Option<String>, String) {
     let head = format!("@{global} = ");
     let Some(line) = ir.lines().find(|l| l.starts_with(&head)).map(str::to_owned) else { return (None, ir) };
@@ -95,7 +95,7 @@ fn number(name: &str, prefix: &str) -> Option<usize> {
     name.strip_prefix(prefix)?.parse().ok()
 }
 
-/// The values of `i64 1, i64 -2, …`.
+/// Parse `i64 1, i64 -2, …`.
 fn integers(list: &str) -> Vec<i64> {
     let ends = |c: char| c == ',' || c == ']' || c == '}';
     list.split("i64 ").skip(1).filter_map(|v| v.split(ends).next()?.trim().parse().ok()).collect()
@@ -137,7 +137,7 @@ fn scalar_of(code: i64) -> Option<Scalar> {
     usize::try_from(code).ok()?.checked_sub(1).and_then(|i| all.get(i).copied())
 }
 
-/// `c"… [T = Name]\00"`.
+/// Parse `c"… [T = Name]\00"`.
 fn type_name(text: &str) -> Option<String> {
     let from = text.find("[T = ")? + "[T = ".len();
     let to = text.rfind("]\\00\"")?;

@@ -1,15 +1,15 @@
-//! What a source may name: a kernel is Metal Shading Language, not C++ for the host's processor.
+//! Allow-lists of what a source may use: Metal Shading Language, not C++ for the host.
 //!
-//! clang knows thousands of builtins, attributes, pragmas and keywords that reach the processor, the process or the
-//! linker. Each kind is an allow-list here, over the tokens of the preprocessed text, so that each refusal has the user's line.
-//! Our own headers are not part of that text; what their macros expand to is on the lists.
+//! clang has thousands of builtins, attributes, pragmas and keywords that reach the processor, the process or the linker. Each
+//! kind has an allow-list here, checked over the tokens of the preprocessed text, so that errors have the user's lines.
+//! Elinvar's headers are not part of that text; what their macros expand to is on the lists.
 //!
-//! What a text does by other means is caught in the code: `elinvar-spmd` refuses calls that it does not know.
+//! `elinvar-spmd` checks the IR as well, and rejects calls that it does not know.
 
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
 
-/// Prefixes of names that clang reserves for its builtins.
+/// Prefixes that clang reserves for builtins.
 const RESERVED_PREFIXES: [&str; 11] = [
     "__builtin_",
     "__atomic_",
@@ -24,8 +24,7 @@ const RESERVED_PREFIXES: [&str; 11] = [
     "__annotation",
 ];
 
-/// Builtins that compute, behind `__builtin_`. Those on floats may end in `f`, `f16` or `l`, those on integers in `l`, `ll`,
-/// `g`, `s`, or a width.
+/// Allowed builtins, without `__builtin_`. Names may have a suffix of [`BUILTIN_SUFFIXES`].
 const ALLOWED_BUILTINS: [&str; 60] = [
     "abs",
     "add_overflow",
@@ -89,14 +88,13 @@ const ALLOWED_BUILTINS: [&str; 60] = [
     "unreachable",
 ];
 
-/// Families of builtins that compute.
+/// Allowed families of builtins, by prefix.
 const ALLOWED_BUILTIN_FAMILIES: [&str; 2] = ["elementwise_", "reduce_"];
 
-/// What may stand behind a builtin's name.
+/// Suffixes of builtins: types and widths.
 const BUILTIN_SUFFIXES: [&str; 12] = ["", "f", "f16", "l", "ll", "g", "s", "8", "16", "32", "64", "_sat"];
 
-/// Words that are no Metal, with what they are. A declaration's label, `__asm("air.…")`, would be let through in [`word`], and
-/// by nothing else, once such names are mapped to ours.
+/// Keywords that are not MSL, with the reason.
 const DISALLOWED_KEYWORDS: [(&str, &str); 16] = [
     ("asm", ASSEMBLY),
     ("__asm", ASSEMBLY),
@@ -121,10 +119,10 @@ const THREAD_LOCAL: &str = "MSL has no thread-local variables";
 const EXCEPTIONS: &str = "MSL has no exceptions";
 const BUILTIN: &str = "this compiler builtin is not part of MSL";
 
-/// What names of our own begin with.
+/// Prefixes of Elinvar's own identifiers.
 const ELINVAR_PREFIXES: [&str; 2] = ["__elinvar", "elinvar_"];
 
-/// Attributes that `__attribute__` and `__declspec` may name, without underscores around them.
+/// Allowed attributes of `__attribute__` and `__declspec`, without underscores.
 const ALLOWED_ATTRIBUTES: [&str; 25] = [
     "align",
     "aligned",
@@ -153,7 +151,7 @@ const ALLOWED_ATTRIBUTES: [&str; 25] = [
     "warn_unused_result",
 ];
 
-/// Pragmas that clang may see, by their first words. Any other is ignored, as compilers do with those they do not know.
+/// Pragmas passed on to clang, by their first words. Unknown pragmas are ignored, as compilers do.
 const ALLOWED_PRAGMAS: [&str; 14] = [
     "unroll",
     "nounroll",
@@ -171,7 +169,7 @@ const ALLOWED_PRAGMAS: [&str; 14] = [
     "STDC FP_CONTRACT",
 ];
 
-/// What is known of pragmas that change what code is made, or where it is put.
+/// Pragmas that change code generation or symbols.
 const DISALLOWED_PRAGMAS: [&str; 12] = [
     "clang attribute",
     "clang section",
@@ -187,17 +185,17 @@ const DISALLOWED_PRAGMAS: [&str; 12] = [
     "omp",
 ];
 
-/// What becomes of a pragma.
+/// What to do with a pragma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pragma {
     /// clang sees it.
     Pass,
-    /// Nothing sees it.
+    /// It is removed.
     Ignore,
     Reject,
 }
 
-/// What becomes of a line that begins with `#`.
+/// Classify a directive.
 pub(crate) fn pragma(line: &str) -> Pragma {
     let Some(rest) = line.trim_start_matches('#').trim_start().strip_prefix("pragma") else {
         return Pragma::Pass;
@@ -216,7 +214,7 @@ pub(crate) fn pragma(line: &str) -> Pragma {
     }
 }
 
-/// What a source names that it may not: byte of the text and message.
+/// Find what is not allowed: offset and message.
 pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for i in 0..tokens.len() {
@@ -236,7 +234,7 @@ pub(crate) fn disallowed(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     found
 }
 
-/// What is worth a look: casts that take `const` away. Those in the style of C clang warns of.
+/// Find `const_cast`s, for warnings. clang warns of C-style casts itself.
 pub(crate) fn const_casts(tokens: &TokenBuffer) -> Vec<(usize, String)> {
     let casts = (0..tokens.len()).filter(|&i| tokens.spelling(i) == "const_cast");
     let message = "`const_cast`: what is written through the result counts as written by the kernel";
@@ -255,7 +253,7 @@ fn word(tokens: &TokenBuffer, i: usize) -> Option<String> {
     (reserved && !is_allowed_builtin(word)).then(|| format!("`{word}`: {BUILTIN}"))
 }
 
-/// Whether a builtin does no more than compute a value, or access memory as an assignment does.
+/// Whether a builtin only computes a value, or accesses memory as an assignment does.
 fn is_allowed_builtin(word: &str) -> bool {
     let Some(name) = word.strip_prefix("__builtin_") else { return false };
     if ALLOWED_BUILTIN_FAMILIES.iter().any(|family| name.starts_with(family)) {
@@ -266,7 +264,7 @@ fn is_allowed_builtin(word: &str) -> bool {
         .any(|known| name.strip_prefix(known).is_some_and(|rest| BUILTIN_SUFFIXES.contains(&rest)))
 }
 
-/// Other spellings of brackets, and attribute lists that do not look like one: the rewriter would not know them.
+/// Digraphs, and attribute lists with white space between the brackets, which the rewriter would not recognize.
 fn punctuation(tokens: &TokenBuffer, i: usize) -> Option<&'static str> {
     let adjacent = tokens.start(i + 1) == tokens.start(i) + tokens.spelling(i).len();
     match (tokens.spelling(i), tokens.spelling(i + 1)) {
@@ -278,7 +276,7 @@ fn punctuation(tokens: &TokenBuffer, i: usize) -> Option<&'static str> {
     }
 }
 
-/// Attributes of the list behind word `i` that are not allowed.
+/// Attributes that are not allowed in the list after token `i`.
 fn attributes(tokens: &TokenBuffer, i: usize) -> Vec<(usize, String)> {
     let Some(behind) = tokens.after_group(i + 1) else {
         return vec![(tokens.start(i), format!("`{}` without a list", tokens.spelling(i)))];
@@ -299,7 +297,7 @@ fn attributes(tokens: &TokenBuffer, i: usize) -> Vec<(usize, String)> {
             let message = format!("attribute `{}` is not part of MSL", tokens.spelling(name));
             found.push((tokens.start(name), message));
         }
-        // Its argument is an expression, whose words are looked at as all others.
+        // The argument is an expression, whose tokens are checked as all others.
         at = tokens.after_group(name + 1).filter(|_| tokens.spelling(name + 1) == "(").unwrap_or(name + 1);
     }
     found

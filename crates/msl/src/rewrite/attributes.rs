@@ -1,25 +1,25 @@
-//! Attribute lists `[[…]]`: what stands in them, and which of them clang may see.
+//! Attribute lists `[[…]]`: parsing, and which of them clang may see.
 
 use crate::lex::token_buffer::TokenBuffer;
 
-/// One attribute of a list.
+/// An attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute {
-    /// Its name, without namespace.
+    /// The name, without namespace.
     pub name: String,
-    /// The text between its parentheses, if it has any.
+    /// The text between the parentheses.
     pub argument: Option<String>,
-    /// Where the name begins.
+    /// Offset of the name.
     pub offset: usize,
-    /// Where the argument begins.
+    /// Offset of the argument.
     pub argument_offset: usize,
 }
 
-/// Attributes of C++ itself, left to clang.
+/// Standard attributes of C++, which clang handles.
 const STANDARD: [&str; 7] =
     ["maybe_unused", "nodiscard", "noreturn", "fallthrough", "likely", "unlikely", "deprecated"];
 
-/// The attributes of the list that opens at token `i` and ends before `behind`.
+/// Parse the list that opens at token `i` and ends before `behind`.
 pub(crate) fn parse(tokens: &TokenBuffer, i: usize, behind: usize) -> Vec<Attribute> {
     let mut found = Vec::new();
     for (from, to) in tokens.split_commas(i + 2, behind.saturating_sub(2)) {
@@ -43,7 +43,7 @@ pub(crate) fn parse(tokens: &TokenBuffer, i: usize, behind: usize) -> Vec<Attrib
     found
 }
 
-/// Whether a list may stay in the text.
+/// Whether clang may see the list.
 pub(crate) fn standard(list: &[Attribute]) -> bool {
     list.iter().all(|a| STANDARD.contains(&a.name.as_str()))
 }

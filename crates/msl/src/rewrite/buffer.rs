@@ -1,12 +1,12 @@
-//! Text that knows, for each of its positions, the position of another text that it came from.
+//! Rewritten text with a map from its offsets to offsets of the input (clang's `RewriteBuffer`).
 
-/// Output of a rewrite, with its way back to the input.
+/// Output of a rewrite, with the map to its input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RewriteBuffer {
     text: String,
-    /// Sorted by `output`; an anchor holds up to the next one.
+    /// Sorted by `output`; each holds up to the next one.
     mappings: Vec<Mapping>,
-    /// Where the glue begins.
+    /// Offset at which the glue begins.
     glue: Option<usize>,
 }
 
@@ -14,7 +14,7 @@ pub(crate) struct RewriteBuffer {
 struct Mapping {
     output: usize,
     input: usize,
-    /// Copied text runs along with its input; other text stands for one place.
+    /// Whether the text was copied, so that offsets advance together; otherwise it maps to one offset.
     copied: bool,
 }
 
@@ -23,12 +23,12 @@ impl RewriteBuffer {
         &self.text
     }
 
-    /// Add a piece of the input, which begins at `input`.
+    /// Append a part of the input that begins at `input`.
     pub(crate) fn copy(&mut self, piece: &str, input: usize) {
         self.push(piece, Mapping { output: self.text.len(), input, copied: true });
     }
 
-    /// Add text that stands for what is at `input`.
+    /// Append text that replaces what is at `input`.
     pub(crate) fn replace(&mut self, text: &str, input: usize) {
         self.push(text, Mapping { output: self.text.len(), input, copied: false });
     }
@@ -40,7 +40,7 @@ impl RewriteBuffer {
         }
     }
 
-    /// Put text before all else; it stands for the beginning of the input.
+    /// Insert text at the beginning; it maps to the beginning of the input.
     pub(crate) fn prepend(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -53,7 +53,7 @@ impl RewriteBuffer {
         self.glue = self.glue.map(|at| at + text.len());
     }
 
-    /// The input position of a byte of the output.
+    /// Map an offset of the output to the input.
     pub(crate) fn input(&self, output: usize) -> usize {
         let after = self.mappings.partition_point(|a| a.output <= output);
         match after.checked_sub(1).map(|i| self.mappings[i]) {
@@ -63,19 +63,19 @@ impl RewriteBuffer {
         }
     }
 
-    /// What is added from here on is glue, not a rewrite of the input.
+    /// Mark what follows as glue.
     pub(crate) fn begin_glue(&mut self) {
         self.glue = Some(self.text.len());
     }
 
-    /// Whether a byte of the output is glue that the input knows nothing of.
+    /// Whether an offset is in glue, and not in a part copied into it.
     pub(crate) fn is_glue(&self, output: usize) -> bool {
         let after = self.mappings.partition_point(|a| a.output <= output);
         let copied = after.checked_sub(1).is_some_and(|i| self.mappings[i].copied);
         self.glue.is_some_and(|from| output >= from) && !copied
     }
 
-    /// The byte at a line and column, both from 1, as clang counts them.
+    /// The offset of a line and column, both 1-based, as clang reports them.
     pub(crate) fn offset(&self, line: u32, column: u32) -> usize {
         let skip = (line as usize).saturating_sub(1);
         let start = match skip.checked_sub(1) {

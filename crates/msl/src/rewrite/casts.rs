@@ -1,15 +1,14 @@
-//! Casts to a value, in sources that mention `bfloat`: clang refuses those between `half` and `bfloat`, MSL has
-//! them.
+//! Value casts in sources that mention `bfloat`: MSL allows casts between `half` and `bfloat`, clang does not.
 //!
-//! Types are not known here. A cast is rewritten when its type is a word that is certainly a type: one of
-//! the two, or the name of a type parameter of a template. `elinvar::cast` does what a cast does else.
+//! The rewriter knows no types. A cast is rewritten to `elinvar::cast` when its type is `half`, `bfloat` or the name of a
+//! template type parameter; for all other types `elinvar::cast` is the ordinary cast.
 
 use std::collections::HashSet;
 
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
 
-/// The words that are types, or nothing in a source without `bfloat`.
+/// Names that are certainly types; empty in a source without `bfloat`.
 pub(crate) struct Casts<'a> {
     types: HashSet<&'a str>,
 }
@@ -35,7 +34,7 @@ impl<'a> Casts<'a> {
         !self.types.is_empty()
     }
 
-    /// `T(x)` where word `i` is `T`: what `T` becomes.
+    /// The replacement for `T` in a functional cast `T(x)` at token `i`.
     pub(crate) fn functional(&self, tokens: &TokenBuffer, i: usize) -> Option<String> {
         if !self.types.contains(tokens.spelling(i))
             || tokens.spelling(i + 1) != "("
@@ -52,7 +51,7 @@ impl<'a> Casts<'a> {
         (one && !declarator).then(|| format!("elinvar::cast<{}>", tokens.spelling(i)))
     }
 
-    /// `(T) x` where the parenthesis is at `i`: what `(T)` becomes.
+    /// The replacement for `(T)` in a C-style cast whose parenthesis is token `i`.
     pub(crate) fn c_style(&self, tokens: &TokenBuffer, i: usize) -> Option<String> {
         if !self.types.contains(tokens.spelling(i + 1))
             || tokens.spelling(i + 2) != ")"
@@ -60,7 +59,7 @@ impl<'a> Casts<'a> {
         {
             return None;
         }
-        // A sign would be applied to the operator that stands for the cast.
+        // A unary operator would apply to the operator that replaces the cast.
         if matches!(tokens.spelling(i - 1), "-" | "+" | "!" | "~" | "*" | "&")
             && begins_operand(tokens, i - 1)
         {
@@ -77,14 +76,14 @@ impl<'a> Casts<'a> {
     }
 }
 
-/// Whether an operand, and no parameter list or declarator, begins at `i`.
+/// Whether an operand begins at `i`, rather than a parameter list or declarator.
 fn begins_operand(tokens: &TokenBuffer, i: usize) -> bool {
     let Some(before) = i.checked_sub(1) else { return false };
     match tokens.spelling(before) {
         "return" => true,
         "(" | "," | "=" | "?" | ":" | "{" | ";" | "}" | "[" | "+" | "-" | "*" | "/" | "%" | "|" | "^"
         | "!" | "~" | "+=" | "-=" | "*=" | "/=" | "==" | "!=" | "<=" | "&&" | "||" => true,
-        // Behind a cast: `(T) (U) x`.
+        // After another cast: `(T) (U) x`.
         ")" => tokens
             .matching_bracket(before)
             .is_some_and(|open| before == open + 2 && begins_operand(tokens, open)),

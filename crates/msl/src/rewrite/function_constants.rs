@@ -1,9 +1,8 @@
-//! Function constants: their declarations, and the definitions that stand for given values.
+//! Function constants: declarations, and definitions for given values.
 //!
-//! The rewriter turns `constant T name [[function_constant(n)]];` into `const T ELINVAR_CONSTANT_k(name);`,
-//! where `k` counts the declarations. A macro in front of the text makes that an initialised constant when
-//! a value is given, so that clang specialises the code. Without a value it declares a symbol that nothing
-//! defines: if the optimised code still reads it, the kernel needs the value.
+//! The rewriter turns `constant T name [[function_constant(n)]];` into `const T ELINVAR_CONSTANT_k(name);`, where `k` numbers
+//! the declarations. A macro before the text defines the constant when a value is given, so that clang specializes the code.
+//! Without a value it declares an undefined symbol: if the optimized code still reads it, the kernel needs the value.
 
 use std::fmt::Write as _;
 
@@ -12,31 +11,31 @@ use elinvar_driver::{Constant, ConstantKey, ElementType, FunctionConstant, Scala
 use crate::rewrite::attributes::Attribute;
 use crate::{Error, Result};
 
-/// The function that asks whether a value was given.
+/// The function that tests whether a constant has a value.
 pub(crate) const IS_DEFINED: &str = "is_function_constant_defined";
 
-/// What its calls become: a constant beside the one that they ask about.
+/// Prefix of the constants that its calls become.
 pub(crate) const DEFINED: &str = "elinvar_defined_";
 
-/// The symbol of a constant without value, before its number.
+/// Prefix of the undefined symbols.
 const SYMBOL: &str = "__elinvar_constant_";
 
-/// A declaration as its tokens say.
+/// A declaration.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionConstantDecl {
-    /// With its namespaces, `a::b::name`.
+    /// Qualified name, `a::b::name`.
     pub path: String,
     pub attribute: Attribute,
-    /// Where the name stands.
+    /// Offset of the name.
     pub offset: usize,
 }
 
-/// What stands for declaration number `k` in the rewritten text.
+/// The replacement of declaration number `k`.
 pub(crate) fn declaration(k: usize, name: &str) -> String {
     format!("ELINVAR_CONSTANT_{k}({name})")
 }
 
-/// The macros in front of the text; `values` has an entry for each declaration.
+/// The macros before the text; `values` has an entry for each declaration.
 pub(crate) fn definitions(values: &[Option<String>]) -> String {
     let mut text = String::new();
     for (k, value) in values.iter().enumerate() {
@@ -54,7 +53,7 @@ pub(crate) fn definitions(values: &[Option<String>]) -> String {
     text
 }
 
-/// [`definitions`] for a check of all code: what depends on a constant is not known.
+/// [`definitions`] for checking all code, with every constant unknown.
 pub(crate) fn unspecialized_definitions(count: usize) -> String {
     (0..count)
         .map(|k| format!("#define ELINVAR_CONSTANT_{k}(x) extern x; extern const bool {DEFINED}##x\n"))
@@ -67,7 +66,7 @@ pub(crate) fn undefined(ir: &str) -> Option<usize> {
     ir.lines().find_map(|line| line.strip_prefix(&mark)?.split(' ').next()?.parse().ok())
 }
 
-/// The value of each constant in C++, by what was given.
+/// The values as C++ expressions, in the order of the declarations.
 pub(crate) fn values(known: &[FunctionConstant], given: &[Constant]) -> Result<Vec<Option<String>>> {
     let mut values = vec![None; known.len()];
     for constant in given {
@@ -102,7 +101,7 @@ pub(crate) fn values(known: &[FunctionConstant], given: &[Constant]) -> Result<V
     Ok(values)
 }
 
-/// What constants there are, for messages.
+/// The declared constants, for messages.
 pub(crate) fn list(known: &[FunctionConstant]) -> String {
     if known.is_empty() {
         return "the source has none".to_owned();
@@ -126,7 +125,7 @@ fn shape(ty: &ElementType) -> (Scalar, u32) {
     }
 }
 
-/// Bytes as a C++ expression that is constant.
+/// A value's bytes as a C++ constant expression.
 fn value(scalar: Scalar, lanes: u32, bytes: &[u8]) -> String {
     let parts: Vec<String> = bytes
         .chunks(usize::try_from(scalar.size()).unwrap_or(1))

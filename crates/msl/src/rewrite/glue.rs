@@ -1,6 +1,6 @@
-//! The C++ text behind a rewritten source: the tables that describe its kernels, or the entry of one.
+//! Generated C++ after the rewritten source: the tables that describe kernels, or the entry of one.
 //!
-//! All of it stands for the kernel's name, so that what clang says about it points there.
+//! Glue maps to the kernel's name, which is where diagnostics about it point.
 
 use std::fmt::Write as _;
 
@@ -11,38 +11,37 @@ use crate::rewrite::function_constants::FunctionConstantDecl;
 use crate::rewrite::kernels::{Kernel, Param};
 use crate::rewrite::struct_attributes::AttributedStruct;
 
-/// The name of the one function that a kernel's IR defines.
+/// Name of the function that a kernel's IR defines.
 pub const ENTRY: &str = "__elinvar_entry";
 
-/// The table of which optional parameters are there: 1, and in their order 1 or 0, or 2 when that is not known.
+/// Name of the table of conditional parameters: 1, then for each [`ABSENT`], `ABSENT + 1` if present, or `ABSENT + 2` if
+/// unknown.
 pub(crate) const PRESENT: &str = "__elinvar_present";
 
-/// What that table has for a parameter that is absent, and one more for one that is there. Not 0: clang writes many
-/// zeroes at a table's end in another form.
+/// Entry of an absent parameter. Not 0: clang emits trailing zeros in another form.
 pub(crate) const ABSENT: i64 = 3;
 
-/// Marks what follows as ours, for debug locations and warnings.
+/// A line marker that attributes what follows to Elinvar, for debug locations and warnings.
 pub(crate) const GLUE_MARKER: &str = "\n# 1 \"elinvar_stdlib/glue\" 3\n";
 
-/// Stands for the `template` of a kernel's explicit instantiation. What it means is said before the text:
-/// [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
+/// Replaces `template` of a kernel's explicit instantiation; defined by [`ALL_KERNELS`] or [`KERNELS_IN_USE`].
 pub(crate) const INSTANTIATE: &str = "ELINVAR_INSTANTIATE";
 
-/// Every instantiation is compiled: for its diagnostics.
+/// Compile every instantiation, for its diagnostics.
 pub(crate) const ALL_KERNELS: &str = "#define ELINVAR_INSTANTIATE template\n";
 
-/// An instantiation is compiled if it is called; kernels are inline, so that it is compiled here.
+/// Compile the instantiations that are called. Kernels are inline, so that these are compiled here.
 pub(crate) const KERNELS_IN_USE: &str = "#define ELINVAR_INSTANTIATE extern template\n";
 
-/// The words of [`tables`]' value list before the first parameter's index.
+/// Entries of [`tables`]' list of values before the first parameter's index.
 pub(crate) const VALUES_BEFORE_INDICES: usize = 3;
 
-/// Whether kernel number `i` takes a parameter from a launch argument.
+/// Whether a parameter is an argument of the launch.
 pub(crate) fn is_launch_argument(param: &Param) -> bool {
     !param.has_members && !param.attributes.iter().any(|a| builtins::dimensions(&a.name).is_some())
 }
 
-/// For each kernel: its parameters' descriptions, and the values of the expressions in its attributes.
+/// Append each kernel's table of parameters, and its table of attribute values.
 pub(crate) fn tables(text: &mut RewriteBuffer, kernels: &[Kernel]) {
     for (i, kernel) in kernels.iter().enumerate() {
         let (offset, count) = (kernel.offset, kernel.params.len());
@@ -75,7 +74,7 @@ pub(crate) fn tables(text: &mut RewriteBuffer, kernels: &[Kernel]) {
     }
 }
 
-/// The types of the members of each struct that has attributes.
+/// Append the types of the members of each struct with attributes.
 pub(crate) fn member_tables(text: &mut RewriteBuffer, structs: &[AttributedStruct]) {
     for (k, AttributedStruct { path, members }) in structs.iter().enumerate() {
         for member in members {
@@ -94,7 +93,7 @@ pub(crate) fn member_tables(text: &mut RewriteBuffer, structs: &[AttributedStruc
     }
 }
 
-/// The type and the index of each function constant.
+/// Append the type and the index of each function constant.
 pub(crate) fn constant_tables(text: &mut RewriteBuffer, constants: &[FunctionConstantDecl]) {
     for (k, constant) in constants.iter().enumerate() {
         let spaces: Vec<&str> = constant.path.split("::").collect();
@@ -116,8 +115,7 @@ pub(crate) fn constant_tables(text: &mut RewriteBuffer, constants: &[FunctionCon
     }
 }
 
-/// A limit that may depend on the template's parameters: a template of its own with that value. Gives
-/// the list entry that reads it.
+/// Append a class template for a limit that may depend on template parameters. Returns the expression that reads it.
 fn limit(text: &mut RewriteBuffer, i: usize, kernel: &Kernel) -> Option<String> {
     let head = kernel.head.as_deref()?;
     let attribute = kernel.max_threads.as_ref()?;
@@ -131,12 +129,12 @@ fn limit(text: &mut RewriteBuffer, i: usize, kernel: &Kernel) -> Option<String> 
     Some(format!("elinvar_limit_{i}{}::value,", kernel.template_arguments()))
 }
 
-/// The attribute that carries a parameter's index.
+/// The attribute with a parameter's index.
 pub(crate) fn index(param: &Param) -> Option<&Attribute> {
     param.attributes.iter().find(|a| matches!(a.name.as_str(), "buffer" | "threadgroup"))
 }
 
-/// The value of an attribute's argument, −1 without one.
+/// Append the value of an attribute's argument, −1 without one.
 fn expression(text: &mut RewriteBuffer, attribute: Option<&Attribute>, offset: usize) {
     match attribute.and_then(|a| Some((a.argument.as_deref()?, a.argument_offset))) {
         Some((argument, at)) => {
@@ -148,8 +146,8 @@ fn expression(text: &mut RewriteBuffer, attribute: Option<&Attribute>, offset: u
     }
 }
 
-/// The entry of a kernel, under this name. A parameter that depends on a function constant takes no room when it
-/// is absent; which are there, [`PRESENT`] says.
+/// Append the entry of a kernel under this name. A parameter that is absent for its function constant takes no space;
+/// [`PRESENT`] says which are present.
 pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, name: &str) {
     let offset = kernel.offset;
     text.replace(&format!("{GLUE_MARKER}{}extern \"C\" {{\n", open(kernel)), offset);
@@ -188,7 +186,7 @@ pub(crate) fn entry(text: &mut RewriteBuffer, kernel: &Kernel, name: &str) {
     text.replace(&glue, offset);
 }
 
-/// Whether a condition holds, as 0 or 1; `otherwise` when that is not known.
+/// Append a condition folded to 0 or 1, or `otherwise` if it is not constant.
 fn folded(text: &mut RewriteBuffer, condition: &Attribute, otherwise: &str) {
     let (argument, at) = (condition.argument.as_deref().unwrap_or("1"), condition.argument_offset);
     text.replace("__builtin_constant_p((bool)(", at);

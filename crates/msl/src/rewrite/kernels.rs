@@ -1,38 +1,38 @@
-//! Kernel declarations: names, parameters and their attributes, as the tokens say.
+//! Kernel declarations: names, parameters and attributes, from tokens.
 
 use crate::lex::TokenKind;
 use crate::lex::token_buffer::TokenBuffer;
 use crate::rewrite::attributes::{self, Attribute};
 
-/// A kernel that can be asked for.
+/// A kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// The name by which it is asked for.
+    /// The name for the host: of `[[host_name]]`, or of the function.
     pub name: String,
-    /// The C++ expression that names the function, `add` or `add<float>`.
+    /// The id-expression of the function, `add` or `add<float>`.
     pub callee: String,
-    /// The namespaces around it, outermost first.
+    /// Enclosing namespaces, outermost first.
     pub namespaces: Vec<String>,
     pub params: Vec<Param>,
-    /// `max_total_threads_per_threadgroup`.
+    /// `[[max_total_threads_per_threadgroup]]`.
     pub max_threads: Option<Attribute>,
-    /// The parameter list of the template, `<typename T, int N>`, when `max_threads` is the template's.
+    /// The template parameter list, `<typename T, int N>`, when `max_threads` is the template's.
     pub head: Option<String>,
-    /// Where the name stands.
+    /// Offset of the name.
     pub offset: usize,
 }
 
-/// A parameter as its tokens say.
+/// A parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Param {
-    /// Empty when the source gives none.
+    /// Empty if unnamed.
     pub name: String,
     pub attributes: Vec<Attribute>,
-    /// The address space of what the parameter points to.
+    /// Address space of the pointee.
     pub space: Option<AddressSpace>,
-    /// Whether it is a struct whose members have attributes; known once its type is.
+    /// Whether it is a struct whose members have attributes; set once its type is known.
     pub has_members: bool,
-    /// Where it begins.
+    /// Offset of the parameter.
     pub offset: usize,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum AddressSpace {
     Thread,
 }
 
-/// What kind of declaration it is.
+/// Kind of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeclarationKind {
     /// A function with a body.
@@ -57,13 +57,13 @@ pub(crate) enum DeclarationKind {
     Instantiation,
 }
 
-/// A declaration that begins at a statement's first token.
+/// A declaration at the beginning of a statement.
 pub(crate) struct Declaration {
     pub kind: DeclarationKind,
     pub kernel: Kernel,
 }
 
-/// Read the declaration whose statement begins at `head`. `None` when it has not the shape of a function.
+/// Parse the declaration whose statement begins at `head`. `None` if it is not a function.
 pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) -> Option<Declaration> {
     let mut at = head;
     let mut template_head = None;
@@ -138,25 +138,25 @@ pub(crate) fn parse(tokens: &TokenBuffer, head: usize, namespaces: &[String]) ->
 }
 
 impl Kernel {
-    /// The function's name from the global scope, which no `using namespace` makes ambiguous.
+    /// Fully qualified name, which no using-directive makes ambiguous.
     pub(crate) fn path(&self) -> String {
         let around: String = self.namespaces.iter().map(|n| format!("::{n}")).collect();
         format!("{around}::{}", self.callee)
     }
 
-    /// The template arguments, `<float, 4>`; empty when it is no template.
+    /// Template arguments, `<float, 4>`; empty without.
     pub(crate) fn template_arguments(&self) -> &str {
         self.callee.find('<').map_or("", |i| &self.callee[i..])
     }
 
-    /// The name of the function or template, without template arguments and qualification.
+    /// Unqualified name without template arguments.
     pub(crate) fn base(&self) -> &str {
         let plain = self.callee.split('<').next().unwrap_or_default().trim();
         plain.rsplit("::").next().unwrap_or_default().trim()
     }
 }
 
-/// The text of string literals that stand behind one another.
+/// The text of adjacent string literals.
 fn literal(quoted: &str) -> String {
     let (mut text, mut inside) = (Vec::new(), false);
     let mut rest = quoted.as_bytes();
@@ -176,7 +176,7 @@ fn literal(quoted: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The byte that stands behind a backslash, and how much of the text says so.
+/// The byte of an escape sequence, and the length of the sequence without its backslash.
 fn escaped(text: &[u8]) -> (u8, usize) {
     let number = |digits: &[u8], radix: u32, most: usize| {
         let digits = digits.iter().take(most).map_while(|byte| char::from(*byte).to_digit(radix));
@@ -201,12 +201,12 @@ fn escaped(text: &[u8]) -> (u8, usize) {
 }
 
 impl Param {
-    /// The attribute that makes the argument depend on a function constant.
+    /// The attribute that makes the parameter conditional on a function constant.
     pub(crate) fn condition(&self) -> Option<&Attribute> {
         self.attributes.iter().find(|a| a.name == "function_constant")
     }
 
-    /// The attributes that say what it is.
+    /// All other attributes.
     pub(crate) fn binding_attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.attributes.iter().filter(|a| a.name != "function_constant")
     }
@@ -246,7 +246,7 @@ fn param(tokens: &TokenBuffer, from: usize, to: usize) -> Param {
                 at = tokens.after_group(at).unwrap_or(at + 1);
                 continue;
             }
-            // `device T* constant* p`: the words before the last `*` say where it points to.
+            // `device T* constant* p`: the qualifiers before the last `*` are those of the pointee.
             "*" | "&" => {
                 space = since_pointer.take().or(space);
                 words.push(at);

@@ -1,7 +1,7 @@
-//! The rewriter: preprocessed MSL becomes C++ that clang takes, line by line.
+//! The rewriter: preprocessed MSL to C++ for clang, line by line.
 //!
-//! Linear in the text, total, and exact about where each output byte came from. It knows tokens and
-//! brackets, not types; what it cannot judge it leaves to clang.
+//! It is total, takes linear time, and maps every output byte to the input. It knows tokens and brackets, not types; semantic
+//! checks are clang's.
 
 mod allow_list;
 pub(crate) mod attributes;
@@ -27,34 +27,34 @@ use crate::lex::TokenKind;
 use crate::lex::numeric_literal;
 use crate::lex::token_buffer::TokenBuffer;
 
-/// What the rewriter made of a text.
+/// Result of the rewriter.
 pub(crate) struct Rewritten {
-    /// The C++ text, without the glue of any kernel.
+    /// The C++ text, without glue.
     pub text: RewriteBuffer,
-    /// The kernels, in the order of the text.
+    /// The kernels, in source order.
     pub kernels: Vec<Kernel>,
-    /// The function constants, in the order of the text.
+    /// The function constants, in source order.
     pub constants: Vec<FunctionConstantDecl>,
-    /// The structs whose members have attributes that stand for a position or a size.
+    /// The structs whose members have attributes for positions or sizes.
     pub structs: Vec<AttributedStruct>,
-    /// What is worth a look: byte of the input and message.
+    /// Warnings: offset and message.
     pub warnings: Vec<(usize, String)>,
-    /// What it refuses: byte of the input and message.
+    /// Errors: offset and message.
     pub errors: Vec<(usize, String)>,
 }
 
 const THREADGROUP: &str = "static __attribute__((used, section(\"elinvar.threadgroup\")))";
 const KERNEL: &str = "inline __attribute__((always_inline))";
-/// Nothing of the user's is emitted unless an entry uses it.
+/// Internal linkage: functions are emitted only if an entry uses them.
 const BEFORE: &str = "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n";
 const AFTER: &str = "\n#pragma clang attribute pop\n";
 
-/// What becomes of address spaces.
+/// Treatment of address spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AddressSpaces {
-    /// They go: all memory is one. Overloads that differ by nothing else are one, too.
+    /// Removed: memory is one address space. Overloads that differ by address spaces only are merged.
     Erased,
-    /// They stay as attributes of clang's; see [`crate::diagnostics::address_spaces`].
+    /// Kept as attributes of clang's; see [`crate::diagnostics::address_spaces`].
     Annotated,
 }
 
@@ -107,39 +107,39 @@ pub(crate) fn rewrite(text: &str, address_spaces: AddressSpaces) -> Rewritten {
 }
 
 enum Scope {
-    /// A namespace's number and names. All parts of one have the same number.
+    /// A namespace's ID and names. A reopened namespace has the same ID.
     Namespace(usize, Vec<String>),
     /// `extern "C" {`
     Linkage,
-    /// A class, by its number; its name, when one can name it from outside.
+    /// A class's ID; its name, if it can be named from outside.
     Class(usize, Option<String>),
-    /// A body of a function, or an initialiser; whether it is a kernel's.
+    /// A function body or initializer; whether it is a kernel's.
     Body { kernel: bool },
 }
 
 struct Rewriter<'a> {
     tokens: &'a TokenBuffer<'a>,
     address_spaces: AddressSpaces,
-    /// Byte ranges of the input and what replaces them, ascending and disjoint.
+    /// Replacements by byte range, ascending and disjoint.
     edits: Vec<(usize, usize, String)>,
     errors: Vec<(usize, String)>,
     scopes: Vec<Scope>,
-    /// The first token of the statement.
+    /// First token of the current statement.
     statement: usize,
     kernels: Vec<Kernel>,
     constants: Vec<FunctionConstantDecl>,
     structs: Vec<AttributedStruct>,
-    /// What stands for a member's name, by its token.
+    /// Replacements of members' names, by token.
     initializers: HashMap<usize, String>,
-    /// The statement whose kernel has been read; one is read once.
+    /// The statement whose kernel has been parsed; each is parsed once.
     parsed_statement: Option<usize>,
-    /// Parameters of kernel templates, for instantiations that do not repeat them.
+    /// Kernel templates, for instantiations that omit parameters.
     templates: HashMap<String, Kernel>,
     declarations: OverloadTable,
     casts: Casts<'a>,
-    /// The number of each namespace.
+    /// IDs of namespaces.
     namespace_ids: HashMap<Vec<String>, usize>,
-    /// Braces opened so far.
+    /// Number of braces opened so far.
     opened: usize,
     warnings: Vec<(usize, String)>,
 }
@@ -169,7 +169,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Drop the declaration at `i` if it differs from an earlier one by address spaces only.
+    /// Remove the declaration at `i` if it differs from an earlier one by address spaces only.
     fn repeated(&mut self, i: usize) -> Option<usize> {
         if self.address_spaces == AddressSpaces::Annotated {
             if overloads::is_variable(self.tokens, i) && !self.in_body() {
@@ -195,7 +195,7 @@ impl Rewriter<'_> {
         Some(repeated.behind)
     }
 
-    /// Replace the tokens from `from` to before `to`, keeping the lines.
+    /// Replace the tokens `from..to`, preserving line breaks.
     fn edit(&mut self, from: usize, to: usize, mut new: String) {
         let (start, end) =
             (self.tokens.start(from), self.tokens.start(from) + self.tokens.source_text(from, to).len());
@@ -217,7 +217,7 @@ impl Rewriter<'_> {
         if allow_list::pragma(text) == Pragma::Ignore {
             self.edit(i, i + 1, String::new());
         }
-        // clang 19 fails on a count that is an expression; without count it unrolls what it can.
+        // clang 19 fails on a count that is an expression; without a count it unrolls what it can.
         let counted = text.contains("unroll") && text.matches('(').count() > 1;
         if counted && text.trim_start_matches('#').trim_start().starts_with("pragma") {
             self.edit(i, i + 1, "#pragma unroll".to_owned());
@@ -259,7 +259,7 @@ impl Rewriter<'_> {
         i + 1
     }
 
-    /// What the brace at `i` opens, by the statement before it.
+    /// The scope that the brace at `i` opens.
     fn scope(&mut self, i: usize) -> Scope {
         let mut head = self.statement;
         while matches!(self.tokens.spelling(head), "inline" | "constexpr" | "typedef") {
@@ -289,10 +289,10 @@ impl Rewriter<'_> {
         Scope::Body { kernel: inner || self.parsed_statement == Some(self.statement) }
     }
 
-    /// The name of the class whose keyword is at `head` and whose brace at `open`; none for a template.
+    /// The name of the class whose keyword is at `head` and whose brace is at `open`; `None` for a template.
     fn class_name(&self, head: usize, open: usize) -> Option<String> {
         let typedef = self.tokens.spelling(self.statement) == "typedef";
-        // What is in a class without such a name has none itself.
+        // Members of an unnamed class cannot be named.
         let outside = !matches!(self.scopes.last(), Some(Scope::Body { .. } | Scope::Class(_, None)));
         let name = match (head + 1..open)
             .find(|&t| self.tokens.is_identifier(t) && self.tokens.spelling(t + 1) != "(")
@@ -306,7 +306,7 @@ impl Rewriter<'_> {
         (plain && outside && !template).then(|| self.tokens.spelling(name).to_owned())
     }
 
-    /// The class that has just been opened by the brace at `i`: its members with attributes.
+    /// Handle the members with attributes of the class that the brace at `i` opens.
     fn members(&mut self, i: usize) {
         let Some(Scope::Class(_, Some(_))) = self.scopes.last() else { return };
         let Some(members) = struct_attributes::members(self.tokens, i) else { return };
@@ -351,7 +351,7 @@ impl Rewriter<'_> {
         behind
     }
 
-    /// Whether the statement is a variable at program scope, not a function with such a parameter.
+    /// Whether the statement declares a variable at program scope, rather than a function.
     fn begins_constant(&self) -> bool {
         let mut at = self.statement;
         while matches!(self.tokens.spelling(at), "static" | "const" | "constexpr") {
@@ -360,7 +360,7 @@ impl Rewriter<'_> {
         !self.in_body() && self.tokens.spelling(at) == "constant"
     }
 
-    /// The list of a function constant stands from `i` to before `behind`, and its name before it.
+    /// Rewrite a function constant, whose attribute list is `i..behind`.
     fn constant(&mut self, i: usize, behind: usize, attribute: &Attribute) {
         let name = i.wrapping_sub(1);
         let statement = self.tokens.start(self.statement);
@@ -372,7 +372,7 @@ impl Rewriter<'_> {
             self.errors.push((attribute.offset, message.to_owned()));
             return;
         }
-        // `static` would contradict `extern`.
+        // `static` conflicts with `extern`.
         if self.tokens.spelling(self.statement) == "static" {
             let at = self.edits.partition_point(|(start, ..)| *start < statement);
             self.edits.insert(at, (statement, statement + "static".len(), String::new()));
@@ -384,7 +384,7 @@ impl Rewriter<'_> {
         self.constants.push(FunctionConstantDecl { path, attribute: attribute.clone(), offset });
     }
 
-    /// `is_function_constant_defined(a::b)` becomes a constant beside `a::b`. Gives the token behind it.
+    /// Rewrite `is_function_constant_defined(a::b)` to a constant next to `a::b`. Returns the token after it.
     fn is_defined(&mut self, i: usize) -> Option<usize> {
         let behind = self.tokens.after_group(i + 1).filter(|_| self.tokens.spelling(i + 1) == "(")?;
         let name = behind - 2;
@@ -417,7 +417,7 @@ impl Rewriter<'_> {
                 self.edit(i, i + 1, self.space_attribute(i).to_owned());
             }
             "constant" => {
-                // Behind a constructor's parameters it says what object is made; `const` would be wrong there.
+                // After a constructor's parameters it qualifies the constructed object; `const` is an error there.
                 let parameters = self.tokens.spelling(i.wrapping_sub(1)) == ")";
                 let of_constructor = parameters && overloads::is_constructor(self.tokens, self.statement, i);
                 let new = if of_constructor { "" } else { "const" };
@@ -449,8 +449,7 @@ impl Rewriter<'_> {
         i + 1
     }
 
-    /// What stands for the address space at `i`: of an object a function belongs to nothing, else its attribute
-    /// if spaces are told.
+    /// The replacement of an address space qualifier at `i`: nothing on a member function, else its attribute if annotated.
     fn space_attribute(&self, i: usize) -> &'static str {
         if self.address_spaces == AddressSpaces::Erased {
             return "";
@@ -458,7 +457,7 @@ impl Rewriter<'_> {
         let qualifies = |t: &usize| {
             matches!(self.tokens.spelling(*t), "const" | "volatile" | "noexcept") || self.is_address_space(*t)
         };
-        // No declaration has more of them.
+        // Bounds the search; no declaration has more qualifiers.
         let behind = (i + 1..i + 8).find(|t| !qualifies(t)).unwrap_or(i + 8);
         if matches!(self.tokens.spelling(behind), "{" | ";" | "=" | "->" | ":" | "") {
             return "";
@@ -475,7 +474,7 @@ impl Rewriter<'_> {
         overloads::is_address_space(self.tokens.spelling(i))
     }
 
-    /// clang refuses half to bfloat; casts to a pointer or reference stay.
+    /// Rewrite a `static_cast` to a value type; see [`casts`].
     fn cast(&mut self, i: usize) {
         let Some(behind) = self.tokens.after_template_list(i + 1) else { return };
         if !(i + 1..behind).any(|t| matches!(self.tokens.spelling(t), "*" | "&" | "&&")) {
@@ -483,7 +482,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A variable of the threadgroup becomes a static one in a section of its own; elsewhere the word goes.
+    /// Rewrite `threadgroup`: a variable becomes static in its own section; elsewhere the qualifier is replaced.
     fn threadgroup(&mut self, i: usize) -> usize {
         let mut after = i + 1;
         if self.declares_variable(i) {
@@ -491,7 +490,7 @@ impl Rewriter<'_> {
             if self.tokens.spelling(i + 1) == "alignas"
                 && let Some(behind) = self.tokens.after_group(i + 2)
             {
-                // `static` must stand behind an attribute of the declaration, not between its specifiers.
+                // `static` has to follow the attribute, not stand between specifiers.
                 self.edit(i, i + 1, String::new());
                 place = behind - 1;
                 after = behind;
@@ -538,7 +537,7 @@ impl Rewriter<'_> {
         false
     }
 
-    /// Whether only specifiers stand between the statement's begin and token `i`.
+    /// Whether only specifiers precede token `i` in the statement.
     fn begins_statement(&self, i: usize) -> bool {
         let mut at = self.statement;
         while at < i {
@@ -557,7 +556,7 @@ impl Rewriter<'_> {
         at == i
     }
 
-    /// The word or attribute list that makes a kernel stands from `from` to before `to`.
+    /// Handle a kernel, whose keyword or attribute list is `from..to`.
     fn kernel(&mut self, from: usize, to: usize) {
         let namespaces = self.namespaces();
         let first = self.parsed_statement.replace(self.statement) != Some(self.statement);
@@ -592,7 +591,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// What the instantiation leaves out, the template says.
+    /// Complete an instantiation with what its template declares.
     fn complete(&self, kernel: &mut Kernel) {
         let Some(template) = self.templates.get(kernel.base()) else { return };
         if kernel.params.is_empty() {

@@ -1,8 +1,7 @@
-//! Declarations that differ only by address space.
+//! Overloads that differ only by address spaces.
 //!
-//! MSL overloads on address spaces; without them such overloads are one declaration, which C++ takes once.
-//! A later one is dropped. Heads and bodies are compared by their tokens, address spaces left out, `const`
-//! in front of its specifiers and once.
+//! MSL overloads on address spaces. Without them such overloads are redefinitions in C++, so later ones are removed. Heads and
+//! bodies are compared by tokens, without address spaces and with `const` normalized.
 
 use std::collections::HashMap;
 
@@ -11,7 +10,7 @@ use crate::lex::token_buffer::TokenBuffer;
 /// The declarations of all scopes so far.
 #[derive(Default)]
 pub(crate) struct OverloadTable {
-    /// By the scope's number and the head.
+    /// By scope ID and head.
     seen: HashMap<(usize, Vec<String>), Seen>,
 }
 
@@ -21,16 +20,16 @@ struct Seen {
     spaced: bool,
 }
 
-/// A declaration that repeats an earlier one.
+/// A redeclaration.
 pub(crate) struct Redeclaration {
-    /// The token behind it.
+    /// The token after it.
     pub behind: usize,
-    /// Whether its body is another one.
+    /// Whether its body differs.
     pub differs: bool,
 }
 
 impl OverloadTable {
-    /// Look at the declaration that begins at token `i` of scope number `scope`, which is a class or a namespace.
+    /// Enter the declaration that begins at token `i` of a class or namespace with this ID.
     pub(crate) fn visit(
         &mut self,
         tokens: &TokenBuffer,
@@ -69,7 +68,7 @@ pub(crate) fn is_address_space(word: &str) -> bool {
     matches!(word, "device" | "constant" | "thread" | "threadgroup")
 }
 
-/// Whether the declaration at `i` of a namespace is a variable that is not in the constant address space.
+/// Whether the declaration at `i` is a variable at namespace scope outside the `constant` address space.
 pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
     let Some((end, false)) = head_end(tokens, i) else { return false };
     let words = (i..end).filter(|&t| tokens.is_identifier(t)).count();
@@ -80,7 +79,7 @@ pub(crate) fn is_variable(tokens: &TokenBuffer, i: usize) -> bool {
     tokens.is_identifier(i) && words > 1 && tokens.spelling(end) != "{" && !(i..end).any(other)
 }
 
-/// Whether the function whose declaration runs from `i` to before `end` has no result type.
+/// Whether the function declared by tokens `i..end` is a constructor.
 pub(crate) fn is_constructor(tokens: &TokenBuffer, i: usize, end: usize) -> bool {
     let Some(open) = (i..end)
         .find(|&t| tokens.spelling(t) == "(" && tokens.spelling(t.wrapping_sub(1)) != "__attribute__")
@@ -103,7 +102,7 @@ pub(crate) fn is_constructor(tokens: &TokenBuffer, i: usize, end: usize) -> bool
         && (at..name).all(|t| specifier(t) && !matches!(tokens.spelling(t), "*" | "&" | ">" | "::"))
 }
 
-/// Where the head of a declaration ends, and whether it has a parameter list.
+/// The end of a declaration's head, and whether it has a parameter list.
 fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     let (mut at, mut is_function) = (i, false);
     if matches!(tokens.spelling(i), "namespace" | "using" | "typedef" | "extern" | "kernel" | "enum") {
@@ -135,7 +134,7 @@ fn head_end(tokens: &TokenBuffer, i: usize) -> Option<(usize, bool)> {
     None
 }
 
-/// The tokens without address spaces; `const` first among its neighbours, and once.
+/// The tokens without address spaces; `const` first among its specifiers, and once.
 fn words(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut run = 0;

@@ -1,35 +1,35 @@
-//! Attributes of the members of a struct: positions and sizes that a kernel takes as one parameter,
-//! `struct Ids { uint3 g [[thread_position_in_grid]]; }`.
+//! Structs whose members have attributes for positions and sizes, taken by kernels as one parameter: `struct Ids { uint3 g
+//! [[thread_position_in_grid]]; }`.
 //!
-//! Such a member gets an initialiser that asks for the value, and the struct a number by which its type is
-//! known again, whatever name the kernel has for it. In a template the attributes say nothing.
+//! Each such member gets an initializer that reads the value, and the struct an enumerator with its number, by which its type is
+//! recognized. Templates are not supported.
 
 use crate::lex::token_buffer::TokenBuffer;
 use crate::reflection::builtins;
 use crate::rewrite::attributes::{self, Attribute};
 
-/// A struct with attributes of that kind.
+/// A struct with such attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct AttributedStruct {
-    /// Its name with all that is around it, `a::b::Ids`.
+    /// Qualified name, `a::b::Ids`.
     pub path: String,
     pub members: Vec<Member>,
 }
 
-/// A member of it.
+/// A data member.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub name: String,
-    /// The token of the name.
+    /// Token of the name.
     pub token: usize,
-    /// Where the name stands.
+    /// Offset of the name.
     pub offset: usize,
-    /// `None` for a member that has no attribute.
+    /// `None` without attribute.
     pub attribute: Option<Attribute>,
 }
 
 impl Member {
-    /// What stands in the struct for the member's name.
+    /// The replacement of the member's name.
     pub(crate) fn initialized(&self, attribute: &Attribute) -> String {
         let name = &self.name;
         format!(
@@ -39,7 +39,7 @@ impl Member {
     }
 }
 
-/// The data members of the class whose brace is at `open`, if one of them has such an attribute.
+/// The data members of the class whose brace is at `open`, if one has such an attribute.
 pub(crate) fn members(tokens: &TokenBuffer, open: usize) -> Option<Vec<Member>> {
     let end = tokens.after_group(open)?.checked_sub(1)?;
     let (mut members, mut at) = (Vec::new(), open + 1);
@@ -72,7 +72,7 @@ fn statement_end(tokens: &TokenBuffer, mut at: usize, end: usize) -> usize {
     end
 }
 
-/// The members that a statement declares; none if it is no such declaration.
+/// The data members that a statement declares.
 fn declared(tokens: &TokenBuffer, from: usize, to: usize) -> Vec<Member> {
     let mut found = Vec::new();
     for (a, b) in tokens.split_commas(from, to) {

@@ -1,17 +1,17 @@
-//! The encoding of records: values as postcard writes them (its wire format is specified), without names or types.
+//! Encoding of records: postcard's wire format, without names or types.
 //!
-//! Decoding is total: bytes that end early, do not fit the type, or go on behind the value give `None`. It reserves no more memory than
-//! the bytes can fill, up to serde's limit of 1 MiB for one list.
+//! Decoding is total: bytes that end early, do not fit the type or continue after the value give `None`. It allocates no more
+//! than the bytes can fill, up to serde's limit of 1 MiB per list.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The record of a value. Values of this project's types can always be encoded: their lists know their length.
+/// Encode a value. Never fails for this project's types, whose sequences know their length.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).unwrap_or_default()
 }
 
-/// The value of a whole record.
+/// Decode a value from a whole record.
 pub fn decode<T: DeserializeOwned>(record: &[u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(record).ok()?;
     rest.is_empty().then_some(value)

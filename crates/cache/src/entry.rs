@@ -1,11 +1,11 @@
-//! The form of an entry's file: a mark, a checksum over key and content, the content.
+//! The format of an entry's file: magic number, checksum over key and content, content.
 
 use crate::Key;
 
 const MARK: &[u8; 8] = b"elinvar\x01";
 const HEAD: usize = MARK.len() + blake3::OUT_LEN;
 
-/// What stands before the content.
+/// The header of an entry.
 pub(crate) fn head(key: &Key, content: &[u8]) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..MARK.len()].copy_from_slice(MARK);
@@ -13,11 +13,11 @@ pub(crate) fn head(key: &Key, content: &[u8]) -> [u8; HEAD] {
     head
 }
 
-/// The content of a file that is whole and belongs to the key.
+/// The content of a file that is complete and belongs to the key.
 pub(crate) fn open(key: &Key, mut file: Vec<u8>) -> Option<Vec<u8>> {
     let rest = file.strip_prefix(MARK)?;
     let (sum, content) = rest.split_at_checked(blake3::OUT_LEN)?;
-    // The comparison of `blake3::Hash` with bytes.
+    // `blake3::Hash` compares with bytes.
     let same = checksum(key, content) == *<&[u8; blake3::OUT_LEN]>::try_from(sum).ok()?;
     same.then(|| file.split_off(HEAD))
 }

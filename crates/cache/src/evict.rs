@@ -1,4 +1,4 @@
-//! Keeping the folder within its limit: what was not used for longest goes first.
+//! Eviction: least recently used entries are removed when the directory exceeds its limit.
 
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,13 +9,13 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 use crate::store::TEMPORARY;
 
-/// A file under a temporary name this old belongs to a writer that is no more.
+/// Age from which a temporary file is a killed writer's.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// A folder that was last used so long ago belongs to versions that are no more.
+/// Age from which an unused directory is removed.
 const OUTDATED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Entries take whole blocks of this many bytes.
+/// Entries occupy whole blocks of this size.
 const BLOCK: u64 = 4096;
 
 struct File {
@@ -25,8 +25,8 @@ struct File {
     is_folder: bool,
 }
 
-/// Remove what a killed writer left, and folders that nobody uses. If the entries take more than `limit` bytes, remove those used longest
-/// ago until they take at most nine tenths of it. Returns the bytes that remain.
+/// Remove abandoned temporary files and outdated directories. If the entries exceed `limit` bytes, remove the least recently
+/// used ones until nine tenths of it remain. Returns the bytes that remain.
 pub(crate) fn sweep(folder: impl AsFd, path: &Path, limit: u64, now: SystemTime) -> rustix::io::Result<u64> {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut files = list(&folder)?;
@@ -56,12 +56,12 @@ pub(crate) fn sweep(folder: impl AsFd, path: &Path, limit: u64, now: SystemTime)
 }
 
 fn list(folder: impl AsFd) -> rustix::io::Result<Vec<File>> {
-    // An open folder of its own: the position in the list belongs to it.
+    // A separate file description: the read position is its own.
     let own = rustix::fs::openat(&folder, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut files = Vec::new();
     for entry in Dir::new(own)? {
         let name = entry?.file_name().to_owned();
-        // Another process may have removed it meanwhile.
+        // Another process may have removed it.
         let Ok(found) = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         if ![b".", b"..".as_slice()].contains(&name.to_bytes()) {
             let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;

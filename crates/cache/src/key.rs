@@ -1,4 +1,4 @@
-//! Keys: a hash over everything that an entry depends on.
+//! Cache keys: hashes of everything that an entry depends on.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Names an entry. Two keys are equal when the same parts were given in the same order.
+/// A cache key. Keys are equal if they were built from the same parts in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key(pub(crate) [u8; 32]);
 
 impl Key {
-    /// The hash of some bytes.
+    /// Hash bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The key with these bytes, if they are as many as a key has.
+    /// The key with these bytes, which have to be 32.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Collects the parts of a key. Each part counts with its length, so that no two lists of parts are alike.
+/// Builds a key from parts. Each part is hashed with its length, so that different lists of parts have different keys.
 #[derive(Clone)]
 pub struct KeyBuilder(blake3::Hasher);
 
@@ -81,14 +81,14 @@ impl KeyBuilder {
         self.bytes(&key.0)
     }
 
-    /// Add a path as it is written.
+    /// Add a path as written.
     #[must_use]
     pub fn path(self, path: &Path) -> Self {
         self.bytes(path.as_os_str().as_bytes())
     }
 
-    /// Add a program's identity without running it: where it is, its size and when it was changed. A
-    /// program that is not there has an identity, too.
+    /// Add a program's identity without running it: canonical path, size and modification time. A program that does not exist
+    /// has an identity, too.
     #[must_use]
     pub fn program(self, path: &Path) -> Self {
         let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -1,14 +1,14 @@
-//! Where the user's cache is and how large it may become, by the environment.
+//! Location and limit of the user's cache, from the environment.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use etcetera::BaseStrategy as _;
 
-/// The limit where none is set: 1 GiB.
+/// Default limit in bytes: 1 GiB.
 pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// The folder: what `ELINVAR_CACHE` names, else one of the user's. `None` when there is to be none.
+/// The cache directory: that of `ELINVAR_CACHE`, else the user's. `None` when it is `off`.
 pub(crate) fn folder(chosen: Option<&OsStr>) -> Option<PathBuf> {
     match chosen.filter(|chosen| !chosen.is_empty()) {
         Some(chosen) if chosen == "off" => None,
@@ -17,7 +17,7 @@ pub(crate) fn folder(chosen: Option<&OsStr>) -> Option<PathBuf> {
     }
 }
 
-/// The bytes that `ELINVAR_CACHE_LIMIT` allows: a number, or one with `K`, `M` or `G` behind it.
+/// Parse `ELINVAR_CACHE_LIMIT`: bytes, or a number with suffix `K`, `M` or `G`.
 pub(crate) fn limit(chosen: Option<&OsStr>) -> Result<u64, String> {
     let Some(chosen) = chosen.filter(|chosen| !chosen.is_empty()) else { return Ok(DEFAULT_LIMIT) };
     let text = chosen.to_string_lossy();

@@ -1,4 +1,4 @@
-//! The open folder: reading, writing and refusing entries.
+//! The open cache: loads, stores and validates entries.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,23 +14,23 @@ use rustix::io::Errno;
 
 use crate::{Key, KeyBuilder, entry, evict, place, trust};
 
-/// The folder in the cache's folder that holds the entries of this form.
+/// Subdirectory for this version of the entry format.
 const FORM: &str = "1";
 
-/// What names of unfinished files begin with.
+/// Prefix of temporary files.
 pub(crate) const TEMPORARY: &str = "tmp-";
 
-/// No entry is larger; a larger file is none.
+/// Largest entry in bytes.
 const LARGEST: u64 = 256 << 20;
 
-/// With a smaller limit there are no folders.
+/// Smallest limit in bytes with which [`Cache::folder`] is available.
 const LEAST_FOR_FOLDERS: u64 = 64 << 20;
 
-/// Entries that outlive the process. Clones are the same cache.
+/// A persistent cache. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     version: Arc<str>,
-    /// `None`: nothing is found and nothing is kept.
+    /// `None`: disabled.
     folder: Option<Arc<Folder>>,
 }
 
@@ -38,21 +38,21 @@ pub struct Cache {
 struct Folder {
     path: PathBuf,
     open: OwnedFd,
-    /// The user whose files are read.
+    /// Owner of the files that are read (effective user ID).
     owner: u32,
     limit: u64,
-    /// Bytes stored since the folder was last swept; `u64::MAX` before the first time.
+    /// Bytes stored since the last eviction; `u64::MAX` before the first.
     unswept: AtomicU64,
 }
 
 impl Cache {
-    /// A cache that has nothing and keeps nothing.
+    /// A disabled cache: every load misses, nothing is stored.
     pub fn off() -> Self {
         Self { version: "".into(), folder: None }
     }
 
-    /// The user's cache, as `ELINVAR_CACHE` and `ELINVAR_CACHE_LIMIT` have it. `version` becomes part of
-    /// every key: entries of other versions are never seen.
+    /// The user's cache, as `ELINVAR_CACHE` and `ELINVAR_CACHE_LIMIT` configure it. `version` is part of every key: entries of
+    /// other versions are never found.
     pub fn user(version: &str) -> Self {
         let limit = place::limit(std::env::var_os("ELINVAR_CACHE_LIMIT").as_deref());
         let limit = limit.unwrap_or_else(|wrong| {
@@ -65,7 +65,7 @@ impl Cache {
         }
     }
 
-    /// The cache in `folder`, which is made if need be, with at most about `limit` bytes.
+    /// The cache in `folder`, which is created if missing, with a limit of about `limit` bytes.
     pub fn at(folder: &Path, limit: u64, version: &str) -> Self {
         let owner = rustix::process::geteuid().as_raw();
         let folder = Folder::open(folder, owner, limit)
@@ -73,7 +73,7 @@ impl Cache {
         Self { version: version.into(), folder: folder.ok().map(Arc::new) }
     }
 
-    /// Whether anything can be found or kept.
+    /// Whether it is enabled.
     pub fn is_on(&self) -> bool {
         self.folder.is_some()
     }
@@ -83,7 +83,7 @@ impl Cache {
         KeyBuilder::new().text(&self.version).text(kind)
     }
 
-    /// The bytes under the key, verified. A file that is damaged or not this user's is removed.
+    /// Load the bytes under a key, verified. A damaged or foreign file is removed.
     pub fn load(&self, key: &Key) -> Option<Vec<u8>> {
         let folder = self.folder.as_ref()?;
         match folder.load(key) {
@@ -96,9 +96,8 @@ impl Cache {
         }
     }
 
-    /// Keep bytes under the key, if that is possible. The limit is looked after when a process stores for
-    /// the first time and again each time it has stored a sixteenth of it: entries beyond the limit are
-    /// removed, those not loaded for longest first.
+    /// Store bytes under a key, if possible. Eviction runs on the first store of a process and whenever it has stored a
+    /// sixteenth of the limit: least recently used entries beyond the limit are removed.
     pub fn store(&self, key: &Key, bytes: &[u8]) {
         let Some(folder) = &self.folder else { return };
         let size = bytes.len() as u64;
@@ -106,17 +105,16 @@ impl Cache {
             return;
         }
         match folder.store(key, bytes) {
-            Ok(()) => folder.look_after(size),
-            Err(why) => tracing::debug!("cannot keep {key} in {}: {why}", folder.path.display()),
+            Ok(()) => folder.evict_if_due(size),
+            Err(why) => tracing::debug!("cannot store {key} in {}: {why}", folder.path.display()),
         }
     }
 
-    /// A folder of that name for files that programs have to find under a path; it is made if need be. Only
-    /// this user can enter it. What is in it is not sealed and does not count towards the limit; a folder that
-    /// was not asked for in 30 days is removed when entries are.
+    /// A directory for files that programs open by path, created with mode 0700 if missing. Its content has no checksum and does
+    /// not count towards the limit; a directory that was not asked for in 30 days is removed on eviction.
     pub fn folder(&self, name: &str) -> Option<PathBuf> {
         let folder = self.folder.as_ref().filter(|folder| folder.limit >= LEAST_FOR_FOLDERS)?;
-        // Entries are opened from the open folder; what a path leads to is in the hands of whoever owns the way.
+        // Entries are opened relative to the open directory; a path depends on every directory on the way.
         if let Err(why) = trust::expect_private(&folder.path, folder.owner) {
             warn(&format!("cannot store precompiled headers in `{}`: {why}", folder.path.display()));
             return None;
@@ -126,7 +124,7 @@ impl Cache {
     }
 }
 
-/// At most one warning in a process; all else is for those who debug.
+/// Warn once per process; further warnings are debug events.
 fn warn(message: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if WARNED.swap(true, Ordering::Relaxed) {
@@ -146,7 +144,7 @@ impl Folder {
         Ok(Self { path, open, owner, limit, unswept: AtomicU64::new(u64::MAX) })
     }
 
-    /// `Err` for what must not be in the folder.
+    /// `Err` for a file that has to be removed.
     fn load(&self, key: &Key) -> Result<Option<Vec<u8>>, String> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = match rustix::fs::openat(&self.open, key.to_string(), flags, Mode::empty()) {
@@ -184,7 +182,7 @@ impl Folder {
         written
     }
 
-    /// A new file. What has its name already is neither opened nor followed.
+    /// Create a new file. An existing name is an error; links are not followed.
     fn create(&self, name: &str) -> rustix::io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.open, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
@@ -210,17 +208,17 @@ impl Folder {
         Ok(self.path.join(name))
     }
 
-    fn look_after(&self, stored: u64) {
+    fn evict_if_due(&self, stored: u64) {
         let before = self.unswept.load(Ordering::Relaxed);
         let due = before == u64::MAX || before.saturating_add(stored) > self.limit / 16;
         self.unswept.store(if due { 0 } else { before + stored }, Ordering::Relaxed);
         if due && let Err(why) = evict::sweep(&self.open, &self.path, self.limit, SystemTime::now()) {
-            tracing::debug!("cannot look through {}: {why}", self.path.display());
+            tracing::debug!("cannot evict entries in {}: {why}", self.path.display());
         }
     }
 }
 
-/// Keep the time of the last use, by which what is old is found. A file system that is only read keeps none.
+/// Set the modification time, by which LRU eviction works. Fails silently on a read-only file system.
 fn mark_used(open: impl std::os::fd::AsFd) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -228,11 +226,10 @@ fn mark_used(open: impl std::os::fd::AsFd) {
     let _kept = rustix::fs::futimens(open, &times);
 }
 
-/// Why an open file is not to be used: it is not the kind it should be, not the owner's, or others may
-/// write to it.
+/// Why an open file is rejected: kind, owner or mode.
 fn refuse(found: &Stat, kind: FileType, owner: u32) -> Result<(), String> {
     if FileType::from_raw_mode(found.st_mode) != kind {
-        return Err("not a plain file or folder".into());
+        return Err("not a regular file or directory".into());
     }
     if found.st_uid != owner {
         return Err(format!("it belongs to user {}, not {owner}", found.st_uid));
@@ -244,7 +241,7 @@ fn refuse(found: &Stat, kind: FileType, owner: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A name that no other writer has, also one in a container with the same process number.
+/// A unique name, also among containers that share the directory and have equal process IDs.
 fn temporary_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

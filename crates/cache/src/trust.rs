@@ -1,18 +1,18 @@
-//! Whether a path leads where this user wants it to: nobody else can change what is on the way.
+//! Whether others could redirect a path.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way beyond which there is a circle.
+/// Most symbolic links on the way.
 const MOST_LINKS: usize = 40;
 
-/// That each folder and link on the way to an absolute path, and what it leads to, belongs to `owner` or root, and that others cannot
-/// write to the folders, or only as to `/tmp`, where each can remove what is its own.
+/// Check that each directory and link on the way to an absolute path, links resolved, belongs to `owner` or root, and that
+/// others cannot write to the directories, unless these are sticky as `/tmp` is.
 ///
 /// # Errors
-/// What on the way is in other hands.
+/// The first that others control.
 pub(crate) fn expect_private(path: &Path, owner: u32) -> Result<(), String> {
     let parts = |path: &Path| -> VecDeque<OsString> {
         let named = |part: Component| match part {

@@ -1,4 +1,4 @@
-//! Diagnostics as GitHub's workflow commands: lines that its runner shows beside the source.
+//! Diagnostics as workflow commands of GitHub Actions, which annotate the source.
 
 use std::fmt::Write;
 
@@ -26,12 +26,12 @@ pub fn of(diagnostic: &Diagnostic) -> String {
     out + "::" + &escaped(&text, false)
 }
 
-/// What has no place but a file.
+/// An annotation of a file as a whole.
 pub fn error(file: &str, message: &str) -> String {
     of(&Diagnostic::error(file, 0, 0, message))
 }
 
-/// Line ends, and in a property its separators, as the runner takes them.
+/// Escape line breaks, and separators in a property, as the runner decodes them.
 fn escaped(text: &str, property: bool) -> String {
     let text = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     if property { text.replace(':', "%3A").replace(',', "%2C") } else { text }

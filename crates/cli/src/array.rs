@@ -1,21 +1,21 @@
-//! [`Array`]: typed, shaped host data, as a `.npy` file holds it, and how the fills make it.
+//! [`Array`]: typed, shaped host data, from a `.npy` file or a fill.
 //!
-//! Bytes are little-endian and in C order. The names of the scalar types are those of the command line.
+//! Bytes are little-endian and in C order. Scalar types have the names of the command line.
 
 use elinvar::{Scalar, bf16, f16};
 
 use crate::failure::{Failure, Result};
 
-/// What an array is made of.
+/// Element type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Element {
-    /// A type that MSL has as well.
+    /// A scalar type of MSL.
     Scalar(Scalar),
-    /// Any other type of NumPy's, such as a structured one; good for kernels' structs, as raw bytes.
+    /// Any other NumPy type, such as a structured one, as raw bytes for kernels' structs.
     Other(npyz::DType),
 }
 
-/// Host data with its type and shape.
+/// Host data with type and shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     pub element: Element,
@@ -23,14 +23,14 @@ pub struct Array {
     pub bytes: Vec<u8>,
 }
 
-/// How the elements of a new array are set.
+/// How a new array is filled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fill {
-    /// Every element is this one, as bytes of the array's type.
+    /// All elements are this one, given as bytes of the array's type.
     Constant(Vec<u8>),
-    /// Element i is i, converted to the type; integers wrap.
+    /// Element i is i converted to the type; integers wrap around.
     Ramp,
-    /// Floats are uniform in [0, 1), integers uniform over their type; the seed fixes them.
+    /// Floats uniform in [0, 1), integers uniform over the type's range; deterministic for a seed.
     Random(u64),
 }
 
@@ -49,27 +49,27 @@ const NAMES: [(&str, Scalar); 12] = [
     ("f32", Scalar::F32),
 ];
 
-/// The command line's name of a scalar type.
+/// The name of a scalar type on the command line.
 pub fn type_name(scalar: Scalar) -> &'static str {
     NAMES.iter().find(|(_, known)| *known == scalar).map_or("?", |(name, _)| name)
 }
 
-/// The scalar type of that name.
+/// Parse a scalar type's name.
 pub fn type_named(name: &str) -> Option<Scalar> {
     NAMES.iter().find(|(known, _)| *known == name).map(|(_, scalar)| *scalar)
 }
 
-/// A number followed by its type, such as `3.5f32`: the number's text and the type.
+/// Split a number with a type suffix, such as `3.5f32`, into number and type.
 pub fn split_suffix(text: &str) -> Option<(&str, Scalar)> {
     NAMES.iter().find_map(|(name, scalar)| Some((text.strip_suffix(name)?, *scalar)))
 }
 
-/// The types, for messages.
+/// All type names, for messages.
 pub fn type_list() -> String {
     NAMES.map(|(name, _)| name).join(", ")
 }
 
-/// The bytes of a number given as text; `None` when the text is no number of that type.
+/// Parse a number of a type into bytes; `None` if it is not one.
 pub fn parse_number(scalar: Scalar, text: &str) -> Option<Vec<u8>> {
     let bytes = match scalar {
         Scalar::Bool => vec![u8::from(match text {
@@ -93,7 +93,7 @@ pub fn parse_number(scalar: Scalar, text: &str) -> Option<Vec<u8>> {
 }
 
 impl Array {
-    /// A new array of at most `max_bytes`.
+    /// Create an array of at most `max_bytes` bytes.
     pub fn filled(scalar: Scalar, shape: &[u64], fill: &Fill, max_bytes: u64) -> Result<Self> {
         let bytes = shape.iter().try_fold(scalar.size(), |all, count| all.checked_mul(*count));
         let Some(bytes) = bytes.filter(|bytes| *bytes <= max_bytes) else {
@@ -105,7 +105,7 @@ impl Array {
         let mut data = Vec::new();
         let reserved = usize::try_from(bytes).is_ok_and(|len| data.try_reserve_exact(len).is_ok());
         if !reserved {
-            return Err(Failure::Machine(format!("no memory for {bytes} bytes")));
+            return Err(Failure::Machine(format!("out of memory: {bytes} bytes")));
         }
         let count = bytes / scalar.size();
         match fill {
@@ -157,7 +157,7 @@ fn random(scalar: Scalar, count: u64, seed: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// SplitMix64: the same words on every machine and in every version.
+/// SplitMix64; the same sequence on every machine and in every version.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,7 +1,7 @@
-//! From `NAME=VALUE` and a kernel's [`Signature`] to the arguments of a launch.
+//! Binds `--arg NAME=VALUE` to a kernel's [`Signature`].
 //!
-//! Arguments are found by name or by position. Types are compared here, where a message can speak of
-//! files and of NumPy; sizes, access and limits are left to the launch, which checks them anyway.
+//! Arguments are found by name or position. Types are checked here, where messages can name files and NumPy types; sizes, access
+//! and limits are checked by the launch.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use crate::signature::{argument_list, declaration};
 use crate::summary;
 use crate::value::Value;
 
-/// An argument that was given: its name or position, and its value.
+/// A given argument: name or position, and value.
 pub type Given = (String, Value);
 
-/// All that a launch needs, and the buffers behind it.
+/// The arguments of a launch, and their buffers.
 pub struct Bound {
     pub args: Vec<Arg>,
-    /// One entry per argument; `None` where no buffer was made.
+    /// One entry per argument; `None` for those without a buffer.
     buffers: Vec<Option<Held>>,
 }
 
-/// A buffer with what its `--arg` said of it.
+/// A buffer, with type and shape of its `--arg`.
 struct Held {
     buffer: Buffer<u8>,
     element: Element,
@@ -33,7 +33,7 @@ struct Held {
 }
 
 impl Bound {
-    /// Makes the buffers and arguments of `signature`.
+    /// Create the buffers and arguments of `signature`.
     pub fn new(device: &Device, signature: &Signature, given: Vec<Given>) -> Result<Self> {
         let mut values: Vec<Option<Value>> = signature.args.iter().map(|_| None).collect();
         for (name, value) in given {
@@ -56,19 +56,19 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Whether argument `name` is a buffer, whose content can be shown; its position.
+    /// The position of an argument that is a buffer, for `--out`.
     pub fn output(&self, signature: &Signature, name: &str) -> Result<usize> {
         let position = position(signature, name)?;
         match &self.buffers[position] {
             Some(_) => Ok(position),
-            None => Err(wrong(signature, format!("--out {name}: the argument is no array"))),
+            None => Err(wrong(signature, format!("--out {name}: the argument is not an array"))),
         }
     }
 
-    /// The content of the buffer at a position that [`Bound::output`] has given.
+    /// Read back the buffer at a position from [`Bound::output`].
     pub fn content(&self, position: usize) -> Result<Array> {
         let Some(Held { buffer, element, shape }) = &self.buffers[position] else {
-            return Err(Failure::input(format!("argument {position} is no array")));
+            return Err(Failure::input(format!("argument {position} is not an array")));
         };
         Ok(Array { element: element.clone(), shape: shape.clone(), bytes: buffer.to_vec()? })
     }
@@ -78,7 +78,7 @@ fn wrong(signature: &Signature, what: String) -> Failure {
     Failure::input(format!("kernel `{}`: {what}; it takes {}", signature.name, argument_list(signature)))
 }
 
-/// A parameter's name in quotes, or its position when it has none.
+/// A parameter's name in quotes, or its position if it is unnamed.
 fn label(arg: &driver::Arg, position: usize) -> String {
     match arg.name.as_str() {
         "" => position.to_string(),
@@ -147,8 +147,8 @@ fn number(expected: &driver::Arg, scalar: Scalar, components: usize, mut bytes: 
     })
 }
 
-/// The scalar types must be the same. uint8 does for bool and uint16 for bfloat, which NumPy has not;
-/// a struct takes anything.
+/// Scalar types have to be equal, except that uint8 stands for bool and uint16 for bfloat, which NumPy does not have. A struct
+/// takes any type.
 fn check_type(expected: &driver::Arg, given: &Element, file: Option<&Path>) -> Result<()> {
     let Some(wanted) = expected.element.scalar() else {
         return Ok(());
@@ -176,7 +176,7 @@ fn check_type(expected: &driver::Arg, given: &Element, file: Option<&Path>) -> R
     Err(Failure::input(format!("expected {element}, {file} holds {given}{double}; {advice}")))
 }
 
-/// Rows of three for a vector of three, which takes the room of four, are a mistake that no size shows.
+/// Reject rows of three for a vector of three, whose stride is four elements; sizes alone would not show it.
 fn check_rows(expected: &driver::Arg, array: &Array) -> Result<()> {
     let ElementType::Vector { lanes: 3, packed: false, .. } = expected.element else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `cargo-elinvar`: hands `cargo elinvar …` to the `elinvar` beside it.
+//! `cargo-elinvar`: runs the `elinvar` next to it, for `cargo elinvar …`.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};

@@ -1,7 +1,7 @@
-//! `elinvar check`: whether files compile for targets, what their kernels take, and which of them each target supports.
+//! `elinvar check`: compiles files for targets, and lists what their kernels take and which targets support them.
 //!
-//! It goes through the target's compiler and not through a launch, so that it needs no arguments and no device. Each kernel
-//! is built for a threadgroup of one simdgroup, because some kernels are refused only then.
+//! It uses the target's compiler without a launch, so that it needs neither arguments nor a device. Each kernel is built for a
+//! threadgroup of one simdgroup, because some are rejected only then.
 
 mod checked;
 mod emit;
@@ -162,7 +162,7 @@ impl Check {
     }
 }
 
-/// Builds one kernel; what it takes is known even if it is refused.
+/// Build one kernel. Its signature is known even if it is rejected.
 fn build(library: &dyn Library, kernel: &Signature, options: &PipelineOptions) -> Built {
     let pipeline = match library.pipeline(&kernel.name, options) {
         Ok(pipeline) => pipeline,
@@ -183,7 +183,7 @@ fn build(library: &dyn Library, kernel: &Signature, options: &PipelineOptions) -
     }
 }
 
-/// Whether a value is meant for this constant.
+/// Whether a given value is for this constant.
 pub fn is(known: &FunctionConstant, given: &Constant) -> bool {
     match &given.key {
         ConstantKey::Index(index) => known.index == *index,
@@ -199,7 +199,7 @@ fn expect_no_errors(files: &[Checked]) -> Result<()> {
     }
 }
 
-/// A constant that no file declares is a mistake; one that another file declares is none.
+/// Fail for a constant that no file declares.
 fn expect_declared(constants: &[Constant], files: &[Checked]) -> Result<()> {
     let compiled = files.iter().all(|file| !file.has_errors());
     let unknown =

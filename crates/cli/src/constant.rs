@@ -5,7 +5,7 @@ use elinvar_driver::{Constant, ConstantKey};
 use crate::failure::{Failure, Result};
 use crate::value::Value;
 
-/// Reads the pairs of `--constant`.
+/// Parse the values of `--constant`.
 pub fn parse(given: &[(String, String)]) -> Result<Vec<Constant>> {
     let one = |(key, text): &(String, String)| {
         let value = Value::parse(text).map_err(|failure| failure.at(&format!("--constant {key}={text}")))?;

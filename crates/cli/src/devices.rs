@@ -1,4 +1,4 @@
-//! `elinvar devices`: what can run kernels here, and what compiles them.
+//! `elinvar devices`: devices that can run kernels, and the compiler.
 
 use clap::Args;
 use elinvar::{Caps, Device};
@@ -72,7 +72,7 @@ fn print_caps(caps: &Caps) -> Result<()> {
     }
 }
 
-/// What the vendor's library computes.
+/// The vendor primitives of a device.
 fn primitives(caps: &Caps) -> Vec<String> {
     caps.primitives.iter().map(|(kind, float)| format!("{} of {float}", kind.name())).collect()
 }

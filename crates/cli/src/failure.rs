@@ -1,10 +1,10 @@
-//! [`Failure`]: why a verb ended without a result, and the exit code that says so.
+//! [`Failure`]: why a verb failed, and its exit code.
 
 use elinvar::Error;
 
 use crate::report::visible;
 
-/// The end of a verb that did not do what it was asked.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -14,13 +14,13 @@ pub enum Failure {
     /// The kernel, its file or its arguments are wrong.
     #[error("{0}")]
     Input(String),
-    /// What the runtime or the device answered.
+    /// An error of the runtime or the device.
     #[error("{0}")]
     Runtime(#[from] Error),
-    /// The verb has printed its diagnostics as its result.
+    /// The verb has already printed its diagnostics.
     #[error("the sources have errors")]
     Reported(u8),
-    /// The machine refuses: a result cannot be written.
+    /// The environment failed: a result cannot be written.
     #[error("{0}")]
     Machine(String),
 }
@@ -36,7 +36,7 @@ impl Failure {
         Self::Input(message.into())
     }
 
-    /// Put the place that the failure is about before its message.
+    /// Prefix the message with what it is about.
     pub fn at(self, place: &str) -> Self {
         match self {
             Self::Usage(message) => Self::Usage(format!("{place}: {message}")),
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Write the failure to stderr. A compiler's diagnostics begin with their place and stand as they are.
+    /// Print the failure to standard error. Compiler diagnostics have their own prefix.
     pub fn print(&self) {
         match self {
             Self::Reported(_) => {}
@@ -67,7 +67,7 @@ impl Failure {
     }
 }
 
-/// 1 for what the caller of the kernel can mend, 3 for what the device or the machine did.
+/// 1 for errors of the source or the arguments, 3 for those of device or machine.
 pub fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Compile(_) | Error::InvalidArgument(_) | Error::Unsupported(_) | Error::Fault(_) => 1,

@@ -1,7 +1,7 @@
-//! The `elinvar` command: reads the command line, calls one verb, turns its end into an exit code.
+//! The `elinvar` command: parses the command line, runs a verb and returns its exit code.
 //!
-//! Results go to stdout, errors to stderr. Exit codes: 0 done, 1 the kernel or its arguments are wrong,
-//! 2 usage, 3 the device failed.
+//! Results go to standard output, errors to standard error. Exit codes: 0 success, 1 wrong kernel or arguments, 2 usage, 3
+//! device failure.
 
 mod annotation;
 mod array;
@@ -79,8 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. As `cargo elinvar`, through a program of the name `cargo-elinvar`, the first argument is the
-/// subcommand's name.
+/// The command line. Run as `cargo elinvar` (the program `cargo-elinvar`), the first argument is the subcommand's name.
 fn arguments() -> impl Iterator<Item = OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|first| first == "elinvar") {

@@ -1,7 +1,7 @@
-//! `.npy` files to [`Array`]s and back, with type and shape kept.
+//! Reads and writes `.npy` files as [`Array`]s.
 //!
-//! bf16 has no NumPy type and is written as `uint16`. Arrays in Fortran order and big-endian ones are
-//! refused with the call that converts them. Version 1 to 3 headers are read, version 1 is written.
+//! bf16 has no NumPy type and is written as `uint16`. Fortran order and big-endian data are rejected with the call that converts
+//! them. Reads header versions 1 to 3, writes version 1.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -14,7 +14,7 @@ use crate::array::{Array, Element};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Reads the array of a file.
+/// Read the array in a file.
 pub fn read(path: &Path) -> Result<Array> {
     let shown = path.display();
     let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
@@ -23,11 +23,10 @@ pub fn read(path: &Path) -> Result<Array> {
     parse(&mut BufReader::new(file), size, &shown.to_string())
 }
 
-/// The array that a reader gives. `size` is how many bytes it has, if that is known: no file makes us ask for more memory than
-/// it has bytes.
+/// Read an array. `size` is the input's length, if known: allocation is bounded by it, not by the header.
 pub fn parse(file: &mut impl Read, size: Option<u64>, shown: &str) -> Result<Array> {
     let wrong = |error: std::io::Error| Failure::input(format!("{shown}: {error}"));
-    let no_array = |why: &dyn std::fmt::Display| Failure::input(format!("{shown} is no .npy file: {why}"));
+    let no_array = |why: &dyn std::fmt::Display| Failure::input(format!("{shown} is not a .npy file: {why}"));
     let head = head(file).map_err(|why| no_array(&why))?;
     let header = NpyHeader::from_reader(&mut head.as_slice()).map_err(|error| no_array(&error))?;
     let dtype = header.dtype();
@@ -47,38 +46,39 @@ pub fn parse(file: &mut impl Read, size: Option<u64>, shown: &str) -> Result<Arr
     }
     let element = dtype.num_bytes().unwrap_or(0) as u64;
     let len = header.shape().iter().try_fold(element, |all, count| all.checked_mul(*count));
-    let len = len.ok_or_else(|| Failure::input(format!("{shown}: its shape is beyond 64 bits")))?;
+    let len = len.ok_or_else(|| Failure::input(format!("{shown}: the shape exceeds 64 bits")))?;
     if let Some(there) = size.map(|size| size.saturating_sub(head.len() as u64)).filter(|there| *there < len)
     {
         return Err(Failure::input(format!(
-            "{shown} ends early: {there} bytes of data, {len} by its header"
+            "{shown} is truncated: {there} bytes of data, {len} expected from its header"
         )));
     }
     let mut bytes = Vec::new();
     let read = file.take(len).read_to_end(&mut bytes).map_err(wrong)?;
     if read as u64 != len {
-        return Err(Failure::input(format!("{shown} ends early: {read} bytes of data, {len} by its header")));
+        return Err(Failure::input(format!(
+            "{shown} is truncated: {read} bytes of data, {len} expected from its header"
+        )));
     }
     Ok(Array { element: element_of(dtype), shape: header.shape().to_vec(), bytes })
 }
 
-/// The longest header that is read: NumPy itself refuses those beyond 10,000 bytes.
+/// Longest header in bytes; NumPy itself rejects those above 10,000.
 const LONGEST_HEAD: usize = 1 << 16;
 
-/// How deep lists and tuples may be within one another: structs of three levels. The time that the parser takes of a header grows
-/// exponentially with it.
+/// Deepest nesting of lists and tuples in a header: structs of three levels. The parser takes exponential time in it.
 const DEEPEST: usize = 8;
 
-/// The bytes of a file up to its data.
+/// Read up to the data.
 fn head(file: &mut impl Read) -> Result<Vec<u8>, String> {
     let mut head = vec![0; 8];
-    file.read_exact(&mut head).map_err(|_| "it ends in its first bytes".to_owned())?;
+    file.read_exact(&mut head).map_err(|_| "truncated in its first bytes".to_owned())?;
     if !head.starts_with(b"\x93NUMPY") {
         return Err("it does not begin as one".into());
     }
     let wide = if head[6] == 1 { 2 } else { 4 };
     let mut length = [0; 4];
-    file.read_exact(&mut length[..wide]).map_err(|_| "it ends in its first bytes".to_owned())?;
+    file.read_exact(&mut length[..wide]).map_err(|_| "truncated in its first bytes".to_owned())?;
     head.extend(&length[..wide]);
     let length = u32::from_le_bytes(length) as usize;
     if length > LONGEST_HEAD {
@@ -86,7 +86,7 @@ fn head(file: &mut impl Read) -> Result<Vec<u8>, String> {
     }
     let begin = head.len();
     head.resize(begin + length, 0);
-    file.read_exact(&mut head[begin..]).map_err(|_| "it ends in its header".to_owned())?;
+    file.read_exact(&mut head[begin..]).map_err(|_| "truncated in its header".to_owned())?;
     // A header is one dictionary, and holds none. The parser takes three times as long for each more.
     if head[begin..].iter().filter(|byte| **byte == b'{').count() > 1 {
         return Err("its header has more than one `{`".into());
@@ -105,7 +105,7 @@ fn head(file: &mut impl Read) -> Result<Vec<u8>, String> {
     Ok(head)
 }
 
-/// Writes an array to a file.
+/// Write an array to a file.
 pub fn write(path: &Path, array: &Array) -> Result<()> {
     let write = || -> std::io::Result<()> {
         output::replace(path, |file| {
@@ -117,7 +117,7 @@ pub fn write(path: &Path, array: &Array) -> Result<()> {
     write().map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
 }
 
-/// NumPy's name of a type, as in `np.float32`; a structured type's description.
+/// NumPy's name of a type, as in `np.float32`; the description of a structured type.
 pub fn numpy_name(element: &Element) -> String {
     let scalar = match element {
         Element::Scalar(scalar) => *scalar,
@@ -244,9 +244,9 @@ mod tests {
         assert!(refusal("'<f4'", "False", &[0; 16]).starts_with("taken"));
         assert!(refusal("'<f4'", "True", &[0; 16]).contains("Fortran order"));
         assert!(refusal("'>f4'", "False", &[0; 16]).contains("big-endian"));
-        assert!(refusal("'<f4'", "False", &[0; 15]).contains("ends early: 15 bytes of data, 16"));
+        assert!(refusal("'<f4'", "False", &[0; 15]).contains("is truncated: 15 bytes of data, 16"));
         assert!(refusal("'|O'", "False", &[]).contains("Python objects"));
-        assert!(refusal("'no'", "False", &[]).contains("is no .npy file"));
+        assert!(refusal("'no'", "False", &[]).contains("is not a .npy file"));
         assert!(read(Path::new("/nowhere/a.npy")).is_err());
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert!(read(&lists).contains("more than 8 levels deep"));
         let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }\n";
         let large = [begin(1), vec![header.len() as u8, 0], header.into()].concat();
-        assert!(read(&large).contains("ends early: 0 bytes of data, 4398046511104"));
+        assert!(read(&large).contains("is truncated: 0 bytes of data, 4398046511104"));
     }
 
     /// Whatever is in a file, it is read or refused.

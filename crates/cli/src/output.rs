@@ -1,15 +1,15 @@
-//! Files that results are written to: an old one is there, whole, until the new one is.
+//! Atomic replacement of result files.
 
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Write a file beside the one to replace, and put it in its place when all of it is on the disk. Links are followed; the
-/// mode of a file that is there is kept. What is no plain file, such as a pipe, is written as it is.
+/// Replace a file: write a temporary file next to it, sync, rename. Symbolic links are followed and the mode is preserved.
+/// Anything but a regular file, such as a pipe, is written directly.
 ///
 /// # Errors
-/// Those of the file system. A file that was there is then as it was.
+/// Those of the file system. The old file is unchanged then.
 pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
     let place = place(path);
     let old = std::fs::metadata(&place).ok();
@@ -32,7 +32,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>
     Ok(())
 }
 
-/// Two of these that are one file, if any are.
+/// Two paths that name the same file, if any do.
 pub fn twice<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Option<(&'a Path, &'a Path)> {
     let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
     for path in paths {
@@ -49,7 +49,7 @@ pub fn twice<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Option<(&'a Path,
     None
 }
 
-/// Where a file is or will be, with all links followed.
+/// The path with all symbolic links resolved; the file need not exist.
 fn place(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // A link may lead to what is not there yet.

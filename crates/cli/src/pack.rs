@@ -1,4 +1,4 @@
-//! `elinvar pack`: kernels compiled ahead into one file, for machines without a compiler.
+//! `elinvar pack`: compiles kernels ahead of time into a bundle.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ impl Pack {
         say(format_args!("{}: {packed} kernel{plural}, {} bytes", self.bundle.display(), bytes.len()))
     }
 
-    /// Pack a source's kernels; their names.
+    /// Pack the kernels of a source. Returns their names.
     fn pack(
         &self,
         source: &Source,
@@ -144,15 +144,15 @@ impl Pack {
     }
 }
 
-/// The level of the CPU that few machines have.
+/// The highest level, which few machines have.
 const TOP_LEVEL: &str = "x86-64-v4";
 
-/// What a source has, as far as packing goes.
+/// What a source declares, as far as packing needs it.
 struct Seen<'a> {
     kernels: &'a [Signature],
-    /// How many function constants it declares.
+    /// Number of declared function constants.
     declared: usize,
-    /// Those that were given.
+    /// Given values of declared constants.
     constants: Vec<Constant>,
 }
 

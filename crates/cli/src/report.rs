@@ -1,4 +1,4 @@
-//! Output for people and for programs: tables, times, JSON on one line.
+//! Output: tables, times, JSON lines.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -7,13 +7,12 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 
-/// Prints text and a line end to stdout. A reader that has seen enough, as in `elinvar devices | head -1`, is no
-/// failure.
+/// Print a line to standard output. A closed pipe, as in `elinvar devices | head -1`, is not an error.
 pub fn say(text: impl Display) -> Result<()> {
     put(visible(&text.to_string()))
 }
 
-/// Text without what controls a terminal; names of kernels come from sources.
+/// The text without control characters; kernel names come from sources.
 pub fn visible(text: &str) -> String {
     let show = |c: char| match c {
         '\n' | '\t' => c.to_string(),
@@ -35,12 +34,12 @@ fn put(text: String) -> Result<()> {
     }
 }
 
-/// Prints a value as one line of JSON.
+/// Print a value as one line of JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     put(serde_json::to_string(value).map_err(|error| Failure::Machine(error.to_string()))?)
 }
 
-/// Prints rows in aligned columns.
+/// Print rows in aligned columns.
 pub fn print_table(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
     let lines = || std::iter::once(&header).chain(rows);
@@ -55,7 +54,7 @@ pub fn print_table(header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// A time with a unit that suits it.
+/// A time in a suitable unit.
 pub fn time_text(ns: u64) -> String {
     let ns = ns as f64;
     match ns {
@@ -66,7 +65,7 @@ pub fn time_text(ns: u64) -> String {
     }
 }
 
-/// The middle one of the values, 0 when there are none.
+/// The median; 0 if there are no values.
 pub fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! `elinvar run`: one kernel, its arguments from files, fills and numbers, its results to files or the terminal.
+//! `elinvar run`: launches one kernel with arguments from files, fills and numbers; prints or writes its results.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +104,7 @@ struct Report<'a> {
     outputs: Vec<Summary>,
 }
 
-/// An output: the argument's position, its name, and the file to write.
+/// An output: argument position, name, and file.
 type Output = (usize, String, Option<PathBuf>);
 
 impl Run {
@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    /// Runs the kernel and returns the device's time of each run.
+    /// Run the kernel. Returns the device's time of each run.
     fn dispatch(&self, device: &Device, kernel: &Runnable, bound: &Bound) -> Result<Vec<u64>> {
         let stream = device.stream()?;
         let mut times = Vec::new();
@@ -226,7 +226,7 @@ impl Run {
             None => done.wait()?,
             Some(timeout) => done.wait_timeout(timeout)?.ok_or_else(|| {
                 let (kernel, seconds) = (&self.kernel, timeout.as_secs_f64());
-                Error::Timeout(format!("kernel `{kernel}` has not ended after {seconds} s"))
+                Error::Timeout(format!("kernel `{kernel}` timed out after {seconds} s"))
             })?,
         };
         Ok(timing.end_ns.saturating_sub(timing.start_ns))
@@ -251,7 +251,7 @@ impl Run {
     }
 }
 
-/// A kernel with or without bounds checks.
+/// A kernel, with or without bounds checks.
 enum Runnable {
     Plain(Kernel),
     Checked(CheckedKernel),
@@ -290,7 +290,7 @@ impl Runnable {
     }
 }
 
-/// `cpu`, or `cuda:1` where there can be several.
+/// `cpu`, or `cuda:1` if there can be several.
 fn device_name(device: &Device) -> String {
     match device.kind() {
         DeviceKind::Cpu => "cpu".into(),

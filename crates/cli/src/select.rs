@@ -1,4 +1,4 @@
-//! `--device`: which device the command line means.
+//! `--device`: selects a device.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ impl FromStr for Selection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no device: cpu, cuda[:N] or metal");
+        let wrong = || format!("unknown device `{text}`: expected cpu, cuda[:N] or metal");
         let (kind, number) = match text.split_once(':') {
             Some(("cuda", number)) => ("cuda", number.parse().map_err(|_| wrong())?),
             Some(_) => return Err(wrong()),
@@ -43,7 +43,7 @@ impl Selection {
         self.kind
     }
 
-    /// The device that is meant; without a selection the preferred one.
+    /// The selected device, or the preferred one.
     pub fn device(selection: Option<Self>) -> Result<Device> {
         let Some(Self { kind, number }) = selection else {
             return Ok(Device::best()?);
@@ -52,7 +52,7 @@ impl Selection {
         Ok(found.ok_or_else(|| absent(kind, number))?)
     }
 
-    /// The same in a worker process; without a selection the processor.
+    /// The same in a worker process; the CPU if none is selected.
     pub fn isolated(selection: Option<Self>) -> Result<Device> {
         let Self { kind, number: index } = selection.unwrap_or(Self::first(DeviceKind::Cpu));
         Ok(Device::isolated_with(&IsolatedOptions { kind, index, ..IsolatedOptions::default() })?)
@@ -63,7 +63,7 @@ impl Selection {
 pub fn absent(kind: DeviceKind, number: usize) -> Error {
     let known = Device::absent().into_iter().find(|(name, _)| *name == kind.name());
     let reason = known.map_or_else(String::new, |(_, reason)| format!(": {reason}"));
-    Error::unsupported(format!("there is no device {}:{number}{reason}", kind.name()))
+    Error::unsupported(format!("no device {}:{number}{reason}", kind.name()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A kernel's [`Signature`] for people and as JSON.
+//! A kernel's [`Signature`] as text and JSON.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use elinvar::{Access, ArgKind, Signature};
 use elinvar_driver::Arg;
 use serde_json::{Value, json};
 
-/// An argument as MSL declares it: `device const float* a`.
+/// An argument's declaration in MSL: `device const float* a`.
 pub fn declaration(arg: &Arg) -> String {
     let space = match arg.kind {
         ArgKind::Threadgroup => "threadgroup",
@@ -65,7 +65,7 @@ pub fn text(signature: &Signature) -> String {
     out
 }
 
-/// The same facts as JSON; `code` is null while the code has not been built.
+/// The signature as JSON; `code` is null until the code has been built.
 pub fn to_json(signature: &Signature) -> Value {
     let args: Vec<Value> = signature.args.iter().map(arg_json).collect();
     let builtins: Vec<Value> = signature

@@ -1,4 +1,4 @@
-//! From a file and the options that change its meaning to a [`Source`].
+//! Loads a file with its options as a [`Source`].
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// Reads a file; one whose name ends with `.metallib` is a compiled Metal library.
+    /// Load a file: MSL, or a compiled Metal library if its name ends with `.metallib`.
     pub fn load_any(&self, path: &Path, math: MathMode) -> Result<Source> {
         if path.extension().is_none_or(|extension| extension != "metallib") {
             return self.load(path, math);
@@ -32,13 +32,13 @@ impl SourceOptions {
         Ok(self.applied(Source::metal_library(name, bytes).math(math)))
     }
 
-    /// Reads a file. Diagnostics show its name as it is given here.
+    /// Load an MSL file. Diagnostics show its name as given.
     pub fn load(&self, path: &Path, math: MathMode) -> Result<Source> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| Failure::input(format!("{name}: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            Failure::input(format!("{name}: not UTF-8: the byte at offset {at} belongs to no character"))
+            Failure::input(format!("{name}: not UTF-8: invalid byte at offset {at}"))
         })?;
         let mut source = Source::named(name, text).math(math);
         let own = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -46,7 +46,7 @@ impl SourceOptions {
         Ok(self.applied(source))
     }
 
-    /// With the options.
+    /// Apply the options.
     fn applied(&self, mut source: Source) -> Source {
         for folder in &self.include {
             source = source.include_dir(folder);

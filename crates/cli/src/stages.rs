@@ -1,4 +1,4 @@
-//! How long the stages of compilations take, as the compiler tells it (`elinvar_msl::stage`).
+//! Times of compilation stages, from the compiler's events (`elinvar_msl::stage`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use tracing::span;
 use crate::failure::Result;
 use crate::report::{print_table, say, time_text};
 
-/// What a compilation took.
+/// Times of a compilation.
 pub struct Times {
-    /// The kernel; `None` for what is done for all kernels of a source together.
+    /// The kernel; `None` for stages of the whole source.
     pub kernel: Option<String>,
-    /// What it was compiled for.
+    /// The target.
     pub target: Option<String>,
     total_ns: u64,
     stages: Vec<(String, u64)>,
@@ -37,7 +37,7 @@ impl Times {
         json!({ "kernel": self.kernel, "target": self.target, "total_ns": self.total_ns, "stages_ns": stages })
     }
 
-    /// A line for the source and each kernel, a column for each stage that occurs.
+    /// Print a row per source and kernel, a column per stage.
     pub fn print(all: &[Self]) -> Result<()> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in all.iter().flat_map(|times| &times.stages) {
@@ -65,7 +65,7 @@ impl Times {
     }
 }
 
-/// Collects stages; each one with the sum of its times, in the order of a compilation.
+/// Collects stage times, summed by stage.
 #[derive(Clone, Default)]
 pub struct Stages(Arc<Mutex<Vec<(String, u64)>>>);
 

@@ -1,4 +1,4 @@
-//! The first values of an array and what they amount to.
+//! Summary of an array: first values, minimum, maximum, mean.
 
 use elinvar::{Scalar, bf16, f16};
 use serde::Serialize;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use crate::array::{Array, Element, shape_text, type_name};
 use crate::npy;
 
-/// How many values are shown.
+/// Number of values shown.
 const FIRST: usize = 8;
 
-/// One element. JSON has no infinities and no NaN: these become null there.
+/// An element. Infinities and NaN are null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Number {
@@ -53,8 +53,8 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// An output in short. `min`, `max` and `mean` leave NaN out; they are `None` when nothing is left, and for
-/// types that are no numbers. `first` holds bytes for such types.
+/// Summary of an output. `min`, `max` and `mean` ignore NaN, and are `None` if no value is left or the type is not numeric;
+/// `first` has bytes for such types.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub name: String,

@@ -29,14 +29,14 @@ impl FromStr for Target {
                 let levels = elinvar_native::Target::levels();
                 let known = levels.iter().find(|known| **known == level);
                 known.map(|level| Self::Cpu(Some(level))).ok_or_else(|| {
-                    format!("`{level}` is no level that this machine has; it has `{}`", levels.join("`, `"))
+                    format!("this machine does not have level `{level}`; it has `{}`", levels.join("`, `"))
                 })
             }
             None if text == "cuda" => Ok(Self::Cuda(elinvar_ptx::Target::default())),
             Some(("cuda", name)) => {
                 name.parse().map(Self::Cuda).map_err(|error: elinvar::Error| error.to_string())
             }
-            _ => Err(format!("`{text}` is no target: cpu, cpu:LEVEL, cuda or cuda:sm_90")),
+            _ => Err(format!("unknown target `{text}`: expected cpu, cpu:LEVEL, cuda or cuda:sm_NN")),
         }
     }
 }

@@ -105,7 +105,7 @@ fn number(text: &str) -> Result<Value> {
     let mut bytes = Vec::new();
     for part in &parts {
         let parsed = parse_number(scalar, part).ok_or_else(|| {
-            Failure::usage(format!("`{part}` is no number that {} holds", type_name(scalar)))
+            Failure::usage(format!("`{part}` is not a value of type {}", type_name(scalar)))
         })?;
         bytes.extend(parsed);
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(one("1bf16"), Some((Scalar::BF16, 1, vec![0x80, 0x3f])));
         assert_eq!(one("1e3f32"), Some((Scalar::F32, 1, 1000f32.to_le_bytes().to_vec())));
         assert_eq!(one("1,2,3u8"), Some((Scalar::U8, 3, vec![1, 2, 3])));
-        assert_eq!(refusal("300u8"), (2, "`300` is no number that u8 holds".into()));
+        assert_eq!(refusal("300u8"), (2, "`300` is not a value of type u8".into()));
         assert_eq!(refusal("3.14").0, 2);
         assert_eq!(refusal("f32").0, 2);
     }

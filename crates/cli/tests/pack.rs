@@ -67,5 +67,5 @@ fn what_is_wrong_is_not_packed() {
     let bundle = folder.file("wrong.bundle").display().to_string();
     elinvar(&["pack", &file, "-o", &bundle]).expect(1, &["wrong.metal:1:", "identifier 'b'"]);
     assert!(!std::path::Path::new(&bundle).exists());
-    elinvar(&["pack", &file, "-o", &bundle, "--target", "gpu"]).expect(2, &["`gpu` is no target"]);
+    elinvar(&["pack", &file, "-o", &bundle, "--target", "gpu"]).expect(2, &["unknown target `gpu`"]);
 }

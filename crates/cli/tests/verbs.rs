@@ -38,7 +38,7 @@ fn usage_errors_exit_with_2() {
     add(&["a"], &[]).expect(2, &["NAME=VALUE"]);
     add(&["a=7"], &[]).expect(2, &["--arg a=7: `7` is no value"]);
     add(&[A, B, OUT, N], &["--grid", "1,2,3,4"]).expect(2, &[]);
-    add(&[A, B, OUT, N], &["--device", "gpu"]).expect(2, &["`gpu` is no device"]);
+    add(&[A, B, OUT, N], &["--device", "gpu"]).expect(2, &["unknown device `gpu`"]);
     add(&[A, B, OUT, N], &["--repeat", "0"]).expect(2, &[]);
     add(&[A, B, OUT, N], &["--out", "out="]).expect(2, &["a file name must follow"]);
 }
@@ -291,7 +291,7 @@ fn wrong_arguments_exit_with_1_and_are_named() {
     add(&["a=u32:64:ones", B, OUT, N], &[]).expect(1, &["argument 0 (device const float* a)", "given u32"]);
     add(&[A, B, "out=3f32", N], &[]).expect(1, &["argument 2 (device float* out)", "it takes an array"]);
     add(&[A, B, OUT, "n=threadgroup:64"], &[]).expect(1, &["`n`"]);
-    add(&[A, B, OUT, N], &["--out", "n"]).expect(1, &["--out n: the argument is no array"]);
+    add(&[A, B, OUT, N], &["--out", "n"]).expect(1, &["--out n: the argument is not an array"]);
     add(&[A, B, OUT, N], &["--out", "zz"]).expect(1, &["no argument `zz`"]);
     add(&[A, B, OUT, N], &["--group", "4096"]).expect(1, &["4096", "1024"]);
     add(&[A, B, OUT, N], &["--device", "cuda:99"]).expect(1, &["cuda:99"]);

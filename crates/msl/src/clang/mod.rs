@@ -45,7 +45,7 @@ impl Output {
             if said.is_empty() { "without output".to_owned() } else { format!("and printed:\n{said}") };
         Error::Clang {
             command: self.command.clone(),
-            detail: format!("clang exited with {} {said}", self.status),
+            detail: format!("clang failed ({}) {said}", self.status),
         }
     }
 

@@ -183,7 +183,7 @@ fn probe(clang: &Path) -> Result<(String, u32), String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().unwrap_or_default().trim();
     if !output.status.success() || !line.contains("clang") {
-        return Err(format!("is not clang: `--version` exited with {} and printed `{line}`", output.status));
+        return Err(format!("is not clang: `--version` printed `{line}` ({})", output.status));
     }
     if line.starts_with("Apple") {
         return Err(format!("is Apple's clang ({line}), whose version numbers and features differ"));

@@ -24,7 +24,7 @@ const EXAMPLES: [Example; 6] = [
 ];
 
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("{} ({})\n", device.name(), device.kind().name());
     println!("{:<16} {:>10}  {:>10}", "kernel", "checked", "time");
     for (name, run) in EXAMPLES {

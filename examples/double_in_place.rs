@@ -30,7 +30,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("double_in_place on {}: {} values are right", device.name(), run(&device)?);
     Ok(())
 }

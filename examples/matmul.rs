@@ -12,8 +12,8 @@ pub fn run(device: &Device) -> Result<usize> {
 
     let library = device.compile(Source::named("matmul.metal", include_str!("matmul.metal")))?;
     let kernel = library.kernel("matmul")?;
-    let a_buffer = device.buffer_from(&a)?;
-    let b_buffer = device.buffer_from(&b)?;
+    let a_buffer = device.buffer_with_data(&a)?;
+    let b_buffer = device.buffer_with_data(&b)?;
     let mut c = device.buffer::<f32>(m * n)?;
     let stream = device.stream()?;
 
@@ -34,7 +34,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("matmul on {}: {} elements are right", device.name(), run(&device)?);
     Ok(())
 }

@@ -11,7 +11,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
     let library = device.compile(Source::named("reduce.metal", include_str!("reduce.metal")))?;
     let kernel = library.kernel("reduce")?;
-    let input = device.buffer_from(&xs)?;
+    let input = device.buffer_with_data(&xs)?;
     let mut total = device.buffer::<f32>(1)?;
     let stream = device.stream()?;
 
@@ -27,7 +27,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("reduce on {}: the sum of {} values is right", device.name(), run(&device)?);
     Ok(())
 }

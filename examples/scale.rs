@@ -10,7 +10,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
     let library = device.compile(Source::named("scale.metal", include_str!("scale.metal")))?;
     let kernel = library.kernel("scale")?;
-    let input = device.buffer_from(&xs)?;
+    let input = device.buffer_with_data(&xs)?;
     let mut out = device.buffer::<f32>(xs.len())?;
     let stream = device.stream()?;
 
@@ -27,7 +27,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("scale on {}: {} products are right", device.name(), run(&device)?);
     Ok(())
 }

@@ -24,7 +24,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("thread_ids on {}: {} ids are right", device.name(), run(&device)?);
     Ok(())
 }

@@ -11,8 +11,8 @@ pub fn run(device: &Device) -> Result<usize> {
 
     let library = device.compile(Source::named("vector_add.metal", include_str!("vector_add.metal")))?;
     let add = library.kernel("vector_add")?;
-    let a = device.buffer_from(&xs)?;
-    let b = device.buffer_from(&ys)?;
+    let a = device.buffer_with_data(&xs)?;
+    let b = device.buffer_with_data(&ys)?;
     let mut out = device.buffer::<f32>(n)?;
     let stream = device.stream()?;
 
@@ -29,7 +29,7 @@ pub fn run(device: &Device) -> Result<usize> {
 
 #[allow(dead_code)] // the demo calls `run` of every example
 fn main() -> Result<()> {
-    let device = Device::best()?;
+    let device = Device::system_default()?;
     println!("vector_add on {}: {} sums are right", device.name(), run(&device)?);
     Ok(())
 }

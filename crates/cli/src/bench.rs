@@ -237,7 +237,7 @@ impl Bench {
             return Ok(vec![on_cpu(usize::from(threads))?]);
         }
         let device = Selection::device(place)?;
-        let threads = device.caps().compute_units as usize;
+        let threads = device.caps().limits.compute_units as usize;
         let alone = (device.kind() == DeviceKind::Cpu && threads > 1).then(|| on_cpu(1)).transpose()?;
         Ok(alone.into_iter().chain([Context { device, threads }]).collect())
     }
@@ -265,8 +265,8 @@ fn machine(outcomes: &[Outcome]) -> Value {
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
-        "memory": caps.map(|caps| caps.total_memory),
-        "vector_bits": caps.and_then(|caps| caps.vector_bits),
+        "memory": caps.map(|caps| caps.limits.total_memory),
+        "vector_bits": caps.and_then(|caps| caps.limits.vector_bits),
         "compiler": Toolchain::find().ok().map(|found| found.version().to_owned()),
         "elinvar": env!("CARGO_PKG_VERSION"),
         "absent": absences(outcomes).into_iter().collect::<BTreeMap<_, _>>(),

@@ -106,7 +106,7 @@ fn bind(device: &Device, expected: &driver::Arg, value: Value) -> Result<(Arg, O
         }
         Value::Filled { scalar, shape, fill } => {
             check_type(expected, &Element::Scalar(scalar), None)?;
-            let array = Array::filled(scalar, &shape, &fill, device.caps().max_buffer_bytes)?;
+            let array = Array::filled(scalar, &shape, &fill, device.caps().limits.max_buffer_bytes)?;
             check_rows(expected, &array)?;
             buffer(device, expected, array)
         }
@@ -115,7 +115,7 @@ fn bind(device: &Device, expected: &driver::Arg, value: Value) -> Result<(Arg, O
 
 fn buffer(device: &Device, expected: &driver::Arg, array: Array) -> Result<(Arg, Option<Held>)> {
     let Array { element, shape, bytes } = array;
-    let mut buffer = device.buffer_from(&bytes)?;
+    let mut buffer = device.buffer_with_data(&bytes)?;
     let arg = Arg::from(&mut buffer);
     // A struct takes bytes; else the type was checked, and the kernel's own is the right name for it.
     let arg = match expected.element.scalar() {

@@ -51,20 +51,20 @@ impl Devices {
 fn print_caps(caps: &Caps) -> Result<()> {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     say(format_args!("{}  {}", caps.kind.name(), caps.name))?;
-    let units = caps.compute_units;
-    match caps.vector_bits {
+    let units = caps.limits.compute_units;
+    match caps.limits.vector_bits {
         Some(bits) => say(format_args!("  {units} worker threads, vectors of {bits} bits")),
         None => say(format_args!("  {units} compute units")),
     }?;
-    let unified = if caps.unified_memory { "shared with the host" } else { "its own" };
-    let (total, buffer) = (gib(caps.total_memory), gib(caps.max_buffer_bytes));
+    let unified = if caps.features.unified_memory { "shared with the host" } else { "its own" };
+    let (total, buffer) = (gib(caps.limits.total_memory), gib(caps.limits.max_buffer_bytes));
     say(format_args!("  memory {total:.1} GiB, {unified}; buffers up to {buffer:.1} GiB"))?;
     say(format_args!(
         "  threadgroups up to {} threads ({}), {} bytes of threadgroup memory; simdgroups of {}",
-        caps.max_threads_per_threadgroup,
-        caps.max_threadgroup_size,
-        caps.max_threadgroup_memory,
-        caps.simdgroup_width
+        caps.limits.max_threads_per_threadgroup,
+        caps.limits.max_threadgroup_size,
+        caps.limits.max_threadgroup_memory,
+        caps.limits.simdgroup_width
     ))?;
     match primitives(caps) {
         names if names.is_empty() => Ok(()),
@@ -74,7 +74,7 @@ fn print_caps(caps: &Caps) -> Result<()> {
 
 /// The vendor primitives of a device.
 fn primitives(caps: &Caps) -> Vec<String> {
-    caps.primitives.iter().map(|(kind, float)| format!("{} of {float}", kind.name())).collect()
+    caps.features.primitives.iter().map(|(kind, float)| format!("{} of {float}", kind.name())).collect()
 }
 
 fn device_json(device: &Device) -> Value {
@@ -85,17 +85,17 @@ fn device_json(device: &Device) -> Value {
         "details": details,
         "name": caps.name,
         "kind": caps.kind.name(),
-        "simdgroup_width": caps.simdgroup_width,
-        "max_threads_per_threadgroup": caps.max_threads_per_threadgroup,
-        "max_threadgroup_size": caps.max_threadgroup_size.to_array(),
-        "max_threadgroup_memory": caps.max_threadgroup_memory,
-        "max_buffer_bytes": caps.max_buffer_bytes,
-        "total_memory": caps.total_memory,
-        "working_set": caps.working_set,
-        "unified_memory": caps.unified_memory,
-        "compute_units": caps.compute_units,
-        "priorities": caps.priorities,
-        "vector_bits": caps.vector_bits,
+        "simdgroup_width": caps.limits.simdgroup_width,
+        "max_threads_per_threadgroup": caps.limits.max_threads_per_threadgroup,
+        "max_threadgroup_size": caps.limits.max_threadgroup_size.to_array(),
+        "max_threadgroup_memory": caps.limits.max_threadgroup_memory,
+        "max_buffer_bytes": caps.limits.max_buffer_bytes,
+        "total_memory": caps.limits.total_memory,
+        "working_set": caps.limits.working_set,
+        "unified_memory": caps.features.unified_memory,
+        "compute_units": caps.limits.compute_units,
+        "priorities": caps.features.priorities,
+        "vector_bits": caps.limits.vector_bits,
         "primitives": primitives(caps),
     })
 }

@@ -46,7 +46,7 @@ impl Selection {
     /// The selected device, or the preferred one.
     pub fn device(selection: Option<Self>) -> Result<Device> {
         let Some(Self { kind, number }) = selection else {
-            return Ok(Device::best()?);
+            return Ok(Device::system_default()?);
         };
         let found = Device::all()?.into_iter().filter(|device| device.kind() == kind).nth(number);
         Ok(found.ok_or_else(|| absent(kind, number))?)

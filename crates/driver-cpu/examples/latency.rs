@@ -12,12 +12,12 @@ const ROUNDS: usize = 20_000;
 
 fn main() -> Result<()> {
     let device = elinvar_driver_cpu::driver().devices()?.remove(0);
-    println!("{}, {} workers", device.caps().name, device.caps().compute_units);
+    println!("{}, {} workers", device.caps().name, device.caps().limits.compute_units);
     let queue = device.queue()?;
     let (sender, ended) = channel();
     let done = |sender: &Sender<Instant>| -> Done {
         let sender = sender.clone();
-        Box::new(move |_| {
+        Done::new(move |_| {
             // The receiver lives as long as main.
             let _ = sender.send(Instant::now());
         })

@@ -98,7 +98,7 @@ impl CpuDevice {
     pub(crate) fn new(threads: usize, cache: &Cache) -> Result<Self> {
         crash::install();
         let caps = host::caps(threads);
-        let account = Arc::new(Account::new(caps.total_memory));
+        let account = Arc::new(Account::new(caps.limits.total_memory));
         Ok(Self { caps, cache: cache.clone(), account, pool: Arc::new(Pool::new(threads)?) })
     }
 }
@@ -107,7 +107,7 @@ impl CpuDevice {
     /// An error for a buffer beyond the limit, which compiled code relies on.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
         self.pool.expect_here("an allocation")?;
-        let limit = self.caps.max_buffer_bytes;
+        let limit = self.caps.limits.max_buffer_bytes;
         if bytes <= limit {
             return Ok(());
         }

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use elinvar_code::MAX_THREADS_PER_THREADGROUP;
-use elinvar_driver::{Caps, DeviceKind, Dim3, PerProcess, Primitives, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, Features, Limits, PerProcess, Primitives, StopsAt};
 use elinvar_native::processor;
 
 use crate::limits;
@@ -24,26 +24,30 @@ pub(crate) fn caps(workers: usize) -> Caps {
     Caps {
         name: processor::name().unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH)),
         kind: DeviceKind::Cpu,
-        simdgroup_width: 32,
-        max_threads_per_threadgroup: limit,
-        max_threadgroup_size: Dim3::new(limit, limit, limit),
-        max_threadgroup_memory: MAX_THREADGROUP_MEMORY,
-        max_buffer_bytes,
-        total_memory,
-        working_set: limits::working_set(),
-        memory_granule: page_size(),
-        unified_memory: true,
-        managed_memory: true,
-        wrap_granule: Some(page_size()),
-        compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
-        stops_at: StopsAt::Loops,
-        restarts: false,
-        sees_counts: true,
-        parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
-        priorities: true,
-        vector_bits: processor::vector_bits(),
-        names_accesses: true,
-        primitives: Primitives::NONE,
+        limits: Limits {
+            simdgroup_width: 32,
+            max_threads_per_threadgroup: limit,
+            max_threadgroup_size: Dim3::new(limit, limit, limit),
+            max_threadgroup_memory: MAX_THREADGROUP_MEMORY,
+            max_buffer_bytes,
+            total_memory,
+            working_set: limits::working_set(),
+            memory_granule: page_size(),
+            wrap_granule: Some(page_size()),
+            compute_units: u32::try_from(workers).unwrap_or(u32::MAX),
+            parallel_queues: u32::try_from(workers).unwrap_or(u32::MAX),
+            vector_bits: processor::vector_bits(),
+        },
+        features: Features {
+            unified_memory: true,
+            managed_memory: true,
+            stops_at: StopsAt::Loops,
+            restarts: false,
+            sees_counts: true,
+            priorities: true,
+            names_accesses: true,
+            primitives: Primitives::NONE,
+        },
     }
 }
 
@@ -73,12 +77,12 @@ mod tests {
     #[test]
     fn facts_are_read_and_fit_together() {
         let caps = caps(3);
-        assert_eq!(caps.compute_units, 3);
+        assert_eq!(caps.limits.compute_units, 3);
         assert!(!caps.name.is_empty());
-        assert!(caps.total_memory >= 1 << 20, "{} bytes", caps.total_memory);
-        assert!(caps.max_buffer_bytes <= caps.total_memory);
-        assert!(caps.working_set <= caps.total_memory);
-        assert!(caps.max_buffer_bytes / 4 <= 1 << 31);
+        assert!(caps.limits.total_memory >= 1 << 20, "{} bytes", caps.limits.total_memory);
+        assert!(caps.limits.max_buffer_bytes <= caps.limits.total_memory);
+        assert!(caps.limits.working_set <= caps.limits.total_memory);
+        assert!(caps.limits.max_buffer_bytes / 4 <= 1 << 31);
         assert!(page_size().is_power_of_two());
     }
 

@@ -253,7 +253,7 @@ pub(crate) fn dispatch(
 /// Submit, and the channel on which the outcome comes.
 pub(crate) fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
     let (sender, outcome) = channel();
-    let done = Box::new(move |result| sender.send(result).unwrap());
+    let done = elinvar_driver::Done::new(move |result| sender.send(result).unwrap());
     (queue.submit(commands.into(), done).unwrap(), outcome)
 }
 

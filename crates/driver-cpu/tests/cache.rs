@@ -82,7 +82,7 @@ fn result(folder: &Path) -> Result<Vec<u32>> {
         group: Dim3::from(group),
         label: None,
     };
-    let done = Box::new(move |result| sender.send(result).unwrap());
+    let done = elinvar_driver::Done::new(move |result| sender.send(result).unwrap());
     device.queue()?.submit(Arc::new([Command::Dispatch(dispatch)]), done)?;
     outcome.recv().unwrap()?;
     let mut bytes = [0; 16];

@@ -66,7 +66,9 @@ fn launch_with(
         group,
         label: None,
     });
-    device.queue()?.submit(Arc::new([command]), Box::new(move |result| sender.send(result).unwrap()))?;
+    device
+        .queue()?
+        .submit(Arc::new([command]), elinvar_driver::Done::new(move |result| sender.send(result).unwrap()))?;
     outcome.recv().unwrap().map(drop)
 }
 

@@ -51,7 +51,7 @@ impl Gpu {
         let (major, minor) = capability(api, device).map_err(failed)?;
         let target = Target::of(major, minor)?;
         let shares = Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-        if attribute(api, device, shares).map_err(failed)? == 0 || caps.wrap_granule.is_none() {
+        if attribute(api, device, shares).map_err(failed)? == 0 || caps.limits.wrap_granule.is_none() {
             let name = &caps.name;
             return Err(Error::unsupported(format!("device `{name}` cannot share memory between processes")));
         }

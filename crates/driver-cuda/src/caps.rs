@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
-use elinvar_driver::{Caps, DeviceKind, Dim3, Primitives, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, Features, Limits, Primitives, StopsAt};
 
 use crate::api::Api;
 use crate::failure::Failure;
@@ -47,30 +47,36 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
     Ok(Caps {
         name: String::from_utf8_lossy(&name).into_owned(),
         kind: DeviceKind::Cuda,
-        simdgroup_width: number(A::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
-        max_threads_per_threadgroup: number(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-        max_threadgroup_size: Dim3::new(
-            number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
-            number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
-            number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
-        ),
-        max_threadgroup_memory: u64::from(number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?),
-        max_buffer_bytes: total,
-        total_memory: total,
-        working_set: total,
-        memory_granule: GRANULE,
-        unified_memory: false,
-        managed_memory: true,
-        wrap_granule: registers.then_some(WRAP_GRANULE),
-        compute_units: number(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        stops_at: StopsAt::Never,
-        restarts: false,
-        sees_counts: true,
-        parallel_queues: QUEUES,
-        priorities: true,
-        vector_bits: None,
-        names_accesses: true,
-        primitives: Primitives::NONE,
+        limits: Limits {
+            simdgroup_width: number(A::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
+            max_threads_per_threadgroup: number(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            max_threadgroup_size: Dim3::new(
+                number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+                number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+                number(A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+            ),
+            max_threadgroup_memory: u64::from(number(
+                A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?),
+            max_buffer_bytes: total,
+            total_memory: total,
+            working_set: total,
+            memory_granule: GRANULE,
+            wrap_granule: registers.then_some(WRAP_GRANULE),
+            compute_units: number(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            parallel_queues: QUEUES,
+            vector_bits: None,
+        },
+        features: Features {
+            unified_memory: false,
+            managed_memory: true,
+            stops_at: StopsAt::Never,
+            restarts: false,
+            sees_counts: true,
+            priorities: true,
+            names_accesses: true,
+            primitives: Primitives::NONE,
+        },
     })
 }
 

@@ -181,7 +181,7 @@ unsafe impl Device for CudaDevice {
     }
 
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
-        let limit = self.caps.max_buffer_bytes;
+        let limit = self.caps.limits.max_buffer_bytes;
         if bytes > limit {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }
@@ -194,7 +194,7 @@ unsafe impl Device for CudaDevice {
 
     #[allow(unsafe_code)] // hands on the caller's promise
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
-        if self.caps.wrap_granule.is_none() {
+        if self.caps.limits.wrap_granule.is_none() {
             let (name, bytes) = (&self.caps.name, block.bytes);
             return Err(Error::unsupported(format!(
                 "device `{name}` cannot use {bytes} bytes of host memory in place"
@@ -207,7 +207,7 @@ unsafe impl Device for CudaDevice {
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>> {
         let (major, minor) = self.capability;
         let target = Target::of(major, minor)?;
-        let (context, size) = (&self.shared.context, self.caps.max_threadgroup_size);
+        let (context, size) = (&self.shared.context, self.caps.limits.max_threadgroup_size);
         Ok(Arc::new(CudaLibrary::new(context, size, &self.cache, source, target)?))
     }
 

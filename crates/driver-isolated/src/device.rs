@@ -221,9 +221,9 @@ impl Isolated {
         let caps = inner.caps(options.memory);
         // A GPU's buffers may have pages beside them, of which there are as many as the machine has.
         let pages = if inner.has_device_memory() {
-            elinvar_driver_cpu::caps(1).total_memory
+            elinvar_driver_cpu::caps(1).limits.total_memory
         } else {
-            caps.total_memory
+            caps.limits.total_memory
         };
         let arena = Arena::new(options.memory.map_or(pages, |most| most.min(pages)))?;
         let (tasks, queue) = channel();
@@ -274,7 +274,7 @@ unsafe impl Device for Isolated {
 
     /// Memory that host and worker share, which is zeroed for either `init`, and for a GPU's private and managed memory the device's.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
-        let limit = self.core.caps.max_buffer_bytes;
+        let limit = self.core.caps.limits.max_buffer_bytes;
         if bytes > limit {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }
@@ -284,7 +284,7 @@ unsafe impl Device for Isolated {
     fn available_memory(&self) -> u64 {
         let Core { inner, caps, arena, .. } = &*self.core;
         let pages = || arena.available().min(elinvar_driver_cpu::available_memory());
-        inner.available(caps.total_memory).unwrap_or_else(pages)
+        inner.available(caps.limits.total_memory).unwrap_or_else(pages)
     }
 
     #[allow(unsafe_code)] // overrides an unsafe method; nothing is done

@@ -110,14 +110,19 @@ impl InnerDevice {
         let mut caps = match self {
             Self::Cpu { threads } => elinvar_driver_cpu::caps(*threads),
             // What does not end is ended with the worker.
-            Self::Cuda { gpu, .. } => Caps { stops_at: StopsAt::Never, ..gpu.caps().clone() },
+            Self::Cuda { gpu, .. } => {
+                let mut caps = gpu.caps().clone();
+                caps.features.stops_at = StopsAt::Never;
+                caps
+            }
         };
         caps.name = format!("{} (isolated)", caps.name);
-        caps.wrap_granule = None;
-        caps.restarts = true;
-        caps.total_memory = memory.map_or(caps.total_memory, |most| most.min(caps.total_memory));
-        caps.max_buffer_bytes = caps.max_buffer_bytes.min(caps.total_memory);
-        caps.working_set = caps.working_set.min(caps.total_memory);
+        caps.limits.wrap_granule = None;
+        caps.features.restarts = true;
+        caps.limits.total_memory =
+            memory.map_or(caps.limits.total_memory, |most| most.min(caps.limits.total_memory));
+        caps.limits.max_buffer_bytes = caps.limits.max_buffer_bytes.min(caps.limits.total_memory);
+        caps.limits.working_set = caps.limits.working_set.min(caps.limits.total_memory);
         caps
     }
 
@@ -215,7 +220,7 @@ impl InnerDevice {
             }
             Self::Cuda { gpu, .. } => {
                 let library = Arc::new(elinvar_ptx::Library::new(cache, source, gpu.target())?);
-                Code::Cuda(library, gpu.caps().max_threadgroup_size)
+                Code::Cuda(library, gpu.caps().limits.max_threadgroup_size)
             }
         })
     }

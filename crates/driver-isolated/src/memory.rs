@@ -63,7 +63,7 @@ impl Pages {
 impl IsolatedMemory {
     pub(crate) fn new(core: &Arc<Core>, len: u64, storage: Storage, init: Init) -> Result<Self> {
         let place = if core.inner.has_device_memory() && storage != Storage::Shared {
-            let piece = core.inner.allocate(len, core.caps.total_memory, || core.number())?;
+            let piece = core.inner.allocate(len, core.caps.limits.total_memory, || core.number())?;
             Place::Device { piece, mirror: OnceLock::new() }
         } else {
             Place::Shared(Pages::new(core, len)?)

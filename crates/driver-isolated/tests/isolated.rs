@@ -277,7 +277,7 @@ fn memory_of_the_program_is_refused_with_the_reason() {
     // SAFETY: the bytes live in `pages`, which nobody touches.
     let refused = unsafe { bench.device.wrap(HostBlock { address, bytes: 4096, owner: Box::new(()) }) };
     let error = refused.err().unwrap().to_string();
-    assert!(error.contains("it is isolated") && bench.device.caps().wrap_granule.is_none(), "{error}");
+    assert!(error.contains("it is isolated") && bench.device.caps().limits.wrap_granule.is_none(), "{error}");
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn shift(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u32, nam
 #[ignore = "runs in a process with shader validation"]
 fn finds_what_is_outside() {
     for device in devices() {
-        assert!(!device.caps().names_accesses);
+        assert!(!device.caps().features.names_accesses);
         expect_bounds_of_arguments(&*device);
         expect_others_are_let_be(&*device);
         expect_refusals(&*device);

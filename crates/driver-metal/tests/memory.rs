@@ -61,7 +61,7 @@ fn clearing_sets_the_first_bytes() {
 fn no_bytes_are_memory_too_and_too_many_are_refused() {
     for device in devices() {
         assert!(memory(&*device, 0, Storage::Shared).is_empty());
-        let limit = device.caps().max_buffer_bytes;
+        let limit = device.caps().limits.max_buffer_bytes;
         let error = device.allocate(limit + 1, Storage::Shared, Init::Zeroed).err().unwrap();
         assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
     }
@@ -97,7 +97,7 @@ struct Pages([u8; 65536]);
 #[allow(unsafe_code)] // lends memory of the host
 fn memory_of_the_program_is_used_in_place_and_its_owner_dropped() {
     for device in devices() {
-        let granule = device.caps().wrap_granule.unwrap();
+        let granule = device.caps().limits.wrap_granule.unwrap();
         let (mut pages, alive) = (Box::new(Pages([3; 65536])), Arc::new(()));
         let address = std::ptr::NonNull::from(&mut *pages).cast::<u8>();
         let block = |bytes, from| HostBlock { address: from, bytes, owner: Box::new(alive.clone()) };

@@ -305,15 +305,18 @@ fn expect_caps(device: &dyn Device) {
     let caps = device.caps();
     assert_eq!(caps.kind, elinvar_driver::DeviceKind::Metal);
     assert!(
-        !caps.name.is_empty() && caps.simdgroup_width > 0 && caps.working_set <= caps.total_memory,
+        !caps.name.is_empty()
+            && caps.limits.simdgroup_width > 0
+            && caps.limits.working_set <= caps.limits.total_memory,
         "{caps:?}"
     );
     assert!(
-        caps.max_buffer_bytes <= caps.total_memory && caps.max_threadgroup_memory >= 16 << 10,
+        caps.limits.max_buffer_bytes <= caps.limits.total_memory
+            && caps.limits.max_threadgroup_memory >= 16 << 10,
         "{caps:?}"
     );
     assert!(device.reset().is_err());
-    assert!(!caps.priorities);
+    assert!(!caps.features.priorities);
     for priority in [Priority::Low, Priority::High] {
         let refused = device.queue_with(priority).err();
         assert!(

@@ -81,11 +81,15 @@ mod tests {
         event.when(2, Box::new(|_| assert!(Callback::is_running())));
         event.fail(&Error::Cancelled);
         let (sender, told) = std::sync::mpsc::channel();
-        let done = Box::new(move |_| sender.send(Callback::is_running()).unwrap());
+        let done = crate::Done::new(move |_| sender.send(Callback::is_running()).unwrap());
         end_submission(Arc::new([]), done, Ok(crate::Timing::default()));
         assert!(told.recv().unwrap() && !Callback::is_running());
         // One that panics has ended, too.
-        end_submission(Arc::new([]), Box::new(|_| panic!("a callback of a test")), Err(Error::Cancelled));
+        end_submission(
+            Arc::new([]),
+            crate::Done::new(|_| panic!("a callback of a test")),
+            Err(Error::Cancelled),
+        );
         assert!(!Callback::is_running());
     }
 }

@@ -43,7 +43,7 @@ pub enum StopsAt {
     Loops,
 }
 
-/// Facts and limits of one device.
+/// What one device is and can do: identity, limits and optional features.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Caps {
@@ -51,48 +51,65 @@ pub struct Caps {
     pub name: String,
     /// The kind of hardware.
     pub kind: DeviceKind,
-    /// Threads of a simdgroup, `threads_per_simdgroup` in MSL.
+    /// Sizes and counts.
+    pub limits: Limits,
+    /// Optional features, and how the device behaves where drivers differ.
+    pub features: Features,
+}
+
+/// Sizes and counts of one device.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Limits {
+    /// Threads per simdgroup, `threads_per_simdgroup` in MSL.
     pub simdgroup_width: u32,
-    /// Largest product of a threadgroup's three sizes.
+    /// Maximum product of a threadgroup's three sizes, `maxTotalThreadsPerThreadgroup` in Metal.
     pub max_threads_per_threadgroup: u32,
-    /// Largest size of a threadgroup per dimension.
+    /// Maximum size of a threadgroup per dimension, in threads.
     pub max_threadgroup_size: Dim3,
-    /// Bytes of threadgroup memory of one threadgroup, static and dynamic together.
+    /// Maximum threadgroup memory of one threadgroup in bytes, static and dynamic together.
     pub max_threadgroup_memory: u64,
-    /// Bytes of the largest single buffer.
+    /// Maximum size of a single buffer in bytes, `maxBufferLength` in Metal.
     pub max_buffer_bytes: u64,
-    /// Bytes of memory of the device; for unified memory, of the machine.
+    /// Memory of the device in bytes; for unified memory, of the machine.
     pub total_memory: u64,
-    /// Bytes of memory that the device can work on at a time and keep its speed, at most [`Caps::total_memory`].
+    /// Bytes that the device can work on at a time without losing speed, at most [`Limits::total_memory`];
+    /// `recommendedMaxWorkingSetSize` in Metal.
     pub working_set: u64,
-    /// Allocations take whole multiples of this many bytes.
+    /// Allocation granularity in bytes.
     pub memory_granule: u64,
-    /// Whether host and device share memory, so that a buffer can be mapped without a copy.
-    pub unified_memory: bool,
-    /// Whether there is [`crate::Storage::Managed`].
-    pub managed_memory: bool,
-    /// Host memory whose address and length are multiples of this can be used in place, by
-    /// [`crate::Device::wrap`]; `None` where none can.
+    /// Host memory can be imported without a copy ([`crate::Device::wrap`]) if its address and length are multiples of this many
+    /// bytes; `None` if it cannot be imported.
     pub wrap_granule: Option<u64>,
-    /// Things that run threadgroups side by side: cores of a GPU, worker threads of the CPU driver.
+    /// Cores of a GPU (streaming multiprocessors on CUDA), worker threads of the CPU driver; at least 1.
     pub compute_units: u32,
-    /// Where work that runs ends when it is told to, by [`crate::Queue::stop`].
-    pub stops_at: StopsAt,
-    /// Whether the device restarts by itself when it was lost: what was in flight ends in [`DeviceLost`](crate::Error::DeviceLost), the
-    /// next submission finds it there again, and all memory keeps its content.
-    pub restarts: bool,
-    /// Whether the driver sees the counts of a [`Grid::Indirect`](crate::Grid::Indirect), so that those beyond its limits are
-    /// an error and not undefined.
-    pub sees_counts: bool,
-    /// Queues that it is worth using side by side.
+    /// Number of queues beyond which concurrency gains nothing.
     pub parallel_queues: u32,
-    /// Whether queues have a [`Priority`](crate::Priority). Where not, one other than normal is refused.
-    pub priorities: bool,
-    /// Bits of one vector register of the CPU; `None` on a GPU.
+    /// Width of a CPU's vector register in bits; `None` on a GPU.
     pub vector_bits: Option<u32>,
-    /// Whether the fault of a checked kernel tells which access it was: the argument or variable, the element, the thread, and
-    /// always the line. Without that it names the kernel, and the line where the device tells it.
+}
+
+/// Optional features of one device, and how it behaves where drivers differ.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Features {
+    /// Host and device share memory, so that a buffer can be mapped without a copy; `hasUnifiedMemory` in Metal.
+    pub unified_memory: bool,
+    /// Buffers can be [`crate::Storage::Managed`].
+    pub managed_memory: bool,
+    /// Granularity at which running work stops ([`crate::Queue::stop`]).
+    pub stops_at: StopsAt,
+    /// The device restarts by itself after it was lost: pending submissions end in [`DeviceLost`](crate::Error::DeviceLost), the
+    /// next one runs, and all memory keeps its content.
+    pub restarts: bool,
+    /// The driver validates the counts of a [`Grid::Indirect`](crate::Grid::Indirect); where it does not, counts beyond the limits
+    /// are undefined behavior.
+    pub sees_counts: bool,
+    /// Queues have a [`Priority`](crate::Priority); where they do not, any but normal is an error.
+    pub priorities: bool,
+    /// The fault of a checked kernel names the access: argument or variable, element, thread and line. Without it the fault names
+    /// the kernel, and the line where the device reports it.
     pub names_accesses: bool,
-    /// What the vendor's library computes ([`crate::Command::Primitive`]).
+    /// Primitives of the vendor's library ([`crate::Command::Primitive`]).
     pub primitives: Primitives,
 }

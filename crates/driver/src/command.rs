@@ -29,7 +29,7 @@ pub enum Command {
         /// Pattern of 1 to 16 bytes.
         pattern: Vec<u8>,
     },
-    /// Executes a primitive of the vendor's library that is in [`Caps::primitives`](crate::Caps::primitives) has.
+    /// Executes a primitive of the vendor's library that is in [`Features::primitives`](crate::Features::primitives) has.
     Primitive {
         /// The operation.
         primitive: Primitive,

@@ -44,7 +44,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// `bytes` of memory, at least aligned to 256. Zero bytes is allowed.
     ///
     /// # Errors
-    /// `OutOfMemory` with the amounts, `InvalidArgument` beyond [`Caps::max_buffer_bytes`],
+    /// `OutOfMemory` with the amounts, `InvalidArgument` beyond [`Limits::max_buffer_bytes`],
     /// `Unsupported` for a storage mode that the device has not.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>>;
 
@@ -52,7 +52,7 @@ pub unsafe trait Device: Send + Sync + Any {
     fn available_memory(&self) -> u64;
 
     /// Use memory of the host in place. It stays the host's: dropping the last reference drops its owner.
-    /// Unsupported unless the driver says otherwise; [`Caps::wrap_granule`] says whether it does.
+    /// Unsupported unless the driver says otherwise; [`Limits::wrap_granule`] says whether it does.
     ///
     /// # Safety
     /// The block is readable and writable and stays where it is until its owner is dropped, and nobody touches it
@@ -77,7 +77,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// A new queue, independent of all others.
     ///
     /// # Errors
-    /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Caps::priorities`] is false.
+    /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Features::priorities`] is false.
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>>;
 
     /// A new queue of normal priority.
@@ -96,7 +96,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// The device's own clock, now, in the nanoseconds of [`Timing`].
     fn clock_ns(&self) -> u64;
 
-    /// From now on run threadgroups on at most `units`, at least one, of [`Caps::compute_units`] at a time. What runs
+    /// From now on run threadgroups on at most `units`, at least one, of [`Limits::compute_units`] at a time. What runs
     /// runs on.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ pub unsafe trait Device: Send + Sync + Any {
     ///   the failure of their queues until it is acknowledged, and of the events that they would have raised.
     /// - Queues, memory, libraries and pipelines stay what they are and can be used again.
     /// - [`Storage::Shared`] memory holds what it held, as far as the work that was ended left it. All other memory holds
-    ///   anything until it is written, unless the device restarts by itself ([`Caps::restarts`]): then all memory holds what it held.
+    ///   anything until it is written, unless the device restarts by itself ([`Features::restarts`]): then all memory holds what it held.
     ///
     /// Unsupported unless the driver says otherwise.
     ///
@@ -200,7 +200,7 @@ pub trait Pipeline: Send + Sync + Any {
         self.signature().code.map_or(0, |code| code.threadgroup_memory)
     }
 
-    /// Largest threadgroup for this kernel, at most [`Caps::max_threads_per_threadgroup`].
+    /// Largest threadgroup for this kernel, at most [`Limits::max_threads_per_threadgroup`].
     fn max_threads_per_threadgroup(&self) -> u32;
 
     /// Make the kernel ready for threadgroups of this size; called before every dispatch that uses it,
@@ -224,7 +224,7 @@ impl fmt::Debug for dyn Pipeline {
 }
 
 /// Which queue goes first where several have something to do. It does not interrupt what runs. Devices without
-/// [`Caps::priorities`] refuse all but [`Priority::Normal`].
+/// [`Features::priorities`] refuse all but [`Priority::Normal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Priority {
@@ -250,8 +250,59 @@ pub struct Timing {
     pub end_ns: u64,
 }
 
-/// Called once when a submission has ended; see the contract, point 4.
-pub type Done = Box<dyn FnOnce(Result<Timing>) + Send>;
+/// The completion callback of a submission, called at most once; see the contract, point 4.
+///
+/// It is a closure, which is boxed, or an object that the caller shares and reuses, which allocates nothing.
+pub struct Done(Option<Handler>);
+
+enum Handler {
+    Closure(Box<dyn FnOnce(Result<Timing>) + Send>),
+    Shared(Arc<dyn CompletionHandler>),
+}
+
+/// An object that is told how a submission ended. One object serves one submission at a time.
+pub trait CompletionHandler: Send + Sync {
+    /// The submission has ended.
+    fn completed(self: Arc<Self>, result: Result<Timing>);
+
+    /// The driver has dropped the callback without calling it: the submission was refused, or abandoned.
+    fn dropped(self: Arc<Self>);
+}
+
+impl Done {
+    /// A callback that calls `closure`.
+    pub fn new(closure: impl FnOnce(Result<Timing>) + Send + 'static) -> Self {
+        Self(Some(Handler::Closure(Box::new(closure))))
+    }
+
+    /// A callback that tells `handler`; no allocation.
+    pub fn shared(handler: Arc<dyn CompletionHandler>) -> Self {
+        Self(Some(Handler::Shared(handler)))
+    }
+
+    /// Report how the submission ended.
+    pub fn call(mut self, result: Result<Timing>) {
+        match self.0.take() {
+            Some(Handler::Closure(closure)) => closure(result),
+            Some(Handler::Shared(handler)) => handler.completed(result),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(Handler::Shared(handler)) = self.0.take() {
+            handler.dropped();
+        }
+    }
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Done")
+    }
+}
 
 /// An ordered list of submissions. Dropping the last reference lets what was submitted finish.
 ///
@@ -268,7 +319,7 @@ pub unsafe trait Queue: Send + Sync + Any {
     /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
     fn cancel(&self, submission: Submission) -> bool;
 
-    /// Let a submission end in `cause`: in its turn if it has not begun, else where [`Caps::stops_at`] says, or when it has
+    /// Let a submission end in `cause`: in its turn if it has not begun, else where [`Features::stops_at`] says, or when it has
     /// waited for an event. What it has done so far stays, and `cause` is the queue's failure. `false` when it has ended;
     /// nothing changes then. One that is at its end may still end well.
     ///

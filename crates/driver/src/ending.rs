@@ -27,7 +27,7 @@ pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timin
             Err(Error::Environment(format!("a destructor panicked after a submission ended: {text}")))
         }
     });
-    let _panic = catch_unwind(AssertUnwindSafe(|| done(result)));
+    let _panic = catch_unwind(AssertUnwindSafe(|| done.call(result)));
 }
 
 /// What a panic says.
@@ -46,7 +46,7 @@ mod tests {
     fn ended(events: &[&Arc<Timeline>], result: Result<Timing>) -> Result<Timing> {
         let signal = |event: &&Arc<Timeline>| Command::Signal { event: (*event).clone(), value: 1 };
         let (sender, told) = channel();
-        let done: Done = Box::new(move |result| sender.send(result).unwrap());
+        let done = Done::new(move |result| sender.send(result).unwrap());
         end_submission(events.iter().map(signal).collect(), done, result);
         told.try_recv().expect("`done` is called once")
     }
@@ -66,6 +66,6 @@ mod tests {
         event.when(1, Box::new(|_| panic!("a callback of a test")));
         assert!(matches!(ended(&[&event], Err(Error::Cancelled)), Err(Error::Cancelled)));
         // And one of `done` does not come out.
-        end_submission(Arc::new([]), Box::new(|_| panic!("a callback of a test")), Ok(Timing::default()));
+        end_submission(Arc::new([]), Done::new(|_| panic!("a callback of a test")), Ok(Timing::default()));
     }
 }

@@ -16,7 +16,7 @@ pub enum Grid {
     ///
     /// Counts that amount to more than `u32::MAX` threads in a dimension, or to more threadgroups than the device supports, end
     /// the submission in an error that names the kernel and the counts. If only the device sees the counts
-    /// ([`Caps::sees_counts`](crate::Caps::sees_counts) is false), the effect of such counts is undefined, as with Metal's
+    /// ([`Features::sees_counts`](crate::Features::sees_counts) is false), the effect of such counts is undefined, as with Metal's
     /// `dispatchThreadgroups(indirectBuffer:…)`.
     Indirect(MemorySlice),
 }

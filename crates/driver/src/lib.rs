@@ -24,7 +24,7 @@
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
 //! | [`Device::wrap`] | `makeBuffer(bytesNoCopy:)` | registered host memory | the memory itself |
 //! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | copies from and to pinned memory | – |
-//! | [`Caps::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
+//! | [`Limits::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
 //! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when its turn comes |
 //! | [`Primitive`] | `MPSKernel` | – | – |
@@ -84,10 +84,12 @@ mod thermal;
 mod timeline;
 
 pub use callback::Callback;
-pub use caps::{Caps, DeviceKind, StopsAt};
+pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
 pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
-pub use device::{Device, Done, Driver, Library, Pipeline, Priority, Queue, Reach, Submission, Timing};
+pub use device::{
+    CompletionHandler, Device, Done, Driver, Library, Pipeline, Priority, Queue, Reach, Submission, Timing,
+};
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;
 pub use ending::{end_submission, panic_text};

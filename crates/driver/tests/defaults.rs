@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use elinvar_driver::{
     Access, Arg, ArgKind, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Done, Driver,
-    ElementType, Error, HostBlock, Init, Library, MathMode, Memory, Pipeline, PipelineOptions, Primitives,
-    Priority, Queue, Result, Scalar, Severity, Signature, Source, StopsAt, Storage, Submission,
+    ElementType, Error, Features, HostBlock, Init, Library, Limits, MathMode, Memory, Pipeline,
+    PipelineOptions, Primitives, Priority, Queue, Result, Scalar, Severity, Signature, Source, StopsAt,
+    Storage, Submission,
 };
 
 struct Nothing;
@@ -31,26 +32,30 @@ impl Plain {
         Self(Caps {
             name: "plain".into(),
             kind: DeviceKind::Sim,
-            simdgroup_width: 32,
-            max_threads_per_threadgroup: 1,
-            max_threadgroup_size: Dim3::new(1, 1, 1),
-            max_threadgroup_memory: 0,
-            max_buffer_bytes: 0,
-            total_memory: 0,
-            working_set: 0,
-            memory_granule: 1,
-            unified_memory: false,
-            managed_memory: false,
-            wrap_granule: None,
-            compute_units: 1,
-            stops_at: StopsAt::Never,
-            restarts: false,
-            sees_counts: false,
-            parallel_queues: 1,
-            priorities: false,
-            vector_bits: None,
-            names_accesses: false,
-            primitives: Primitives::NONE,
+            limits: Limits {
+                simdgroup_width: 32,
+                max_threads_per_threadgroup: 1,
+                max_threadgroup_size: Dim3::new(1, 1, 1),
+                max_threadgroup_memory: 0,
+                max_buffer_bytes: 0,
+                total_memory: 0,
+                working_set: 0,
+                memory_granule: 1,
+                wrap_granule: None,
+                compute_units: 1,
+                parallel_queues: 1,
+                vector_bits: None,
+            },
+            features: Features {
+                unified_memory: false,
+                managed_memory: false,
+                stops_at: StopsAt::Never,
+                restarts: false,
+                sees_counts: false,
+                priorities: false,
+                names_accesses: false,
+                primitives: Primitives::NONE,
+            },
         })
     }
 }

@@ -32,7 +32,7 @@ fn a_fill_of_any_length_sets_all_and_no_more() {
 
 #[test]
 fn a_map_that_is_dropped_keeps_nobody_out() {
-    let mut buffer = device().buffer_from(&[1_u32, 2, 3]).unwrap();
+    let mut buffer = device().buffer_with_data(&[1_u32, 2, 3]).unwrap();
     assert_eq!(buffer.map().unwrap()[..], [1, 2, 3]);
     buffer.write(&[4, 5, 6]).unwrap();
     buffer.map_mut().unwrap()[1] = 7;
@@ -70,9 +70,9 @@ fn what_has_no_events_is_recorded() {
     let device = device();
     let (stream, event) = (device.stream().unwrap(), device.event().unwrap());
     let mut buffer = device.buffer::<u32>(3).unwrap();
-    let mut batch = stream.batch();
-    batch.fill(&mut buffer, 7_u32).unwrap();
-    let recording = batch.record().unwrap();
+    let mut command_buffer = stream.command_buffer();
+    command_buffer.fill(&mut buffer, 7_u32).unwrap();
+    let recording = command_buffer.record().unwrap();
     for _ in 0..2 {
         buffer.fill(0).unwrap();
         // SAFETY: a fill reads nothing.
@@ -80,9 +80,9 @@ fn what_has_no_events_is_recorded() {
         unsafe { stream.replay(&recording) }.unwrap().wait().unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [7; 3]);
     }
-    let mut batch = stream.batch();
-    batch.signal(&event, 1);
-    assert!(batch.record().is_err());
+    let mut command_buffer = stream.command_buffer();
+    command_buffer.signal(&event, 1);
+    assert!(command_buffer.record().is_err());
 }
 
 /// One comes after the other by its use of memory, which an order that was asked for cannot turn round.

@@ -8,7 +8,7 @@
 //! use elinvar::{Device, Grid, Source};
 //!
 //! # fn main() -> elinvar::Result<()> {
-//! let device = Device::best()?;
+//! let device = Device::system_default()?;
 //! let library = device.compile(Source::msl(
 //!     "#include <metal_stdlib>
 //!      using namespace metal;
@@ -19,8 +19,8 @@
 //! ))?;
 //! let add = library.kernel("vector_add")?;
 //!
-//! let a = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
-//! let b = device.buffer_from(&[10.0f32, 20.0, 30.0])?;
+//! let a = device.buffer_with_data(&[1.0f32, 2.0, 3.0])?;
+//! let b = device.buffer_with_data(&[10.0f32, 20.0, 30.0])?;
 //! let mut out = device.buffer::<f32>(3)?; // zeroed
 //!
 //! let stream = device.stream()?;
@@ -59,13 +59,13 @@ mod observe;
 mod recovery;
 mod sync;
 
-pub use device::{Device, Learned};
+pub use device::{Device, TuningCache};
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
 pub use launch::args::{Arg, Args, Threadgroup};
-pub use launch::batch::Batch;
 pub use launch::bundle::Bundle;
+pub use launch::command_buffer::CommandBuffer;
 pub use launch::constants::{ConstantValue, Constants};
 pub use launch::grid::{Extent, Grid, Side};
 pub use launch::kernel::{CheckedKernel, Kernel};
@@ -76,13 +76,13 @@ pub use launch::suggest::Suggestion;
 pub use launch::timestamp::Timestamp;
 pub use launch::transfer::Download;
 pub use memory::buffer::Buffer;
-pub use memory::host_use::HostUse;
+pub use memory::host_access::HostAccess;
 pub use memory::map::{Map, MapMut};
 pub use memory::pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::capture::Capture;
 pub use observe::health::{Component, Finding, Health, Status};
-pub use observe::notice::{Goal, Notice};
+pub use observe::notice::{Notice, PowerPreference};
 pub use observe::profile::Profile;
 pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use observe::watch::{Watch, WatchOptions};
@@ -93,7 +93,7 @@ pub use recovery::{
 pub use sync::completion::Completion;
 pub use sync::event::Event;
 pub use sync::flight::WhenFull;
-pub use sync::gather::Gathering;
+pub use sync::gather::Coalescing;
 pub use sync::group::StreamGroup;
 pub use sync::reused::EventStats;
 pub use sync::stream::Stream;
@@ -102,8 +102,9 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    FunctionConstant, Label, MathMode, MetalLibrary, Primitive, PrimitiveKind, Primitives, Priority, Result,
-    Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing, UnsupportedKernel,
+    Features, FunctionConstant, Label, Limits, MathMode, MetalLibrary, Primitive, PrimitiveKind,
+    Primitives, Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing,
+    UnsupportedKernel,
 };
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
 pub use half::{bf16, f16};

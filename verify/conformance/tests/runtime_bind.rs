@@ -233,7 +233,7 @@ fn structs() {
     let params = Params { scale: 2.0, count: 3 };
     bench.launch(&kernel, (Arg::value(&params),)).unwrap();
     assert_eq!(bytes(&bench, 0), bytemuck::bytes_of(&params));
-    bench.launch(&kernel, (&bench.device.buffer_from(&[params]).unwrap(),)).unwrap();
+    bench.launch(&kernel, (&bench.device.buffer_with_data(&[params]).unwrap(),)).unwrap();
     bench.launch(&kernel, (Arg::bytes([0; 8]),)).unwrap();
     bench.launch(&kernel, (Arg::bytes([0; 12]),)).unwrap();
     bench.launch(&kernel, (&bench.device.buffer::<u8>(9).unwrap(),)).unwrap();

@@ -19,7 +19,7 @@ fn host_access() {
     assert_eq!(buffer.clone().to_vec().unwrap(), [1, 2, 3, 4], "a clone is the same memory");
     buffer.fill(9).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [9; 4]);
-    buffer.copy_from(&device.buffer_from(&[5, 6, 7, 8]).unwrap()).unwrap();
+    buffer.copy_from(&device.buffer_with_data(&[5, 6, 7, 8]).unwrap()).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [5, 6, 7, 8]);
     let mut target = [0; 2];
     assert_eq!(invalid(buffer.read(&mut target)), "read: the buffer has 16 bytes, the host side 8");
@@ -51,7 +51,7 @@ fn allocation_errors() {
 #[test]
 fn slices() {
     let Bench { device, .. } = Bench::new();
-    let mut buffer = device.buffer_from(&[0u16, 1, 2, 3, 4, 5]).unwrap();
+    let mut buffer = device.buffer_with_data(&[0u16, 1, 2, 3, 4, 5]).unwrap();
     assert_eq!(buffer.slice(2..4).unwrap().to_vec().unwrap(), [2, 3]);
     buffer.slice_mut(1..3).unwrap().write(&[10, 20]).unwrap();
     buffer.slice_mut(4..6).unwrap().fill(7).unwrap();
@@ -84,7 +84,7 @@ fn memory_that_the_host_does_not_see() {
 /// Runs `access` on a thread while a launch of `increment` is held; gives what it sees once that has run.
 fn while_held<T: Send + 'static>(access: impl FnOnce(Buffer<u32>) -> T + Send + 'static) -> (T, u32) {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[41u32]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[41u32]).unwrap();
     let kernel = bench.increment();
     bench.sim.hold();
     bench.launch(&kernel, (&mut buffer,)).unwrap();
@@ -117,7 +117,7 @@ fn host_access_waits_for_the_writer() {
 #[test]
 fn reading_does_not_wait_for_readers() {
     let bench = Bench::new();
-    let buffer = bench.device.buffer_from(&[5u32]).unwrap();
+    let buffer = bench.device.buffer_with_data(&[5u32]).unwrap();
     let kernel = bench.look();
     bench.sim.hold();
     let done = bench.launch(&kernel, (&buffer,)).unwrap();
@@ -152,7 +152,7 @@ fn writers_of_several_streams_are_waited_for() {
 #[test]
 fn a_map_keeps_writers_away() {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[1u32, 2]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[1u32, 2]).unwrap();
     let mut clone = buffer.clone();
     let (increment, look) = (bench.increment(), bench.look());
     let map = buffer.map().unwrap();
@@ -184,7 +184,7 @@ fn a_map_keeps_writers_away() {
 #[test]
 fn a_mutable_map_keeps_everybody_away() {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[1u32, 2]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[1u32, 2]).unwrap();
     let mut clone = buffer.clone();
     let look = bench.look();
     let mut map = buffer.map_mut().unwrap();
@@ -209,7 +209,7 @@ fn a_mutable_map_keeps_everybody_away() {
 #[test]
 fn failed_writers_leave_nothing_to_read() {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[1u32, 2]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[1u32, 2]).unwrap();
     let (fail, look, increment) = (bench.fail(), bench.look(), bench.increment());
     bench.launch(&fail, (&mut buffer,)).unwrap();
     assert_poisoned(buffer.to_vec());
@@ -247,17 +247,17 @@ fn a_batch_that_writes_before_it_reads_runs() {
     bench.launch(&fail, (&mut buffer,)).unwrap();
     assert_poisoned(buffer.to_vec());
     bench.stream.acknowledge();
-    let mut batch = bench.stream.batch();
-    batch.fill(&mut buffer, 6).unwrap();
-    batch.copy(&buffer, &mut copy).unwrap();
-    batch.submit().unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.fill(&mut buffer, 6).unwrap();
+    command_buffer.copy(&buffer, &mut copy).unwrap();
+    command_buffer.submit().unwrap();
     assert_eq!(copy.to_vec().unwrap(), [6]);
 }
 
 #[test]
 fn a_cancelled_writer_changes_nothing() {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[1u32]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[1u32]).unwrap();
     let increment = bench.increment();
     bench.sim.hold();
     let done = bench.launch(&increment, (&mut buffer,)).unwrap();

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use elinvar::{Device, DeviceKind, Error, Grid, HostUse, RecoveryPolicy, Source};
+use elinvar::{Device, DeviceKind, Error, Grid, HostAccess, RecoveryPolicy, Source};
 use libtest_mimic::{Arguments, Trial};
 
 const KERNELS: &str = include_str!("runtime_cuda.metal");
@@ -48,8 +48,8 @@ fn goes_on_elsewhere(gpu: &Device) -> elinvar::Result<()> {
     let (triple, wild) = (library.kernel("triple")?, library.kernel("wild")?);
     let policy = RecoveryPolicy { rerun: Some(Device::cpu()?), ..RecoveryPolicy::of(gpu) };
     let (recovering, plain) = (gpu.stream_recovering(policy)?, gpu.stream()?);
-    let mut a = gpu.buffer_for::<u32>(N, HostUse::Staging)?;
-    let mut b = gpu.buffer_for::<u32>(N, HostUse::Staging)?;
+    let mut a = gpu.buffer_for::<u32>(N, HostAccess::Staging)?;
+    let mut b = gpu.buffer_for::<u32>(N, HostAccess::Staging)?;
     let mut x = gpu.buffer::<u32>(N)?;
     a.write(&(0..N as u32).collect::<Vec<_>>())?;
     // SAFETY: `triple` stays within its arguments. `wild` does not, which is what this is about: the GPU's page tables keep
@@ -79,11 +79,11 @@ fn deadline(gpu: &Device) -> elinvar::Result<()> {
     let gate = gpu.event()?;
     other.wait_for(&gate, 1)?;
     let waiting = other.fill(&mut x, 1)?;
-    let mut batch = stream.batch();
-    batch.deadline(Duration::from_millis(50))?;
+    let mut commands = stream.command_buffer();
+    commands.deadline(Duration::from_millis(50))?;
     // SAFETY: the kernel writes 32 elements, and there are as many.
-    unsafe { batch.launch(&slow, Grid::threads(32).group(32), (&mut out, 400_000_000_u32)) }?;
-    let ended = batch.submit()?.wait();
+    unsafe { commands.launch(&slow, Grid::threads(32).group(32), (&mut out, 400_000_000_u32)) }?;
+    let ended = commands.submit()?.wait();
     assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");
     let waited = waiting.wait();
     assert!(matches!(waited, Err(Error::DeviceLost(_))), "{waited:?}");

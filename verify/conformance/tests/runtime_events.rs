@@ -64,7 +64,7 @@ fn failure_reaches_who_waits_with_the_first_cause() {
     let written = second.fill(&mut buffer, 3).unwrap();
     second.signal(&next, 1).unwrap();
     third.wait_for(&next, 1).unwrap();
-    let last = third.batch().submit().unwrap();
+    let last = third.command_buffer().submit().unwrap();
     let fail = bench.fail();
     bench.launch(&fail, (&mut data(&bench),)).unwrap();
     bench.stream.signal(&event, 1).unwrap();
@@ -91,14 +91,14 @@ fn cancelled_and_unsubmitted_work_fails_its_events() {
     let (fail, look) = (bench.fail(), bench.look());
     bench.launch(&fail, (&mut buffer,)).unwrap().wait().unwrap_err();
     let other = bench.device.stream().unwrap();
-    let mut batch = other.batch();
+    let mut command_buffer = other.command_buffer();
     // SAFETY: the kernel only looks at its argument.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&look, elinvar::Grid::threads(1), (&buffer,)).unwrap();
+        command_buffer.launch(&look, elinvar::Grid::threads(1), (&buffer,)).unwrap();
     }
-    batch.signal(&event, 1);
-    assert_poisoned(batch.submit().unwrap().wait());
+    command_buffer.signal(&event, 1);
+    assert_poisoned(command_buffer.submit().unwrap().wait());
     assert_poisoned(event.wait(1));
 }
 
@@ -145,15 +145,15 @@ fn a_circle_is_refused_and_nothing_of_it_runs() {
     first.wait_for(&a, 1).unwrap();
     first.signal(&b, 1).unwrap();
     let before = bench.sim.commands().len();
-    let mut batch = second.batch();
-    batch.wait_for(&b, 1);
-    batch.signal(&a, 1);
-    let text = invalid(batch.submit());
+    let mut command_buffer = second.command_buffer();
+    command_buffer.wait_for(&b, 1);
+    command_buffer.signal(&a, 1);
+    let text = invalid(command_buffer.submit());
     assert!(text.starts_with("streams would wait for one another: stream "), "{text}");
     assert_eq!((bench.sim.commands().len(), second.in_flight()), (before, 0));
     assert_eq!(
         invalid({
-            let mut own = second.batch();
+            let mut own = second.command_buffer();
             let event = bench.device.event().unwrap();
             own.wait_for(&event, 1);
             own.signal(&event, 1);
@@ -203,7 +203,7 @@ fn a_group_opens_streams_as_work_comes_and_balances_it() {
     let mut loads = Vec::new();
     for _ in 0..10 {
         let stream = group.next().unwrap();
-        stream.batch().submit().unwrap();
+        stream.command_buffer().submit().unwrap();
         loads.push(stream.in_flight());
     }
     assert_eq!((group.open(), loads), (4, vec![1, 1, 1, 1, 2, 2, 2, 2, 3, 3]));
@@ -211,7 +211,7 @@ fn a_group_opens_streams_as_work_comes_and_balances_it() {
     group.synchronize().unwrap();
     let failing = group.next().unwrap();
     bench.sim.fail_next(Op::Execute, support::fault());
-    failing.batch().submit().unwrap().wait().unwrap_err();
+    failing.command_buffer().submit().unwrap().wait().unwrap_err();
     assert_poisoned(group.synchronize());
 }
 
@@ -221,7 +221,8 @@ fn priorities_reach_the_driver() {
     bench.device.stream_with(Priority::High).unwrap();
     bench.device.stream_group_with(2, Priority::Low).next().unwrap();
     assert_eq!(bench.sim.queues(), [Priority::Normal, Priority::High, Priority::Low]);
-    let without = Bench::on(elinvar_conformance::sim::Sim::with_caps(|caps| caps.priorities = false));
+    let without =
+        Bench::on(elinvar_conformance::sim::Sim::with_caps(|caps| caps.features.priorities = false));
     for priority in [Priority::Low, Priority::High] {
         assert!(matches!(without.device.stream_with(priority), Err(Error::Unsupported(_))));
         assert!(matches!(without.device.stream_group_with(2, priority).next(), Err(Error::Unsupported(_))));
@@ -235,11 +236,11 @@ fn a_profile_is_of_the_devices_clock() {
     let (increment, mut buffer) = (bench.increment(), data(&bench));
     let profile = bench
         .stream
-        .profile(10, |batch| {
+        .profile(10, |command_buffer| {
             // SAFETY: the kernel keeps within its argument.
             #[allow(unsafe_code)]
             unsafe {
-                batch.launch(&increment, elinvar::Grid::threads(1), (&mut buffer,))
+                command_buffer.launch(&increment, elinvar::Grid::threads(1), (&mut buffer,))
             }
         })
         .unwrap();
@@ -301,9 +302,9 @@ fn timestamps_are_used_again_and_tell_nothing_of_work_that_never_ran() {
     let stream = bench.device.stream().unwrap();
     bench.sim.hold();
     let first = stream.timestamp().unwrap();
-    let mut batch = stream.batch();
-    let cancelled = batch.timestamp().unwrap();
-    let done = batch.submit().unwrap();
+    let mut command_buffer = stream.command_buffer();
+    let cancelled = command_buffer.timestamp().unwrap();
+    let done = command_buffer.submit().unwrap();
     assert_eq!((first.ns(), cancelled.ns(), cancelled.since(&first)), (None, None, None));
     assert!(done.cancel());
     bench.sim.release();

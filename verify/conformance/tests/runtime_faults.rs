@@ -122,7 +122,7 @@ impl Bench {
 
     fn numbers(&self) -> elinvar::Result<(Buffer<u32>, Buffer<u32>)> {
         let numbers: Vec<u32> = (0..N as u32).collect();
-        Ok((self.device.buffer_from(&numbers)?, self.device.buffer(N)?))
+        Ok((self.device.buffer_with_data(&numbers)?, self.device.buffer(N)?))
     }
 
     /// What was decided since the last call.
@@ -169,7 +169,7 @@ fn tried_again(bench: &Bench) -> elinvar::Result<()> {
 
 fn in_place(bench: &Bench) -> elinvar::Result<()> {
     let stream = bench.device.stream_recovering(bench.policy())?;
-    let mut data = bench.device.buffer_from(&[7_u32; N])?;
+    let mut data = bench.device.buffer_with_data(&[7_u32; N])?;
     let failed = bench.shift.launch(&stream, Grid::threads(N), (&mut data, 1_u32))?.wait();
     assert!(is_fault(&failed), "{failed:?}");
     let reason = "kernel `shift`, argument 0 `data` (device uint*): it works in place, and may have overwritten its input";
@@ -179,7 +179,7 @@ fn in_place(bench: &Bench) -> elinvar::Result<()> {
 }
 
 fn late_attempt(bench: &Bench) -> elinvar::Result<()> {
-    if bench.device.caps().stops_at == StopsAt::Never {
+    if bench.device.caps().features.stops_at == StopsAt::Never {
         return Err(Error::unsupported(
             "this device cannot stop running work, and would be lost if the first attempt is late",
         ));
@@ -188,10 +188,10 @@ fn late_attempt(bench: &Bench) -> elinvar::Result<()> {
     let stream = bench.device.stream_recovering(policy)?;
     let (input, mut out) = bench.numbers()?;
     let begin = Instant::now();
-    let mut batch = stream.batch();
-    batch.deadline(Duration::from_millis(200))?;
-    batch.launch_checked(&bench.put, Grid::threads(N), (&mut out, &input, 1_u32))?;
-    let ended = batch.submit()?.wait();
+    let mut commands = stream.command_buffer();
+    commands.deadline(Duration::from_millis(200))?;
+    commands.launch_checked(&bench.put, Grid::threads(N), (&mut out, &input, 1_u32))?;
+    let ended = commands.submit()?.wait();
     assert!(matches!(&ended, Err(Error::Timeout(_) | Error::Fault(_))), "{ended:?}");
     assert!(begin.elapsed() < LONG / 4);
     stream.acknowledge();
@@ -210,7 +210,7 @@ fn fail(bench: &Bench, stream: &Stream, times: u32) -> elinvar::Result<()> {
 
 fn breaker(bench: &Bench) -> elinvar::Result<()> {
     // Of a device that is the test's own: it stays open.
-    let is_own = bench.device.kind() == DeviceKind::Cpu || bench.device.caps().restarts;
+    let is_own = bench.device.kind() == DeviceKind::Cpu || bench.device.caps().features.restarts;
     if !is_own {
         return Err(Error::unsupported("the device is the process's, and its breaker would stay open"));
     }

@@ -128,14 +128,14 @@ mod linux {
                 ("map", self.still.map().map(drop)),
                 ("write", self.still.write(&[1; N])),
                 ("buffer", device.buffer::<u32>(N).map(drop)),
-                ("buffer_from", device.buffer_from(&[1_u32; N]).map(drop)),
+                ("buffer_with_data", device.buffer_with_data(&[1_u32; N]).map(drop)),
                 ("stream", device.stream().map(drop)),
                 ("event", device.event().map(drop)),
                 ("compile", device.compile(Source::msl(ADD)).map(drop)),
                 ("kernel", self.library.kernel("add").map(drop)),
                 ("checked_kernel", self.library.checked_kernel("add").map(drop)),
                 ("reset", device.reset()),
-                ("a batch", self.stream.batch().submit().map(drop)),
+                ("a command buffer", self.stream.command_buffer().submit().map(drop)),
             ];
             for (what, result) in refused {
                 let Err(Error::DeviceLost(text)) = &result else { panic!("{what}: {result:?}") };
@@ -186,10 +186,10 @@ mod linux {
         assert!(matches!(done.wait(), Err(Error::Fault(_))), "{done:?}");
         let recovering = device.stream_recovering(RecoveryPolicy::of(device)).unwrap();
         recovering.fill(&mut x, 4).unwrap().wait().unwrap();
-        let mut batch = recovering.batch();
-        batch.deadline(LONG).unwrap();
-        batch.fill(&mut x, 5).unwrap();
-        batch.submit().unwrap().wait().unwrap();
+        let mut commands = recovering.command_buffer();
+        commands.deadline(LONG).unwrap();
+        commands.fill(&mut x, 5).unwrap();
+        commands.submit().unwrap().wait().unwrap();
         device.synchronize().unwrap();
         assert_eq!(x.to_vec().unwrap(), [5; N]);
     }

@@ -1,11 +1,11 @@
-//! Coalescing of small submissions under `Goal::Efficiency`.
+//! Coalescing of small submissions under `PowerPreference::LowPower`.
 
 mod support;
 
 use std::thread;
 use std::time::Duration;
 
-use elinvar::{Device, Error, Gathering, Goal, Grid, StopsAt, WhenFull};
+use elinvar::{Coalescing, Device, Error, Grid, PowerPreference, StopsAt, WhenFull};
 use elinvar_conformance::sim::{Op, Sim};
 use support::recovery::outside;
 use support::{Bench, assert_poisoned, block_on, fault, launch};
@@ -15,21 +15,24 @@ const NEVER: Duration = Duration::from_secs(1_000_000);
 /// A device that gathers up to 64 commands, and does not look at the time.
 fn efficient() -> Bench {
     let bench = Bench::new();
-    bench.device.set_goal(Goal::Efficiency).unwrap();
-    bench.device.set_gathering(Gathering { time: NEVER, ..Gathering::default() });
+    bench.device.set_power_preference(PowerPreference::LowPower).unwrap();
+    bench.device.set_coalescing(Coalescing { time: NEVER, ..Coalescing::default() });
     bench
 }
 
 #[test]
 fn a_thousand_launches_are_few_submissions() {
-    for (goal, submissions) in [(Goal::Speed, 1000), (Goal::Efficiency, 16)] {
+    for (goal, submissions) in [(PowerPreference::HighPerformance, 1000), (PowerPreference::LowPower, 16)] {
         let bench = efficient();
-        bench.device.set_goal(goal).unwrap();
+        bench.device.set_power_preference(goal).unwrap();
         let increment = bench.increment();
         let mut counts: Vec<_> = (0..10).map(|_| bench.device.buffer::<u32>(1).unwrap()).collect();
         let done: Vec<_> =
             (0..1000).map(|i| bench.launch(&increment, (&mut counts[i % 10],)).unwrap()).collect();
-        assert_eq!(bench.sim.submissions(), if goal == Goal::Speed { 1000 } else { 1000 / 64 });
+        assert_eq!(
+            bench.sim.submissions(),
+            if goal == PowerPreference::HighPerformance { 1000 } else { 1000 / 64 }
+        );
         for count in &counts {
             assert_eq!(count.to_vec().unwrap(), [100]);
         }
@@ -61,7 +64,7 @@ fn who_waits_is_not_kept_waiting() {
     drop(next());
     bench.stream.synchronize().unwrap();
     let done = next();
-    bench.device.set_goal(Goal::Speed).unwrap();
+    bench.device.set_power_preference(PowerPreference::HighPerformance).unwrap();
     while !done.is_done() {
         thread::yield_now();
     }
@@ -80,7 +83,7 @@ fn what_is_gathered_goes_when_its_time_has_passed_and_with_its_stream() {
     };
     stream.fill(&mut a, 1).unwrap();
     drop((a, stream));
-    bench.device.set_gathering(Gathering { time: Duration::from_millis(1), commands: 1_000_000 });
+    bench.device.set_coalescing(Coalescing { time: Duration::from_millis(1), commands: 1_000_000 });
     bench.stream.fill(&mut b, 1).unwrap();
     drop(b);
     while bench.sim.submissions() < 2 {
@@ -108,10 +111,10 @@ fn what_waits_signals_or_has_a_deadline_goes_alone_and_in_order() {
     other.copy(&data, &mut copy).unwrap();
     assert_eq!(copy.to_vec().unwrap(), [7]);
     bench.stream.fill(&mut data, 8).unwrap();
-    let mut batch = bench.stream.batch();
-    batch.copy(&data, &mut copy).unwrap();
-    batch.deadline(NEVER).unwrap();
-    batch.submit().unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.copy(&data, &mut copy).unwrap();
+    command_buffer.deadline(NEVER).unwrap();
+    command_buffer.submit().unwrap();
     assert_eq!(bench.sim.submissions(), 6);
     assert_eq!(copy.to_vec().unwrap(), [8]);
     let limited = bench.device.stream().unwrap().limited(1, WhenFull::Block);
@@ -144,16 +147,16 @@ fn what_goes_together_ends_together() {
 /// What was told to have failed is not done when the device is back, and what a reset took away is not read.
 #[test]
 fn a_loss_and_a_reset_reach_what_is_gathered() {
-    let bench = Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Never));
-    bench.device.set_goal(Goal::Efficiency).unwrap();
-    bench.device.set_gathering(Gathering { time: NEVER, ..Gathering::default() });
-    let mut data = bench.device.buffer_from(&[5_u32]).unwrap();
+    let bench = Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Never));
+    bench.device.set_power_preference(PowerPreference::LowPower).unwrap();
+    bench.device.set_coalescing(Coalescing { time: NEVER, ..Coalescing::default() });
+    let mut data = bench.device.buffer_with_data(&[5_u32]).unwrap();
     let kept = bench.stream.fill(&mut data, 1).unwrap();
     bench.sim.hold();
     let late = bench.device.stream().unwrap();
-    let mut batch = late.batch();
-    batch.deadline(Duration::ZERO).unwrap();
-    assert!(matches!(batch.submit().unwrap().wait(), Err(Error::Timeout(_))));
+    let mut command_buffer = late.command_buffer();
+    command_buffer.deadline(Duration::ZERO).unwrap();
+    assert!(matches!(command_buffer.submit().unwrap().wait(), Err(Error::Timeout(_))));
     assert!(matches!(kept.wait(), Err(Error::DeviceLost(_))));
     bench.device.reset().unwrap();
     bench.sim.release();

@@ -9,7 +9,7 @@ use support::{Bench, invalid};
 #[test]
 fn a_chain_is_one_submission_and_gives_what_its_launches_give() {
     let bench = Bench::new();
-    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (map, input) = (map(&bench), bench.device.buffer_with_data(&ramp()).unwrap());
     let mut output = bench.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
     let (mut a, mut b) = (scratch(&mut graph, &bench), scratch(&mut graph, &bench));
@@ -66,7 +66,7 @@ fn explicit_edges_order_what_memory_does_not() {
     let map = map(&bench);
     let mut outs: Vec<Buffer<u32>> = (0..3).map(|_| bench.device.buffer(N).unwrap()).collect();
     let mut graph = Graph::new();
-    let input = bench.device.buffer_from(&ramp()).unwrap();
+    let input = bench.device.buffer_with_data(&ramp()).unwrap();
     let nodes: Vec<Node> = outs
         .iter_mut()
         .zip(["a", "b", "c"])
@@ -83,7 +83,7 @@ fn explicit_edges_order_what_memory_does_not() {
 #[test]
 fn work_that_nobody_reads_or_has_is_left_out() {
     let bench = Bench::new();
-    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (map, input) = (map(&bench), bench.device.buffer_with_data(&ramp()).unwrap());
     let (mut kept, mut dropped) =
         (bench.device.buffer::<u32>(N).unwrap(), bench.device.buffer::<u32>(N).unwrap());
     let mut graph = Graph::new();
@@ -112,7 +112,7 @@ fn work_that_nobody_reads_or_has_is_left_out() {
 #[test]
 fn overwritten_results_are_left_out() {
     let bench = Bench::new();
-    let mut out = bench.device.buffer_from(&ramp()).unwrap();
+    let mut out = bench.device.buffer_with_data(&ramp()).unwrap();
     let mut graph = Graph::new();
     graph.fill(&mut out, 1u32).unwrap();
     graph.fill(out.slice_mut(0..40).unwrap(), 2u32).unwrap();
@@ -157,7 +157,7 @@ fn what_the_next_run_reads_is_not_dead() {
 fn the_same_work_is_done_once() {
     let bench = Bench::new();
     let (map, mix) = (map(&bench), mix(&bench));
-    let input = bench.device.buffer_from(&ramp()).unwrap();
+    let input = bench.device.buffer_with_data(&ramp()).unwrap();
     let mut out = bench.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
     let mut t: Vec<Buffer<u32>> = (0..5).map(|_| scratch(&mut graph, &bench)).collect();
@@ -189,7 +189,7 @@ fn the_same_work_is_done_once() {
 fn different_work_is_not_merged() {
     let bench = Bench::new();
     let (map, mix) = (map(&bench), mix(&bench));
-    let mut input = bench.device.buffer_from(&ramp()).unwrap();
+    let mut input = bench.device.buffer_with_data(&ramp()).unwrap();
     let mut out = bench.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
     let mut t: Vec<Buffer<u32>> = (0..8).map(|_| scratch(&mut graph, &bench)).collect();

@@ -16,7 +16,7 @@ fn runs_have_other_values_and_buffers() {
     let bench = Bench::new();
     let map = map(&bench);
     let buffer = || bench.device.buffer::<u32>(N).unwrap();
-    let (input, mut out, mut copy) = (bench.device.buffer_from(&ramp()).unwrap(), buffer(), buffer());
+    let (input, mut out, mut copy) = (bench.device.buffer_with_data(&ramp()).unwrap(), buffer(), buffer());
     let mut graph = Graph::new();
     let mut between = scratch(&mut graph, &bench);
     let first = node(&mut graph, &map, (&input, &mut between, 1u32));
@@ -31,7 +31,7 @@ fn runs_have_other_values_and_buffers() {
     assert_eq!(out.to_vec().unwrap(), mapped(&mapped(&ramp(), 1), 1));
 
     let (other, mut elsewhere) = (vec![5u32; 2 * N], bench.device.buffer::<u32>(3 * N).unwrap());
-    let other = bench.device.buffer_from(&other).unwrap();
+    let other = bench.device.buffer_with_data(&other).unwrap();
     plan.set("k", 9u32).unwrap();
     plan.set("input", other.slice(N..2 * N).unwrap()).unwrap();
     plan.set(to, elsewhere.slice_mut(N..2 * N).unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     let bench = Bench::new();
     let (map, other) = (map(&bench), Bench::on(Sim::named("other")));
     let (input, mut out) =
-        (bench.device.buffer_from(&ramp()).unwrap(), bench.device.buffer::<u32>(N).unwrap());
+        (bench.device.buffer_with_data(&ramp()).unwrap(), bench.device.buffer::<u32>(N).unwrap());
     let mut graph = Graph::new();
     let launch = node(&mut graph, &map, (&input, &mut out, 1u32));
     let filled = graph.fill(out.slice_mut(0..3).unwrap(), 4u32).unwrap();

@@ -33,7 +33,7 @@ fn diamond() -> Diamond {
     let bench = Bench::new();
     let (map, mix) = (map(&bench), mix(&bench));
     let buffer = || bench.device.buffer::<u32>(N).unwrap();
-    let (input, mut left, mut right) = (bench.device.buffer_from(&ramp()).unwrap(), buffer(), buffer());
+    let (input, mut left, mut right) = (bench.device.buffer_with_data(&ramp()).unwrap(), buffer(), buffer());
     let mut out = buffer();
     let mut graph = Graph::new();
     let mut first = scratch(&mut graph, &bench);
@@ -108,7 +108,7 @@ fn a_run_takes_its_place_in_the_streams_order() {
 #[test]
 fn transients_share_memory_by_their_lifetimes() {
     let bench = Bench::new();
-    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (map, input) = (map(&bench), bench.device.buffer_with_data(&ramp()).unwrap());
     let mut out = bench.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
     let mut last = input.clone();
@@ -141,7 +141,7 @@ fn transients_share_memory_by_their_lifetimes() {
 #[test]
 fn branches_do_not_share_memory() {
     let bench = Bench::new();
-    let (map, input) = (map(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (map, input) = (map(&bench), bench.device.buffer_with_data(&ramp()).unwrap());
     let mut outs: Vec<Buffer<u32>> = (0..3).map(|_| bench.device.buffer(N).unwrap()).collect();
     let mut graph = Graph::new();
     for out in &mut outs {
@@ -272,7 +272,7 @@ fn a_branch_that_fails_takes_the_join_and_not_the_other_branch() {
 #[test]
 fn a_submission_that_begins_early_runs_again_too() {
     let bench = Bench::new();
-    let (map, mix, input) = (map(&bench), mix(&bench), bench.device.buffer_from(&ramp()).unwrap());
+    let (map, mix, input) = (map(&bench), mix(&bench), bench.device.buffer_with_data(&ramp()).unwrap());
     let (mut left, mut out) =
         (bench.device.buffer::<u32>(N).unwrap(), bench.device.buffer::<u32>(N).unwrap());
     let mut graph = Graph::new();
@@ -361,11 +361,11 @@ fn batches_are_captured_with_their_events() {
     let bench = Bench::new();
     let map = map(&bench);
     let other = bench.device.stream().unwrap();
-    let input = bench.device.buffer_from(&ramp()).unwrap();
+    let input = bench.device.buffer_with_data(&ramp()).unwrap();
     let mut outs: Vec<Buffer<u32>> = (0..3).map(|_| bench.device.buffer(N).unwrap()).collect();
     let event = bench.device.event().unwrap();
-    let mut first = bench.stream.batch();
-    let mut second = other.batch();
+    let mut first = bench.stream.command_buffer();
+    let mut second = other.command_buffer();
     let [a, b, c] = &mut outs[..] else { unreachable!("three") };
     // SAFETY: the kernel keeps within its arguments.
     #[allow(unsafe_code)]
@@ -377,11 +377,11 @@ fn batches_are_captured_with_their_events() {
         second.launch(&map.labeled("c", 0), Grid::threads(N), (&input, &mut *c, 3u32)).unwrap();
     }
     let mut graph = Graph::new();
-    let mut early = other.batch();
+    let mut early = other.command_buffer();
     early.wait_for(&event, 1);
     assert_eq!(
         invalid(graph.append(early)),
-        "graph: a batch waits for an event that no batch appended before it raises"
+        "graph: a command buffer waits for an event that no command buffer appended before it raises"
     );
     let nodes = [graph.append(first).unwrap(), graph.append(second).unwrap()].concat();
     assert_eq!((nodes.len(), graph.len(), bench.sim.commands().len()), (3, 3, 0));
@@ -397,21 +397,25 @@ fn batches_are_captured_with_their_events() {
     assert_eq!(outs[2].to_vec().unwrap(), mapped(&ramp(), 3));
 
     bench.sim.forget_commands();
-    let captured = Graph::capture(&bench.stream, |batch| {
-        batch.fill(&mut outs[0], 1u32)?;
-        batch.copy(&input, &mut outs[1])
+    let captured = Graph::capture(&bench.stream, |command_buffer| {
+        command_buffer.fill(&mut outs[0], 1u32)?;
+        command_buffer.copy(&input, &mut outs[1])
     });
     assert_eq!((bench.sim.commands().len(), outs[1].to_vec().unwrap()), (0, mapped(&mapped(&ramp(), 1), 2)));
     run(&mut captured.unwrap().plan().unwrap(), &bench);
     assert_eq!((outs[0].to_vec().unwrap(), outs[1].to_vec().unwrap()), (vec![1; N], ramp()));
-    let late = Graph::capture(&bench.stream, |batch| batch.deadline(std::time::Duration::from_secs(1)));
-    assert!(matches!(late, Err(Error::Unsupported(text)) if text.contains("a batch with a deadline")));
+    let late = Graph::capture(&bench.stream, |command_buffer| {
+        command_buffer.deadline(std::time::Duration::from_secs(1))
+    });
+    assert!(
+        matches!(late, Err(Error::Unsupported(text)) if text.contains("a command buffer with a deadline"))
+    );
 }
 
 /// By way of the host, and in place where the other device can use the host's memory.
 #[test]
 fn copies_go_from_device_to_device() {
-    let in_place = || Sim::with_caps(|caps| caps.wrap_granule = Some(256));
+    let in_place = || Sim::with_caps(|caps| caps.limits.wrap_granule = Some(256));
     there_and_back(&Bench::on(Sim::discrete()), &Bench::on(Sim::discrete()), [Route::Host, Route::Host]);
     there_and_back(&Bench::on(Sim::discrete()), &Bench::on(in_place()), [Route::HostInPlace, Route::Host]);
     there_and_back(&Bench::on(in_place()), &Bench::on(in_place()), [Route::HostInPlace; 2]);
@@ -419,7 +423,7 @@ fn copies_go_from_device_to_device() {
 
 fn there_and_back(ours: &Bench, theirs: &Bench, expected: [Route; 2]) {
     let (our_map, their_map) = (map(ours), map(theirs));
-    let input = ours.device.buffer_from(&ramp()).unwrap();
+    let input = ours.device.buffer_with_data(&ramp()).unwrap();
     let mut back = ours.device.buffer::<u32>(N).unwrap();
     let mut graph = Graph::new();
     let (mut a, mut b) = (scratch(&mut graph, ours), scratch(&mut graph, theirs));

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use elinvar::{
-    BreakerLimits, Component, Device, DeviceKind, Error, Goal, Notice, PoolLimits, Pressure, RecoveryPolicy,
-    Source, Status, Thermal, WatchOptions,
+    BreakerLimits, Component, Device, DeviceKind, Error, Notice, PoolLimits, PowerPreference, Pressure,
+    RecoveryPolicy, Source, Status, Thermal, WatchOptions,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, fault};
@@ -184,7 +184,8 @@ fn a_watch_takes_notice_of_memory_pressure_and_ends_with_its_guard() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_watch_takes_units_away_while_it_is_too_warm() {
-    let bench = Bench::on(Sim::with_caps(|caps| (caps.compute_units, caps.kind) = (8, DeviceKind::Cpu)));
+    let bench =
+        Bench::on(Sim::with_caps(|caps| (caps.limits.compute_units, caps.kind) = (8, DeviceKind::Cpu)));
     let folder = tempfile::tempdir().unwrap();
     let options = watched(folder.path());
     let refused = bench.device.watch_temperature(&options).unwrap_err();
@@ -196,11 +197,13 @@ fn a_watch_takes_units_away_while_it_is_too_warm() {
     };
     warm("50000\n");
     let _watch = bench.device.watch_temperature(&options).unwrap();
-    for (temperature, units, goal) in
-        [("90000\n", 4, Goal::Efficiency), ("50000\n", 8, Goal::Speed), ("80000\n", 4, Goal::Efficiency)]
-    {
+    for (temperature, units, goal) in [
+        ("90000\n", 4, PowerPreference::LowPower),
+        ("50000\n", 8, PowerPreference::HighPerformance),
+        ("80000\n", 4, PowerPreference::LowPower),
+    ] {
         warm(temperature);
-        while (bench.sim.units(), bench.device.goal()) != (units, goal) {
+        while (bench.sim.units(), bench.device.power_preference()) != (units, goal) {
             thread::yield_now();
         }
     }
@@ -226,7 +229,7 @@ fn the_temperature_of_the_machine_is_none_of_a_gpu() {
     warm_zone(folder.path());
     let options = watched(folder.path());
     for kind in [DeviceKind::Cuda, DeviceKind::Metal] {
-        let bench = Bench::on(Sim::with_caps(|caps| (caps.compute_units, caps.kind) = (8, kind)));
+        let bench = Bench::on(Sim::with_caps(|caps| (caps.limits.compute_units, caps.kind) = (8, kind)));
         let refused = bench.device.watch_temperature(&options).unwrap_err();
         assert!(matches!(&refused, Error::Unsupported(text) if text.contains("no sensor")), "{refused}");
         assert_eq!(bench.device.health().of(Component::Temperature), Status::Unknown);
@@ -259,12 +262,12 @@ fn the_system_is_watched_or_says_why_not() {
 
 #[test]
 fn efficiency_and_heat_take_compute_units_away() {
-    let bench = Bench::on(Sim::with_caps(|caps| caps.compute_units = 7));
+    let bench = Bench::on(Sim::with_caps(|caps| caps.limits.compute_units = 7));
     let device = &bench.device;
-    device.set_goal(Goal::Efficiency).unwrap();
-    assert_eq!((device.goal(), bench.sim.units()), (Goal::Efficiency, 3));
-    device.set_goal(Goal::Speed).unwrap();
-    assert_eq!((device.goal(), bench.sim.units()), (Goal::Speed, 7));
+    device.set_power_preference(PowerPreference::LowPower).unwrap();
+    assert_eq!((device.power_preference(), bench.sim.units()), (PowerPreference::LowPower, 3));
+    device.set_power_preference(PowerPreference::HighPerformance).unwrap();
+    assert_eq!((device.power_preference(), bench.sim.units()), (PowerPreference::HighPerformance, 7));
     for (thermal, units, status) in [
         (Thermal::Fair, 7, Status::Healthy),
         (Thermal::Serious, 3, Status::Degraded),
@@ -276,13 +279,16 @@ fn efficiency_and_heat_take_compute_units_away() {
     }
     bench.sim.fail_next(Op::Units, Error::unsupported("all or nothing"));
     assert!(matches!(device.notice(Notice::Thermal(Thermal::Serious)), Err(Error::Unsupported(_))));
-    assert_eq!((device.goal(), device.health().of(Component::Temperature)), (Goal::Speed, Status::Degraded));
+    assert_eq!(
+        (device.power_preference(), device.health().of(Component::Temperature)),
+        (PowerPreference::HighPerformance, Status::Degraded)
+    );
 }
 
 #[test]
 fn the_processor_works_with_fewer_workers_too() {
     let device = Device::cpu().unwrap();
-    device.set_goal(Goal::Efficiency).unwrap();
+    device.set_power_preference(PowerPreference::LowPower).unwrap();
     let kernel = device
         .compile(Source::msl(
             "kernel void square(device uint* x, uint i [[thread_position_in_grid]]) { x[i] = i * i; }",
@@ -295,7 +301,7 @@ fn the_processor_works_with_fewer_workers_too() {
     for stream in &streams {
         support::launch(&kernel, stream, elinvar::Grid::threads(100_000), (&mut x,)).unwrap().wait().unwrap();
     }
-    device.set_goal(Goal::Speed).unwrap();
+    device.set_power_preference(PowerPreference::HighPerformance).unwrap();
     let expected: Vec<u32> = (0..100_000u32).map(|i| i.wrapping_mul(i)).collect();
     assert_eq!(x.to_vec().unwrap(), expected);
 }

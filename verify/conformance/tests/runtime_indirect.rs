@@ -31,7 +31,7 @@ fn take(seen: &Seen) -> Vec<[u32; 3]> {
 }
 
 fn buffer(bench: &Bench, words: &[u32]) -> Buffer<u32> {
-    bench.device.buffer_from(words).unwrap()
+    bench.device.buffer_with_data(words).unwrap()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_is_no_place_for_counts_is_refused() {
 fn the_driver_gets_the_twelve_bytes() {
     let bench = Bench::new();
     let k = bench.kernel(vec![]);
-    let counts = bench.device.buffer_from(&[[9u32, 1, 1], [2, 3, 4]]).unwrap();
+    let counts = bench.device.buffer_with_data(&[[9u32, 1, 1], [2, 3, 4]]).unwrap();
     bench.device.trace().start(100);
     launch(&k, &bench.stream, Grid::indirect(counts.slice(1..2).unwrap()).group((8, 4)), ()).unwrap();
     bench.stream.synchronize().unwrap();
@@ -105,20 +105,20 @@ fn they_are_read_when_the_launch_begins() {
     let (mut counts, mut out) = (buffer(&bench, &[1, 1, 1]), buffer(&bench, &[0]));
     let from = buffer(&bench, &[7, 0, 2, 3, 5]);
     let indirect = |counts: &Buffer<u32>| Grid::indirect(counts).group((4, 2));
-    let mut batch = bench.stream.batch();
-    let add = |batch: &mut elinvar::Batch, counts: &Buffer<u32>, out: &mut Buffer<u32>| {
+    let mut command_buffer = bench.stream.command_buffer();
+    let add = |command_buffer: &mut elinvar::CommandBuffer, counts: &Buffer<u32>, out: &mut Buffer<u32>| {
         // SAFETY: the simulated kernel writes one number.
         #[allow(unsafe_code)]
-        unsafe { batch.launch(&seen_by, indirect(counts), (out,)) }.unwrap();
+        unsafe { command_buffer.launch(&seen_by, indirect(counts), (out,)) }.unwrap();
     };
-    add(&mut batch, &counts, &mut out);
-    batch.fill(&mut counts, 3).unwrap();
-    add(&mut batch, &counts, &mut out);
-    batch.copy(from.slice(0..3).unwrap(), &mut counts).unwrap();
-    add(&mut batch, &counts, &mut out);
-    batch.copy(from.slice(2..5).unwrap(), &mut counts).unwrap();
-    add(&mut batch, &counts, &mut out);
-    batch.submit().unwrap().wait().unwrap();
+    add(&mut command_buffer, &counts, &mut out);
+    command_buffer.fill(&mut counts, 3).unwrap();
+    add(&mut command_buffer, &counts, &mut out);
+    command_buffer.copy(from.slice(0..3).unwrap(), &mut counts).unwrap();
+    add(&mut command_buffer, &counts, &mut out);
+    command_buffer.copy(from.slice(2..5).unwrap(), &mut counts).unwrap();
+    add(&mut command_buffer, &counts, &mut out);
+    command_buffer.submit().unwrap().wait().unwrap();
     assert_eq!(take(&seen), [[4, 2, 1], [12, 6, 3], [8, 6, 5]], "and a zero runs nothing");
     assert_eq!(out.to_vec().unwrap(), [19]);
 }
@@ -202,10 +202,10 @@ fn what_is_run_again_reads_again() {
     let bench = Bench::new();
     let (seen_by, seen) = seeing(&bench);
     let (mut counts, mut out) = (buffer(&bench, &[1, 1, 1]), buffer(&bench, &[0]));
-    let mut batch = bench.stream.batch();
+    let mut command_buffer = bench.stream.command_buffer();
     // SAFETY: the simulated kernel writes one number.
-    unsafe { batch.launch(&seen_by, Grid::indirect(&counts).group(8), (&mut out,)) }.unwrap();
-    let recording = batch.record().unwrap();
+    unsafe { command_buffer.launch(&seen_by, Grid::indirect(&counts).group(8), (&mut out,)) }.unwrap();
+    let recording = command_buffer.record().unwrap();
     for k in 0..5u32 {
         counts.write(&[k, 1, 2]).unwrap();
         // SAFETY: as above.

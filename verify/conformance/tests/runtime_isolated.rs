@@ -22,7 +22,7 @@ mod linux {
     use std::time::Duration;
 
     use elinvar::{
-        Action, BreakerLimits, BreakerState, Buffer, Completion, Device, DeviceKind, Error, Grid, HostUse,
+        Action, BreakerLimits, BreakerState, Buffer, Completion, Device, DeviceKind, Error, Grid, HostAccess,
         IsolatedOptions, Kernel, RecoveryPolicy, Source, Storage, Stream, TraceStep,
     };
     use elinvar_conformance::suite::drop_last_device;
@@ -112,7 +112,7 @@ mod linux {
         fn on(device: Device) -> Self {
             let library = device.compile(Source::msl(KERNELS)).unwrap();
             let [add, wild, forever] = ["add", "wild", "forever"].map(|name| library.kernel(name).unwrap());
-            let flag = device.buffer_from(&[0_u32]).unwrap();
+            let flag = device.buffer_with_data(&[0_u32]).unwrap();
             let bench = Self { device, add, wild, forever, flag };
             bench.load();
             bench
@@ -121,12 +121,14 @@ mod linux {
         /// Has the worker load the kernels. One that stands still would not answer.
         fn load(&self) {
             let (input, mut out) = (self.buffer(0), self.buffer(0));
-            let mut batch = self.device.stream().unwrap().batch();
-            // SAFETY: the batch is never submitted.
+            let mut commands = self.device.stream().unwrap().command_buffer();
+            // SAFETY: the command buffer is never submitted.
             #[allow(unsafe_code)]
             unsafe {
-                batch.launch(&self.add, Grid::threads(LENGTH).group(64), (&mut out, &input, 0_u32)).unwrap();
-                batch.launch(&self.wild, Grid::threads(1), (&mut out, 64_u64)).unwrap();
+                commands
+                    .launch(&self.add, Grid::threads(LENGTH).group(64), (&mut out, &input, 0_u32))
+                    .unwrap();
+                commands.launch(&self.wild, Grid::threads(1), (&mut out, 64_u64)).unwrap();
             }
         }
 
@@ -163,16 +165,16 @@ mod linux {
         /// Work that ends at a deadline only.
         fn endless(&self, stream: &Stream, out: &mut Buffer<u32>, after: Duration) -> Completion {
             let mut flag = self.flag.clone();
-            let mut batch = stream.batch();
-            batch.deadline(after).unwrap();
+            let mut commands = stream.command_buffer();
+            commands.deadline(after).unwrap();
             // SAFETY: it reads one element, and writes one that it has not come to.
             #[allow(unsafe_code)]
-            unsafe { batch.launch(&self.forever, Grid::threads(1), (&mut flag, out)) }.unwrap();
-            batch.submit().unwrap()
+            unsafe { commands.launch(&self.forever, Grid::threads(1), (&mut flag, out)) }.unwrap();
+            commands.submit().unwrap()
         }
 
         fn buffer(&self, value: u32) -> Buffer<u32> {
-            self.device.buffer_from(&[value; LENGTH]).unwrap()
+            self.device.buffer_with_data(&[value; LENGTH]).unwrap()
         }
 
         fn expect_computes(&self) {
@@ -438,7 +440,7 @@ mod linux {
     fn managed_memory_is_in_step_across_workers(kind: DeviceKind) {
         let bench = Bench::new(kind);
         let stream = bench.device.stream().unwrap();
-        let mut data = bench.device.buffer_for::<u32>(LENGTH, HostUse::ReadWrite).unwrap();
+        let mut data = bench.device.buffer_for::<u32>(LENGTH, HostAccess::ReadWrite).unwrap();
         let mut private = bench.device.buffer_in::<u32>(LENGTH, Storage::Private).unwrap();
         let at = (data.gpu_address().unwrap(), private.gpu_address().unwrap());
         data.write(&[1; LENGTH]).unwrap();
@@ -588,7 +590,7 @@ mod linux {
         let bench = Bench::new(kind);
         // SAFETY: nothing is used in place.
         #[allow(unsafe_code)]
-        let refused = unsafe { bench.device.buffer_over(vec![0_u32; LENGTH]) };
+        let refused = unsafe { bench.device.buffer_no_copy(vec![0_u32; LENGTH]) };
         assert!(matches!(refused, Err(Error::Unsupported(why)) if why.contains("isolated")));
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use elinvar::driver::{Access, Packed, Scalar};
 use elinvar::{
-    BreakerLimits, BreakerState, Device, Error, Grid, HostUse, Kernel, Learned, RecoveryPolicy, Source,
-    Storage,
+    BreakerLimits, BreakerState, Device, Error, Grid, HostAccess, Kernel, RecoveryPolicy, Source, Storage,
+    TuningCache,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, invalid, pointer, signature};
@@ -82,8 +82,8 @@ fn learned(path: &Path) -> Bench {
     let bench = Bench::new();
     tune(&bench, &likes_128(&bench), Grid::threads(5000)).unwrap();
     let held: Vec<_> = (0..3).map(|_| bench.device.buffer::<u8>(10_000).unwrap()).collect();
-    drop(bench.device.buffer_for::<u8>(70_000, HostUse::Never).unwrap());
-    bench.device.save_learned(path).unwrap();
+    drop(bench.device.buffer_for::<u8>(70_000, HostAccess::Never).unwrap());
+    bench.device.save_tuning(path).unwrap();
     drop(held);
     bench
 }
@@ -126,7 +126,7 @@ fn a_damaged_file_is_refused_and_nothing_is_lost() {
     let (device, kernel) = (&bench.device, likes_128(&bench));
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&path, bytes).unwrap();
-        let result: Result<Learned, Error> = Bench::new().device.restore_learned(&path);
+        let result: Result<TuningCache, Error> = Bench::new().device.restore_learned(&path);
         assert!(
             matches!(&result, Err(Error::Environment(text)) if text.contains("is damaged: ")),
             "{what}: {result:?}"
@@ -144,7 +144,7 @@ fn a_damaged_file_is_refused_and_nothing_is_lost() {
     }
     refused(&[&whole[..], b"x"].concat(), "more");
     assert_eq!(group(&kernel, 5000), [128, 1, 1], "what the device knows, it knows");
-    device.save_learned(&path).unwrap();
+    device.save_tuning(&path).unwrap();
     assert_eq!(Bench::new().device.restore_learned(&path).unwrap().sizes, 1);
 }
 
@@ -153,7 +153,7 @@ fn files_of_others_and_no_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("learned");
     learned(&path);
-    for other in [Sim::named("another"), Sim::with_caps(|caps| caps.compute_units = 2)] {
+    for other in [Sim::named("another"), Sim::with_caps(|caps| caps.limits.compute_units = 2)] {
         let device = Device::new(other);
         match device.restore_learned(&path) {
             Err(Error::Unsupported(text)) => {
@@ -169,7 +169,7 @@ fn files_of_others_and_no_files_are_refused() {
     assert!(
         matches!(&missing, Err(Error::Environment(text)) if text.starts_with("reading what was learned from"))
     );
-    let unwritten = device.save_learned(&nowhere);
+    let unwritten = device.save_tuning(&nowhere);
     assert!(
         matches!(&unwritten, Err(Error::Environment(text)) if text.starts_with("writing what was learned to"))
     );
@@ -193,7 +193,7 @@ fn a_device_that_failed_too_often_gets_no_work_from_the_next_process_either() {
         assert!(bench.device.recover(&policy(&bench.device), compile).is_err());
     }
     assert!(matches!(bench.device.breaker().state(), BreakerState::Open { .. }));
-    bench.device.save_learned(&path).unwrap();
+    bench.device.save_tuning(&path).unwrap();
 
     let next = Bench::new();
     next.device.breaker().set_limits(limits);

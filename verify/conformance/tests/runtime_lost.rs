@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use elinvar::driver::{Access, Scalar};
-use elinvar::{Action, Completion, Device, Error, Grid, HostUse, RecoveryPolicy, StopsAt, Stream, WhenFull};
+use elinvar::{
+    Action, Completion, Device, Error, Grid, HostAccess, RecoveryPolicy, StopsAt, Stream, WhenFull,
+};
 use elinvar_conformance::sim::{Op, Sim};
 use support::recovery::{actions, double, failing, in_and_out, outside, policy, words};
 use support::{Bench, launch, pointer, signature};
@@ -17,7 +19,7 @@ use support::{Bench, launch, pointer, signature};
 static THREADS: Mutex<()> = Mutex::new(());
 
 fn unstoppable() -> Bench {
-    Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Never))
+    Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Never))
 }
 
 /// Work on `stream` that runs until it is told and whose deadline is past, so that the device is lost; what tells it.
@@ -31,12 +33,12 @@ fn lose(bench: &Bench, stream: &Stream) -> (Completion, Sender<()>) {
         may_go_on.lock().unwrap().recv().map_err(|_| outside())
     });
     let mut x = bench.device.buffer::<u32>(1000).unwrap();
-    let mut batch = stream.batch();
-    batch.deadline(Duration::from_millis(2)).unwrap();
+    let mut command_buffer = stream.command_buffer();
+    command_buffer.deadline(Duration::from_millis(2)).unwrap();
     // SAFETY: the simulated kernel reaches no memory.
     #[allow(unsafe_code)]
-    unsafe { batch.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
-    let late = batch.submit().unwrap();
+    unsafe { command_buffer.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
+    let late = command_buffer.submit().unwrap();
     has_begun.recv().unwrap();
     (late, go_on)
 }
@@ -71,12 +73,12 @@ fn a_recovering_stream_ends_with_its_device() {
     assert!(matches!(late.wait(), Err(Error::Timeout(text)) if text.starts_with("kernel `endless`")));
     assert!(is_lost(behind.and_then(|behind| behind.wait())));
     assert!(is_lost(signal.and_then(|signal| signal.wait())));
-    while bench.device.stream().is_ok_and(|stream| stream.batch().submit().is_ok()) {
+    while bench.device.stream().is_ok_and(|stream| stream.command_buffer().submit().is_ok()) {
         thread::yield_now();
     }
     let other = stream.clone();
     drop((stream, data, late));
-    assert!(is_lost(other.batch().submit()));
+    assert!(is_lost(other.command_buffer().submit()));
     drop(other);
     while recovery_threads() > before {
         thread::yield_now();
@@ -98,7 +100,7 @@ fn a_recovering_stream_goes_on_after_the_reset() {
     let mut data = bench.device.buffer::<u32>(4).unwrap();
     let (late, go_on) = lose(&bench, &stream);
     assert!(late.wait().is_err());
-    while stream.batch().submit().is_ok() {
+    while stream.command_buffer().submit().is_ok() {
         thread::yield_now();
     }
     go_on.send(()).unwrap();
@@ -192,9 +194,9 @@ fn what_runs_elsewhere_fails_when_that_device_is_lost() {
     let stream = bench.device.stream_recovering(policy).unwrap();
     let (done, _b) = runs_elsewhere(&bench, &other, &stream);
     // What is held has not begun, and cannot be stopped either.
-    let mut batch = other.stream.batch();
-    batch.deadline(Duration::ZERO).unwrap();
-    assert!(matches!(batch.submit().unwrap().wait(), Err(Error::Timeout(_))));
+    let mut command_buffer = other.stream.command_buffer();
+    command_buffer.deadline(Duration::ZERO).unwrap();
+    assert!(matches!(command_buffer.submit().unwrap().wait(), Err(Error::Timeout(_))));
     assert!(matches!(done.wait(), Err(Error::Environment(_))), "as it failed here");
     drop(stream);
     bench.device.stream().unwrap().synchronize().unwrap();
@@ -207,7 +209,7 @@ fn who_waits_for_room_on_a_stream_of_a_lost_device_is_told() {
     let bench = unstoppable();
     let stream = bench.device.stream().unwrap().limited(1, WhenFull::Block);
     let (late, go_on) = lose(&bench, &stream);
-    assert!(is_lost(stream.batch().submit()));
+    assert!(is_lost(stream.command_buffer().submit()));
     assert!(late.wait().is_err());
     go_on.send(()).unwrap();
 }
@@ -218,9 +220,9 @@ fn nothing_is_seen_of_a_device_while_it_is_reset() {
     let bench = Bench::on(Sim::discrete());
     let device = bench.device.clone();
     let (stream, recovering) = (bench.stream.clone(), device.stream_recovering(policy(&device)).unwrap());
-    let mut private = device.buffer_for::<u32>(3, HostUse::Never).unwrap();
-    let mut managed = device.buffer_for::<u32>(3, HostUse::ReadWrite).unwrap();
-    let mut shared = device.buffer_for::<u32>(3, HostUse::Staging).unwrap();
+    let mut private = device.buffer_for::<u32>(3, HostAccess::Never).unwrap();
+    let mut managed = device.buffer_for::<u32>(3, HostAccess::ReadWrite).unwrap();
+    let mut shared = device.buffer_for::<u32>(3, HostAccess::Staging).unwrap();
     private.write(&[1, 2, 3]).unwrap();
     managed.write(&[4, 5, 6]).unwrap();
     shared.write(&[7, 8, 9]).unwrap();
@@ -230,7 +232,7 @@ fn nothing_is_seen_of_a_device_while_it_is_reset() {
     bench.sim.within_next(Op::Reset, move || {
         assert!(is_lost(p.to_vec()) && is_lost(m.map().map(drop)) && is_lost(m.map_mut().map(drop)));
         assert!(is_lost(p.write(&[0; 3])) && is_lost(stream.fill(&mut p, 1)));
-        assert!(is_lost(of_reset.buffer_for::<u32>(3, HostUse::Never)));
+        assert!(is_lost(of_reset.buffer_for::<u32>(3, HostAccess::Never)));
         assert_eq!(s.to_vec().unwrap(), [7, 8, 9], "the host shares it");
         sender.send(recovering.fill(&mut p, 5).unwrap()).unwrap();
     });
@@ -246,7 +248,7 @@ fn nothing_is_seen_of_a_device_while_it_is_reset() {
 /// The driver's reset goes through in the middle of a read, which then has what the reset has left.
 #[test]
 fn a_read_that_a_reset_comes_into_is_an_error() {
-    for host in [HostUse::Never, HostUse::ReadWrite] {
+    for host in [HostAccess::Never, HostAccess::ReadWrite] {
         let bench = Bench::on(Sim::discrete());
         let device = bench.device.clone();
         let mut data = device.buffer_for::<u32>(3, host).unwrap();

@@ -9,17 +9,23 @@ use std::thread;
 use std::time::Duration;
 
 use elinvar::driver::Command;
-use elinvar::{Buffer, Device, Error, HostUse, PoolLimits, Pressure, Storage};
+use elinvar::{Buffer, Device, Error, HostAccess, PoolLimits, Pressure, Storage};
 use elinvar_conformance::sim::Sim;
 use support::{Bench, assert_poisoned, invalid};
 
-const ALL: [HostUse; 6] =
-    [HostUse::ReadWrite, HostUse::Read, HostUse::Write, HostUse::Never, HostUse::Transient, HostUse::Staging];
+const ALL: [HostAccess; 6] = [
+    HostAccess::ReadWrite,
+    HostAccess::Read,
+    HostAccess::Write,
+    HostAccess::Never,
+    HostAccess::Transient,
+    HostAccess::Staging,
+];
 
 #[allow(unsafe_code)] // asks for uninitialised memory
 fn uninit(device: &Device, len: usize) -> Buffer<u32> {
     // SAFETY: the simulated device fills such memory, so that reading it is defined.
-    unsafe { device.buffer_uninit(len, HostUse::ReadWrite) }.unwrap()
+    unsafe { device.buffer_uninit(len, HostAccess::ReadWrite) }.unwrap()
 }
 
 #[test]
@@ -31,19 +37,19 @@ fn the_storage_mode_follows_from_device_and_use() {
     };
     assert_eq!(modes(Sim::new()), [Shared, Shared, Shared, Private, Private, Shared]);
     assert_eq!(modes(Sim::discrete()), [Managed, Managed, Managed, Private, Private, Shared]);
-    let without = Sim::with_caps(|caps| caps.unified_memory = false);
+    let without = Sim::with_caps(|caps| caps.features.unified_memory = false);
     assert_eq!(modes(without), [Shared, Shared, Shared, Private, Private, Shared]);
     let device = Device::new(Sim::discrete());
     assert_eq!(device.buffer_in::<u32>(4, Shared).unwrap().storage(), Shared, "overridden");
     assert_eq!(device.buffer::<u32>(4).unwrap().storage(), Managed);
-    assert_eq!(device.buffer_from(&[1u32]).unwrap().storage(), Managed);
+    assert_eq!(device.buffer_with_data(&[1u32]).unwrap().storage(), Managed);
 }
 
 #[test]
 fn managed_memory_is_in_step_when_it_is_looked_at() {
     let bench = Bench::on(Sim::discrete());
     let increment = bench.increment();
-    let mut data = bench.device.buffer_from(&[1u32, 2]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32, 2]).unwrap();
     assert_eq!(*data.map().unwrap(), [1, 2], "what was written");
     bench.launch(&increment, (&mut data,)).unwrap();
     assert_eq!(*data.map().unwrap(), [2, 2], "what the device left");
@@ -96,7 +102,7 @@ fn memory_is_given_back_when_the_device_is_done_with_it() {
     let bench = Bench::new();
     let increment = bench.increment();
     bench.sim.hold();
-    let mut data = bench.device.buffer_from(&[1u32; 100]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32; 100]).unwrap();
     let done = bench.launch(&increment, (&mut data,)).unwrap();
     let clone = data.clone();
     drop((data, clone));
@@ -117,7 +123,7 @@ fn work_that_fails_or_is_cancelled_gives_memory_back_too() {
     let bench = Bench::new();
     let (fail, look) = (bench.fail(), bench.look());
     bench.sim.hold();
-    let buffers: Vec<_> = (0..3).map(|_| bench.device.buffer_from(&[1u32]).unwrap()).collect();
+    let buffers: Vec<_> = (0..3).map(|_| bench.device.buffer_with_data(&[1u32]).unwrap()).collect();
     let [mut a, b, c]: [Buffer<u32>; 3] = buffers.try_into().unwrap();
     let failed = bench.launch(&fail, (&mut a,)).unwrap();
     let behind = bench.launch(&look, (&b,)).unwrap();
@@ -287,7 +293,7 @@ fn live_buffers_are_listed_by_where_they_were_allocated() {
     let device = Device::new(Sim::new());
     let line = line!() + 1;
     let leaked: Vec<_> = (0..3).map(|_| device.buffer::<u32>(10).unwrap()).collect();
-    let other = device.buffer_from(&[1u8; 50]).unwrap();
+    let other = device.buffer_with_data(&[1u8; 50]).unwrap();
     let sites = device.pool().sites();
     if cfg!(debug_assertions) {
         let text = sites[0].to_string();
@@ -368,7 +374,7 @@ fn memory_of_the_host_is_used_in_place() {
     pages.as_mut()[0] = 41;
     let address = pages.words;
     // SAFETY: the pages do not move, and nobody else has them.
-    let mut data = unsafe { bench.device.buffer_over::<u32>(pages) }.unwrap();
+    let mut data = unsafe { bench.device.buffer_no_copy::<u32>(pages) }.unwrap();
     assert_eq!((data.len(), data.storage()), (2048, Storage::Shared));
     assert_eq!(data.map().unwrap().as_ptr(), address.cast_const(), "in place");
     let stats = bench.device.pool().stats();
@@ -396,18 +402,18 @@ fn memory_of_the_host_is_used_in_place() {
 fn memory_of_the_host_that_does_not_fit_is_refused() {
     let (pages, dropped) = Pages::new();
     // SAFETY: the pages do not move, and nobody else has them.
-    let refused = unsafe { Device::new(Sim::discrete()).buffer_over::<u32>(pages) };
+    let refused = unsafe { Device::new(Sim::discrete()).buffer_no_copy::<u32>(pages) };
     assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
     assert!(dropped.load(Ordering::SeqCst), "the owner is not kept");
     // SAFETY: the numbers do not move, and nobody else has them.
-    let text = invalid(unsafe { Device::new(Sim::new()).buffer_over(vec![0u32; 3]) });
+    let text = invalid(unsafe { Device::new(Sim::new()).buffer_no_copy(vec![0u32; 3]) });
     assert!(text.contains("12 bytes") && text.contains("4096"), "{text}");
     let device = Device::new(Sim::new());
-    let limit = device.caps().max_buffer_bytes;
+    let limit = device.caps().limits.max_buffer_bytes;
     // Zeroed pages that nobody touches take no memory.
     let large = vec![0_u8; usize::try_from(limit).unwrap() + 4096];
     // SAFETY: the bytes do not move, and nobody else has them.
-    let text = invalid(unsafe { device.buffer_over(large) });
+    let text = invalid(unsafe { device.buffer_no_copy(large) });
     assert!(text.contains(&format!("{} bytes", limit + 4096)) && text.contains(&limit.to_string()), "{text}");
 }
 
@@ -415,7 +421,7 @@ fn memory_of_the_host_that_does_not_fit_is_refused() {
 fn transfers_are_staged_and_wait_for_nothing() {
     let bench = Bench::on(Sim::discrete());
     let increment = bench.increment();
-    let mut data = bench.device.buffer_for::<u32>(3, HostUse::Never).unwrap();
+    let mut data = bench.device.buffer_for::<u32>(3, HostAccess::Never).unwrap();
     bench.sim.hold();
     let mut source = vec![1u32, 2, 3];
     bench.stream.upload(&source, &mut data).unwrap();
@@ -451,7 +457,7 @@ fn transfers_are_staged_and_wait_for_nothing() {
 #[test]
 fn a_download_of_what_failed_is_no_data() {
     let bench = Bench::new();
-    let mut data = bench.device.buffer_from(&[1u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32]).unwrap();
     let fail = bench.fail();
     bench.launch(&fail, (&mut data,)).unwrap();
     assert_poisoned(bench.stream.download(&data).unwrap().wait());

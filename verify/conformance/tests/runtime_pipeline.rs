@@ -20,7 +20,7 @@ fn names(device: &Device) -> Vec<&'static str> {
 fn every_step_of_a_launch_is_in_the_trace_in_order() {
     let bench = Bench::new();
     let increment = bench.increment().labeled("step", 7);
-    let mut data = bench.device.buffer_from(&[1u32; 64]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32; 64]).unwrap();
     bench.device.trace().start(100);
     bench.launch(&increment, (&mut data,)).unwrap().wait().unwrap();
     let all = ["acquire", "encode", "bind", "size", "dispatch", "end", "commit", "complete", "release"];
@@ -46,12 +46,12 @@ fn the_trace_has_copies_events_refusals_and_failures() {
     let (mut a, mut b) = (bench.device.buffer::<u32>(4).unwrap(), bench.device.buffer::<u32>(4).unwrap());
     let event = bench.device.event().unwrap();
     bench.device.trace().start(100);
-    let mut batch = bench.stream.batch();
-    batch.fill(&mut a, 1).unwrap();
-    batch.copy(&a, &mut b).unwrap();
-    batch.signal(&event, 1);
-    batch.wait_for(&event, 1);
-    invalid(batch.submit_refused(&bench));
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.fill(&mut a, 1).unwrap();
+    command_buffer.copy(&a, &mut b).unwrap();
+    command_buffer.signal(&event, 1);
+    command_buffer.wait_for(&event, 1);
+    invalid(command_buffer.submit_refused(&bench));
     let done = bench.stream.fill(&mut a, 2).unwrap();
     done.wait().unwrap();
     bench.sim.fail_next(Op::Submit, Error::OutOfMemory { requested: 1, available: 0 });
@@ -81,7 +81,7 @@ trait Refused {
     fn submit_refused(self, bench: &Bench) -> Result<(), Error>;
 }
 
-impl Refused for elinvar::Batch {
+impl Refused for elinvar::CommandBuffer {
     fn submit_refused(mut self, bench: &Bench) -> Result<(), Error> {
         let kernel = bench.kernel(vec![]);
         // SAFETY: it is refused.
@@ -122,16 +122,16 @@ fn an_error_names_the_launch() {
 fn a_recording_is_submitted_again_and_again() {
     let bench = Bench::new();
     let increment = bench.increment();
-    let mut data = bench.device.buffer_from(&[10u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[10u32]).unwrap();
     let mut copy = bench.device.buffer::<u32>(1).unwrap();
-    let mut batch = bench.stream.batch();
+    let mut command_buffer = bench.stream.command_buffer();
     // SAFETY: the kernel keeps within its argument.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
+        command_buffer.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
     }
-    batch.copy(&data, &mut copy).unwrap();
-    let recording = batch.record().unwrap();
+    command_buffer.copy(&data, &mut copy).unwrap();
+    let recording = command_buffer.record().unwrap();
     assert_eq!((recording.len(), bench.sim.commands().len()), (2, 0));
     // SAFETY: as above.
     #[allow(unsafe_code)]
@@ -154,9 +154,12 @@ fn a_recording_is_submitted_again_and_again() {
     );
     drop(recording);
     assert_eq!(bench.device.pool().stats().live_buffers, 0);
-    let mut batch = bench.stream.batch();
-    batch.signal(&bench.device.event().unwrap(), 1);
-    assert_eq!(invalid(batch.record()), "record: the batch has events, which reach a value only once");
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.signal(&bench.device.event().unwrap(), 1);
+    assert_eq!(
+        invalid(command_buffer.record()),
+        "record: the command buffer has events, which reach a value only once"
+    );
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn slots_are_made_ahead_and_used_again() {
     let first = bench.device.slot_stats();
     assert_eq!((first.available, first.active, first.utilisation()), (16, 0, 0.0));
     bench.sim.hold();
-    let done: Vec<_> = (0..20).map(|_| bench.stream.batch().submit().unwrap()).collect();
+    let done: Vec<_> = (0..20).map(|_| bench.stream.command_buffer().submit().unwrap()).collect();
     let full = bench.device.slot_stats();
     assert_eq!(
         (full.available, full.active, full.hits, full.misses, full.utilisation()),
@@ -175,7 +178,7 @@ fn slots_are_made_ahead_and_used_again() {
     done.iter().for_each(|done| assert!(done.wait().is_ok()));
     let idle = bench.device.slot_stats();
     assert_eq!((idle.available, idle.active, idle.peak), (16, 0, 20));
-    drop(bench.stream.batch());
+    drop(bench.stream.command_buffer());
     assert_eq!((bench.device.slot_stats().active, bench.device.slot_stats().hits), (0, 17));
     for (asked, kept) in [(32, 32), (100, 32), (8, 8), (1, 8)] {
         bench.device.keep_slots(asked);
@@ -194,12 +197,12 @@ fn slots_add_up_under_threads() {
                 let stream = device.stream().unwrap();
                 let mut data = device.buffer::<u32>(8).unwrap();
                 for i in 0..ROUNDS {
-                    let mut batch = stream.batch();
-                    batch.fill(&mut data, t).unwrap();
+                    let mut command_buffer = stream.command_buffer();
+                    command_buffer.fill(&mut data, t).unwrap();
                     if i % 3 == 0 {
                         continue;
                     }
-                    let done = batch.submit().unwrap();
+                    let done = command_buffer.submit().unwrap();
                     if i % 5 == 0 {
                         done.cancel();
                     }
@@ -240,11 +243,11 @@ fn a_full_stream_blocks_until_there_is_room() {
     let bench = Bench::new();
     let stream = bench.device.stream().unwrap().limited(1, WhenFull::Block);
     bench.sim.hold();
-    let first = stream.batch().submit().unwrap();
+    let first = stream.command_buffer().submit().unwrap();
     let (sender, submitted) = channel();
     let thread = thread::spawn({
         let stream = stream.clone();
-        move || sender.send(stream.batch().submit().unwrap()).unwrap()
+        move || sender.send(stream.command_buffer().submit().unwrap()).unwrap()
     });
     thread::yield_now();
     assert!(submitted.try_recv().is_err(), "one is in flight");
@@ -254,7 +257,7 @@ fn a_full_stream_blocks_until_there_is_room() {
     thread.join().unwrap();
     thread::scope(|scope| {
         for _ in 0..16 {
-            scope.spawn(|| (0..50).for_each(|_| drop(stream.batch().submit().unwrap())));
+            scope.spawn(|| (0..50).for_each(|_| drop(stream.command_buffer().submit().unwrap())));
         }
     });
     stream.synchronize().unwrap();
@@ -271,15 +274,15 @@ fn what_takes_too_long_is_stopped() {
         }
     });
     let endless = endless.labeled("first", 1);
-    let mut batch = bench.stream.batch();
-    batch.deadline(Duration::from_millis(2)).unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.deadline(Duration::from_millis(2)).unwrap();
     // SAFETY: the kernel touches no memory.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&endless, Grid::threads(1), ()).unwrap();
+        command_buffer.launch(&endless, Grid::threads(1), ()).unwrap();
     }
-    let done = batch.submit().unwrap();
-    let behind = bench.stream.batch().submit().unwrap();
+    let done = command_buffer.submit().unwrap();
+    let behind = bench.stream.command_buffer().submit().unwrap();
     let text = match done.wait() {
         Err(Error::Timeout(text)) => text,
         other => panic!("{other:?}"),
@@ -287,7 +290,7 @@ fn what_takes_too_long_is_stopped() {
     assert_eq!(text, "kernel `endless`, launch `first` (1): not done 2ms after it was submitted");
     assert!(matches!(behind.wait(), Err(Error::Poisoned(cause)) if matches!(*cause, Error::Timeout(_))));
     assert!(matches!(bench.stream.acknowledge(), Some(Error::Timeout(_))));
-    let mut in_time = bench.stream.batch();
+    let mut in_time = bench.stream.command_buffer();
     in_time.deadline(Duration::from_secs(1000)).unwrap();
     in_time.submit().unwrap().wait().unwrap();
 }
@@ -297,12 +300,12 @@ fn what_has_not_begun_in_time_does_not_run() {
     let bench = Bench::new();
     let mut data = bench.device.buffer::<u32>(1).unwrap();
     bench.sim.hold();
-    let mut batch = bench.stream.batch();
-    batch.fill(&mut data, 5).unwrap();
-    batch.deadline(Duration::ZERO).unwrap();
-    let done = batch.submit().unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.fill(&mut data, 5).unwrap();
+    command_buffer.deadline(Duration::ZERO).unwrap();
+    let done = command_buffer.submit().unwrap();
     // The deadline of another, later, has passed when it ends: so has that of the first.
-    let mut other = bench.device.stream().unwrap().batch();
+    let mut other = bench.device.stream().unwrap().command_buffer();
     other.deadline(Duration::from_millis(1)).unwrap();
     let other = other.submit().unwrap();
     while !bench.sim.stopped(2) {
@@ -316,7 +319,7 @@ fn what_has_not_begun_in_time_does_not_run() {
 
 #[test]
 fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
-    let bench = Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Never));
+    let bench = Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Never));
     let (begun, has_begun) = channel();
     let (go_on, may_go_on) = channel::<()>();
     let may_go_on = Mutex::new(may_go_on);
@@ -328,23 +331,23 @@ fn a_device_that_cannot_stop_what_runs_is_lost_and_keeps_the_memory() {
         });
     let (other, event) = (bench.device.stream().unwrap(), bench.device.event().unwrap());
     let (mut x, y) =
-        (bench.device.buffer::<u32>(1000).unwrap(), bench.device.buffer_from(&[3_u32; 10]).unwrap());
-    let mut batch = bench.stream.batch();
-    batch.deadline(Duration::from_millis(2)).unwrap();
+        (bench.device.buffer::<u32>(1000).unwrap(), bench.device.buffer_with_data(&[3_u32; 10]).unwrap());
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.deadline(Duration::from_millis(2)).unwrap();
     // SAFETY: the simulated kernel reaches no memory.
     #[allow(unsafe_code)]
-    unsafe { batch.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
-    batch.signal(&event, 1);
-    let late = batch.submit().unwrap();
+    unsafe { command_buffer.launch(&endless, Grid::threads(1), (&mut x,)) }.unwrap();
+    command_buffer.signal(&event, 1);
+    let late = command_buffer.submit().unwrap();
     has_begun.recv().unwrap();
     // Where the deadline has passed by now, they are refused with the same.
-    let behind = bench.stream.batch().submit();
+    let behind = bench.stream.command_buffer().submit();
     let waits = other.wait_for(&event, 1);
     assert!(matches!(late.wait(), Err(Error::Timeout(text)) if text.starts_with("kernel `endless`")));
     let is_lost = |result: Result<(), Error>| matches!(result, Err(Error::DeviceLost(_)));
     assert!(is_lost(behind.and_then(|behind| behind.wait()).map(drop)));
     assert!(waits.and_then(|waits| waits.wait()).is_err() && event.wait(1).is_err());
-    assert!(is_lost(other.batch().submit().map(drop)), "it takes nothing more");
+    assert!(is_lost(other.command_buffer().submit().map(drop)), "it takes nothing more");
     assert!(is_lost(y.to_vec().map(drop)), "what runs may still write to it");
     assert!(is_lost(bench.device.buffer::<u32>(1).map(drop)));
     drop((x, y));
@@ -384,12 +387,12 @@ fn a_process_ends_with_work_pending() {
         }
     });
     let event = bench.device.event().unwrap();
-    let mut batch = bench.device.stream().unwrap().batch();
-    batch.deadline(Duration::from_secs(1000)).unwrap();
-    batch.wait_for(&event, 1);
-    batch.submit().unwrap();
+    let mut command_buffer = bench.device.stream().unwrap().command_buffer();
+    command_buffer.deadline(Duration::from_secs(1000)).unwrap();
+    command_buffer.wait_for(&event, 1);
+    command_buffer.submit().unwrap();
     let running = bench.launch(&endless, ()).unwrap();
-    let behind = bench.stream.batch().submit().unwrap();
+    let behind = bench.stream.command_buffer().submit().unwrap();
     begun.recv().unwrap();
     let patient = RecoveryPolicy {
         backoff: Duration::MAX,
@@ -397,7 +400,7 @@ fn a_process_ends_with_work_pending() {
         ..RecoveryPolicy::of(&bench.device)
     };
     bench.sim.fail_next(Op::Submit, Error::QueueFull { limit: 1 });
-    let waiting = bench.device.stream_recovering(patient).unwrap().batch().submit().unwrap();
+    let waiting = bench.device.stream_recovering(patient).unwrap().command_buffer().submit().unwrap();
     assert!(!running.is_done() && !behind.is_done() && !waiting.is_done());
     std::process::exit(7);
 }

@@ -55,8 +55,12 @@ fn product() -> Primitive {
 /// Two factors, so that the product's element is the number of its column times `3 * SIDE`, and room for it.
 fn matrices(device: &Device) -> [Buffer<f32>; 3] {
     let column = |i: usize| (i % SIDE as usize) as f32;
-    let columns = device.buffer_from(&std::array::from_fn::<f32, COUNT, _>(column)).unwrap();
-    [device.buffer_from(&[3.0; COUNT]).unwrap(), columns, device.buffer_from(&[-1.0; COUNT]).unwrap()]
+    let columns = device.buffer_with_data(&std::array::from_fn::<f32, COUNT, _>(column)).unwrap();
+    [
+        device.buffer_with_data(&[3.0; COUNT]).unwrap(),
+        columns,
+        device.buffer_with_data(&[-1.0; COUNT]).unwrap(),
+    ]
 }
 
 fn expected() -> Vec<f32> {

@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use elinvar::{
-    Action, Attempts, BreakerLimits, BreakerState, Device, Error, HostUse, RecoveryPolicy, Source, TraceStep,
-    decide,
+    Action, Attempts, BreakerLimits, BreakerState, Device, Error, HostAccess, RecoveryPolicy, Source,
+    TraceStep, decide,
 };
 use elinvar_conformance::sim::{Op, Sim};
 use support::{Bench, signature};
@@ -41,7 +41,7 @@ fn an_allocation_that_fails_at_the_nth_call_is_tried_again() {
     bench.device.trace().start(100);
     bench.sim.fail_after(Op::Allocate, 2, outside());
     let buffers: Vec<_> = (0..4u32)
-        .map(|n| bench.device.recover(&policy, || bench.device.buffer_from(&[n; 100])).unwrap())
+        .map(|n| bench.device.recover(&policy, || bench.device.buffer_with_data(&[n; 100])).unwrap())
         .collect();
     for (n, buffer) in (0..).zip(&buffers) {
         assert_eq!(buffer.to_vec().unwrap(), [n; 100]);
@@ -137,8 +137,8 @@ fn a_lost_device_is_reset_and_what_it_alone_had_is_lost() {
     let bench = Bench::on(Sim::discrete());
     let (device, stream) = (&bench.device, &bench.stream);
     let policy = policy(device);
-    let mut shared = device.buffer_for::<u32>(2, HostUse::Staging).unwrap();
-    let mut private = device.buffer_for::<u32>(2, HostUse::Never).unwrap();
+    let mut shared = device.buffer_for::<u32>(2, HostAccess::Staging).unwrap();
+    let mut private = device.buffer_for::<u32>(2, HostAccess::Never).unwrap();
     shared.write(&[1, 2]).unwrap();
     private.write(&[3, 4]).unwrap();
     bench.sim.hold();

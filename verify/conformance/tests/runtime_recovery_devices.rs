@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use elinvar::driver::{Access, Command, Scalar};
 use elinvar::{
-    Action, BreakerLimits, BreakerState, Component, Device, Error, Grid, HostUse, RecoveryPolicy, Source,
+    Action, BreakerLimits, BreakerState, Component, Device, Error, Grid, HostAccess, RecoveryPolicy, Source,
     Status, StopsAt,
 };
 use elinvar_conformance::sim::{Op, Sim};
@@ -85,8 +85,8 @@ fn readback_from_a_lost_device_is_an_error_and_what_it_alone_had_is_no_input() {
     let bench = Bench::on(Sim::discrete());
     let stream = recovering(&bench);
     let double = double(&bench, &failing(0), outside());
-    let mut a = bench.device.buffer_for::<u32>(3, HostUse::Never).unwrap();
-    let mut b = bench.device.buffer_for::<u32>(3, HostUse::Never).unwrap();
+    let mut a = bench.device.buffer_for::<u32>(3, HostAccess::Never).unwrap();
+    let mut b = bench.device.buffer_for::<u32>(3, HostAccess::Never).unwrap();
     a.write(&[1, 2, 3]).unwrap();
     bench.sim.fail_next(Op::Read, Error::DeviceLost("on the bus".into()));
     assert!(matches!(a.to_vec(), Err(Error::DeviceLost(_))));
@@ -123,8 +123,8 @@ fn what_the_device_does_not_get_done_is_run_on_another() {
     let policy = RecoveryPolicy { rerun: Some(other.device.clone()), ..policy(&bench.device) };
     let stream = bench.device.stream_recovering(policy).unwrap();
     let double = double(&bench, &failing(3), outside());
-    let data = bench.device.buffer_from(&[0u32, 0, 1, 2, 3]).unwrap();
-    let (input, mut b) = (data.slice(2..5).unwrap(), bench.device.buffer_from(&[9u32; 5]).unwrap());
+    let data = bench.device.buffer_with_data(&[0u32, 0, 1, 2, 3]).unwrap();
+    let (input, mut b) = (data.slice(2..5).unwrap(), bench.device.buffer_with_data(&[9u32; 5]).unwrap());
     let done = launch(&double, &stream, Grid::threads(3), (input, b.slice_mut(1..4).unwrap())).unwrap();
     done.wait().unwrap();
     assert_eq!(b.to_vec().unwrap(), [9, 102, 104, 106, 9]);
@@ -143,7 +143,7 @@ fn what_the_device_does_not_get_done_is_run_on_another() {
 /// What has a deadline runs as other code of the same kernel, and is run elsewhere all the same.
 #[test]
 fn what_has_a_deadline_and_timestamps_is_run_on_another() {
-    let bench = Bench::on(Sim::with_caps(|caps| caps.stops_at = StopsAt::Loops));
+    let bench = Bench::on(Sim::with_caps(|caps| caps.features.stops_at = StopsAt::Loops));
     let other = elsewhere();
     bench.device.trace().start(100);
     let policy = RecoveryPolicy { attempts: 1, rerun: Some(other.device.clone()), ..policy(&bench.device) };
@@ -152,14 +152,14 @@ fn what_has_a_deadline_and_timestamps_is_run_on_another() {
     let double = double(&bench, &failures, outside());
     let run = || {
         let (a, mut b) = in_and_out(&bench.device);
-        let mut batch = stream.batch();
-        let before = batch.timestamp().unwrap();
+        let mut command_buffer = stream.command_buffer();
+        let before = command_buffer.timestamp().unwrap();
         // SAFETY: the kernel keeps within its arguments.
         #[allow(unsafe_code)]
-        unsafe { batch.launch(&double, Grid::threads(3), (&a, &mut b)) }.unwrap();
-        let after = batch.timestamp().unwrap();
-        batch.deadline(Duration::from_secs(1000)).unwrap();
-        batch.submit().unwrap().wait().unwrap();
+        unsafe { command_buffer.launch(&double, Grid::threads(3), (&a, &mut b)) }.unwrap();
+        let after = command_buffer.timestamp().unwrap();
+        command_buffer.deadline(Duration::from_secs(1000)).unwrap();
+        command_buffer.submit().unwrap().wait().unwrap();
         (b.to_vec().unwrap(), before.ns(), after.since(&before))
     };
     // It fails at its first command's kernel, behind the first timestamp; another device's clock tells nothing here.
@@ -186,7 +186,8 @@ fn the_processor_runs_what_another_device_cannot() {
     let policy = RecoveryPolicy { rerun: Some(processor), ..policy(&bench.device) };
     let stream = bench.device.stream_recovering(policy).unwrap();
     let input: Vec<u32> = (0..1000).collect();
-    let (a, mut b) = (bench.device.buffer_from(&input).unwrap(), bench.device.buffer::<u32>(1000).unwrap());
+    let (a, mut b) =
+        (bench.device.buffer_with_data(&input).unwrap(), bench.device.buffer::<u32>(1000).unwrap());
     launch(&triple, &stream, Grid::threads(1000).group(64), (&a, &mut b, 999u32)).unwrap().wait().unwrap();
     let expected: Vec<u32> = (0..1000).map(|i| if i < 999 { 3 * i } else { 0 }).collect();
     assert_eq!(b.to_vec().unwrap(), expected);
@@ -199,8 +200,8 @@ fn inputs_that_the_host_cannot_reach_are_not_run_elsewhere() {
     let policy = RecoveryPolicy { rerun: Some(other.device), resets: 0, ..policy(&bench.device) };
     let stream = bench.device.stream_recovering(policy).unwrap();
     let double = double(&bench, &failing(0), outside());
-    let mut a = bench.device.buffer_for::<u32>(3, HostUse::Never).unwrap();
-    let mut b = bench.device.buffer_for::<u32>(3, HostUse::Staging).unwrap();
+    let mut a = bench.device.buffer_for::<u32>(3, HostAccess::Never).unwrap();
+    let mut b = bench.device.buffer_for::<u32>(3, HostAccess::Staging).unwrap();
     a.write(&[1, 2, 3]).unwrap();
     bench.sim.lose("unplugged");
     let done = launch(&double, &stream, Grid::threads(3), (&a, &mut b)).unwrap();

@@ -38,7 +38,7 @@ fn a_launch_that_works_in_place_is_not_done_again() {
     let bench = Bench::new();
     let stream = recovering(&bench);
     let increment = bench.increment();
-    let mut data = bench.device.buffer_from(&[5u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[5u32]).unwrap();
     bench.sim.fail_next(Op::Execute, outside());
     let done = launch(&increment, &stream, Grid::threads(1), (&mut data,)).unwrap();
     assert!(matches!(done.wait(), Err(Error::Environment(_))));
@@ -59,7 +59,7 @@ fn two_arguments_of_one_buffer_work_in_place() {
     let stream = recovering(&bench);
     let failures = failing(2);
     let double = double(&bench, &failures, outside());
-    let mut data = bench.device.buffer_from(&[1u32, 2, 3, 4, 5, 6]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32, 2, 3, 4, 5, 6]).unwrap();
     let whole = data.clone();
     // Two halves of one buffer share nothing.
     let (input, output) = (whole.slice(0..3).unwrap(), data.slice_mut(3..6).unwrap());
@@ -80,23 +80,23 @@ fn what_a_batch_has_written_for_certain_is_no_input() {
     let stream = recovering(&bench);
     let increment = bench.increment();
     let mut data = bench.device.buffer::<u32>(1).unwrap();
-    let mut batch = stream.batch();
-    batch.fill(&mut data, 40).unwrap();
+    let mut commands = stream.command_buffer();
+    commands.fill(&mut data, 40).unwrap();
     // SAFETY: the kernel keeps within its argument.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
+        commands.launch(&increment, Grid::threads(1), (&mut data,)).unwrap();
     }
     bench.sim.fail_next(Op::Execute, outside());
-    batch.submit().unwrap().wait().unwrap();
+    commands.submit().unwrap().wait().unwrap();
     assert_eq!(data.to_vec().unwrap(), [41]);
     // A copy whose source is overwritten behind it cannot.
     let (mut a, mut b) = in_and_out(&bench.device);
-    let mut batch = stream.batch();
-    batch.copy(&a, &mut b).unwrap();
-    batch.fill(&mut a, 0).unwrap();
+    let mut commands = stream.command_buffer();
+    commands.copy(&a, &mut b).unwrap();
+    commands.fill(&mut a, 0).unwrap();
     bench.sim.fail_next(Op::Execute, outside());
-    assert!(batch.submit().unwrap().wait().is_err());
+    assert!(commands.submit().unwrap().wait().is_err());
     assert!(decisions(&bench.device).pop().unwrap().1.starts_with("copy: the source: it works in place"));
 }
 
@@ -150,22 +150,22 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     let ready = bench.device.event().unwrap();
     other.wait_for(&ready, 1).unwrap();
     let copied = other.copy(&b, &mut c).unwrap();
-    let mut batch = stream.batch();
+    let mut commands = stream.command_buffer();
     // SAFETY: the kernel keeps within its arguments.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&double, Grid::threads(3), (&a, &mut b)).unwrap();
+        commands.launch(&double, Grid::threads(3), (&a, &mut b)).unwrap();
     }
-    batch.signal(&ready, 1);
-    batch.submit().unwrap();
+    commands.signal(&ready, 1);
+    commands.submit().unwrap();
     copied.wait().unwrap();
     assert_eq!(c.to_vec().unwrap(), [2, 4, 6]);
     // A signal with work behind it happens once.
-    let mut batch = stream.batch();
-    batch.signal(&ready, 2);
-    batch.fill(&mut b, 1).unwrap();
+    let mut commands = stream.command_buffer();
+    commands.signal(&ready, 2);
+    commands.fill(&mut b, 1).unwrap();
     bench.sim.fail_next(Op::Execute, outside());
-    assert!(matches!(batch.submit().unwrap().wait(), Err(Error::Environment(_))));
+    assert!(matches!(commands.submit().unwrap().wait(), Err(Error::Environment(_))));
     assert!(decisions(&bench.device).pop().unwrap().1.starts_with("it may have raised an event"));
     // Another's failure is not this stream's to mend.
     stream.acknowledge();
@@ -212,10 +212,10 @@ fn ends_at_its_deadline(deadline: Duration) -> bool {
     let stream = bench.device.stream_recovering(patient).unwrap();
     let mut data = bench.device.buffer::<u32>(1).unwrap();
     bench.sim.fail_next(Op::Execute, outside());
-    let mut batch = stream.batch();
-    batch.fill(&mut data, 1).unwrap();
-    batch.deadline(deadline).unwrap();
-    let ended = batch.submit().unwrap().wait();
+    let mut commands = stream.command_buffer();
+    commands.fill(&mut data, 1).unwrap();
+    commands.deadline(deadline).unwrap();
+    let ended = commands.submit().unwrap().wait();
     assert!(matches!(ended, Err(Error::Timeout(_))), "{ended:?}");
     let decisions = decisions(&bench.device);
     if let Some(last) = decisions.last() {
@@ -313,7 +313,7 @@ fn threads_recover_from_random_faults() {
                         7 if i % 7 == 0 => bench.sim.lose("at random"),
                         _ => {}
                     }
-                    let Ok(a) = device.recover(&policy, || device.buffer_from(&[t, i, t + i])) else {
+                    let Ok(a) = device.recover(&policy, || device.buffer_with_data(&[t, i, t + i])) else {
                         continue;
                     };
                     let Ok(mut b) = device.recover(&policy, || device.buffer::<u32>(3)) else { continue };

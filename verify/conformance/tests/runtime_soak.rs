@@ -215,7 +215,7 @@ mod linux {
         }
 
         fn numbers(&self, value: u32) -> elinvar::Result<(Buffer<u32>, Buffer<u32>)> {
-            Ok((self.device.buffer_from(&[value; N])?, self.device.buffer(N)?))
+            Ok((self.device.buffer_with_data(&[value; N])?, self.device.buffer(N)?))
         }
 
         /// Launches, copies, maps and a new stream each time.
@@ -238,7 +238,7 @@ mod linux {
         fn graphs(&self, round: u32) -> Work {
             let [add, reverse] = ["add", "reverse"].map(|name| self.library.kernel(name));
             let (add, reverse) = (add?, reverse?);
-            let x = self.device.buffer_from(&(0..6400).collect::<Vec<u32>>())?;
+            let x = self.device.buffer_with_data(&(0..6400).collect::<Vec<u32>>())?;
             let mut z = self.device.buffer::<u32>(6400)?;
             let mut graph = Graph::new();
             let grid = || Grid::threads(6400).group(64);
@@ -301,12 +301,12 @@ mod linux {
                     unsafe { wild.launch(&stream, Grid::threads(1), (&mut out, 64_u64)) }?.wait()
                 }
                 1 => {
-                    let (forever, mut batch) = (self.library.kernel("forever")?, stream.batch());
+                    let (forever, mut commands) = (self.library.kernel("forever")?, stream.command_buffer());
                     let mut flag = self.device.buffer::<u32>(1)?;
-                    batch.deadline(Duration::from_millis(2))?;
+                    commands.deadline(Duration::from_millis(2))?;
                     // SAFETY: it reads one element, and writes one that it has not come to.
-                    unsafe { batch.launch(&forever, Grid::threads(1), (&mut flag, &mut out)) }?;
-                    batch.submit()?.wait()
+                    unsafe { commands.launch(&forever, Grid::threads(1), (&mut flag, &mut out)) }?;
+                    commands.submit()?.wait()
                 }
                 2 => {
                     let worker = self.worker();

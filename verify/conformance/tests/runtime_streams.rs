@@ -81,23 +81,24 @@ fn a_batch_is_one_submission() {
     let (note, list) = note(&bench);
     let mut a = bench.device.buffer::<u16>(3).unwrap();
     let mut b = bench.device.buffer::<u16>(2).unwrap();
-    let mut batch = bench.stream.batch();
-    batch.fill(&mut a, 0x0201).unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.fill(&mut a, 0x0201).unwrap();
     #[allow(unsafe_code)] // a launch
     // SAFETY: the kernel only reads its value.
     unsafe {
-        batch.launch(&note, Grid::threads(4), (1u32,)).unwrap();
-        // What is refused leaves the batch as it was.
-        invalid(batch.launch(&note, Grid::threads(4), ()));
-        batch.launch(&note, Grid::threads(4), (2u32,)).unwrap();
+        command_buffer.launch(&note, Grid::threads(4), (1u32,)).unwrap();
+        // What is refused leaves the command buffer as it was.
+        invalid(command_buffer.launch(&note, Grid::threads(4), ()));
+        command_buffer.launch(&note, Grid::threads(4), (2u32,)).unwrap();
     }
-    batch.copy(a.slice(1..3).unwrap(), &mut b).unwrap();
-    assert_eq!(invalid(batch.copy(&a, &mut b)), "copy: the source has 3 elements, the target 2");
+    command_buffer.copy(a.slice(1..3).unwrap(), &mut b).unwrap();
+    assert_eq!(invalid(command_buffer.copy(&a, &mut b)), "copy: the source has 3 elements, the target 2");
     assert!(
-        invalid(batch.fill(&mut bench.device.buffer(1).unwrap(), [0u8; 17])).ends_with("at most 16 allowed")
+        invalid(command_buffer.fill(&mut bench.device.buffer(1).unwrap(), [0u8; 17]))
+            .ends_with("at most 16 allowed")
     );
-    assert!(bench.sim.commands().is_empty(), "nothing runs before the batch is submitted");
-    batch.submit().unwrap().wait().unwrap();
+    assert!(bench.sim.commands().is_empty(), "nothing runs before the command buffer is submitted");
+    command_buffer.submit().unwrap().wait().unwrap();
     assert_eq!(*list.lock().unwrap(), [1, 2]);
     assert_eq!(b.to_vec().unwrap(), [0x0201, 0x0201]);
     let kinds: Vec<&str> = bench.sim.commands().iter().map(kind).collect();
@@ -118,11 +119,13 @@ fn maps_are_looked_at_when_a_batch_is_submitted() {
     let bench = Bench::new();
     let mut buffer = bench.device.buffer::<u32>(1).unwrap();
     let mut fine = bench.device.buffer::<u32>(1).unwrap();
-    let mut batch = bench.stream.batch();
-    batch.fill(&mut fine, 1).unwrap();
-    batch.fill(&mut buffer, 1).unwrap();
+    let mut command_buffer = bench.stream.command_buffer();
+    command_buffer.fill(&mut fine, 1).unwrap();
+    command_buffer.fill(&mut buffer, 1).unwrap();
     let map = buffer.map().unwrap();
-    assert!(invalid(batch.submit()).starts_with("fill: the buffer: the buffer is mapped for reading"));
+    assert!(
+        invalid(command_buffer.submit()).starts_with("fill: the buffer: the buffer is mapped for reading")
+    );
     drop(map);
     assert!(bench.sim.commands().is_empty());
     assert_eq!(fine.to_vec().unwrap(), [0]);
@@ -131,7 +134,7 @@ fn maps_are_looked_at_when_a_batch_is_submitted() {
 #[test]
 fn copies_within_a_buffer() {
     let bench = Bench::new();
-    let mut buffer = bench.device.buffer_from(&[1u8, 2, 3, 4]).unwrap();
+    let mut buffer = bench.device.buffer_with_data(&[1u8, 2, 3, 4]).unwrap();
     let source = buffer.clone();
     bench.stream.copy(source.slice(0..3).unwrap(), buffer.slice_mut(1..4).unwrap()).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [1, 1, 2, 3]);
@@ -164,7 +167,7 @@ fn failure_is_sticky_until_acknowledged() {
 fn refused_submissions_are_errors_and_not_recorded() {
     let bench = Bench::new();
     let increment = bench.increment();
-    let mut data = bench.device.buffer_from(&[1u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32]).unwrap();
     bench.sim.fail_next(Op::Submit, Error::DeviceLost("unplugged".into()));
     assert!(matches!(bench.launch(&increment, (&mut data,)), Err(Error::DeviceLost(_))));
     assert_eq!(data.to_vec().unwrap(), [1]);
@@ -330,7 +333,7 @@ fn everything_may_be_dropped_with_work_in_flight() {
     let bench = Bench::new();
     let (gate, has_begun, end) = gate(&bench);
     let increment = bench.increment();
-    let mut data = bench.device.buffer_from(&[1u32; 1000]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[1u32; 1000]).unwrap();
     let memory = {
         bench.launch(&gate, (&mut data,)).unwrap();
         let memory = bench.sim.commands().into_iter().find_map(|command| match command {
@@ -390,7 +393,7 @@ fn handles_go_to_other_threads() {
     check::<Kernel>();
     check::<elinvar::Library>();
     check::<elinvar::Stream>();
-    check::<elinvar::Batch>();
+    check::<elinvar::CommandBuffer>();
     check::<elinvar::Completion>();
     check::<elinvar::Buffer<f32>>();
     check::<elinvar::Map<'_, f32>>();

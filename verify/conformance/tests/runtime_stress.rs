@@ -116,7 +116,7 @@ impl Worker<'_> {
                 .sim
                 .fail_next([Op::Allocate, Op::Submit, Op::Execute][self.random.below(3) as usize], fault());
         }
-        let last = stream.batch().submit()?;
+        let last = stream.command_buffer().submit()?;
         if self.random.below(2) == 0 { self.ends.of(&last) } else { Ok(()) }
     }
 

@@ -33,7 +33,7 @@ fn address(buffer: &Buffer<u32>) -> u64 {
 #[test]
 fn the_command_names_what_is_used() {
     let bench = Bench::new();
-    let (kernel, mut data) = (through(&bench), bench.device.buffer_from(&[1u32, 2, 3, 4]).unwrap());
+    let (kernel, mut data) = (through(&bench), bench.device.buffer_with_data(&[1u32, 2, 3, 4]).unwrap());
     let other = bench.device.buffer::<u32>(8).unwrap();
     let at = data.slice(2..4).unwrap().gpu_address().unwrap();
     assert_eq!(at, address(&data) + 8);
@@ -62,14 +62,14 @@ fn only_what_is_named_is_reached() {
 #[test]
 fn host_access_waits_and_the_memory_stays() {
     let bench = Bench::new();
-    let (kernel, mut data) = (through(&bench), bench.device.buffer_from(&[7u32]).unwrap());
+    let (kernel, mut data) = (through(&bench), bench.device.buffer_with_data(&[7u32]).unwrap());
     bench.sim.hold();
     let at = address(&data);
     for _ in 0..3 {
         bench.launch(&kernel, (at, Arg::use_resource(&mut data))).unwrap();
     }
     let reader = thread::spawn(move || data.to_vec());
-    let dropped = bench.device.buffer_from(&[9u32]).unwrap();
+    let dropped = bench.device.buffer_with_data(&[9u32]).unwrap();
     let last = bench.launch(&peek(&bench), (address(&dropped), Arg::use_resource(&dropped))).unwrap();
     drop(dropped);
     bench.sim.release();
@@ -81,7 +81,7 @@ fn host_access_waits_and_the_memory_stays() {
 fn maps_keep_users_away() {
     let bench = Bench::new();
     let (through, peek) = (through(&bench), peek(&bench));
-    let mut data = bench.device.buffer_from(&[7u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[7u32]).unwrap();
     let (mut same, at) = (data.clone(), address(&data));
     let map = data.map().unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ fn maps_keep_users_away() {
 fn failures_reach_what_is_used() {
     let bench = Bench::new();
     let fails = bench.declare(signature("fails", vec![]), |_| Err(fault()));
-    let mut data = bench.device.buffer_from(&[7u32]).unwrap();
+    let mut data = bench.device.buffer_with_data(&[7u32]).unwrap();
     bench.launch(&fails, (Arg::use_resource(&mut data),)).unwrap().wait().unwrap_err();
     bench.stream.acknowledge();
     assert_poisoned(data.to_vec());

@@ -21,7 +21,7 @@ static PLACE: LazyLock<Place> = LazyLock::new(|| {
     let device = Device::cpu().expect("a device");
     device.pool().set_limits(PoolLimits { idle_bytes: 1 << 20, ..device.pool().limits() });
     let file = folder.path().join("learned");
-    device.save_learned(&file).expect("saved");
+    device.save_tuning(&file).expect("saved");
     let text = std::fs::read_to_string(&file).expect("read");
     let head = serde_json::from_str(text.lines().next().expect("a head")).expect("JSON");
     Place { device, file, head, _folder: folder }
@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
     if device.restore_learned(file).is_ok() {
         assert!(device.pool().stats().idle_bytes <= 1 << 20);
         // What was taken from a file can be saved and taken again.
-        device.save_learned(file).expect("saved");
+        device.save_tuning(file).expect("saved");
         device.restore_learned(file).expect("restored");
         device.pool().trim(0);
     } else {

@@ -104,7 +104,7 @@ impl Runner {
                 Argument::Bytes(bytes) => Arg::bytes(bytes.clone()),
                 Argument::Threadgroup(bytes) => elinvar::Threadgroup::bytes(*bytes).into(),
                 Argument::Buffer { scalar, before, after } => {
-                    let mut buffer = device.buffer_from(before)?;
+                    let mut buffer = device.buffer_with_data(before)?;
                     let writes = after.is_some() || kernel.arg(index).access == Access::ReadWrite;
                     let arg = if writes { Arg::from(&mut buffer) } else { Arg::from(&buffer) };
                     outputs.extend(after.as_ref().map(|check| (index, buffer, check)));

@@ -133,7 +133,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/sync/flight.rs",
             "crates/runtime/src/sync/completion.rs",
             "crates/runtime/src/sync/stream.rs",
-            "crates/runtime/src/launch/batch.rs",
+            "crates/runtime/src/launch/command_buffer.rs",
         ],
         suite(&[
             "--test=runtime_events",

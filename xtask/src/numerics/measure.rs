@@ -85,7 +85,7 @@ fn one<F: Format>(
 ) -> Result<Row> {
     let columns = inputs::columns::<F>(function, samples);
     let count = columns[0].len();
-    let [a, b, c] = [0, 1, 2].map(|k| device.buffer_from(&columns[k]));
+    let [a, b, c] = [0, 1, 2].map(|k| device.buffer_with_data(&columns[k]));
     let (a, b, c) = (a?, b?, c?);
     let mut out = device.buffer::<F>(count)?;
     let stream = device.stream()?;

@@ -339,7 +339,7 @@ impl Run<'_> {
     fn submit(&mut self) -> Result<(), Error> {
         let commands: Arc<[Command]> = std::mem::take(&mut self.commands).into();
         let (done, ended) = channel();
-        let tell = Box::new(move |result| {
+        let tell = elinvar_driver::Done::new(move |result| {
             let _told = done.send(result);
         });
         self.queue.submit(commands, tell)?;

@@ -118,7 +118,7 @@ fn check_group(device: &Device, pipeline: &Pipeline, method: &str, grid: &Grid, 
         threads <= limit,
         "{method} kernel {name}: a threadgroup of {group} has {threads} threads: the limit is {limit}"
     );
-    let width = device.cpu.caps().simdgroup_width as usize;
+    let width = device.cpu.caps().limits.simdgroup_width as usize;
     require!(
         !pipeline.multiple || threads.is_multiple_of(width),
         "{method} kernel {name}: {threads} threads are no multiple of {width}, as its descriptor promises"

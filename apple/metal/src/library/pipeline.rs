@@ -228,7 +228,7 @@ pub fn register() {
         .method("device", |this: &Ref<Pipeline>| this.device.clone())
         .method("maxTotalThreadsPerThreadgroup", |this: &Ref<Pipeline>| this.max_threads)
         .method("threadExecutionWidth", |this: &Ref<Pipeline>| {
-            this.device.cpu.caps().simdgroup_width as usize
+            this.device.cpu.caps().limits.simdgroup_width as usize
         })
         .method("staticThreadgroupMemoryLength", |this: &Ref<Pipeline>| this.threadgroup_memory())
         .method("supportIndirectCommandBuffers", |this: &Ref<Pipeline>| this.indirect)

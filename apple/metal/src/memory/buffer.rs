@@ -95,7 +95,7 @@ impl Buffer {
     ) -> Option<Ref<Self>> {
         const METHOD: &str = "newBufferWithBytesNoCopy:length:options:deallocator:";
         // The system's pages are what counts, and they are smaller than Apple's here.
-        let page = usize::try_from(device.cpu.caps().wrap_granule.unwrap_or(1)).unwrap_or(1);
+        let page = usize::try_from(device.cpu.caps().limits.wrap_granule.unwrap_or(1)).unwrap_or(1);
         let address = NonNull::new(bytes.cast::<u8>());
         let is_aligned = bytes.addr().is_multiple_of(page);
         require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not a page's");

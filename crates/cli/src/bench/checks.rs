@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use elinvar::{Arg, Batch, Buffer, Grid, Stream};
+use elinvar::{Arg, Buffer, CommandBuffer, Grid, Stream};
 
 use super::carried::compile;
 use super::{Context, Measured, compare};
@@ -17,19 +17,19 @@ const ROUNDS: usize = 7;
 /// Later than anything here ends.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The device's time of one dispatch, of so many in a submission of what `launch` adds to a batch.
+/// The device's time of one dispatch, of so many in a submission of what `launch` adds to a command buffer.
 fn time_launches(
     stream: &Stream,
     dispatches: usize,
-    mut launch: impl FnMut(&mut Batch) -> elinvar::Result<()>,
+    mut launch: impl FnMut(&mut CommandBuffer) -> elinvar::Result<()>,
 ) -> Result<u64> {
     let mut times = Vec::new();
     for round in 0..=ROUNDS {
-        let mut batch = stream.batch();
+        let mut commands = stream.command_buffer();
         for _ in 0..dispatches {
-            launch(&mut batch)?;
+            launch(&mut commands)?;
         }
-        let timing = batch.submit()?.wait()?;
+        let timing = commands.submit()?.wait()?;
         if round > 0 {
             times.push((timing.end_ns - timing.start_ns) / dispatches as u64); // the first one warms up
         }
@@ -52,7 +52,7 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     let device = &context.device;
     let a: Vec<f32> = (0..n).map(|i| (i % 1021) as f32).collect();
     let b: Vec<f32> = (0..n).map(|i| (i % 509) as f32 * 0.5).collect();
-    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let (a, b) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let source = ("vector_add.metal", VECTOR_ADD);
     let sizes = (Grid::threads(n).group(256), n, 10);
     against_plain(context, Check::Bounds, source, "vector_add", sizes, |out| {
@@ -76,7 +76,7 @@ fn matmul(context: &Context, check: Check) -> Result<Measured> {
     let device = &context.device;
     let a: Vec<f32> = (0..n * n).map(|i| (i % 7) as f32 - 3.0).collect();
     let b: Vec<f32> = (0..n * n).map(|i| (i % 5) as f32 - 2.0).collect();
-    let (a, b) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let (a, b) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let source = ("matmul.metal", MATMUL);
     let sizes = (Grid::threads((n, n)).group((32, 8)), n * n, 4);
     against_plain(context, check, source, "matmul_naive", sizes, |out| {
@@ -104,18 +104,21 @@ fn against_plain(
     let ours = match check {
         Check::Bounds => {
             let checked = library.checked_kernel(name)?;
-            time_launches(&stream, dispatches, |batch| batch.launch_checked(&checked, grid.clone(), &list))?
+            time_launches(&stream, dispatches, |commands| {
+                commands.launch_checked(&checked, grid.clone(), &list)
+            })?
         }
-        Check::Deadline => time_launches(&stream, dispatches, |batch| {
-            batch.deadline(DEADLINE)?;
+        Check::Deadline => time_launches(&stream, dispatches, |commands| {
+            commands.deadline(DEADLINE)?;
             // SAFETY: the kernel stays below the `n` that it is given with buffers of that size.
-            unsafe { batch.launch(&kernel, grid.clone(), &list) }
+            unsafe { commands.launch(&kernel, grid.clone(), &list) }
         })?,
     };
     let list = args(&mut without);
     // SAFETY: as above.
-    let plain =
-        time_launches(&stream, dispatches, |batch| unsafe { batch.launch(&kernel, grid.clone(), &list) })?;
+    let plain = time_launches(&stream, dispatches, |commands| unsafe {
+        commands.launch(&kernel, grid.clone(), &list)
+    })?;
     compare(name, &with.to_vec()?, &without.to_vec()?)?;
     let baseline = if check == Check::Bounds { "unchecked" } else { "endless" };
     let baselines = vec![(baseline, plain)];

@@ -112,7 +112,7 @@ fn device(folder: &Path) -> Result<Arc<dyn elinvar_driver::Device>> {
 #[allow(unsafe_code)] // launches
 fn compile(folder: &Path, unique: &str) -> Result<Times> {
     let device = Device::new(device(folder)?);
-    let (a, mut out) = (device.buffer_from(&[1.0f32; 64])?, device.buffer::<f32>(64)?);
+    let (a, mut out) = (device.buffer_with_data(&[1.0f32; 64])?, device.buffer::<f32>(64)?);
     let stream = device.stream()?;
     let text = format!("{}\nconstant int run_{unique} = 0;\n", super::checks::VECTOR_ADD);
     let source = Source::named("vector_add.metal", text);

@@ -146,7 +146,7 @@ impl Addition {
             kernel: compile(device, "vector_add.metal", VECTOR_ADD)?.kernel("vector_add")?,
             stream: device.stream()?,
             grid: Grid::threads(n).group(GROUP as u32),
-            device: (device.buffer_from(&a)?, device.buffer_from(&b)?, device.buffer(n)?),
+            device: (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?, device.buffer(n)?),
             host: (a, b, vec![0.0; n]),
             pool: pool
                 .map_err(|error| Failure::Machine(format!("cannot start {threads} threads: {error}")))?,

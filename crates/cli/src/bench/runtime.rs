@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use elinvar::{Buffer, Device, Graph, Grid, HostUse, Kernel, PoolLimits, Stream};
+use elinvar::{Buffer, Device, Graph, Grid, HostAccess, Kernel, PoolLimits, Stream};
 
 use super::carried::compile;
 use super::{Context, Measured};
@@ -54,7 +54,7 @@ fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Resu
 pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     let device = &context.device;
     // SAFETY: nothing reads it but through `touch`, which writes first.
-    let uninit = || unsafe { device.buffer_uninit::<u8>(MIB, HostUse::ReadWrite) };
+    let uninit = || unsafe { device.buffer_uninit::<u8>(MIB, HostAccess::ReadWrite) };
     let zeroed = || device.buffer::<u8>(MIB);
     let touch = |buffer: elinvar::Result<Buffer<u8>>| {
         let mut buffer = buffer?;
@@ -82,10 +82,10 @@ pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "spin")?;
     let mut out = context.device.buffer::<u32>(64)?;
     let each = timed(BATCHES, || {
-        let mut batch = stream.batch();
+        let mut commands = stream.command_buffer();
         for _ in 0..BATCH {
-            // SAFETY: 64 threads write their elements of 64; besides, the batch is dropped.
-            unsafe { batch.launch(&kernel, Grid::threads(64).group(64), (&mut out, 1u32)) }?;
+            // SAFETY: 64 threads write their elements of 64; besides, the command buffer is dropped.
+            unsafe { commands.launch(&kernel, Grid::threads(64).group(64), (&mut out, 1u32)) }?;
         }
         Ok(())
     })?;
@@ -118,17 +118,17 @@ fn launch(kernel: &Kernel, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// A batch of a thousand empty launches, recorded, submitted and waited for, against a thousand times one.
+/// A command buffer of a thousand empty launches, recorded, submitted and waited for, against a thousand times one.
 #[allow(unsafe_code)] // launches
 pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "empty")?;
     let together = timed(BATCHES, || {
-        let mut batch = stream.batch();
+        let mut commands = stream.command_buffer();
         for _ in 0..BATCH {
             // SAFETY: the kernel touches no memory.
-            unsafe { batch.launch(&kernel, Grid::threads(1).group(1), ()) }?;
+            unsafe { commands.launch(&kernel, Grid::threads(1).group(1), ()) }?;
         }
-        batch.submit()?.wait()?;
+        commands.submit()?.wait()?;
         Ok(())
     })?;
     let singly = timed(BATCHES / 5, || (0..BATCH).try_for_each(|_| launch(&kernel, &stream)))?;
@@ -136,7 +136,7 @@ pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
 }
 
 /// A graph of launches that each depend on the one before it, run and waited for, against launching them all; as stages the
-/// same in a batch that is recorded each time, and planning the graph.
+/// same in a command buffer that is recorded each time, and planning the graph.
 #[allow(unsafe_code)] // launches
 pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
     const LAUNCHES: usize = 100;
@@ -164,18 +164,18 @@ pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
         unsafe { kernel.launch(&stream, grid(), (&mut out, 1u32)) }?.wait()?;
         Ok(())
     })?;
-    let batch = timed(TIMES / 4, || {
-        let mut batch = stream.batch();
+    let commands = timed(TIMES / 4, || {
+        let mut commands = stream.command_buffer();
         for _ in 0..LAUNCHES {
             // SAFETY: as above.
-            unsafe { batch.launch(&kernel, grid(), (&mut out, 1u32)) }?;
+            unsafe { commands.launch(&kernel, grid(), (&mut out, 1u32)) }?;
         }
-        batch.submit()?.wait()?;
+        commands.submit()?.wait()?;
         Ok(())
     })?;
     let submit = plan.stats().submit_time.as_nanos() as u64 / plan.stats().runs.max(1);
     let stages = vec![
-        ("a batch".to_owned(), batch),
+        ("a command buffer".to_owned(), commands),
         ("plan".to_owned(), planned.plan_time.as_nanos() as u64),
         ("submit".to_owned(), submit),
     ];

@@ -186,7 +186,8 @@ fn floating_point_modes_end_with_the_kernel() {
     assert_eq!(f32::from_bits(words(&data)[1]), 1.0 / 3.0);
     // Called on the worker.
     let (sender, modes) = std::sync::mpsc::channel();
-    let done = Box::new(move |_| sender.send(crate::float_state::FloatState::current()).unwrap());
+    let done =
+        elinvar_driver::Done::new(move |_| sender.send(crate::float_state::FloatState::current()).unwrap());
     queue.submit(vec![dispatch(&spoil, 1, vec![bound(&data)])].into(), done).unwrap();
     assert_eq!(modes.recv().unwrap(), crate::float_state::FloatState::current());
 }

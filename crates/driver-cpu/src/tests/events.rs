@@ -132,7 +132,9 @@ fn the_higher_priority_goes_first() {
     let queues = levels.map(|priority| device.queue_with(priority).unwrap());
     for (queue, priority) in queues.iter().zip(levels) {
         let sender = sender.clone();
-        queue.submit(Arc::new([]), Box::new(move |_| sender.send(priority).unwrap())).unwrap();
+        queue
+            .submit(Arc::new([]), elinvar_driver::Done::new(move |_| sender.send(priority).unwrap()))
+            .unwrap();
     }
     gate.open();
     busy.recv().unwrap().unwrap();

@@ -43,7 +43,9 @@ fn many_queues_from_many_threads_keep_their_own_order() {
                         let add = Binding::Bytes(n.to_ne_bytes().to_vec());
                         let commands = [dispatch(&kernel, 1, vec![bound(&value), add])];
                         let sender = sender.clone();
-                        let done = Box::new(move |result: Result<_>| sender.send(result.map(|_| n)).unwrap());
+                        let done = elinvar_driver::Done::new(move |result: Result<_>| {
+                            sender.send(result.map(|_| n)).unwrap()
+                        });
                         queue.submit(Arc::new(commands), done).unwrap();
                     }
                     let ends: Vec<u32> = (0..STEPS).map(|_| ended.recv().unwrap().unwrap()).collect();
@@ -161,7 +163,7 @@ fn acknowledging_does_not_revive_what_was_behind_the_failure() {
     let (sender, acknowledged) = channel();
     let weak = Arc::downgrade(&queue);
     let gated = submit(&*queue, vec![gate.command()]).1;
-    let done = Box::new(move |result: Result<_>| {
+    let done = elinvar_driver::Done::new(move |result: Result<_>| {
         assert!(result.is_err());
         sender.send(weak.upgrade().unwrap().acknowledge().is_some()).unwrap();
     });
@@ -185,7 +187,7 @@ fn panics_become_errors_and_the_workers_live_on() {
     assert!(message.ends_with("panicked: no signature"), "{message}");
     queue.acknowledge();
 
-    queue.submit(Arc::new([]), Box::new(|_| panic!("in a callback"))).unwrap();
+    queue.submit(Arc::new([]), elinvar_driver::Done::new(|_| panic!("in a callback"))).unwrap();
     run(&*queue, vec![]).unwrap();
 }
 
@@ -214,7 +216,7 @@ fn the_last_handle_may_be_dropped_in_a_callback() {
     let (sender, ended) = channel();
     let (go, gone) = channel::<()>();
     let own = queue.clone();
-    let done = Box::new(move |_| {
+    let done = elinvar_driver::Done::new(move |_| {
         gone.recv().unwrap_err();
         drop(own);
         sender.send(()).unwrap();

@@ -110,7 +110,7 @@ fn buffers_over_the_limits_are_refused() {
     let device = testing::device(1);
     let caps = device.caps();
     let allocate = |bytes| device.allocate(bytes, Storage::Shared, Init::Zeroed);
-    let limit = caps.max_buffer_bytes;
+    let limit = caps.limits.max_buffer_bytes;
     let message = allocate(limit + 1).err().unwrap().to_string();
     assert_eq!(message, format!("a buffer of {} bytes: the limit is {limit} bytes", limit + 1));
     assert!(matches!(allocate(u64::MAX), Err(Error::InvalidArgument(_))));
@@ -121,7 +121,7 @@ fn buffers_over_the_limits_are_refused() {
             Ok(memory) => held.push(memory),
             Err(error) => break error,
         }
-        assert!(held.len() as u64 * limit <= caps.total_memory);
+        assert!(held.len() as u64 * limit <= caps.limits.total_memory);
     };
     assert!(matches!(refused, Error::OutOfMemory { requested, .. } if requested == limit), "{refused}");
     held.clear();
@@ -132,7 +132,7 @@ fn buffers_over_the_limits_are_refused() {
 fn a_driver_has_one_device_and_keeps_it() -> Result<()> {
     let driver = crate::CpuDriver::with_threads(0);
     let device = driver.devices()?.remove(0);
-    assert_eq!(device.caps().compute_units, 1);
+    assert_eq!(device.caps().limits.compute_units, 1);
     assert!(Arc::ptr_eq(&device, &driver.clone().devices()?[0]));
     let process = crate::driver().devices()?.remove(0);
     assert!(Arc::ptr_eq(&process, &crate::driver().devices()?[0]));

@@ -74,7 +74,7 @@ impl Bench {
 
 pub fn submit(queue: &Arc<dyn Queue>, commands: impl Into<Arc<[Command]>>) -> Pending {
     let (sender, ended) = channel();
-    let done = Box::new(move |result| sender.send(result).unwrap_or(()));
+    let done = elinvar_driver::Done::new(move |result| sender.send(result).unwrap_or(()));
     let id = queue.submit(commands.into(), done).expect("it is taken");
     Pending { id, ended }
 }

@@ -81,7 +81,8 @@ pub fn child(fault: &str, bench: Bench) {
     assert!(matches!(waited, Err(Error::DeviceLost(_))), "{waited:?}");
     assert!(event.failure().is_some());
     assert!(queue.acknowledge().is_some());
-    let refused = queue.submit(Arc::from([fill(&x, 1)]), Box::new(|_| panic!("it is refused"))).err();
+    let refused =
+        queue.submit(Arc::from([fill(&x, 1)]), elinvar_driver::Done::new(|_| panic!("it is refused"))).err();
     assert!(matches!(&refused, Some(Error::DeviceLost(text)) if text.contains("wild")), "{refused:?}");
     let refused = bench.device.allocate(100, Storage::Private, Init::Zeroed).err();
     assert!(matches!(refused, Some(Error::DeviceLost(_))), "{refused:?}");

@@ -95,7 +95,7 @@ fn threadgroup_memory(bench: &Bench) {
     let queue = bench.queue();
     submit(&queue, [launch(80_000, 20_000)]).wait().unwrap();
     expect_all(&words(&data), |i| 20_000 - i as u32);
-    let most = bench.device.caps().max_threadgroup_memory;
+    let most = bench.device.caps().limits.max_threadgroup_memory;
     let refused = submit(&queue, [launch(most, 16)]).wait();
     assert!(matches!(&refused, Err(Error::InvalidArgument(text)) if text.contains("`turn`")), "{refused:?}");
     assert!(queue.acknowledge().is_some());
@@ -104,7 +104,7 @@ fn threadgroup_memory(bench: &Bench) {
 fn limits(bench: &Bench) {
     let add = bench.pipeline("add");
     let most = add.max_threads_per_threadgroup();
-    assert!((32..=bench.device.caps().max_threads_per_threadgroup).contains(&most), "{most}");
+    assert!((32..=bench.device.caps().limits.max_threads_per_threadgroup).contains(&most), "{most}");
     add.prepare(Dim3::from(most)).unwrap();
     for group in [Dim3::from(most + 1), Dim3::from(0), Dim3::new(1, 1, 65)] {
         let refused = add.prepare(group);

@@ -67,7 +67,7 @@ fn managed(bench: &Bench) {
 }
 
 fn too_much(bench: &Bench) {
-    let all = bench.device.caps().total_memory;
+    let all = bench.device.caps().limits.total_memory;
     let refused = bench.device.allocate(all, Storage::Private, Init::Uninitialized).err();
     assert!(
         matches!(refused, Some(Error::OutOfMemory { requested, available }) if requested == all && available < all && available > 0),
@@ -157,7 +157,7 @@ fn between_modes(bench: &Bench) {
 struct Pages([u8; 65536]);
 
 fn pages(bench: &Bench) {
-    if bench.device.caps().wrap_granule.is_none() {
+    if bench.device.caps().limits.wrap_granule.is_none() {
         return;
     }
     let mut own = Box::new(Pages([7; 65536]));
@@ -186,8 +186,8 @@ fn pages(bench: &Bench) {
 fn caps(bench: &Bench) {
     let caps = bench.device.caps();
     println!("{caps:#?}");
-    assert_eq!(caps.simdgroup_width, 32);
-    assert!(caps.max_threads_per_threadgroup >= 1024 && caps.compute_units > 1, "{caps:?}");
+    assert_eq!(caps.limits.simdgroup_width, 32);
+    assert!(caps.limits.max_threads_per_threadgroup >= 1024 && caps.limits.compute_units > 1, "{caps:?}");
     let free = bench.device.available_memory();
-    assert!(free > 0 && free < caps.total_memory, "{free}");
+    assert!(free > 0 && free < caps.limits.total_memory, "{free}");
 }

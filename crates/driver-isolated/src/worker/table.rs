@@ -151,7 +151,7 @@ impl Table {
             // A failure is the host's to see, and none of the next transfer's.
             queue.acknowledge();
             let tell = tell.clone();
-            queue.submit(Arc::new([command]), Box::new(move |result| tell(result.map(drop))))
+            queue.submit(Arc::new([command]), elinvar_driver::Done::new(move |result| tell(result.map(drop))))
         });
         if let Err(error) = submitted {
             tell(Err(error));
@@ -195,7 +195,7 @@ impl Table {
             return Err(failure.poison());
         }
         let (answers, ended, device) = (self.answers.clone(), self.pieces.clone(), self.device.clone());
-        let done = Box::new(move |result: Result<elinvar_driver::Timing>| {
+        let done = elinvar_driver::Done::new(move |result: Result<elinvar_driver::Timing>| {
             ended.lock().remove(&piece);
             let lost = if result.is_err() { device.lost() } else { None };
             let result = result.map(|timing| (timing.start_ns, timing.end_ns));

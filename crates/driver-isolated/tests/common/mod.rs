@@ -135,7 +135,7 @@ pub fn submit(queue: &dyn Queue, commands: Vec<Command>) -> Receiver<Result<Timi
 
 pub fn submit_known(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
     let (sender, ended) = channel();
-    let done = Box::new(move |result| drop(sender.send(result)));
+    let done = elinvar_driver::Done::new(move |result| drop(sender.send(result)));
     (queue.submit(commands.into(), done).unwrap(), ended)
 }
 

@@ -3,7 +3,7 @@
 //! Metal does not tell how many cores a GPU has; `compute_units` is then 1. The width of a simdgroup and the largest
 //! threadgroup are those of a kernel of ours, which uses little.
 
-use elinvar_driver::{Caps, DeviceKind, Dim3, StopsAt};
+use elinvar_driver::{Caps, DeviceKind, Dim3, Limits, StopsAt};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLGPUFamily};
 
@@ -49,27 +49,31 @@ pub(super) fn caps(
     Caps {
         name: device.name().to_string(),
         kind: DeviceKind::Metal,
-        simdgroup_width: count(plain.threadExecutionWidth()),
-        max_threads_per_threadgroup: count(plain.maxTotalThreadsPerThreadgroup()),
-        max_threadgroup_size: Dim3::new(count(group.width), count(group.height), count(group.depth)),
-        max_threadgroup_memory: device.maxThreadgroupMemoryLength() as u64,
-        max_buffer_bytes: (device.maxBufferLength() as u64).min(total_memory),
-        total_memory,
-        working_set: recommended.clamp(1, total_memory),
-        memory_granule: host::page_size(),
-        unified_memory: features.unified,
-        managed_memory: true,
-        wrap_granule: Some(host::page_size()),
-        compute_units: 1,
-        stops_at: StopsAt::Never,
-        restarts: false,
-        // The GPU reads them.
-        sees_counts: false,
-        parallel_queues: PARALLEL_QUEUES,
-        // `MTLCommandQueue` has none.
-        priorities: false,
-        vector_bits: None,
-        names_accesses: false,
-        primitives: mps::primitives(device),
+        limits: Limits {
+            simdgroup_width: count(plain.threadExecutionWidth()),
+            max_threads_per_threadgroup: count(plain.maxTotalThreadsPerThreadgroup()),
+            max_threadgroup_size: Dim3::new(count(group.width), count(group.height), count(group.depth)),
+            max_threadgroup_memory: device.maxThreadgroupMemoryLength() as u64,
+            max_buffer_bytes: (device.maxBufferLength() as u64).min(total_memory),
+            total_memory,
+            working_set: recommended.clamp(1, total_memory),
+            memory_granule: host::page_size(),
+            wrap_granule: Some(host::page_size()),
+            compute_units: 1,
+            parallel_queues: PARALLEL_QUEUES,
+            vector_bits: None,
+        },
+        features: elinvar_driver::Features {
+            unified_memory: features.unified,
+            managed_memory: true,
+            stops_at: StopsAt::Never,
+            restarts: false,
+            // The GPU reads them.
+            sees_counts: false,
+            // `MTLCommandQueue` has none.
+            priorities: false,
+            names_accesses: false,
+            primitives: mps::primitives(device),
+        },
     }
 }

@@ -94,7 +94,7 @@ impl Core {
 
     /// Bytes that Metal recommends to use and has not given out.
     pub(super) fn available(&self) -> u64 {
-        self.caps.working_set.saturating_sub(self.device.currentAllocatedSize() as u64)
+        self.caps.limits.working_set.saturating_sub(self.device.currentAllocatedSize() as u64)
     }
 
     /// What command buffers are made with.

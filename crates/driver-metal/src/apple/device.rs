@@ -93,7 +93,7 @@ unsafe impl Device for MetalDevice {
     /// Memory is zeroed for either `init`: Metal does so.
     fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
         self.core.expect_present()?;
-        let limit = self.core.caps.max_buffer_bytes;
+        let limit = self.core.caps.limits.max_buffer_bytes;
         if bytes > limit {
             return Err(Error::invalid(format!("a buffer of {bytes} bytes: the limit is {limit} bytes")));
         }

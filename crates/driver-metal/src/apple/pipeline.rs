@@ -115,7 +115,7 @@ impl Pipeline for MetalPipeline {
 
     /// Nothing is compiled: Metal's code is for any size.
     fn prepare(&self, group: Dim3) -> Result<()> {
-        let most = self.core.caps.max_threadgroup_size.to_array();
+        let most = self.core.caps.limits.max_threadgroup_size.to_array();
         let fits = group.to_array().iter().zip(most).all(|(size, most)| *size <= most);
         if fits && (1..=u128::from(self.max_threads)).contains(&group.volume()) {
             return Ok(());

@@ -77,7 +77,7 @@ pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u
 /// Submit; the answer comes when it has ended.
 pub fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
     let (sender, ended) = channel();
-    let done = Box::new(move |result| drop(sender.send(result)));
+    let done = elinvar_driver::Done::new(move |result| drop(sender.send(result)));
     (queue.submit(commands.into(), done).unwrap(), ended)
 }
 

@@ -1,7 +1,7 @@
 //! [`Primitive`]: an operation of the vendor's library (Metal Performance Shaders), as plain data.
 //!
 //! A primitive is a descriptor: shapes, strides and scale factors. Its operands are passed separately, like the bindings of a
-//! launch; [`Primitive::operands`] lists them in order, with the size in bytes of each. [`crate::Caps::primitives`] lists what a
+//! launch; [`Primitive::operands`] lists them in order, with the size in bytes of each. [`crate::Features::primitives`] lists what a
 //! device supports. Shapes and sizes are validated here, for the runtime and all drivers.
 //!
 //! Sizes are in elements, strides in bytes. Matrices are row-major, with contiguous rows. Accumulation is at least in `f32`;

@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 /// What was taken from a file; see [`Device::restore_learned`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Learned {
+pub struct TuningCache {
     /// Threadgroup sizes.
     pub sizes: usize,
     /// Blocks of memory that were made.
@@ -100,7 +100,7 @@ impl Device {
     ///
     /// # Errors
     /// `Environment` when the file cannot be written; one that was there stays as it is.
-    pub fn save_learned(&self, path: impl AsRef<Path>) -> Result<()> {
+    pub fn save_tuning(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let failed = |error: &dyn fmt::Display| {
             Error::Environment(format!("writing what was learned to {}: {error}", path.display()))
@@ -126,14 +126,14 @@ impl Device {
     /// `Environment` when the file cannot be read or is damaged, `Unsupported` when it is from another version or of
     /// another device, `OutOfMemory` for the blocks. In the first two cases nothing is taken from it; the file
     /// stays as it is in all.
-    pub fn restore_learned(&self, path: impl AsRef<Path>) -> Result<Learned> {
+    pub fn restore_learned(&self, path: impl AsRef<Path>) -> Result<TuningCache> {
         let body = self.read_learned(path.as_ref())?;
         for size in &body.sizes {
             let measured = Measured { group: Dim3::from(size.group), ns: size.ns };
             self.tuned().insert(size.kernel.as_str().into(), size.grid, measured);
         }
         self.breaker().remember(body.breaker.memory(since_1970()), Instant::now());
-        let mut learned = Learned { sizes: body.sizes.len(), blocks: 0 };
+        let mut learned = TuningCache { sizes: body.sizes.len(), blocks: 0 };
         for Blocks { storage, bytes, count } in &body.blocks {
             learned.blocks += self.pool().warm((*storage).into(), *bytes, *count)?;
         }
@@ -184,13 +184,13 @@ impl Device {
     /// What makes what was learned on one device of no use on another.
     fn identity(&self) -> String {
         let caps = self.caps();
-        let bits = caps.vector_bits.map_or_else(String::new, |bits| format!(", {bits} bits"));
+        let bits = caps.limits.vector_bits.map_or_else(String::new, |bits| format!(", {bits} bits"));
         format!(
             "{} {}, {} units of {} threads{bits}",
             caps.kind.name(),
             caps.name,
-            caps.compute_units,
-            caps.simdgroup_width
+            caps.limits.compute_units,
+            caps.limits.simdgroup_width
         )
     }
 }
@@ -272,7 +272,7 @@ mod tests {
             "{refused:?}"
         );
         assert!(device.tuned().list().is_empty());
-        assert_eq!(read(file(FORMAT, version, &own, body)).unwrap(), Learned { sizes: 1, blocks: 0 });
+        assert_eq!(read(file(FORMAT, version, &own, body)).unwrap(), TuningCache { sizes: 1, blocks: 0 });
         assert_eq!(device.tuned().list().len(), 1);
     }
     #[test]

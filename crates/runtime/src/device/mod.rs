@@ -30,12 +30,12 @@ use crate::sync::group::Members;
 use crate::sync::loss::Loss;
 use crate::sync::reused::Reused;
 use crate::{
-    Buffer, Event, EventStats, HostUse, IsolatedOptions, Library, Pool, RecoveryPolicy, SlotStats, Stream,
+    Buffer, Event, EventStats, HostAccess, IsolatedOptions, Library, Pool, RecoveryPolicy, SlotStats, Stream,
     StreamGroup, Trace,
 };
 
 use known::Inner;
-pub use learned::Learned;
+pub use learned::TuningCache;
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::all`].
-    pub fn best() -> Result<Self> {
+    pub fn system_default() -> Result<Self> {
         Ok(Self::all()?.swap_remove(0))
     }
 
@@ -151,10 +151,10 @@ impl Device {
     /// A buffer of `len` zeroed elements that host and device use.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidArgument` beyond [`Caps::max_buffer_bytes`] or for an element without size.
+    /// `OutOfMemory`; `InvalidArgument` beyond [`Limits::max_buffer_bytes`] or for an element without size.
     #[track_caller]
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        self.buffer_for(len, HostUse::ReadWrite)
+        self.buffer_for(len, HostAccess::ReadWrite)
     }
 
     /// A buffer of `len` zeroed elements whose storage mode follows from what the host does with it.
@@ -162,7 +162,7 @@ impl Device {
     /// # Errors
     /// As [`Device::buffer`].
     #[track_caller]
-    pub fn buffer_for<T: Pod>(&self, len: usize, host: HostUse) -> Result<Buffer<T>> {
+    pub fn buffer_for<T: Pod>(&self, len: usize, host: HostAccess) -> Result<Buffer<T>> {
         self.buffer_in(len, host.storage(self.caps()))
     }
 
@@ -181,9 +181,9 @@ impl Device {
     /// As [`Device::buffer`].
     #[allow(unsafe_code)] // the content is written in full before anybody can see it
     #[track_caller]
-    pub fn buffer_from<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+    pub fn buffer_with_data<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
         // SAFETY: every element is written before the buffer is handed out.
-        let mut buffer = unsafe { self.buffer_uninit(data.len(), HostUse::ReadWrite) }?;
+        let mut buffer = unsafe { self.buffer_uninit(data.len(), HostAccess::ReadWrite) }?;
         buffer.write(data)?;
         Ok(buffer)
     }
@@ -198,14 +198,14 @@ impl Device {
     /// As [`Device::buffer`].
     #[allow(unsafe_code)] // declares an unsafe function
     #[track_caller]
-    pub unsafe fn buffer_uninit<T: Pod>(&self, len: usize, host: HostUse) -> Result<Buffer<T>> {
+    pub unsafe fn buffer_uninit<T: Pod>(&self, len: usize, host: HostAccess) -> Result<Buffer<T>> {
         self.allocate(len, host.storage(self.caps()), Init::Uninitialized)
     }
 
     /// A buffer over memory of the host, used in place and not copied; `owner` is dropped when the last handle is gone
     /// and the device has finished all work that uses it, on the thread that lets go of it last: its destructor must not wait for
     /// work ([`Error::WouldDeadlock`]). The memory begins and ends at multiples of
-    /// [`Caps::wrap_granule`], such as a mapped file does.
+    /// [`Limits::wrap_granule`], such as a mapped file does.
     ///
     /// # Safety
     /// The slice that `owner` gives stays where it is until `owner` is dropped, and nobody touches it meanwhile but
@@ -213,14 +213,14 @@ impl Device {
     ///
     /// # Errors
     /// `Unsupported` on a device that cannot; `InvalidArgument` for memory that does not begin or end at such a
-    /// multiple or is larger than [`Caps::max_buffer_bytes`], or an element without size.
+    /// multiple or is larger than [`Limits::max_buffer_bytes`], or an element without size.
     #[allow(unsafe_code)] // declares an unsafe function
     #[track_caller]
-    pub unsafe fn buffer_over<T: Pod>(
+    pub unsafe fn buffer_no_copy<T: Pod>(
         &self,
         owner: impl AsMut<[T]> + Send + Sync + 'static,
     ) -> Result<Buffer<T>> {
-        self.expect_here("Device::buffer_over")?;
+        self.expect_here("Device::buffer_no_copy")?;
         let mut owner = Box::new(Owner(Some(owner)));
         let slice = owner.0.as_mut().map_or(&mut [][..], AsMut::as_mut);
         let bytes = element_bytes::<T>(slice.len())?;
@@ -261,9 +261,9 @@ impl Device {
     }
 
     /// Streams for independent work: as many as the device runs side by side with profit,
-    /// [`Caps::parallel_queues`], each opened when there is work for it.
+    /// [`Limits::parallel_queues`], each opened when there is work for it.
     pub fn stream_group(&self) -> StreamGroup {
-        self.stream_group_with(self.caps().parallel_queues as usize, Priority::Normal)
+        self.stream_group_with(self.caps().limits.parallel_queues as usize, Priority::Normal)
     }
 
     /// As [`Device::stream_group`], with at most `most` streams, at least one, of this priority.
@@ -389,7 +389,7 @@ impl Device {
 
     /// An error for a buffer that is larger than the device allows.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
-        let limit = self.caps().max_buffer_bytes;
+        let limit = self.caps().limits.max_buffer_bytes;
         if bytes <= limit {
             return Ok(());
         }

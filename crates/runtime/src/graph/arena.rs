@@ -135,7 +135,7 @@ mod tests {
             let device = Device::new(device);
             let next = device.compile(Source::msl(text)).unwrap().kernel("next").unwrap();
             let ramp: Vec<u32> = (0..N as u32).collect();
-            let (input, out) = (device.buffer_from(&ramp).unwrap(), device.buffer::<u32>(N).unwrap());
+            let (input, out) = (device.buffer_with_data(&ramp).unwrap(), device.buffer::<u32>(N).unwrap());
             let before = device.pool().stats();
             assert_eq!((before.live_bytes, before.peak_bytes), (2 * bytes, 2 * bytes));
             let (mut graph, mut last) = (Graph::new(), input.clone());

@@ -16,7 +16,7 @@ use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::touched::slices_mut;
 use crate::memory::usage::{Access, Usage, Who};
-use crate::{Buffer, Device, HostUse};
+use crate::{Buffer, Device, HostAccess};
 
 /// A command that will run.
 struct Piece {
@@ -120,7 +120,7 @@ impl Layout {
 
     pub(super) fn plan(mut self, options: PlanOptions, stats: &mut GraphStats) -> Result<Plan> {
         let most = |device: usize| {
-            let queues = self.devices[device].caps().parallel_queues as usize;
+            let queues = self.devices[device].caps().limits.parallel_queues as usize;
             options.streams.unwrap_or(queues).max(1)
         };
         let schedule = schedule(&self.items, most, options.batching);
@@ -190,7 +190,7 @@ impl Layout {
             if bytes == 0 {
                 continue;
             }
-            let arena = device.buffer_for::<u8>(bytes as usize, HostUse::Transient)?;
+            let arena = device.buffer_for::<u8>(bytes as usize, HostAccess::Transient)?;
             for ((touch, users), offset) in own.iter().zip(offsets) {
                 let memory = arena.span.storage.block.memory.clone();
                 places.insert(identity(&touch.storage.block.memory), (memory, offset));

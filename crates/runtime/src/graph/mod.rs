@@ -1,6 +1,6 @@
 //! [`Graph`]: launches, copies and fills and what comes before what, on one device or several.
 //!
-//! A graph is built by hand or captured from batches; either way each node is a command that a [`Batch`] has checked. A node
+//! A graph is built by hand or captured from command buffers; either way each node is a command that a [`CommandBuffer`] has checked. A node
 //! comes after the earlier nodes that its use of memory conflicts with, and after those that the program names. [`Plan`] is
 //! what runs: the nodes that are needed, on as many streams as there are branches, in few submissions, with the
 //! transients in one arena. A graph does not run anything and does not change when it is planned.
@@ -36,7 +36,9 @@ use crate::device::element_bytes;
 use crate::memory::pool::Block;
 use crate::memory::span::Span;
 use crate::memory::usage::{Storage, Usage};
-use crate::{Args, Batch, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, Device, Grid, Kernel, Stream};
+use crate::{
+    Args, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, CommandBuffer, Device, Grid, Kernel, Stream,
+};
 
 use parameters::Named;
 pub use parameters::{Parameter, ParameterKey};
@@ -60,9 +62,9 @@ pub struct Graph {
     steps: Vec<Step>,
     /// Whether a node comes before one that was added earlier.
     backward: bool,
-    /// A stream of each device, whose batches check what is added.
+    /// A stream of each device, whose command buffers check what is added.
     streams: Vec<Stream>,
-    /// What captured batches raise: the event, the value, the node.
+    /// What captured command buffers raise: the event, the value, the node.
     signals: Vec<(Arc<dyn Event>, u64, usize)>,
     parameters: Vec<Named>,
 }
@@ -87,35 +89,37 @@ impl Graph {
         }
     }
 
-    /// A graph of what `record` adds to a batch of this stream. Nothing is submitted.
+    /// A graph of what `record` adds to a command buffer of this stream. Nothing is submitted.
     ///
     /// # Errors
     /// What `record` answers; as [`Graph::append`].
-    pub fn capture(stream: &Stream, record: impl FnOnce(&mut Batch) -> Result<()>) -> Result<Self> {
-        let (mut graph, mut batch) = (Self::new(), stream.batch());
-        record(&mut batch)?;
-        graph.append(batch)?;
+    pub fn capture(stream: &Stream, record: impl FnOnce(&mut CommandBuffer) -> Result<()>) -> Result<Self> {
+        let (mut graph, mut command_buffer) = (Self::new(), stream.command_buffer());
+        record(&mut command_buffer)?;
+        graph.append(command_buffer)?;
         Ok(graph)
     }
 
-    /// Add the commands of a batch instead of submitting it; several batches, of any streams and devices, make one graph.
+    /// Add the commands of a command buffer instead of submitting it; several command buffers, of any streams and devices, make one graph.
     ///
-    /// Where a batch waits for an event, what follows comes after what the batch that raises it has before the signal; that one
+    /// Where a command buffer waits for an event, what follows comes after what the command buffer that raises it has before the signal; that one
     /// is appended first. The streams themselves put nothing in order: what comes before what follows from the
     /// use of memory and from events.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wait that no batch appended before ends, or a transient of another graph; `Unsupported`
-    /// for a batch with a deadline or timestamps. The graph is then as it was.
-    pub fn append(&mut self, batch: Batch) -> Result<Vec<Node>> {
-        let device = batch.device().clone();
-        if batch.has_deadline() {
-            return Err(Error::unsupported("graph: a batch with a deadline, which is for one submission"));
+    /// `InvalidArgument` for a wait that no command buffer appended before ends, or a transient of another graph; `Unsupported`
+    /// for a command buffer with a deadline or timestamps. The graph is then as it was.
+    pub fn append(&mut self, command_buffer: CommandBuffer) -> Result<Vec<Node>> {
+        let device = command_buffer.device().clone();
+        if command_buffer.has_deadline() {
+            return Err(Error::unsupported(
+                "graph: a command buffer with a deadline, which is for one submission",
+            ));
         }
-        let (commands, usages) = batch.into_lists();
+        let (commands, usages) = command_buffer.into_lists();
         if commands.iter().any(|command| matches!(command, Command::Timestamp { .. })) {
             return Err(Error::unsupported(
-                "graph: a batch with timestamps, whose places a graph does not keep",
+                "graph: a command buffer with timestamps, whose places a graph does not keep",
             ));
         }
         let (steps, signals) = (self.steps.len(), self.signals.len());
@@ -140,7 +144,7 @@ impl Graph {
                     let raised = raised.min_by_key(|(_, value, _)| *value).map(|(.., node)| *node);
                     let node = raised.ok_or_else(|| {
                         Error::invalid(
-                            "graph: a batch waits for an event that no batch appended before it raises",
+                            "graph: a command buffer waits for an event that no command buffer appended before it raises",
                         )
                     })?;
                     ("wait".into(), Work::Nothing, vec![node])
@@ -173,13 +177,13 @@ impl Graph {
     /// As [`Kernel::launch`], each time the graph runs.
     ///
     /// # Errors
-    /// As [`Batch::launch`]; `InvalidArgument` for a transient of another graph.
+    /// As [`CommandBuffer::launch`]; `InvalidArgument` for a transient of another graph.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<Node> {
-        let mut batch = self.stream(kernel.device())?.batch();
+        let mut command_buffer = self.stream(kernel.device())?.command_buffer();
         // SAFETY: the caller vouches for the same.
-        unsafe { batch.launch(kernel, grid, args) }?;
-        self.append_one(batch, &kernel.signature().name)
+        unsafe { command_buffer.launch(kernel, grid, args) }?;
+        self.append_one(command_buffer, &kernel.signature().name)
     }
 
     /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
@@ -195,18 +199,18 @@ impl Graph {
     /// Add a fill of a buffer or slice.
     ///
     /// # Errors
-    /// As [`Batch::fill`].
+    /// As [`CommandBuffer::fill`].
     pub fn fill<'t, T: Pod>(&mut self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<Node> {
         let target = target.into();
-        let mut batch = self.stream(&target.span.storage.device)?.batch();
-        batch.fill(target, value)?;
-        self.append_one(batch, "fill")
+        let mut command_buffer = self.stream(&target.span.storage.device)?.command_buffer();
+        command_buffer.fill(target, value)?;
+        self.append_one(command_buffer, "fill")
     }
 
     /// Add a copy between buffers or slices of the same length, of one device or of two.
     ///
     /// # Errors
-    /// As [`Batch::copy`].
+    /// As [`CommandBuffer::copy`].
     pub fn copy<'s, 't, T: Pod>(
         &mut self,
         source: impl Into<BufferSlice<'s, T>>,
@@ -215,9 +219,9 @@ impl Graph {
         let (source, target) = (source.into(), target.into());
         let device = source.span.storage.device.clone();
         if device == target.span.storage.device || source.len() != target.len() {
-            let mut batch = self.stream(&device)?.batch();
-            batch.copy(source, target)?;
-            return self.append_one(batch, "copy");
+            let mut command_buffer = self.stream(&device)?.command_buffer();
+            command_buffer.copy(source, target)?;
+            return self.append_one(command_buffer, "copy");
         }
         let (source, target) = (source.span, target.span);
         self.expect_own(&source.storage)?;
@@ -259,7 +263,7 @@ impl Graph {
     #[track_caller]
     pub unsafe fn transient_uninit<T: Pod>(&mut self, device: &Device, len: usize) -> Result<Buffer<T>> {
         let bytes = element_bytes::<T>(len)?;
-        let limit = device.caps().max_buffer_bytes;
+        let limit = device.caps().limits.max_buffer_bytes;
         if bytes == 0 || bytes > limit {
             let name = device.name();
             return Err(Error::invalid(format!(
@@ -340,10 +344,10 @@ impl Graph {
         Node { graph: self.id, index: self.steps.len() - 1 }
     }
 
-    /// The node of a batch of one command.
-    fn append_one(&mut self, batch: Batch, name: &str) -> Result<Node> {
-        let device = batch.device().clone();
-        if self.append(batch)?.is_empty() {
+    /// The node of a command buffer of one command.
+    fn append_one(&mut self, command_buffer: CommandBuffer, name: &str) -> Result<Node> {
+        let device = command_buffer.device().clone();
+        if self.append(command_buffer)?.is_empty() {
             let (touches, after) = (Vec::new(), Vec::new());
             self.steps.push(Step { name: name.into(), device, work: Work::Nothing, touches, after });
         }

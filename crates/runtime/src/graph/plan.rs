@@ -39,7 +39,7 @@ pub struct PlanOptions {
     pub optimize: bool,
     /// What is submitted together.
     pub batching: Batching,
-    /// The most streams of each device; [`crate::Caps::parallel_queues`] if not given.
+    /// The most streams of each device; [`crate::Limits::parallel_queues`] if not given.
     pub streams: Option<usize>,
 }
 

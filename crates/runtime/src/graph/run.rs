@@ -98,7 +98,7 @@ impl Plan {
     /// As for each launch of the graph, with the arguments that it has now: see [`crate::Kernel::launch`].
     ///
     /// # Errors
-    /// As [`crate::Batch::submit`]; `InvalidArgument` for a stream of another device. What was submitted before the error
+    /// As [`crate::CommandBuffer::submit`]; `InvalidArgument` for a stream of another device. What was submitted before the error
     /// runs, and what waits for the rest ends in that error.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn run(&mut self, stream: &Stream) -> Result<Completion> {
@@ -144,9 +144,9 @@ impl Plan {
     /// Submits everything; adds what was submitted to `parts`, with its stream's number.
     fn submit(&self, stream: &Stream, parts: &mut Vec<(usize, Completion)>) -> Result<Completion> {
         if self.lanes.len() > 1 {
-            let mut batch = stream.batch();
-            self.signal(&mut batch, 0, BEGIN);
-            parts.push((0, batch.submit()?));
+            let mut command_buffer = stream.command_buffer();
+            self.signal(&mut command_buffer, 0, BEGIN);
+            parts.push((0, command_buffer.submit()?));
         }
         for hop in &self.hops {
             let (from, to, arrived) = (hop.from.clone(), hop.to.clone(), hop.arrived.clone());
@@ -167,41 +167,41 @@ impl Plan {
         // which may block until it has ended; and what it reads is known to be written anew.
         for segment in &self.segments {
             let on = self.lanes[segment.lane].stream.as_ref().unwrap_or(stream);
-            let mut batch = on.batch();
+            let mut command_buffer = on.command_buffer();
             match &segment.parts[..] {
-                [Part::Run(only)] => batch.replay(only.commands.clone(), only.usages.clone()),
-                several => several.iter().for_each(|part| self.add(&mut batch, segment.lane, part)),
+                [Part::Run(only)] => command_buffer.replay(only.commands.clone(), only.usages.clone()),
+                several => several.iter().for_each(|part| self.add(&mut command_buffer, segment.lane, part)),
             }
-            parts.push((segment.lane, batch.submit()?));
+            parts.push((segment.lane, command_buffer.submit()?));
         }
-        let mut batch = stream.batch();
-        self.joins.iter().for_each(|(lane, number)| self.wait(&mut batch, *lane, *number));
+        let mut command_buffer = stream.command_buffer();
+        self.joins.iter().for_each(|(lane, number)| self.wait(&mut command_buffer, *lane, *number));
         let last = parts.iter().rev().find(|(lane, _)| *lane == 0).filter(|_| self.joins.is_empty());
-        let whole = last.map_or_else(|| batch.submit(), |(_, last)| Ok(last.clone()))?;
+        let whole = last.map_or_else(|| command_buffer.submit(), |(_, last)| Ok(last.clone()))?;
         parts.push((0, whole.clone()));
         Ok(whole)
     }
 
-    fn add(&self, batch: &mut crate::Batch, lane: usize, part: &Part) {
+    fn add(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, part: &Part) {
         match part {
-            Part::Wait(lane, number) => self.wait(batch, *lane, *number),
-            Part::Arrive(hop) => batch.wait_for(&self.hops[*hop].arrived, self.hops[*hop].base + 1),
-            Part::Run(recording) => batch.append(&recording.commands, &recording.usages),
-            Part::Signal(number) => self.signal(batch, lane, *number),
+            Part::Wait(lane, number) => self.wait(command_buffer, *lane, *number),
+            Part::Arrive(hop) => command_buffer.wait_for(&self.hops[*hop].arrived, self.hops[*hop].base + 1),
+            Part::Run(recording) => command_buffer.append(&recording.commands, &recording.usages),
+            Part::Signal(number) => self.signal(command_buffer, lane, *number),
         }
     }
 
-    fn wait(&self, batch: &mut crate::Batch, lane: usize, number: u32) {
+    fn wait(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, number: u32) {
         let lane = &self.lanes[lane];
         if let Some(event) = &lane.event {
-            batch.wait_for(event, lane.base + u64::from(number));
+            command_buffer.wait_for(event, lane.base + u64::from(number));
         }
     }
 
-    fn signal(&self, batch: &mut crate::Batch, lane: usize, number: u32) {
+    fn signal(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, number: u32) {
         let lane = &self.lanes[lane];
         if let Some(event) = &lane.event {
-            batch.signal(event, lane.base + u64::from(number));
+            command_buffer.signal(event, lane.base + u64::from(number));
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn in_one(from: &Device, to: &Device) -> Option<Route> {
 /// The memory for a copy of so many bytes.
 pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
     // Whole granules, so that the other device may be able to use it in place.
-    let granule = to.caps().wrap_granule.unwrap_or(1);
+    let granule = to.caps().limits.wrap_granule.unwrap_or(1);
     let source = stage::<u8>(from, bytes.next_multiple_of(granule) as usize)?;
     match in_place(&source, to, granule) {
         Some(target) => Ok(Staged { route: Route::HostInPlace, from: source, to: target, bytes }),
@@ -47,7 +47,7 @@ pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
 fn in_place(source: &Buffer<u8>, to: &Device, granule: u64) -> Option<Buffer<u8>> {
     let address = source.span.storage.block.memory.host_ptr()?;
     let aligned = (address.as_ptr() as u64).is_multiple_of(granule);
-    to.caps().wrap_granule.filter(|_| aligned)?;
+    to.caps().limits.wrap_granule.filter(|_| aligned)?;
     let (bytes, owner) = (source.byte_len(), Box::new(source.clone()));
     // SAFETY: shared memory stays where the host sees it as long as the buffer lives, which is the block's owner. Only
     // the two commands of one copy use it, the second after an event that the first raises.
@@ -104,7 +104,7 @@ mod tests {
     fn the_cpu_copies_from_device_to_device_in_place() {
         const N: usize = 5001;
         let (ours, theirs) = (cpu(), cpu());
-        let mut source = ours.buffer_from(&(0..N as u32).collect::<Vec<_>>()).unwrap();
+        let mut source = ours.buffer_with_data(&(0..N as u32).collect::<Vec<_>>()).unwrap();
         let (mut there, mut back) = (theirs.buffer::<u32>(N).unwrap(), ours.buffer::<u32>(N).unwrap());
         let mut graph = Graph::new();
         let mut between: Buffer<u32> = graph.transient(&theirs, N).unwrap();

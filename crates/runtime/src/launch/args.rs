@@ -116,7 +116,7 @@ impl Arg {
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
     /// # use elinvar::{Arg, Device, Grid, Source};
-    /// # let device = Device::best()?;
+    /// # let device = Device::system_default()?;
     /// # let stream = device.stream()?;
     /// # let (a, mut b) = (device.buffer::<f32>(4)?, device.buffer::<f32>(4)?);
     /// // struct Args { device const float* a; device float* b; };

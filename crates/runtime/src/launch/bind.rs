@@ -339,7 +339,7 @@ fn check_threadgroup_memory(device: &Device, pipeline: &dyn Pipeline, bindings: 
         }
         _ => sum,
     });
-    let allowed = device.caps().max_threadgroup_memory;
+    let allowed = device.caps().limits.max_threadgroup_memory;
     if own.saturating_add(given) > allowed {
         let (kernel, device) = (&pipeline.signature().name, device.name());
         return Err(Error::invalid(format!(

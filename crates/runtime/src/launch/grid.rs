@@ -62,12 +62,12 @@ impl Grid {
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
     /// # use elinvar::{Device, Grid, Source};
-    /// # let device = Device::best()?;
+    /// # let device = Device::system_default()?;
     /// # let library = device.compile(Source::msl("…"))?;
     /// # let (find, work) = (library.kernel("find")?, library.kernel("work")?);
     /// # let stream = device.stream()?;
     /// # let (input, mut found) = (device.buffer::<f32>(1 << 20)?, device.buffer::<f32>(1 << 20)?);
-    /// let mut counts = device.buffer_from(&[0u32, 1, 1])?;
+    /// let mut counts = device.buffer_with_data(&[0u32, 1, 1])?;
     /// // SAFETY: `find` writes what it finds and how many groups of 64 that makes; `work` stays within `found`.
     /// unsafe { find.launch(&stream, Grid::threads(1 << 20), (&input, &mut found, &mut counts)) }?;
     /// unsafe { work.launch(&stream, Grid::indirect(&counts).group(64), (&mut found,)) }?;
@@ -77,7 +77,7 @@ impl Grid {
     ///
     /// The launch is refused for a buffer of another device, elements other than `u32` (or bytes), less than 12 bytes, and a
     /// slice that does not begin at a multiple of 4 bytes. Counts that are too many for the device end the launch in an
-    /// error that names them, where [`Caps::sees_counts`] says so; elsewhere they are undefined, as in Metal.
+    /// error that names them, where [`Features::sees_counts`] says so; elsewhere they are undefined, as in Metal.
     pub fn indirect<'b, T: Pod>(counts: impl Into<BufferSlice<'b, T>>) -> Self {
         Self { count: Count::Indirect(counts.into().span, Element::of::<T>()), group: None }
     }
@@ -130,7 +130,7 @@ impl Grid {
         let Some(sizes) = self.group else { return Ok(None) };
         let (kernel, caps) = (&launched.signature().name, launched.device().caps());
         let group = checked(kernel, "threadgroup", sizes)?;
-        let max = launched.max_threads_per_threadgroup().min(caps.max_threads_per_threadgroup);
+        let max = launched.max_threads_per_threadgroup().min(caps.limits.max_threads_per_threadgroup);
         check_group(kernel, group, max, caps)?;
         Ok(Some(group))
     }
@@ -260,7 +260,7 @@ fn check_group(kernel: &str, group: Dim3, max: u32, caps: &Caps) -> Result<()> {
             "kernel `{kernel}`: threadgroup {group} has {volume} threads, at most {max} allowed"
         )));
     }
-    let limits = caps.max_threadgroup_size.to_array();
+    let limits = caps.limits.max_threadgroup_size.to_array();
     for (i, (size, limit)) in group.to_array().into_iter().zip(limits).enumerate() {
         if size > limit {
             let axis = ["x", "y", "z"][i];

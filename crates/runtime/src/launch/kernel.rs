@@ -1,6 +1,6 @@
 //! [`Kernel`]: a function of a library, ready to be launched.
 //!
-//! The kernel is a handle on the driver's pipeline. Its launch is in [`crate::launch::batch`], with everything else
+//! The kernel is a handle on the driver's pipeline. Its launch is in [`crate::launch::command_buffer`], with everything else
 //! that a launch goes through.
 
 use std::fmt;
@@ -57,10 +57,10 @@ impl Kernel {
     /// The size for a grid: as it was measured, else by the facts.
     pub(crate) fn choose(&self, threads: Dim3) -> Suggestion {
         let caps = self.device.caps();
-        let most = self.max_threads_per_threadgroup().min(caps.max_threads_per_threadgroup);
+        let most = self.max_threads_per_threadgroup().min(caps.limits.max_threads_per_threadgroup);
         let tuned = self.device.tuned().suggestion(&self.identity, threads);
         let fits = |tuned: &Suggestion| {
-            let (size, limits) = (tuned.group.to_array(), caps.max_threadgroup_size.to_array());
+            let (size, limits) = (tuned.group.to_array(), caps.limits.max_threadgroup_size.to_array());
             let volume = tuned.group.volume();
             volume > 0
                 && volume <= u128::from(most)

@@ -1,9 +1,9 @@
 //! Launches: kernels and libraries, the check of a call, and the commands that it becomes.
 
 pub(crate) mod args;
-pub(crate) mod batch;
 pub(crate) mod bind;
 pub(crate) mod bundle;
+pub(crate) mod command_buffer;
 pub(crate) mod constants;
 pub(crate) mod grid;
 pub(crate) mod kernel;

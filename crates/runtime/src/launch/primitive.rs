@@ -9,7 +9,7 @@ use crate::launch::args::{Arg, Element, Value};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::observe::trace::TraceStep;
-use crate::{Args, Batch, Completion, Stream};
+use crate::{Args, CommandBuffer, Completion, Stream};
 
 impl Stream {
     /// Let the library of the device's vendor compute a primitive, behind the work that the stream has. Returns at once.
@@ -19,11 +19,11 @@ impl Stream {
     /// use elinvar::driver::primitive::{Float, MatMul};
     /// use elinvar::{Device, Primitive, PrimitiveKind};
     ///
-    /// let device = Device::best()?;
+    /// let device = Device::system_default()?;
     /// let stream = device.stream()?;
-    /// let (a, b) = (device.buffer_from(&[1.0f32, 2.0, 3.0, 4.0])?, device.buffer_from(&[5.0f32, 6.0])?);
+    /// let (a, b) = (device.buffer_with_data(&[1.0f32, 2.0, 3.0, 4.0])?, device.buffer_with_data(&[5.0f32, 6.0])?);
     /// let mut out = device.buffer::<f32>(2)?;
-    /// if device.caps().primitives.has(PrimitiveKind::MatMul, Float::F32) {
+    /// if device.caps().features.primitives.has(PrimitiveKind::MatMul, Float::F32) {
     ///     let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 1));
     ///     stream.primitive(&product, (&a, &b, &mut out))?;
     ///     assert_eq!(out.to_vec()?, [17.0, 39.0]);
@@ -33,21 +33,21 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`Batch::primitive`], and what the driver answers to a submission.
+    /// As [`CommandBuffer::primitive`], and what the driver answers to a submission.
     pub fn primitive(&self, primitive: &Primitive, operands: impl Args) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.primitive(primitive, operands)?;
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.primitive(primitive, operands)?;
+        command_buffer.submit()
     }
 }
 
-impl Batch {
+impl CommandBuffer {
     /// Add a primitive; `operands` are buffers or slices, one for each of [`Primitive::operands`]. One that may be written
-    /// comes as `&mut`. A refused primitive leaves the batch as it was.
+    /// comes as `&mut`. A refused primitive leaves the command buffer as it was.
     ///
     /// # Errors
     /// `InvalidArgument` naming the operand when the shape is wrong, or a buffer does not fit it, is of another type or
-    /// device, or shares memory with the result; `Unsupported` when it is not among [`elinvar_driver::Caps::primitives`].
+    /// device, or shares memory with the result; `Unsupported` when it is not among [`elinvar_driver::Features::primitives`].
     pub fn primitive(&mut self, primitive: &Primitive, operands: impl Args) -> Result<()> {
         let recorded = self.record_primitive(primitive, operands.into_args());
         self.noted(recorded)
@@ -65,7 +65,7 @@ impl Batch {
         let operands: Vec<MemorySlice> = spans.iter().zip(&wanted).map(exact).collect();
         primitive.check(&operands)?;
         let caps = self.device().caps();
-        caps.primitives.expect(primitive, &caps.name)?;
+        caps.features.primitives.expect(primitive, &caps.name)?;
         let usages = spans.iter().zip(&wanted).flat_map(|(span, operand)| usages(primitive, operand, span));
         let usages = usages.collect();
         let command = Command::Primitive { primitive: *primitive, operands };

@@ -1,6 +1,6 @@
 //! [`Recording`]: a checked list of commands that is submitted again and again.
 //!
-//! Recording does the checks of a batch once; a replay enters the use of the memory and hands the same list to the driver. The
+//! Recording does the checks of a command buffer once; a replay enters the use of the memory and hands the same list to the driver. The
 //! memory lives as long as the recording.
 
 use std::collections::HashSet;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use elinvar_driver::{Command, Error, Result};
 
 use crate::memory::usage::Usage;
-use crate::{Batch, Completion, Device, Stream};
+use crate::{CommandBuffer, Completion, Device, Stream};
 
-/// Commands that were recorded by a batch and can be submitted any number of times.
+/// Commands that were recorded by a command buffer and can be submitted any number of times.
 pub struct Recording {
     device: Device,
     pub(crate) commands: Arc<[Command]>,
@@ -53,25 +53,27 @@ impl Stream {
     /// As for each launch that was recorded, now: see [`crate::Kernel::launch`].
     ///
     /// # Errors
-    /// As [`Batch::submit`]; `InvalidArgument` for a recording of another device.
+    /// As [`CommandBuffer::submit`]; `InvalidArgument` for a recording of another device.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn replay(&self, recording: &Recording) -> Result<Completion> {
         self.device.expect_same(&recording.device, || "replay: the recording is".into())?;
-        let mut batch = self.batch();
-        batch.replay(recording.commands.clone(), recording.usages.clone());
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.replay(recording.commands.clone(), recording.usages.clone());
+        command_buffer.submit()
     }
 }
 
-impl Batch {
+impl CommandBuffer {
     /// The commands so far, to be submitted any number of times by [`Stream::replay`], on any stream of the device.
     ///
     /// # Errors
-    /// `InvalidArgument` for a batch that signals or waits for events: an event reaches a value once.
+    /// `InvalidArgument` for a command buffer that signals or waits for events: an event reaches a value once.
     pub fn record(self) -> Result<Recording> {
         let (device, has_events) = (self.device().clone(), self.has_events());
         if has_events {
-            return Err(Error::invalid("record: the batch has events, which reach a value only once"));
+            return Err(Error::invalid(
+                "record: the command buffer has events, which reach a value only once",
+            ));
         }
         let (commands, usages) = self.into_lists();
         Ok(Recording::new(device, commands, usages))

@@ -1,6 +1,6 @@
-//! Submission slots: the lists of commands that batches record into, made ahead and used again.
+//! Submission slots: the lists of commands that command buffers record into, made ahead and used again.
 //!
-//! A batch takes a slot and has it until the device has done its work, so that the counts say what is in flight.
+//! A command buffer takes a slot and has it until the device has done its work, so that the counts say what is in flight.
 
 use std::time::Instant;
 
@@ -19,15 +19,15 @@ const ROOM: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotStats {
-    /// Ready for a batch.
+    /// Ready for a command buffer.
     pub available: usize,
-    /// With a batch that is being recorded or is in flight.
+    /// With a command buffer that is being recorded or is in flight.
     pub active: usize,
     /// The most that ever were active.
     pub peak: usize,
-    /// Batches for which one was ready.
+    /// Command buffers for which one was ready.
     pub hits: u64,
-    /// Batches for which one was made.
+    /// Command buffers for which one was made.
     pub misses: u64,
 }
 
@@ -119,7 +119,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Commands of a batch that was not submitted go without the lock of the slots.
+        // Commands of a command buffer that was not submitted go without the lock of the slots.
         self.commands.clear();
         if !self.device.is_here() {
             return;

@@ -32,8 +32,8 @@ const AIM_WITH_BARRIERS: u32 = 512;
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
     let most = most.max(1);
     let (aim, barriers) = aim(signature.code);
-    let aim = if aim <= most { aim } else { floor_multiple(most, caps.simdgroup_width) };
-    let group = shape(grid, aim, caps.max_threadgroup_size, caps.simdgroup_width);
+    let aim = if aim <= most { aim } else { floor_multiple(most, caps.limits.simdgroup_width) };
+    let group = shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width);
     let dimensions = if grid.z > 1 {
         "three"
     } else if grid.y > 1 {
@@ -45,7 +45,7 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     let reason = format!(
         "a grid of {dimensions} dimension{}, at most {aim} threads in simdgroups of {}{barriers}{limit}",
         if dimensions == "one" { "" } else { "s" },
-        caps.simdgroup_width
+        caps.limits.simdgroup_width
     );
     Suggestion { group, reason }
 }
@@ -61,12 +61,12 @@ fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
 
 /// Sizes worth trying for a grid: the one that is suggested and others, smaller and larger.
 pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
-    let width = caps.simdgroup_width;
-    let most = most.clamp(1, caps.max_threads_per_threadgroup.max(1));
+    let width = caps.limits.simdgroup_width;
+    let most = most.clamp(1, caps.limits.max_threads_per_threadgroup.max(1));
     let aims = (0..6).map(|power| width << power).filter(|aim| *aim <= most);
     let mut sizes = vec![suggest(grid, most, caps, signature).group];
     for aim in aims {
-        let size = shape(grid, aim, caps.max_threadgroup_size, width);
+        let size = shape(grid, aim, caps.limits.max_threadgroup_size, width);
         if !sizes.contains(&size) {
             sizes.push(size);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use elinvar_driver::{Command, Result, Stamp};
 
-use crate::{Batch, Device, Stream, TraceStep};
+use crate::{CommandBuffer, Device, Stream, TraceStep};
 
 /// When a device came to a place in its work, by its own clock. Cloning gives another handle on the same one.
 #[derive(Clone)]
@@ -43,8 +43,8 @@ impl Timestamp {
     }
 }
 
-impl Batch {
-    /// Add the noting of the time when what the batch has so far has ended.
+impl CommandBuffer {
+    /// Add the noting of the time when what the command buffer has so far has ended.
     ///
     /// # Errors
     /// None today; making one may fail on devices that have few.
@@ -60,11 +60,11 @@ impl Stream {
     /// Note the time when the work that the stream has now has ended.
     ///
     /// # Errors
-    /// As [`Batch::submit`].
+    /// As [`CommandBuffer::submit`].
     pub fn timestamp(&self) -> Result<Timestamp> {
-        let mut batch = self.batch();
-        let timestamp = batch.timestamp()?;
-        batch.submit().map(|_| timestamp)
+        let mut command_buffer = self.command_buffer();
+        let timestamp = command_buffer.timestamp()?;
+        command_buffer.submit().map(|_| timestamp)
     }
 }
 

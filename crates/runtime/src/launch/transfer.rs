@@ -13,17 +13,17 @@ use std::time::Duration;
 use bytemuck::Pod;
 use elinvar_driver::{Error, Result};
 
-use crate::{Batch, Buffer, BufferSlice, BufferSliceMut, Completion, Device, HostUse, Stream};
+use crate::{Buffer, BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, HostAccess, Stream};
 
 /// A staging buffer.
 #[allow(unsafe_code)] // each use writes it in full before it reads it
 pub(crate) fn stage<T: Pod>(device: &Device, len: usize) -> Result<Buffer<T>> {
     // SAFETY: an upload writes all of it before the copy from it is recorded; for a download the copy to it writes all
     // of it, and what a failed copy leaves cannot be read.
-    unsafe { device.buffer_uninit(len, HostUse::Staging) }
+    unsafe { device.buffer_uninit(len, HostAccess::Staging) }
 }
 
-impl Batch {
+impl CommandBuffer {
     /// Add a copy of `source` to a buffer or slice of the same length. The data is taken now.
     ///
     /// # Errors
@@ -46,22 +46,22 @@ impl Stream {
     /// the slice is free when this returns, and nothing is waited for. [`Buffer::write`] waits instead.
     ///
     /// # Errors
-    /// As [`Batch::upload`].
+    /// As [`CommandBuffer::upload`].
     pub fn upload<'t, T: Pod>(
         &self,
         source: &[T],
         target: impl Into<BufferSliceMut<'t, T>>,
     ) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.upload(source, target)?;
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.upload(source, target)?;
+        command_buffer.submit()
     }
 
     /// Copy a buffer or slice to the host, behind the work that the stream has. Nothing is waited for;
     /// [`Buffer::to_vec`] waits instead.
     ///
     /// # Errors
-    /// As [`Batch::copy`]; `OutOfMemory` for the staging memory.
+    /// As [`CommandBuffer::copy`]; `OutOfMemory` for the staging memory.
     pub fn download<'s, T: Pod>(&self, source: impl Into<BufferSlice<'s, T>>) -> Result<Download<T>> {
         let source = source.into();
         let mut stage = stage(self.device(), source.len())?;

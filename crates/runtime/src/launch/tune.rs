@@ -2,7 +2,7 @@
 //!
 //! A device keeps what was measured by kernel and by the size of the grid, rounded up to powers of two. A launch without a
 //! threadgroup size has the one that was measured, if there is one that its kernel allows. What is kept goes to other
-//! processes through [`crate::Device::save_learned`].
+//! processes through [`crate::Device::save_tuning`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,9 +89,9 @@ impl Kernel {
         let most = self.max_threads_per_threadgroup();
         let mut best: Option<Measured> = None;
         for group in candidates(threads, most, self.device.caps(), self.signature()) {
-            let profile = stream.profile(1 + TIMES, |batch| {
+            let profile = stream.profile(1 + TIMES, |command_buffer| {
                 // SAFETY: the caller vouches for launches with any size.
-                unsafe { batch.launch(self, Grid::threads(threads).group(group), &args) }
+                unsafe { command_buffer.launch(self, Grid::threads(threads).group(group), &args) }
             })?;
             let ns = profile.min_ns();
             if best.is_none_or(|best| ns < best.ns) {

@@ -1,7 +1,7 @@
 //! Memory: buffers and what the host does with them, the pool of blocks, and the accounts of who uses an allocation.
 
 pub(crate) mod buffer;
-pub(crate) mod host_use;
+pub(crate) mod host_access;
 pub(crate) mod map;
 pub(crate) mod pool;
 pub(crate) mod slice;

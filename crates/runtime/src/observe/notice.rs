@@ -1,4 +1,4 @@
-//! [`Notice`] and [`Goal`]: what the platform and the program want of a device beside its work.
+//! [`Notice`] and [`PowerPreference`]: what the platform and the program want of a device beside its work.
 //!
 //! A notice is what the platform says of memory or temperature. The program passes it on ([`Device::notice`]); nothing listens
 //! unless it is asked to ([`super::watch`]). Linux can be asked for memory: [`Notice::of_memory_stalls`].
@@ -17,19 +17,19 @@ pub enum Notice {
     /// How short of memory the system is. From [`Pressure::Elevated`] the device's pool keeps less, from [`Pressure::High`]
     /// nothing, until the next such notice.
     Memory(Pressure),
-    /// How warm the device is. From [`Thermal::Serious`] it works as for [`Goal::Efficiency`], until the next such notice.
+    /// How warm the device is. From [`Thermal::Serious`] it works as for [`PowerPreference::LowPower`], until the next such notice.
     Thermal(Thermal),
 }
 
-/// What a device works for.
+/// What a device optimizes for, as wgpu's `PowerPreference`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Goal {
-    /// To be done soon: all compute units.
+pub enum PowerPreference {
+    /// Speed: all compute units.
     #[default]
-    Speed,
-    /// To use little power: half of the compute units, and small submissions that nobody waits for yet gathered to larger
-    /// ones ([`crate::Gathering`]). Those then share how they end, and are cancelled only until they are handed over.
-    Efficiency,
+    HighPerformance,
+    /// Low power: half of the compute units, and small submissions that nobody waits for yet gathered to larger
+    /// ones ([`crate::Coalescing`]). Those then share how they end, and are cancelled only until they are handed over.
+    LowPower,
 }
 
 /// What a device was told, and what it made of that.
@@ -40,10 +40,10 @@ pub(crate) struct Wishes {
 
 #[derive(Clone, Copy, Default)]
 struct Wished {
-    asked: Goal,
+    asked: PowerPreference,
     /// As it was last told; `None` if it never was.
     thermal: Option<Thermal>,
-    effect: Goal,
+    effect: PowerPreference,
 }
 
 impl Notice {
@@ -119,12 +119,12 @@ impl Device {
     ///
     /// # Errors
     /// `Unsupported` on a device that cannot do less than it does.
-    pub fn set_goal(&self, goal: Goal) -> Result<()> {
+    pub fn set_power_preference(&self, goal: PowerPreference) -> Result<()> {
         self.wish(|wished| wished.asked = goal)
     }
 
     /// What the device works for now: what was asked for, or efficiency while it is too warm.
-    pub fn goal(&self) -> Goal {
+    pub fn power_preference(&self) -> PowerPreference {
         self.recovery().wishes.state.lock().effect
     }
 
@@ -137,12 +137,16 @@ impl Device {
         let mut wished = self.recovery().wishes.state.lock();
         change(&mut wished);
         let warm = wished.thermal.is_some_and(|thermal| thermal >= Thermal::Serious);
-        let goal = if warm { Goal::Efficiency } else { wished.asked };
+        let goal = if warm { PowerPreference::LowPower } else { wished.asked };
         if goal != wished.effect {
-            let all = self.caps().compute_units;
-            self.driver().use_units(if goal == Goal::Speed { all } else { (all / 2).max(1) })?;
+            let all = self.caps().limits.compute_units;
+            self.driver().use_units(if goal == PowerPreference::HighPerformance {
+                all
+            } else {
+                (all / 2).max(1)
+            })?;
             wished.effect = goal;
-            self.gatherings().set(goal == Goal::Efficiency);
+            self.gatherings().set(goal == PowerPreference::LowPower);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use elinvar_driver::{Error, Result, Timing};
 
-use crate::{Batch, Stream};
+use crate::{CommandBuffer, Stream};
 
 /// Times of the iterations of a piece of work, in nanoseconds of the device's clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +86,7 @@ impl fmt::Display for Profile {
 }
 
 impl Stream {
-    /// Measure the work that `record` adds to a batch: it is called and submitted `iterations` times, and waited for at the
+    /// Measure the work that `record` adds to a command buffer: it is called and submitted `iterations` times, and waited for at the
     /// end.
     ///
     /// # Errors
@@ -94,16 +94,16 @@ impl Stream {
     pub fn profile(
         &self,
         iterations: usize,
-        mut record: impl FnMut(&mut Batch) -> Result<()>,
+        mut record: impl FnMut(&mut CommandBuffer) -> Result<()>,
     ) -> Result<Profile> {
         if iterations == 0 {
             return Err(Error::invalid("profile: no iterations"));
         }
         let mut done = Vec::with_capacity(iterations);
         for _ in 0..iterations {
-            let mut batch = self.batch();
-            record(&mut batch)?;
-            done.push(batch.submit()?);
+            let mut command_buffer = self.command_buffer();
+            record(&mut command_buffer)?;
+            done.push(command_buffer.submit()?);
         }
         let timings = done.iter().map(|done| done.wait()).collect::<Result<Vec<Timing>>>()?;
         Ok(Profile::new(&timings))

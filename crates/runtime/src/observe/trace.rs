@@ -1,6 +1,6 @@
 //! [`Trace`]: what a device was asked to do, step by step, with times.
 //!
-//! Off unless asked for; then a batch notes its steps in its own slot, and they go to the device's trace when it is handed
+//! Off unless asked for; then a command buffer notes its steps in its own slot, and they go to the device's trace when it is handed
 //! to the driver and when it has ended, each time as one piece. The trace keeps the last so many events.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -190,7 +190,7 @@ impl Trace {
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// Note nothing more of batches that begin from now on. What there is stays.
+    /// Note nothing more of command buffers that begin from now on. What there is stays.
     pub fn stop(&self) {
         self.on.store(false, Ordering::Relaxed);
     }

@@ -50,7 +50,7 @@ impl Device {
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
-    /// # let device = elinvar::Device::best()?;
+    /// # let device = elinvar::Device::system_default()?;
     /// let _watch = device.watch_memory(&elinvar::WatchOptions::default())?;
     /// # Ok(())
     /// # }

@@ -241,6 +241,6 @@ impl Entry {
             Err(error) => fail_signals(&commands, error),
         }
         drop((commands, inner));
-        done(result);
+        done.call(result);
     }
 }

@@ -101,7 +101,7 @@ impl Lane {
         present.expect_content()?;
         let resets = self.device.recovery().resets();
         if std::mem::replace(&mut entry.seen, resets) != resets
-            && !self.device.caps().restarts
+            && !self.device.caps().features.restarts
             && let Some(why) = replay::lost_input(&entry.commands)
         {
             entry.tried.not_again = Some(why.clone());

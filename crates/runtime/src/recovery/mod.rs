@@ -114,7 +114,7 @@ impl Device {
 
     /// Bring the device back after it was lost. All work in flight on it ends in [`Error::DeviceLost`], which is then the
     /// failure of its streams. Buffers, kernels and streams can be used again; what buffers held that the host does not
-    /// share is lost, and reading it is an error until it is written. A device that restarts by itself ([`elinvar_driver::Caps::restarts`])
+    /// share is lost, and reading it is an error until it is written. A device that restarts by itself ([`elinvar_driver::Features::restarts`])
     /// loses nothing but what was in flight.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Device {
         if self.recovery().resets() != seen {
             return Ok(());
         }
-        if self.caps().restarts {
+        if self.caps().features.restarts {
             self.recovery().count_reset();
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Device {
             self.recovery().count_reset();
             let lost = Error::DeviceLost("the content was lost when the device was reset".into());
             // All memory of a device that restarts by itself keeps its content.
-            if !self.caps().restarts {
+            if !self.caps().features.restarts {
                 let own: Vec<Arc<Storage>> =
                     self.recovery().own.lock().iter().filter_map(Weak::upgrade).collect();
                 own.iter().for_each(|storage| storage.lose(&lost));
@@ -176,7 +176,7 @@ impl Device {
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
     /// # use elinvar::{Device, RecoveryPolicy, Source};
-    /// # let device = Device::best()?;
+    /// # let device = Device::system_default()?;
     /// let policy = RecoveryPolicy::of(&device);
     /// let library = device.recover(&policy, || device.compile(Source::msl("…")))?;
     /// # Ok(())
@@ -248,7 +248,7 @@ impl Device {
         if FaultClass::of(error) == FaultClass::DeviceLost {
             let _alone = self.recovery().resetting.lock();
             match self.recovery().resets() == seen {
-                true if self.caps().restarts => self.recovery().count_reset(),
+                true if self.caps().features.restarts => self.recovery().count_reset(),
                 true => self.breaker().lose(error),
                 false => {}
             }

@@ -10,7 +10,7 @@ use crate::Device;
 /// ```no_run
 /// # fn main() -> elinvar::Result<()> {
 /// # use elinvar::{Device, RecoveryPolicy};
-/// # let device = Device::best()?;
+/// # let device = Device::system_default()?;
 /// let policy = RecoveryPolicy { attempts: 5, rerun: Some(Device::cpu()?), ..RecoveryPolicy::of(&device) };
 /// let stream = device.stream_recovering(policy)?;
 /// # Ok(())
@@ -45,11 +45,11 @@ impl RecoveryPolicy {
     /// | attempts | 3 | 4 |
     /// | first wait | 20 ms: other processes have to give memory back | 2 ms: what this process trims is there at once |
     /// | longest wait | 1 s | 250 ms |
-    /// | resets | 0: what it has is the machine's; 1 for one that restarts by itself ([`elinvar_driver::Caps::restarts`]) | 1 |
+    /// | resets | 0: what it has is the machine's; 1 for one that restarts by itself ([`elinvar_driver::Features::restarts`]) | 1 |
     /// | run elsewhere when out of memory | no: it is the same memory | yes, if [`RecoveryPolicy::rerun`] says where |
     pub fn of(device: &Device) -> Self {
         let ms = Duration::from_millis;
-        let (unified, restarts) = (device.caps().unified_memory, device.caps().restarts);
+        let (unified, restarts) = (device.caps().features.unified_memory, device.caps().features.restarts);
         let (attempts, backoff, longest) = if unified { (3, ms(20), ms(1000)) } else { (4, ms(2), ms(250)) };
         Self {
             attempts,

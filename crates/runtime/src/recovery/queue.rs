@@ -124,7 +124,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn done(lane: &Arc<Lane>, id: u64) -> Done {
         let mut report = Self { lane: lane.clone(), id, told: false };
-        Box::new(move |result| {
+        Done::new(move |result| {
             report.told = true;
             report.lane.ended(report.id, result);
         })

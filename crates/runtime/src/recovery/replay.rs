@@ -198,7 +198,7 @@ impl Copies<'_> {
             Command::Copy { .. } | Command::Fill { .. } => {}
             Command::Primitive { primitive, .. } => {
                 let caps = self.other.caps();
-                caps.primitives.expect(primitive, &caps.name)?;
+                caps.features.primitives.expect(primitive, &caps.name)?;
             }
             other => return Err(Error::unsupported(format!("{other:?} on another device"))),
         }
@@ -210,7 +210,7 @@ impl Copies<'_> {
         let queue = self.other.driver().queue()?;
         let (promise, outcome) = Promise::new();
         let copies: Vec<Buffer<u8>> = self.memories.iter().map(|(_, copy)| copy.clone()).collect();
-        let done = Box::new(move |result| {
+        let done = elinvar_driver::Done::new(move |result| {
             drop(copies);
             promise.resolve(result);
         });

@@ -1,7 +1,7 @@
 //! [`Gather`]: small submissions of one stream that go to the driver as one, while the device works for
-//! [`crate::Goal::Efficiency`].
+//! [`crate::PowerPreference::LowPower`].
 //!
-//! They go when they are as many as [`Gathering`] says, when so much time has passed, when somebody waits for one of them, when
+//! They go when they are as many as [`Coalescing`] says, when so much time has passed, when somebody waits for one of them, when
 //! something comes behind them that goes alone, and with the last handle on the stream. They then share how they end: when one
 //! fails, those before it are told to have failed as well.
 //!
@@ -22,16 +22,16 @@ use crate::sync::deadline::{self, Due, Watched};
 /// More commands than this are no small submission.
 const SMALL: usize = 8;
 
-/// How much is gathered to one submission while a device works for [`crate::Goal::Efficiency`].
+/// How much is gathered to one submission while a device works for [`crate::PowerPreference::LowPower`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gathering {
+pub struct Coalescing {
     /// As many commands go to the device at once; 1 gathers nothing.
     pub commands: usize,
     /// So long after the first they go, however few.
     pub time: Duration,
 }
 
-impl Default for Gathering {
+impl Default for Coalescing {
     /// 64 commands, a millisecond.
     fn default() -> Self {
         Self { commands: 64, time: Duration::from_millis(1) }
@@ -42,7 +42,7 @@ impl Default for Gathering {
 #[derive(Default)]
 pub(crate) struct Gatherings {
     on: AtomicBool,
-    limits: Mutex<Gathering>,
+    limits: Mutex<Coalescing>,
     streams: Mutex<Vec<Weak<Gather>>>,
 }
 
@@ -71,13 +71,13 @@ impl Gatherings {
 }
 
 impl Device {
-    /// How much is gathered to one submission while the device works for [`crate::Goal::Efficiency`].
-    pub fn gathering(&self) -> Gathering {
+    /// How much is gathered to one submission while the device works for [`crate::PowerPreference::LowPower`].
+    pub fn gathering(&self) -> Coalescing {
         *self.gatherings().limits.lock()
     }
 
     /// Change how much is gathered from now on.
-    pub fn set_gathering(&self, limits: Gathering) {
+    pub fn set_coalescing(&self, limits: Coalescing) {
         *self.gatherings().limits.lock() = limits;
     }
 }
@@ -178,13 +178,13 @@ impl Gather {
             return Some(Ends(gathered, cause));
         }
         // One that restarts by itself has lost nothing that it was not given.
-        if self.device.recovery().resets() != state.seen && !self.device.caps().restarts {
+        if self.device.recovery().resets() != state.seen && !self.device.caps().features.restarts {
             return Some(Ends(gathered, Error::DeviceLost("the device was reset".into())));
         }
         let commands: Arc<[Command]> = gathered.iter().flat_map(|one| one.commands.iter().cloned()).collect();
         let shared = Arc::new(Mutex::new(gathered));
         let of_driver = shared.clone();
-        let done = Box::new(move |result: Result<Timing>| {
+        let done = Done::new(move |result: Result<Timing>| {
             let gathered = std::mem::take(&mut *of_driver.lock());
             gathered.into_iter().for_each(|one| one.end(result.clone()));
         });
@@ -198,7 +198,7 @@ impl Gathered {
         let Self { commands, done, .. } = self;
         let _callback = Callback::enter();
         drop(commands);
-        done(result);
+        done.call(result);
     }
 }
 

@@ -70,7 +70,7 @@ impl StreamGroup {
     pub fn synchronize(&self) -> Result<()> {
         let streams: Vec<Stream> =
             self.members.streams.lock().iter().map(|(stream, _)| stream.clone()).collect();
-        let ends: Vec<_> = streams.iter().map(|stream| stream.batch().submit()).collect();
+        let ends: Vec<_> = streams.iter().map(|stream| stream.command_buffer().submit()).collect();
         let results: Vec<Result<()>> = ends.into_iter().map(|end| end?.wait().map(drop)).collect();
         results.into_iter().collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Streams are ordered within themselves, and by events where the program says so. The runtime orders neither launches
 //! nor copies of different streams by itself; host access alone waits for work. How a command gets into a stream is in
-//! [`crate::launch::batch`].
+//! [`crate::launch::command_buffer`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::recovery::RecoveringQueue;
 use crate::sync::completion::Outcome;
 use crate::sync::flight::Flight;
 use crate::sync::gather::Gather;
-use crate::{Batch, BufferSlice, BufferSliceMut, Completion, Device, Event, WhenFull};
+use crate::{BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, Event, WhenFull};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
 
@@ -77,7 +77,7 @@ impl Stream {
         Ok((self.queue.clone(), self.queue.submit(commands, done)?))
     }
 
-    /// Hand over what the stream has gathered; see [`crate::Goal::Efficiency`]. Waiting for work does so too.
+    /// Hand over what the stream has gathered; see [`crate::PowerPreference::LowPower`]. Waiting for work does so too.
     pub fn flush(&self) {
         if self.device.is_here() {
             self.gather.flush();
@@ -105,50 +105,50 @@ impl Stream {
     /// Raise an event to `value` once the work that the stream has now has ended well; if it fails, so does the event.
     ///
     /// # Errors
-    /// As [`Batch::submit`].
+    /// As [`CommandBuffer::submit`].
     pub fn signal(&self, event: &Event, value: u64) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.signal(event, value);
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.signal(event, value);
+        command_buffer.submit()
     }
 
     /// Let what is submitted from now on begin when an event, of any device, has reached `value`. The host does not wait.
     ///
     /// # Errors
-    /// As [`Batch::submit`].
+    /// As [`CommandBuffer::submit`].
     pub fn wait_for(&self, event: &Event, value: u64) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.wait_for(event, value);
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.wait_for(event, value);
+        command_buffer.submit()
     }
 
-    /// An empty batch, to submit many commands at once.
-    pub fn batch(&self) -> Batch {
-        Batch::new(self.clone())
+    /// An empty command buffer, to submit many commands at once.
+    pub fn command_buffer(&self) -> CommandBuffer {
+        CommandBuffer::new(self.clone())
     }
 
     /// Set all elements of a buffer or slice to `value`, on the device.
     ///
     /// # Errors
-    /// As [`Batch::fill`].
+    /// As [`CommandBuffer::fill`].
     pub fn fill<'t, T: Pod>(&self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.fill(target, value)?;
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.fill(target, value)?;
+        command_buffer.submit()
     }
 
     /// Copy a buffer or slice to another, on the device.
     ///
     /// # Errors
-    /// As [`Batch::copy`].
+    /// As [`CommandBuffer::copy`].
     pub fn copy<'s, 't, T: Pod>(
         &self,
         source: impl Into<BufferSlice<'s, T>>,
         target: impl Into<BufferSliceMut<'t, T>>,
     ) -> Result<Completion> {
-        let mut batch = self.batch();
-        batch.copy(source, target)?;
-        batch.submit()
+        let mut command_buffer = self.command_buffer();
+        command_buffer.copy(source, target)?;
+        command_buffer.submit()
     }
 
     /// Block until everything submitted so far has ended.
@@ -156,7 +156,7 @@ impl Stream {
     /// # Errors
     /// `Poisoned` with the first cause when the stream has failed and that is not acknowledged.
     pub fn synchronize(&self) -> Result<Timing> {
-        self.batch().submit()?.wait()
+        self.command_buffer().submit()?.wait()
     }
 
     /// Forget a failure, so that later work runs again. Returns the failure, or `None` if there was none.

@@ -15,8 +15,8 @@ use std::sync::{Arc, Weak};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Access, Binding, Caps, CodeFacts, Command, Device, DeviceKind, Diagnostic, Dim3, Dispatch, Driver, Error,
-    HostBlock, Init, Library, Memory, MemorySlice, Pipeline, PipelineOptions, Primitives, Priority, Queue,
-    Result, Signature, Source, StopsAt, Storage, Thermal, Use,
+    Features, HostBlock, Init, Library, Limits, Memory, MemorySlice, Pipeline, PipelineOptions, Primitives,
+    Priority, Queue, Result, Signature, Source, StopsAt, Storage, Thermal, Use,
 };
 
 use fate::Fate;
@@ -68,7 +68,8 @@ impl Sim {
     /// A device with memory of its own and managed memory.
     pub fn discrete() -> Arc<Self> {
         Self::with_caps(|caps| {
-            (caps.unified_memory, caps.managed_memory, caps.wrap_granule) = (false, true, None);
+            (caps.features.unified_memory, caps.features.managed_memory, caps.limits.wrap_granule) =
+                (false, true, None);
         })
     }
 
@@ -77,26 +78,30 @@ impl Sim {
         let mut caps = Caps {
             name: "sim".into(),
             kind: DeviceKind::Sim,
-            simdgroup_width: 32,
-            max_threads_per_threadgroup: 1024,
-            max_threadgroup_size: Dim3::new(1024, 1024, 64),
-            max_threadgroup_memory: 32 * 1024,
-            max_buffer_bytes: 1 << 30,
-            total_memory: 1 << 32,
-            working_set: 1 << 32,
-            memory_granule: 256,
-            unified_memory: true,
-            managed_memory: false,
-            wrap_granule: Some(4096),
-            compute_units: 1,
-            stops_at: StopsAt::Threadgroups,
-            restarts: false,
-            sees_counts: true,
-            parallel_queues: 4,
-            priorities: true,
-            vector_bits: None,
-            names_accesses: true,
-            primitives: Primitives::NONE,
+            limits: Limits {
+                simdgroup_width: 32,
+                max_threads_per_threadgroup: 1024,
+                max_threadgroup_size: Dim3::new(1024, 1024, 64),
+                max_threadgroup_memory: 32 * 1024,
+                max_buffer_bytes: 1 << 30,
+                total_memory: 1 << 32,
+                working_set: 1 << 32,
+                memory_granule: 256,
+                wrap_granule: Some(4096),
+                compute_units: 1,
+                parallel_queues: 4,
+                vector_bits: None,
+            },
+            features: Features {
+                unified_memory: true,
+                managed_memory: false,
+                stops_at: StopsAt::Threadgroups,
+                restarts: false,
+                sees_counts: true,
+                priorities: true,
+                names_accesses: true,
+                primitives: Primitives::NONE,
+            },
         };
         change(&mut caps);
         let shared = Shared {
@@ -105,8 +110,8 @@ impl Sim {
             failing_launches: Mutex::default(),
             fate: Arc::default(),
             resets: AtomicU64::new(0),
-            units: AtomicU32::new(caps.compute_units),
-            can_stop: caps.stops_at != StopsAt::Never,
+            units: AtomicU32::new(caps.limits.compute_units),
+            can_stop: caps.features.stops_at != StopsAt::Never,
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
             lanes: Mutex::default(),
@@ -115,7 +120,7 @@ impl Sim {
             thermal: Mutex::default(),
             stops: AtomicU64::new(0),
             submissions: AtomicU64::new(0),
-            meter: Meter::new(caps.total_memory),
+            meter: Meter::new(caps.limits.total_memory),
         };
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
     }
@@ -287,14 +292,14 @@ unsafe impl Device for Sim {
 
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
         self.shared.failure(Op::Allocate)?;
-        let max = self.caps.max_buffer_bytes;
+        let max = self.caps.limits.max_buffer_bytes;
         if bytes > max {
             return Err(Error::invalid(format!(
                 "a buffer of {bytes} bytes; `{}` allows {max}",
                 self.caps.name
             )));
         }
-        if storage == Storage::Managed && !self.caps.managed_memory {
+        if storage == Storage::Managed && !self.caps.features.managed_memory {
             return Err(Error::unsupported("managed storage on the simulated device"));
         }
         let addressed = !self.shared.addressless.load(Ordering::SeqCst);
@@ -307,7 +312,8 @@ unsafe impl Device for Sim {
 
     #[allow(unsafe_code)] // hands on the caller's promise
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
-        let granule = self.caps.wrap_granule.ok_or_else(|| Error::unsupported("host memory in place"))?;
+        let granule =
+            self.caps.limits.wrap_granule.ok_or_else(|| Error::unsupported("host memory in place"))?;
         let address = block.address.as_ptr() as u64;
         if !address.is_multiple_of(granule) || !block.bytes.is_multiple_of(granule) {
             let bytes = block.bytes;
@@ -324,13 +330,13 @@ unsafe impl Device for Sim {
         self.shared.failure(Op::Compile)?;
         let kernels = self.shared.kernels.lock();
         let kernels = kernels.iter().map(|(signature, _)| signature.clone()).collect();
-        let (fate, max_threads) = (self.shared.fate.clone(), self.caps.max_threads_per_threadgroup);
-        let stops_in_loops = self.caps.stops_at == StopsAt::Loops;
+        let (fate, max_threads) = (self.shared.fate.clone(), self.caps.limits.max_threads_per_threadgroup);
+        let stops_in_loops = self.caps.features.stops_at == StopsAt::Loops;
         Ok(Arc::new(SimLibrary { kernels, max_threads, stops_in_loops, fate }))
     }
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
-        if priority != Priority::Normal && !self.caps.priorities {
+        if priority != Priority::Normal && !self.caps.features.priorities {
             return Err(Error::unsupported("the sim device was made without priorities"));
         }
         self.shared.priorities.lock().push(priority);

@@ -34,10 +34,11 @@ fn wide_indices(device: &Device) -> CaseResult {
         }";
     let kernel = kernel(device, "wide", text)?;
     let place = |i: usize| i * 7 % COUNT;
-    let o = device.buffer_from(&(0..COUNT).map(|i| FROM + place(i) as u32).collect::<Vec<_>>())?;
-    let y = device.buffer_from(&(0..COUNT as u32).map(|j| 3 * j).collect::<Vec<_>>())?;
-    let large = device.buffer_from(&(0..COUNT).map(|i| (1 << 63) + place(i) as u64).collect::<Vec<_>>())?;
-    let mut out = device.buffer_from(&vec![7_u32; 600])?;
+    let o = device.buffer_with_data(&(0..COUNT).map(|i| FROM + place(i) as u32).collect::<Vec<_>>())?;
+    let y = device.buffer_with_data(&(0..COUNT as u32).map(|j| 3 * j).collect::<Vec<_>>())?;
+    let large =
+        device.buffer_with_data(&(0..COUNT).map(|i| (1 << 63) + place(i) as u64).collect::<Vec<_>>())?;
+    let mut out = device.buffer_with_data(&vec![7_u32; 600])?;
     let mut bytes = device.buffer::<u8>(COUNT)?;
     run(device, &kernel, grid(), (&o, &y, &mut out, &mut bytes, &large, u64::from(FROM)))?;
     let of = |j: usize| {
@@ -80,7 +81,7 @@ fn bytes_at_any_address(device: &Device) -> CaseResult {
         }";
     let kernel = kernel(device, "copies", text)?;
     let input: Vec<u8> = (0..512).map(|i| (i * 7 + i / 251) as u8).collect();
-    let (a, mut b) = (device.buffer_from(&input)?, device.buffer::<u8>(16 * 16 * 512)?);
+    let (a, mut b) = (device.buffer_with_data(&input)?, device.buffer::<u8>(16 * 16 * 512)?);
     run(device, &kernel, Grid::threads((16, 16)).group((16, 1)), (&a, &mut b))?;
     expect_all(&b.to_vec()?, |e| {
         let (from, to, at) = (e / 512 % 16, e / 512 / 16, e % 512);
@@ -108,8 +109,8 @@ macro_rules! records {
         );
         let kernel = kernel($device, &format!("{}_{}", $name, $msl), &text)?;
         let input: Vec<$rust> = (0..length).map(|i| (i * 7 % 61) as $rust).collect();
-        let a = $device.buffer_from(&input)?;
-        let mut b = $device.buffer_from(&vec![99 as $rust; length])?;
+        let a = $device.buffer_with_data(&input)?;
+        let mut b = $device.buffer_with_data(&vec![99 as $rust; length])?;
         run($device, &kernel, grid(), (&a, &mut b))?;
         let expected = $expected;
         expect_all(&b.to_vec()?, |e| {
@@ -167,7 +168,7 @@ fn backwards(device: &Device) -> CaseResult {
     }";
     let kernel = kernel(device, "backwards", text)?;
     let input: Vec<u32> = (0..2 * THREADS as u32).map(|i| i * i).collect();
-    let (a, mut b) = (device.buffer_from(&input)?, device.buffer::<u32>(input.len())?);
+    let (a, mut b) = (device.buffer_with_data(&input)?, device.buffer::<u32>(input.len())?);
     run(device, &kernel, grid(), (&a, &mut b))?;
     expect_all(&b.to_vec()?, |e| match e % 2 {
         0 => input[e + 1] + (THREADS - 1 - e / 2) as u32,
@@ -212,7 +213,7 @@ fn vectors_of_vectors(device: &Device) -> CaseResult {
         Particle(all)
     };
     let input: Vec<Particle> = (0..x * y).map(particle).collect();
-    let a = device.buffer_from(&input)?;
+    let a = device.buffer_with_data(&input)?;
     let mut b = device.buffer::<Particle>(input.len())?;
     let mut m = device.buffer::<f32>(12 * x * y)?;
     let mut u = device.buffer::<f32>(8 * x * y)?;
@@ -268,7 +269,7 @@ fn private_arrays(device: &Device) -> CaseResult {
     }";
     let kernel = kernel(device, "private_arrays", text)?;
     let input: Vec<u32> = (0..THREADS as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 7).collect();
-    let (a, mut b) = (device.buffer_from(&input)?, device.buffer::<u32>(THREADS)?);
+    let (a, mut b) = (device.buffer_with_data(&input)?, device.buffer::<u32>(THREADS)?);
     let n = 37usize;
     run(device, &kernel, grid(), (&a, &mut b, n as u32))?;
     expect_all(&b.to_vec()?, |i| {
@@ -340,7 +341,7 @@ fn private_structs(device: &Device) -> CaseResult {
     }";
     let kernel = kernel(device, "private_structs", text)?;
     let input: Vec<u32> = (0..THREADS as u32).map(|i| i * 37 % 101).collect();
-    let (a, mut b) = (device.buffer_from(&input)?, device.buffer::<f32>(4 * THREADS)?);
+    let (a, mut b) = (device.buffer_with_data(&input)?, device.buffer::<f32>(4 * THREADS)?);
     run(device, &kernel, grid(), (&a, &mut b))?;
     let thread = |i: usize| {
         let own = input[i] as usize;

@@ -22,14 +22,14 @@ struct Args {
 const ARGS: &str = "struct Args { device const float* a; device float* b; uint n; };\n";
 
 fn ramp(device: &Device, len: usize) -> elinvar::Result<Buffer<f32>> {
-    device.buffer_from(&(0..len).map(|i| i as f32 * 0.5).collect::<Vec<_>>())
+    device.buffer_with_data(&(0..len).map(|i| i as f32 * 0.5).collect::<Vec<_>>())
 }
 
 fn struct_by_value(device: &Device) -> CaseResult {
     let body = "kernel void scale(constant Args& args [[buffer(0)]], uint i [[thread_position_in_grid]]) {
         if (i < args.n) args.b[i] = args.a[i] * 3.0f; }";
     let kernel = kernel(device, "scale", &format!("{ARGS}{body}"))?;
-    let (a, mut b) = (ramp(device, 100)?, device.buffer_from(&[-1.0_f32; 128])?);
+    let (a, mut b) = (ramp(device, 100)?, device.buffer_with_data(&[-1.0_f32; 128])?);
     let args = Args { a: a.gpu_address()?, b: b.gpu_address()?, n: 100, pad: 0 };
     let list = (Arg::value(&args), Arg::use_resource(&a), Arg::use_resource(&mut b));
     run(device, &kernel, Grid::threads(128), list)?;
@@ -46,11 +46,11 @@ fn struct_in_a_buffer(device: &Device) -> CaseResult {
     let a = ramp(device, 50)?;
     let mut outs = Vec::new();
     for k in 0..5 {
-        outs.push(device.buffer_from(&[k as f32; 50])?);
+        outs.push(device.buffer_with_data(&[k as f32; 50])?);
     }
     let address = |b: &Buffer<f32>| b.gpu_address();
     let list = outs.iter().zip(10..).map(|(b, n)| Ok(Args { a: address(&a)?, b: address(b)?, n, pad: 0 }));
-    let list = device.buffer_from(&list.collect::<elinvar::Result<Vec<_>>>()?)?;
+    let list = device.buffer_with_data(&list.collect::<elinvar::Result<Vec<_>>>()?)?;
     // What is used may stand anywhere.
     let mut args: Vec<Arg> = vec![Arg::use_resource(&a), (&list).into()];
     args.extend(outs.iter_mut().map(Arg::use_resource));
@@ -88,8 +88,8 @@ fn members_with_ids(device: &Device) -> CaseResult {
         offset: u64,
     }
     let mut out = device.buffer::<u32>(40)?;
-    let weights = device.buffer_from(&[1.0, 2.0, 4.0].map(f16::from_f32))?;
-    let offset = device.buffer_from(&[1000_u32])?;
+    let weights = device.buffer_with_data(&[1.0, 2.0, 4.0].map(f16::from_f32))?;
+    let offset = device.buffer_with_data(&[1000_u32])?;
     let addresses = [out.gpu_address()?, weights.gpu_address()?, offset.gpu_address()?];
     let ids = Ids { out: addresses[0], weights: addresses[1], n: 3, scale: 2.5, offset: addresses[2] };
     let uses = (Arg::use_resource(&mut out), Arg::use_resource(&weights), Arg::use_resource(&offset));
@@ -119,11 +119,11 @@ fn nested_structs(device: &Device) -> CaseResult {
         next: u64,
     }
     let source = ramp(device, 12)?;
-    let (mut one, mut two) = (device.buffer::<f32>(12)?, device.buffer_from(&[8.0_f32; 12])?);
+    let (mut one, mut two) = (device.buffer::<f32>(12)?, device.buffer_with_data(&[8.0_f32; 12])?);
     let last = Node { data: two.gpu_address()?, size: [2, 4], next: 0 };
-    let last = device.buffer_from(&[last])?;
+    let last = device.buffer_with_data(&[last])?;
     let middle = Node { data: one.gpu_address()?, size: [3, 4], next: last.gpu_address()? };
-    let middle = device.buffer_from(&[middle])?;
+    let middle = device.buffer_with_data(&[middle])?;
     let head = Node { data: source.gpu_address()?, size: [0, 0], next: middle.gpu_address()? };
     let args = vec![
         Arg::value(&head),
@@ -149,7 +149,7 @@ fn array_of_pointers(device: &Device) -> CaseResult {
     )?;
     let values = |k: i32| (0..60).map(|i| i * 10 + k).collect::<Vec<i32>>();
     let inputs: Vec<Buffer<i32>> =
-        (0..3).map(|k| device.buffer_from(&values(k))).collect::<elinvar::Result<_>>()?;
+        (0..3).map(|k| device.buffer_with_data(&values(k))).collect::<elinvar::Result<_>>()?;
     let mut outs = [device.buffer::<i32>(30)?, device.buffer::<i32>(30)?];
     let mut addresses = Vec::new();
     for buffer in inputs.iter().chain(&outs) {
@@ -178,11 +178,11 @@ fn pointers_to_pointers(device: &Device) -> CaseResult {
             same[i.y][i.x] = in[i.y][width - 1u - i.x]; }",
     )?;
     let inputs: Vec<Buffer<f32>> = (1..4)
-        .map(|k| device.buffer_from(&(0..16).map(|i| (i * k) as f32).collect::<Vec<_>>()))
+        .map(|k| device.buffer_with_data(&(0..16).map(|i| (i * k) as f32).collect::<Vec<_>>()))
         .collect::<elinvar::Result<_>>()?;
     let mut outs = [device.buffer::<f32>(16)?, device.buffer::<f32>(16)?, device.buffer::<f32>(16)?];
     let addresses = |list: &[Buffer<f32>]| -> elinvar::Result<Buffer<u64>> {
-        device.buffer_from(&list.iter().map(Buffer::gpu_address).collect::<elinvar::Result<Vec<_>>>()?)
+        device.buffer_with_data(&list.iter().map(Buffer::gpu_address).collect::<elinvar::Result<Vec<_>>>()?)
     };
     let (mut to, from) = (addresses(&outs)?, addresses(&inputs)?);
     let mut args: Vec<Arg> = vec![(&mut to).into(), (&from).into(), 16_u32.into()];
@@ -261,7 +261,7 @@ fn freed_by_the_host(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let mut b = device.buffer::<f32>(256)?;
     for round in 1..=20 {
-        let a = device.buffer_from(&vec![round as f32; 4096])?;
+        let a = device.buffer_with_data(&vec![round as f32; 4096])?;
         let args = Args { a: a.gpu_address()?, b: b.gpu_address()?, n: 4096, pad: 0 };
         let list = (Arg::value(&args), Arg::use_resource(&a), Arg::use_resource(&mut b));
         launch(&kernel, &stream, Grid::threads(256), list)?;
@@ -279,7 +279,7 @@ fn read_and_written_in_order(device: &Device) -> CaseResult {
         args.b[i] = args.b[i] * 2.0f + args.a[i]; }";
     let kernel = kernel(device, "step", &format!("{ARGS}{body}"))?;
     let stream = device.stream()?;
-    let (mut a, mut b) = (device.buffer_from(&[1.0_f32; 512])?, device.buffer::<f32>(512)?);
+    let (mut a, mut b) = (device.buffer_with_data(&[1.0_f32; 512])?, device.buffer::<f32>(512)?);
     let args = Args { a: a.gpu_address()?, b: b.gpu_address()?, n: 512, pad: 0 };
     let mut expected = 0.0_f32;
     for round in 0..10 {

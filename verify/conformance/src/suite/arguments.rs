@@ -86,7 +86,7 @@ fn copy_of<T: Pod>(device: &Device, msl: &str, values: &[T]) -> CaseResult {
                 uint i [[thread_position_in_grid]]) {{ out[i] = in[i]; }}"
     );
     let kernel = kernel(device, "copy_all", &body)?;
-    let input = device.buffer_from(values)?;
+    let input = device.buffer_with_data(values)?;
     let mut out = device.buffer::<T>(values.len())?;
     run(device, &kernel, Grid::threads(values.len()), (&input, &mut out))?;
     let got = out.to_vec()?;
@@ -157,7 +157,7 @@ fn struct_elements(device: &Device) -> CaseResult {
         }}"
     );
     let kernel = kernel(device, "change", &body)?;
-    let mut data = device.buffer_from(&(0..100).map(params).collect::<Vec<_>>())?;
+    let mut data = device.buffer_with_data(&(0..100).map(params).collect::<Vec<_>>())?;
     run(device, &kernel, Grid::threads(100), (&mut data,))?;
     expect_all(&data.to_vec()?, |i| {
         let p = params(i as u32);
@@ -210,8 +210,8 @@ fn slices_with_offset(device: &Device) -> CaseResult {
         "kernel void add_to(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
                 uint i [[thread_position_in_grid]]) { out[i] += in[i]; }",
     )?;
-    let input = device.buffer_from(&(0..100).collect::<Vec<u32>>())?;
-    let mut out = device.buffer_from(&[1000_u32; 50])?;
+    let input = device.buffer_with_data(&(0..100).collect::<Vec<u32>>())?;
+    let mut out = device.buffer_with_data(&[1000_u32; 50])?;
     run(device, &kernel, Grid::threads(20), (input.slice(37..57)?, out.slice_mut(11..31)?))?;
     expect_all(&out.to_vec()?, |i| if (11..31).contains(&i) { 1000 + (i - 11 + 37) as u32 } else { 1000 });
     Ok(())
@@ -229,7 +229,7 @@ fn aliasing_arguments(device: &Device) -> CaseResult {
             out[i] = in[i] * 10u + before;
         }",
     )?;
-    let mut data = device.buffer_from(&(0..64).collect::<Vec<u32>>())?;
+    let mut data = device.buffer_with_data(&(0..64).collect::<Vec<u32>>())?;
     let same = data.clone();
     run(device, &kernel, Grid::threads(64), (&same, &mut data))?;
     expect_all(&data.to_vec()?, |i| (i as u32 + 1) * 10 + i as u32);
@@ -259,7 +259,7 @@ fn constant_array(device: &Device) -> CaseResult {
         kernel void lookup(device float* out [[buffer(0)]], constant float* scale [[buffer(1)]],
                 uint i [[thread_position_in_grid]]) { out[i] = weights[i % 5u] * scale[i % 3u]; }",
     )?;
-    let scale = device.buffer_from(&[1.0_f32, 2.0, 4.0])?;
+    let scale = device.buffer_with_data(&[1.0_f32, 2.0, 4.0])?;
     let mut out = device.buffer::<f32>(30)?;
     run(device, &kernel, Grid::threads(30), (&mut out, &scale))?;
     expect_all(&out.to_vec()?, |i| [0.5, -1.0, 2.0, 0.25, 8.0][i % 5] * [1.0, 2.0, 4.0][i % 3]);

@@ -60,11 +60,11 @@ fn fetch_device(device: &Device, ty: &str, less: fn(u32, u32) -> bool) -> CaseRe
     let kernel = kernel(device, "fetch", &body)?;
     let expected = fetch_expected(N, less);
     if ty == "int" {
-        let mut cells = device.buffer_from(&START.map(|v| v as i32))?;
+        let mut cells = device.buffer_with_data(&START.map(|v| v as i32))?;
         run(device, &kernel, Grid::threads(N), (&mut cells,))?;
         expect_all(&cells.to_vec()?, |k| expected[k] as i32);
     } else {
-        let mut cells = device.buffer_from(&START)?;
+        let mut cells = device.buffer_with_data(&START)?;
         run(device, &kernel, Grid::threads(N), (&mut cells,))?;
         expect_all(&cells.to_vec()?, |k| expected[k]);
     }
@@ -97,7 +97,7 @@ fn fetch_threadgroup(device: &Device, ty: &str, less: fn(u32, u32) -> bool) -> C
         fetch_body(ty)
     );
     let kernel = kernel(device, "fetch", &body)?;
-    let mut cells = device.buffer_from(&START)?;
+    let mut cells = device.buffer_with_data(&START)?;
     run(device, &kernel, Grid::threads(500).group(500), (&mut cells,))?;
     let expected = fetch_expected(500, less);
     expect_all(&cells.to_vec()?, |k| expected[k]);
@@ -129,7 +129,7 @@ fn values_before(device: &Device) -> CaseResult {
             out[8] = atomic_load_explicit(c, memory_order_relaxed);
         }",
     )?;
-    let mut cell = device.buffer_from(&[10_i32])?;
+    let mut cell = device.buffer_with_data(&[10_i32])?;
     let mut out = device.buffer::<i32>(9)?;
     run(device, &kernel, Grid::threads(1), (&mut cell, &mut out))?;
     assert_eq!(out.to_vec()?, [10, 15, -5, -100, 77, 77 & 15, 0x3d, !0x3d, 1000]);
@@ -145,7 +145,7 @@ fn float_add_device(device: &Device) -> CaseResult {
             atomic_fetch_sub_explicit(&sums[1], float(i % 4u), memory_order_relaxed);
         }",
     )?;
-    let mut sums = device.buffer_from(&[0.5_f32, 0.0])?;
+    let mut sums = device.buffer_with_data(&[0.5_f32, 0.0])?;
     run(device, &kernel, Grid::threads(N), (&mut sums,))?;
     let of = |modulus: u32, scale: f32| (0..N).map(|i| (i % modulus) as f32 * scale).sum::<f32>();
     assert_eq!(sums.to_vec()?, [0.5 + of(16, 0.25), -of(4, 1.0)]);
@@ -185,8 +185,8 @@ fn float_exchange(device: &Device) -> CaseResult {
         }",
     )?;
     let values: Vec<f32> = (0..N).map(|i| ((i * 7919) % 3001) as f32 - 1500.5).collect();
-    let input = device.buffer_from(&values)?;
-    let mut cell = device.buffer_from(&[-1e30_f32, 1.25])?;
+    let input = device.buffer_with_data(&values)?;
+    let mut cell = device.buffer_with_data(&[-1e30_f32, 1.25])?;
     let mut before = device.buffer::<f32>(1)?;
     run(device, &kernel, Grid::threads(N), (&mut cell, &mut before, &input))?;
     let largest = values.iter().copied().fold(f32::MIN, f32::max);
@@ -204,7 +204,7 @@ fn ulong_min_max(device: &Device) -> CaseResult {
             atomic_max_explicit(&cells[1], v, memory_order_relaxed);
         }",
     )?;
-    let mut cells = device.buffer_from(&[u64::MAX, 0])?;
+    let mut cells = device.buffer_with_data(&[u64::MAX, 0])?;
     run(device, &kernel, Grid::threads(N), (&mut cells,))?;
     let of = |i: u32| u64::from(i.wrapping_mul(2_654_435_761)) << 32 | u64::from(i);
     let least = (0..N).map(|i| of(i) | 1 << 63).min().unwrap_or(0);
@@ -268,8 +268,8 @@ fn compare_exchange_fails(device: &Device) -> CaseResult {
             out[2] = expected;
         }",
     )?;
-    let mut cell = device.buffer_from(&[7_u32])?;
-    let mut out = device.buffer_from(&[99_u32; 3])?;
+    let mut cell = device.buffer_with_data(&[7_u32])?;
+    let mut out = device.buffer_with_data(&[99_u32; 3])?;
     run(device, &kernel, Grid::threads(1), (&mut cell, &mut out))?;
     assert_eq!((cell.to_vec()?, out.to_vec()?), (vec![9], vec![0, 7, 7]));
     Ok(())
@@ -311,7 +311,7 @@ fn lock_with_acquire_and_release(device: &Device) -> CaseResult {
         }",
     )?;
     let mut turn = device.buffer::<u32>(1)?;
-    let mut data = device.buffer_from(&[1_u32; 101])?;
+    let mut data = device.buffer_with_data(&[1_u32; 101])?;
     run(device, &kernel, Grid::groups(100).group(1), (&mut turn, &mut data))?;
     let mut value = 1_u32;
     for (group, got) in data.to_vec()?[1..].iter().enumerate() {
@@ -331,7 +331,7 @@ fn atomic_arrays_in_structs(device: &Device) -> CaseResult {
             atomic_fetch_sub_explicit(&t.balance, 1, memory_order_relaxed);
         }",
     )?;
-    let mut t = device.buffer_from(&[[3_u32, 0, 0, 0, 0, 0]])?;
+    let mut t = device.buffer_with_data(&[[3_u32, 0, 0, 0, 0, 0]])?;
     run(device, &kernel, Grid::threads(N), (&mut t,))?;
     let each = N / 4 * 3;
     assert_eq!(t.to_vec()?, [[3, each, each, each, each, 0_u32.wrapping_sub(N)]]);
@@ -377,7 +377,7 @@ fn every_flag_of_a_barrier(device: &Device) -> CaseResult {
             threadgroup_barrier(mem_flags::mem_threadgroup_imageblock);
         }",
     )?;
-    let mut data = device.buffer_from(&(0..64_u32).collect::<Vec<_>>())?;
+    let mut data = device.buffer_with_data(&(0..64_u32).collect::<Vec<_>>())?;
     run(device, &kernel, Grid::threads(64).group(64), (&mut data,))?;
     expect_all(&data.to_vec()?, |i| (i as u32 + 2) % 64);
     Ok(())
@@ -432,7 +432,7 @@ fn every_order_of_an_operation(device: &Device) -> CaseResult {
         }}"
     );
     let kernel = kernel(device, "orders", &body)?;
-    let (mut cell, mut sum) = (device.buffer_from(&[5_u32])?, device.buffer_from(&[1_u32])?);
+    let (mut cell, mut sum) = (device.buffer_with_data(&[5_u32])?, device.buffer_with_data(&[1_u32])?);
     run(device, &kernel, Grid::threads(1), (&mut cell, &mut sum))?;
     let mut expected = 1_u32;
     let mut cells = [5_u32; 2];

@@ -100,7 +100,7 @@ fn written(device: &Device, names: &[&str], ty: &str, lanes: usize) -> elinvar::
     );
     let kernel = kernel(device, "attributes", &text)?;
     let threads = GRID.iter().product::<u32>() as usize;
-    let mut out = device.buffer_from(&vec![0xdead_u32; slots * threads])?;
+    let mut out = device.buffer_with_data(&vec![0xdead_u32; slots * threads])?;
     run(device, &kernel, Grid::threads((13, 7, 5)).group((4, 3, 2)), (&mut out,))?;
     out.to_vec()
 }
@@ -234,7 +234,7 @@ fn in_a_struct(device: &Device, ty: &str) -> CaseResult {
     assert_eq!(kernel.signature().builtins.len(), 3 * POSITIONS.len() + INDICES.len());
     assert_eq!(kernel.signature().dimensions(), 3);
     let threads = GRID.iter().product::<u32>() as usize;
-    let mut out = device.buffer_from(&vec![0xdead_u32; count * threads])?;
+    let mut out = device.buffer_with_data(&vec![0xdead_u32; count * threads])?;
     run(device, &kernel, Grid::threads((13, 7, 5)).group((4, 3, 2)), (&mut out,))?;
     for (e, value) in out.to_vec()?.iter().enumerate() {
         let (at, (name, d)) = (thread(e / count), slots[e % count]);
@@ -303,7 +303,7 @@ fn struct_beside_buffers(device: &Device) -> CaseResult {
     let indices: Vec<u32> = kernel.signature().args.iter().map(|a| a.index).collect();
     assert_eq!(indices, [0, 1, 0, 2]);
     let values: Vec<f32> = (0..128).map(|i| i as f32 * 0.5).collect();
-    let (a, mut out) = (device.buffer_from(&values)?, device.buffer::<f32>(128)?);
+    let (a, mut out) = (device.buffer_with_data(&values)?, device.buffer::<f32>(128)?);
     let part = elinvar::Threadgroup::of::<f32>(64);
     run(device, &kernel, Grid::threads((16, 8)).group((16, 4)), (&a, 16_u32, part, &mut out))?;
     super::expect_all(&out.to_vec()?, |i| values[i ^ 1] + (i % 32) as f32);

@@ -27,7 +27,7 @@ const NEIGHBOURS: &str =
 fn neighbours_of(device: &Device, n: usize, group: usize) -> CaseResult {
     let kernel = kernel(device, "neighbours", NEIGHBOURS)?;
     let input: Vec<u32> = (0..n as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
-    let buffer = device.buffer_from(&input)?;
+    let buffer = device.buffer_with_data(&input)?;
     let mut out = device.buffer::<u32>(n)?;
     let args = (&buffer, &mut out, 9_u32, Threadgroup::of::<u32>(group));
     run(device, &kernel, Grid::threads(n).group(group as u32), args)?;
@@ -110,7 +110,7 @@ fn uniform_branch(device: &Device) -> CaseResult {
         }",
     )?;
     let flags: Vec<u32> = vec![1, 0, 0, 1, 1];
-    let buffer = device.buffer_from(&flags)?;
+    let buffer = device.buffer_with_data(&flags)?;
     let mut out = device.buffer::<u32>(5 * 128)?;
     run(device, &kernel, Grid::threads(5 * 128).group(128), (&mut out, &buffer))?;
     expect_all(&out.to_vec()?, |i| {
@@ -240,7 +240,7 @@ fn transpose_tile(device: &Device) -> CaseResult {
     )?;
     let (w, h) = (64, 48);
     let input: Vec<f32> = (0..w * h).map(|i| i as f32).collect();
-    let buffer = device.buffer_from(&input)?;
+    let buffer = device.buffer_with_data(&input)?;
     let mut out = device.buffer::<f32>(w * h)?;
     run(device, &kernel, Grid::threads((w, h)).group((16, 16)), (&buffer, &mut out))?;
     expect_all(&out.to_vec()?, |i| input[i % h * w + i / h]);
@@ -337,13 +337,13 @@ fn different_barriers_fault(device: &Device) -> CaseResult {
             data[local] = shared[63u - local];
         }",
     )?;
-    let mut same = device.buffer_from(&[1_u32; 64])?;
+    let mut same = device.buffer_with_data(&[1_u32; 64])?;
     run(device, &kernel, Grid::threads(64).group(64), (&mut same,))?;
     expect_all(&same.to_vec()?, |i| 64 - i as u32);
     expect_defined(device)?;
     let mut flags = [0_u32; 64];
     flags[5] = 1;
-    let mut mixed = device.buffer_from(&flags)?;
+    let mut mixed = device.buffer_with_data(&flags)?;
     match run(device, &kernel, Grid::threads(64).group(64), (&mut mixed,)) {
         Err(Error::Fault(fault)) => {
             assert_eq!(fault.kernel, "mixed");
@@ -420,7 +420,7 @@ fn skipped_in_a_loop(device: &Device) -> CaseResult {
     )?;
     let rounds = [0_u32, 1, 0, 0, 1, 1, 0];
     let skips: Vec<u32> = rounds.iter().flat_map(|skip| [*skip; 64]).collect();
-    let skips = device.buffer_from(&skips)?;
+    let skips = device.buffer_with_data(&skips)?;
     let mut sums: [u32; 64] = std::array::from_fn(|i| i as u32);
     for (round, skip) in (0_u32..).zip(rounds) {
         let shared = sums.map(|sum| sum.wrapping_mul(3).wrapping_add(round));
@@ -460,7 +460,7 @@ fn left_by_some_in_the_last_round(device: &Device) -> CaseResult {
     let rounds = 4_u32;
     let leaves = |t: usize| t % 4 == 1 || t % 4 == 3 || t > 40;
     let last: Vec<u32> = (0..64).map(|t| if leaves(t) { rounds - 1 } else { rounds }).collect();
-    let last = device.buffer_from(&last)?;
+    let last = device.buffer_with_data(&last)?;
     let mut out = device.buffer::<u32>(64)?;
     run(device, &kernel, Grid::threads(64).group(64), (&mut out, &last, rounds))?;
     let mut sums: [u32; 64] = std::array::from_fn(|i| i as u32);

@@ -21,7 +21,7 @@ fn thread_ids_1000003(device: &Device) -> CaseResult {
 
 fn thread_ids(device: &Device, n: usize) -> CaseResult {
     let kernel = example(device, "thread_ids", include_str!("../../../../examples/thread_ids.metal"))?;
-    let mut out = device.buffer_from(&vec![u32::MAX; n])?;
+    let mut out = device.buffer_with_data(&vec![u32::MAX; n])?;
     run(device, &kernel, Grid::threads(n), (&mut out,))?;
     expect_all(&out.to_vec()?, |i| i as u32);
     Ok(())
@@ -31,7 +31,7 @@ fn vector_add_1024(device: &Device) -> CaseResult {
     let kernel = example(device, "vector_add", include_str!("../../../../examples/vector_add.metal"))?;
     let xs: Vec<f32> = (0..1024).map(|i| i as f32 * 0.37).collect();
     let ys: Vec<f32> = (0..1024).map(|i| 5.0 - i as f32).collect();
-    let (a, b) = (device.buffer_from(&xs)?, device.buffer_from(&ys)?);
+    let (a, b) = (device.buffer_with_data(&xs)?, device.buffer_with_data(&ys)?);
     let mut out = device.buffer::<f32>(1024)?;
     run(device, &kernel, Grid::threads(1024).group(256), (&a, &b, &mut out, 1024_u32))?;
     expect_all(&out.to_vec()?, |i| xs[i] + ys[i]);
@@ -42,7 +42,7 @@ fn vector_add_1024(device: &Device) -> CaseResult {
 fn scale_2048(device: &Device) -> CaseResult {
     let kernel = example(device, "scale", include_str!("../../../../examples/scale.metal"))?;
     let xs: Vec<f32> = (0..2048).map(|i| i as f32 - 700.0).collect();
-    let input = device.buffer_from(&xs)?;
+    let input = device.buffer_with_data(&xs)?;
     let mut out = device.buffer::<f32>(2048)?;
     run(device, &kernel, Grid::threads(2048), (&input, &mut out, 3.14_f32))?;
     expect_all(&out.to_vec()?, |i| xs[i] * 3.14_f32);
@@ -62,8 +62,8 @@ fn matmul(device: &Device, m: usize, n: usize, k: usize) -> CaseResult {
     // Small whole numbers: every partial sum is exact, so the order of additions does not matter.
     let a: Vec<f32> = (0..m * k).map(|i| ((i * 31) % 13) as f32 - 6.0).collect();
     let b: Vec<f32> = (0..k * n).map(|i| ((i * 17) % 11) as f32 - 5.0).collect();
-    let (a_buffer, b_buffer) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
-    let mut c = device.buffer_from(&vec![f32::NAN; m * n])?;
+    let (a_buffer, b_buffer) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
+    let mut c = device.buffer_with_data(&vec![f32::NAN; m * n])?;
     let args = (&a_buffer, &b_buffer, &mut c, m as u32, n as u32, k as u32);
     run(device, &kernel, Grid::threads((n, m)).group((16, 8)), args)?;
     expect_all(&c.to_vec()?, |e| (0..k).map(|i| a[e / n * k + i] * b[i * n + e % n]).sum());
@@ -83,7 +83,7 @@ fn reduce(device: &Device, n: usize) -> CaseResult {
     // Whole numbers with a sum below 2^24: exact in any order.
     let xs: Vec<f32> = (0..n).map(|i| ((i * 7) % 19) as f32 - 3.0).collect();
     let expected: i64 = xs.iter().map(|x| *x as i64).sum();
-    let input = device.buffer_from(&xs)?;
+    let input = device.buffer_with_data(&xs)?;
     for group in [32_u32, 100, 256, 1024] {
         let mut total = device.buffer::<f32>(1)?;
         let args = (&input, &mut total, n as u32, Threadgroup::of::<f32>(group as usize));

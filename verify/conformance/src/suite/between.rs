@@ -1,6 +1,6 @@
 //! Copies between two devices, of one driver or of two: the reported route, and every byte of the target.
 
-use elinvar::{Buffer, Device, DeviceKind, Graph, Grid, HostUse, Route};
+use elinvar::{Buffer, Device, DeviceKind, Graph, Grid, HostAccess, Route};
 
 use super::{CaseResult, PairCase, expect_all, kernel};
 
@@ -35,7 +35,7 @@ fn there_and_back(ours: &Device, theirs: &Device) -> CaseResult {
     let [first, second] = [ours, theirs].map(|device| kernel(device, "step", STEP));
     let (first, second) = (first?, second?);
     let mut input = ours.buffer::<u32>(N)?;
-    let (mut back, mut there) = (ours.buffer::<u32>(N)?, theirs.buffer_for::<u32>(N, HostUse::Never)?);
+    let (mut back, mut there) = (ours.buffer::<u32>(N)?, theirs.buffer_for::<u32>(N, HostAccess::Never)?);
     let mut graph = Graph::new();
     let mut a: Buffer<u32> = graph.transient(ours, N)?;
     let mut b: Buffer<u32> = graph.transient(theirs, N)?;
@@ -69,8 +69,8 @@ fn there_and_back(ours: &Device, theirs: &Device) -> CaseResult {
 #[allow(unsafe_code)] // runs
 fn slices_of_every_use(ours: &Device, theirs: &Device) -> CaseResult {
     let stream = ours.stream()?;
-    for host in [HostUse::Never, HostUse::ReadWrite, HostUse::Staging] {
-        for to_host in [HostUse::Never, HostUse::ReadWrite, HostUse::Staging] {
+    for host in [HostAccess::Never, HostAccess::ReadWrite, HostAccess::Staging] {
+        for to_host in [HostAccess::Never, HostAccess::ReadWrite, HostAccess::Staging] {
             let (mut x, mut y) = (ours.buffer_for::<u8>(N, host)?, theirs.buffer_for::<u8>(N, to_host)?);
             let mut expected = vec![0xee; N];
             x.write(&(0..N).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<_>>())?;
@@ -92,7 +92,7 @@ fn slices_of_every_use(ours: &Device, theirs: &Device) -> CaseResult {
 /// What is copied is what the work before has left, and work behind changes it no more.
 #[allow(unsafe_code)] // runs
 fn one_after_the_other(ours: &Device, theirs: &Device) -> CaseResult {
-    let mut x = ours.buffer_for::<u32>(N, HostUse::Never)?;
+    let mut x = ours.buffer_for::<u32>(N, HostAccess::Never)?;
     let outs = (0..8).map(|_| theirs.buffer::<u32>(N)).collect::<elinvar::Result<Vec<_>>>()?;
     let mut graph = Graph::new();
     for (out, k) in outs.iter().zip(0_u32..) {

@@ -72,10 +72,10 @@ impl Held {
         stream.wait_for(&second_gate, 1)?;
         let second = stream.fill(&mut late, 8)?;
         stream.signal(&behind, 1)?;
-        let mut batch = full.batch();
-        batch.wait_for(&behind, 1);
-        batch.fill(&mut later, 9)?;
-        let third = batch.submit()?;
+        let mut commands = full.command_buffer();
+        commands.wait_for(&behind, 1);
+        commands.fill(&mut later, 9)?;
+        let third = commands.submit()?;
         let device = device.clone();
         Ok(Self {
             device,
@@ -239,7 +239,7 @@ fn waits_in_a_destructor(device: &Device) -> CaseResult {
     };
     let pages = Waits { pages: Box::new(Pages([5; 16384])), then: Some(Box::new(then)) };
     // SAFETY: boxed, the numbers do not move, and nobody else has them.
-    let wrapped = unsafe { device.buffer_over::<u32>(pages) };
+    let wrapped = unsafe { device.buffer_no_copy::<u32>(pages) };
     let mut wrapped = match wrapped {
         Ok(wrapped) => wrapped,
         Err(error) => {

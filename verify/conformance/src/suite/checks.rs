@@ -22,7 +22,7 @@ fn run(device: &Device, kernel: &CheckedKernel, grid: Grid, args: impl elinvar::
 /// it cannot tell; then the place must be right if there is one.
 #[track_caller]
 fn fault(device: &Device, result: elinvar::Result<()>, line: u32, parts: &[&str]) -> Fault {
-    let tells = device.caps().names_accesses;
+    let tells = device.caps().features.names_accesses;
     match result {
         Err(Error::Fault(fault)) => {
             for part in parts.iter().filter(|_| tells) {
@@ -56,7 +56,7 @@ const COPY: &str =
 
 fn within_bounds_nothing_changes(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
-    let input = device.buffer_from(&(0..1000).collect::<Vec<u32>>())?;
+    let input = device.buffer_with_data(&(0..1000).collect::<Vec<u32>>())?;
     let mut out = device.buffer::<u32>(900)?;
     run(device, &kernel, Grid::threads(900), (&input, &mut out, 100_i32))?;
     expect_all(&out.to_vec()?, |i| i as u32 + 100);
@@ -65,8 +65,8 @@ fn within_bounds_nothing_changes(device: &Device) -> CaseResult {
 
 fn read_past_the_end(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
-    let input = device.buffer_from(&vec![7_u32; 100])?;
-    let mut out = device.buffer_from(&vec![1_u32; 101])?;
+    let input = device.buffer_with_data(&vec![7_u32; 100])?;
+    let mut out = device.buffer_with_data(&vec![1_u32; 101])?;
     let result = run(device, &kernel, Grid::threads(101).group(32), (&input, &mut out, 0_i32));
     let found =
         fault(device, result, 6, &["read", "element 100", "argument 0 `in`", "100 elements", "(100, 0, 0)"]);
@@ -102,7 +102,7 @@ fn write_past_the_end(device: &Device) -> CaseResult {
 
 fn before_the_start(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
-    let input = device.buffer_from(&vec![7_u32; 100])?;
+    let input = device.buffer_with_data(&vec![7_u32; 100])?;
     let mut out = device.buffer::<u32>(100)?;
     let result = run(device, &kernel, Grid::threads(100), (&input, &mut out, -1_i32));
     fault(device, result, 6, &["read", "element -1", "argument 0 `in`", "(0, 0, 0)"]);
@@ -119,9 +119,9 @@ fn wide_indices(device: &Device) -> CaseResult {
             in[more + (ulong)o[i]];
     }";
     let kernel = checked(device, "wide", body)?;
-    let input = device.buffer_from(&(0..500).collect::<Vec<u32>>())?;
+    let input = device.buffer_with_data(&(0..500).collect::<Vec<u32>>())?;
     let mut out = device.buffer::<u32>(100)?;
-    let o = device.buffer_from(&(0..100).map(|i| 4_294_967_200 + i / 2).collect::<Vec<u32>>())?;
+    let o = device.buffer_with_data(&(0..100).map(|i| 4_294_967_200 + i / 2).collect::<Vec<u32>>())?;
     let back = 4_294_967_000_u64.wrapping_neg();
     run(device, &kernel, Grid::threads(100), (&input, &mut out, &o, back))?;
     expect_all(&out.to_vec()?, |i| 200 + i as u32 / 2);
@@ -134,7 +134,7 @@ fn wide_indices(device: &Device) -> CaseResult {
 /// The bounds are those of the slice that was passed, not of the buffer around it.
 fn slices_are_bounds(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
-    let input = device.buffer_from(&(0..100).collect::<Vec<u32>>())?;
+    let input = device.buffer_with_data(&(0..100).collect::<Vec<u32>>())?;
     let mut out = device.buffer::<u32>(20)?;
     run(device, &kernel, Grid::threads(20), (input.slice(30..50)?, &mut out, 0_i32))?;
     expect_all(&out.to_vec()?, |i| i as u32 + 30);
@@ -191,10 +191,10 @@ fn private_array(device: &Device) -> CaseResult {
             data[i] = mine[data[i]];
         }",
     )?;
-    let mut data = device.buffer_from(&[0_u32, 3, 1, 2])?;
+    let mut data = device.buffer_with_data(&[0_u32, 3, 1, 2])?;
     run(device, &kernel, Grid::threads(4), (&mut data,))?;
     assert_eq!(data.to_vec()?, [0, 4, 3, 5]);
-    let mut data = device.buffer_from(&[0_u32, 4, 1, 2])?;
+    let mut data = device.buffer_with_data(&[0_u32, 4, 1, 2])?;
     let result = run(device, &kernel, Grid::threads(4), (&mut data,));
     fault(device, result, 6, &["read", "byte 16", "a private array of 16 bytes", "(1, 0, 0)"]);
     Ok(())
@@ -209,10 +209,10 @@ fn constant_table(device: &Device) -> CaseResult {
             data[i] = primes[data[i]];
         }",
     )?;
-    let mut data = device.buffer_from(&[5_u32, 0, 2])?;
+    let mut data = device.buffer_with_data(&[5_u32, 0, 2])?;
     run(device, &kernel, Grid::threads(3), (&mut data,))?;
     assert_eq!(data.to_vec()?, [13, 2, 5]);
-    let mut data = device.buffer_from(&[5_u32, 0, 6])?;
+    let mut data = device.buffer_with_data(&[5_u32, 0, 6])?;
     fault(
         device,
         run(device, &kernel, Grid::threads(3), (&mut data,)),
@@ -234,7 +234,7 @@ fn atomics(device: &Device) -> CaseResult {
                                                           memory_order_relaxed)) {}
         }",
     )?;
-    let input = device.buffer_from(&[0_u32, 1, 1, 2, 3])?;
+    let input = device.buffer_with_data(&[0_u32, 1, 1, 2, 3])?;
     let mut bins = device.buffer::<u32>(4)?;
     run(device, &kernel, Grid::threads(5), (&input, &mut bins))?;
     assert_eq!(bins.to_vec()?, [2, 4, 2, 2]);
@@ -257,7 +257,7 @@ fn struct_copy(device: &Device) -> CaseResult {
     let words = 24;
     let data: Vec<u32> = (0..words * 5).collect();
     let bytes: &[u8] = bytemuck::cast_slice(&data);
-    let input = device.buffer_from(bytes)?;
+    let input = device.buffer_with_data(bytes)?;
     let mut out = device.buffer::<u8>(bytes.len())?;
     run(device, &kernel, Grid::threads(5), (&input, &mut out, 5_u32))?;
     let got = out.to_vec()?;
@@ -360,7 +360,7 @@ fn empty_buffer(device: &Device) -> CaseResult {
 
 fn works_after_a_fault(device: &Device) -> CaseResult {
     let kernel = checked(device, "copy_from", COPY)?;
-    let input = device.buffer_from(&(0..50).collect::<Vec<u32>>())?;
+    let input = device.buffer_with_data(&(0..50).collect::<Vec<u32>>())?;
     let mut out = device.buffer::<u32>(60)?;
     let stream = device.stream()?;
     let failed = kernel.launch(&stream, Grid::threads(60), (&input, &mut out, 0_i32))?;

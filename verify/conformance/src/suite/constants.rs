@@ -98,7 +98,7 @@ fn optional(device: &Device) -> CaseResult {
         [(Constants::new(), [100, 0, -1]), (Constants::new().set("limit", 9_i32), [9, 1, 10])]
     {
         let kernel = library.kernel_with("f", &constants)?;
-        let mut out = device.buffer_from(&[-1_i32; 3])?;
+        let mut out = device.buffer_with_data(&[-1_i32; 3])?;
         run(device, &kernel, Grid::threads(1), (&mut out,))?;
         expect_all(&out.to_vec()?, |e| expected[e]);
     }
@@ -148,8 +148,8 @@ const CONDITIONAL: &str = "
 fn conditional_arguments(device: &Device) -> CaseResult {
     let library = library(device, CONDITIONAL)?;
     assert_eq!(library.kernels()[0].args.len(), 5);
-    let input = device.buffer_from(&[1.0_f32, 2.0, 3.0, 4.0])?;
-    let bias = device.buffer_from(&[10.0_f32, 20.0, 30.0, 40.0])?;
+    let input = device.buffer_with_data(&[1.0_f32, 2.0, 3.0, 4.0])?;
+    let bias = device.buffer_with_data(&[10.0_f32, 20.0, 30.0, 40.0])?;
     let kernel = |bias: bool, mask: bool| {
         library.kernel_with("f", &Constants::new().set("has_bias", bias).set("has_mask", mask))
     };
@@ -200,8 +200,8 @@ fn shared_indices(device: &Device) -> CaseResult {
     let f = |which: i32, both: [bool; 2]| {
         library.kernel_with("f", &Constants::new().set("which", which).set("both", both))
     };
-    let x = device.buffer_from(&[10.0_f32, 20.0, 30.0])?;
-    let y = device.buffer_from(&[0.5_f32, 1.5, 2.5].map(elinvar::f16::from_f32))?;
+    let x = device.buffer_with_data(&[10.0_f32, 20.0, 30.0])?;
+    let y = device.buffer_with_data(&[0.5_f32, 1.5, 2.5].map(elinvar::f16::from_f32))?;
     let mut out = device.buffer::<f32>(3)?;
     let z = elinvar::Arg::value(&[0.0_f32, 2.0, 0.0, 0.0]);
     run(device, &f(1, [true, true])?, Grid::threads(3), (&x, z, &mut out))?;

@@ -111,7 +111,7 @@ fn buffer_too_small_for_reference(device: &Device) -> CaseResult {
 
 fn threadgroup_over_the_limit(device: &Device) -> CaseResult {
     let kernel = copy_kernel(device)?;
-    let max = device.caps().max_threads_per_threadgroup;
+    let max = device.caps().limits.max_threads_per_threadgroup;
     let (a, mut b) = (device.buffer::<f32>(4)?, device.buffer::<f32>(4)?);
     for group in [(max + 1, 1, 1), (max / 2, 3, 1), (1, max / 4, 5), (u32::MAX, u32::MAX, u32::MAX)] {
         let result = run(device, &kernel, Grid::threads(4).group(group), (&a, &mut b, 4_u32));
@@ -127,7 +127,7 @@ fn too_much_threadgroup_memory(device: &Device) -> CaseResult {
         uint i [[thread_position_in_grid]]) { part[i] = i; out[i] = part[i]; }";
     let kernel = kernel(device, "shares", body)?;
     let mut out = device.buffer::<f32>(4)?;
-    let limit = device.caps().max_threadgroup_memory as usize;
+    let limit = device.caps().limits.max_threadgroup_memory as usize;
     let result = run(device, &kernel, Grid::threads(4), (&mut out, Threadgroup::bytes(limit + 1)));
     invalid(result, &["shares", &limit.to_string()]);
     run(device, &kernel, Grid::threads(4), (&mut out, Threadgroup::bytes(limit)))?;
@@ -138,7 +138,7 @@ fn too_much_threadgroup_memory(device: &Device) -> CaseResult {
 fn launch_while_mapped(device: &Device) -> CaseResult {
     let kernel = copy_kernel(device)?;
     let stream = device.stream()?;
-    let a = device.buffer_from(&[1.0_f32, 2.0, 3.0, 4.0])?;
+    let a = device.buffer_with_data(&[1.0_f32, 2.0, 3.0, 4.0])?;
     let mut b = device.buffer::<f32>(4)?;
     let mut same = b.clone();
     let guard = b.map()?;
@@ -215,7 +215,7 @@ fn captures(device: &Device) -> CaseResult {
 
 fn the_device_works_after_errors(device: &Device) -> CaseResult {
     let kernel = copy_kernel(device)?;
-    let a = device.buffer_from(&(0..100).map(|i| i as f32).collect::<Vec<_>>())?;
+    let a = device.buffer_with_data(&(0..100).map(|i| i as f32).collect::<Vec<_>>())?;
     let mut b = device.buffer::<f32>(100)?;
     let stream = device.stream()?;
     invalid(launch(&kernel, &stream, Grid::threads(100), (&a, &a, 50_u32)), &["`out`"]);

@@ -47,7 +47,7 @@ fn a_wait_before_its_signal(device: &Device) -> CaseResult {
     let mut x = device.buffer::<u32>(N)?;
     second.wait_for(&event, 7)?;
     launch(&step, &second, Grid::threads(N), (&mut x, 5_u32))?;
-    let done = second.batch().submit()?;
+    let done = second.command_buffer().submit()?;
     launch(&step, &first, Grid::threads(N), (&mut x, 2_u32))?;
     assert!(done.wait_timeout(Duration::ZERO)?.is_none());
     first.signal(&event, 9)?;
@@ -62,15 +62,15 @@ fn the_host_takes_part(device: &Device) -> CaseResult {
     let (to_device, to_host) = (device.event()?, device.event()?);
     let mut x = device.buffer::<u32>(N)?;
     for turn in 1..=10_u64 {
-        let mut batch = stream.batch();
-        batch.wait_for(&to_device, turn);
+        let mut commands = stream.command_buffer();
+        commands.wait_for(&to_device, turn);
         // SAFETY: thread i changes element i, and there are N of both.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&step, Grid::threads(N), (&mut x, turn as u32))?;
+            commands.launch(&step, Grid::threads(N), (&mut x, turn as u32))?;
         }
-        batch.signal(&to_host, turn);
-        batch.submit()?;
+        commands.signal(&to_host, turn);
+        commands.submit()?;
         assert!(!to_host.wait_timeout(turn, Duration::from_millis(1))?, "before the host let it");
         to_device.signal(turn);
         to_host.wait(turn)?;
@@ -88,7 +88,7 @@ fn a_failure_goes_on(device: &Device) -> CaseResult {
     let event = device.event()?;
     let mut x = device.buffer::<u32>(4)?;
     second.wait_for(&event, 1)?;
-    let behind = second.batch().submit()?;
+    let behind = second.command_buffer().submit()?;
     outside.launch(&first, Grid::threads(8), (&mut x,))?;
     first.signal(&event, 1)?;
     for result in [event.wait(1), behind.wait().map(drop)] {
@@ -105,7 +105,7 @@ fn a_failure_goes_on(device: &Device) -> CaseResult {
 
 fn more_streams_than_the_device_has(device: &Device) -> CaseResult {
     let step = step(device)?;
-    let count = 4 * device.caps().parallel_queues.clamp(1, 64) as usize;
+    let count = 4 * device.caps().limits.parallel_queues.clamp(1, 64) as usize;
     let streams = (0..count).map(|_| device.stream()).collect::<elinvar::Result<Vec<_>>>()?;
     let event = device.event()?;
     let mut x = device.buffer::<u32>(N)?;
@@ -160,17 +160,17 @@ fn timestamps_within_a_batch(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let mut x = device.buffer::<u32>(N)?;
     let before = device.clock_ns();
-    let mut batch = stream.batch();
-    let mut times = vec![batch.timestamp()?];
+    let mut commands = stream.command_buffer();
+    let mut times = vec![commands.timestamp()?];
     for k in 0..5_u32 {
         // SAFETY: thread i changes element i, and there are as many of both.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&step, Grid::threads(N), (&mut x, k))?;
+            commands.launch(&step, Grid::threads(N), (&mut x, k))?;
         }
-        times.push(batch.timestamp()?);
+        times.push(commands.timestamp()?);
     }
-    let timing = batch.submit()?.wait()?;
+    let timing = commands.submit()?.wait()?;
     let behind = stream.timestamp()?;
     stream.synchronize()?;
     let after = device.clock_ns();
@@ -189,7 +189,7 @@ fn timestamps_within_a_batch(device: &Device) -> CaseResult {
 fn groups(device: &Device) -> CaseResult {
     let step = step(device)?;
     let group = device.stream_group();
-    assert_eq!(group.most(), device.caps().parallel_queues.max(1) as usize);
+    assert_eq!(group.most(), device.caps().limits.parallel_queues.max(1) as usize);
     let mut buffers = (0..20).map(|_| device.buffer::<u32>(N)).collect::<elinvar::Result<Vec<_>>>()?;
     for (k, x) in buffers.iter_mut().enumerate() {
         let stream = group.next()?;
@@ -208,11 +208,11 @@ fn profiles(device: &Device) -> CaseResult {
     let step = step(device)?;
     let stream = device.stream()?;
     let mut x = device.buffer::<u32>(N)?;
-    let profile = stream.profile(50, |batch| {
+    let profile = stream.profile(50, |commands| {
         // SAFETY: thread i changes element i, and there are N of both.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&step, Grid::threads(N), (&mut x, 1_u32))
+            commands.launch(&step, Grid::threads(N), (&mut x, 1_u32))
         }
     })?;
     expect_all(&x.to_vec()?, |_| expected(0, std::iter::repeat_n(1, 50)));

@@ -50,7 +50,7 @@ fn scratch(graph: &mut Graph, device: &Device) -> elinvar::Result<Buffer<u32>> {
 
 fn a_chain(device: &Device) -> CaseResult {
     let Kernels { affine: kernel, .. } = kernels(device)?;
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut out = device.buffer::<u32>(N)?;
     let mut graph = Graph::new();
     let mut last = input.clone();
@@ -77,7 +77,7 @@ fn a_chain(device: &Device) -> CaseResult {
 
 fn branches(device: &Device) -> CaseResult {
     let Kernels { affine: kernel, mix: both } = kernels(device)?;
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut out = device.buffer::<u32>(N)?;
     for streams in [None, Some(1), Some(2), Some(8)] {
         let mut graph = Graph::new();
@@ -96,7 +96,7 @@ fn branches(device: &Device) -> CaseResult {
             add(&mut graph, &both, (&pair[0], &pair[1], &mut out), N)?;
         }
         let mut plan = graph.plan_with(PlanOptions { streams, ..PlanOptions::default() })?;
-        let most = streams.unwrap_or(device.caps().parallel_queues as usize);
+        let most = streams.unwrap_or(device.caps().limits.parallel_queues as usize);
         assert!(
             plan.stats().streams <= most && (most == 1 || plan.stats().streams > 1),
             "{:?}",
@@ -118,7 +118,7 @@ fn branches(device: &Device) -> CaseResult {
 /// What each launch leaves is what the next finds, from run to run.
 fn in_place(device: &Device) -> CaseResult {
     let Kernels { mix: kernel, .. } = kernels(device)?;
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut sum = device.buffer::<u32>(N)?;
     let mut graph = Graph::new();
     for _ in 0..10 {
@@ -136,7 +136,7 @@ fn in_place(device: &Device) -> CaseResult {
 
 fn other_arguments(device: &Device) -> CaseResult {
     let Kernels { affine: kernel, .. } = kernels(device)?;
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut out = device.buffer::<u32>(N)?;
     let mut graph = Graph::new();
     let mut between = scratch(&mut graph, device)?;
@@ -149,7 +149,7 @@ fn other_arguments(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let mut outs = Vec::new();
     for round in 0..5u32 {
-        let other = device.buffer_from(&vec![round; N])?;
+        let other = device.buffer_with_data(&vec![round; N])?;
         let mut out = device.buffer::<u32>(N)?;
         plan.set("k", 7 * round)?;
         plan.set("input", &other)?;
@@ -172,10 +172,10 @@ fn other_arguments(device: &Device) -> CaseResult {
 
 fn captured_from_streams(device: &Device) -> CaseResult {
     let Kernels { affine: kernel, .. } = kernels(device)?;
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let (mut a, mut b) = (device.buffer::<u32>(N)?, device.buffer::<u32>(N)?);
     let (one, two, ready) = (device.stream()?, device.stream()?, device.event()?);
-    let (mut first, mut second) = (one.batch(), two.batch());
+    let (mut first, mut second) = (one.command_buffer(), two.command_buffer());
     // SAFETY: as for `add`.
     #[allow(unsafe_code)]
     unsafe {
@@ -201,7 +201,7 @@ fn checked_launches(device: &Device) -> CaseResult {
     let text =
         "kernel void twice(device uint* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= 2u; }";
     let checked = device.compile(elinvar::Source::named("twice.metal", text))?.checked_kernel("twice")?;
-    let mut x = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let mut x = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut graph = Graph::new();
     graph.launch_checked(&checked, Grid::threads(N), (&mut x,))?;
     graph.launch_checked(&checked, Grid::threads(N / 2), (&mut x,))?;
@@ -219,7 +219,7 @@ fn faults_stay_where_they_are(device: &Device) -> CaseResult {
     let Kernels { affine: kernel, .. } = kernels(device)?;
     let (mut bad, mut good, mut behind) =
         (device.buffer::<u32>(N)?, device.buffer::<u32>(N)?, device.buffer::<u32>(N)?);
-    let input = device.buffer_from(&(0..N as u32).collect::<Vec<_>>())?;
+    let input = device.buffer_with_data(&(0..N as u32).collect::<Vec<_>>())?;
     let mut graph = Graph::new();
     let node = graph.launch_checked(&put.labeled("put", 1), Grid::threads(N), (&mut bad, 1u32))?;
     graph.value("k", node, 1)?;
@@ -381,7 +381,8 @@ fn random_graphs(device: &Device) -> CaseResult {
         }
         for (name, options) in plans() {
             let mut graph = Graph::new();
-            let mut all = (0..KEPT).map(|b| device.buffer_from(&start(b))).collect::<Result<Vec<_>, _>>()?;
+            let mut all =
+                (0..KEPT).map(|b| device.buffer_with_data(&start(b))).collect::<Result<Vec<_>, _>>()?;
             for _ in KEPT..BUFFERS {
                 all.push(graph.transient::<u32>(device, LEN)?);
             }
@@ -407,7 +408,7 @@ fn random_graphs(device: &Device) -> CaseResult {
             shared +=
                 plan.stats().transient_bytes - plan.stats().arena_bytes.min(plan.stats().transient_bytes);
         }
-        let all = (0..BUFFERS).map(|b| device.buffer_from(&start(b))).collect::<Result<Vec<_>, _>>()?;
+        let all = (0..BUFFERS).map(|b| device.buffer_with_data(&start(b))).collect::<Result<Vec<_>, _>>()?;
         for expected in &expected {
             all[KEPT..].iter().try_for_each(|b| stream.fill(&mut b.clone(), 0u32).map(drop))?;
             steps.iter().try_for_each(|step| submit_step(&stream, &kernels, step, &all))?;

@@ -133,7 +133,7 @@ fn rows_that_share_a_loop(device: &Device) -> CaseResult {
         let [w, h, d] = grid;
         let left: Vec<u32> = (0..h * TERMS).map(|i| 7 * i + 1).collect();
         let right: Vec<u32> = (0..w * TERMS).map(|i| 11 * i + 3).collect();
-        let (a, b) = (device.buffer_from(&left)?, device.buffer_from(&right)?);
+        let (a, b) = (device.buffer_with_data(&left)?, device.buffer_with_data(&right)?);
         let mut out = device.buffer::<u32>((w * h * d) as usize)?;
         run(device, &product, Grid::threads(grid).group(group), (&a, &b, &mut out, TERMS))?;
         expect_all(&out.to_vec()?, |i| {

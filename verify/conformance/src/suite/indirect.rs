@@ -1,6 +1,6 @@
 //! Indirect launches, with counts mostly written by the preceding kernel.
 
-use elinvar::{Buffer, Device, Error, Graph, Grid, HostUse};
+use elinvar::{Buffer, Device, Error, Graph, Grid, HostAccess};
 
 use super::{CaseResult, expect_all, kernel, launch, run};
 
@@ -34,8 +34,8 @@ fn runs_over_what_was_found(device: &Device) -> CaseResult {
     let [keep, count, visit] = ["keep", "count", "visit"].map(|name| kernel(device, name, COMPACT));
     let (keep, count, visit) = (keep?, count?, visit?);
     let n = 10_000_u32;
-    let x = device.buffer_from(&(0..n).collect::<Vec<_>>())?;
-    for host in [HostUse::ReadWrite, HostUse::Never] {
+    let x = device.buffer_with_data(&(0..n).collect::<Vec<_>>())?;
+    for host in [HostAccess::ReadWrite, HostAccess::Never] {
         for by in [1_u32, 3, 64, 157, 9_999, 20_000] {
             let (mut kept, mut found) =
                 (device.buffer::<u32>(n as usize)?, device.buffer_for::<u32>(1, host)?);
@@ -62,13 +62,13 @@ fn zero_counts_run_nothing(device: &Device) -> CaseResult {
     let tally = kernel(device, "tally", TALLY)?;
     let mut n = device.buffer::<u32>(1)?;
     // Beyond the limits beside a zero: nothing as well, for a driver that sees it.
-    let beyond = device.caps().sees_counts.then_some([0, u32::MAX, u32::MAX]);
+    let beyond = device.caps().features.sees_counts.then_some([0, u32::MAX, u32::MAX]);
     for counts in [[0, 1, 1], [5, 0, 1], [5, 5, 0], [0, 0, 0]].into_iter().chain(beyond) {
-        let counts = device.buffer_from(&counts)?;
+        let counts = device.buffer_with_data(&counts)?;
         run(device, &tally, Grid::indirect(&counts).group((4, 2)), (&mut n,))?;
     }
     assert_eq!(n.to_vec()?, [0]);
-    run(device, &tally, Grid::indirect(&device.buffer_from(&[1_u32; 3])?).group((4, 2)), (&mut n,))?;
+    run(device, &tally, Grid::indirect(&device.buffer_with_data(&[1_u32; 3])?).group((4, 2)), (&mut n,))?;
     assert_eq!(n.to_vec()?, [8]);
     Ok(())
 }
@@ -94,8 +94,8 @@ fn positions_in_three_dimensions(device: &Device) -> CaseResult {
     for (counts, group) in [([3_u32, 5, 2], [8_u32, 4, 2]), ([7, 1, 1], [33, 1, 1]), ([1, 2, 9], [5, 3, 4])] {
         let all: [u32; 3] = std::array::from_fn(|d| counts[d] * group[d]);
         let total = all.iter().product::<u32>() as usize;
-        let mut out = device.buffer_from(&vec![[UNTOUCHED; 22]; total + 1])?;
-        let counted = device.buffer_from(&counts)?;
+        let mut out = device.buffer_with_data(&vec![[UNTOUCHED; 22]; total + 1])?;
+        let counted = device.buffer_with_data(&counts)?;
         run(device, &place, Grid::indirect(&counted).group(group), (&mut out,))?;
         expect_all(&out.to_vec()?, |i| {
             if i == total {
@@ -124,7 +124,7 @@ fn offsets_into_the_buffer(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let words: Vec<u32> = (0..40).map(|i| 1 + i * 7 % 5).collect();
     let (counts, bytes) =
-        (device.buffer_from(&words)?, device.buffer_from(bytemuck::cast_slice::<_, u8>(&words))?);
+        (device.buffer_with_data(&words)?, device.buffer_with_data(bytemuck::cast_slice::<_, u8>(&words))?);
     let mut sizes = device.buffer::<u32>(2 * 38)?;
     let stream = device.stream()?;
     for k in 0..38 {
@@ -138,7 +138,7 @@ fn offsets_into_the_buffer(device: &Device) -> CaseResult {
     Ok(())
 }
 
-/// Each of a batch sees the counts that the command before it has left, wherever they lie.
+/// Each of a command buffer sees the counts that the command before it has left, wherever they lie.
 fn behind_copy_fill_and_kernel(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let set = kernel(
@@ -148,26 +148,26 @@ fn behind_copy_fill_and_kernel(device: &Device) -> CaseResult {
             counts[0] = k; counts[1] = k + 1u; counts[2] = 2u;
         }",
     )?;
-    for host in [HostUse::ReadWrite, HostUse::Never] {
-        let from = device.buffer_from(&[5_u32, 6, 1, 4])?;
+    for host in [HostAccess::ReadWrite, HostAccess::Never] {
+        let from = device.buffer_with_data(&[5_u32, 6, 1, 4])?;
         let (mut counts, mut sizes) = (device.buffer_for::<u32>(3, host)?, device.buffer::<u32>(6)?);
         counts.write(&[9, 1, 1])?;
-        let mut batch = device.stream()?.batch();
+        let mut commands = device.stream()?.command_buffer();
         for k in 0..6_u32 {
             match k {
-                1 => batch.fill(&mut counts, 3)?,
-                2 => batch.copy(from.slice(0..3)?, &mut counts)?,
+                1 => commands.fill(&mut counts, 3)?,
+                2 => commands.copy(from.slice(0..3)?, &mut counts)?,
                 // SAFETY: the kernel writes three numbers.
                 #[allow(unsafe_code)]
-                3 | 5 => unsafe { batch.launch(&set, Grid::threads(1), (&mut counts, k)) }?,
-                4 => batch.copy(from.slice(1..4)?, &mut counts)?,
+                3 | 5 => unsafe { commands.launch(&set, Grid::threads(1), (&mut counts, k)) }?,
+                4 => commands.copy(from.slice(1..4)?, &mut counts)?,
                 _ => {}
             }
             // SAFETY: the kernel writes one number of six.
             #[allow(unsafe_code)]
-            unsafe { batch.launch(&size, Grid::indirect(&counts).group(2), (&mut sizes, k)) }?;
+            unsafe { commands.launch(&size, Grid::indirect(&counts).group(2), (&mut sizes, k)) }?;
         }
-        batch.submit()?.wait()?;
+        commands.submit()?.wait()?;
         assert_eq!(sizes.to_vec()?, [9, 27, 30, 3 * 4 * 2, 24, 5 * 6 * 2].map(|groups| 2 * groups));
     }
     Ok(())
@@ -184,19 +184,19 @@ fn many_in_one_submission(device: &Device) -> CaseResult {
         }",
     )?;
     let n = 300_u32;
-    let mut counts = device.buffer_from(&[1_u32, 1, 1])?;
+    let mut counts = device.buffer_with_data(&[1_u32, 1, 1])?;
     let mut sizes = device.buffer::<u32>(n as usize)?;
-    let mut batch = device.stream()?.batch();
+    let mut commands = device.stream()?.command_buffer();
     for k in 0..n {
         // SAFETY: the kernels write one number of as many, and the first count.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&size, Grid::indirect(&counts).group(3), (&mut sizes, k))?;
+            commands.launch(&size, Grid::indirect(&counts).group(3), (&mut sizes, k))?;
             let grid = Grid::indirect(&counts.clone()).group(32);
-            batch.launch(&next, grid, (&mut counts,))?;
+            commands.launch(&next, grid, (&mut counts,))?;
         }
     }
-    batch.submit()?.wait()?;
+    commands.submit()?.wait()?;
     expect_all(&sizes.to_vec()?, |k| 3 * (k as u32 + 1));
     assert_eq!(counts.to_vec()?, [n + 1, 1, 1]);
     Ok(())
@@ -211,18 +211,18 @@ fn counts_by_other_streams(device: &Device) -> CaseResult {
     let mut sizes = Vec::new();
     let mut ends = Vec::new();
     for round in 1..=5_u64 {
-        let mut batch = streams[0].batch();
-        batch.fill(&mut counts, 2 * round as u32)?;
-        batch.signal(&event, 2 * round - 1);
-        batch.submit()?;
+        let mut commands = streams[0].command_buffer();
+        commands.fill(&mut counts, 2 * round as u32)?;
+        commands.signal(&event, 2 * round - 1);
+        commands.submit()?;
         for stream in &streams[1..] {
             let mut out = device.buffer::<u32>(1)?;
-            let mut batch = stream.batch();
-            batch.wait_for(&event, 2 * round - 1);
+            let mut commands = stream.command_buffer();
+            commands.wait_for(&event, 2 * round - 1);
             // SAFETY: the kernel writes one number.
             #[allow(unsafe_code)]
-            unsafe { batch.launch(&size, Grid::indirect(&counts).group(1), (&mut out, 0u32)) }?;
-            ends.push(batch.submit()?);
+            unsafe { commands.launch(&size, Grid::indirect(&counts).group(1), (&mut out, 0u32)) }?;
+            ends.push(commands.submit()?);
             sizes.push((out, 8 * (round as u32).pow(3)));
         }
         // What comes next in the counts comes behind those that read them.
@@ -240,19 +240,19 @@ fn counts_by_other_streams(device: &Device) -> CaseResult {
 fn run_again_with_other_counts(device: &Device) -> CaseResult {
     let size = kernel(device, "size_k", SIZE)?;
     let stream = device.stream()?;
-    let record = |counts: &Buffer<u32>, sizes: &mut Buffer<u32>, batch: &mut elinvar::Batch| {
+    let record = |counts: &Buffer<u32>, sizes: &mut Buffer<u32>, commands: &mut elinvar::CommandBuffer| {
         // As many as a driver may want before it makes one call of them.
         (0..20_u32).try_for_each(|k| {
             let grid = Grid::indirect(counts.slice(0..3)?).group((2, 1, 4));
             // SAFETY: the kernel writes one number of twenty.
-            unsafe { batch.launch(&size, grid, (&mut *sizes, k)) }
+            unsafe { commands.launch(&size, grid, (&mut *sizes, k)) }
         })
     };
     let (mut counts, mut sizes) = (device.buffer::<u32>(3)?, device.buffer::<u32>(20)?);
-    let mut batch = stream.batch();
-    record(&counts, &mut sizes, &mut batch)?;
-    let recording = batch.record()?;
-    let mut plan = Graph::capture(&stream, |batch| record(&counts, &mut sizes, batch))?.plan()?;
+    let mut commands = stream.command_buffer();
+    record(&counts, &mut sizes, &mut commands)?;
+    let recording = commands.record()?;
+    let mut plan = Graph::capture(&stream, |commands| record(&counts, &mut sizes, commands))?.plan()?;
     for round in 0..6_u32 {
         counts.write(&[round, 2, 3])?;
         let expected = if round == 0 { 7 } else { 8 * round * 2 * 3 };
@@ -273,7 +273,7 @@ fn checked_kernels(device: &Device) -> CaseResult {
     let library = device.compile(elinvar::Source::named("ramp.metal", text))?;
     let ramp = library.checked_kernel("ramp")?;
     let stream = device.stream()?;
-    let (mut counts, mut x) = (device.buffer_from(&[4_u32, 1, 1])?, device.buffer::<u32>(100)?);
+    let (mut counts, mut x) = (device.buffer_with_data(&[4_u32, 1, 1])?, device.buffer::<u32>(100)?);
     ramp.launch(&stream, Grid::indirect(&counts).group(25), (&mut x,))?.wait()?;
     expect_all(&x.to_vec()?, |i| 3 * i as u32);
     counts.write(&[5, 1, 1])?;
@@ -282,7 +282,7 @@ fn checked_kernels(device: &Device) -> CaseResult {
         return Err(format!("expected a fault, got {beyond:?}").into());
     };
     assert!(fault.kernel == "ramp", "{fault}");
-    assert!(!device.caps().names_accesses || fault.message.contains("`x`"), "{fault}");
+    assert!(!device.caps().features.names_accesses || fault.message.contains("`x`"), "{fault}");
     stream.acknowledge();
     counts.write(&[2, 2, 1])?;
     x.fill(1)?;
@@ -293,14 +293,14 @@ fn checked_kernels(device: &Device) -> CaseResult {
 
 /// Where the driver sees them they are an error that names them; the queue goes on when that is acknowledged.
 fn counts_beyond_the_limits(device: &Device) -> CaseResult {
-    if !device.caps().sees_counts {
+    if !device.caps().features.sees_counts {
         return Err(Error::unsupported("the device alone sees the counts, and any may happen").into());
     }
     let tally = kernel(device, "tally", TALLY)?;
     let stream = device.stream()?;
     let mut n = device.buffer::<u32>(1)?;
     for (counts, group) in [([1 << 31, 1, 1], (2, 1)), ([1, u32::MAX, 1], (1, 32)), ([u32::MAX; 3], (1, 1))] {
-        let buffer = device.buffer_from(&counts)?;
+        let buffer = device.buffer_with_data(&counts)?;
         let ended = launch(&tally, &stream, Grid::indirect(&buffer).group(group), (&mut n,))?.wait();
         let text = match ended {
             Err(Error::Fault(fault)) => fault.to_string(),
@@ -315,7 +315,7 @@ fn counts_beyond_the_limits(device: &Device) -> CaseResult {
         stream.acknowledge();
     }
     n.fill(0)?;
-    let counts = device.buffer_from(&[2_u32, 1, 3])?;
+    let counts = device.buffer_with_data(&[2_u32, 1, 3])?;
     launch(&tally, &stream, Grid::indirect(&counts).group(32), (&mut n,))?.wait()?;
     assert_eq!(n.to_vec()?, [6 * 32]);
     Ok(())

@@ -23,7 +23,7 @@ fn a_check_behind_a_division(device: &Device) -> CaseResult {
     let kernel = kernel(device, "later", text)?;
     let a: Vec<i32> = (0..64).map(|i| i * 37 + 5).collect();
     let d: Vec<i32> = (0..64).map(|i| if i % 3 == 0 { 0 } else { i }).collect();
-    let (a_buffer, d_buffer) = (device.buffer_from(&a)?, device.buffer_from(&d)?);
+    let (a_buffer, d_buffer) = (device.buffer_with_data(&a)?, device.buffer_with_data(&d)?);
     let mut out = device.buffer::<i32>(192)?;
     run(device, &kernel, Grid::threads(64), (&a_buffer, &d_buffer, &mut out))?;
     expect_all(&out.to_vec()?, |e| {
@@ -58,7 +58,7 @@ fn every_division(device: &Device) -> CaseResult {
         divide: fn(T, T) -> [i64; 2],
     ) -> CaseResult {
         let n = OPERANDS.len();
-        let input = device.buffer_from(&OPERANDS)?;
+        let input = device.buffer_with_data(&OPERANDS)?;
         let mut out = device.buffer::<i64>(2 * n * n)?;
         run(device, &kernel(device, name, text)?, Grid::threads(n * n), (&input, &mut out, n as u32))?;
         let pair = |i: usize| divide(narrow(OPERANDS[i / n]), narrow(OPERANDS[i % n]));
@@ -97,7 +97,7 @@ fn shifts_beyond_the_width(device: &Device) -> CaseResult {
             out[4 * i + 3] = 0xf23456789abcdef0ul >> n;
         }";
     let by: Vec<u32> = (0..140).chain([u32::MAX, 1 << 31]).collect();
-    let by_buffer = device.buffer_from(&by)?;
+    let by_buffer = device.buffer_with_data(&by)?;
     let mut out = device.buffer::<u64>(4 * by.len())?;
     run(device, &kernel(device, "shift", text)?, Grid::threads(by.len()), (&by_buffer, &mut out))?;
     expect_all(&out.to_vec()?, |e| {
@@ -124,8 +124,8 @@ fn constant_operands(device: &Device) -> CaseResult {
             out[4] = a[1] % -1;
             if (zero == 0) out[5] = 6;
         }";
-    let a = device.buffer_from(&[5, i32::MIN])?;
-    let mut out = device.buffer_from(&[9_i32; 6])?;
+    let a = device.buffer_with_data(&[5, i32::MIN])?;
+    let mut out = device.buffer_with_data(&[9_i32; 6])?;
     run(device, &kernel(device, "constants", text)?, Grid::threads(1), (&a, &mut out))?;
     expect_all(&out.to_vec()?, |e| [0, 0, 10, i32::MIN, 0, 6][e]);
     Ok(())

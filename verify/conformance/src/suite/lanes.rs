@@ -88,7 +88,7 @@ impl Words<'_> {
         kernel: &elinvar::Kernel,
         args: Vec<Arg>,
     ) -> elinvar::Result<Vec<u64>> {
-        let mut out = device.buffer_from(&vec![UNWRITTEN; self.slots * self.shape.threads()])?;
+        let mut out = device.buffer_with_data(&vec![UNWRITTEN; self.slots * self.shape.threads()])?;
         let mut all: Vec<Arg> = vec![(&mut out).into()];
         all.extend(args);
         run(device, kernel, self.shape.grid(), all)?;

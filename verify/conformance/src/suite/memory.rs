@@ -1,6 +1,6 @@
 //! Memory: contents in every storage mode, zeroing on reuse, host memory in place, ordering of transfers.
 
-use elinvar::{Device, Error, Grid, HostUse};
+use elinvar::{Device, Error, Grid, HostAccess};
 
 use super::{CaseResult, expect_all, kernel, launch};
 
@@ -15,12 +15,12 @@ fn every_use(device: &Device) -> CaseResult {
     let twice = kernel(device, "twice", TWICE)?;
     let stream = device.stream()?;
     let uses = [
-        HostUse::ReadWrite,
-        HostUse::Read,
-        HostUse::Write,
-        HostUse::Never,
-        HostUse::Transient,
-        HostUse::Staging,
+        HostAccess::ReadWrite,
+        HostAccess::Read,
+        HostAccess::Write,
+        HostAccess::Never,
+        HostAccess::Transient,
+        HostAccess::Staging,
     ];
     for host in uses {
         let mut x = device.buffer_for::<u32>(N, host)?;
@@ -51,7 +51,7 @@ fn used_again_it_is_zero(device: &Device) -> CaseResult {
     let twice = kernel(device, "twice", TWICE)?;
     let stream = device.stream()?;
     for round in 0..10 {
-        let host = if round % 2 == 0 { HostUse::ReadWrite } else { HostUse::Never };
+        let host = if round % 2 == 0 { HostAccess::ReadWrite } else { HostAccess::Never };
         let mut x = device.buffer_for::<u32>(N, host)?;
         expect_all(&x.to_vec()?, |_| 0);
         stream.fill(&mut x, 0x1234_5678)?;
@@ -80,8 +80,8 @@ fn of_the_host(device: &Device) -> CaseResult {
     let pages = OnHeap(Box::new(Pages([5; 16384])));
     let address = pages.0.0.as_ptr();
     // SAFETY: boxed, the numbers do not move, and nobody else has them.
-    let wrapped = unsafe { device.buffer_over::<u32>(pages) };
-    let granule = device.caps().wrap_granule;
+    let wrapped = unsafe { device.buffer_no_copy::<u32>(pages) };
+    let granule = device.caps().limits.wrap_granule;
     assert_eq!(granule.is_some(), wrapped.is_ok(), "{granule:?}, {wrapped:?}");
     let mut wrapped = wrapped?;
     assert!(granule.is_some_and(|granule| 65536 % granule == 0), "the case needs larger pages: {granule:?}");
@@ -95,7 +95,7 @@ fn of_the_host(device: &Device) -> CaseResult {
     drop(wrapped);
     stream.synchronize()?;
     // SAFETY: a vector of three numbers is no whole page; it is refused.
-    let odd = unsafe { device.buffer_over(vec![0_u32; 3]) };
+    let odd = unsafe { device.buffer_no_copy(vec![0_u32; 3]) };
     assert!(matches!(odd, Err(Error::InvalidArgument(_))), "{odd:?}");
     Ok(())
 }
@@ -103,7 +103,7 @@ fn of_the_host(device: &Device) -> CaseResult {
 fn transfers_in_order(device: &Device) -> CaseResult {
     let twice = kernel(device, "twice", TWICE)?;
     let stream = device.stream()?;
-    let mut x = device.buffer_for::<u32>(N, HostUse::Never)?;
+    let mut x = device.buffer_for::<u32>(N, HostAccess::Never)?;
     let mut downloads = Vec::new();
     for round in 0..8_u32 {
         stream.upload(&vec![round; N], &mut x)?;
@@ -118,12 +118,16 @@ fn transfers_in_order(device: &Device) -> CaseResult {
 
 fn facts(device: &Device) -> CaseResult {
     let caps = device.caps();
-    assert!(caps.total_memory > 0 && caps.working_set > 0, "{caps:?}");
-    assert!(caps.working_set <= caps.total_memory && caps.max_buffer_bytes <= caps.total_memory, "{caps:?}");
-    assert!(caps.memory_granule > 0 && caps.wrap_granule != Some(0), "{caps:?}");
+    assert!(caps.limits.total_memory > 0 && caps.limits.working_set > 0, "{caps:?}");
+    assert!(
+        caps.limits.working_set <= caps.limits.total_memory
+            && caps.limits.max_buffer_bytes <= caps.limits.total_memory,
+        "{caps:?}"
+    );
+    assert!(caps.limits.memory_granule > 0 && caps.limits.wrap_granule != Some(0), "{caps:?}");
     let budget = device.pool().limits().budget;
-    assert!(budget <= caps.total_memory, "{budget}");
-    let beyond = device.buffer::<u8>(usize::try_from(caps.max_buffer_bytes)? + 1);
+    assert!(budget <= caps.limits.total_memory, "{budget}");
+    let beyond = device.buffer::<u8>(usize::try_from(caps.limits.max_buffer_bytes)? + 1);
     assert!(matches!(beyond, Err(Error::InvalidArgument(_))), "{beyond:?}");
     Ok(())
 }

@@ -44,7 +44,7 @@ fn last_group_reduces(device: &Device) -> CaseResult {
     let (n, group) = (64 * 37, 64);
     let input: Vec<u32> = (0..n as u32).map(|i| i * 7919 % 1009).collect();
     let expected: u32 = input.iter().sum();
-    let input = device.buffer_from(&input)?;
+    let input = device.buffer_with_data(&input)?;
     let stream = device.stream()?;
     let mut totals = Vec::new();
     for _ in 0..1000 {

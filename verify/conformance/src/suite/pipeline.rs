@@ -40,7 +40,7 @@ fn suggestions_are_as_launched(device: &Device) -> CaseResult {
         launch(&size, &stream, Grid::threads(grid), (&mut out,))?;
         let [x, y, z, _] = out.to_vec()?[0];
         assert_eq!(suggestion.group.to_array(), [x, y, z], "{suggestion}");
-        assert!((x * y * z).is_multiple_of(caps.simdgroup_width), "{suggestion}");
+        assert!((x * y * z).is_multiple_of(caps.limits.simdgroup_width), "{suggestion}");
         assert!(
             x * y * z <= size.max_threads_per_threadgroup() && !suggestion.reason.is_empty(),
             "{suggestion}"
@@ -56,7 +56,7 @@ fn a_fault_names_its_launch(device: &Device) -> CaseResult {
     let mut x = device.buffer::<u32>(4)?;
     let failed = checked.labeled("third", 3).launch(&stream, Grid::threads(8), (&mut x,))?.wait();
     let text = failed.err().map(|error| error.to_string()).unwrap_or_default();
-    let access = if device.caps().names_accesses { "write" } else { "an access" };
+    let access = if device.caps().features.names_accesses { "write" } else { "an access" };
     let expected = format!("kernel `outside`, launch `third` (3) at outside.metal:1: {access}");
     assert!(text.starts_with(&expected), "{text}");
     Ok(())
@@ -88,19 +88,19 @@ fn a_deadline_stops_a_long_launch(device: &Device) -> CaseResult {
     let slow = kernel(device, "slow", body)?;
     let stream = device.stream()?;
     let mut out = device.buffer::<u32>(64)?;
-    let mut batch = stream.batch();
-    if device.caps().stops_at == StopsAt::Never {
+    let mut commands = stream.command_buffer();
+    if device.caps().features.stops_at == StopsAt::Never {
         return Err(Error::unsupported("this device cannot stop running work, and would be lost").into());
     }
-    batch.deadline(Duration::from_millis(50))?;
+    commands.deadline(Duration::from_millis(50))?;
     // SAFETY: the kernel writes 64 elements, and there are as many. Threads race for them with plain stores of a word
     // each, whose value is not looked at.
     #[allow(unsafe_code)]
     unsafe {
-        batch.launch(&slow, Grid::groups(GROUPS).group(1), (&mut out,))?;
+        commands.launch(&slow, Grid::groups(GROUPS).group(1), (&mut out,))?;
     }
     // In all it would take minutes.
-    let ended = batch.submit()?.wait();
+    let ended = commands.submit()?.wait();
     assert!(matches!(&ended, Err(Error::Timeout(text)) if text.starts_with("kernel `slow`")), "{ended:?}");
     assert!(matches!(out.to_vec(), Err(Error::Poisoned(_))));
     assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))));
@@ -163,7 +163,7 @@ kernel void called_within(device atomic_uint* flag, uint i [[thread_position_in_
 }";
 
 fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
-    if device.caps().stops_at != StopsAt::Loops {
+    if device.caps().features.stops_at != StopsAt::Loops {
         return Err(Error::unsupported("this device cannot stop a thread within a loop").into());
     }
     let library = device.compile(Source::msl(ENDLESS))?;
@@ -171,14 +171,14 @@ fn a_deadline_stops_endless_loops(device: &Device) -> CaseResult {
     for name in ["together", "apart", "barriers", "nested", "votes", "called", "called_within"] {
         let endless = library.kernel(name)?;
         let mut flag = device.buffer::<u32>(3)?;
-        let mut batch = stream.batch();
-        batch.deadline(Duration::from_millis(20))?;
+        let mut commands = stream.command_buffer();
+        commands.deadline(Duration::from_millis(20))?;
         // SAFETY: the kernels reach the first three words, and there are as many, by atomic operations.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&endless, Grid::threads(256).group(64), (&mut flag,))?;
+            commands.launch(&endless, Grid::threads(256).group(64), (&mut flag,))?;
         }
-        let ended = batch.submit()?.wait();
+        let ended = commands.submit()?.wait();
         let message = format!("kernel `{name}`: ");
         assert!(
             matches!(&ended, Err(Error::Timeout(text)) if text.starts_with(&message)),

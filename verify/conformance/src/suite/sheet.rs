@@ -229,7 +229,7 @@ impl Sheet {
         self.columns.push(Column {
             declaration: format!("device const {ty}* {name}_ [[buffer({index})]]"),
             local: format!("{ty} {name} = {name}_[i];\n"),
-            arg: Box::new(move |device| Ok((&device.buffer_from(&for_arg)?).into())),
+            arg: Box::new(move |device| Ok((&device.buffer_with_data(&for_arg)?).into())),
             show: Box::new(move |i| format!("{label} = {:?}", for_show[i])),
         });
         self

@@ -64,7 +64,7 @@ fn two_levels(device: &Device) -> CaseResult {
         }",
     )?;
     let input: Vec<u32> = (0..2100_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
-    let buffer = device.buffer_from(&input)?;
+    let buffer = device.buffer_with_data(&input)?;
     for group in [32, 100, 256, 1024] {
         let mut out = device.buffer::<u32>(input.len())?;
         run(device, &kernel, Grid::threads(input.len()).group(group as u32), (&buffer, &mut out))?;
@@ -100,7 +100,7 @@ fn transposed_by_simdgroup(device: &Device) -> CaseResult {
         }",
     )?;
     let mut expected: Vec<u32> = (0..384).map(|i| i * 17).collect();
-    let mut data = device.buffer_from(&expected)?;
+    let mut data = device.buffer_with_data(&expected)?;
     run(device, &kernel, Grid::threads(384).group(128), (&mut data, 3_u32))?;
     for (number, part) in expected.chunks_mut(32).enumerate() {
         for round in 0..3 + number as u32 % 4 {
@@ -130,7 +130,7 @@ fn loop_while_any(device: &Device) -> CaseResult {
     )?;
     let input: Vec<u32> = (0..300).map(|i| i * 7 + 1).collect();
     let mut out = device.buffer::<[u32; 2]>(300)?;
-    run(device, &kernel, Grid::threads(300).group(96), (&device.buffer_from(&input)?, &mut out))?;
+    run(device, &kernel, Grid::threads(300).group(96), (&device.buffer_with_data(&input)?, &mut out))?;
     let steps: Vec<u32> = input
         .iter()
         .map(|n| {
@@ -164,9 +164,9 @@ fn compaction(device: &Device) -> CaseResult {
         }",
     )?;
     let input: Vec<i32> = (0..777).map(|i| i * 5 % 1000).collect();
-    let mut out = device.buffer_from(&[-1_i32; 777])?;
-    let mut used = device.buffer_from(&[0_u32])?;
-    let args = (&device.buffer_from(&input)?, &mut out, &mut used);
+    let mut out = device.buffer_with_data(&[-1_i32; 777])?;
+    let mut used = device.buffer_with_data(&[0_u32])?;
+    let args = (&device.buffer_with_data(&input)?, &mut out, &mut used);
     run(device, &kernel, Grid::threads(777).group(128), args)?;
     let mut expected: Vec<i32> = input.into_iter().filter(|v| v % 3 == 0).collect();
     let count = expected.len();
@@ -194,7 +194,7 @@ fn after_a_loop(device: &Device) -> CaseResult {
     )?;
     let input: Vec<u32> = (0..100).map(|i| i * 7 % 10).collect();
     let mut out = device.buffer::<[u32; 2]>(100)?;
-    run(device, &kernel, Grid::threads(100).group(64), (&device.buffer_from(&input)?, &mut out))?;
+    run(device, &kernel, Grid::threads(100).group(64), (&device.buffer_with_data(&input)?, &mut out))?;
     let peers = Shape::line(100, 64).peers(32);
     let sum = |t: usize| {
         let last = input[t];
@@ -231,7 +231,7 @@ fn in_a_function(device: &Device) -> CaseResult {
     )?;
     let input: Vec<f32> = (0..256_usize).map(|i| (i * 37 % 19) as f32).collect();
     let (mut values, mut places) = (device.buffer::<f32>(256)?, device.buffer::<u32>(256)?);
-    let args = (&device.buffer_from(&input)?, &mut values, &mut places);
+    let args = (&device.buffer_with_data(&input)?, &mut values, &mut places);
     run(device, &kernel, Grid::threads(256).group(64), args)?;
     let best = |i: usize| {
         let of = i / 32 * 32..i / 32 * 32 + 32;
@@ -270,7 +270,7 @@ fn scan_of_a_row(device: &Device) -> CaseResult {
     )?;
     let (rows, n) = (3, 1000);
     let input: Vec<i32> = (0..rows * n).map(|i| (i * 31 % 101) as i32 - 50).collect();
-    let buffer = device.buffer_from(&input)?;
+    let buffer = device.buffer_with_data(&input)?;
     for group in [32, 128, 1024] {
         let mut out = device.buffer::<i32>(rows * n)?;
         run(device, &kernel, Grid::groups(rows).group(group), (&buffer, &mut out, n as u32))?;
@@ -298,7 +298,7 @@ fn in_step(device: &Device) -> CaseResult {
         }",
     )?;
     let values: Vec<f32> = (0..THREADS * ROUNDS).map(|i| ((i * 13 + i / 31) % 17) as f32).collect();
-    let (a, mut out) = (device.buffer_from(&values)?, device.buffer::<f32>(THREADS)?);
+    let (a, mut out) = (device.buffer_with_data(&values)?, device.buffer::<f32>(THREADS)?);
     run(device, &kernel, Grid::threads(THREADS).group(THREADS as u32), (&a, &mut out, ROUNDS as u32))?;
     expect_all(&out.to_vec()?, |i| {
         let round = |k: usize| {

@@ -54,7 +54,7 @@ fn layout(device: &Device) -> CaseResult {
         }",
     )?;
     let input: Vec<f32> = (0..128).map(|i| i as f32).collect();
-    let (input, mut out) = (device.buffer_from(&input)?, device.buffer::<[f32; 2]>(64)?);
+    let (input, mut out) = (device.buffer_with_data(&input)?, device.buffer::<[f32; 2]>(64)?);
     run(device, &kernel, Grid::threads(64).group(64), (&input, &mut out))?;
     expect_all(&out.to_vec()?, |t| {
         [0, 1].map(|e| {
@@ -99,8 +99,8 @@ fn forms<T: Element>(device: &Device) -> CaseResult {
     let kernel = kernel(device, "forms", &text)?;
     // Every element differs from those that a wrong form would read.
     let values: Vec<T> = (0..WIDTH * WIDTH).map(|i| T::of((i % 256) as f32)).collect();
-    let (input, mut out) = (device.buffer_from(&values)?, device.buffer::<T>(704)?);
-    let mut placed = device.buffer_from(&[T::of(-1.0); WIDTH * WIDTH])?;
+    let (input, mut out) = (device.buffer_with_data(&values)?, device.buffer::<T>(704)?);
+    let mut placed = device.buffer_with_data(&[T::of(-1.0); WIDTH * WIDTH])?;
     let shared = Threadgroup::of::<T>(WIDTH * WIDTH);
     run(device, &kernel, Grid::threads(32).group(32), (&input, &mut out, &mut placed, shared))?;
     expect_all(&out.to_vec()?, |e| {
@@ -146,7 +146,7 @@ fn products<T: Element>(device: &Device) -> CaseResult {
         }";
     let kernel = kernel(device, "products", &text.replace("TYPE", &T::msl()))?;
     let [a, b, c] = [1, 2, 3].map(|seed| numbers::<T>(256, seed));
-    let [x, y, z] = [&a, &b, &c].map(|v| device.buffer_from(v));
+    let [x, y, z] = [&a, &b, &c].map(|v| device.buffer_with_data(v));
     let mut out = device.buffer::<T>(1024)?;
     run(device, &kernel, Grid::threads(128).group(128), (&x?, &y?, &z?, &mut out))?;
     expect_all(&out.to_vec()?, |i| {
@@ -181,7 +181,12 @@ fn mixed_products(device: &Device) -> CaseResult {
     )?;
     let (a, b, c) = (numbers::<f16>(64, 1), numbers::<bf16>(64, 2), numbers::<f32>(64, 3));
     let mut out = device.buffer::<f32>(64)?;
-    let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &device.buffer_from(&c)?, &mut out);
+    let args = (
+        &device.buffer_with_data(&a)?,
+        &device.buffer_with_data(&b)?,
+        &device.buffer_with_data(&c)?,
+        &mut out,
+    );
     run(device, &kernel, Grid::threads(32).group(32), args)?;
     expect_all(&out.to_vec()?, |e| c[e] + product(&a, &a, e) + product(&b, &b, e));
     Ok(())
@@ -200,7 +205,7 @@ fn made(device: &Device) -> CaseResult {
             simdgroup_store(zero, out + 256);
         }",
     )?;
-    let mut out = device.buffer_from(&[9_f32; 320])?;
+    let mut out = device.buffer_with_data(&[9_f32; 320])?;
     run(device, &kernel, Grid::threads(32).group(32), (&mut out, 3.0_f32))?;
     expect_all(&out.to_vec()?, |i| {
         let diagonal = i % 64 / 8 == i % 8;
@@ -250,7 +255,7 @@ fn tiled_product(device: &Device) -> CaseResult {
     let n = 64;
     let (a, b) = (numbers::<f16>(n * n, 4), numbers::<f16>(n * n, 5));
     let mut out = device.buffer::<f32>(n * n)?;
-    let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &mut out, n as u32);
+    let args = (&device.buffer_with_data(&a)?, &device.buffer_with_data(&b)?, &mut out, n as u32);
     run(device, &kernel, Grid::groups((2, 2)).group(128), args)?;
     expect_all(&out.to_vec()?, |e| {
         (0..n).map(|k| a[e / n * n + k].to_f32() * b[k * n + e % n].to_f32()).sum::<f32>()
@@ -274,7 +279,7 @@ fn element_by_element(device: &Device) -> CaseResult {
     )?;
     let values = numbers::<f32>(64, 6);
     let mut out = device.buffer::<f32>(64)?;
-    run(device, &kernel, Grid::threads(32).group(32), (&device.buffer_from(&values)?, &mut out))?;
+    run(device, &kernel, Grid::threads(32).group(32), (&device.buffer_with_data(&values)?, &mut out))?;
     let mut expected = values;
     for lane in 0..32 {
         let [first, second] = [0, 1].map(|e| place(lane, e)).map(|(row, column)| row * 8 + column);
@@ -321,10 +326,11 @@ fn tiles<T: Element>(device: &Device) -> CaseResult {
         let (total, used) = (group.iter().product::<u32>() as usize, (group[0] * group[1] * depth) as usize);
         let simdgroups = used.div_ceil(32);
         let (a, b) = (numbers::<T>(simdgroups * 256, 1), numbers::<T>(simdgroups * 256, 2));
-        let mut c = device.buffer_from(&vec![-1_f32; simdgroups * 256])?;
-        let mut places = device.buffer_from(&vec![[9_u32; 4]; used])?;
-        let mut sums = device.buffer_from(&vec![-1_f32; used])?;
-        let args = (&device.buffer_from(&a)?, &device.buffer_from(&b)?, &mut c, &mut places, &mut sums);
+        let mut c = device.buffer_with_data(&vec![-1_f32; simdgroups * 256])?;
+        let mut places = device.buffer_with_data(&vec![[9_u32; 4]; used])?;
+        let mut sums = device.buffer_with_data(&vec![-1_f32; used])?;
+        let args =
+            (&device.buffer_with_data(&a)?, &device.buffer_with_data(&b)?, &mut c, &mut places, &mut sums);
         let grid = Grid::threads((group[0], group[1], depth)).group((group[0], group[1], group[2]));
         run(device, &kernel, grid, args)?;
         expect_all(&places.to_vec()?, |n| {

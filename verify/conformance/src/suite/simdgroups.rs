@@ -240,14 +240,14 @@ fn all_functions<T: Number, const C: usize>(device: &Device, shape: Shape, ways:
         let threads = shape.threads();
         let values = |make: &dyn Fn(usize) -> T| {
             let all: Vec<T> = (0..threads + C).map(make).collect();
-            Ok::<Arg, elinvar::Error>((&device.buffer_from(&all)?).into())
+            Ok::<Arg, elinvar::Error>((&device.buffer_with_data(&all)?).into())
         };
         let flags: Vec<u8> = (0..threads).map(|t| u8::from(way.is_active(0, t, 3))).collect();
         let own: Vec<u16> = (0..threads).map(|t| given(t) as u16).collect();
         let args = vec![
-            (&device.buffer_from(&flags)?).into(),
+            (&device.buffer_with_data(&flags)?).into(),
             (GIVEN as u16).into(),
-            (&device.buffer_from(&own)?).into(),
+            (&device.buffer_with_data(&own)?).into(),
             1_u16.into(),
             values(&T::own)?,
             values(&|t| T::own(t + 7))?,
@@ -426,8 +426,10 @@ fn votes(device: &Device) -> CaseResult {
             let threads = 0..shape.threads();
             let flags: Vec<u8> = threads.clone().map(|t| u8::from(flag(t))).collect();
             let conditions: Vec<u8> = threads.map(|t| u8::from(holds(t))).collect();
-            let args =
-                vec![(&device.buffer_from(&flags)?).into(), (&device.buffer_from(&conditions)?).into()];
+            let args = vec![
+                (&device.buffer_with_data(&flags)?).into(),
+                (&device.buffer_with_data(&conditions)?).into(),
+            ];
             let got = words.run(device, &kernel, args)?;
             let wrong = differences(&got, &names, |thread, slot| {
                 let (_, width, gives) = VOTES[slot];

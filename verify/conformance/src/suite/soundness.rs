@@ -219,7 +219,7 @@ fn misaligned_accesses(device: &Device) -> CaseResult {
         ),
     ] {
         match end(name, body)? {
-            End::Fault(message) if device.caps().names_accesses => {
+            End::Fault(message) if device.caps().features.names_accesses => {
                 assert!(message.contains("misaligned"), "`{name}`: {message}");
             }
             End::Fault(_) => {}
@@ -352,7 +352,7 @@ fn const_that_is_cast_away(device: &Device) -> CaseResult {
     assert!(warned || device.kind().name() == "metal", "{:?}", library.warnings());
     let kernel = library.checked_kernel("quiet")?;
     let count = 1 << 20;
-    let (mut data, mut out) = (device.buffer_from(&vec![1_u32; count])?, device.buffer::<u32>(count)?);
+    let (mut data, mut out) = (device.buffer_with_data(&vec![1_u32; count])?, device.buffer::<u32>(count)?);
     let stream = device.stream()?;
     match kernel.launch(&stream, Grid::threads(count), (&data, &mut out, 50_u32)) {
         Err(Error::InvalidArgument(message)) => {
@@ -421,7 +421,7 @@ fn bytes_as_bools(device: &Device) -> CaseResult {
         }";
     let kernel = library(device, "bools", body)?.checked_kernel("bools")?;
     let bytes: Vec<u8> = (0..=255).collect();
-    let (input, flags) = (device.buffer_from(&bytes)?, device.buffer_from(&bytes)?);
+    let (input, flags) = (device.buffer_with_data(&bytes)?, device.buffer_with_data(&bytes)?);
     let mut out = device.buffer::<u32>(256)?;
     kernel.launch(&device.stream()?, Grid::threads(256), (&input, &flags, &mut out))?.wait()?;
     super::expect_all(&out.to_vec()?, |i| {

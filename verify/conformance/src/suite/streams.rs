@@ -21,7 +21,7 @@ fn side_by_side(device: &Device) -> CaseResult {
                 let (kernel, device) = (&kernel, device);
                 scope.spawn(move || -> elinvar::Result<Vec<u32>> {
                     let stream = device.stream()?;
-                    let mut data = device.buffer_from(&vec![t; 3000])?;
+                    let mut data = device.buffer_with_data(&vec![t; 3000])?;
                     for _ in 0..50 {
                         launch(kernel, &stream, Grid::threads(3000).group(64), (&mut data,))?;
                     }
@@ -58,15 +58,15 @@ fn a_batch_is_one_submission(device: &Device) -> CaseResult {
     let kernel = kernel(device, "add_one", ADD)?;
     let stream = device.stream()?;
     let mut data = device.buffer::<u32>(100)?;
-    let mut batch = stream.batch();
+    let mut commands = stream.command_buffer();
     for _ in 0..20 {
         // SAFETY: thread i changes element i, and there are 100 of both.
         #[allow(unsafe_code)]
         unsafe {
-            batch.launch(&kernel, Grid::threads(100), (&mut data,))?;
+            commands.launch(&kernel, Grid::threads(100), (&mut data,))?;
         }
     }
-    batch.submit()?.wait()?;
+    commands.submit()?.wait()?;
     expect_all(&data.to_vec()?, |i| 20 * (1 + i as u32 % 3));
     Ok(())
 }
@@ -132,7 +132,7 @@ fn a_priority_is_given_or_refused(device: &Device) -> CaseResult {
     let kernel = kernel(device, "add_one", ADD)?;
     for priority in [Priority::Low, Priority::Normal, Priority::High] {
         let stream = match device.stream_with(priority) {
-            Err(error) if priority != Priority::Normal && !device.caps().priorities => {
+            Err(error) if priority != Priority::Normal && !device.caps().features.priorities => {
                 assert!(
                     matches!(&error, Error::Unsupported(reason) if reason.contains("priorit")),
                     "{error}"
@@ -142,7 +142,7 @@ fn a_priority_is_given_or_refused(device: &Device) -> CaseResult {
             stream => stream?,
         };
         assert!(
-            priority == Priority::Normal || device.caps().priorities,
+            priority == Priority::Normal || device.caps().features.priorities,
             "{priority:?} was taken in silence"
         );
         let mut data = device.buffer::<u32>(1000)?;

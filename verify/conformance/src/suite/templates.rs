@@ -38,16 +38,16 @@ fn host_names(device: &Device) -> CaseResult {
             device type* out [[buffer(0)]], constant type& by [[buffer(1)]], uint i [[thread_position_in_grid]]);
         instantiate(scale_half, half)";
     let library = device.compile(Source::named("host_names.metal", text))?;
-    let mut floats = device.buffer_from(&[1.0_f32, 2.0])?;
+    let mut floats = device.buffer_with_data(&[1.0_f32, 2.0])?;
     run(device, &library.kernel("scale_float")?, Grid::threads(2), (&mut floats, 1.5_f32))?;
     expect_all(&floats.to_vec()?, |i| [3.0, 6.0][i]);
-    let mut ints = device.buffer_from(&[1_i32, -2])?;
+    let mut ints = device.buffer_with_data(&[1_i32, -2])?;
     run(device, &library.kernel("scale_int_5")?, Grid::threads(2), (&mut ints, 3_i32))?;
     expect_all(&ints.to_vec()?, |i| [15, -30][i]);
-    let mut uints = device.buffer_from(&[1_u32, 2])?;
+    let mut uints = device.buffer_with_data(&[1_u32, 2])?;
     run(device, &library.kernel("scale_uint_3")?, Grid::threads(2), (&mut uints, 2_u32))?;
     expect_all(&uints.to_vec()?, |i| [6, 12][i]);
-    let mut halves = device.buffer_from(&[f16::ONE, f16::NEG_ONE])?;
+    let mut halves = device.buffer_with_data(&[f16::ONE, f16::NEG_ONE])?;
     run(device, &library.kernel("scale_half")?, Grid::threads(2), (&mut halves, f16::from_f32(0.25)))?;
     expect_all(&halves.to_vec()?, |i| f16::from_f32([0.5, -0.5][i]));
     Ok(())
@@ -72,7 +72,7 @@ fn struct_of_arguments(device: &Device) -> CaseResult {
     }
     bytes[44..46].copy_from_slice(&f16::from_f32(0.5).to_le_bytes());
     bytes[46..48].copy_from_slice(&f16::from_f32(-2.0).to_le_bytes());
-    let mut out = device.buffer_from(&[[9.0_f32; 4]; 4])?;
+    let mut out = device.buffer_with_data(&[[9.0_f32; 4]; 4])?;
     run(device, &kernel, Grid::threads(4), (elinvar::Arg::bytes(bytes), &mut out))?;
     expect_all(&out.to_vec()?, |i| {
         let at = |k: f32| (k + i as f32) * k * 10.0;
@@ -112,14 +112,14 @@ fn own_overloads(device: &Device) -> CaseResult {
         }",
     ))?;
     let values = [-3.0_f32, 1.0, 5.0];
-    let a = device.buffer_from(&values.map(bf16::from_f32))?;
+    let a = device.buffer_with_data(&values.map(bf16::from_f32))?;
     let mut out = device.buffer::<bf16>(12)?;
     run(device, &library.kernel("own")?, Grid::threads(3), (&a, &mut out))?;
     expect_all(&out.to_vec()?, |i| {
         let v = values[i / 4];
         bf16::from_f32([v.min(2.0), v.abs() + 1.0, v * 3.0, v + 4.0][i % 4])
     });
-    let a = device.buffer_from(&values)?;
+    let a = device.buffer_with_data(&values)?;
     let mut out = device.buffer::<f32>(6)?;
     run(device, &library.kernel("library")?, Grid::threads(3), (&a, &mut out))?;
     expect_all(&out.to_vec()?, |i| [values[i / 2].max(2.0), values[i / 2].abs()][i % 2]);

@@ -22,7 +22,7 @@ fn vectors_and_swizzles(device: &Device) -> CaseResult {
         }",
     )?;
     let input: Vec<[f32; 4]> = (0..64).map(|i| [i as f32, 3.0 - i as f32, (i % 5) as f32, -2.0]).collect();
-    let buffer = device.buffer_from(&input)?;
+    let buffer = device.buffer_with_data(&input)?;
     let mut out = device.buffer::<[f32; 4]>(64)?;
     run(device, &kernel, Grid::threads(64), (&buffer, &mut out))?;
     expect_all(&out.to_vec()?, |i| {
@@ -52,7 +52,7 @@ fn half_arithmetic(device: &Device) -> CaseResult {
     )?;
     let a: Vec<f16> = (0..500).map(|i| f16::from_f32((i as f32 - 250.0) * 0.37)).collect();
     let b: Vec<f16> = (0..500).map(|i| f16::from_f32(100.0 / (i as f32 + 1.0))).collect();
-    let (a_buffer, b_buffer) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let (a_buffer, b_buffer) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let (mut sum, mut product) = (device.buffer::<f16>(500)?, device.buffer::<f16>(500)?);
     run(device, &kernel, Grid::threads(500), (&a_buffer, &b_buffer, &mut sum, &mut product))?;
     // A sum or product of two halves is exact in f64, so one rounding gives the half result.
@@ -74,7 +74,7 @@ fn bfloat_arithmetic(device: &Device) -> CaseResult {
     )?;
     let a: Vec<bf16> = (0..500).map(|i| bf16::from_f32((i as f32 - 250.0) * 0.37)).collect();
     let b: Vec<bf16> = (0..500).map(|i| bf16::from_f32(100.0 / (i as f32 + 1.0))).collect();
-    let (a_buffer, b_buffer) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let (a_buffer, b_buffer) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let (mut sum, mut product) = (device.buffer::<bf16>(500)?, device.buffer::<bf16>(500)?);
     run(device, &kernel, Grid::threads(500), (&a_buffer, &b_buffer, &mut sum, &mut product))?;
     expect_all(&sum.to_vec()?, |i| bf16::from_f64(a[i].to_f64() + b[i].to_f64()));
@@ -98,8 +98,8 @@ fn integer_corners(device: &Device) -> CaseResult {
     )?;
     let values = [0, 1, -1, 7, -7, i32::MIN, i32::MAX, 31, 32, 33, 64, -32];
     let pairs: Vec<(i32, i32)> = values.iter().flat_map(|a| values.iter().map(|b| (*a, *b))).collect();
-    let a = device.buffer_from(&pairs.iter().map(|p| p.0).collect::<Vec<_>>())?;
-    let b = device.buffer_from(&pairs.iter().map(|p| p.1).collect::<Vec<_>>())?;
+    let a = device.buffer_with_data(&pairs.iter().map(|p| p.0).collect::<Vec<_>>())?;
+    let b = device.buffer_with_data(&pairs.iter().map(|p| p.1).collect::<Vec<_>>())?;
     let mut out = device.buffer::<i32>(7 * pairs.len())?;
     run(device, &kernel, Grid::threads(pairs.len()), (&a, &b, &mut out))?;
     expect_all(&out.to_vec()?, |e| {
@@ -133,7 +133,7 @@ fn conversions(device: &Device) -> CaseResult {
         }",
     )?;
     let values: Vec<i32> = (-40_i32..40).map(|i| i.wrapping_mul(123_456_789)).collect();
-    let input = device.buffer_from(&values)?;
+    let input = device.buffer_with_data(&values)?;
     let mut out = device.buffer::<i64>(8 * values.len())?;
     run(device, &kernel, Grid::threads(values.len()), (&input, &mut out))?;
     expect_all(&out.to_vec()?, |e| {
@@ -175,8 +175,8 @@ fn atomic_integers(device: &Device) -> CaseResult {
         }",
     )?;
     let n = 10_000_u32;
-    let mut u = device.buffer_from(&[0, n, 0, u32::MAX, 0, u32::MAX, 0])?;
-    let mut s = device.buffer_from(&[0, i32::MIN, 0, 0, 11])?;
+    let mut u = device.buffer_with_data(&[0, n, 0, u32::MAX, 0, u32::MAX, 0])?;
+    let mut s = device.buffer_with_data(&[0, i32::MIN, 0, 0, 11])?;
     run(device, &kernel, Grid::threads(n), (&mut u, &mut s))?;
     let max = (0..n).map(|i| i ^ 0x55).max().unwrap_or(0);
     let xor = (0..n).fold(0, |a, i| a ^ i);
@@ -210,7 +210,7 @@ fn compare_exchange(device: &Device) -> CaseResult {
                                                           memory_order_relaxed)) {}
         }",
     )?;
-    let mut value = device.buffer_from(&[5_u32])?;
+    let mut value = device.buffer_with_data(&[5_u32])?;
     run(device, &kernel, Grid::threads(5000), (&mut value,))?;
     assert_eq!(value.to_vec()?, [5 + 5000 * 4999 / 2]);
     Ok(())
@@ -232,7 +232,7 @@ fn threadgroup_atomics(device: &Device) -> CaseResult {
         }",
     )?;
     let data: Vec<u8> = (0..256 * 40).map(|i: u32| (i.wrapping_mul(i) >> 5) as u8).collect();
-    let input = device.buffer_from(&data)?;
+    let input = device.buffer_with_data(&data)?;
     let mut bins = device.buffer::<u32>(256)?;
     run(device, &kernel, Grid::threads(data.len()).group(256), (&input, &mut bins))?;
     expect_all(&bins.to_vec()?, |bin| data.iter().filter(|d| usize::from(**d) == bin).count() as u32);
@@ -270,7 +270,7 @@ fn float_functions(device: &Device) -> CaseResult {
     );
     let kernel = kernel(device, "functions", &body)?;
     let values: Vec<f32> = (1..200).map(|i| i as f32 * 0.031).collect();
-    let input = device.buffer_from(&values)?;
+    let input = device.buffer_with_data(&values)?;
     let mut out = device.buffer::<f32>(functions.len() * values.len())?;
     run(device, &kernel, Grid::threads(values.len()), (&input, &mut out))?;
     for (e, got) in out.to_vec()?.iter().enumerate() {
@@ -291,7 +291,7 @@ fn matrices(device: &Device) -> CaseResult {
     )?;
     let m: [[f32; 4]; 4] = std::array::from_fn(|c| std::array::from_fn(|r| (3 * c + r) as f32 - 4.0));
     let input: Vec<[f32; 4]> = (0..20).map(|i| [i as f32, 1.0, -1.0, 2.0 * i as f32]).collect();
-    let mut v = device.buffer_from(&input)?;
+    let mut v = device.buffer_with_data(&input)?;
     run(device, &kernel, Grid::threads(20), (elinvar::Arg::value(&m), &mut v))?;
     expect_all(&v.to_vec()?, |i| {
         std::array::from_fn(|r| (0..4).map(|c| m[c][r] * input[i][c]).sum::<f32>() + m[r][i % 4])

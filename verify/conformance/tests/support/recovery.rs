@@ -67,5 +67,5 @@ pub fn failing(times: u32) -> Arc<AtomicU32> {
 }
 
 pub fn in_and_out(device: &Device) -> (Buffer<u32>, Buffer<u32>) {
-    (device.buffer_from(&[1, 2, 3]).unwrap(), device.buffer(3).unwrap())
+    (device.buffer_with_data(&[1, 2, 3]).unwrap(), device.buffer(3).unwrap())
 }

@@ -41,10 +41,10 @@ impl OnDevice {
     ) -> Result<Self> {
         let hold = |argument: &Argument| -> Result<Held> {
             Ok(match argument {
-                Argument::Floats(values) => Held::Floats(device.buffer_from(values)?),
-                Argument::Words(values) => Held::Words(device.buffer_from(values)?),
-                Argument::Bytes(values) => Held::Bytes(device.buffer_from(values)?),
-                Argument::Quads(values) => Held::Quads(device.buffer_from(values)?),
+                Argument::Floats(values) => Held::Floats(device.buffer_with_data(values)?),
+                Argument::Words(values) => Held::Words(device.buffer_with_data(values)?),
+                Argument::Bytes(values) => Held::Bytes(device.buffer_with_data(values)?),
+                Argument::Quads(values) => Held::Quads(device.buffer_with_data(values)?),
                 Argument::Float(value) => Held::Float(*value),
                 Argument::Word(value) => Held::Word(*value),
             })
@@ -62,12 +62,12 @@ impl Contestant for OnDevice {
     #[allow(unsafe_code)] // launches
     fn run(&mut self, iterations: u64) -> Result<u64> {
         let args: Vec<Arg> = self.args.iter_mut().map(Held::arg).collect();
-        let mut batch = self.stream.batch();
+        let mut commands = self.stream.command_buffer();
         for _ in 0..iterations {
             // SAFETY: each problem's sizes are those that its kernel works on.
-            unsafe { batch.launch(&self.kernel, self.grid.clone(), &args) }?;
+            unsafe { commands.launch(&self.kernel, self.grid.clone(), &args) }?;
         }
-        let timing = batch.submit()?.wait()?;
+        let timing = commands.submit()?.wait()?;
         Ok(timing.end_ns - timing.start_ns)
     }
 

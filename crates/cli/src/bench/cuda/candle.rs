@@ -80,9 +80,9 @@ fn rows(
     let device = gpu(context)?;
     let kernel = library(device, "reduce.metal")?.kernel(name)?;
     let numbers: Vec<f32> = scattered(ROWS * ROW, 1 << 20).map(|v| v as f32 / 131_072.0 - 4.0).collect();
-    let input = device.buffer_from(&numbers)?;
+    let input = device.buffer_with_data(&numbers)?;
     let mut output = device.buffer::<f32>(ROWS * each)?;
-    let dims = device.buffer_from(&[(ROWS * ROW) as u32])?;
+    let dims = device.buffer_with_data(&[(ROWS * ROW) as u32])?;
     let args = arguments(&kernel, |argument| match argument {
         "src_numel" => Some(((ROWS * ROW) as u32).into()),
         "num_dims" => Some(1_u32.into()),
@@ -147,11 +147,11 @@ fn matmul<T: Pod>(
         scattered(SIDE * SIDE, limit).map(|v| of(v as f32 - (limit / 2) as f32)).collect()
     };
     let (a, b) = (matrix(7), matrix(5));
-    let (left, right) = (device.buffer_from(&a)?, device.buffer_from(&b)?);
+    let (left, right) = (device.buffer_with_data(&a)?, device.buffer_with_data(&b)?);
     let mut product: Buffer<T> = device.buffer(SIDE * SIDE)?;
-    let params = device.buffer_from(&[parameters()])?;
-    let shape = device.buffer_from(&[1_i32])?;
-    let strides = device.buffer_from(&[(SIDE * SIDE) as u64; 2])?;
+    let params = device.buffer_with_data(&[parameters()])?;
+    let shape = device.buffer_with_data(&[1_i32])?;
+    let strides = device.buffer_with_data(&[(SIDE * SIDE) as u64; 2])?;
     let args = arguments(&kernel, |argument| match argument {
         "A" => Some((&left).into()),
         "B" => Some((&right).into()),
@@ -215,12 +215,12 @@ fn arguments(kernel: &Kernel, mut of: impl FnMut(&str) -> Option<Arg>) -> Result
 fn timed(device: &Device, kernel: &Kernel, grid: &Grid, args: &[Arg]) -> Result<u64> {
     let stream = device.stream()?;
     let run = |count: u64| -> Result<u64> {
-        let mut batch = stream.batch();
+        let mut commands = stream.command_buffer();
         for _ in 0..count {
             // SAFETY: the crate's own host code launches the kernel with these sizes.
-            unsafe { batch.launch(kernel, grid.clone(), args) }?;
+            unsafe { commands.launch(kernel, grid.clone(), args) }?;
         }
-        let timing = batch.submit()?.wait()?;
+        let timing = commands.submit()?.wait()?;
         Ok((timing.end_ns - timing.start_ns) / count)
     };
     let count = (super::ROUND_NS / run(1)?.max(1)).clamp(1, super::MOST_ITERATIONS);
@@ -240,7 +240,7 @@ fn measured_peak(device: &Device, kernel: &str) -> Result<Option<f64>> {
     const BLOCKS: u32 = 8;
     let Some(module) = Module::new(kernel, &[])? else { return Ok(None) };
     module.enter()?;
-    let blocks = device.caps().compute_units * BLOCKS;
+    let blocks = device.caps().limits.compute_units * BLOCKS;
     // Of a thread: sixteen products and sums, or its part of eight products of 16x8 and 8x16.
     let each = if kernel == "peak_half" { 8 * 4096 / 32 } else { 16 * 2 };
     let flops = u64::from(blocks * THREADS) * STEPS * each;

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use cudarc::driver::result;
-use elinvar::{Args, Completion, Device, Graph, Grid, HostUse, Kernel, Stream};
+use elinvar::{Args, Completion, Device, Graph, Grid, HostAccess, Kernel, Stream};
 
 use super::super::carried::compile;
 use super::nvrtc::{Module, failed};
@@ -55,14 +55,14 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
     let kernel = compile(device, "launches.metal", KERNELS)?.kernel("empty")?;
     let stream = device.stream()?;
     let grid = Grid::threads(32).group(32);
-    let batch = launches(|| {
+    let commands = launches(|| {
         let start = Instant::now();
-        let mut batch = stream.batch();
+        let mut commands = stream.command_buffer();
         for _ in 0..LAUNCHES {
             // SAFETY: the kernel takes nothing and does nothing.
-            unsafe { batch.launch(&kernel, grid.clone(), ()) }?;
+            unsafe { commands.launch(&kernel, grid.clone(), ()) }?;
         }
-        let done = batch.submit()?;
+        let done = commands.submit()?;
         let handed = start.elapsed();
         done.wait()?;
         Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
@@ -74,7 +74,7 @@ fn ours(context: &Context) -> Result<[Launches; 2]> {
         last.map(|done| done.wait()).transpose()?;
         Ok((handed.as_nanos() as u64, start.elapsed().as_nanos() as u64))
     })?;
-    Ok([batch, singly])
+    Ok([commands, singly])
 }
 
 /// The last of many launches.
@@ -93,11 +93,11 @@ fn one_by_one<A: Args>(
 }
 
 fn measured(context: &Context, size: &str, pick: fn(&Launches) -> u64) -> Result<Measured> {
-    let [batch, singly] = ours(context)?;
+    let [commands, singly] = ours(context)?;
     let bare = bare()?;
     Ok(Measured {
         size: format!("{size} of {LAUNCHES} empty launches in one submission; stage: one by one"),
-        median_ns: pick(&batch),
+        median_ns: pick(&commands),
         baselines: bare.map(|bare| ("bare", pick(&bare))).into_iter().collect(),
         stages: vec![("one by one".into(), pick(&singly))],
         ..Measured::default()
@@ -117,8 +117,8 @@ pub(in super::super) fn launches_ended(context: &Context) -> Result<Measured> {
 /// The times of copies of so many bytes within the device's memory.
 pub(super) fn copies(device: &Device, bytes: usize, rounds: usize) -> Result<Vec<u64>> {
     let stream = device.stream()?;
-    let source = device.buffer_for::<u8>(bytes, HostUse::Never)?;
-    let mut target = device.buffer_for::<u8>(bytes, HostUse::Never)?;
+    let source = device.buffer_for::<u8>(bytes, HostAccess::Never)?;
+    let mut target = device.buffer_for::<u8>(bytes, HostAccess::Never)?;
     let copy = || {
         let timing = stream.copy(&source, &mut target)?.wait()?;
         Ok(timing.end_ns - timing.start_ns)

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // a graph's run and C functions
 
 use cudarc::driver::{CudaContext, result, sys};
-use elinvar::{Device, DeviceKind, Error, Graph, HostUse};
+use elinvar::{Device, DeviceKind, Error, Graph, HostAccess};
 
 use super::nvrtc::failed;
 use super::{Context, Measured, gpu};
@@ -23,8 +23,8 @@ pub(in super::super) fn peer(context: &Context) -> Result<Measured> {
     // Before anything of ours lets the two reach each other.
     let staged = staged()?;
     let data: Vec<u32> = scattered(WORDS, u32::MAX).collect();
-    let mut source = one.buffer_for::<u32>(WORDS, HostUse::Never)?;
-    let mut target = other.buffer_for::<u32>(WORDS, HostUse::Never)?;
+    let mut source = one.buffer_for::<u32>(WORDS, HostAccess::Never)?;
+    let mut target = other.buffer_for::<u32>(WORDS, HostAccess::Never)?;
     source.write(&data)?;
     let mut graph = Graph::new();
     graph.copy(&source, &mut target)?;

@@ -110,7 +110,7 @@ pub(super) fn encode(
 ) -> Result<()> {
     let core = encoding.core;
     primitive.check(operands)?;
-    core.caps.primitives.expect(primitive, &core.caps.name)?;
+    core.caps.features.primitives.expect(primitive, &core.caps.name)?;
     let kernel = kernel(encoding, primitive)?;
     let scratch = match primitive {
         Primitive::Reduction(p) => reduction::packed_bytes(p),

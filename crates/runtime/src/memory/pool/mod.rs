@@ -70,7 +70,7 @@ impl Block {
 
 impl Pool {
     pub(crate) fn new(driver: Arc<dyn Device>) -> Self {
-        let budget = driver.caps().working_set;
+        let budget = driver.caps().limits.working_set;
         let limits = PoolLimits { budget, idle_bytes: budget / 4, idle_time: Duration::from_secs(60) };
         Self { driver, stock: Stock::new(limits), polled: Mutex::default(), sites: Mutex::default() }
     }
@@ -107,7 +107,7 @@ impl Pool {
         let mut end = Ok(());
         // What the blocks take, which is more than what is asked for.
         let caps = self.driver.caps();
-        let each = class::block_size(size, caps.memory_granule, caps.max_buffer_bytes);
+        let each = class::block_size(size, caps.limits.memory_granule, caps.limits.max_buffer_bytes);
         for _ in 0..count {
             let held = each.saturating_mul(blocks.len() as u64);
             if held.saturating_add(each) > self.limits().idle_bytes {
@@ -161,7 +161,7 @@ impl Pool {
         site: &'static Location<'static>,
     ) -> Result<Block> {
         let caps = self.driver.caps();
-        let size = class::block_size(bytes, caps.memory_granule, caps.max_buffer_bytes);
+        let size = class::block_size(bytes, caps.limits.memory_granule, caps.limits.max_buffer_bytes);
         let given = self.stock.take(storage, bytes, size, || {
             self.poll();
             self.driver.allocate(size, storage, init)
@@ -232,7 +232,7 @@ impl Pool {
             *polled = Some(now);
             drop(polled);
             let available = self.driver.available_memory();
-            self.stock.set_outside(Pressure::of_available(available, self.driver.caps().total_memory));
+            self.stock.set_outside(Pressure::of_available(available, self.driver.caps().limits.total_memory));
         }
     }
 }

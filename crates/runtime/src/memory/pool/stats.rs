@@ -110,7 +110,7 @@ impl Pressure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Bytes of all blocks, live and idle. A request beyond it is refused once nothing idle is left. At first the
-    /// device's working set, [`crate::Caps::working_set`].
+    /// device's working set, [`crate::Limits::working_set`].
     pub budget: u64,
     /// Bytes of idle blocks to keep. At first a quarter of the budget.
     pub idle_bytes: u64,

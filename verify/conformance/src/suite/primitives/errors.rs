@@ -75,7 +75,7 @@ fn memory_that_is_shared(device: &Device) -> CaseResult {
 fn memory_side_by_side(device: &Device) -> CaseResult {
     let stream = device.stream()?;
     let product = Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2));
-    let both = device.buffer_from(&[1.0f32, 2.0, 3.0, 4.0, -1.0, -1.0, -1.0, -1.0])?;
+    let both = device.buffer_with_data(&[1.0f32, 2.0, 3.0, 4.0, -1.0, -1.0, -1.0, -1.0])?;
     let mut tail = both.clone();
     computed(&stream, &product, (both.slice(0..4)?, both.slice(0..4)?, tail.slice_mut(4..8)?))?;
     assert_eq!(both.to_vec()?, [1.0, 2.0, 3.0, 4.0, 7.0, 10.0, 15.0, 22.0]);
@@ -101,14 +101,14 @@ fn images_beyond_the_limit(device: &Device) -> CaseResult {
 
 fn a_refusal_changes_nothing(device: &Device) -> CaseResult {
     let stream = device.stream()?;
-    let (mut batch, a) = (stream.batch(), device.buffer::<f32>(4)?);
-    let mut result = device.buffer_from(&[1.0f32; 4])?;
+    let (mut commands, a) = (stream.command_buffer(), device.buffer::<f32>(4)?);
+    let mut result = device.buffer_with_data(&[1.0f32; 4])?;
     refused(
-        batch.primitive(&Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2)), (&a, &a, &result)),
+        commands.primitive(&Primitive::MatMul(MatMul::packed(Float::F32, 2, 2, 2)), (&a, &a, &result)),
         "`result` is written",
     );
-    batch.fill(&mut result, 2.0)?;
-    batch.submit()?.wait()?;
+    commands.fill(&mut result, 2.0)?;
+    commands.submit()?.wait()?;
     assert_eq!(result.to_vec()?, [2.0; 4]);
     Ok(())
 }

@@ -81,7 +81,7 @@ fn expect<T: Number>(
 /// Some numbers behind `skip` others, and three behind them.
 fn stored<T: Number>(device: &Device, count: usize, skip: usize, seed: u32) -> elinvar::Result<Buffer<T>> {
     let values = if seed == 0 { vec![BEFORE; skip + count + 3] } else { numbers(skip + count + 3, seed) };
-    device.buffer_from(&typed::<T>(&values))
+    device.buffer_with_data(&typed::<T>(&values))
 }
 
 fn convolutions(device: &Device) -> CaseResult {
@@ -149,20 +149,20 @@ fn weights_of_the_same_stream(device: &Device) -> CaseResult {
     let (layout, window) = (Layout::ChannelsLast, Window::new(2, 2));
     let p = Convolution { float: f32::FLOAT, layout, source: images, channels: 4, window, bias: false };
     let (primitive, count) = (Primitive::Convolution(p), p.weights() as usize);
-    let source = device.buffer_from(&[1.0f32; 64])?;
+    let source = device.buffer_with_data(&[1.0f32; 64])?;
     let mut weights = device.buffer::<f32>(count)?;
     let mut results = Vec::new();
-    let mut batch = stream.batch();
+    let mut commands = stream.command_buffer();
     for round in 0..6 {
         let mut result = device.buffer::<f32>(36)?;
         // SAFETY: the kernel adds to as many elements as the grid has threads.
         #[allow(unsafe_code)]
-        unsafe { batch.launch(&add, Grid::threads(count), (&mut weights, 1.0f32)) }?;
-        let recorded = batch.primitive(&primitive, (&source, &weights, &mut result));
+        unsafe { commands.launch(&add, Grid::threads(count), (&mut weights, 1.0f32)) }?;
+        let recorded = commands.primitive(&primitive, (&source, &weights, &mut result));
         taken(device, &primitive, recorded)?;
         results.push(result);
         if round % 2 == 1 {
-            std::mem::replace(&mut batch, stream.batch()).submit()?;
+            std::mem::replace(&mut commands, stream.command_buffer()).submit()?;
         }
     }
     launch(&add, &stream, Grid::threads(count), (&mut weights, 100.0f32))?;

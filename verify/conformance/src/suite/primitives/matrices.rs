@@ -81,8 +81,8 @@ fn product<T: Number>(
 
 fn a_beta_of_zero_ignores_what_was_there(device: &Device) -> CaseResult {
     let stream = device.stream()?;
-    let (a, b) = (device.buffer_from(&[2.0f32, 3.0])?, device.buffer_from(&[4.0f32, 5.0])?);
-    let mut result = device.buffer_from(&[f32::NAN])?;
+    let (a, b) = (device.buffer_with_data(&[2.0f32, 3.0])?, device.buffer_with_data(&[4.0f32, 5.0])?);
+    let mut result = device.buffer_with_data(&[f32::NAN])?;
     let product = Primitive::MatMul(MatMul::packed(f32::FLOAT, 1, 2, 1));
     computed(&stream, &product, (&a, &b, &mut result))?;
     assert_eq!(result.to_vec()?, [23.0]);

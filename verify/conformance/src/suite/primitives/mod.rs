@@ -136,7 +136,7 @@ impl<T: Number> Stored<T> {
             0 => vec![BEFORE; skip + count * per_matrix + 3],
             seed => numbers(skip + count * per_matrix + 3, seed),
         };
-        Ok(Self { buffer: device.buffer_from(&typed::<T>(&values))?, skip, shape, count })
+        Ok(Self { buffer: device.buffer_with_data(&typed::<T>(&values))?, skip, shape, count })
     }
 
     /// As operand: from its first element to the end of its last.
@@ -190,7 +190,7 @@ fn points(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
 /// The result of a call that the device takes if its caps have the primitive, and refuses with the reason if not.
 #[track_caller]
 fn taken<T>(device: &Device, primitive: &Primitive, result: elinvar::Result<T>) -> elinvar::Result<T> {
-    let has = device.caps().primitives.has(primitive.kind(), primitive.float());
+    let has = device.caps().features.primitives.has(primitive.kind(), primitive.float());
     match &result {
         Ok(_) => assert!(has, "{primitive:?}: taken, and not among the caps"),
         Err(Error::Unsupported(text)) if !has => {

@@ -1,7 +1,7 @@
 //! Primitives among other work: kernels, copies and fills before and behind, recorded and in graphs, on several streams.
 
 use elinvar::driver::primitive::MatMul;
-use elinvar::{Batch, Buffer, Device, Graph, Grid, Kernel, Primitive, Stream};
+use elinvar::{Buffer, CommandBuffer, Device, Graph, Grid, Kernel, Primitive, Stream};
 
 use super::{CaseResult, Number, computed, kernel, launch, taken};
 
@@ -31,8 +31,8 @@ struct Factors {
 impl Factors {
     fn new(device: &Device, value: f32) -> elinvar::Result<Self> {
         let column = |i: usize| (i % SIDE as usize) as f32;
-        let a = device.buffer_from(&[value; COUNT])?;
-        let b = device.buffer_from(&std::array::from_fn::<f32, COUNT, _>(column))?;
+        let a = device.buffer_with_data(&[value; COUNT])?;
+        let b = device.buffer_with_data(&std::array::from_fn::<f32, COUNT, _>(column))?;
         Ok(Self { a, b, result: device.buffer::<f32>(COUNT)? })
     }
 
@@ -46,27 +46,27 @@ impl Factors {
     }
 
     /// A fill and a kernel before, which make `a` 3; the product; a copy and a kernel behind, which adds 5.
-    fn record(&mut self, batch: &mut Batch, add: &Kernel) -> elinvar::Result<()> {
+    fn record(&mut self, commands: &mut CommandBuffer, add: &Kernel) -> elinvar::Result<()> {
         let grid = || Grid::threads(COUNT);
-        batch.fill(&mut self.a, 1.0)?;
+        commands.fill(&mut self.a, 1.0)?;
         // SAFETY: the kernel adds to as many elements as the grid has threads.
         #[allow(unsafe_code)]
-        unsafe { batch.launch(add, grid(), (&mut self.a, 2.0f32)) }?;
-        batch.primitive(&product(), (&self.a, &self.b, &mut self.result))?;
+        unsafe { commands.launch(add, grid(), (&mut self.a, 2.0f32)) }?;
+        commands.primitive(&product(), (&self.a, &self.b, &mut self.result))?;
         // SAFETY: as above.
         #[allow(unsafe_code)]
-        unsafe { batch.launch(add, grid(), (&mut self.result, 5.0f32)) }?;
-        batch.copy(&self.result, &mut self.a)?;
-        batch.copy(&self.a, &mut self.result)
+        unsafe { commands.launch(add, grid(), (&mut self.result, 5.0f32)) }?;
+        commands.copy(&self.result, &mut self.a)?;
+        commands.copy(&self.a, &mut self.result)
     }
 }
 
 fn between_kernels(device: &Device) -> CaseResult {
     let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
     let mut factors = Factors::new(device, 9.0)?;
-    let mut batch = stream.batch();
-    taken(device, &product(), factors.record(&mut batch, &add))?;
-    batch.submit()?.wait()?;
+    let mut commands = stream.command_buffer();
+    taken(device, &product(), factors.record(&mut commands, &add))?;
+    commands.submit()?.wait()?;
     factors.expect(3.0, 5.0)?;
     Ok(())
 }
@@ -88,9 +88,9 @@ fn submitted_one_by_one(device: &Device) -> CaseResult {
 fn recorded_once(device: &Device) -> CaseResult {
     let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
     let mut factors = Factors::new(device, 0.0)?;
-    let mut batch = stream.batch();
-    taken(device, &product(), factors.record(&mut batch, &add))?;
-    let recording = batch.record()?;
+    let mut commands = stream.command_buffer();
+    taken(device, &product(), factors.record(&mut commands, &add))?;
+    let recording = commands.record()?;
     for _ in 0..3 {
         factors.result.fill(-1.0)?;
         // SAFETY: nothing else uses what it uses; see `Factors::record` for its kernels.
@@ -104,7 +104,7 @@ fn recorded_once(device: &Device) -> CaseResult {
 fn in_a_graph(device: &Device) -> CaseResult {
     let (add, stream) = (kernel(device, "add", ADD)?, device.stream()?);
     let mut factors = Factors::new(device, 0.0)?;
-    let graph = Graph::capture(&stream, |batch| factors.record(batch, &add));
+    let graph = Graph::capture(&stream, |commands| factors.record(commands, &add));
     let mut plan = taken(device, &product(), graph)?.plan()?;
     for _ in 0..3 {
         factors.result.fill(-1.0)?;
@@ -146,7 +146,8 @@ fn shapes_come_again(device: &Device) -> CaseResult {
     let mut results = Vec::new();
     for size in (1..=40).chain(1..=40) {
         let side = size as usize;
-        let (a, b) = (device.buffer_from(&vec![2.0f32; side])?, device.buffer_from(&vec![0.5f32; side])?);
+        let (a, b) =
+            (device.buffer_with_data(&vec![2.0f32; side])?, device.buffer_with_data(&vec![0.5f32; side])?);
         let mut result = device.buffer::<f32>(side * side)?;
         let outer = Primitive::MatMul(MatMul::packed(f32::FLOAT, size, 1, size));
         taken(device, &outer, submitted(&stream, &outer, [&a, &b], &mut result))?;

@@ -1,4 +1,4 @@
-//! [`HostUse`]: what the host does with a buffer, and the storage mode that follows from it.
+//! [`HostAccess`]: what the host does with a buffer, and the storage mode that follows from it.
 
 use elinvar_driver::{Caps, Storage};
 
@@ -13,10 +13,10 @@ use elinvar_driver::{Caps, Storage};
 /// | transient | `Private` | `Private` | `Private` |
 /// | staging | `Shared` | `Shared` | `Shared` |
 ///
-/// The columns are [`Caps::unified_memory`] and [`Caps::managed_memory`]. [`crate::Device::buffer_in`] takes a mode instead
+/// The columns are [`Features::unified_memory`] and [`Features::managed_memory`]. [`crate::Device::buffer_in`] takes a mode instead
 /// and overrides the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HostUse {
+pub enum HostAccess {
     /// The host writes it, or maps it, and reads it.
     #[default]
     ReadWrite,
@@ -32,16 +32,18 @@ pub enum HostUse {
     Staging,
 }
 
-impl HostUse {
+impl HostAccess {
     /// The storage mode of a buffer on such a device.
     pub fn storage(self, caps: &Caps) -> Storage {
         match self {
             Self::Never | Self::Transient => Storage::Private,
             Self::Staging => Storage::Shared,
-            Self::ReadWrite | Self::Read | Self::Write => match caps.unified_memory || !caps.managed_memory {
-                true => Storage::Shared,
-                false => Storage::Managed,
-            },
+            Self::ReadWrite | Self::Read | Self::Write => {
+                match caps.features.unified_memory || !caps.features.managed_memory {
+                    true => Storage::Shared,
+                    false => Storage::Managed,
+                }
+            }
         }
     }
 }
@@ -55,17 +57,21 @@ mod tests {
     #[test]
     fn modes_are_those_of_the_table() {
         let device = elinvar_driver_cpu::CpuDriver::with_threads(1).devices().unwrap().remove(0);
-        let caps =
-            |unified_memory, managed_memory| Caps { unified_memory, managed_memory, ..device.caps().clone() };
-        let of = |host_use: HostUse| {
+        let caps = |unified_memory, managed_memory| {
+            let mut caps = device.caps().clone();
+            caps.features.unified_memory = unified_memory;
+            caps.features.managed_memory = managed_memory;
+            caps
+        };
+        let of = |host_access: HostAccess| {
             [caps(true, false), caps(true, true), caps(false, true), caps(false, false)]
-                .map(|caps| host_use.storage(&caps))
+                .map(|caps| host_access.storage(&caps))
         };
         let (shared, managed) = (Storage::Shared, Storage::Managed);
-        for host_use in [HostUse::ReadWrite, HostUse::Read, HostUse::Write] {
-            assert_eq!(of(host_use), [shared, shared, managed, shared], "{host_use:?}");
+        for host_access in [HostAccess::ReadWrite, HostAccess::Read, HostAccess::Write] {
+            assert_eq!(of(host_access), [shared, shared, managed, shared], "{host_access:?}");
         }
-        assert_eq!([HostUse::Never, HostUse::Transient].map(of), [[Storage::Private; 4]; 2]);
-        assert_eq!(of(HostUse::Staging), [shared; 4]);
+        assert_eq!([HostAccess::Never, HostAccess::Transient].map(of), [[Storage::Private; 4]; 2]);
+        assert_eq!(of(HostAccess::Staging), [shared; 4]);
     }
 }

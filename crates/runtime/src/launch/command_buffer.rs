@@ -1,6 +1,6 @@
-//! [`Batch`] and the way of a launch: check, record, submit.
+//! [`CommandBuffer`] and the way of a launch: check, record, submit.
 //!
-//! [`Kernel::launch`] is a batch of one. A batch checks each call as it comes and records a command with
+//! [`Kernel::launch`] is a command buffer of one. A command buffer checks each call as it comes and records a command with
 //! the memory it uses; `submit` enters that use into the accounts of the memory and hands the commands
 //! to the driver's queue, in one step. Nothing is recorded by a call that is refused. What a submission holds, it holds
 //! until the device has done it.
@@ -34,10 +34,10 @@ impl Kernel {
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
     /// # use elinvar::{Device, Grid, Source};
-    /// # let device = Device::best()?;
+    /// # let device = Device::system_default()?;
     /// # let kernel = device.compile(Source::msl("…"))?.kernel("scale")?;
     /// # let stream = device.stream()?;
-    /// let mut data = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
+    /// let mut data = device.buffer_with_data(&[1.0f32, 2.0, 3.0])?;
     /// // SAFETY: `scale` stays within the `n` elements it is told of.
     /// unsafe { kernel.launch(&stream, Grid::threads(3), (&mut data, 2.0f32, 3u32)) }?;
     /// assert_eq!(data.to_vec()?, [2.0, 4.0, 6.0]); // waits for the launch
@@ -55,10 +55,10 @@ impl Kernel {
     /// the kernel cannot be built for the group's size; what the driver answers to a submission.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
-        let mut batch = stream.batch();
+        let mut command_buffer = stream.command_buffer();
         // SAFETY: the caller vouches for the same.
-        unsafe { batch.launch(self, grid, args) }?;
-        batch.submit()
+        unsafe { command_buffer.launch(self, grid, args) }?;
+        command_buffer.submit()
     }
 }
 
@@ -77,8 +77,8 @@ impl CheckedKernel {
 /// Steps of a launch that are noted before the driver has it.
 const STEPS: usize = 6;
 
-/// Commands that are submitted together, in order. Dropping a batch forgets them.
-pub struct Batch {
+/// Commands that are submitted together, in order. Dropping a command buffer forgets them.
+pub struct CommandBuffer {
     stream: Stream,
     lease: Lease,
     usages: Vec<Usage>,
@@ -107,16 +107,16 @@ struct Held {
     _in_flight: InFlight,
 }
 
-impl Batch {
+impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
         let lease = Lease::new(&stream.device);
         let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
         let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
-        let mut batch =
+        let mut command_buffer =
             Self { stream, lease, usages, steps, events, replayed: None, deadline: None, notes, traced };
-        batch.note(|| TraceStep::Acquire);
-        batch
+        command_buffer.note(|| TraceStep::Acquire);
+        command_buffer
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -136,7 +136,7 @@ impl Batch {
     }
 
     /// Let it end as [`Error::Timeout`] when it has not ended so long after it was submitted. What runs then ends where
-    /// [`elinvar_driver::Caps::stops_at`] says, and what it has done so far stays. A device that cannot stop what runs is then
+    /// [`elinvar_driver::Features::stops_at`] says, and what it has done so far stays. A device that cannot stop what runs is then
     /// lost: all its work ends in [`Error::DeviceLost`], and it takes no more until [`Device::reset`]. The memory that its
     /// work uses is not given back before the driver has let go of it, if ever.
     ///
@@ -148,13 +148,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Add a launch; see [`Kernel::launch`]. A refused launch leaves the batch as it was.
+    /// Add a launch; see [`Kernel::launch`]. A refused launch leaves the command buffer as it was.
     ///
     /// # Safety
     /// As [`Kernel::launch`].
     ///
     /// # Errors
-    /// As [`Kernel::launch`], except that maps are looked at by [`Batch::submit`].
+    /// As [`Kernel::launch`], except that maps are looked at by [`CommandBuffer::submit`].
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
         let recorded = self.record_launch(kernel, grid, args);
@@ -186,7 +186,7 @@ impl Batch {
     /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
     ///
     /// # Errors
-    /// As [`Batch::launch`].
+    /// As [`CommandBuffer::launch`].
     #[allow(unsafe_code)] // calls the unchecked launch
     pub fn launch_checked(&mut self, kernel: &CheckedKernel, grid: Grid, args: impl Args) -> Result<()> {
         // SAFETY: the checks keep every access within the memory of the arguments.
@@ -264,7 +264,7 @@ impl Batch {
         self.note(|| step);
     }
 
-    /// Hand the commands to the stream. An empty batch ends when the work before it has ended.
+    /// Hand the commands to the stream. An empty command buffer ends when the work before it has ended.
     ///
     /// # Errors
     /// `InvalidArgument` when the buffer of a command is mapped in conflict with it, or streams would wait for one
@@ -320,7 +320,7 @@ impl Batch {
             let (promise, outcome) = Promise::new();
             let flying = Flying::new(&outcome, &commands, &stream.flight);
             let _present = stream.device.loss().enter(flying, uses_content)?;
-            let done = Box::new(move |result: Result<_>| {
+            let done = elinvar_driver::Done::new(move |result: Result<_>| {
                 let complete =
                     notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
                 device.recovery().vitals.submission(result.as_ref().err());
@@ -398,8 +398,8 @@ impl Batch {
     }
 }
 
-impl fmt::Debug for Batch {
+impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Batch({:?}, {} commands)", self.stream, self.lease.commands.len())
+        write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.lease.commands.len())
     }
 }

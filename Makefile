@@ -60,6 +60,8 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	for feature in cpu cuda isolated metal; do $(CARGO) check -p elinvar --no-default-features --features $$feature || exit 1; done
+	$(CARGO) check -p elinvar --no-default-features
 
 # The stand-in for Apple's frameworks is built with the workspace: built alone, it has fewer features and is recompiled.
 unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so

@@ -5,6 +5,7 @@ mod corpus;
 mod coverage;
 mod errors;
 mod folders;
+mod layers;
 mod manifest;
 mod mutants;
 mod numerics;

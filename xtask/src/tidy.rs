@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{errors, folders, manifest, text};
+use crate::{errors, folders, layers, manifest, text};
 
 /// Files of more lines are listed.
 const LONG: usize = 500;
@@ -23,6 +23,7 @@ pub fn run(root: &Path) -> Result<()> {
     let mut breaches = Vec::new();
     let mut long = Vec::new();
     let mut sources = Vec::new();
+    let mut runtime = Vec::new();
     let mut checked = 0;
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).display().to_string().replace('\\', "/");
@@ -35,6 +36,9 @@ pub fn run(root: &Path) -> Result<()> {
             }
             breaches.extend(text::check(&name, &content));
             checked += 1;
+            if name.starts_with("crates/runtime/src/") {
+                runtime.push((name.clone(), content));
+            }
             sources.push(name);
         } else if name.ends_with("Cargo.toml")
             && !["Cargo.toml", "verify/fuzz/Cargo.toml"].contains(&name.as_str())
@@ -48,6 +52,7 @@ pub fn run(root: &Path) -> Result<()> {
         }
     }
     breaches.extend(folders::check(&sources));
+    breaches.extend(layers::check(&runtime));
     breaches.extend(errors::check(root)?);
     for line in &long {
         println!("long: {line}");

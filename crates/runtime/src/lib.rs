@@ -68,35 +68,35 @@ pub use launch::bundle::Bundle;
 pub use launch::command_buffer::CommandBuffer;
 pub use launch::constants::{ConstantValue, Constants};
 pub use launch::grid::{Extent, Grid, Side};
+pub use launch::group::StreamGroup;
 pub use launch::kernel::{CheckedKernel, Kernel};
 pub use launch::library::Library;
+pub use launch::profile::Profile;
 pub use launch::recording::Recording;
 pub use launch::slots::SlotStats;
+pub use launch::stream::Stream;
 pub use launch::suggest::Suggestion;
 pub use launch::timestamp::Timestamp;
 pub use launch::transfer::Download;
 pub use memory::buffer::Buffer;
 pub use memory::host_access::HostAccess;
 pub use memory::map::{Map, MapMut};
+pub use memory::object_pool::EventStats;
 pub use memory::pool::{Pool, PoolLimits, PoolStats, Pressure, Site};
 pub use memory::slice::{BufferSlice, BufferSliceMut};
 pub use observe::capture::Capture;
 pub use observe::health::{Component, Finding, Health, Status};
 pub use observe::notice::{Notice, PowerPreference};
-pub use observe::profile::Profile;
 pub use observe::trace::{StepStats, Trace, TraceEvent, TraceStep};
 pub use observe::watch::{Watch, WatchOptions};
 pub use recovery::{
     Action, Attempts, Breaker, BreakerLimits, BreakerMemory, BreakerState, Decision, FaultClass,
     RecoveryPolicy, decide,
 };
+pub use sync::coalesce::Coalescing;
 pub use sync::completion::Completion;
 pub use sync::event::Event;
-pub use sync::flight::WhenFull;
-pub use sync::gather::Coalescing;
-pub use sync::group::StreamGroup;
-pub use sync::reused::EventStats;
-pub use sync::stream::Stream;
+pub use sync::in_flight::WhenFull;
 
 pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
@@ -106,6 +106,7 @@ pub use elinvar_driver::{
     Primitives, Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing,
     UnsupportedKernel,
 };
+#[cfg(feature = "isolated")]
 pub use elinvar_driver_isolated::{Options as IsolatedOptions, serve_if_asked};
 pub use half::{bf16, f16};
 

@@ -128,11 +128,11 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
         &[
             "crates/runtime/src/sync/dependencies/",
             "crates/runtime/src/sync/event.rs",
-            "crates/runtime/src/sync/gather.rs",
+            "crates/runtime/src/sync/coalesce.rs",
             "crates/runtime/src/sync/deadline.rs",
-            "crates/runtime/src/sync/flight.rs",
+            "crates/runtime/src/sync/in_flight.rs",
             "crates/runtime/src/sync/completion.rs",
-            "crates/runtime/src/sync/stream.rs",
+            "crates/runtime/src/launch/stream.rs",
             "crates/runtime/src/launch/command_buffer.rs",
         ],
         suite(&[
@@ -148,7 +148,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
             "crates/runtime/src/memory/buffer.rs",
             "crates/runtime/src/memory/usage.rs",
             "crates/runtime/src/memory/map.rs",
-            "crates/runtime/src/device/known.rs",
+            "crates/runtime/src/device/registry.rs",
             "crates/runtime/src/memory/slice.rs",
             "crates/runtime/src/memory/span.rs",
         ],

@@ -1,4 +1,4 @@
-//! Which drivers this build has, and the devices they found.
+//! The drivers of this build, which are cargo features, and the devices they found.
 //!
 //! What a driver has found is kept for the life of the process, so that two calls of [`crate::Device::all`]
 //! give the same devices and a buffer of one can be used with the other. It does not choose among
@@ -11,11 +11,15 @@ use crate::Device;
 
 /// The drivers of this build, the preferred first.
 static DRIVERS: PerProcess<Drivers> = PerProcess::new(|| {
-    Drivers::new(vec![
+    let drivers: Vec<Box<dyn Driver>> = vec![
+        #[cfg(feature = "metal")]
         Box::new(elinvar_driver_metal::driver()),
+        #[cfg(feature = "cuda")]
         Box::new(elinvar_driver_cuda::driver()),
+        #[cfg(feature = "cpu")]
         Box::new(elinvar_driver_cpu::driver()),
-    ])
+    ];
+    Drivers::new(drivers)
 });
 
 /// Every device of every driver that works.

@@ -1,12 +1,12 @@
 //! [`Device`]: the place where everything begins.
 //!
 //! A `Device` is a cheap handle on a driver's device. It allocates buffers, compiles sources and opens
-//! streams; what handles share lies in [`crate::device::known`]. Two handles are the same device when they share the driver's
+//! streams; what handles share lies in [`crate::device::registry`]. Two handles are the same device when they share the driver's
 //! object, and things of different devices do not mix in one launch.
 
 mod drivers;
-mod known;
-mod learned;
+mod registry;
+mod tuning_cache;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -21,21 +21,21 @@ use elinvar_driver::{
 };
 
 use crate::identity::identity;
+use crate::launch::group::Members;
 use crate::launch::slots::Slots;
 use crate::launch::tune::Tuned;
+use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
 use crate::recovery::{RecoveringQueue, Recovery};
-use crate::sync::gather::Gatherings;
-use crate::sync::group::Members;
+use crate::sync::coalesce::Coalescers;
 use crate::sync::loss::Loss;
-use crate::sync::reused::Reused;
 use crate::{
-    Buffer, Event, EventStats, HostAccess, IsolatedOptions, Library, Pool, RecoveryPolicy, SlotStats, Stream,
-    StreamGroup, Trace,
+    Buffer, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup,
+    Trace,
 };
 
-use known::Inner;
-pub use learned::TuningCache;
+use registry::Inner;
+pub use tuning_cache::TuningCache;
 
 /// A thing that runs kernels. Cloning gives another handle on the same device.
 #[derive(Clone)]
@@ -91,15 +91,17 @@ impl Device {
     ///
     /// # Errors
     /// `Environment` when no worker can be started, with the reason; `Unsupported` on systems other than Linux.
+    #[cfg(feature = "isolated")]
     pub fn isolated() -> Result<Self> {
-        Self::isolated_with(&IsolatedOptions::default())
+        Self::isolated_with(&crate::IsolatedOptions::default())
     }
 
     /// As [`Device::isolated`], with the worker's limits and program given.
     ///
     /// # Errors
     /// As there.
-    pub fn isolated_with(options: &IsolatedOptions) -> Result<Self> {
+    #[cfg(feature = "isolated")]
+    pub fn isolated_with(options: &crate::IsolatedOptions) -> Result<Self> {
         Ok(Self::new(elinvar_driver_isolated::device(options)?))
     }
 
@@ -107,7 +109,7 @@ impl Device {
     ///
     /// Handles made from the same `Arc` are the same device; a second `Arc` is another device.
     pub fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
-        Self { inner: known::inner(driver) }
+        Self { inner: registry::inner(driver) }
     }
 
     /// Facts and limits.
@@ -327,8 +329,8 @@ impl Device {
         &self.inner.tuned
     }
 
-    pub(crate) fn gatherings(&self) -> &Gatherings {
-        &self.inner.gatherings
+    pub(crate) fn coalescers(&self) -> &Coalescers {
+        &self.inner.coalescers
     }
 
     pub(crate) fn slots(&self) -> &Slots {
@@ -347,11 +349,11 @@ impl Device {
         &self.inner.loss
     }
 
-    pub(crate) fn timestamps(&self) -> &Reused<Arc<Stamp>> {
+    pub(crate) fn timestamps(&self) -> &ObjectPool<Arc<Stamp>> {
         &self.inner.timestamps
     }
 
-    pub(crate) fn events(&self) -> &Reused<Arc<dyn elinvar_driver::Event>> {
+    pub(crate) fn events(&self) -> &ObjectPool<Arc<dyn elinvar_driver::Event>> {
         &self.inner.events
     }
 

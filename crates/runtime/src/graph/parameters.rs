@@ -10,7 +10,7 @@ use super::placeholder::Placeholder;
 use super::step::Work;
 use super::{Graph, Node};
 use crate::Buffer;
-use crate::launch::bind::place;
+use crate::memory::operands::place;
 use crate::memory::usage::Storage;
 
 /// A value or buffer that each run of a [`crate::Plan`] may have another of; see [`Graph::value`] and [`Graph::buffer`].

@@ -11,6 +11,7 @@ use elinvar_driver::{ArgKind, Binding, Dim3, ElementType, Error, Pipeline, Resul
 
 use crate::Device;
 use crate::launch::args::{Arg, Element, Value};
+use crate::memory::operands::{declaration, no_address, place, used_place};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Usage, Who};
 
@@ -113,35 +114,6 @@ fn bind_use(
     // Which of its bytes are written is not known.
     bound.usages.push(Usage { storage: span.storage, who, access: usage, covers: false });
     Ok(())
-}
-
-/// A resource of a launch as error messages name it.
-pub(crate) fn used_place(signature: &Signature, number: usize) -> String {
-    format!("kernel `{}`, resource {number} (used through its address)", signature.name)
-}
-
-/// The refusal of a device whose memory kernels can only have as arguments.
-pub(crate) fn no_address(device: &Device) -> Error {
-    Error::unsupported(format!("the memory of device `{}` has no address for kernels", device.name()))
-}
-
-/// An argument as error messages name it: kernel, position, name and declaration.
-pub(crate) fn place(signature: &Signature, index: usize) -> String {
-    let arg = &signature.args[index];
-    let name = if arg.name.is_empty() { String::new() } else { format!(" `{}`", arg.name) };
-    format!("kernel `{}`, argument {index}{name} ({})", signature.name, declaration(arg))
-}
-
-/// An argument's type as MSL writes it, without the parameter's name.
-fn declaration(arg: &driver::Arg) -> String {
-    let space = match arg.kind {
-        ArgKind::Threadgroup => "threadgroup ",
-        _ if arg.constant => "constant ",
-        _ if arg.access == driver::Access::Read => "device const ",
-        _ => "device ",
-    };
-    let mark = if arg.kind == ArgKind::Reference { '&' } else { '*' };
-    format!("{space}{}{mark}", arg.element)
 }
 
 fn wrong_count(signature: &Signature, given: usize) -> Error {

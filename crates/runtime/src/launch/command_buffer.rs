@@ -22,8 +22,8 @@ use crate::observe::trace::{Noted, Notes, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, Entered, Step};
-use crate::sync::flight::InFlight;
-use crate::sync::loss::Flying;
+use crate::sync::in_flight::InFlight;
+use crate::sync::loss::Pending;
 use crate::{
     Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
 };
@@ -296,7 +296,7 @@ impl CommandBuffer {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
-        let in_flight = stream.flight.enter(stream.device.loss())?;
+        let in_flight = stream.in_flight_count.enter(stream.device.loss())?;
         let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
@@ -318,7 +318,7 @@ impl CommandBuffer {
                 _in_flight: in_flight,
             };
             let (promise, outcome) = Promise::new();
-            let flying = Flying::new(&outcome, &commands, &stream.flight);
+            let flying = Pending::new(&outcome, &commands, &stream.in_flight_count);
             let _present = stream.device.loss().enter(flying, uses_content)?;
             let done = elinvar_driver::Done::new(move |result: Result<_>| {
                 let complete =
@@ -343,7 +343,8 @@ impl CommandBuffer {
         }
         if let (Some((_, submission)), Some((then, cause)), Some(watched)) = (&origin, due, watched) {
             // Set after it has ended, it goes with the last handle on it, below.
-            let due = Due::Stop(Late::new(&stream, *submission, cause, &outcome));
+            let due =
+                Due::Stop(Late::new(stream.device.clone(), &stream.queue, *submission, cause, &outcome));
             let _first = watched.set(deadline::watch(then, due));
         }
         Ok(Completion::new(outcome, origin))

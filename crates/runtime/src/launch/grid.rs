@@ -8,6 +8,7 @@ use elinvar_driver as driver;
 use elinvar_driver::{Caps, Dim3, Error, Result, Scalar};
 
 use crate::launch::args::Element;
+use crate::memory::operands::counts_place;
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::{BufferSlice, Kernel};
@@ -144,11 +145,6 @@ impl Grid {
             ))
         })
     }
-}
-
-/// The memory of an indirect launch's counts as error messages name it.
-pub(crate) fn counts_place(kernel: &str) -> String {
-    format!("kernel `{kernel}`, the counts of its threadgroups")
 }
 
 /// Checks the memory of an indirect launch's counts.

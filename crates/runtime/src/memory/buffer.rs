@@ -11,8 +11,6 @@ use std::ops::Range;
 use bytemuck::Pod;
 use elinvar_driver::{Result, Storage};
 
-#[cfg(doc)]
-use crate::Arg;
 use crate::memory::span::Span;
 use crate::{BufferSlice, BufferSliceMut, Device, Map, MapMut};
 
@@ -44,7 +42,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The address at which kernels see the first element, for a pointer in an argument buffer. It stays the same
-    /// as long as the buffer lives; a launch that uses it names the buffer with [`Arg::use_resource`].
+    /// as long as the buffer lives; a launch that uses it names the buffer with [`crate::Arg::use_resource`].
     ///
     /// # Errors
     /// `Unsupported` on a device whose memory has no such address.

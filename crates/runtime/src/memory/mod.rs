@@ -3,6 +3,8 @@
 pub(crate) mod buffer;
 pub(crate) mod host_access;
 pub(crate) mod map;
+pub(crate) mod object_pool;
+pub(crate) mod operands;
 pub(crate) mod pool;
 pub(crate) mod slice;
 pub(crate) mod span;

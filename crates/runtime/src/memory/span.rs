@@ -11,7 +11,7 @@ use std::sync::Arc;
 use elinvar_driver::{Error, MemorySlice, Result};
 
 use crate::Device;
-use crate::launch::bind::no_address;
+use crate::memory::operands::no_address;
 use crate::memory::pool::Block;
 use crate::memory::usage::{Access, Storage};
 

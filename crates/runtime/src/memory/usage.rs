@@ -16,8 +16,7 @@ use elinvar_driver::sync::{Mutex, MutexGuard};
 use elinvar_driver::{Error, Pipeline, PrimitiveKind, Result, Storage as StorageMode};
 
 use crate::Device;
-use crate::launch::bind::{place, used_place};
-use crate::launch::grid::counts_place;
+use crate::memory::operands::{counts_place, place, used_place};
 use crate::memory::pool::Block;
 use crate::sync::completion::Outcome;
 

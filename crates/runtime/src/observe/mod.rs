@@ -3,7 +3,6 @@
 pub(crate) mod capture;
 pub(crate) mod health;
 pub(crate) mod notice;
-pub(crate) mod profile;
 pub(crate) mod thermal;
 pub(crate) mod trace;
 pub(crate) mod watch;

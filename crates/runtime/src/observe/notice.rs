@@ -146,7 +146,7 @@ impl Device {
                 (all / 2).max(1)
             })?;
             wished.effect = goal;
-            self.gatherings().set(goal == PowerPreference::LowPower);
+            self.coalescers().set(goal == PowerPreference::LowPower);
         }
         Ok(())
     }

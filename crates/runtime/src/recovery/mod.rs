@@ -152,7 +152,7 @@ impl Device {
     }
 
     fn reset_counted(&self) -> Result<()> {
-        self.gatherings().flush();
+        self.coalescers().flush();
         self.loss().begin_reset();
         let reset = self.driver().reset();
         if reset.is_ok() {

@@ -15,7 +15,7 @@ use elinvar_driver::{
 use crate::identity::identity;
 use crate::memory::touched::{Effect, Touched, slices_mut, touched};
 use crate::sync::completion::Promise;
-use crate::sync::loss::Flying;
+use crate::sync::loss::Pending;
 use crate::{Buffer, Device};
 
 /// Why commands that have begun cannot be run again; `None` if they can.
@@ -214,7 +214,7 @@ impl Copies<'_> {
             drop(copies);
             promise.resolve(result);
         });
-        let present = self.other.loss().enter(Flying::new(&outcome, &commands, &Arc::default()), true)?;
+        let present = self.other.loss().enter(Pending::new(&outcome, &commands, &Arc::default()), true)?;
         queue.submit(commands, done)?;
         drop(present);
         outcome.wait("work on another device")?.clone()

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
 use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing};
 
-use crate::sync::gather::Gather;
+use crate::sync::coalesce::Coalescer;
 
 /// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
 const SPIN: Duration = Duration::from_micros(20);
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     result: OnceLock<Result<Timing>>,
     wakers: Mutex<Vec<(u64, Waker)>>,
     /// Where the work is kept until it goes to the driver with other work, if it is.
-    gather: OnceLock<Weak<Gather>>,
+    coalescer: OnceLock<Weak<Coalescer>>,
     resolved: Condvar,
     next_waiter: AtomicU64,
 }
@@ -48,7 +48,7 @@ impl Default for Outcome {
             process: Process::this(),
             result: OnceLock::new(),
             wakers: Mutex::default(),
-            gather: OnceLock::new(),
+            coalescer: OnceLock::new(),
             resolved: Condvar::new(),
             next_waiter: AtomicU64::new(0),
         }
@@ -68,14 +68,14 @@ impl Outcome {
     }
 
     /// The work is kept there until somebody waits for it.
-    pub(crate) fn is_kept_in(&self, gather: &Arc<Gather>) {
-        let _once = self.gather.set(Arc::downgrade(gather));
+    pub(crate) fn is_kept_in(&self, coalescer: &Arc<Coalescer>) {
+        let _once = self.coalescer.set(Arc::downgrade(coalescer));
     }
 
     /// Has the work go to the driver, if it is kept.
     fn hurry(&self) {
-        if let Some(gather) = self.gather.get().and_then(Weak::upgrade) {
-            gather.flush();
+        if let Some(coalescer) = self.coalescer.get().and_then(Weak::upgrade) {
+            coalescer.flush();
         }
     }
 

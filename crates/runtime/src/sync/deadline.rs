@@ -11,9 +11,9 @@ use std::time::Instant;
 use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Command, Error, PerProcess, Queue, Submission};
 
+use crate::Device;
+use crate::sync::coalesce::{Coalescer, Ends};
 use crate::sync::completion::Outcome;
-use crate::sync::gather::{Ends, Gather};
-use crate::{Device, Stream};
 
 static DEADLINES: PerProcess<Deadlines> = PerProcess::new(Deadlines::default);
 
@@ -32,7 +32,7 @@ type Key = (Instant, u64);
 /// What is done when it is time.
 pub(crate) enum Due {
     Stop(Late),
-    Flush(Weak<Gather>),
+    Flush(Weak<Coalescer>),
     Tell(Ends),
 }
 
@@ -47,9 +47,15 @@ pub(crate) struct Late {
 
 impl Late {
     /// The submission ends in `cause` if it has not ended before.
-    pub(crate) fn new(stream: &Stream, submission: Submission, cause: Error, outcome: &Arc<Outcome>) -> Self {
-        let queue = Arc::downgrade(&stream.queue);
-        Self { queue, submission, cause, outcome: Arc::downgrade(outcome), device: stream.device.clone() }
+    pub(crate) fn new(
+        device: Device,
+        queue: &Arc<dyn Queue>,
+        submission: Submission,
+        cause: Error,
+        outcome: &Arc<Outcome>,
+    ) -> Self {
+        let queue = Arc::downgrade(queue);
+        Self { queue, submission, cause, outcome: Arc::downgrade(outcome), device }
     }
 
     fn end(self) {
@@ -146,7 +152,9 @@ fn run() {
         if let Some((_, due)) = table.pop_first() {
             elinvar_driver::sync::MutexGuard::unlocked(&mut table, || match due {
                 Due::Stop(late) => late.end(),
-                Due::Flush(gather) => gather.upgrade().into_iter().for_each(|gather| gather.flush()),
+                Due::Flush(coalescer) => {
+                    coalescer.upgrade().into_iter().for_each(|coalescer| coalescer.flush())
+                }
                 Due::Tell(ends) => ends.tell(),
             });
         }

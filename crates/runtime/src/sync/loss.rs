@@ -13,13 +13,13 @@ use elinvar_driver::sync::{Mutex, RwLock, RwLockReadGuard};
 use elinvar_driver::{Command, Error, Result, fail_signals};
 
 use crate::sync::completion::Outcome;
-use crate::sync::flight::Flight;
+use crate::sync::in_flight::InFlightCount;
 
 /// What is in flight on a device, and why the device is lost, if it is.
 #[derive(Default)]
 pub(crate) struct Loss {
     fate: RwLock<Fate>,
-    in_flight: Mutex<Vec<Flying>>,
+    in_flight: Mutex<Vec<Pending>>,
 }
 
 #[derive(Default)]
@@ -30,11 +30,11 @@ struct Fate {
 
 /// Work that the device has.
 #[derive(Clone)]
-pub(crate) struct Flying {
+pub(crate) struct Pending {
     outcome: Weak<Outcome>,
     commands: Weak<[Command]>,
     /// Of its stream, where others may wait for it to end.
-    flight: Weak<Flight>,
+    in_flight_count: Weak<InFlightCount>,
 }
 
 /// The device does not get lost, and no reset begins or ends, as long as this is held. To be held for moments, and not
@@ -65,10 +65,14 @@ impl Present<'_> {
     }
 }
 
-impl Flying {
-    pub(crate) fn new(outcome: &Arc<Outcome>, commands: &Arc<[Command]>, flight: &Arc<Flight>) -> Self {
+impl Pending {
+    pub(crate) fn new(
+        outcome: &Arc<Outcome>,
+        commands: &Arc<[Command]>,
+        in_flight_count: &Arc<InFlightCount>,
+    ) -> Self {
         let (outcome, commands) = (Arc::downgrade(outcome), Arc::downgrade(commands));
-        Self { outcome, commands, flight: Arc::downgrade(flight) }
+        Self { outcome, commands, in_flight_count: Arc::downgrade(in_flight_count) }
     }
 
     fn is_pending(&self) -> bool {
@@ -84,8 +88,8 @@ impl Flying {
             }
             outcome.resolve(Err(cause.clone()));
         }
-        if let Some(flight) = self.flight.upgrade() {
-            flight.look_again();
+        if let Some(in_flight_count) = self.in_flight_count.upgrade() {
+            in_flight_count.look_again();
         }
     }
 }
@@ -108,12 +112,12 @@ impl Loss {
     ///
     /// # Errors
     /// The cause.
-    pub(crate) fn enter(&self, flying: Flying, uses_content: bool) -> Result<Present<'_>> {
+    pub(crate) fn enter(&self, flying: Pending, uses_content: bool) -> Result<Present<'_>> {
         let present = self.hold();
         if uses_content { present.expect_content() } else { present.expect() }?;
         let mut in_flight = self.in_flight.lock();
         if in_flight.len() == in_flight.capacity() {
-            in_flight.retain(Flying::is_pending);
+            in_flight.retain(Pending::is_pending);
         }
         in_flight.push(flying);
         Ok(present)
@@ -125,7 +129,7 @@ impl Loss {
     }
 
     /// The device is lost. Returns the work that has to be told.
-    pub(crate) fn declare(&self, cause: &Error) -> Vec<Flying> {
+    pub(crate) fn declare(&self, cause: &Error) -> Vec<Pending> {
         self.fate.write().lost.get_or_insert_with(|| cause.clone());
         std::mem::take(&mut self.in_flight.lock())
     }

@@ -1,12 +1,9 @@
-//! Order and ends: streams, events, completions, deadlines, and what waits for what.
+//! Synchronization: events, completions, deadlines, coalescing of submissions, and the detection of deadlocks.
 
+pub(crate) mod coalesce;
 pub(crate) mod completion;
 pub(crate) mod deadline;
 pub(crate) mod dependencies;
 pub(crate) mod event;
-pub(crate) mod flight;
-pub(crate) mod gather;
-pub(crate) mod group;
+pub(crate) mod in_flight;
 pub(crate) mod loss;
-pub(crate) mod reused;
-pub(crate) mod stream;

@@ -21,16 +21,16 @@ pub enum WhenFull {
 
 /// The count of one stream.
 #[derive(Default)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightCount {
     limit: Option<(usize, WhenFull)>,
     count: Mutex<usize>,
     left: Condvar,
 }
 
 /// A submission that is counted until this is dropped.
-pub(crate) struct InFlight(Arc<Flight>);
+pub(crate) struct InFlight(Arc<InFlightCount>);
 
-impl Flight {
+impl InFlightCount {
     pub(crate) fn limited(most: usize, when_full: WhenFull) -> Self {
         Self { limit: Some((most.max(1), when_full)), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! [`Reused`]: events and timestamps of a device that wait to be used again, and how many there are.
+//! [`ObjectPool`]: events and timestamps of a device that wait to be used again, and how many there are.
 
 use std::time::{Duration, Instant};
 
@@ -34,11 +34,11 @@ impl EventStats {
 }
 
 /// Things of one kind. In its stock each counts as one byte.
-pub(crate) struct Reused<T> {
+pub(crate) struct ObjectPool<T> {
     stock: Stock<(), T>,
 }
 
-impl<T> Reused<T> {
+impl<T> ObjectPool<T> {
     pub(crate) fn new() -> Self {
         let idle_time = Duration::from_secs(60);
         Self { stock: Stock::new(PoolLimits { budget: u64::MAX, idle_bytes: KEPT, idle_time }) }

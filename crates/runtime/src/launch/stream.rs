@@ -13,9 +13,9 @@ use elinvar_driver::{Command, Done, Error, Priority, Queue, Result, Submission, 
 
 use crate::observe::trace::Notes;
 use crate::recovery::RecoveringQueue;
+use crate::sync::coalesce::Coalescer;
 use crate::sync::completion::Outcome;
-use crate::sync::flight::Flight;
-use crate::sync::gather::Gather;
+use crate::sync::in_flight::InFlightCount;
 use crate::{BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, Event, WhenFull};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
@@ -29,17 +29,17 @@ pub struct Stream {
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) id: u64,
     pub(crate) priority: Priority,
-    pub(crate) flight: Arc<Flight>,
+    pub(crate) in_flight_count: Arc<InFlightCount>,
     /// The queue once more, if it recovers.
     recovering: Option<Arc<RecoveringQueue>>,
-    gather: Arc<Gather>,
+    coalescer: Arc<Coalescer>,
 }
 
 impl Stream {
     pub(crate) fn new(device: Device, queue: Arc<dyn Queue>, priority: Priority) -> Self {
         let id = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
-        let gather = Gather::new(&device, &queue);
-        Self { device, queue, id, priority, flight: Arc::default(), recovering: None, gather }
+        let coalescer = Coalescer::new(&device, &queue);
+        Self { device, queue, id, priority, in_flight_count: Arc::default(), recovering: None, coalescer }
     }
 
     pub(crate) fn recovering(device: Device, queue: Arc<RecoveringQueue>, priority: Priority) -> Self {
@@ -63,24 +63,24 @@ impl Stream {
         if let Some(queue) = &self.recovering {
             return Ok((queue.clone(), queue.submit_noted(commands, done, notes)?));
         }
-        if !(alone || self.flight.is_limited()) {
-            match self.gather.keep(commands, done) {
+        if !(alone || self.in_flight_count.is_limited()) {
+            match self.coalescer.keep(commands, done) {
                 Ok(submission) => {
                     // Nobody knows the outcome yet who could wait for it.
-                    outcome.is_kept_in(&self.gather);
-                    return Ok((self.gather.clone(), submission));
+                    outcome.is_kept_in(&self.coalescer);
+                    return Ok((self.coalescer.clone(), submission));
                 }
                 Err(back) => (commands, done) = back,
             }
         }
-        self.gather.flush();
+        self.coalescer.flush();
         Ok((self.queue.clone(), self.queue.submit(commands, done)?))
     }
 
     /// Hand over what the stream has gathered; see [`crate::PowerPreference::LowPower`]. Waiting for work does so too.
     pub fn flush(&self) {
         if self.device.is_here() {
-            self.gather.flush();
+            self.coalescer.flush();
         }
     }
 
@@ -88,7 +88,7 @@ impl Stream {
     /// that is returned and its clones.
     #[must_use]
     pub fn limited(mut self, most: usize, when_full: WhenFull) -> Self {
-        self.flight = Arc::new(Flight::limited(most, when_full));
+        self.in_flight_count = Arc::new(InFlightCount::limited(most, when_full));
         self
     }
 
@@ -99,7 +99,7 @@ impl Stream {
 
     /// Submissions that have not ended.
     pub fn in_flight(&self) -> usize {
-        self.flight.count()
+        self.in_flight_count.count()
     }
 
     /// Raise an event to `value` once the work that the stream has now has ended well; if it fails, so does the event.
@@ -165,7 +165,7 @@ impl Stream {
     pub fn acknowledge(&self) -> Option<Error> {
         self.device.expect_here("Stream::acknowledge").ok()?;
         // What was submitted before is behind the failure.
-        self.gather.flush();
+        self.coalescer.flush();
         self.queue.acknowledge()
     }
 }

@@ -1,4 +1,4 @@
-//! [`Gather`]: small submissions of one stream that go to the driver as one, while the device works for
+//! [`Coalescer`]: small submissions of one stream that go to the driver as one, while the device works for
 //! [`crate::PowerPreference::LowPower`].
 //!
 //! They go when they are as many as [`Coalescing`] says, when so much time has passed, when somebody waits for one of them, when
@@ -40,19 +40,19 @@ impl Default for Coalescing {
 
 /// What a device gathers, and on which streams.
 #[derive(Default)]
-pub(crate) struct Gatherings {
+pub(crate) struct Coalescers {
     on: AtomicBool,
     limits: Mutex<Coalescing>,
-    streams: Mutex<Vec<Weak<Gather>>>,
+    streams: Mutex<Vec<Weak<Coalescer>>>,
 }
 
-impl Gatherings {
-    pub(crate) fn register(&self, gather: &Arc<Gather>) {
+impl Coalescers {
+    pub(crate) fn register(&self, coalescer: &Arc<Coalescer>) {
         let mut streams = self.streams.lock();
         if streams.len() == streams.capacity() {
-            streams.retain(|gather| gather.strong_count() > 0);
+            streams.retain(|coalescer| coalescer.strong_count() > 0);
         }
-        streams.push(Arc::downgrade(gather));
+        streams.push(Arc::downgrade(coalescer));
     }
 
     /// Begins or ends to gather.
@@ -66,24 +66,24 @@ impl Gatherings {
     /// Hands over what is gathered.
     pub(crate) fn flush(&self) {
         let streams: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
-        streams.iter().for_each(|gather| gather.flush());
+        streams.iter().for_each(|coalescer| coalescer.flush());
     }
 }
 
 impl Device {
     /// How much is gathered to one submission while the device works for [`crate::PowerPreference::LowPower`].
     pub fn gathering(&self) -> Coalescing {
-        *self.gatherings().limits.lock()
+        *self.coalescers().limits.lock()
     }
 
     /// Change how much is gathered from now on.
     pub fn set_coalescing(&self, limits: Coalescing) {
-        *self.gatherings().limits.lock() = limits;
+        *self.coalescers().limits.lock() = limits;
     }
 }
 
 /// What one stream has gathered.
-pub(crate) struct Gather {
+pub(crate) struct Coalescer {
     device: Device,
     queue: Arc<dyn Queue>,
     state: Mutex<State>,
@@ -110,13 +110,13 @@ struct Gathered {
 /// Submissions that have not got to the driver, and why.
 pub(crate) struct Ends(Vec<Gathered>, Error);
 
-impl Gather {
+impl Coalescer {
     pub(crate) fn new(device: &Device, queue: &Arc<dyn Queue>) -> Arc<Self> {
         let (device, queue) = (device.clone(), queue.clone());
         let (state, some) = (Mutex::default(), AtomicBool::new(false));
-        let gather = Arc::new(Self { device, queue, state, some });
-        gather.device.gatherings().register(&gather);
-        gather
+        let coalescer = Arc::new(Self { device, queue, state, some });
+        coalescer.device.coalescers().register(&coalescer);
+        coalescer
     }
 
     /// Keeps a submission until it goes with others, if the device gathers and it is small; else gives it back.
@@ -125,11 +125,11 @@ impl Gather {
         commands: Arc<[Command]>,
         done: Done,
     ) -> std::result::Result<Submission, (Arc<[Command]>, Done)> {
-        let gatherings = self.device.gatherings();
-        if !gatherings.on.load(Ordering::Acquire) || commands.is_empty() || commands.len() > SMALL {
+        let coalescers = self.device.coalescers();
+        if !coalescers.on.load(Ordering::Acquire) || commands.is_empty() || commands.len() > SMALL {
             return Err((commands, done));
         }
-        let limits = *gatherings.limits.lock();
+        let limits = *coalescers.limits.lock();
         if limits.commands <= 1 || deadline::start().is_err() {
             return Err((commands, done));
         }
@@ -212,7 +212,7 @@ impl Ends {
 /// As the completions of what was gathered see it.
 #[allow(unsafe_code)] // promises what the contract asks for
 // SAFETY: what is gathered ends when the submission that it went into has ended, on a queue that keeps the contract.
-unsafe impl Queue for Gather {
+unsafe impl Queue for Coalescer {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.flush();
         self.queue.submit(commands, done)
@@ -235,7 +235,7 @@ unsafe impl Queue for Gather {
     }
 }
 
-impl Drop for Gather {
+impl Drop for Coalescer {
     fn drop(&mut self) {
         if self.device.is_here() {
             self.flush();

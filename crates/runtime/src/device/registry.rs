@@ -11,13 +11,13 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{self as driver, PerProcess};
 
 use crate::identity::identity;
+use crate::launch::group::Members;
 use crate::launch::slots::Slots;
 use crate::launch::tune::Tuned;
+use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
-use crate::sync::gather::Gatherings;
-use crate::sync::group::Members;
+use crate::sync::coalesce::Coalescers;
 use crate::sync::loss::Loss;
-use crate::sync::reused::Reused;
 use crate::{Pool, Trace};
 
 /// How often idle things are looked at.
@@ -34,14 +34,14 @@ pub(crate) struct Inner {
     /// The process that it was made in.
     pub(crate) process: driver::Process,
     pub(crate) pool: Pool,
-    pub(crate) events: Reused<Arc<dyn driver::Event>>,
-    pub(crate) timestamps: Reused<Arc<driver::Stamp>>,
+    pub(crate) events: ObjectPool<Arc<dyn driver::Event>>,
+    pub(crate) timestamps: ObjectPool<Arc<driver::Stamp>>,
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
     pub(crate) loss: Loss,
     pub(crate) tuned: Tuned,
-    pub(crate) gatherings: Gatherings,
+    pub(crate) coalescers: Coalescers,
     /// Groups of streams that may have idle ones.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
@@ -53,10 +53,10 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     if let Some(inner) = known.iter().filter_map(Weak::upgrade).find(same) {
         return inner;
     }
-    let (pool, events, groups) = (Pool::new(device.clone()), Reused::new(), Mutex::default());
-    let (timestamps, loss, tuned) = (Reused::new(), Loss::default(), Tuned::default());
+    let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
+    let (timestamps, loss, tuned) = (ObjectPool::new(), Loss::default(), Tuned::default());
     let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
-    let (driver, gatherings) = (device, Gatherings::default());
+    let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {
         driver,
         process: driver::Process::this(),
@@ -68,7 +68,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         recovery,
         loss,
         tuned,
-        gatherings,
+        coalescers,
         groups,
     });
     known.retain(|inner| inner.strong_count() > 0);

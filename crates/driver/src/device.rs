@@ -253,15 +253,15 @@ pub struct Timing {
 /// The completion callback of a submission, called at most once; see the contract, point 4.
 ///
 /// It is a closure, which is boxed, or an object that the caller shares and reuses, which allocates nothing.
-pub struct Done(Option<Handler>);
+pub struct Done(Option<Callee>);
 
-enum Handler {
+enum Callee {
     Closure(Box<dyn FnOnce(Result<Timing>) + Send>),
-    Shared(Arc<dyn CompletionHandler>),
+    Shared(Arc<dyn OnCompleted>),
 }
 
 /// An object that is told how a submission ended. One object serves one submission at a time.
-pub trait CompletionHandler: Send + Sync {
+pub trait OnCompleted: Send + Sync {
     /// The submission has ended.
     fn completed(self: Arc<Self>, result: Result<Timing>);
 
@@ -272,19 +272,19 @@ pub trait CompletionHandler: Send + Sync {
 impl Done {
     /// A callback that calls `closure`.
     pub fn new(closure: impl FnOnce(Result<Timing>) + Send + 'static) -> Self {
-        Self(Some(Handler::Closure(Box::new(closure))))
+        Self(Some(Callee::Closure(Box::new(closure))))
     }
 
     /// A callback that tells `handler`; no allocation.
-    pub fn shared(handler: Arc<dyn CompletionHandler>) -> Self {
-        Self(Some(Handler::Shared(handler)))
+    pub fn shared(handler: Arc<dyn OnCompleted>) -> Self {
+        Self(Some(Callee::Shared(handler)))
     }
 
     /// Report how the submission ended.
     pub fn call(mut self, result: Result<Timing>) {
         match self.0.take() {
-            Some(Handler::Closure(closure)) => closure(result),
-            Some(Handler::Shared(handler)) => handler.completed(result),
+            Some(Callee::Closure(closure)) => closure(result),
+            Some(Callee::Shared(handler)) => handler.completed(result),
             None => {}
         }
     }
@@ -292,7 +292,7 @@ impl Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(Handler::Shared(handler)) = self.0.take() {
+        if let Some(Callee::Shared(handler)) = self.0.take() {
             handler.dropped();
         }
     }

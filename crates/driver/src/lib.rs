@@ -88,7 +88,7 @@ pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
 pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
 pub use device::{
-    CompletionHandler, Device, Done, Driver, Library, Pipeline, Priority, Queue, Reach, Submission, Timing,
+    Device, Done, Driver, Library, OnCompleted, Pipeline, Priority, Queue, Reach, Submission, Timing,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use dim3::Dim3;

@@ -13,7 +13,7 @@ use crate::guest::Guest;
 use crate::library::CpuLibrary;
 use crate::memory::{Account, HostMemory};
 use crate::pool::Pool;
-use crate::queue::CpuQueue;
+use crate::queue::{CpuBackend, CpuQueue};
 use crate::{crash, host, limits};
 
 /// The CPU driver of this process: one device with a worker per available processor, made when it is
@@ -146,7 +146,7 @@ unsafe impl Device for CpuDevice {
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.pool.expect_here("a queue")?;
-        Ok(Arc::new(CpuQueue::new(self.pool.clone(), priority)))
+        Ok(Arc::new(CpuQueue::new(CpuBackend::new(self.pool.clone(), priority))))
     }
 
     fn clock_ns(&self) -> u64 {

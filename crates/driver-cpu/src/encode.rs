@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Event, Fault, Grid, MemorySlice, Result};
+use elinvar_driver::{Binding, Command, Dim3, Dispatch, Error, Fault, Grid, MemorySlice, Result};
 use elinvar_spmd::bounds::FaultRecord;
 
+use crate::crash;
 use crate::job::{Demand, Work};
 use crate::kernel::{CpuPipeline, Kernel};
 use crate::loader::Launch;
@@ -20,7 +21,6 @@ use crate::memory::HostMemory;
 use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
-use crate::{crash, host};
 
 /// Alignment of an argument's threadgroup memory.
 const THREADGROUP_ALIGN: u64 = 16;
@@ -29,16 +29,9 @@ const MAX_GROUPS: u128 = 1 << 62;
 /// A fill repeats its pattern in a block of about this size, and then the block.
 const FILL_BLOCK: usize = 4096;
 
-/// Run the commands of a submission from number `next` on, which moves along. Gives the event and the value that it has to
-/// wait for before it can be called again, or `None` at the end.
-pub(crate) fn run(
-    commands: &[Command],
-    next: &mut usize,
-    stop: &Arc<Stop>,
-    worker: &mut Worker,
-) -> Result<Option<(Arc<dyn Event>, u64)>> {
-    stop.check()?;
-    while let Some(command) = commands.get(*next) {
+/// Execute commands of a submission, in order.
+pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
+    for command in commands {
         stop.check()?;
         match command {
             Command::Dispatch(launch) => {
@@ -46,18 +39,10 @@ pub(crate) fn run(
             }
             Command::Copy { source, target } => copy(source, target)?,
             Command::Fill { target, pattern } => fill(target, pattern)?,
-            Command::Signal { event, value } => event.signal(*value, host::now_ns()),
-            Command::Wait { event, value } if event.value() >= *value => {}
-            Command::Wait { event, value } => match event.failure() {
-                Some(cause) => return Err(cause),
-                None => return Ok(Some((event.clone(), *value))),
-            },
-            Command::Timestamp { into } => into.set(host::now_ns()),
             other => return Err(Error::unsupported(format!("the CPU driver has no command {other:?}"))),
         }
-        *next += 1;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// A fault with the name of its launch.

@@ -6,11 +6,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use elinvar_driver::submission::Turn;
 use elinvar_driver::{Command, Done, Error, Queue, Result, Submission};
 
 use crate::crash;
 use crate::pool::{Pool, STACK_BYTES, Worker};
-use crate::queue::{CpuQueue, Turn};
+use crate::queue::{CpuBackend, CpuQueue};
 
 /// A thread of its own beside a device's workers; see [`CpuDriver::spawn_guest`](crate::CpuDriver::spawn_guest).
 pub struct Guest {
@@ -18,7 +19,7 @@ pub struct Guest {
 }
 
 /// What a queue has to do. Dropped, the device's workers do it.
-pub struct ToRun(Turn);
+pub struct ToRun(Turn<CpuBackend>);
 
 impl Guest {
     /// Start a thread with a stack for compiled code.
@@ -45,13 +46,15 @@ impl Guest {
         let any: &dyn Any = queue;
         let queue = any.downcast_ref::<CpuQueue>();
         let queue = queue.ok_or_else(|| Error::invalid("the queue belongs to another driver"))?;
-        let (submission, turn) = queue.enter(commands, done);
+        let (submission, turn) = queue.submissions().submit(commands, done)?;
         Ok((submission, turn.map(ToRun)))
     }
 
     /// Run it on this thread, as one of the workers that may run at a time; where others wait already, they come first. What is long
     /// is shared with idle workers.
     pub fn run(&mut self, work: ToRun) {
-        work.0.run(&mut self.worker);
+        if let Some(queue) = work.0.into_queue() {
+            CpuBackend::run_on(queue, &mut self.worker);
+        }
     }
 }

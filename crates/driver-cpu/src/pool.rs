@@ -1,4 +1,4 @@
-//! Worker threads. A worker takes a task (the turn of a queue, or a callback to make) or joins a job that
+//! Worker threads. A worker takes a task (the turn of a queue) or joins a job that
 //! another worker has published; with neither it looks for some for a bounded time, then sleeps.
 //!
 //! Invariants:
@@ -31,8 +31,10 @@ const SHORT_NS: u64 = 8_000;
 /// What is shorter than this on one worker is not worth waking another.
 const LONG_NS: u64 = 50_000;
 
-/// Something for one worker to do.
-pub(crate) type Task = Box<dyn FnOnce(&mut Worker) + Send>;
+/// Something for one worker to do: a queue's turn.
+pub(crate) trait Task: Send + Sync {
+    fn run(self: Arc<Self>, worker: &mut Worker);
+}
 
 /// The handle of the worker threads; dropping it lets them finish what was added and end.
 pub(crate) struct Pool {
@@ -65,7 +67,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// The highest priority first; of one, in the order of arrival.
-    tasks: VecDeque<(Priority, Task)>,
+    tasks: VecDeque<(Priority, Arc<dyn Task>)>,
     jobs: Vec<Arc<Job>>,
     asleep: usize,
     /// Workers that have something.
@@ -76,7 +78,7 @@ struct State {
 }
 
 enum Next {
-    Task(Task),
+    Task(Arc<dyn Task>),
     Job(Arc<Job>),
 }
 
@@ -104,13 +106,8 @@ impl Pool {
         self.process.expect_this(&what)
     }
 
-    /// Add a task behind all others of normal priority.
-    pub(crate) fn push(&self, task: Task) {
-        self.push_with(Priority::Normal, task);
-    }
-
     /// Add a task behind all others of its priority.
-    pub(crate) fn push_with(&self, priority: Priority, task: Task) {
+    pub(crate) fn push_with(&self, priority: Priority, task: Arc<dyn Task>) {
         self.shared.change(|state| state.add(priority, task));
     }
 
@@ -140,13 +137,8 @@ impl Drop for Pool {
 }
 
 impl Worker {
-    /// Add a task behind all others of its priority.
-    pub(crate) fn push_with(&self, priority: Priority, task: Task) {
-        self.shared.change(|state| state.add(priority, task));
-    }
-
     /// Run a task on this thread, which is a guest's, as one of the workers that may have something. Gives it back if others come first.
-    pub(crate) fn invite(&mut self, task: Task) -> Option<Task> {
+    pub(crate) fn invite(&mut self, task: Arc<dyn Task>) -> Option<Arc<dyn Task>> {
         {
             let mut state = self.shared.state.lock();
             if state.busy >= state.most || !state.tasks.is_empty() {
@@ -155,7 +147,7 @@ impl Worker {
             state.busy += 1;
             self.shared.note(&state);
         }
-        task(self);
+        task.run(self);
         self.shared.change(|state| state.busy -= 1);
         None
     }
@@ -194,7 +186,7 @@ impl Worker {
         while let Some(next) = self.shared.next(busy) {
             busy = true;
             match next {
-                Next::Task(task) => task(self),
+                Next::Task(task) => task.run(self),
                 Next::Job(job) => job.help(self.index, &mut self.scratch),
             }
         }
@@ -267,7 +259,7 @@ impl Shared {
 }
 
 impl State {
-    fn add(&mut self, priority: Priority, task: Task) {
+    fn add(&mut self, priority: Priority, task: Arc<dyn Task>) {
         let behind = self.tasks.partition_point(|(other, _)| *other >= priority);
         self.tasks.insert(behind, (priority, task));
     }
@@ -311,6 +303,25 @@ mod tests {
 
     use super::*;
 
+    struct Once<F>(Mutex<Option<F>>);
+
+    impl<F: FnOnce(&mut Worker) + Send> Task for Once<F> {
+        fn run(self: Arc<Self>, worker: &mut Worker) {
+            let f = self.0.lock().take();
+            f.expect("a task runs once")(worker);
+        }
+    }
+
+    fn once(f: impl FnOnce(&mut Worker) + Send + 'static) -> Arc<dyn Task> {
+        Arc::new(Once(Mutex::new(Some(f))))
+    }
+
+    impl Pool {
+        pub(crate) fn push(&self, f: impl FnOnce(&mut Worker) + Send + 'static) {
+            self.push_with(Priority::Normal, once(f));
+        }
+    }
+
     #[test]
     fn what_is_worth_sharing() {
         let worth = |workers, spinning, alone_ns, group_ns, left| {
@@ -339,12 +350,12 @@ mod tests {
         let (sender, ran) = channel();
         for _ in 0..200 {
             let (now, peak, sender) = (now.clone(), peak.clone(), sender.clone());
-            pool.push(Box::new(move |_| {
+            pool.push(move |_| {
                 peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 std::thread::yield_now();
                 now.fetch_sub(1, Ordering::SeqCst);
                 sender.send(()).unwrap();
-            }));
+            });
         }
         (0..200).for_each(|_| ran.recv().unwrap());
         assert_eq!(peak.load(Ordering::SeqCst), 1);
@@ -352,10 +363,10 @@ mod tests {
         let all = Arc::new(std::sync::Barrier::new(4));
         for _ in 0..4 {
             let (all, sender) = (all.clone(), sender.clone());
-            pool.push(Box::new(move |_| {
+            pool.push(move |_| {
                 all.wait();
                 sender.send(()).unwrap();
-            }));
+            });
         }
         pool.use_workers(4);
         (0..4).for_each(|_| ran.recv().unwrap());
@@ -367,7 +378,7 @@ mod tests {
         let pool = Pool::new(2).unwrap();
         for n in 0..100 {
             let sender = sender.clone();
-            pool.push(Box::new(move |_| sender.send(n).unwrap()));
+            pool.push(move |_| sender.send(n).unwrap());
         }
         drop((pool, sender));
         assert_eq!(ran.iter().count(), 100);
@@ -379,22 +390,22 @@ mod tests {
         let (sender, ran) = channel();
         let mut guest = pool.guest();
         let this = std::thread::current().id();
-        let task = |sender: &std::sync::mpsc::Sender<_>| -> Task {
+        let task = |sender: &std::sync::mpsc::Sender<_>| -> Arc<dyn Task> {
             let sender = sender.clone();
-            Box::new(move |_| sender.send(std::thread::current().id()).unwrap())
+            once(move |_| sender.send(std::thread::current().id()).unwrap())
         };
         assert!(guest.invite(task(&sender)).is_none());
         assert_eq!(ran.try_recv(), Ok(this));
         // The one that may have something is busy.
         let (go, wait) = channel::<()>();
         let (begun, begins) = channel();
-        pool.push(Box::new(move |_| {
+        pool.push(move |_| {
             begun.send(()).unwrap();
             wait.recv().unwrap();
-        }));
+        });
         begins.recv().unwrap();
         let back = guest.invite(task(&sender)).expect("it is not the guest's turn");
-        pool.push(back);
+        pool.push_with(Priority::Normal, back);
         go.send(()).unwrap();
         assert_ne!(ran.recv().unwrap(), this);
         // It may run again when the other has ended; a job of its is shared with the pool's thread.

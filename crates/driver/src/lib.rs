@@ -79,6 +79,7 @@ mod process;
 mod signature;
 mod source;
 mod stamp;
+pub mod submission;
 pub mod sync;
 mod thermal;
 mod timeline;

@@ -18,7 +18,7 @@ const LONG_NS: u64 = 1_000_000;
 fn run<W: Work + 'static>(pool: &Pool, work: W, demand: Demand) -> Result<u64> {
     let (sender, outcome) = channel();
     let work = Arc::new(work);
-    pool.push(Box::new(move |worker| sender.send(worker.run(&work, demand)).unwrap()));
+    pool.push(move |worker| sender.send(worker.run(&work, demand)).unwrap());
     outcome.recv().unwrap()
 }
 
@@ -85,9 +85,9 @@ fn every_group_of_every_dispatch_runs_once() {
                         let demand = demands(total as u64)[round / 2 % 4];
                         let (sender, outcome) = channel();
                         let work = counts.clone();
-                        pool.push(Box::new(move |worker| {
+                        pool.push(move |worker| {
                             sender.send(worker.run(&work, demand)).unwrap();
-                        }));
+                        });
                         outcome.recv().unwrap().unwrap();
                         let once = counts.0.iter().all(|count| count.load(Ordering::Relaxed) == 1);
                         assert!(once, "{demand:?} on {workers} workers");

@@ -1,0 +1,46 @@
+//! [`QueueHandle`]: the contract's [`Queue`] over a [`SubmissionQueue`].
+
+use std::sync::Arc;
+
+use super::{Backend, SubmissionQueue};
+use crate::{Command, Done, Error, Queue, Result, Submission};
+
+/// A queue of a driver. Dropped, it lets what was submitted finish: what is in flight, scheduled or waits for an event keeps the
+/// [`SubmissionQueue`].
+pub struct QueueHandle<B: Backend>(Arc<SubmissionQueue<B>>);
+
+impl<B: Backend> QueueHandle<B> {
+    /// A new queue.
+    pub fn new(backend: B) -> Self {
+        Self(SubmissionQueue::new(backend))
+    }
+
+    /// Its submissions.
+    pub fn submissions(&self) -> &Arc<SubmissionQueue<B>> {
+        &self.0
+    }
+}
+
+#[allow(unsafe_code)] // promises what the contract asks for
+// SAFETY: `done` is called when no operation of the submission is in flight any more, as `Backend` promises to report it, or if none was issued.
+unsafe impl<B: Backend> Queue for QueueHandle<B> {
+    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
+        self.0.submit(commands, done).map(|(submission, _turn)| submission)
+    }
+
+    fn cancel(&self, submission: Submission) -> bool {
+        self.0.cancel(submission)
+    }
+
+    fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
+        self.0.stop(submission, cause)
+    }
+
+    fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
+        self.0.backend().spin(&self.0, is_over);
+    }
+
+    fn acknowledge(&self) -> Option<Error> {
+        self.0.acknowledge()
+    }
+}

@@ -1,0 +1,369 @@
+//! [`SubmissionQueue`]: the state machine behind its lock, and the two roles that act on it.
+//!
+//! *Issue* begins commands, *retire* raises events and ends submissions. Each is one thread's at a time; both may go on at once. A thread
+//! that would issue while another does leaves it to that one, which looks again under the lock before it stops. Callbacks are made by
+//! retire alone, on a thread of the backend, without the lock.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::backend::{Backend, Completed, Issue, Issued};
+use super::state::{Kind, State, ToIssue, ToRetire};
+use crate::sync::Mutex;
+use crate::{Command, Done, Error, Event, Result, Submission, Timing, end_submission, panic_text};
+
+/// The submissions of one queue of a device.
+pub struct SubmissionQueue<B: Backend> {
+    backend: B,
+    state: Mutex<State<B>>,
+}
+
+/// Something to do for a queue, to be run by whoever has it. Dropped, it is left to the backend.
+pub struct Turn<B: Backend>(Option<Arc<SubmissionQueue<B>>>);
+
+impl<B: Backend> Turn<B> {
+    /// Do it.
+    pub fn run(mut self, executor: &mut B::Executor) {
+        if let Some(queue) = self.0.take() {
+            queue.turn(executor);
+        }
+    }
+
+    /// The queue, which is to have its [`SubmissionQueue::turn`].
+    pub fn into_queue(mut self) -> Option<Arc<SubmissionQueue<B>>> {
+        self.0.take()
+    }
+}
+
+impl<B: Backend> Drop for Turn<B> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.0.take() {
+            let backend = queue.clone();
+            backend.backend.schedule(queue);
+        }
+    }
+}
+
+impl<B: Backend> SubmissionQueue<B> {
+    /// A queue without submissions.
+    pub fn new(backend: B) -> Arc<Self> {
+        Arc::new(Self { backend, state: Mutex::new(State::default()) })
+    }
+
+    /// The device's half.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Add a submission, and issue what can be issued. What is left to do is left to the backend when the turn is dropped.
+    ///
+    /// # Errors
+    /// What [`Backend::admit`] answers; `done` is dropped then.
+    pub fn submit(
+        self: &Arc<Self>,
+        commands: Arc<[Command]>,
+        done: Done,
+    ) -> Result<(Submission, Option<Turn<B>>)> {
+        self.backend.expect_here("a submission")?;
+        self.backend.admit(&commands)?;
+        let work = self.backend.work();
+        let mut state = self.state.lock();
+        let id = state.submit(commands, work, done);
+        state.keep.get_or_insert_with(|| self.clone());
+        drop(state);
+        Ok((Submission(id), self.advance()))
+    }
+
+    /// As [`Queue::cancel`](crate::Queue::cancel).
+    pub fn cancel(self: &Arc<Self>, submission: Submission) -> bool {
+        let id = submission.0;
+        if self.backend.expect_here("a cancellation").is_err() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        match state.cancel(id) {
+            None => return false,
+            Some(true) => drop(state),
+            Some(false) => {
+                let pending = state.pending(id).filter(|_| state.may_be_taken_back(id));
+                let asked = pending
+                    .and_then(|pending| self.backend.cancel(&pending.work, &mut state.fences(Some(id))));
+                drop(state);
+                if !asked.is_some_and(|ask| ask()) {
+                    return false;
+                }
+                self.state.lock().was_cancelled(id);
+            }
+        }
+        drop(self.advance());
+        true
+    }
+
+    /// As [`Queue::stop`](crate::Queue::stop).
+    ///
+    /// # Errors
+    /// What [`Backend::stop`] answers.
+    pub fn stop(self: &Arc<Self>, submission: Submission, cause: Error) -> Result<bool> {
+        self.backend.expect_here("a stop")?;
+        let mut state = self.state.lock();
+        let Some(deferred) = state.stop(submission.0, cause, &self.backend)? else { return Ok(false) };
+        drop(state);
+        if let Some(deferred) = deferred {
+            deferred();
+        }
+        drop(self.advance());
+        Ok(true)
+    }
+
+    /// As [`Queue::acknowledge`](crate::Queue::acknowledge).
+    pub fn acknowledge(&self) -> Option<Error> {
+        self.backend.expect_here("an acknowledgement").ok()?;
+        let failure = self.state.lock().acknowledge()?;
+        self.backend.acknowledged();
+        Some(failure)
+    }
+
+    /// There may be room again behind [`Issued::Full`].
+    pub fn resume(self: &Arc<Self>) {
+        self.state.lock().resume();
+        drop(self.advance());
+    }
+
+    /// The first operation whose fence is this has completed. Gives its fence, or `None` if there is none. The caller has the
+    /// queue's [`SubmissionQueue::turn`] next.
+    pub fn complete(&self, is_it: impl Fn(&B::Fence) -> bool, completed: Completed) -> Option<B::Fence> {
+        self.state.lock().complete(is_it, completed)
+    }
+
+    /// Look at the fences of operations in flight, in order.
+    pub fn with_fences<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &B::Fence>) -> R) -> R {
+        let state = self.state.lock();
+        f(&mut state.fences(None))
+    }
+
+    /// Look at the commands of the submissions that have begun and not ended, in order.
+    pub fn with_begun<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<[Command]>>) -> R) -> R {
+        let state = self.state.lock();
+        f(&mut state.begun().map(|pending| &pending.commands))
+    }
+
+    /// Use the state of a submission that has not ended.
+    pub fn with_work<R>(&self, submission: u64, f: impl FnOnce(&mut B::Work) -> R) -> Option<R> {
+        self.state.lock().pending_mut(submission).map(|pending| f(&mut pending.work))
+    }
+
+    /// The commands of the submission whose operation has this fence, and what it is to stop in.
+    pub fn submission_of(
+        &self,
+        is_it: impl Fn(&B::Fence) -> bool,
+    ) -> Option<(Submission, Arc<[Command]>, Option<Error>)> {
+        let state = self.state.lock();
+        let id = state.submission_of(is_it)?;
+        let pending = state.pending(id)?;
+        Some((Submission(id), pending.commands.clone(), pending.stop().cloned()))
+    }
+
+    /// The first submission that has not ended, with its commands.
+    pub fn first(&self) -> Option<(Submission, Arc<[Command]>)> {
+        let state = self.state.lock();
+        let id = state.first()?;
+        Some((Submission(id), state.pending(id)?.commands.clone()))
+    }
+
+    /// The last submission, ended or not; 0 if there was none.
+    pub fn last(&self) -> u64 {
+        self.state.lock().last()
+    }
+
+    #[cfg(test)]
+    pub(super) fn describe(&self) -> String {
+        self.state.lock().describe()
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.state.lock().in_flight()
+    }
+
+    /// Let everything pending end in what `cause` says of its commands, once nothing of it is in flight; where the device
+    /// `is_gone`, so is what was in flight, whose fences are the answer. The failure of the queue is `failure`, unless it has one.
+    pub fn abandon(
+        &self,
+        is_gone: bool,
+        failure: &Error,
+        cause: impl FnMut(&Arc<[Command]>) -> Error,
+    ) -> Vec<B::Fence> {
+        self.state.lock().abandon(is_gone, failure, cause)
+    }
+
+    /// All commands in flight are lost, with the device's process: the first submission of them fails with `cause`, or with what
+    /// it was to stop in; those behind it were not executed.
+    pub fn lose_commands(&self, cause: &Error) {
+        self.state.lock().lose_commands(cause);
+    }
+
+    /// Behind [`Backend::suspends`]: issue the first submission and those behind it again. `has_begun` says of each whether the
+    /// device may have begun it.
+    pub fn retry(self: &Arc<Self>, has_begun: impl Fn(&B::Work) -> bool) {
+        self.state.lock().retry(has_begun);
+        drop(self.advance());
+    }
+
+    /// Behind [`Backend::suspends`]: the commands of the first submission before `next` were executed elsewhere. Those behind it are
+    /// issued again.
+    pub fn complete_first(
+        self: &Arc<Self>,
+        next: usize,
+        timing: Timing,
+        has_begun: impl Fn(&B::Work) -> bool,
+    ) {
+        self.state.lock().complete_first(next, timing, has_begun);
+        drop(self.advance());
+    }
+
+    /// Behind [`Backend::suspends`]: the first submission has failed for good, and those behind it are poisoned.
+    pub fn fail_first(self: &Arc<Self>, error: Error) {
+        self.state.lock().fail_first(error);
+        drop(self.advance());
+    }
+
+    /// Issue and retire what can be, on a thread where callbacks may be made.
+    pub fn turn(self: &Arc<Self>, executor: &mut B::Executor) {
+        let mut state = self.state.lock();
+        (state.is_scheduled, state.turns) = (false, state.turns + 1);
+        drop(state);
+        loop {
+            self.issue(executor, true);
+            self.retire();
+            let has_others = self.backend.yields(executor);
+            let mut state = self.state.lock();
+            if state.has_work() && !has_others {
+                continue;
+            }
+            state.turns -= 1;
+            let to_schedule = state.needs_turn();
+            state.is_scheduled |= to_schedule;
+            let kept = if state.is_idle() { state.keep.take() } else { None };
+            drop(state);
+            if to_schedule {
+                self.backend.schedule(self.clone());
+            }
+            return drop(kept);
+        }
+    }
+
+    pub(super) fn announce(&self, submission: u64, kind: Kind, fence: Option<B::Fence>) {
+        self.state.lock().announce(submission, kind, fence);
+    }
+
+    pub(super) fn retract(&self, submission: u64) -> Option<B::Fence> {
+        self.state.lock().retract(submission)
+    }
+
+    /// Issue what can be issued here. Gives the turn if there is more to do, and nobody has it.
+    pub fn advance(self: &Arc<Self>) -> Option<Turn<B>> {
+        if let Some(mut executor) = B::executor() {
+            self.issue(&mut executor, false);
+        }
+        let mut state = self.state.lock();
+        if !state.needs_turn() {
+            return None;
+        }
+        state.is_scheduled = true;
+        Some(Turn(Some(self.clone())))
+    }
+
+    /// Issue until nothing can be, or something was executed at once. In a turn, what can be retired comes first: an event is
+    /// raised before the commands behind it are executed.
+    fn issue(self: &Arc<Self>, executor: &mut B::Executor, in_turn: bool) {
+        let mut state = self.state.lock();
+        while !(in_turn && state.can_retire())
+            && let Some(to_issue) = state.next_issue()
+        {
+            drop(state);
+            state = match to_issue {
+                ToIssue::Begin(position) => {
+                    let (id, had_begun) = (position.submission, position.had_begun);
+                    let mut issue = Issue { queue: self, position };
+                    let result = contained(|| self.backend.begin(&mut issue, executor));
+                    let was_executed = matches!(result, Ok(Issued::Executed { .. }));
+                    let mut state = self.state.lock();
+                    state.was_begun(id, had_begun, result);
+                    if was_executed {
+                        return;
+                    }
+                    state
+                }
+                ToIssue::Mark(position) => {
+                    let (id, command) = (position.submission, position.next);
+                    let fence = self.backend.mark(&mut Issue { queue: self, position });
+                    let mut state = self.state.lock();
+                    state.was_marked(id, command, fence);
+                    state
+                }
+                ToIssue::Wait(position, event, value) => {
+                    let id = position.submission;
+                    let mut issue = Issue { queue: self, position };
+                    let result = contained(|| self.backend.wait(&mut issue, &event, value));
+                    let mut state = self.state.lock();
+                    if let Some(number) = state.was_waited_for(id, result) {
+                        drop(state);
+                        return self.unblock_at(number, &*event, value);
+                    }
+                    state
+                }
+            };
+        }
+    }
+
+    /// Have issue go on when an event has reached a value, or has failed.
+    fn unblock_at(self: &Arc<Self>, number: u64, event: &dyn Event, value: u64) {
+        let queue = self.clone();
+        let unblock = move |_| {
+            if queue.state.lock().unblock(number) {
+                drop(queue.advance());
+            }
+        };
+        event.when(value, Box::new(unblock));
+    }
+
+    /// Raise the events and end the submissions whose turn it is.
+    fn retire(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.is_retiring {
+            return;
+        }
+        state.is_retiring = true;
+        while let Some(to_retire) = state.next_retirement(&self.backend) {
+            drop(state);
+            match to_retire {
+                ToRetire::Signal(event, value, ns) => {
+                    let ns = ns.unwrap_or_else(|| self.backend.now_ns());
+                    // A panic is of somebody's callback, and the hook has reported it.
+                    let _panic = catch_unwind(AssertUnwindSafe(|| event.signal(value, ns)));
+                }
+                ToRetire::Watch(event, value) => self.watch(&*event, value),
+                ToRetire::End(pending, result) => {
+                    self.backend.recycle(pending.work);
+                    let result = result.map(|times| times.timing(|| self.backend.now_ns()));
+                    end_submission(pending.commands, pending.done, result);
+                    self.backend.ended(pending.id);
+                }
+            }
+            state = self.state.lock();
+        }
+        state.is_retiring = false;
+    }
+
+    fn watch(self: &Arc<Self>, event: &dyn Event, value: u64) {
+        let queue = self.clone();
+        event.when(value, Box::new(move |_| drop(queue.advance())));
+    }
+}
+
+/// Run `f`; its panic becomes an error.
+fn contained<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        Err(Error::Environment(format!("the driver panicked: {}", panic_text(&*panic))))
+    })
+}

@@ -1,0 +1,607 @@
+//! The submission core by one thread, over a device that does what the test says.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::primitive::{Float, Matrix, Softmax};
+use crate::sync::Mutex;
+use crate::{Command, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing};
+
+/// How a device begins commands.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Mode {
+    /// It is given commands, one at a time, and told when they have completed.
+    #[default]
+    Ahead,
+    /// It executes them in `begin`, on the thread of a turn.
+    AtOnce,
+}
+
+#[derive(Default)]
+struct Device {
+    mode: Mode,
+    /// Begun: submission and command, in order.
+    begun: Mutex<Vec<(u64, usize)>>,
+    scheduled: Mutex<Vec<Arc<SubmissionQueue<Self>>>>,
+    /// Errors for the next commands to begin.
+    errors: Mutex<Vec<Error>>,
+    room: Mutex<Option<usize>>,
+    drains: Mutex<bool>,
+    waits: Mutex<bool>,
+    suspends: Mutex<bool>,
+    can_stop: bool,
+    can_cancel: bool,
+    next_fence: Mutex<u64>,
+}
+
+/// A thread of the device.
+struct Thread;
+
+#[allow(unsafe_code)] // promises what the trait asks for
+// SAFETY: there is no memory.
+unsafe impl Backend for Device {
+    type Executor = Thread;
+    type Work = ();
+    type Fence = u64;
+
+    fn executor() -> Option<Thread> {
+        None
+    }
+
+    fn work(&self) {}
+
+    fn begin(&self, issue: &mut Issue<'_, Self>, _thread: &mut Thread) -> Result<Issued> {
+        if let Some(error) = self.errors.lock().pop() {
+            return Err(error);
+        }
+        if self.room.lock().is_some_and(|room| issue.in_flight() >= room) {
+            return Ok(Issued::Full);
+        }
+        assert!(!issue.run().is_empty());
+        self.begun.lock().push((issue.submission().0, issue.next()));
+        if self.mode == Mode::AtOnce {
+            let at = issue.next() as u64;
+            return Ok(Issued::Executed { next: issue.next() + 1, start_ns: 10 * at, end_ns: 10 * at + 5 });
+        }
+        let fence = self.fence();
+        issue.announce(fence);
+        Ok(Issued::InFlight { next: issue.next() + 1, drain: *self.drains.lock() })
+    }
+
+    fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<bool> {
+        Ok(*self.waits.lock())
+    }
+
+    fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {
+        self.scheduled.lock().push(queue);
+    }
+
+    fn now_ns(&self) -> u64 {
+        1000
+    }
+
+    fn cancel(&self, (): &(), fences: &mut dyn Iterator<Item = &u64>) -> Option<Deferred<bool>> {
+        assert!(fences.next().is_some());
+        self.can_cancel.then(|| Box::new(|| true) as Deferred<bool>)
+    }
+
+    fn stop(&self, (): &(), _: &mut dyn Iterator<Item = &u64>, _: &Error) -> Result<Option<Deferred<()>>> {
+        if self.can_stop { Ok(None) } else { Err(Error::unsupported("a test")) }
+    }
+
+    fn suspends(&self, (): &mut (), _error: &Error) -> bool {
+        *self.suspends.lock()
+    }
+}
+
+impl Device {
+    fn fence(&self) -> u64 {
+        let mut next = self.next_fence.lock();
+        *next += 1;
+        *next
+    }
+}
+
+type Ends = Arc<Mutex<Vec<(u64, Result<Timing>)>>>;
+
+struct Fixture {
+    queue: QueueHandle<Device>,
+    ends: Ends,
+}
+
+impl Fixture {
+    fn new(device: Device) -> Self {
+        Self { queue: QueueHandle::new(device), ends: Ends::default() }
+    }
+
+    fn device(&self) -> &Device {
+        self.queue.submissions().backend()
+    }
+
+    fn submit(&self, commands: Vec<Command>) -> Submission {
+        let (ends, id) = (self.ends.clone(), Arc::new(Mutex::new(0)));
+        let number = id.clone();
+        let done = move |result| ends.lock().push((*number.lock(), result));
+        let submission = self.queue.submit(commands.into(), Box::new(done)).unwrap();
+        *id.lock() = submission.0;
+        submission
+    }
+
+    /// Let the device's threads do what is scheduled.
+    fn run(&self) {
+        loop {
+            let Some(queue) = self.device().scheduled.lock().pop() else { return };
+            queue.turn(&mut Thread);
+        }
+    }
+
+    fn submit_and_run(&self, commands: Vec<Command>) -> Submission {
+        let submission = self.submit(commands);
+        self.run();
+        submission
+    }
+
+    fn complete(&self, fence: u64, completed: Completed) {
+        let queue = self.queue.submissions();
+        assert_eq!(queue.complete(|other| *other == fence, completed), Some(fence));
+        queue.turn(&mut Thread);
+        self.run();
+    }
+
+    fn executed(&self, fence: u64) {
+        self.complete(fence, Completed::Executed { start_ns: Some(100 * fence), end_ns: 100 * fence + 50 });
+    }
+
+    /// What has ended since it was asked for last.
+    fn ended(&self) -> Vec<(u64, Result<Timing>)> {
+        std::mem::take(&mut self.ends.lock())
+    }
+
+    fn numbers(&self) -> Vec<(u64, &'static str)> {
+        let name = |result: Result<Timing>| match result {
+            Ok(_) => "ok",
+            Err(Error::Poisoned(_)) => "poisoned",
+            Err(Error::Cancelled) => "cancelled",
+            Err(Error::DeviceLost(_)) => "lost",
+            Err(_) => "failed",
+        };
+        self.ended().into_iter().map(|(id, result)| (id, name(result))).collect()
+    }
+}
+
+fn work() -> Command {
+    let matrix = Matrix { rows: 1, columns: 1, row_bytes: 4, matrix_bytes: 4 };
+    let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
+    Command::Primitive { primitive: Primitive::Softmax(softmax), operands: Vec::new() }
+}
+
+fn signal(event: &Arc<Timeline>, value: u64) -> Command {
+    Command::Signal { event: event.clone(), value }
+}
+
+fn wait(event: &Arc<Timeline>, value: u64) -> Command {
+    Command::Wait { event: event.clone(), value }
+}
+
+fn error() -> Error {
+    Error::Environment("a failure of a test".into())
+}
+
+fn ahead() -> Fixture {
+    Fixture::new(Device::default())
+}
+
+#[test]
+fn submissions_are_issued_ahead_and_end_in_order() {
+    let fixture = ahead();
+    fixture.submit_and_run(vec![work(), work()]);
+    fixture.submit_and_run(vec![]);
+    fixture.submit_and_run(vec![work()]);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (1, 1), (3, 0)]);
+    fixture.executed(3);
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), []);
+    fixture.executed(1);
+    let ended = fixture.ended();
+    assert_eq!(ended.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(*ended[0].1.as_ref().unwrap(), Timing { start_ns: 100, end_ns: 250 });
+    assert_eq!(*ended[1].1.as_ref().unwrap(), Timing { start_ns: 1000, end_ns: 1000 });
+    assert!(fixture.queue.submissions().first().is_none());
+}
+
+#[test]
+fn what_is_executed_at_once_ends_in_the_turn() {
+    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    let (event, stamp): (Arc<Timeline>, Arc<Stamp>) = Default::default();
+    fixture.submit(vec![work(), signal(&event, 1), Command::Timestamp { into: stamp.clone() }, work()]);
+    fixture.submit(vec![work()]);
+    assert_eq!(fixture.device().scheduled.lock().len(), 1, "one turn for both");
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok")]);
+    assert_eq!((event.value(), event.time_ns(), stamp.ns()), (1, Some(5), Some(5)));
+}
+
+#[test]
+fn signals_and_timestamps_follow_what_is_before_them() {
+    let fixture = ahead();
+    let (event, stamp): (Arc<Timeline>, Arc<Stamp>) = Default::default();
+    fixture.submit_and_run(vec![
+        work(),
+        signal(&event, 1),
+        work(),
+        Command::Timestamp { into: stamp.clone() },
+    ]);
+    assert_eq!(event.value(), 0);
+    fixture.executed(2);
+    assert_eq!((event.value(), stamp.ns()), (0, None));
+    fixture.executed(1);
+    assert_eq!((event.value(), event.time_ns(), stamp.ns()), (1, Some(150), Some(250)));
+    assert_eq!(fixture.numbers(), [(1, "ok")]);
+}
+
+#[test]
+fn a_wait_blocks_what_is_behind_it_until_the_event_is_there() {
+    let fixture = ahead();
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![work(), wait(&event, 2), work()]);
+    fixture.submit_and_run(vec![work()]);
+    fixture.executed(1);
+    event.signal(1, 0);
+    fixture.run();
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0)]);
+    event.signal(2, 0);
+    fixture.run();
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (1, 2), (2, 0)]);
+    fixture.executed(2);
+    fixture.executed(3);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok")]);
+}
+
+#[test]
+fn a_device_that_waits_is_given_what_is_behind() {
+    let fixture = ahead();
+    *fixture.device().waits.lock() = true;
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![wait(&event, 1), work()]);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 1)]);
+    fixture.executed(1);
+    assert_eq!(fixture.numbers(), [], "the host does not know of the event yet");
+    event.signal(1, 0);
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "ok")]);
+    let fails: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![wait(&fails, 1), work()]);
+    fixture.executed(2);
+    fails.fail(&error());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(2, "poisoned")]);
+    assert!(fixture.queue.acknowledge().is_some(), "it is a failure of the queue all the same");
+}
+
+#[test]
+fn a_failed_event_fails_who_waits_for_it() {
+    let fixture = ahead();
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![wait(&event, 1), work()]);
+    fixture.submit_and_run(vec![work()]);
+    event.fail(&error());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "poisoned"), (2, "poisoned")]);
+    assert!(fixture.queue.acknowledge().is_some());
+    assert_eq!(*fixture.device().begun.lock(), []);
+}
+
+#[test]
+fn a_failure_poisons_what_is_behind_until_it_is_acknowledged() {
+    let fixture = ahead();
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![work(), signal(&event, 1)]);
+    fixture.submit_and_run(vec![work()]);
+    fixture.complete(1, Completed::Failed(error()));
+    assert_eq!(fixture.numbers(), [(1, "failed")]);
+    assert!(event.failure().is_some());
+    fixture.submit_and_run(vec![work()]);
+    assert_eq!(fixture.numbers(), [], "the second is still in flight");
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), [(2, "poisoned"), (3, "poisoned")], "whatever became of it");
+    assert!(matches!(fixture.queue.acknowledge(), Some(Error::Environment(_))));
+    assert!(fixture.queue.acknowledge().is_none());
+    fixture.submit_and_run(vec![work()]);
+    fixture.executed(3);
+    assert_eq!(fixture.numbers(), [(4, "ok")]);
+}
+
+#[test]
+fn an_earlier_failure_takes_precedence_over_a_later_one_that_is_known_before() {
+    let fixture = ahead();
+    fixture.submit_and_run(vec![work()]);
+    fixture.device().errors.lock().push(Error::invalid("later"));
+    fixture.submit_and_run(vec![work()]);
+    fixture.submit_and_run(vec![work()]);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0)], "nothing is issued behind a failure");
+    assert!(fixture.queue.acknowledge().is_none());
+    fixture.complete(1, Completed::Failed(error()));
+    let ended = fixture.ended();
+    assert!(matches!(&ended[0].1, Err(Error::Environment(_))));
+    for (_, result) in &ended[1..] {
+        assert!(matches!(result, Err(Error::Poisoned(cause)) if matches!(**cause, Error::Environment(_))));
+    }
+    assert_eq!(ended.len(), 3);
+}
+
+#[test]
+fn what_has_not_begun_is_cancelled() {
+    let fixture = ahead();
+    *fixture.device().room.lock() = Some(1);
+    let event: Arc<Timeline> = Arc::default();
+    let first = fixture.submit_and_run(vec![work()]);
+    let second = fixture.submit_and_run(vec![work()]);
+    let third = fixture.submit_and_run(vec![wait(&event, 1), work()]);
+    assert!(!fixture.queue.cancel(first) && fixture.queue.cancel(second) && !fixture.queue.cancel(second));
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(2, "cancelled")], "before the first, which runs");
+    fixture.executed(1);
+    assert!(fixture.queue.cancel(third), "it has only waited");
+    fixture.submit_and_run(vec![work()]);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (4, 0)], "the wait blocks nobody any more");
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (3, "cancelled"), (4, "ok")]);
+    assert!(fixture.queue.acknowledge().is_none(), "it is no failure");
+}
+
+#[test]
+fn a_device_may_take_back_what_is_in_flight() {
+    let fixture = Fixture::new(Device { can_cancel: true, ..Device::default() });
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![work()]);
+    let second = fixture.submit_and_run(vec![work(), signal(&event, 1), work()]);
+    fixture.submit_and_run(vec![work()]);
+    assert!(fixture.queue.cancel(second));
+    fixture.run();
+    fixture.complete(2, Completed::Cancelled);
+    assert_eq!(fixture.numbers(), [], "one more of its operations is in flight");
+    fixture.complete(3, Completed::Cancelled);
+    assert_eq!(fixture.numbers(), [(2, "cancelled")]);
+    fixture.executed(1);
+    fixture.executed(4);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (3, "ok")]);
+}
+
+#[test]
+fn what_is_stopped_ends_in_the_cause_in_its_turn() {
+    let fixture = ahead();
+    *fixture.device().room.lock() = Some(1);
+    let event: Arc<Timeline> = Arc::default();
+    let first = fixture.submit_and_run(vec![work()]);
+    let second = fixture.submit_and_run(vec![work()]);
+    assert!(matches!(fixture.queue.stop(first, error()), Err(Error::Unsupported(_))));
+    assert!(fixture.queue.stop(second, error()).unwrap());
+    fixture.run();
+    assert_eq!(fixture.numbers(), []);
+    fixture.executed(1);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "failed")]);
+    assert!(fixture.queue.acknowledge().is_some());
+    let third = fixture.submit_and_run(vec![work(), wait(&event, 1), work()]);
+    fixture.executed(2);
+    assert!(fixture.queue.stop(third, error()).unwrap(), "it waits");
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(3, "failed")]);
+    assert!(!fixture.queue.stop(third, error()).unwrap(), "it has ended");
+    event.signal(1, 0);
+    fixture.run();
+    assert_eq!(fixture.numbers(), []);
+}
+
+#[test]
+fn a_stop_of_what_runs_is_the_devices() {
+    let fixture = Fixture::new(Device { can_stop: true, ..Device::default() });
+    let first = fixture.submit_and_run(vec![work()]);
+    assert!(fixture.queue.stop(first, error()).unwrap());
+    fixture.executed(1);
+    assert_eq!(fixture.numbers(), [(1, "ok")], "it was at its end");
+}
+
+#[test]
+fn room_and_drains_hold_issue_back() {
+    let fixture = ahead();
+    *fixture.device().room.lock() = Some(2);
+    (0..3).for_each(|_| _ = fixture.submit_and_run(vec![work()]));
+    assert_eq!(fixture.device().begun.lock().len(), 2);
+    fixture.executed(1);
+    assert_eq!(fixture.device().begun.lock().len(), 3);
+    *fixture.device().room.lock() = None;
+    fixture.executed(2);
+    fixture.executed(3);
+    *fixture.device().drains.lock() = true;
+    fixture.submit_and_run(vec![work(), work()]);
+    assert_eq!(fixture.device().begun.lock().len(), 4);
+    fixture.executed(4);
+    assert_eq!(fixture.device().begun.lock().len(), 5);
+    fixture.executed(5);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]);
+    *fixture.device().room.lock() = Some(0);
+    fixture.submit_and_run(vec![work()]);
+    *fixture.device().room.lock() = None;
+    fixture.queue.submissions().resume();
+    fixture.run();
+    assert_eq!(fixture.device().begun.lock().len(), 6);
+}
+
+#[test]
+fn a_lost_device_ends_everything() {
+    let fixture = ahead();
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![work()]);
+    fixture.submit_and_run(vec![work(), wait(&event, 1)]);
+    let lost = Error::DeviceLost("a test".into());
+    let gone = fixture.queue.submissions().abandon(true, &lost, |_| lost.clone());
+    assert_eq!(gone, [1, 2]);
+    drop(fixture.queue.submissions().advance());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "lost"), (2, "lost")]);
+    fixture.submit_and_run(vec![work()]);
+    assert_eq!(fixture.numbers(), [(3, "poisoned")]);
+    assert!(matches!(fixture.queue.acknowledge(), Some(Error::DeviceLost(_))));
+    fixture.submit_and_run(vec![work()]);
+    fixture.executed(3);
+    assert_eq!(fixture.numbers(), [(4, "ok")]);
+}
+
+#[test]
+fn a_reset_waits_for_what_is_in_flight() {
+    let fixture = ahead();
+    fixture.submit_and_run(vec![work()]);
+    fixture.submit_and_run(vec![work()]);
+    let lost = Error::DeviceLost("a test".into());
+    assert_eq!(fixture.queue.submissions().abandon(false, &lost, |_| lost.clone()), Vec::<u64>::new());
+    drop(fixture.queue.submissions().advance());
+    fixture.run();
+    assert_eq!(fixture.numbers(), []);
+    fixture.executed(1);
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), [(1, "lost"), (2, "lost")]);
+}
+
+#[test]
+fn commands_that_are_lost_fail_the_first_and_poison_the_others() {
+    let fixture = ahead();
+    fixture.submit_and_run(vec![work(), work()]);
+    fixture.submit_and_run(vec![work()]);
+    fixture.executed(1);
+    fixture.queue.submissions().lose_commands(&error());
+    drop(fixture.queue.submissions().advance());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "failed"), (2, "poisoned")]);
+}
+
+#[test]
+fn a_suspended_queue_tries_again_or_gives_up() {
+    let fixture = ahead();
+    *fixture.device().suspends.lock() = true;
+    let event: Arc<Timeline> = Arc::default();
+    fixture.submit_and_run(vec![work(), signal(&event, 1)]);
+    fixture.submit_and_run(vec![work()]);
+    fixture.complete(1, Completed::Failed(error()));
+    fixture.complete(2, Completed::Failed(error().poison()));
+    assert_eq!(fixture.numbers(), [], "the failure is being dealt with");
+    fixture.submit_and_run(vec![]);
+    fixture.queue.submissions().retry(|()| false);
+    fixture.run();
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (2, 0), (1, 0), (2, 0)]);
+    fixture.executed(3);
+    fixture.executed(4);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok"), (3, "ok")]);
+    assert_eq!(event.value(), 1);
+    // Executed elsewhere, and then for good.
+    fixture.submit_and_run(vec![work(), signal(&event, 2)]);
+    fixture.complete(5, Completed::Failed(error()));
+    let timing = Timing { start_ns: 7, end_ns: 8 };
+    fixture.queue.submissions().complete_first(1, timing, |()| false);
+    fixture.run();
+    assert_eq!(*fixture.ended()[0].1.as_ref().unwrap(), timing);
+    assert_eq!((event.value(), event.time_ns()), (2, Some(8)));
+    fixture.submit_and_run(vec![work()]);
+    fixture.submit_and_run(vec![work()]);
+    fixture.complete(6, Completed::Failed(error()));
+    fixture.executed(7);
+    fixture.queue.submissions().fail_first(error());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(5, "failed"), (6, "poisoned")]);
+}
+
+#[test]
+fn a_panic_of_the_backend_is_an_error_of_the_submission() {
+    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    *fixture.device().room.lock() = None;
+    fixture.submit(vec![work()]);
+    fixture.submit(vec![work()]);
+    // `run` asserts that there are commands; what panics here is the test's own error, taken as one of the driver's.
+    fixture.device().errors.lock().push(error());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "failed"), (2, "poisoned")]);
+}
+
+/// Random submissions, completions, failures, cancellations, stops and events: the contract holds in each.
+#[test]
+fn random_histories_keep_the_contract() {
+    for seed in 0..4000_u64 {
+        history(seed);
+    }
+}
+
+fn history(seed: u64) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mode = if random(3) == 0 { Mode::AtOnce } else { Mode::Ahead };
+    let fixture = Fixture::new(Device {
+        mode,
+        can_stop: random(2) == 0,
+        can_cancel: random(2) == 0,
+        ..Device::default()
+    });
+    *fixture.device().room.lock() = (random(2) == 0).then(|| 1 + random(3) as usize);
+    let events: Vec<Arc<Timeline>> = (0..4).map(|_| Arc::default()).collect();
+    let mut submitted = 0;
+    for _ in 0..60 {
+        match random(10) {
+            0..=3 => {
+                let mut commands = Vec::new();
+                for _ in 0..random(4) {
+                    let event = &events[random(4) as usize];
+                    commands.push(match random(6) {
+                        0 => wait(event, 1 + random(3)),
+                        1 => signal(event, 1 + random(3)),
+                        _ => work(),
+                    });
+                }
+                submitted = fixture.submit(commands).0;
+            }
+            4 if submitted > 0 => _ = fixture.queue.cancel(Submission(1 + random(submitted))),
+            5 if submitted > 0 => _ = fixture.queue.stop(Submission(1 + random(submitted)), error()),
+            6 => events[random(4) as usize].signal(1 + random(3), 0),
+            7 => fixture.device().errors.lock().push(error()),
+            8 => drop(fixture.queue.acknowledge()),
+            _ => {}
+        }
+        if random(2) == 0 {
+            fixture.run();
+        }
+        let first = fixture.queue.submissions().with_fences(|fences| fences.next().copied());
+        if let Some(first) = first.filter(|_| random(2) == 0) {
+            match random(8) {
+                0 => fixture.complete(first, Completed::Failed(error())),
+                _ => fixture.executed(first),
+            }
+        }
+    }
+    // Everything ends: events come, and what is in flight completes.
+    events.iter().for_each(|event| event.signal(9, 0));
+    fixture.run();
+    while let Some(first) = fixture.queue.submissions().with_fences(|fences| fences.next().copied()) {
+        fixture.executed(first);
+    }
+    let ended = fixture.ended();
+    let mut all: Vec<u64> = ended.iter().map(|(id, _)| *id).collect();
+    let in_order: Vec<u64> = ended
+        .iter()
+        .filter(|(_, result)| !matches!(result, Err(Error::Cancelled)))
+        .map(|(id, _)| *id)
+        .collect();
+    assert!(in_order.is_sorted(), "seed {seed}: {in_order:?}");
+    all.sort_unstable();
+    assert_eq!(
+        all,
+        (1..=submitted).collect::<Vec<_>>(),
+        "seed {seed}: each ends once\n{}",
+        fixture.queue.submissions().describe()
+    );
+    let begun = fixture.device().begun.lock().clone();
+    assert!(begun.is_sorted(), "seed {seed}: commands are begun in order, each once: {begun:?}");
+    assert!(begun.windows(2).all(|two| two[0] != two[1]), "seed {seed}: {begun:?}");
+    assert!(fixture.queue.submissions().first().is_none());
+}

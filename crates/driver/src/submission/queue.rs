@@ -129,6 +129,23 @@ impl<B: Backend> SubmissionQueue<B> {
         drop(self.advance());
     }
 
+    /// Hold submissions back that have not begun, until [`SubmissionQueue::release`].
+    pub fn hold(&self) {
+        self.state.lock().hold(true);
+    }
+
+    /// End [`SubmissionQueue::hold`].
+    pub fn release(self: &Arc<Self>) {
+        self.state.lock().hold(false);
+        drop(self.advance());
+    }
+
+    /// Whether all submissions up to this one have ended, and their `done` has returned. [`Backend::ended`] is called after that
+    /// has become true.
+    pub fn has_ended(&self, last: u64) -> bool {
+        self.state.lock().has_ended(last)
+    }
+
     /// The first operation whose fence is this has completed. Gives its fence, or `None` if there is none. The caller has the
     /// queue's [`SubmissionQueue::turn`] next.
     pub fn complete(&self, is_it: impl Fn(&B::Fence) -> bool, completed: Completed) -> Option<B::Fence> {
@@ -173,11 +190,6 @@ impl<B: Backend> SubmissionQueue<B> {
     /// The last submission, ended or not; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.state.lock().last()
-    }
-
-    #[cfg(test)]
-    pub(super) fn describe(&self) -> String {
-        self.state.lock().describe()
     }
 
     /// Operations in flight.
@@ -347,6 +359,7 @@ impl<B: Backend> SubmissionQueue<B> {
                     self.backend.recycle(pending.work);
                     let result = result.map(|times| times.timing(|| self.backend.now_ns()));
                     end_submission(pending.commands, pending.done, result);
+                    self.state.lock().ending = None;
                     self.backend.ended(pending.id);
                 }
             }

@@ -38,6 +38,10 @@ pub(super) struct State<B: Backend> {
     has_failed: bool,
     /// Whether the first submission's failure is being dealt with.
     is_suspended: bool,
+    /// Whether submissions that have not begun are held back.
+    is_held: bool,
+    /// The submission that a thread is ending.
+    pub(super) ending: Option<u64>,
     /// The submission that a thread is issuing.
     pub(super) issuing: Option<u64>,
     /// Whether a thread retires.
@@ -177,6 +181,8 @@ impl<B: Backend> Default for State<B> {
             seen: 0,
             has_failed: false,
             is_suspended: false,
+            is_held: false,
+            ending: None,
             issuing: None,
             is_retiring: false,
             is_scheduled: false,
@@ -224,46 +230,6 @@ impl<B: Backend> State<B> {
         self.pending.front().map(|pending| pending.id)
     }
 
-    #[cfg(test)]
-    pub(super) fn describe(&self) -> String {
-        let operation = |o: &Operation<B::Fence>| {
-            let status = match &o.status {
-                Status::At(_) => "at",
-                Status::Follows => "follows",
-                Status::Watched => "watched",
-                Status::Completed(_) => "completed",
-            };
-            format!("{} {:?} {status}", o.submission, o.kind)
-        };
-        let pending = |p: &Pending<B>| {
-            format!(
-                "{}: {}/{} in flight {} begun {} stop {} verdict {:?}",
-                p.id,
-                p.next,
-                p.commands.len(),
-                p.in_flight,
-                p.has_begun,
-                p.stop.is_some(),
-                p.verdict
-            )
-        };
-        format!(
-            "pending {:#?}\nin flight {:#?}\nissued {} blocked {:?} drain {} full {} failed {} suspended {} issuing {:?} retiring {} scheduled {} turns {}",
-            self.pending.iter().map(pending).collect::<Vec<_>>(),
-            self.in_flight.iter().map(operation).collect::<Vec<_>>(),
-            self.issued,
-            self.blocked_at,
-            self.drain,
-            self.is_full,
-            self.has_failed,
-            self.is_suspended,
-            self.issuing,
-            self.is_retiring,
-            self.is_scheduled,
-            self.turns
-        )
-    }
-
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -296,7 +262,7 @@ impl<B: Backend> State<B> {
             || self.is_suspended;
         !is_blocked
             && self.pending.get(self.issued).is_some_and(|next| match next.verdict {
-                None => next.stop.is_none(),
+                None => next.stop.is_none() && !(self.is_held && next.next == 0),
                 Some(Verdict::Cancelled) => true,
                 Some(_) => false,
             })
@@ -428,6 +394,19 @@ impl<B: Backend> State<B> {
         self.blocked_at.take_if(|blocked| *blocked == number).is_some()
     }
 
+    /// Hold submissions back that have not begun, or no longer.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Whether all submissions up to this one have ended.
+    pub(super) fn has_ended(&self, last: u64) -> bool {
+        let is_left = |id: Option<u64>| id.is_some_and(|id| id <= last);
+        !is_left(self.ending)
+            && !is_left(self.first())
+            && !self.cancelled.iter().any(|cancelled| cancelled.id <= last)
+    }
+
     /// There may be room again.
     pub(super) fn resume(&mut self) {
         self.completions += 1;
@@ -527,6 +506,9 @@ impl<B: Backend> State<B> {
         first.in_flight == 0
             && !self.is_suspended
             && self.issuing != Some(first.id)
+            && !(self.is_held
+                && first.next == 0
+                && matches!(first.verdict, None | Some(Verdict::Poisoned(_))))
             && (self.issued > 0 || first.verdict.is_some() || first.stop.is_some())
     }
 
@@ -534,6 +516,7 @@ impl<B: Backend> State<B> {
     pub(super) fn next_retirement(&mut self, backend: &B) -> Option<ToRetire<B>> {
         loop {
             if let Some(cancelled) = self.cancelled.pop_front() {
+                self.ending = Some(cancelled.id);
                 return Some(ToRetire::End(cancelled, Err(Error::Cancelled)));
             }
             if self.is_first_operation_over() {
@@ -623,6 +606,7 @@ impl<B: Backend> State<B> {
             return None;
         }
         let first = self.pending.pop_front()?;
+        self.ending = Some(first.id);
         match is_issued {
             true => self.issued -= 1,
             false => self.blocked_at = None,

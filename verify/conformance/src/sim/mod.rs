@@ -22,7 +22,7 @@ use elinvar_driver::{
 use fate::Fate;
 pub use fate::Op;
 use memory::{Meter, SimMemory};
-use queue::{Lane, SimQueue, Stop};
+use queue::{SimQueue, Stop, Submissions};
 
 /// What a kernel does in place of compiled code.
 pub type Body = Arc<dyn Fn(&Launch<'_>) -> Result<()> + Send + Sync>;
@@ -44,7 +44,7 @@ struct Shared {
     units: AtomicU32,
     held: AtomicBool,
     addressless: AtomicBool,
-    lanes: Mutex<Vec<Weak<Lane>>>,
+    queues: Mutex<Vec<Weak<Submissions>>>,
     clock: AtomicU64,
     priorities: Mutex<Vec<Priority>>,
     thermal: Mutex<Option<Thermal>>,
@@ -114,7 +114,7 @@ impl Sim {
             can_stop: caps.features.stops_at != StopsAt::Never,
             held: AtomicBool::new(false),
             addressless: AtomicBool::new(false),
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             clock: AtomicU64::new(0),
             priorities: Mutex::default(),
             thermal: Mutex::default(),
@@ -183,7 +183,7 @@ impl Sim {
 
     /// Queues that are there: those that are not dropped, or have work.
     pub fn open_queues(&self) -> usize {
-        self.shared.lanes().len()
+        self.shared.queues().len()
     }
 
     /// From now on the device is lost: what runs ends in [`Error::DeviceLost`] when it next looks whether it is stopped,
@@ -191,7 +191,7 @@ impl Sim {
     pub fn lose(&self, cause: &str) {
         let cause = Error::DeviceLost(cause.into());
         self.shared.fate.lose(&cause);
-        self.shared.lanes().iter().for_each(|lane| lane.stop_running(&cause));
+        self.shared.queues().iter().for_each(|queue| queue.backend().stop_running(&cause));
     }
 
     /// How often it was reset.
@@ -236,13 +236,15 @@ impl Sim {
 
     /// From now on no submission begins; those that have begun run on.
     pub fn hold(&self) {
+        let queues = self.shared.queues.lock();
         self.shared.held.store(true, Ordering::SeqCst);
+        queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.hold());
     }
 
     /// Ends [`Sim::hold`].
     pub fn release(&self) {
         self.shared.held.store(false, Ordering::SeqCst);
-        self.shared.lanes().iter().for_each(|lane| lane.wake());
+        self.shared.queues().iter().for_each(|queue| queue.release());
     }
 }
 
@@ -263,8 +265,8 @@ impl Shared {
         }
     }
 
-    fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes.lock().iter().filter_map(Weak::upgrade).collect()
+    fn queues(&self) -> Vec<Arc<Submissions>> {
+        self.queues.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn body(&self, kernel: &str) -> Option<Body> {
@@ -342,9 +344,12 @@ unsafe impl Device for Sim {
         self.shared.priorities.lock().push(priority);
         self.shared.failure(Op::Queue)?;
         let queue = SimQueue::start(self.shared.clone())?;
-        let mut lanes = self.shared.lanes.lock();
-        lanes.retain(|lane| lane.strong_count() > 0);
-        lanes.push(Arc::downgrade(queue.lane()));
+        let mut queues = self.shared.queues.lock();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue.submissions()));
+        if self.shared.held.load(Ordering::SeqCst) {
+            queue.submissions().hold();
+        }
         Ok(Arc::new(queue))
     }
 
@@ -366,7 +371,7 @@ unsafe impl Device for Sim {
     fn reset(&self) -> Result<()> {
         self.shared.fate.injected(Op::Reset)?;
         let cause = Error::DeviceLost("the device was reset".into());
-        self.shared.lanes().iter().for_each(|lane| lane.abandon(&cause));
+        self.shared.queues().iter().for_each(|queue| queue::abandon(queue, &cause));
         self.shared.meter.forget();
         self.shared.fate.restore();
         self.shared.resets.fetch_add(1, Ordering::SeqCst);

@@ -92,7 +92,7 @@ unsafe impl Backend for CpuBackend {
         stop: &Arc<Stop>,
         _fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<()>>> {
+    ) -> Result<Option<Deferred<Self, ()>>> {
         stop.set(cause.clone());
         Ok(None)
     }

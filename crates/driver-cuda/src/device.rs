@@ -20,7 +20,7 @@ use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
 use crate::memory::CudaMemory;
 use crate::peers;
-use crate::queue::CudaQueue;
+use crate::queue::Stream;
 use crate::shared::Shared;
 use crate::temperature::{Sensor, thermal};
 
@@ -213,7 +213,7 @@ unsafe impl Device for CudaDevice {
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         let priority = self.priority(priority)?;
-        Ok(Arc::new(CudaQueue::new(&self.shared, priority)?))
+        Ok(Arc::new(Stream::new(&self.shared, priority)?))
     }
 
     fn event(&self) -> Result<Arc<dyn Event>> {

@@ -17,8 +17,8 @@ use elinvar_ptx::{Argument, Bounds, Extent, Parameter, Ptx};
 use crate::caps;
 use crate::context::{Context, Handle};
 use crate::failure::{Failure, code};
-use crate::kept::{Chunks, Kept};
 use crate::memory::CudaMemory;
+use crate::staging::{Chunks, Staging};
 
 /// CUDA's largest grid: along x, and along y and z.
 const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
@@ -201,7 +201,8 @@ impl Function {
                         return Err(self.malformed("has a fault record parameter but no bounds checks"));
                     };
                     let (chunks, context, stream) = (to.chunks, &self.context, to.stream);
-                    let record = to.kept.record(chunks, context, stream, bounds, dispatch.label.as_ref())?;
+                    let record =
+                        to.staging.record(chunks, context, stream, bounds, dispatch.label.as_ref())?;
                     to.put(&record.to_ne_bytes());
                 }
                 Parameter::Bytes(index) => {
@@ -237,7 +238,7 @@ impl Function {
                 Ok(())
             }
             (Argument::Pointer { .. }, Binding::Bytes(bytes)) => {
-                let copy = to.kept.copy(to.chunks, &self.context, to.stream, bytes)?;
+                let copy = to.staging.copy(to.chunks, &self.context, to.stream, bytes)?;
                 to.put(&copy.to_ne_bytes());
                 Ok(())
             }
@@ -275,7 +276,7 @@ impl Drop for Function {
 pub(crate) struct Target<'t> {
     pub(crate) stream: CUstream,
     pub(crate) chunks: &'t Chunks,
-    pub(crate) kept: &'t mut Kept,
+    pub(crate) staging: &'t mut Staging,
     /// The parameters, used again by each launch.
     pub(crate) params: &'t mut Vec<u8>,
 }

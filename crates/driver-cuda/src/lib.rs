@@ -4,9 +4,9 @@
 //! needs CUDA's toolkit: the driver's library is looked for at run time, and a machine without it has no such device.
 //!
 //! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) gives the commands to a stream, ahead of their turn
-//! as far as they may be (`queue`, `lane`); each is put at its end (`encode`), a launch with its parameters packed (`function`); a
-//! thread of the device (`poller`) notices how far the stream has come, by events in it (`context`), and ends what has ended
-//! (`arrive`).
+//! as far as they may be (`queue`); each is put at its end (`encode`), a launch with its parameters packed (`function`); a
+//! thread of the device (`poller`) looks how far the stream has come, by events in it (`context`), and the submission core ends what has
+//! ended.
 //!
 //! | memory | where it is |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | shared memory, and what the host sees of managed memory | pinned pages |
 //! | threadgroup memory | CUDA's shared memory, static and dynamic |
 //! | `constant T&` bound to bytes | the launch's parameters |
-//! | other arguments bound to bytes | copied ahead of the launch (`kept`) |
+//! | other arguments bound to bytes | copied ahead of the launch (`staging`) |
 //!
 //! # When a kernel goes wrong
 //!
@@ -29,7 +29,6 @@
 #[cfg(target_os = "linux")]
 mod apart;
 mod api;
-mod arrive;
 mod caps;
 mod clock;
 mod context;
@@ -38,8 +37,6 @@ mod encode;
 mod event;
 mod failure;
 mod function;
-mod kept;
-mod lane;
 mod library;
 mod memory;
 mod peers;
@@ -48,6 +45,7 @@ mod poller;
 mod queue;
 mod replay;
 mod shared;
+mod staging;
 mod temperature;
 mod transfer;
 

@@ -1,4 +1,4 @@
-//! The thread of a device that notices what has ended.
+//! The thread of a device that looks how far its streams have come, and takes their queues' turns.
 //!
 //! The driver has no call that waits for the first of several events, and its callbacks hold up the stream that they are in;
 //! so one thread asks. It asks without pause while things end one after the other, then less and less often, at most
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use elinvar_driver::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::lane::Lane;
+use crate::context::DeviceEvent;
+use crate::failure::Failure;
+use crate::queue::{Stream, Submissions};
 
 /// It asks without pause for so long after something has ended.
 const EAGER: Duration = Duration::from_micros(500);
@@ -24,8 +26,10 @@ const LONG_BREATH: Duration = Duration::from_micros(20);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// What is done on the thread once.
-type Task = Box<dyn FnOnce() + Send>;
+/// So many fences ahead are asked for at once, since the device has come to all before one to which it has come.
+const MANY: usize = 16;
+/// After so many have been passed those who wait are told.
+const MOST_AT_ONCE: usize = 64;
 
 /// The thread, for those who have something for it.
 pub(crate) struct Poller {
@@ -37,8 +41,8 @@ pub(crate) struct Poller {
 
 #[derive(Default)]
 struct Inbox {
-    lanes: Vec<Arc<Lane>>,
-    tasks: Vec<Task>,
+    watched: Vec<Arc<Submissions>>,
+    turns: Vec<Arc<Submissions>>,
     /// Whether the thread waits.
     waits: bool,
     closed: bool,
@@ -63,14 +67,14 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Look after a lane until it has nothing in flight.
-    pub(crate) fn watch(&self, lane: Arc<Lane>) {
-        self.fill(|inbox| inbox.lanes.push(lane));
+    /// Look after a queue until it has nothing in flight.
+    pub(crate) fn watch(&self, queue: Arc<Submissions>) {
+        self.fill(|inbox| inbox.watched.push(queue));
     }
 
-    /// Have something done on the thread.
-    pub(crate) fn run_soon(&self, task: Task) {
-        self.fill(|inbox| inbox.tasks.push(task));
+    /// Give a queue its turn.
+    pub(crate) fn turn(&self, queue: Arc<Submissions>) {
+        self.fill(|inbox| inbox.turns.push(queue));
     }
 
     /// End the thread when it has done what it has.
@@ -90,18 +94,18 @@ impl Poller {
     }
 
     fn run(&self) {
-        let (mut lanes, mut is_busy): (Vec<Arc<Lane>>, bool) = (Vec::new(), false);
+        let (mut watched, mut is_busy): (Vec<Arc<Submissions>>, bool) = (Vec::new(), false);
         let mut last = Instant::now();
         loop {
-            let Some(tasks) = self.take(&mut lanes, last, is_busy) else { return };
-            let mut has_done = !tasks.is_empty();
-            tasks.into_iter().for_each(|task| task());
+            let Some(turns) = self.take(&mut watched, last, is_busy) else { return };
+            let mut has_done = !turns.is_empty();
+            turns.into_iter().for_each(|queue| queue.turn(&mut ()));
             is_busy = false;
-            lanes.retain(|lane| {
-                let turn = lane.turn();
-                has_done |= turn.has_done;
-                is_busy |= turn.is_busy;
-                turn.goes_on
+            watched.retain(|queue| {
+                let looked = look(queue);
+                has_done |= looked.has_done;
+                is_busy |= looked.is_busy;
+                looked.goes_on
             });
             if has_done {
                 last = Instant::now();
@@ -110,14 +114,19 @@ impl Poller {
     }
 
     /// What has come, after a pause that depends on when something `last` ended. `None` at the end.
-    fn take(&self, lanes: &mut Vec<Arc<Lane>>, last: Instant, is_busy: bool) -> Option<Vec<Task>> {
-        if lanes.is_empty() {
+    fn take(
+        &self,
+        watched: &mut Vec<Arc<Submissions>>,
+        last: Instant,
+        is_busy: bool,
+    ) -> Option<Vec<Arc<Submissions>>> {
+        if watched.is_empty() {
             self.spin_until(last + IDLE);
         } else if last.elapsed() < EAGER {
             self.spin_until(Instant::now() + if is_busy { LONG_BREATH } else { BREATH });
         }
         let mut inbox = self.inbox.lock();
-        if lanes.is_empty() {
+        if watched.is_empty() {
             while inbox.is_empty() && !inbox.closed {
                 inbox.waits = true;
                 self.filled.wait(&mut inbox);
@@ -127,12 +136,12 @@ impl Poller {
             self.filled.wait_for(&mut inbox, (last.elapsed() / 32).min(LONGEST));
         }
         inbox.waits = false;
-        if inbox.closed && lanes.is_empty() && inbox.is_empty() {
+        if inbox.closed && watched.is_empty() && inbox.is_empty() {
             return None;
         }
         self.has_some.store(false, Ordering::Release);
-        lanes.append(&mut inbox.lanes);
-        Some(std::mem::take(&mut inbox.tasks))
+        watched.append(&mut inbox.watched);
+        Some(std::mem::take(&mut inbox.turns))
     }
 
     /// Until then, or until something comes.
@@ -145,6 +154,76 @@ impl Poller {
 
 impl Inbox {
     fn is_empty(&self) -> bool {
-        self.lanes.is_empty() && self.tasks.is_empty()
+        self.watched.is_empty() && self.turns.is_empty()
     }
+}
+
+/// What looking at a queue has brought.
+struct Looked {
+    has_done: bool,
+    /// Whether so much is in flight that nobody waits for what is next.
+    is_busy: bool,
+    goes_on: bool,
+}
+
+/// See how far the device has come with a queue, and do what follows from it.
+fn look(queue: &Arc<Submissions>) -> Looked {
+    let mut passed = 0;
+    let collected = collect(queue, &mut passed);
+    if passed > 0 {
+        queue.turn(&mut ());
+    }
+    if let Err(failure) = collected {
+        queue.backend().shared.fail(failure);
+    }
+    let mut progress = queue.backend().progress.lock();
+    let in_flight = queue.with_fences(|fences| fences.count());
+    progress.is_watched = in_flight > 0;
+    Looked { has_done: passed > 0, is_busy: in_flight > MANY, goes_on: progress.is_watched }
+}
+
+/// Pass the fences to which the device has come, some of them at most.
+fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> {
+    let stream: &Stream = queue.backend();
+    let Ok(_current) = stream.shared.context.enter() else {
+        Stream::abandon(queue, None);
+        *passed += 1;
+        return Ok(());
+    };
+    let mut come: Option<(Arc<DeviceEvent>, u64)> = None;
+    // Fences from the first on to which the device is known to have come.
+    let mut known = 0;
+    while *passed < MOST_AT_ONCE {
+        if let Some(failure) = stream.progress.lock().broken {
+            return Err(failure);
+        }
+        // Nobody else passes fences: what is first stays first without the lock.
+        let first = queue.with_fences(|fences| {
+            let first = fences.next()?.at.clone();
+            Some((first, fences.nth(MANY - 2).and_then(|far| far.at.clone())))
+        });
+        let Some((at, far)) = first else { break };
+        if known == 0
+            && let Some(far) = far
+            && far.has_come()?
+        {
+            known = MANY;
+        }
+        let ns = match at {
+            None => 0,
+            Some(at) => match &come {
+                Some((known, ns)) if Arc::ptr_eq(known, &at) => *ns,
+                _ if known == 0 && !at.has_come()? => return Ok(()),
+                _ => {
+                    let ns = stream.shared.clock.place(&at)?;
+                    come = Some((at, ns));
+                    ns
+                }
+            },
+        };
+        stream.pass(queue, ns);
+        known = known.saturating_sub(1);
+        *passed += 1;
+    }
+    stream.shared.clock.refresh()
 }

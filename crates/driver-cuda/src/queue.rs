@@ -1,92 +1,354 @@
-//! A queue's handle: submissions come in, are cancelled and stopped. What becomes of them is the lane's.
+//! A queue's half that is CUDA's: a stream that is given commands ahead of their turn.
+//!
+//! Submissions are given to the stream in order, so that the device need not wait for the host between them. What has been given has
+//! begun: it cannot be cancelled. Held back on the host is
+//!
+//! - what waits for an event that the device does not know to come ([`CudaEvent`]), and everything behind it;
+//! - what is behind a launch with bounds checks, until it is known whether that has failed;
+//! - an indirect launch, until the device has done everything before it and has copied its counts to the host. CUDA launches nothing of
+//!   a size that the host does not know, so the device waits for the host once for each such launch;
+//! - what is further ahead than about a millisecond of work, so that of long work little is given that could still be
+//!   cancelled, and the stream never has more launches than the driver takes without blocking.
+//!
+//! Locks, in this order: `encoder`, which the one thread that issues holds; `progress`, for moments; the submission core's.
+//!
+//! Invariants:
+//! - While operations are in flight the queue is on the list of the device's thread (`is_watched`).
+//! - A fence without an event lies where the one before it does: the stream was given nothing in between.
 
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Done, Error, Queue, Result, Submission};
+use cudarc::driver::sys::CUstream;
+use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::{Command, Dim3, Error, Event, Result};
+use parking_lot::Mutex;
 
-use crate::arrive::{Reached, What};
-use crate::encode::pipeline;
-use crate::lane::{Entry, Lane};
+use crate::clock::now_ns;
+use crate::context::{DeviceEvent, Handle};
+use crate::encode::{Encoder, Step, pipeline};
+use crate::event::CudaEvent;
+use crate::failure::Failure;
 use crate::shared::Shared;
+use crate::staging::Staging;
 
-/// A queue's handle.
-pub(crate) struct CudaQueue {
-    lane: Arc<Lane>,
+/// Submissions are given ahead for about so much work.
+const AHEAD_NS: u64 = 1_000_000;
+/// What a submission is taken to need before any has been seen.
+const FIRST_NS: u64 = AHEAD_NS / 4;
+/// Commands that a stream is given at most; the driver takes about a thousand without blocking.
+const MOST_AHEAD: u32 = 960;
+/// Commands between two fences.
+const PART: u32 = 128;
+
+pub(crate) type CudaQueue = QueueHandle<Stream>;
+
+/// The submissions of a stream.
+pub(crate) type Submissions = SubmissionQueue<Stream>;
+
+/// A stream.
+pub(crate) struct Stream {
+    pub(crate) shared: Arc<Shared>,
+    stream: Handle<CUstream>,
+    encoder: Mutex<Tail>,
+    pub(crate) progress: Mutex<Progress>,
 }
 
-impl CudaQueue {
-    pub(crate) fn new(shared: &Arc<Shared>, priority: i32) -> Result<Self> {
-        Ok(Self { lane: Lane::new(shared, priority)? })
+/// The end of the stream.
+#[derive(Default)]
+struct Tail {
+    /// The last event that was recorded.
+    last: Option<Arc<DeviceEvent>>,
+    /// Whether the stream was given something since.
+    has_more: bool,
+    params: Vec<u8>,
+}
+
+/// How far the device is.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// What the driver has answered that ends everything.
+    pub(crate) broken: Option<Failure>,
+    /// Commands in flight.
+    commands: u32,
+    /// Submissions that have begun and not ended.
+    submissions: u64,
+    /// What a submission takes, about.
+    mean_ns: Option<u64>,
+    /// When the last submission began, and the time that was reported last.
+    start_ns: u64,
+    last_ns: u64,
+    pub(crate) is_watched: bool,
+    /// The threadgroups of the command that is next, an indirect launch.
+    counts: Option<Dim3>,
+}
+
+/// A point of the stream.
+pub(crate) struct Fence {
+    /// `None`: the device comes there with the fence before it.
+    pub(crate) at: Option<Arc<DeviceEvent>>,
+    /// It was issued by the host then, so the device was not there before.
+    given_ns: u64,
+    /// Commands that the device has executed then, behind the fence before it.
+    commands: u32,
+    staging: Staging,
+    is_start: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(shared: &Arc<Shared>, priority: i32) -> Result<CudaQueue> {
+        let _current = shared.context.enter()?;
+        let stream = Handle(shared.context.create_stream(priority)?);
+        let (shared, encoder, progress) = (shared.clone(), Mutex::default(), Mutex::default());
+        let queue = QueueHandle::new(Self { shared, stream, encoder, progress });
+        queue.submissions().backend().shared.register(queue.submissions());
+        Ok(queue)
+    }
+
+    /// Whether the stream may be given more; `goes_on` if it is of a submission that has begun.
+    fn has_room(&self, goes_on: bool) -> bool {
+        let progress = self.progress.lock();
+        let most = (AHEAD_NS / progress.mean_ns.unwrap_or(FIRST_NS).max(1)).clamp(2, u64::from(MOST_AHEAD));
+        progress.commands + PART <= MOST_AHEAD && (goes_on || progress.submissions < most)
+    }
+
+    /// A submission begins now, or when what is before it has ended.
+    fn start(&self, issue: &Issue<'_, Self>, tail: &mut Tail, first: &Command) {
+        let is_new = issue.with_work(|has_begun| !std::mem::replace(has_begun, true));
+        if is_new != Some(true) {
+            return;
+        }
+        self.progress.lock().submissions += 1;
+        if !issue.queue().with_fences(|fences| fences.next().is_some()) {
+            // With nothing in flight there is no point in the stream yet that says when.
+            tail.last = None;
+            tail.has_more |= !matches!(first, Command::Signal { .. } | Command::Timestamp { .. });
+        }
+        let fence = self.fence(tail, Staging::default(), 0, true);
+        issue.announce_start(fence);
+        self.watch(issue);
+    }
+
+    /// A fence behind everything that the stream was given.
+    fn fence(&self, tail: &mut Tail, staging: Staging, commands: u32, is_start: bool) -> Fence {
+        let context = &self.shared.context;
+        let mut broken = None;
+        if staging.has_news() {
+            broken = staging.fetch(context, self.stream.0).err();
+        }
+        if std::mem::take(&mut tail.has_more) {
+            match DeviceEvent::record(context, self.stream.0) {
+                Ok(event) => tail.last = Some(Arc::new(event)),
+                Err(failure) => broken = Some(failure),
+            }
+        }
+        let mut progress = self.progress.lock();
+        progress.broken = broken.or(progress.broken);
+        progress.commands += commands;
+        Fence { at: tail.last.clone(), given_ns: now_ns(), commands, staging, is_start }
+    }
+
+    /// Have the device's thread look for what was announced.
+    fn watch(&self, issue: &Issue<'_, Self>) {
+        let is_new = !std::mem::replace(&mut self.progress.lock().is_watched, true);
+        if is_new {
+            self.shared.poller.watch(issue.queue().clone());
+        }
+    }
+
+    /// Give the stream commands: all of a run, or as many as make a part. How many, and whether the host has to look at
+    /// something before it gives more.
+    fn give(
+        &self,
+        issue: &Issue<'_, Self>,
+        tail: &mut Tail,
+        staging: &mut Staging,
+        count: &mut u32,
+    ) -> Result<usize> {
+        let commands = issue.commands();
+        if issue.next() == 0
+            && let Some(replay) = self.shared.replays.find(&self.shared, commands)
+        {
+            replay.launch(self.stream.0)?;
+            (tail.has_more, *count) = (true, 1);
+            return Ok(commands.len());
+        }
+        let mut given = 0;
+        for command in issue.run() {
+            if staging.has_news() || *count >= PART {
+                break;
+            }
+            let counts = self.progress.lock().counts.take();
+            let (shared, stream, params) = (&*self.shared, self.stream.0, &mut tail.params);
+            let step = Encoder { shared, stream, staging, params, counts }.encode(command);
+            // Part of a command may have been given.
+            tail.has_more = true;
+            match step? {
+                Step::Work => *count += 1,
+                Step::Counts => {
+                    *count += 1;
+                    break;
+                }
+            }
+            given += 1;
+        }
+        Ok(given)
     }
 }
 
-#[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: `done` is called when the stream has passed the submission's last event, or where nothing was enqueued.
-unsafe impl Queue for CudaQueue {
-    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
-        if let Some(lost) = self.lane.shared.context.lost() {
+#[allow(unsafe_code)] // promises what the trait asks for
+// SAFETY: an operation has completed when the stream has passed the event behind it, or the context is destroyed. What was given of
+// commands that failed to be issued is announced, too.
+unsafe impl Backend for Stream {
+    type Executor = ();
+    /// Whether the stream was given something of the submission.
+    type Work = bool;
+    type Fence = Fence;
+
+    fn executor() -> Option<()> {
+        Some(())
+    }
+
+    fn work(&self) -> bool {
+        false
+    }
+
+    fn recycle(&self, has_begun: bool) {
+        if has_begun {
+            let mut progress = self.progress.lock();
+            progress.submissions = progress.submissions.saturating_sub(1);
+            let took = progress.last_ns.saturating_sub(progress.start_ns);
+            progress.mean_ns = Some(progress.mean_ns.map_or(took, |mean| (3 * mean + took) / 4));
+        }
+    }
+
+    fn admit(&self, commands: &[Command]) -> Result<()> {
+        if let Some(lost) = self.shared.context.lost() {
             return Err(lost.clone());
         }
-        // Not under the lock: code may have to be made for what is bound.
-        for command in commands.iter() {
+        // Code may have to be made for what is bound.
+        for command in commands {
             if let Command::Dispatch(dispatch) = command {
                 pipeline(dispatch)?.function(&dispatch.bindings)?;
             }
         }
-        let mut state = self.lane.state.lock();
-        state.last_id += 1;
-        let id = state.last_id;
-        let ended = state.failure.as_ref().map(Error::poison);
-        let (waits, counts) = (Vec::new(), None);
-        let entry = Entry { id, commands, next: 0, has_begun: false, counts, waits, done, ended };
-        state.waiting.push_back(entry);
-        self.lane.advance(state);
-        Ok(Submission(id))
+        Ok(())
     }
 
-    fn cancel(&self, submission: Submission) -> bool {
-        let mut state = self.lane.state.lock();
-        // Ids ascend, with gaps where others were cancelled.
-        let Ok(index) = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id) else {
-            return false;
-        };
-        if state.waiting[index].has_begun {
-            return false;
+    fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
+        let _current = self.shared.context.enter()?;
+        if !self.has_room(issue.had_begun()) {
+            return Ok(Issued::Full);
         }
-        let Some(entry) = state.waiting.remove(index) else { return false };
-        if index == 0 {
-            state.gate = None;
-        }
-        let end = move || Reached::End(entry.commands, entry.done, Err(Error::Cancelled)).act();
-        self.lane.shared.poller.run_soon(Box::new(end));
-        self.lane.advance(state);
-        true
+        let tail = &mut *self.encoder.lock();
+        self.start(issue, tail, &issue.commands()[issue.next()]);
+        let (mut staging, mut count) = (Staging::default(), 0);
+        let given = self.give(issue, tail, &mut staging, &mut count);
+        let drain = staging.has_news();
+        issue.announce(self.fence(tail, staging, count, false));
+        self.watch(issue);
+        Ok(Issued::InFlight { next: issue.next() + given?, drain })
     }
 
-    /// What the device has been given runs to its end.
-    fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
-        let running = || Error::unsupported("an NVIDIA GPU cannot stop submitted work");
-        let mut state = self.lane.state.lock();
-        let Ok(index) = state.waiting.binary_search_by_key(&submission.0, |entry| entry.id) else {
-            let flies = self.lane.flight.lock().marks.iter().find_map(|mark| match &mark.what {
-                What::End(end) if end.id == submission.0 => Some(end.has_begun),
-                _ => None,
-            });
-            return if flies == Some(true) { Err(running()) } else { Ok(flies.is_some()) };
-        };
-        if state.waiting[index].has_begun && state.gate.is_none() {
-            return Err(running());
-        }
-        let entry = &mut state.waiting[index];
-        entry.ended.get_or_insert(cause);
-        if index == 0 {
-            state.gate = None;
-        }
-        self.lane.advance(state);
+    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
+        let context = &self.shared.context;
+        let _current = context.enter()?;
+        // Another device's may end without raising it, and then this one's stream would wait for ever.
+        let promised = CudaEvent::of(&**event).and_then(|event| event.promised(value));
+        let Some(point) = promised.filter(|point| point.is_of(context)) else { return Ok(false) };
+        let tail = &mut *self.encoder.lock();
+        self.start(issue, tail, &issue.commands()[issue.next()]);
+        tail.has_more = true;
+        point.gate(self.stream.0).map_err(|failure| context.error(failure, "waiting for an event"))?;
         Ok(true)
     }
 
-    fn acknowledge(&self) -> Option<Error> {
-        self.lane.state.lock().failure.take()
+    fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
+        // A context that is lost ends everything.
+        let _current = self.shared.context.enter().ok()?;
+        let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
+        self.start(issue, tail, command);
+        let fence = self.fence(tail, Staging::default(), 0, false);
+        if let (Command::Signal { event, value }, Some(at)) = (command, &fence.at)
+            && let Some(event) = CudaEvent::of(&**event)
+        {
+            event.promise(*value, at);
+        }
+        Some(fence)
+    }
+
+    fn schedule(&self, queue: Arc<Submissions>) {
+        self.shared.poller.turn(queue);
+    }
+
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn stop(
+        &self,
+        _has_begun: &bool,
+        _fences: &mut dyn Iterator<Item = &Fence>,
+        _cause: &Error,
+    ) -> Result<Option<Deferred<Self, ()>>> {
+        Err(Error::unsupported("what an NVIDIA GPU has been given runs to its end"))
+    }
+}
+
+impl Stream {
+    /// The device has come to the first fence at this time of its clock.
+    pub(crate) fn pass(&self, queue: &Submissions, ns: u64) {
+        let mut progress = self.progress.lock();
+        let mut end_ns = ns;
+        let passed = queue.complete_next(|fence| {
+            end_ns = ns.max(fence.given_ns).min(now_ns()).max(progress.last_ns);
+            match fence.staging.fault() {
+                Some(fault) => Completed::Failed(fault),
+                None => Completed::Executed { start_ns: None, end_ns },
+            }
+        });
+        let Some(fence) = passed else { return };
+        progress.last_ns = end_ns;
+        if fence.is_start {
+            progress.start_ns = end_ns;
+        }
+        progress.commands -= fence.commands;
+        if fence.staging.has_news() {
+            progress.counts = fence.staging.counts();
+        }
+        drop(progress);
+        fence.staging.end(&self.shared.chunks);
+    }
+
+    /// Let everything end, since the context has. The submission of `guilty` ends in that error.
+    pub(crate) fn abandon(queue: &Arc<Submissions>, guilty: Option<(&Arc<[Command]>, &Error)>) {
+        let Self { shared, progress, .. } = queue.backend();
+        let lost = shared.context.lost().cloned();
+        let lost = lost.unwrap_or_else(|| Error::DeviceLost(format!("device `{}`", shared.context.name)));
+        let mut behind = lost.clone();
+        let cause = |commands: &Arc<[Command]>| match guilty {
+            Some((theirs, fault)) if Arc::ptr_eq(theirs, commands) => {
+                behind = fault.poison();
+                fault.clone()
+            }
+            _ => behind.clone(),
+        };
+        let failure = guilty.map_or(&lost, |(_, fault)| fault);
+        let gone = queue.abandon(true, failure, cause);
+        gone.into_iter().for_each(|fence| fence.staging.end(&shared.chunks));
+        {
+            let mut progress = progress.lock();
+            *progress = Progress { is_watched: progress.is_watched, ..Progress::default() };
+        }
+        queue.turn(&mut ());
+    }
+}
+
+impl Drop for Stream {
+    #[allow(unsafe_code)] // a C function
+    fn drop(&mut self) {
+        if let Ok(_current) = self.shared.context.enter() {
+            // SAFETY: the stream is this queue's alone, and nothing is in flight.
+            let _left = unsafe { self.shared.context.api.destroy_stream(self.stream.0) };
+        }
     }
 }

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use crate::context::{Context, Handle};
 use crate::encode::{Encoder, Step};
 use crate::failure::Failure;
-use crate::kept::Kept;
 use crate::shared::Shared;
+use crate::staging::Staging;
 
 /// Shorter lists are not worth it.
 const LEAST: usize = 16;
@@ -119,14 +119,12 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     let stream = context.create_stream(0)?;
     // SAFETY: the stream is new and this function's alone.
     let begun = unsafe { context.api.begin_capture(stream, RELAXED) }.map_err(failed);
-    let (mut kept, mut params) = (Kept::default(), Vec::new());
-    let mut encoder = Encoder { shared, stream, kept: &mut kept, params: &mut params, counts: None };
+    let (mut staging, mut params) = (Staging::default(), Vec::new());
+    let mut encoder = Encoder { shared, stream, staging: &mut staging, params: &mut params, counts: None };
     let given = begun.and_then(|()| {
         commands.iter().try_for_each(|command| match encoder.encode(command)? {
-            Step::Work | Step::Nothing => Ok(()),
-            Step::Counts | Step::Host(_) | Step::Waits(..) | Step::Gate(..) => {
-                Err(failed(Failure::malformed("cuStreamEndCapture")))
-            }
+            Step::Work => Ok(()),
+            Step::Counts => Err(failed(Failure::malformed("cuStreamEndCapture"))),
         })
     });
     let mut graph: CUgraph = std::ptr::null_mut();
@@ -136,8 +134,8 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
         let ended = context.api.end_capture(stream, &mut graph);
         context.api.destroy_stream(stream).and(ended)
     };
-    let is_plain = kept.is_empty();
-    kept.end(&shared.chunks);
+    let is_plain = staging.is_empty();
+    staging.end(&shared.chunks);
     // SAFETY: the graph is whole, and is not needed once there is something to launch.
     let made = unsafe {
         let made = ended.and_then(|()| context.api.instantiate(&mut exec, graph, 0));

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::failure::{Extent, Failure};
-use crate::kept::Chunks;
-use crate::lane::Lane;
 use crate::poller::Poller;
+use crate::queue::{Stream, Submissions};
 use crate::replay::Replays;
+use crate::staging::Chunks;
 
 /// A device's context with what its queues need.
 pub(crate) struct Shared {
@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub(crate) chunks: Chunks,
     pub(crate) replays: Replays,
     pub(crate) poller: Arc<Poller>,
-    pub(crate) lanes: Mutex<Vec<Weak<Lane>>>,
+    pub(crate) queues: Mutex<Vec<Weak<Submissions>>>,
 }
 
 /// A launch that may have ended the context.
@@ -35,16 +35,16 @@ impl Shared {
         let clock = Clock::new(&context)?;
         let poller = Poller::start(&context.name)?;
         let (chunks, replays) = (Chunks::default(), Replays::default());
-        Ok(Arc::new(Self { context, clock, chunks, replays, poller, lanes: Mutex::default() }))
+        Ok(Arc::new(Self { context, clock, chunks, replays, poller, queues: Mutex::default() }))
     }
 
-    /// Remember a lane, and forget those that are gone.
-    pub(crate) fn register(&self, lane: &Arc<Lane>) {
-        let mut lanes = self.lanes.lock();
-        if lanes.len() == lanes.capacity() {
-            lanes.retain(|lane| lane.strong_count() > 0);
+    /// Remember a queue, and forget those that are gone.
+    pub(crate) fn register(&self, queue: &Arc<Submissions>) {
+        let mut queues = self.queues.lock();
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() > 0);
         }
-        lanes.push(Arc::downgrade(lane));
+        queues.push(Arc::downgrade(queue));
     }
 
     /// The context has ended: everything in flight ends, and nothing more is taken. Only the device's thread calls this.
@@ -52,10 +52,13 @@ impl Shared {
     /// The driver does not say which kernel it was. Where kernels of one name alone were in flight it is known all the same,
     /// and the submission of the first of them ends in the fault; else the error names all that it may have been.
     pub(crate) fn fail(&self, failure: Failure) {
-        let lanes: Vec<Arc<Lane>> = self.lanes.lock().iter().filter_map(Weak::upgrade).collect();
+        let queues: Vec<Arc<Submissions>> = self.queues.lock().iter().filter_map(Weak::upgrade).collect();
         let suspects: Vec<Suspect> = match failure.extent() {
             Extent::Kernel => {
-                lanes.iter().flat_map(|lane| lane.suspects()).flat_map(|list| launches(&list)).collect()
+                let begun = |queue: &Arc<Submissions>| -> Vec<Suspect> {
+                    queue.with_begun(|begun| begun.flat_map(launches).collect())
+                };
+                queues.iter().flat_map(begun).collect()
             }
             Extent::Call | Extent::Device => Vec::new(),
         };
@@ -77,7 +80,7 @@ impl Shared {
         let message = format!("device `{name}` accepts no more work from this process: {cause}");
         self.context.lose(Error::DeviceLost(message));
         let guilty = fault.as_ref().map(|(commands, fault)| (commands, fault));
-        lanes.iter().for_each(|lane| lane.abandon(guilty));
+        queues.iter().for_each(|queue| Stream::abandon(queue, guilty));
     }
 }
 

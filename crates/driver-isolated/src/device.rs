@@ -22,7 +22,7 @@ use crate::inner::InnerDevice;
 use crate::library::IsolatedLibrary;
 use crate::link::{Link, Span, Transfer, Unsent};
 use crate::memory::{IsolatedMemory, Pages, Part};
-use crate::queue::{IsolatedQueue, Lane};
+use crate::queue::{self, IsolatedQueue, Remote, Submissions};
 use crate::wire::ToWorker;
 
 /// A device in a worker process: the processor, or the GPU that the options name.
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(crate) epoch_ns: u64,
     slot: Mutex<Slot>,
     numbers: AtomicU64,
-    lanes: Mutex<Vec<Weak<Lane>>>,
+    queues: Mutex<Vec<Weak<Submissions>>>,
     pub(crate) tasks: Sender<Task>,
     /// The thread that does them.
     runs: ThreadId,
@@ -75,8 +75,8 @@ struct Slot {
 
 /// What a thread of the device is asked to do.
 pub(crate) enum Task {
-    /// Do what a lane's next steps are.
-    Settle(Arc<Lane>),
+    /// A queue's turn.
+    Turn(Arc<Submissions>),
     /// Send what there was no room for.
     Flush(Arc<Link>),
 }
@@ -84,7 +84,7 @@ pub(crate) enum Task {
 fn run(tasks: &Receiver<Task>) {
     for task in tasks {
         match task {
-            Task::Settle(lane) => lane.settle(),
+            Task::Turn(queue) => queue.turn(&mut ()),
             Task::Flush(link) => link.flush(),
         }
     }
@@ -194,8 +194,8 @@ impl Core {
         std::thread::current().id() == self.runs || self.present().is_some_and(|link| link.is_reader())
     }
 
-    fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes.lock().iter().filter_map(Weak::upgrade).collect()
+    fn queues(&self) -> Vec<Arc<Submissions>> {
+        self.queues.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -242,7 +242,7 @@ impl Isolated {
             epoch_ns: system_ns(),
             slot: Mutex::default(),
             numbers: AtomicU64::new(1),
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             tasks,
             runs: runs.thread().id(),
             units: AtomicU32::new(0),
@@ -302,12 +302,12 @@ unsafe impl Device for Isolated {
 
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.core.process.expect_this(&"a queue")?;
-        let queue = IsolatedQueue::new(&self.core, priority);
-        let mut lanes = self.core.lanes.lock();
-        if lanes.len() == lanes.capacity() {
-            lanes.retain(|lane| lane.strong_count() > 0);
+        let queue = IsolatedQueue::new(Remote::new(&self.core, priority));
+        let mut queues = self.core.queues.lock();
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() > 0);
         }
-        lanes.push(Arc::downgrade(queue.lane()));
+        queues.push(Arc::downgrade(queue.submissions()));
         Ok(Arc::new(queue))
     }
 
@@ -339,15 +339,16 @@ unsafe impl Device for Isolated {
         if self.core.is_own_thread() {
             return Err(Error::unsupported("reset of an isolated device in one of its callbacks"));
         }
-        let lanes = self.core.lanes();
-        let was: Vec<u64> = lanes.iter().map(|lane| lane.abandon(&cause)).collect();
+        let queues = self.core.queues();
+        let was: Vec<u64> = queues.iter().map(|queue| queue.last()).collect();
+        queues.iter().for_each(|queue| drop(queue.abandon(false, &cause, |_| cause.clone())));
         let link = self.core.slot.lock().link.take();
         if let Some(link) = link {
             link.end(cause);
             link.wait_until_over();
         }
-        lanes.iter().for_each(|lane| self.core.task(Task::Settle(lane.clone())));
-        lanes.iter().zip(was).for_each(|(lane, last)| lane.wait_until_ended(last));
+        queues.iter().for_each(|queue| self.core.task(Task::Turn(queue.clone())));
+        queues.iter().zip(was).for_each(|(queue, last)| queue::wait_until_ended(queue, last));
         self.core.link().map(drop)
     }
 }

@@ -5,7 +5,7 @@
 //! submissions, and when the process has ended and nothing is left to read tells all who wait. A thread that waits awake for the
 //! only piece that the worker has takes what it sends in the reader's place, which sleeps on ([`Link::spin`]).
 //!
-//! Locks are taken in this order: `inbox`, a lane's, the device's slot, `out`, `pieces`.
+//! Locks are taken in this order: `inbox`, the device's slot, `out`, a queue's, `pieces`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
-use elinvar_driver::{Command, Error, Result};
+use elinvar_driver::{Command, Error, Result, Submission};
 
 use crate::device::{Core, Task};
 use crate::files::{self, Mapping};
@@ -24,7 +24,7 @@ use crate::library::Function;
 use crate::link::monitor::Monitor;
 use crate::pipe::{self, Pipe, Reader, Writer};
 use crate::process;
-use crate::queue::Lane;
+use crate::queue::{self, Submissions};
 use crate::wire::{self, FromWorker, Hello, MOST_FROM_WORKER, ToWorker};
 
 mod monitor;
@@ -50,7 +50,7 @@ pub(crate) struct Link {
     inbox: Mutex<Vec<u8>>,
     out: Mutex<Out>,
     /// What the worker has not ended.
-    pieces: Mutex<HashMap<u64, Arc<Lane>>>,
+    pieces: Mutex<HashMap<u64, Arc<Submissions>>>,
     /// Who waits for an answer; `None` once there will be none.
     answers: Mutex<Option<HashMap<u64, SyncSender<FromWorker>>>>,
     life: Mutex<Life>,
@@ -119,8 +119,8 @@ impl Fate {
 /// When the worker is ended, unless a submission has ended before.
 struct Grace {
     at: Instant,
-    lane: Weak<Lane>,
-    entry: u64,
+    queue: Weak<Submissions>,
+    submission: Submission,
     blame: Error,
 }
 
@@ -253,9 +253,9 @@ impl Link {
         let _poked = rustix::io::write(&self.poke, &1_u64.to_ne_bytes());
     }
 
-    /// End the worker at `at` if an entry of a lane has not ended then.
-    pub(crate) fn arm(&self, at: Instant, lane: &Arc<Lane>, entry: u64, blame: Error) {
-        self.graces.lock().push(Grace { at, lane: Arc::downgrade(lane), entry, blame });
+    /// End the worker at `at` if a submission of a queue has not ended then.
+    pub(crate) fn arm(&self, at: Instant, queue: &Arc<Submissions>, submission: Submission, blame: Error) {
+        self.graces.lock().push(Grace { at, queue: Arc::downgrade(queue), submission, blame });
         self.poke();
     }
 
@@ -333,20 +333,22 @@ impl Link {
         }
     }
 
-    /// Send a lane's commands, which wait for nothing, as one piece.
+    /// Send commands of a queue, which wait for nothing, as one batch, which `announce` tells the queue of.
     pub(crate) fn submit(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        queue: &Arc<Submissions>,
         piece: u64,
         commands: &[Command],
+        announce: impl FnOnce(),
     ) -> Result<(), Unsent> {
         let mut out = self.out.lock();
         if out.is_lost || !self.is_there() {
             return Err(Unsent::Lost);
         }
         let mut bytes = Vec::new();
-        orders::write(self, lane, piece, commands, &mut out, &mut bytes).map_err(Unsent::Wrong)?;
-        self.pieces.lock().insert(piece, lane.clone());
+        orders::write(self, queue.backend(), piece, commands, &mut out, &mut bytes).map_err(Unsent::Wrong)?;
+        announce();
+        self.pieces.lock().insert(piece, queue.clone());
         self.send(&mut out, &bytes);
         Ok(())
     }
@@ -486,15 +488,15 @@ impl Link {
         self.lose(device);
     }
 
-    /// Calls `is_over` until it answers true, and takes what the worker sends as long as it has nothing but one piece, of this lane.
-    pub(crate) fn spin(&self, lane: &Arc<Lane>, is_over: &mut dyn FnMut() -> bool) {
-        let device = Arc::downgrade(&lane.core);
+    /// Calls `is_over` until it answers true, and takes what the worker sends as long as it has nothing but one batch, of this queue.
+    pub(crate) fn spin(&self, queue: &Arc<Submissions>, is_over: &mut dyn FnMut() -> bool) {
+        let device = Arc::downgrade(&queue.backend().core);
         // In a callback of any link the locks of its reader are held.
         let inbox = if ACTS.get() == 0 { self.inbox.try_lock() } else { None };
         if let Some(mut inbox) = inbox {
             let is_alone = || {
                 let pieces = self.pieces.lock();
-                pieces.len() == 1 && pieces.values().all(|other| Arc::ptr_eq(other, lane))
+                pieces.len() == 1 && pieces.values().all(|other| Arc::ptr_eq(other, queue))
             };
             while is_alone() && !self.ended.load(Ordering::Relaxed) {
                 self.reader.look();
@@ -539,18 +541,18 @@ impl Link {
             }
             FromWorker::Refused(error) => self.set_life(Life::Failed(error)),
             FromWorker::Ended { piece, result, stamps } => {
-                let lane = self.pieces.lock().remove(&piece).ok_or(())?;
-                lane.piece_ended(self, piece, result, &stamps);
+                let queue = self.pieces.lock().remove(&piece).ok_or(())?;
+                queue::batch_ended(&queue, self, piece, result, &stamps);
                 match device.upgrade().filter(|core| core.inner.has_device_memory()) {
                     // A callback may wait for a transfer, whose end this thread is told.
-                    Some(core) => core.task(Task::Settle(lane)),
-                    None => lane.settle(),
+                    Some(core) => core.task(Task::Turn(queue)),
+                    None => queue.turn(&mut ()),
                 }
             }
             FromWorker::Lost(error) => self.end(error),
             FromWorker::CannotStop { piece } => {
-                let lane = self.pieces.lock().get(&piece).cloned();
-                if let Some(blame) = lane.and_then(|lane| lane.stopping(piece)) {
+                let queue = self.pieces.lock().get(&piece).cloned();
+                if let Some(blame) = queue.and_then(|queue| queue::stopping(&queue, piece)) {
                     self.end(lost_to(&blame));
                 }
             }
@@ -571,15 +573,15 @@ impl Link {
         ACTS.set(std::ptr::from_ref(self).addr());
         self.out.lock().is_lost = true;
         *self.answers.lock() = None;
-        let mut pieces: Vec<(u64, Arc<Lane>)> = self.pieces.lock().drain().collect();
+        let mut pieces: Vec<(u64, Arc<Submissions>)> = self.pieces.lock().drain().collect();
         pieces.sort_by_key(|(piece, _)| *piece);
-        let mut lanes: Vec<Arc<Lane>> = Vec::new();
-        for (_, lane) in pieces {
-            if !lanes.iter().any(|other| Arc::ptr_eq(other, &lane)) {
-                lanes.push(lane);
+        let mut queues: Vec<Arc<Submissions>> = Vec::new();
+        for (_, queue) in pieces {
+            if !queues.iter().any(|other| Arc::ptr_eq(other, &queue)) {
+                queues.push(queue);
             }
         }
-        let kernels: Vec<String> = lanes.iter().flat_map(|lane| lane.running()).collect();
+        let kernels: Vec<String> = queues.iter().flat_map(|queue| queue::running(queue)).collect();
         let doing = match &kernels[..] {
             [] => String::new(),
             [one] => format!(" while it ran kernel `{one}`"),
@@ -589,8 +591,8 @@ impl Link {
         if let Some(core) = device.upgrade() {
             core.lost(self.number);
         }
-        lanes.iter().for_each(|lane| lane.lose(self.number, &cause));
-        lanes.iter().for_each(Lane::settle);
+        queues.iter().for_each(|queue| queue.lose_commands(&cause));
+        queues.iter().for_each(|queue| queue.turn(&mut ()));
         let failed = matches!(*self.life.lock(), Life::Starting);
         if failed {
             let none = Fate::default();

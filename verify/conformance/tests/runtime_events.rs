@@ -211,7 +211,9 @@ fn a_group_opens_streams_as_work_comes_and_balances_it() {
     group.synchronize().unwrap();
     let failing = group.next().unwrap();
     bench.sim.fail_next(Op::Execute, support::fault());
-    failing.command_buffer().submit().unwrap().wait().unwrap_err();
+    let mut commands = failing.command_buffer();
+    commands.fill(&mut bench.device.buffer::<u32>(1).unwrap(), 1).unwrap();
+    commands.submit().unwrap().wait().unwrap_err();
     assert_poisoned(group.synchronize());
 }
 

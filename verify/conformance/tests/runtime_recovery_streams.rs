@@ -164,12 +164,14 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     let mut commands = stream.command_buffer();
     commands.signal(&ready, 2);
     commands.fill(&mut b, 1).unwrap();
+    commands.signal(&ready, 3);
     bench.sim.fail_next(Op::Execute, outside());
     assert!(matches!(commands.submit().unwrap().wait(), Err(Error::Environment(_))));
     assert!(decisions(&bench.device).pop().unwrap().1.starts_with("it may have raised an event"));
     // Another's failure is not this stream's to mend.
     stream.acknowledge();
-    stream.wait_for(&ready, 2).unwrap();
+    assert_eq!(ready.value(), 2);
+    stream.wait_for(&ready, 3).unwrap();
     assert!(matches!(stream.synchronize(), Err(Error::Poisoned(_))));
 }
 

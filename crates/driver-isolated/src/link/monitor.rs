@@ -143,8 +143,9 @@ impl Link {
     fn end_late(&self) {
         let now = Instant::now();
         let due: Vec<Grace> = self.graces.lock().extract_if(.., |grace| grace.at <= now).collect();
-        for Grace { lane, entry, blame, .. } in due {
-            if lane.upgrade().is_some_and(|lane| lane.is_running(entry)) {
+        for Grace { queue, submission, blame, .. } in due {
+            let first = queue.upgrade().and_then(|queue| queue.first_in_flight());
+            if first.is_some_and(|(first, _)| first == submission) {
                 self.end(blame);
             }
         }

@@ -1,7 +1,6 @@
 //! Commands of the contract as messages: the one `match` on [`Command`].
 
 use std::any::Any;
-use std::sync::Arc;
 
 use elinvar_driver::{
     Access, Binding, Command, Dispatch, Error, Grid, Memory, MemorySlice, Result, expect_within,
@@ -11,7 +10,7 @@ use super::{Link, Out};
 use crate::device::Core;
 use crate::library::IsolatedPipeline;
 use crate::memory::{IsolatedMemory, Part};
-use crate::queue::Lane;
+use crate::queue::Remote;
 use crate::wire::{self, Extent, Launch, Order, Slice, ToWorker, Value};
 
 /// Bytes of a memory, or of the pages beside it.
@@ -53,16 +52,16 @@ pub(super) fn write_transfer(
 /// Write a piece, behind what the worker has to know for it.
 pub(super) fn write(
     link: &Link,
-    lane: &Arc<Lane>,
+    queue: &Remote,
     piece: u64,
     commands: &[Command],
     out: &mut Out,
     bytes: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut writing = Writing { link, core: &lane.core, out, bytes };
-    let queue = lane.id;
+    let mut writing = Writing { link, core: &queue.core, out, bytes };
+    let (queue, priority) = (queue.id, queue.priority);
     if !writing.out.queues.contains(&queue) {
-        wire::write(&ToWorker::Open { queue, priority: lane.priority }, writing.bytes)?;
+        wire::write(&ToWorker::Open { queue, priority }, writing.bytes)?;
         writing.out.queues.insert(queue);
     }
     let commands = commands.iter().map(|command| writing.order(command)).collect::<Result<_>>()?;

@@ -7,7 +7,7 @@ use super::state::{Kind, Position};
 use crate::{Command, Error, Event, Result, Submission};
 
 /// What is done once the lock of a queue is released.
-pub type Deferred<R> = Box<dyn FnOnce() -> R + Send>;
+pub type Deferred<B, R> = Box<dyn FnOnce(&Arc<SubmissionQueue<B>>) -> R + Send>;
 
 /// The device's half of a queue.
 ///
@@ -96,7 +96,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         &self,
         _work: &Self::Work,
         _fences: &mut dyn Iterator<Item = &Self::Fence>,
-    ) -> Option<Deferred<bool>> {
+    ) -> Option<Deferred<Self, bool>> {
         None
     }
 
@@ -110,7 +110,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         work: &Self::Work,
         fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<()>>>;
+    ) -> Result<Option<Deferred<Self, ()>>>;
 
     /// Whether the failure of the first submission is to be dealt with before it ends: the queue is then suspended until
     /// [`SubmissionQueue::retry`], [`SubmissionQueue::fail_first`] or [`SubmissionQueue::complete_first`]. Called under the queue's lock.
@@ -122,7 +122,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     fn acknowledged(&self) {}
 
     /// A submission has ended, and its `done` was called.
-    fn ended(&self, _submission: u64) {}
+    fn ended(&self, _queue: &Arc<SubmissionQueue<Self>>, _submission: Submission) {}
 }
 
 /// How far [`Backend::begin`] came.

@@ -89,7 +89,7 @@ impl<B: Backend> SubmissionQueue<B> {
                 let asked = pending
                     .and_then(|pending| self.backend.cancel(&pending.work, &mut state.fences(Some(id))));
                 drop(state);
-                if !asked.is_some_and(|ask| ask()) {
+                if !asked.is_some_and(|ask| ask(self)) {
                     return false;
                 }
                 self.state.lock().was_cancelled(id);
@@ -109,7 +109,7 @@ impl<B: Backend> SubmissionQueue<B> {
         let Some(deferred) = state.stop(submission.0, cause, &self.backend)? else { return Ok(false) };
         drop(state);
         if let Some(deferred) = deferred {
-            deferred();
+            deferred(self);
         }
         drop(self.advance());
         Ok(true)
@@ -152,6 +152,14 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().complete(is_it, completed)
     }
 
+    /// The device has come to the first fence; `completed` says of it how its operation has completed. As
+    /// [`SubmissionQueue::complete`].
+    pub fn complete_next(&self, completed: impl FnOnce(&B::Fence) -> Completed) -> Option<B::Fence> {
+        let mut state = self.state.lock();
+        let completed = state.fences(None).next().map(completed)?;
+        state.complete(|_| true, completed)
+    }
+
     /// Look at the fences of operations in flight, in order.
     pub fn with_fences<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &B::Fence>) -> R) -> R {
         let state = self.state.lock();
@@ -180,11 +188,15 @@ impl<B: Backend> SubmissionQueue<B> {
         Some((Submission(id), pending.commands.clone(), pending.stop().cloned()))
     }
 
-    /// The first submission that has not ended, with its commands.
-    pub fn first(&self) -> Option<(Submission, Arc<[Command]>)> {
+    /// The first submission that has not ended.
+    pub fn first(&self) -> Option<Submission> {
+        self.state.lock().first().map(Submission)
+    }
+
+    /// The first submission, if commands of it are in flight, and what it is to stop in.
+    pub fn first_in_flight(&self) -> Option<(Submission, Option<Error>)> {
         let state = self.state.lock();
-        let id = state.first()?;
-        Some((Submission(id), state.pending(id)?.commands.clone()))
+        state.first_in_flight().map(|(id, stop)| (Submission(id), stop.cloned()))
     }
 
     /// The last submission, ended or not; 0 if there was none.
@@ -360,7 +372,7 @@ impl<B: Backend> SubmissionQueue<B> {
                     let result = result.map(|times| times.timing(|| self.backend.now_ns()));
                     end_submission(pending.commands, pending.done, result);
                     self.state.lock().ending = None;
-                    self.backend.ended(pending.id);
+                    self.backend.ended(self, Submission(pending.id));
                 }
             }
             state = self.state.lock();

@@ -696,7 +696,7 @@ impl<B: Backend> State<B> {
         id: u64,
         cause: Error,
         backend: &B,
-    ) -> Result<Option<Option<Deferred<()>>>> {
+    ) -> Result<Option<Option<Deferred<B, ()>>>> {
         let Some(at) = self.find(id) else { return Ok(None) };
         let is_blocked = at == self.issued && self.blocked_at.is_some();
         let is_issuing = self.issuing == Some(id) && self.pending[at].has_begun;
@@ -758,6 +758,12 @@ impl<B: Backend> State<B> {
                 _ => None,
             })
             .collect()
+    }
+
+    /// The first submission, if commands of it are in flight, and what it is to stop in.
+    pub(super) fn first_in_flight(&self) -> Option<(u64, Option<&Error>)> {
+        let first = self.pending.front()?;
+        self.fences(Some(first.id)).next().map(|_| (first.id, first.stop.as_ref()))
     }
 
     /// All commands in flight are lost: the first submission of them fails with what it was to stop in, or `cause`.

@@ -80,12 +80,17 @@ unsafe impl Backend for Device {
         1000
     }
 
-    fn cancel(&self, (): &(), fences: &mut dyn Iterator<Item = &u64>) -> Option<Deferred<bool>> {
+    fn cancel(&self, (): &(), fences: &mut dyn Iterator<Item = &u64>) -> Option<Deferred<Self, bool>> {
         assert!(fences.next().is_some());
-        self.can_cancel.then(|| Box::new(|| true) as Deferred<bool>)
+        self.can_cancel.then(|| Box::new(|_: &_| true) as Deferred<Self, bool>)
     }
 
-    fn stop(&self, (): &(), _: &mut dyn Iterator<Item = &u64>, _: &Error) -> Result<Option<Deferred<()>>> {
+    fn stop(
+        &self,
+        (): &(),
+        _: &mut dyn Iterator<Item = &u64>,
+        _: &Error,
+    ) -> Result<Option<Deferred<Self, ()>>> {
         if self.can_stop { Ok(None) } else { Err(Error::unsupported("a test")) }
     }
 

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use elinvar_driver::submission::{Backend, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
@@ -21,6 +21,8 @@ use super::{Launch, Op, Shared};
 #[derive(Default)]
 pub(super) struct Stop {
     cause: OnceLock<Error>,
+    /// Whether commands of the submission have begun.
+    has_begun: AtomicBool,
 }
 
 impl Stop {
@@ -60,11 +62,11 @@ unsafe impl Backend for SimBackend {
     }
 
     fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
-        if !issue.had_begun() {
+        let stop = issue.with_work(|stop| stop.clone()).unwrap_or_default();
+        if !stop.has_begun.swap(true, Ordering::SeqCst) {
             self.shared.failure(Op::Execute)?;
         }
         let start_ns = self.shared.now_ns();
-        let stop = issue.with_work(|stop| stop.clone()).unwrap_or_default();
         *self.running.lock() = Some(stop.clone());
         let commands = issue.run();
         let result = execute(&self.shared, commands, &stop);
@@ -87,12 +89,12 @@ unsafe impl Backend for SimBackend {
         stop: &Arc<Stop>,
         _fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<()>>> {
+    ) -> Result<Option<Deferred<Self, ()>>> {
         stop.set(cause);
         Ok(None)
     }
 
-    fn ended(&self, _submission: u64) {
+    fn ended(&self, _queue: &Arc<Submissions>, _submission: Submission) {
         drop(self.ends.lock());
         self.ended.notify_all();
     }
@@ -158,7 +160,7 @@ unsafe impl Queue for SimQueue {
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
         if !self.shared().can_stop {
-            return Err(Error::unsupported("this device cannot stop what runs"));
+            return Err(Error::unsupported("this device cannot stop running work"));
         }
         let is_stopped = self.0.stop(submission, cause)?;
         self.shared().stops.fetch_add(is_stopped.into(), Ordering::SeqCst);

@@ -19,7 +19,7 @@ use crate::memory::CudaMemory;
 const CHUNK: u64 = 64 << 10;
 /// What everything in a chunk is aligned to.
 const ALIGN: u64 = 64;
-/// Chunks that are kept.
+/// Unused chunks that a device keeps.
 const SPARE: usize = 32;
 
 struct Chunk {
@@ -49,7 +49,7 @@ impl Chunks {
 
 /// What the launches of a part of a submission need until it has ended.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct Staging {
     chunks: Vec<Chunk>,
     checks: Vec<Check>,
     /// Where the counts of an indirect launch will be: chunk and offset.
@@ -64,7 +64,7 @@ struct Check {
     launch: Option<Arc<Label>>,
 }
 
-impl Kept {
+impl Staging {
     /// A copy of `bytes` on the device, from when the stream comes there. The context is current.
     #[allow(unsafe_code)] // writes to pinned memory
     pub(crate) fn copy(

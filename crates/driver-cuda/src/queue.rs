@@ -290,7 +290,7 @@ unsafe impl Backend for Stream {
         _fences: &mut dyn Iterator<Item = &Fence>,
         _cause: &Error,
     ) -> Result<Option<Deferred<Self, ()>>> {
-        Err(Error::unsupported("what an NVIDIA GPU has been given runs to its end"))
+        Err(Error::unsupported("an NVIDIA GPU cannot stop submitted work"))
     }
 }
 

@@ -18,7 +18,7 @@ use objc2_metal::{MTLBuffer as _, MTLCommandQueue, MTLDevice as _, MTLResourceOp
 
 use super::buffer::Buffer;
 use super::core::Core;
-use super::encoding::{CommandBuffer, Encoding, Place, Trail, WORD};
+use super::encoding::{BufferInfo, CommandBuffer, Encoding, Place, WORD};
 use super::host;
 use super::memory::{MetalMemory, located};
 
@@ -62,7 +62,7 @@ pub(super) fn half(
     (core, queue): (&Core, &ProtocolObject<dyn MTLCommandQueue>),
     (source, target): (&MemorySlice, &MemorySlice),
     command: usize,
-    trail: &mut Trail,
+    info: &mut BufferInfo,
 ) -> Result<(CommandBuffer, bool)> {
     let none = || Error::invalid("the memory belongs to another driver");
     let (from, to) = (memory(source).ok_or_else(none)?.core(), memory(target).ok_or_else(none)?.core());
@@ -81,20 +81,20 @@ pub(super) fn half(
     };
     let direct =
         are_peers(from, to) && source.memory.storage() == Storage::Private && source_at.is_multiple_of(WORD);
-    let between = trail.between.take();
+    let between = info.between.take();
     let is_last = between.is_some() || direct;
     let doer = if is_last { to } else { from };
     doer.expect_present()?;
     let is_own = std::ptr::eq(&raw const **doer, core);
     let queue = if is_own { queue } else { &*doer.queue };
-    let mut encoding = Encoding::new(doer, queue, trail, false);
+    let mut encoding = Encoding::new(doer, queue, info, false);
     encoding.command = command;
     let between = match is_last {
         true => copy.fetch(&mut encoding, between).map(|()| None)?,
         false => Some(copy.bring(&mut encoding)?),
     };
     let buffer = encoding.finish();
-    (trail.between, trail.other) = (between, (!is_own).then(|| doer.clone()));
+    (info.between, info.other) = (between, (!is_own).then(|| doer.clone()));
     let buffer = buffer.ok_or_else(|| Error::Environment("a copy of no bytes between devices".into()))?;
     Ok((buffer, is_last))
 }

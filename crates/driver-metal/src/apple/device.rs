@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::crossing;
 use super::memory::MetalMemory;
-use super::queue::MetalQueue;
+use super::queue::CommandQueue;
 use super::removal::{Lost, Watch, Watched};
 use super::{capture, compile, host};
 
@@ -126,7 +126,7 @@ unsafe impl Device for MetalDevice {
                 "a queue of {priority:?} priority on device `{name}`: Metal's command queues have no priorities"
             )));
         }
-        Ok(Arc::new(MetalQueue::new(&self.core).map_err(|error| self.core.explained(error))?))
+        Ok(Arc::new(CommandQueue::open(&self.core).map_err(|error| self.core.explained(error))?))
     }
 
     fn clock_ns(&self) -> u64 {

@@ -5,10 +5,9 @@
 //! end of a command buffer is the host's, with the time at which that has ended.
 
 use std::any::Any;
-use std::sync::Arc;
 
 use elinvar_driver::{
-    Access, Binding, Command, Dim3, Dispatch, Error, Event, Grid, MemorySlice, Pipeline as _, Result,
+    Access, Binding, Command, Dim3, Dispatch, Error, Grid, MemorySlice, Pipeline as _, Result,
 };
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
@@ -20,41 +19,30 @@ use super::buffer::Buffer;
 use super::copies::Copies;
 use super::core::Core;
 use super::crossing;
-use super::encoding::{CommandBuffer, ComputeEncoder, Encoding, Place, Trail};
+use super::encoding::{BufferInfo, CommandBuffer, ComputeEncoder, Encoding, Place};
 use super::marks::Marks;
 use super::memory::located;
+use super::mps;
 use super::pipeline::MetalPipeline;
-use super::{host, mps};
 use crate::hazards::Touch;
 
 /// Threadgroup memory comes in pieces of this many bytes.
 const THREADGROUP_ALIGN: u64 = 16;
 
-/// What a submission does next.
-pub(super) enum Step {
-    /// A command buffer, to be committed.
-    Device(CommandBuffer),
-    /// Nothing, until the event is there.
-    Wait(Arc<dyn Event>, u64),
-    /// All is done.
-    End,
-}
-
-/// Does what the host has to do from command `next` on, which moves along, up to the first command of the device; encodes
-/// that and those behind it, up to the next of the host. `end_ns` is when what is before has ended.
-pub(super) fn step(
+/// Encode commands from command `next` on, which moves along, up to the next of the host. Gives the command buffer, to be committed;
+/// `None` if the device has nothing to do.
+pub(super) fn encode(
     core: &Core,
     queue: &ProtocolObject<dyn MTLCommandQueue>,
     marks: &Marks,
     commands: &[Command],
     next: &mut usize,
-    end_ns: &mut u64,
-    trail: &mut Trail,
-) -> Result<Step> {
+    info: &mut BufferInfo,
+) -> Result<Option<CommandBuffer>> {
     core.expect_present()?;
     // The framework's kernels use objects that nobody but the command buffer keeps, and know nothing of the fence.
     let library = together(&commands[*next..]).any(|command| matches!(command, Command::Primitive { .. }));
-    let mut encoding = Encoding::new(core, queue, trail, library);
+    let mut encoding = Encoding::new(core, queue, info, library);
     let within = !library && times_within(&commands[*next..]);
     let stamps = if within { marks.stamps(core).filter(|stamps| stamps.has(core, 0)) } else { None };
     let times = stamps.is_some();
@@ -89,28 +77,17 @@ pub(super) fn step(
                     break;
                 }
             }
-            _ if encoding.has_begun() => break,
-            Command::Signal { event, value } => event.signal(*value, *end_ns),
-            Command::Timestamp { into } => into.set(*end_ns),
-            Command::Wait { event, value } if event.value() >= *value => *end_ns = host::now_ns(),
-            Command::Wait { event, value } => match event.failure() {
-                Some(cause) => return Err(cause),
-                None => return Ok(Step::Wait(event.clone(), *value)),
-            },
+            Command::Signal { .. } | Command::Timestamp { .. } | Command::Wait { .. } => break,
             other => return Err(Error::unsupported(format!("the Metal driver has no command {other:?}"))),
         }
         *next += 1;
     }
-    let (encoded, stopped_at) = (encoding.finish(), commands.get(*next));
-    match (encoded, stopped_at) {
-        (Some(buffer), _) => Ok(Step::Device(buffer)),
-        (None, Some(Command::Copy { source, target })) => {
-            let (buffer, is_last) = crossing::half((core, queue), (source, target), *next, trail)?;
-            *next += usize::from(is_last);
-            Ok(Step::Device(buffer))
-        }
-        (None, _) => Ok(Step::End),
-    }
+    Ok(encoding.finish())
+}
+
+/// Whether a command is a copy between two devices, which goes alone.
+pub(super) fn crosses(command: &Command) -> bool {
+    matches!(command, Command::Copy { source, target } if source.len > 0 && source.len == target.len && crossing::crosses(source, target))
 }
 
 /// Whether the device has more to do behind signals, and behind timestamps where `times` are noted.

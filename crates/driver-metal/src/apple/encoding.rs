@@ -57,7 +57,7 @@ impl Place<'_> {
 
 /// What belongs to a command buffer beside its commands, and stays until it has ended.
 #[derive(Default)]
-pub(super) struct Trail {
+pub(super) struct BufferInfo {
     /// The number of the submission.
     pub(super) submission: u64,
     /// For each encoder, in order, the numbers of the commands in it.
@@ -76,13 +76,13 @@ pub(super) struct Trail {
     hazards: Hazards,
     /// The device of the command buffer, where that is another than the queue's.
     pub(super) other: Option<Arc<Core>>,
-    /// What the first half of a copy between devices has brought for the second; not let go of by [`Trail::clear`].
+    /// What the first half of a copy between devices has brought for the second; not let go of by [`BufferInfo::clear`].
     pub(super) between: Option<Between>,
     /// The launches with shader validation: the labels of their encoders, and the numbers of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }
 
-impl Trail {
+impl BufferInfo {
     pub(super) fn clear(&mut self) {
         self.encoders.clear();
         self.signals.clear();
@@ -106,7 +106,7 @@ pub(super) struct Encoding<'a> {
     queue: &'a ProtocolObject<dyn MTLCommandQueue>,
     /// Made for the first encoder.
     buffer: Option<CommandBuffer>,
-    trail: &'a mut Trail,
+    info: &'a mut BufferInfo,
     open: Open,
     /// Whether the command buffer keeps what it uses.
     retains: bool,
@@ -120,11 +120,11 @@ impl<'a> Encoding<'a> {
     pub(super) fn new(
         core: &'a Core,
         queue: &'a ProtocolObject<dyn MTLCommandQueue>,
-        trail: &'a mut Trail,
+        info: &'a mut BufferInfo,
         retains: bool,
     ) -> Self {
-        trail.clear();
-        Self { core, queue, buffer: None, trail, open: Open::None, retains, stamps: None, command: 0 }
+        info.clear();
+        Self { core, queue, buffer: None, info, open: Open::None, retains, stamps: None, command: 0 }
     }
 
     /// Note times within the command buffer, which has not begun.
@@ -149,8 +149,8 @@ impl<'a> Encoding<'a> {
         }
         let buffer = self.queue.commandBufferWithDescriptor(self.core.descriptor(self.retains));
         let buffer = buffer.ok_or_else(|| Error::Environment("Metal has no command buffer".into()))?;
-        if self.trail.submission > 0 {
-            buffer.setLabel(Some(&label(format_args!("submission {}", self.trail.submission))));
+        if self.info.submission > 0 {
+            buffer.setLabel(Some(&label(format_args!("submission {}", self.info.submission))));
         }
         Ok(self.buffer.insert(buffer).clone())
     }
@@ -170,7 +170,7 @@ impl<'a> Encoding<'a> {
                 encoder.endEncoding();
             }
         }
-        self.trail.hazards.clear();
+        self.info.hazards.clear();
     }
 
     /// The command buffer with no encoder open, for a command that encodes itself.
@@ -182,25 +182,25 @@ impl<'a> Encoding<'a> {
 
     /// The kernels that the command buffer's commands use.
     pub(super) fn kernels(&mut self) -> &mut Vec<InUse> {
-        &mut self.trail.kernels
+        &mut self.info.kernels
     }
 
     /// Whether the command buffer fails where Metal says so, and only there: shader validation tells of faults afterwards.
     pub(super) fn ends_as_metal_says(&self) -> bool {
-        self.trail.validated.is_empty()
+        self.info.validated.is_empty()
     }
 
     /// Raise the event of this command when what is before it has ended.
     pub(super) fn signal(&mut self, signals: &Signals) -> Result<()> {
         self.end();
         let ticket = signals.encode(&self.buffer()?);
-        self.trail.signals.push((ticket, self.command));
+        self.info.signals.push((ticket, self.command));
         Ok(())
     }
 
     /// Note the time of this command. `false` where that is not possible within the command buffer.
     pub(super) fn stamp(&mut self) -> Result<bool> {
-        let (core, index) = (self.core, self.trail.stamps.len());
+        let (core, index) = (self.core, self.info.stamps.len());
         let Some(stamps) = self.stamps.filter(|stamps| stamps.has(core, index)) else { return Ok(false) };
         self.end();
         self.entered(true);
@@ -211,20 +211,20 @@ impl<'a> Encoding<'a> {
         }
         stamps.encode(&encoder, index);
         self.end();
-        self.trail.stamps.push(self.command);
+        self.info.stamps.push(self.command);
         Ok(true)
     }
 
     /// What a new encoder waits for: the one before it.
     fn fence(&self) -> Option<&'a ProtocolObject<dyn MTLFence>> {
-        self.stamps.filter(|_| self.trail.encoders.len() > 1).map(|stamps| &*stamps.fence)
+        self.stamps.filter(|_| self.info.encoders.len() > 1).map(|stamps| &*stamps.fence)
     }
 
     fn entered(&mut self, new: bool) {
         let next = self.command + 1;
-        match self.trail.encoders.last_mut().filter(|_| !new) {
+        match self.info.encoders.last_mut().filter(|_| !new) {
             Some(commands) => commands.end = next,
-            None => self.trail.encoders.push(self.command..next),
+            None => self.info.encoders.push(self.command..next),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Encoding<'a> {
         };
         self.entered(open.is_none());
         if let Some(encoder) = open {
-            if self.trail.hazards.enter(uses) {
+            if self.info.hazards.enter(uses) {
                 encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers);
             }
             return Ok(encoder);
@@ -250,7 +250,7 @@ impl<'a> Encoding<'a> {
         if self.core.features.validates {
             encoder.setLabel(Some(&label(format_args!("launches"))));
         }
-        self.trail.hazards.enter(uses);
+        self.info.hazards.enter(uses);
         self.open = Open::Compute(encoder.clone());
         Ok(encoder)
     }
@@ -260,7 +260,7 @@ impl<'a> Encoding<'a> {
         self.end();
         let encoder = self.compute(std::iter::empty())?;
         encoder.setLabel(Some(&NSString::from_str(&label)));
-        self.trail.validated.push((label, self.command));
+        self.info.validated.push((label, self.command));
         Ok(encoder)
     }
 
@@ -296,7 +296,7 @@ impl<'a> Encoding<'a> {
 
     /// Keep a buffer until the command buffer has ended.
     pub(super) fn keep(&mut self, buffer: Buffer) -> Buffer {
-        self.trail.kept.push(buffer.clone());
+        self.info.kept.push(buffer.clone());
         buffer
     }
 

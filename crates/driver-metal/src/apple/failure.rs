@@ -15,14 +15,14 @@ use objc2_metal::{
 };
 
 use super::core::Core;
-use super::encoding::Trail;
+use super::encoding::BufferInfo;
 
 type Infos = NSArray<ProtocolObject<dyn MTLCommandBufferEncoderInfo>>;
 
 /// The error of a command buffer with these commands.
-pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], trail: &Trail) -> Error {
+pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], info: &BufferInfo) -> Error {
     let text = error.localizedDescription().to_string();
-    let within = faulted(error, trail).and_then(|range| commands.get(range)).unwrap_or_default();
+    let within = faulted(error, info).and_then(|range| commands.get(range)).unwrap_or_default();
     let launches: Vec<&Dispatch> = within.iter().filter_map(launch).collect();
     let device = &core.caps.name;
     let code = MTLCommandBufferError(usize::try_from(error.code()).unwrap_or(0));
@@ -94,15 +94,15 @@ fn primitive(command: &Command) -> Option<PrimitiveKind> {
 }
 
 /// The commands of the first encoder that has caused the error, or else was affected; of all where Metal does not say.
-fn faulted(error: &NSError, trail: &Trail) -> Option<Range<usize>> {
-    let all = || Some(trail.encoders.first()?.start..trail.encoders.last()?.end);
+fn faulted(error: &NSError, info: &BufferInfo) -> Option<Range<usize>> {
+    let all = || Some(info.encoders.first()?.start..info.encoders.last()?.end);
     // A command that encodes itself may have several encoders; then it is not known whose is whose.
-    let infos = infos(error).filter(|infos| infos.len() == trail.encoders.len());
+    let infos = infos(error).filter(|infos| infos.len() == info.encoders.len());
     let Some(infos) = infos else { return all() };
     let states: Vec<MTLCommandEncoderErrorState> = infos.iter().map(|info| info.errorState()).collect();
     let first = |state| states.iter().position(|other| *other == state);
     let at = first(MTLCommandEncoderErrorState::Faulted).or(first(MTLCommandEncoderErrorState::Affected));
-    at.map_or_else(all, |at| trail.encoders.get(at).cloned())
+    at.map_or_else(all, |at| info.encoders.get(at).cloned())
 }
 
 #[allow(unsafe_code)] // a constant of Metal's, and the type of what lies under it

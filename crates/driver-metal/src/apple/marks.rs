@@ -7,7 +7,7 @@ use objc2::runtime::ProtocolObject;
 use objc2_metal::MTLCommandBuffer;
 
 use super::core::Core;
-use super::encoding::Trail;
+use super::encoding::BufferInfo;
 use super::host;
 use super::signals::Signals;
 use super::stamps::{self, Stamps};
@@ -31,12 +31,12 @@ impl Marks {
     }
 
     /// The command buffer with these notes is about to be committed.
-    pub(super) fn before(&self, core: &Core, trail: &mut Trail) {
-        for (ticket, _) in &trail.signals {
+    pub(super) fn before(&self, core: &Core, info: &mut BufferInfo) {
+        for (ticket, _) in &info.signals {
             self.signals.iter().for_each(|signals| signals.listen(*ticket));
         }
-        if !trail.stamps.is_empty() {
-            trail.committed = stamps::moment(core);
+        if !info.stamps.is_empty() {
+            info.committed = stamps::moment(core);
         }
     }
 
@@ -48,16 +48,16 @@ impl Marks {
         buffer: &ProtocolObject<dyn MTLCommandBuffer>,
         well: bool,
         commands: &[Command],
-        trail: &Trail,
+        info: &BufferInfo,
     ) {
-        let Some(stamps) = self.stamps.get().and_then(Option::as_ref).filter(|_| !trail.stamps.is_empty())
+        let Some(stamps) = self.stamps.get().and_then(Option::as_ref).filter(|_| !info.stamps.is_empty())
         else {
             return;
         };
-        let span = Span { before: trail.committed, behind: stamps::moment(core) };
+        let span = Span { before: info.committed, behind: stamps::moment(core) };
         let own = [buffer.GPUStartTime(), buffer.GPUEndTime()].map(host::from_seconds);
         let [mut least, most] = if well { own } else { [0, u64::MAX] };
-        for (command, ns) in trail.stamps.iter().zip(stamps.times(trail.stamps.len(), span)) {
+        for (command, ns) in info.stamps.iter().zip(stamps.times(info.stamps.len(), span)) {
             let Command::Timestamp { into } = &commands[*command] else { continue };
             match ns {
                 Some(ns) => {

@@ -6,7 +6,7 @@ use objc2_metal::{MTLCommandBuffer as _, MTLResourceOptions};
 
 use super::buffer::Buffer;
 use super::core::{self, Core};
-use super::encoding::{Encoding, Place, Trail};
+use super::encoding::{BufferInfo, Encoding, Place};
 use super::failure;
 
 /// Bytes that are staged at a time.
@@ -78,8 +78,8 @@ impl Transfer {
     fn run(&self, core: &Core, encode: impl FnOnce(&mut Encoding<'_>) -> Result<()>) -> Result<()> {
         core.expect_present()?;
         autoreleasepool(|_| {
-            let mut trail = Trail::default();
-            let mut encoding = Encoding::new(core, &core.queue, &mut trail, false);
+            let mut info = BufferInfo::default();
+            let mut encoding = Encoding::new(core, &core.queue, &mut info, false);
             encode(&mut encoding).map_err(|error| core.explained(error))?;
             let Some(buffer) = encoding.finish() else { return Ok(()) };
             buffer.commit();
@@ -87,7 +87,7 @@ impl Transfer {
             match buffer.error() {
                 None => Ok(()),
                 Some(error) => {
-                    let error = failure::error(core, &error, &[], &trail);
+                    let error = failure::error(core, &error, &[], &info);
                     core.note(&error);
                     Err(error)
                 }

@@ -27,7 +27,7 @@ use objc2_metal::{
     MTLFunctionLogDebugLocation as _, MTLShaderValidation,
 };
 
-use super::encoding::Trail;
+use super::encoding::BufferInfo;
 
 type Log = Retained<ProtocolObject<dyn MTLFunctionLog>>;
 
@@ -129,13 +129,13 @@ pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[
 pub(super) fn fault(
     buffer: &ProtocolObject<dyn MTLCommandBuffer>,
     commands: &[Command],
-    trail: &Trail,
+    info: &BufferInfo,
 ) -> Option<Fault> {
-    let (_, first) = trail.validated.first()?;
+    let (_, first) = info.validated.first()?;
     let (log, command) = logs(buffer).into_iter().find_map(|log| {
         let Some(label) = log.encoderLabel() else { return Some((log, *first)) };
         let label = label.to_string();
-        let (_, command) = trail.validated.iter().find(|(known, _)| *known == label)?;
+        let (_, command) = info.validated.iter().find(|(known, _)| *known == label)?;
         Some((log, *command))
     })?;
     let Some(Command::Dispatch(dispatch)) = commands.get(command) else { return None };

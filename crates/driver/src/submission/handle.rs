@@ -1,6 +1,6 @@
 //! [`QueueHandle`]: the contract's [`Queue`] over a [`SubmissionQueue`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::{Backend, SubmissionQueue};
 use crate::{Command, Done, Error, Queue, Result, Submission};
@@ -13,6 +13,11 @@ impl<B: Backend> QueueHandle<B> {
     /// A new queue.
     pub fn new(backend: B) -> Self {
         Self(SubmissionQueue::new(backend))
+    }
+
+    /// A new queue, whose backend has a way back to its submissions.
+    pub fn new_cyclic(backend: impl FnOnce(&Weak<SubmissionQueue<B>>) -> B) -> Self {
+        Self(SubmissionQueue::new_cyclic(backend))
     }
 
     /// Its submissions.

@@ -22,8 +22,6 @@ mod backend;
 mod handle;
 mod queue;
 mod state;
-#[cfg(test)]
-mod tests;
 
 pub use backend::{Backend, Completed, Deferred, Issue, Issued};
 pub use handle::QueueHandle;

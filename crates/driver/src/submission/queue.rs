@@ -5,7 +5,7 @@
 //! retire alone, on a thread of the backend, without the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::backend::{Backend, Completed, Issue, Issued};
 use super::state::{Kind, State, ToIssue, ToRetire};
@@ -48,6 +48,11 @@ impl<B: Backend> SubmissionQueue<B> {
     /// A queue without submissions.
     pub fn new(backend: B) -> Arc<Self> {
         Arc::new(Self { backend, state: Mutex::new(State::default()) })
+    }
+
+    /// A queue without submissions, whose backend has a way back to it.
+    pub fn new_cyclic(backend: impl FnOnce(&Weak<Self>) -> B) -> Arc<Self> {
+        Arc::new_cyclic(|queue| Self { backend: backend(queue), state: Mutex::new(State::default()) })
     }
 
     /// The device's half.
@@ -322,7 +327,7 @@ impl<B: Backend> SubmissionQueue<B> {
                     let (id, command) = (position.submission, position.next);
                     let fence = self.backend.mark(&mut Issue { queue: self, position });
                     let mut state = self.state.lock();
-                    state.was_marked(id, command, fence);
+                    state.was_marked(id, command, fence, || self.backend.now_ns());
                     state
                 }
                 ToIssue::Wait(position, event, value) => {

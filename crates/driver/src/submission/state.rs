@@ -68,6 +68,8 @@ pub(super) struct Pending<B: Backend> {
     has_begun: bool,
     /// Whether something of it has taken effect.
     has_effect: bool,
+    /// Whether nothing but marks was issued behind its last wait.
+    has_waited: bool,
     start_ns: Option<u64>,
     end_ns: Option<u64>,
     /// What it is to end in, if it does not end well before.
@@ -206,6 +208,7 @@ impl<B: Backend> State<B> {
             in_flight: 0,
             has_begun: false,
             has_effect: false,
+            has_waited: false,
             start_ns: None,
             end_ns: None,
             stop: None,
@@ -290,7 +293,7 @@ impl<B: Backend> State<B> {
                     continue;
                 }
                 Some(Command::Wait { event, value }) if event.value() >= *value => {
-                    pending.next += 1;
+                    (pending.next, pending.has_waited) = (next + 1, true);
                     continue;
                 }
                 Some(Command::Wait { event, value }) => match event.failure() {
@@ -317,6 +320,7 @@ impl<B: Backend> State<B> {
         self.issuing = None;
         let Some(at) = self.find(id) else { return };
         let pending = &mut self.pending[at];
+        pending.has_waited &= matches!(result, Ok(Issued::Full));
         match result {
             Ok(Issued::Executed { next, start_ns, end_ns }) => {
                 (pending.next, pending.has_effect) = (next, true);
@@ -360,13 +364,25 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// A signal or a timestamp was issued.
-    pub(super) fn was_marked(&mut self, id: u64, command: usize, fence: Option<B::Fence>) {
+    /// A signal or a timestamp was issued. With nothing in flight it takes effect now, whenever it is retired.
+    pub(super) fn was_marked(
+        &mut self,
+        id: u64,
+        command: usize,
+        fence: Option<B::Fence>,
+        now_ns: impl FnOnce() -> u64,
+    ) {
         self.issuing = None;
+        let is_now = fence.is_none() && self.in_flight.is_empty();
         let Some(pending) = self.pending_mut(id) else { return };
         pending.next = command + 1;
         let kind = Kind::mark(&pending.commands, command);
+        let earlier = pending.end_ns.filter(|_| !pending.has_waited);
+        let end_ns = if is_now { Some(earlier.unwrap_or_else(now_ns)) } else { None };
         self.announce(id, kind, fence);
+        if let (Some(end_ns), Some(operation)) = (end_ns, self.in_flight.back_mut()) {
+            operation.status = Status::Completed(Completed::Executed { start_ns: None, end_ns });
+        }
     }
 
     /// Add an operation in flight.
@@ -594,7 +610,8 @@ impl<B: Backend> State<B> {
         let is_issued = self.issued > 0;
         let first = self.pending.front_mut()?;
         if first.verdict.is_none()
-            && let Some(cause) = first.stop.as_ref().filter(|_| !(is_issued && first.has_begun))
+            && let Some(cause) = first.stop.as_ref()
+            && !(first.has_begun && first.next == first.commands.len())
         {
             first.verdict = Some(Verdict::Failed(cause.clone()));
         }

@@ -1,7 +1,7 @@
 //! Model checking of concurrent code with loom, which runs every interleaving of its atomic steps.
 //!
 //! The sources are those of the crates, included by path; only [`sync`] is replaced.
-#![allow(dead_code, unreachable_pub)] // each model uses a part of its source
+#![allow(dead_code, unreachable_pub, unused_imports)] // each model uses a part of its source
 
 mod sync;
 
@@ -19,6 +19,8 @@ mod shelf;
 mod stats;
 #[path = "../../../../crates/runtime/src/memory/pool/stock.rs"]
 mod stock;
+#[path = "../../../../crates/driver/src/submission/mod.rs"]
+mod submission_source;
 #[path = "../../../../crates/driver/src/timeline.rs"]
 mod timeline;
 
@@ -26,8 +28,12 @@ mod breaker;
 mod event;
 mod head;
 mod pool;
+mod submission;
 
-use elinvar_driver::{Callback, Error, Event, Reached};
+use elinvar_driver::{
+    Callback, Command, Done, Error, Event, Queue, Reached, Result, Submission, Timing, end_submission,
+    panic_text,
+};
 
 /// Checks every interleaving with at most two preemptions, which finds most concurrency bugs and takes seconds.
 fn model(run: impl Fn() + Send + Sync + 'static) {

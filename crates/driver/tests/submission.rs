@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::*;
-use crate::primitive::{Float, Matrix, Softmax};
-use crate::sync::Mutex;
-use crate::{Command, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing};
+use elinvar_driver::primitive::{Float, Matrix, Softmax};
+use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
+use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Command, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing};
 
 /// How a device begins commands.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -242,6 +242,17 @@ fn signals_and_timestamps_follow_what_is_before_them() {
     fixture.executed(1);
     assert_eq!((event.value(), event.time_ns(), stamp.ns()), (1, Some(150), Some(250)));
     assert_eq!(fixture.numbers(), [(1, "ok")]);
+}
+
+#[test]
+fn a_mark_behind_a_wait_is_not_before_it() {
+    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    let (event, stamps): (Arc<Timeline>, [Arc<Stamp>; 2]) = Default::default();
+    let stamp = |at: usize| Command::Timestamp { into: stamps[at].clone() };
+    fixture.submit_and_run(vec![work(), stamp(0), wait(&event, 1), stamp(1)]);
+    event.signal(1, 0);
+    fixture.run();
+    assert_eq!(stamps.map(|stamp| stamp.ns()), [Some(5), Some(1000)]);
 }
 
 #[test]

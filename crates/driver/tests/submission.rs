@@ -127,7 +127,7 @@ impl Fixture {
         let (ends, id) = (self.ends.clone(), Arc::new(Mutex::new(0)));
         let number = id.clone();
         let done = move |result| ends.lock().push((*number.lock(), result));
-        let submission = self.queue.submit(commands.into(), Box::new(done)).unwrap();
+        let submission = self.queue.submit(commands.into(), Done::new(done)).unwrap();
         *id.lock() = submission.0;
         submission
     }

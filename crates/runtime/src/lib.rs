@@ -102,8 +102,8 @@ pub use bytemuck::Pod;
 pub use elinvar_driver as driver;
 pub use elinvar_driver::{
     Access, ArgKind, Builtin, Caps, CodeFacts, DeviceKind, Diagnostic, Dim3, ElementType, Error, Fault,
-    Features, FunctionConstant, Label, Limits, MathMode, MetalLibrary, Primitive, PrimitiveKind,
-    Primitives, Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing,
+    Features, FunctionConstant, Label, Limits, MathMode, MetalLibrary, Primitive, PrimitiveKind, Primitives,
+    Priority, Result, Scalar, Severity, Signature, Source, SourceFile, StopsAt, Storage, Thermal, Timing,
     UnsupportedKernel,
 };
 #[cfg(feature = "isolated")]

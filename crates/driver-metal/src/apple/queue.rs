@@ -73,7 +73,10 @@ impl CommandQueue {
     pub(super) fn open(core: &Arc<Core>) -> Result<MetalQueue> {
         let queue = autoreleasepool(|_| core.device.newCommandQueue());
         let queue = queue.ok_or_else(|| {
-            Error::Environment(format!("Metal device `{}` cannot create another command queue", core.caps.name))
+            Error::Environment(format!(
+                "Metal device `{}` cannot create another command queue",
+                core.caps.name
+            ))
         })?;
         let number = core.queues.fetch_add(1, Ordering::Relaxed) + 1;
         queue.setLabel(Some(&label(format_args!("elinvar {number}"))));

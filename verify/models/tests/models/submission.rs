@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elinvar_driver::primitive::{Float, Matrix, Softmax};
-use elinvar_driver::{Command, Error, Event as _, Primitive, Result, Submission, Timing};
+use elinvar_driver::{Command, Done, Error, Event as _, Primitive, Result, Submission, Timing};
 use loom::thread;
 
 use crate::model;
@@ -81,7 +81,7 @@ fn submit(
     commands: Vec<Command>,
 ) -> Submission {
     let ends = ends.clone();
-    let done = Box::new(move |result| ends.lock().push((name, result)));
+    let done = Done::new(move |result| ends.lock().push((name, result)));
     queue.submit(commands.into(), done).expect("it is admitted").0
 }
 

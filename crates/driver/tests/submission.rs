@@ -5,7 +5,9 @@ use std::sync::Arc;
 use elinvar_driver::primitive::{Float, Matrix, Softmax};
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
 use elinvar_driver::sync::Mutex;
-use elinvar_driver::{Command, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing};
+use elinvar_driver::{
+    Command, Done, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing,
+};
 
 /// How a device begins commands.
 #[derive(Clone, Copy, Default, PartialEq)]

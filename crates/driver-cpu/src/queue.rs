@@ -44,7 +44,7 @@ impl CpuBackend {
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: `begin` returns when all workers have left the commands.
 unsafe impl Backend for CpuBackend {
-    type Executor = Worker;
+    type Thread = Worker;
     type Work = Arc<Stop>;
     /// Nothing is in flight between two calls of `begin`.
     type Fence = std::convert::Infallible;

@@ -199,12 +199,12 @@ impl Stream {
 // SAFETY: an operation has completed when the stream has passed the event behind it, or the context is destroyed. What was given of
 // commands that failed to be issued is announced, too.
 unsafe impl Backend for Stream {
-    type Executor = ();
+    type Thread = ();
     /// Whether the stream was given something of the submission.
     type Work = bool;
     type Fence = Fence;
 
-    fn executor() -> Option<()> {
+    fn thread() -> Option<()> {
         Some(())
     }
 

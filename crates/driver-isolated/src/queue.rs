@@ -61,11 +61,11 @@ impl Remote {
 // SAFETY: a batch has completed when the worker says that its own queue has ended it, or when the worker's process is gone, with its
 // mappings of the memory.
 unsafe impl Backend for Remote {
-    type Executor = ();
+    type Thread = ();
     type Work = ();
     type Fence = Batch;
 
-    fn executor() -> Option<()> {
+    fn thread() -> Option<()> {
         Some(())
     }
 

@@ -42,11 +42,11 @@ struct Thread;
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: there is no memory.
 unsafe impl Backend for Device {
-    type Executor = Thread;
+    type Thread = Thread;
     type Work = ();
     type Fence = u64;
 
-    fn executor() -> Option<Thread> {
+    fn thread() -> Option<Thread> {
         None
     }
 

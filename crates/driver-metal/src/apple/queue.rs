@@ -124,11 +124,11 @@ fn raise(submissions: &Submissions, ticket: u64, end_ns: u64) {
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: a command buffer's operation completes in its completion handler; one that is not committed is not announced.
 unsafe impl Backend for CommandQueue {
-    type Executor = ();
+    type Thread = ();
     type Work = ();
     type Fence = Fence;
 
-    fn executor() -> Option<()> {
+    fn thread() -> Option<()> {
         Some(())
     }
 

@@ -19,15 +19,15 @@ pub type Deferred<B, R> = Box<dyn FnOnce(&Arc<SubmissionQueue<B>>) -> R + Send>;
 #[allow(unsafe_code)] // safe code relies on it
 pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// What a thread needs to begin commands: a worker of the CPU driver, `()` where any thread can.
-    type Executor;
+    type Thread;
     /// State of one submission, such as a flag that stops it.
     type Work: Send;
     /// A point that the device comes to: when it has, the operation that was announced with it has completed.
     type Fence: Send;
 
-    /// An executor for the calling thread, where any thread may begin commands. Then [`Queue::submit`](crate::Queue::submit) issues
+    /// A thread for the calling thread, where any thread may begin commands. Then [`Queue::submit`](crate::Queue::submit) issues
     /// what it can before it returns; otherwise issue is left to [`Backend::schedule`].
-    fn executor() -> Option<Self::Executor> {
+    fn thread() -> Option<Self::Thread> {
         None
     }
 
@@ -63,7 +63,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// What the submission ends in, once what was announced has completed.
-    fn begin(&self, issue: &mut Issue<'_, Self>, executor: &mut Self::Executor) -> Result<Issued>;
+    fn begin(&self, issue: &mut Issue<'_, Self>, thread: &mut Self::Thread) -> Result<Issued>;
 
     /// Make the device wait for an event that has not reached `value` yet; `false` where the host has to wait.
     ///
@@ -82,8 +82,8 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// Run [`SubmissionQueue::turn`] soon, on a thread where callbacks may be made.
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>);
 
-    /// Whether other queues wait for this executor, so that a turn ends between two submissions.
-    fn yields(&self, _executor: &Self::Executor) -> bool {
+    /// Whether other queues wait for this thread, so that a turn ends between two submissions.
+    fn yields(&self, _thread: &Self::Thread) -> bool {
         false
     }
 

@@ -14,7 +14,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `backend.rs` | [`Backend`], and what it is given and answers |
-//! | `state.rs` | the state machine: no locks, no calls out, unit tested by itself |
+//! | `state.rs`, `state/` | the state machine: no locks, no waits; tested by itself in `tests/submission.rs` |
 //! | `queue.rs` | [`SubmissionQueue`]: the lock around it and the two roles, issue and retire; model-checked |
 //! | `handle.rs` | [`QueueHandle`]: [`Queue`](crate::Queue) over a [`SubmissionQueue`] |
 

@@ -23,9 +23,9 @@ pub struct Turn<B: Backend>(Option<Arc<SubmissionQueue<B>>>);
 
 impl<B: Backend> Turn<B> {
     /// Do it.
-    pub fn run(mut self, executor: &mut B::Executor) {
+    pub fn run(mut self, thread: &mut B::Thread) {
         if let Some(queue) = self.0.take() {
-            queue.turn(executor);
+            queue.turn(thread);
         }
     }
 
@@ -257,14 +257,14 @@ impl<B: Backend> SubmissionQueue<B> {
     }
 
     /// Issue and retire what can be, on a thread where callbacks may be made.
-    pub fn turn(self: &Arc<Self>, executor: &mut B::Executor) {
+    pub fn turn(self: &Arc<Self>, thread: &mut B::Thread) {
         let mut state = self.state.lock();
         (state.is_scheduled, state.turns) = (false, state.turns + 1);
         drop(state);
         loop {
-            self.issue(executor, true);
+            self.issue(thread, true);
             self.retire();
-            let has_others = self.backend.yields(executor);
+            let has_others = self.backend.yields(thread);
             let mut state = self.state.lock();
             if state.has_work() && !has_others {
                 continue;
@@ -291,8 +291,8 @@ impl<B: Backend> SubmissionQueue<B> {
 
     /// Issue what can be issued here. Gives the turn if there is more to do, and nobody has it.
     pub fn advance(self: &Arc<Self>) -> Option<Turn<B>> {
-        if let Some(mut executor) = B::executor() {
-            self.issue(&mut executor, false);
+        if let Some(mut thread) = B::thread() {
+            self.issue(&mut thread, false);
         }
         let mut state = self.state.lock();
         if !state.needs_turn() {
@@ -304,7 +304,7 @@ impl<B: Backend> SubmissionQueue<B> {
 
     /// Issue until nothing can be, or something was executed at once. In a turn, what can be retired comes first: an event is
     /// raised before the commands behind it are executed.
-    fn issue(self: &Arc<Self>, executor: &mut B::Executor, in_turn: bool) {
+    fn issue(self: &Arc<Self>, thread: &mut B::Thread, in_turn: bool) {
         let mut state = self.state.lock();
         while !(in_turn && state.can_retire())
             && let Some(to_issue) = state.next_issue()
@@ -314,7 +314,7 @@ impl<B: Backend> SubmissionQueue<B> {
                 ToIssue::Begin(position) => {
                     let (id, had_begun) = (position.submission, position.had_begun);
                     let mut issue = Issue { queue: self, position };
-                    let result = contained(|| self.backend.begin(&mut issue, executor));
+                    let result = contained(|| self.backend.begin(&mut issue, thread));
                     let was_executed = matches!(result, Ok(Issued::Executed { .. }));
                     let mut state = self.state.lock();
                     state.was_begun(id, had_begun, result);

@@ -53,7 +53,7 @@ pub(super) struct SimBackend {
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: `begin` returns when the commands have been executed.
 unsafe impl Backend for SimBackend {
-    type Executor = ();
+    type Thread = ();
     type Work = Arc<Stop>;
     type Fence = std::convert::Infallible;
 

@@ -23,11 +23,11 @@ type Ends = Arc<Mutex<Vec<(u64, Result<Timing>)>>>;
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: there is no memory.
 unsafe impl Backend for Device {
-    type Executor = ();
+    type Thread = ();
     type Work = ();
     type Fence = u64;
 
-    fn executor() -> Option<()> {
+    fn thread() -> Option<()> {
         None
     }
 

@@ -1,0 +1,187 @@
+//! What ends submissions from outside: cancel, stop, acknowledge, the loss of the device; and how a suspended queue goes on.
+
+use super::*;
+
+impl<B: Backend> State<B> {
+    /// Take a submission out that has not begun: `Some(true)`. `Some(false)` if it has begun; `None` if it has ended.
+    pub(in super::super) fn cancel(&mut self, id: u64) -> Option<bool> {
+        let at = self.find(id)?;
+        let pending = &self.pending[at];
+        if pending.has_begun || pending.in_flight > 0 {
+            return Some(false);
+        }
+        self.take_out(at);
+        Some(true)
+    }
+
+    /// Whether the device could take back a submission that has begun: nothing of it has taken effect, and commands come first.
+    pub(in super::super) fn may_be_taken_back(&self, id: u64) -> bool {
+        let first = self.in_flight.iter().find(|operation| operation.submission == id);
+        let is_in_flight = first.is_some_and(|first| matches!(first.status, Status::At(_)));
+        is_in_flight && self.pending(id).is_some_and(|pending| !pending.has_effect)
+    }
+
+    pub(super) fn take_out(&mut self, at: usize) {
+        if at < self.issued {
+            self.issued -= 1;
+        } else if at == self.issued {
+            self.blocked_at = None;
+        }
+        self.cancelled.extend(self.pending.remove(at));
+        self.has_failed =
+            self.pending.iter().any(|pending| matches!(pending.verdict, Some(Verdict::Failed(_))));
+    }
+
+    /// The device has taken back a submission that had begun: it ends when no operation of it is in flight any more.
+    pub(in super::super) fn was_cancelled(&mut self, id: u64) {
+        let Some(at) = self.find(id) else { return };
+        let mut marks = 0;
+        self.in_flight.retain(|operation| {
+            let is_mark =
+                operation.submission == id && matches!(operation.status, Status::Follows | Status::Watched);
+            marks += usize::from(is_mark);
+            !is_mark
+        });
+        let pending = &mut self.pending[at];
+        pending.in_flight -= marks;
+        pending.verdict.get_or_insert(Verdict::Cancelled);
+        if pending.in_flight == 0
+            && matches!(pending.verdict, Some(Verdict::Cancelled))
+            && self.issuing != Some(id)
+        {
+            self.take_out(at);
+        }
+        self.made_room();
+    }
+
+    /// Have a submission end in `cause`. Whether it has not ended, and what is to be called without the lock.
+    pub(in super::super) fn stop(
+        &mut self,
+        id: u64,
+        cause: Error,
+        backend: &B,
+    ) -> Result<Option<Option<Deferred<B, ()>>>> {
+        let Some(at) = self.find(id) else { return Ok(None) };
+        let is_blocked = at == self.issued && self.blocked_at.is_some();
+        let is_issuing = self.issuing == Some(id) && self.pending[at].has_begun;
+        let has_commands = self.fences(Some(id)).next().is_some();
+        let mut deferred = None;
+        if is_issuing || has_commands {
+            let asked = backend.stop(&self.pending[at].work, &mut self.fences(Some(id)), &cause);
+            deferred = match asked {
+                Err(_) if is_blocked => None,
+                asked => asked?,
+            };
+        }
+        self.pending[at].stop.get_or_insert(cause);
+        if is_blocked {
+            self.blocked_at = None;
+        }
+        Ok(Some(deferred))
+    }
+
+    /// Forget the failure.
+    pub(in super::super) fn acknowledge(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Let everything pending end in what `cause` says of its commands, as soon as nothing of it is in flight; where the
+    /// device is gone, so is what was in flight, whose fences are the answer. The failure is `failure`, unless there is one.
+    pub(in super::super) fn abandon(
+        &mut self,
+        is_gone: bool,
+        failure: &Error,
+        mut cause: impl FnMut(&Arc<[Command]>) -> Error,
+    ) -> Vec<B::Fence> {
+        if !self.pending.is_empty() {
+            self.failure.get_or_insert_with(|| failure.clone());
+        }
+        for pending in &mut self.pending {
+            if !matches!(pending.verdict, Some(Verdict::Cancelled)) {
+                let verdict = pending.verdict.take();
+                let own = match &verdict {
+                    Some(Verdict::Failed(error)) => Some(error.clone()),
+                    Some(_) => None,
+                    None => Some(cause(&pending.commands)),
+                };
+                pending.verdict = own.map(Verdict::Lost).or(verdict);
+            }
+            if is_gone {
+                pending.in_flight = 0;
+            }
+        }
+        (self.has_failed, self.is_suspended) = (false, false);
+        if !is_gone {
+            return Vec::new();
+        }
+        (self.drain, self.is_full) = (false, false);
+        let gone = std::mem::take(&mut self.in_flight);
+        gone.into_iter()
+            .filter_map(|operation| match operation.status {
+                Status::At(fence) => Some(fence),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The first submission, if commands of it are in flight, and what it is to stop in.
+    pub(in super::super) fn first_in_flight(&self) -> Option<(u64, Option<&Error>)> {
+        let first = self.pending.front()?;
+        self.fences(Some(first.id)).next().map(|_| (first.id, first.stop.as_ref()))
+    }
+
+    /// All commands in flight are lost: the first submission of them fails with what it was to stop in, or `cause`.
+    pub(in super::super) fn lose_commands(&mut self, cause: &Error) {
+        let first = self.in_flight.iter().find(|operation| matches!(operation.status, Status::At(_)));
+        let Some(first) = first.map(|operation| operation.submission) else { return };
+        let stop = self.pending(first).and_then(|pending| pending.stop.clone());
+        let error = stop.unwrap_or_else(|| cause.clone());
+        for operation in &mut self.in_flight {
+            if matches!(operation.status, Status::At(_)) {
+                let completed = match operation.submission == first {
+                    true => Completed::Failed(error.clone()),
+                    false => Completed::Poisoned(error.poison()),
+                };
+                operation.status = Status::Completed(completed);
+            }
+        }
+    }
+
+    /// The first submission's failure was dealt with: issue it and those behind it again, from the start. `has_begun` says of
+    /// each whether the device may have begun it.
+    pub(in super::super) fn retry(&mut self, has_begun: impl Fn(&B::Work) -> bool) {
+        for pending in &mut self.pending {
+            if matches!(pending.verdict, None | Some(Verdict::Failed(_))) {
+                let has_begun = has_begun(&pending.work);
+                (pending.verdict, pending.next, pending.has_begun, pending.has_effect) =
+                    (None, 0, has_begun, false);
+                (pending.start_ns, pending.end_ns) = (None, None);
+            }
+        }
+        (self.issued, self.blocked_at) = (0, None);
+        (self.has_failed, self.is_suspended) = (false, false);
+    }
+
+    /// The first submission's commands before `next` were executed elsewhere: go on behind them.
+    pub(in super::super) fn complete_first(
+        &mut self,
+        next: usize,
+        timing: Timing,
+        has_begun: impl Fn(&B::Work) -> bool,
+    ) {
+        self.retry(has_begun);
+        if let Some(first) = self.pending.front_mut() {
+            (first.next, first.has_begun) = (next, true);
+            (first.start_ns, first.end_ns) = (Some(timing.start_ns), Some(timing.end_ns));
+        }
+    }
+
+    /// The first submission has failed for good.
+    pub(in super::super) fn fail_first(&mut self, error: Error) {
+        self.is_suspended = false;
+        if let Some(first) = self.pending.front_mut() {
+            first.is_final = true;
+            first.verdict = Some(Verdict::Failed(error));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Retirement: events are raised and submissions end in order, once what is before them has completed.
+
+use super::*;
+
+impl<B: Backend> State<B> {
+    /// Whether somebody has to take a turn: there is something to do that no thread with a turn comes to soon.
+    pub(in super::super) fn needs_turn(&self) -> bool {
+        let is_covered = self.is_scheduled || self.turns > 0 && self.issuing.is_none();
+        !is_covered && self.has_work()
+    }
+
+    /// Whether something can be issued or retired.
+    pub(in super::super) fn has_work(&self) -> bool {
+        self.can_issue() || self.can_retire()
+    }
+
+    /// Whether [`State::next_retirement`] has something.
+    pub(in super::super) fn can_retire(&self) -> bool {
+        !self.is_retiring
+            && (!self.cancelled.is_empty() || self.is_first_operation_over() || self.is_first_over())
+    }
+
+    pub(super) fn is_first_operation_over(&self) -> bool {
+        let Some(first) = self.in_flight.front() else { return false };
+        match &first.status {
+            Status::At(_) => false,
+            Status::Completed(_) => true,
+            Status::Follows => true,
+            Status::Watched => self.awaited(first).is_none_or(|(event, value)| !event.is_pending(value)),
+        }
+    }
+
+    /// The event that an operation waits for.
+    pub(super) fn awaited(&self, operation: &Operation<B::Fence>) -> Option<(&Arc<dyn Event>, u64)> {
+        let Kind::Wait(command) = operation.kind else { return None };
+        match &self.pending(operation.submission)?.commands[command] {
+            Command::Wait { event, value } => Some((event, *value)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_first_over(&self) -> bool {
+        let Some(first) = self.pending.front() else { return false };
+        first.in_flight == 0
+            && !self.is_suspended
+            && self.issuing != Some(first.id)
+            && !(self.is_held
+                && first.next == 0
+                && matches!(first.verdict, None | Some(Verdict::Poisoned(_))))
+            && (self.issued > 0 || first.verdict.is_some() || first.stop.is_some())
+    }
+
+    /// What is to be done about what has completed.
+    pub(in super::super) fn next_retirement(&mut self, backend: &B) -> Option<ToRetire<B>> {
+        loop {
+            if let Some(cancelled) = self.cancelled.pop_front() {
+                self.ending = Some(cancelled.id);
+                return Some(ToRetire::End(cancelled, Err(Error::Cancelled)));
+            }
+            if self.is_first_operation_over() {
+                if let Some(to_retire) = self.retire_operation(backend) {
+                    return Some(to_retire);
+                }
+            } else if self.is_first_over() {
+                return self.end_first(backend);
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// Retire the first operation.
+    pub(super) fn retire_operation(&mut self, backend: &B) -> Option<ToRetire<B>> {
+        let first = self.in_flight.front()?;
+        if let (Status::Follows, Some((event, value))) = (&first.status, self.awaited(first))
+            && event.is_pending(value)
+        {
+            // The device knows of it before the host does.
+            let watch = ToRetire::Watch(event.clone(), value);
+            self.in_flight.front_mut()?.status = Status::Watched;
+            return Some(watch);
+        }
+        let Operation { submission, kind, status } = self.in_flight.pop_front()?;
+        self.made_room();
+        let at = self.find(submission)?;
+        let pending = &mut self.pending[at];
+        pending.in_flight -= 1;
+        pending.has_effect |= kind != Kind::Start;
+        let ns = match status {
+            Status::Completed(Completed::Executed { start_ns, end_ns }) => {
+                if kind == Kind::Start {
+                    pending.start_ns = Some(end_ns);
+                } else if kind == Kind::Commands {
+                    pending.start_ns.get_or_insert(start_ns.unwrap_or(end_ns));
+                    pending.end_ns = pending.end_ns.max(Some(end_ns));
+                }
+                Some(end_ns)
+            }
+            Status::Completed(Completed::Failed(error)) => {
+                self.fail(at, error);
+                return None;
+            }
+            Status::Completed(Completed::Poisoned(error)) => {
+                pending.verdict.get_or_insert(Verdict::Poisoned(error));
+                return None;
+            }
+            Status::Completed(Completed::Cancelled) | Status::At(_) => None,
+            Status::Follows | Status::Watched => pending.end_ns,
+        };
+        if pending.verdict.is_some() {
+            return None;
+        }
+        match (kind, &pending.commands.get(kind.command()?)?) {
+            (Kind::Signal(_), Command::Signal { event, value }) => {
+                Some(ToRetire::Signal(event.clone(), *value, ns))
+            }
+            (Kind::Timestamp(_), Command::Timestamp { into }) => {
+                into.set(ns.unwrap_or_else(|| backend.now_ns()));
+                None
+            }
+            (Kind::Wait(_), Command::Wait { event, value }) if event.value() < *value => {
+                let cause = event.failure()?;
+                self.fail(at, cause);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// End the first submission, or suspend the queue over its failure.
+    pub(super) fn end_first(&mut self, backend: &B) -> Option<ToRetire<B>> {
+        let is_issued = self.issued > 0;
+        let first = self.pending.front_mut()?;
+        if first.verdict.is_none()
+            && let Some(cause) = first.stop.as_ref()
+            && !(first.has_begun && first.next == first.commands.len())
+        {
+            first.verdict = Some(Verdict::Failed(cause.clone()));
+        }
+        if let Some(Verdict::Failed(error)) = &first.verdict
+            && !first.is_final
+            && backend.suspends(&mut first.work, error)
+        {
+            self.is_suspended = true;
+            return None;
+        }
+        let first = self.pending.pop_front()?;
+        self.ending = Some(first.id);
+        match is_issued {
+            true => self.issued -= 1,
+            false => self.blocked_at = None,
+        }
+        let result = match &first.verdict {
+            None => Ok(Times { start_ns: first.start_ns, end_ns: first.end_ns }),
+            Some(Verdict::Cancelled) => Err(Error::Cancelled),
+            Some(Verdict::Poisoned(error)) => Err(error.clone()),
+            Some(Verdict::Lost(error)) => {
+                self.failure.get_or_insert_with(|| error.clone());
+                Err(error.clone())
+            }
+            Some(Verdict::Failed(error)) => {
+                let error = error.clone();
+                self.poison_all(&error);
+                Err(error)
+            }
+        };
+        Some(ToRetire::End(first, result))
+    }
+
+    /// What is pending ends in this failure, which is the queue's.
+    pub(super) fn poison_all(&mut self, error: &Error) {
+        for pending in &mut self.pending {
+            if matches!(pending.verdict, None | Some(Verdict::Failed(_))) {
+                pending.verdict = Some(Verdict::Poisoned(error.poison()));
+            }
+        }
+        self.failure = Some(error.clone());
+        self.has_failed = false;
+    }
+}

@@ -147,6 +147,7 @@ impl Compiler {
             registers: self.target().registers(),
             gathers: self.target().gathers(),
             threadgroup_args: args.iter().map(|arg| arg.kind == ArgKind::Threadgroup).collect(),
+            name: thread.origin.signature.name.clone(),
             invariant_bytes: args
                 .iter()
                 .map(|arg| if is_invariant(arg) { least_bytes(arg) } else { 0 })

@@ -29,6 +29,9 @@ pub enum Error {
     /// The module is not what the front end promises; not the user's fault.
     #[error("malformed kernel module: {0}")]
     Malformed(String),
+    /// `ELINVAR_DUMP` names a pass that does not exist, or a dump cannot be written.
+    #[error("ELINVAR_DUMP: {0}")]
+    Dump(String),
 }
 
 impl Error {

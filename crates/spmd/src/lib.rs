@@ -35,7 +35,9 @@
 mod analysis;
 mod error;
 pub mod intrinsic;
+mod kernel;
 pub mod nvptx;
+pub mod pass;
 mod support;
 mod transform;
 mod vector;
@@ -44,9 +46,14 @@ pub use analysis::facts::{Facts, facts};
 pub use analysis::index_narrowing::MOST_BYTES;
 pub use elinvar_ir::Location;
 pub use error::Error;
+pub use pass::{Form, PassInfo, verify_each};
 pub use transform::bounds;
 
 use elinvar_ir::Module;
+
+use pass::Unit as _;
+use vector::pipeline::{Code, State};
+use vector::workgroup::WorkgroupFunction;
 
 /// The name of the per-thread function in the input.
 pub const ENTRY: &str = "__elinvar_entry";
@@ -74,6 +81,8 @@ pub const STOPPED: i32 = -1;
 /// What to compile for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// The kernel's name, for dumps.
+    pub name: String,
     /// Threads of a full threadgroup along x, y, z. The output is specialised for it.
     pub group: [u32; 3],
     /// Threads that one vector covers: a power of two up to 32. A simdgroup where threads exchange values.
@@ -117,84 +126,72 @@ pub struct FaultSite {
     pub location: Option<Location>,
 }
 
+/// What a module is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A CPU: [`compile`].
+    Cpu,
+    /// A GPU of NVIDIA: [`nvptx::prepare`].
+    Nvptx,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Nvptx => "nvptx",
+        })
+    }
+}
+
+/// The passes of a target, in the order of its pipeline.
+pub fn passes(target: Target) -> Vec<PassInfo> {
+    match target {
+        Target::Cpu => vector::pipeline::passes().iter().map(|pass| pass.info).collect(),
+        Target::Nvptx => nvptx::pipeline::passes().iter().map(|pass| pass.info).collect(),
+    }
+}
+
 /// Compile the entry of `module` to a function over threadgroups.
+///
+/// # Errors
+/// `Unsupported` and `DivergentBarrier` with what and where in the source; `Malformed` for a module that the front end does not
+/// write.
 pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
-    if !(1..=32).contains(&options.lanes) || !options.lanes.is_power_of_two() {
-        return Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)));
-    }
-    analysis::allowlist::check(module)?;
-    let checked =
-        options.checks.as_deref().map(|given| transform::bounds::check(module, given)).transpose()?;
-    let (module, checks) = match &checked {
-        Some((module, checks)) => (module, Some(checks.clone())),
-        None => (module, None),
+    expect_lanes(options)?;
+    let mut state = State::new(module, options);
+    pass::run(&vector::pipeline::passes(), &mut state, None)?;
+    let Code::Target(output, workgroup) = state.code else {
+        return Err(Error::Malformed("the pipeline ended early".into()));
     };
-    let mut kernel = transform::lower_intrinsics::prepare(module)?;
-    if kernel.function.params.len() != options.threadgroup_args.len() {
-        return Err(Error::Malformed(format!(
-            "the entry takes {} arguments, the signature has {}",
-            kernel.function.params.len(),
-            options.threadgroup_args.len()
-        )));
-    }
-    transform::legalize_division::legalize(&mut kernel.function);
-    transform::lower_f16_conversions::lower(&mut kernel.function);
-    transform::hoist_invariant_loads::hoist(module, &mut kernel, &options.invariant_bytes);
-    let mut regions = analysis::regions::regions(&kernel);
-    analysis::barrier_divergence::check(module, &kernel, &regions, options.group)?;
-    if kernel.exchanges.is_some() && reducible(&kernel, &regions).is_err() {
-        regions = transform::fix_irreducible::split_regions(&mut kernel).map_err(irreducible)?;
-    }
-    // What cannot be a vector runs thread by thread, unless threads exchange values.
-    let whole = || kernel.scalar_only.clone().map_or_else(|| reducible(&kernel, &regions), Err);
-    let lanes = match (whole(), &kernel.exchanges) {
-        (Ok(()), _) => options.lanes,
-        (Err(_), None) => 1,
-        (Err(why), Some(_)) => return Err(why),
-    };
-    let mut layout = analysis::lane_layout::Layout::new(options.group, lanes, kernel.exchanges.is_some());
-    vector::soa_private_arrays::transpose(module, &mut kernel, layout.lanes);
-    let live = analysis::liveness::across_barriers(&kernel);
-    let temporal =
-        analysis::temporal_divergence::TemporalDivergence::new(&kernel, &regions, &live, layout.lanes)
-            .map_err(irreducible)?;
-    let uniformity = |layout: &_| {
-        analysis::uniformity::Uniformity::new(module, &kernel, layout, &temporal).map_err(irreducible)
-    };
-    let mut uniform = uniformity(&layout)?;
-    layout.factor = vector::unroll_and_jam::factor(&kernel, &uniform, &layout, options.registers);
-    if layout.factor > 1 {
-        uniform = uniformity(&layout)?;
-    }
-    // As if all vectors of a group were side by side.
-    let group = match kernel.barriers.is_empty() || layout.iterations() == 1 {
-        true => None,
+    let WorkgroupFunction { scratch_bytes, faults, .. } = *workgroup;
+    Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks: state.checks })
+}
+
+/// The IR that `pass` leaves of the entry of `module`, as text, with what [`compile`] runs before it. For tests and tools.
+///
+/// # Errors
+/// As [`compile`]; `Malformed` if there is no such pass.
+pub fn ir_after(module: &Module, options: &Options, pass: &str) -> Result<String, Error> {
+    expect_lanes(options)?;
+    expect_pass(Target::Cpu, pass)?;
+    let mut state = State::new(module, options);
+    pass::run(&vector::pipeline::passes(), &mut state, Some(pass))?;
+    Ok(state.text())
+}
+
+fn expect_lanes(options: &Options) -> Result<(), Error> {
+    match (1..=32).contains(&options.lanes) && options.lanes.is_power_of_two() {
+        true => Ok(()),
         false => {
-            Some(uniformity(&analysis::lane_layout::Layout { factor: layout.vectors(), ..layout.clone() })?)
+            Err(Error::Malformed(format!("{} lanes; it must be a power of two up to 32", options.lanes)))
         }
-    };
-    let group = group.as_ref().unwrap_or(&uniform);
-    let live = live.with_address_operands(|value| uniform.address_operands(&kernel, value));
-    let live = live.rematerialize(|value| uniform.is_cheap(&kernel, value));
-    let (kernel, regions, live, layout, uniform) = (&kernel, &regions, &live, &layout, &uniform);
-    let inputs = vector::workgroup::Inputs { module, kernel, regions, live, layout, uniform, group, options };
-    Ok(Compiled { checks, ..vector::workgroup::build(&inputs)? })
-}
-
-/// Whether the flow of each region, and of all, has loops with one entry only.
-fn reducible(
-    kernel: &transform::lower_intrinsics::Kernel,
-    regions: &[analysis::regions::Region],
-) -> Result<(), Error> {
-    let function = &kernel.function;
-    analysis::cfg::Cfg::new(function, elinvar_ir::BlockId(0), |_| false).map_err(irreducible)?;
-    for region in regions.iter().filter(|r| !r.blocks.is_empty()) {
-        analysis::cfg::Cfg::new(function, region.start, |b| kernel.barrier_after(b).is_some())
-            .map_err(irreducible)?;
     }
-    Ok(())
 }
 
-fn irreducible(_: analysis::cfg::Irreducible) -> Error {
-    Error::unsupported("irreducible control flow (a loop with several entries) in vector code", None)
+fn expect_pass(target: Target, name: &str) -> Result<(), Error> {
+    match passes(target).iter().any(|pass| pass.name == name) {
+        true => Ok(()),
+        false => Err(Error::Malformed(format!("no pass of {target} is called `{name}`"))),
+    }
 }

@@ -36,6 +36,7 @@ fn lines(loops: usize) -> usize {
         lanes: 8,
         registers: 16,
         gathers: true,
+        name: "test".into(),
         invariant_bytes: Vec::new(),
         threadgroup_args: vec![false],
         checks: None,

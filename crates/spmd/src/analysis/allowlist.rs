@@ -12,7 +12,7 @@ use crate::analysis::stack_usage;
 use crate::intrinsic::{Intrinsic, PREFIX, Position};
 use crate::support::calls::EXTERNAL;
 use crate::support::demangle::source_name;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 use crate::{Error, THREADGROUP_SECTION};
 
 /// Intrinsics that compute, or are hints, by their names without types.

@@ -20,8 +20,9 @@ use elinvar_ir::{
 use crate::Error;
 use crate::analysis::regions::{Region, reachable};
 use crate::intrinsic::Position;
+use crate::kernel::Kernel;
+use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
-use crate::transform::lower_intrinsics::{Kernel, callee_name};
 
 /// Check every branch of `kernel` for groups of this size.
 pub(crate) fn check(

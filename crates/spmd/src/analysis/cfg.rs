@@ -31,7 +31,7 @@ pub(crate) struct Loop {
 }
 
 /// The graph has a loop with two entries.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Irreducible;
 
 impl Cfg {

@@ -10,7 +10,7 @@ use elinvar_ir::{Block, BlockId, Call, Function, Inst, Op, Operand, Term, ValueI
 
 use crate::analysis::cfg::Cfg;
 use crate::intrinsic::{Intrinsic, Uniform};
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// What varies between threads that are together.
 pub(crate) struct DivergenceAnalysis {

@@ -4,7 +4,7 @@ use elinvar_ir::{Module, Op};
 
 use crate::analysis::{mod_ref, stack_usage};
 use crate::intrinsic::Intrinsic;
-use crate::transform::lower_intrinsics::{callee_name, threadgroup_globals};
+use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::{ENTRY, Error};
 
 /// What a kernel's code uses.

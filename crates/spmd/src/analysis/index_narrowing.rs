@@ -19,8 +19,8 @@ use elinvar_ir::{BlockId, CastOp, Const, Module, Op, Operand, Type, Typed, Value
 
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::largest;
+use crate::kernel::Kernel;
 use crate::support::gep::{Step, steps};
-use crate::transform::lower_intrinsics::Kernel;
 
 /// The most bytes of an object. Drivers that run this code allocate and take no larger buffers.
 pub const MOST_BYTES: u64 = 2 << 30;
@@ -212,14 +212,10 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
-        let uniform = Uniformity::new(
-            &module,
-            &kernel,
-            &Layout::new([64, 1, 1], 8, false),
-            &crate::analysis::temporal_divergence::TemporalDivergence::default(),
-        )
-        .unwrap();
+        let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
+        let uniform = crate::analysis::AnalysisManager::default()
+            .get::<Uniformity>(&module, &kernel, &Layout::new([64, 1, 1], 8, false))
+            .unwrap();
         let values = &kernel.function.values;
         let address = values.iter().position(|v| v.name.as_deref() == Some("p")).unwrap();
         let found = uniform.narrow().of(ValueId(address as u32)).cloned().unwrap_or_default();

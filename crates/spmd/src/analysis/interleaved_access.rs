@@ -11,9 +11,10 @@ use elinvar_ir::{BlockId, Inst, Op, Operand, Type, ValueId};
 
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Offsets, Shape};
+use crate::kernel::Kernel;
 use crate::support::gep::constant_bytes;
+use crate::support::ir::is_number;
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_intrinsics::{Kernel, is_number};
 
 /// The largest distance, in elements.
 const WIDEST: i64 = 8;
@@ -231,15 +232,10 @@ mod tests {
             }}"
         );
         let module = elinvar_ir::Module::parse(&text).unwrap();
-        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
+        let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
-        let uniform = Uniformity::new(
-            &module,
-            &kernel,
-            &layout,
-            &crate::analysis::temporal_divergence::TemporalDivergence::default(),
-        )
-        .unwrap();
+        let uniform =
+            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let found = InterleaveGroups::new(&module, &kernel, &uniform, 8);
         let mut all: Vec<_> = found.groups.into_iter().map(|((_, place), group)| (place, group)).collect();
         all.sort_unstable_by_key(|(place, _)| *place);

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use elinvar_ir::{BlockId, Function, Op, Operand, ValueId};
 
-use crate::transform::lower_intrinsics::Kernel;
+use crate::kernel::Kernel;
 
 /// Values live across barriers.
+#[derive(Clone)]
 pub(crate) struct Liveness {
     /// Per barrier, the values defined before it and used after it.
     pub across: Vec<BTreeSet<ValueId>>,

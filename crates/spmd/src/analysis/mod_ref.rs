@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed};
 
+use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::transform::bounds::{RootKind, Roots, Source, all_of};
-use crate::transform::lower_intrinsics::{callee_name, threadgroup_globals};
 
 /// The arguments, by bit from the first, that the function `entry` of a module may write. Those behind the 64th it may.
 pub(crate) fn may_write(module: &Module, entry: &Function) -> u64 {

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use elinvar_ir::{BlockId, Function, Term, ValueId};
 
 use crate::analysis::uniformity::Uniformity;
-use crate::transform::lower_intrinsics::Kernel;
+use crate::kernel::Kernel;
 
 /// A region.
 pub(crate) struct Region {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Function, Location, Module, Op, Operand};
 
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 use crate::{ENTRY, Error};
 
 /// Bytes of private memory that a thread may have: as on NVIDIA GPUs, which have 512 KiB of local memory for each (CUDA C++

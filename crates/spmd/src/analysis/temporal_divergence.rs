@@ -7,20 +7,21 @@
 //! shape, and inactive lanes keep theirs.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use elinvar_ir::{BlockId, Op, Operand, ValueId};
 
-use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::cfg::Cfg;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::regions::Region;
 use crate::analysis::uniformity::Uniformity;
-use crate::transform::lower_intrinsics::Kernel;
+use crate::kernel::Kernel;
 
 /// The definitions and uses of a kernel's values in each of its regions.
 #[derive(Default)]
 pub(crate) struct TemporalDivergence {
-    regions: Vec<(Cfg, HashSet<Use>)>,
+    regions: Vec<(Rc<Cfg>, HashSet<Use>)>,
 }
 
 /// A use of a value that a block of the region defines, other than in that block.
@@ -34,29 +35,20 @@ struct Use {
 }
 
 impl TemporalDivergence {
-    /// With one lane there is no masked copy, and no need for it.
-    pub fn new(
-        kernel: &Kernel,
-        regions: &[Region],
-        live: &Liveness,
-        lanes: u32,
-    ) -> Result<Self, Irreducible> {
-        if lanes == 1 || kernel.barriers.is_empty() {
-            return Ok(Self::default());
-        }
+    pub fn new(kernel: &Kernel, regions: &[Region], cfgs: &[Option<Rc<Cfg>>], live: &Liveness) -> Self {
         let function = &kernel.function;
         let mut homes: HashMap<ValueId, (BlockId, &Op)> = HashMap::new();
         for block in function.block_ids() {
             let insts = function.block(block).insts.iter();
             homes.extend(insts.filter_map(|inst| Some((inst.result?, (block, &inst.op)))));
         }
-        let regions = regions.iter().filter(|region| !region.blocks.is_empty()).map(|region| {
-            let cfg = Cfg::new(function, region.start, |b| kernel.barrier_after(b).is_some())?;
+        let regions = regions.iter().zip(cfgs).filter_map(|(region, cfg)| {
+            let cfg = cfg.clone()?;
             let mut uses = uses(kernel, region, live, &cfg, &homes);
             uses.retain(|u| cfg.reaches(u.home) && may_be_late(&cfg, u));
-            Ok((cfg, uses))
+            Some((cfg, uses))
         });
-        Ok(Self { regions: regions.collect::<Result<_, _>>()? })
+        Self { regions: regions.collect() }
     }
 
     /// The values, by which branches lanes take apart.
@@ -201,7 +193,6 @@ mod tests {
 
     use super::*;
     use crate::analysis::lane_layout::Layout;
-    use crate::analysis::{liveness, regions};
     use crate::transform::lower_intrinsics;
 
     /// The names of the values that are overwritten in a loop of two barriers, the second of which is skipped by `%skip`.
@@ -240,12 +231,10 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let kernel = lower_intrinsics::prepare(&module).unwrap();
-        let regions = regions::regions(&kernel);
-        let live = liveness::across_barriers(&kernel);
-        let found = TemporalDivergence::new(&kernel, &regions, &live, lanes).unwrap();
+        let kernel = lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], lanes, false);
-        let uniform = Uniformity::new(&module, &kernel, &layout, &found).unwrap();
+        let uniform =
+            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let values = (0..kernel.function.values.len()).map(|v| ValueId(v as u32));
         let mut names: Vec<String> = values
             .filter(|v| uniform.is_temporally_divergent(*v))

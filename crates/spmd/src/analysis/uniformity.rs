@@ -6,19 +6,23 @@
 //! differs between them from there on, whatever it is inside.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
-use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Module, Op, Operand, Term, Type, Typed, ValueId};
+use elinvar_ir::{
+    BinaryOp, BlockId, CastOp, Const, Function, Inst, Module, Op, Operand, Term, Type, Typed, ValueId,
+};
 
-use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::cfg::Cfg;
 use crate::analysis::index_narrowing::NarrowIndices;
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::temporal_divergence::TemporalDivergence;
 use crate::analysis::vector_shape::{Known, Pattern, Rules, Shape, largest};
 use crate::intrinsic::{Intrinsic, Position, Uniform};
+use crate::kernel::Kernel;
 use crate::support::gep::{Step, steps};
+use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_intrinsics::{Kernel, callee_name};
 
 /// A value's largest number is given up after it has grown so often.
 const GROWTH: u8 = 3;
@@ -35,35 +39,36 @@ pub(crate) struct Uniformity {
     /// The block that defines each value, and the instruction's place in it.
     places: Vec<Option<(BlockId, usize)>>,
     /// The flow of the whole function; with one lane there is no need for it.
-    cfg: Option<(Cfg, MaskClasses)>,
+    cfg: Option<(Rc<Cfg>, MaskClasses)>,
     narrow: NarrowIndices,
     /// Values that lanes define at different times: each lane has its own.
     temporal: HashSet<ValueId>,
 }
 
 impl Uniformity {
+    /// Of code for one lane, where every value is uniform.
+    pub fn of_one_lane(kernel: &Kernel) -> Self {
+        let function = &kernel.function;
+        Self {
+            known: function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect(),
+            divergent: vec![false; function.blocks.len()],
+            places: places(function),
+            cfg: None,
+            narrow: NarrowIndices::default(),
+            temporal: HashSet::new(),
+        }
+    }
+
     pub fn new(
         module: &Module,
         kernel: &Kernel,
         layout: &Layout,
+        cfg: Rc<Cfg>,
         temporal: &TemporalDivergence,
-    ) -> Result<Self, Irreducible> {
+    ) -> Self {
         let function = &kernel.function;
-        let mut places = vec![None; function.values.len()];
-        for block in function.block_ids() {
-            for (index, inst) in function.block(block).insts.iter().enumerate() {
-                if let Some(result) = inst.result {
-                    places[result.0 as usize] = Some((block, index));
-                }
-            }
-        }
+        let places = places(function);
         let divergent = vec![false; function.blocks.len()];
-        if layout.lanes * layout.factor == 1 {
-            let known = function.values.iter().map(|v| Known::uniform(true, width(&v.ty))).collect();
-            let (narrow, temporal) = (NarrowIndices::default(), HashSet::new());
-            return Ok(Self { known, divergent, places, cfg: None, narrow, temporal });
-        }
-        let cfg = Cfg::new(function, BlockId(0), |_| false)?;
         let masks = MaskClasses::new(&cfg, &divergent);
         let order = cfg.order.clone();
         let known = vec![Known::UNKNOWN; function.values.len()];
@@ -82,7 +87,7 @@ impl Uniformity {
         analysis.run(temporal);
         let mut result = analysis.result;
         result.narrow = NarrowIndices::new(module, kernel, &result);
-        Ok(result)
+        result
     }
 
     /// The indices that may be taken as signed 32-bit numbers where they are accessed.
@@ -91,7 +96,7 @@ impl Uniformity {
     }
 
     /// The flow of the whole function and its masks; none with one lane.
-    pub fn cfg(&self) -> Option<&(Cfg, MaskClasses)> {
+    pub fn cfg(&self) -> Option<&(Rc<Cfg>, MaskClasses)> {
         self.cfg.as_ref()
     }
 
@@ -194,6 +199,19 @@ impl Uniformity {
         let parts = inst.op.operands().into_iter().filter_map(Operand::value);
         parts.filter(|v| self.home(*v).is_some()).collect()
     }
+}
+
+/// Of each value the block that defines it, and the instruction's place in it.
+fn places(function: &Function) -> Vec<Option<(BlockId, usize)>> {
+    let mut places = vec![None; function.values.len()];
+    for block in function.block_ids() {
+        for (index, inst) in function.block(block).insts.iter().enumerate() {
+            if let Some(result) = inst.result {
+                places[result.0 as usize] = Some((block, index));
+            }
+        }
+    }
+    places
 }
 
 /// The width of a type as a number; anything else counts as 64 bits.
@@ -516,9 +534,10 @@ mod tests {
     /// The shapes of the named values: `u` uniform, a stride, `~` before loose ones, `v` varying.
     fn shapes(body: &str, names: &[&str]) -> Vec<String> {
         let module = Module::parse(&format!("{HEAD}{body}\n}}\n")).unwrap();
-        let kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
+        let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
-        let result = Uniformity::new(&module, &kernel, &layout, &TemporalDivergence::default()).unwrap();
+        let result =
+            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let find = |name: &&str| {
             let values: &Vec<_> = &kernel.function.values;
             let id = values.iter().position(|v| v.name.as_deref() == Some(*name)).unwrap();

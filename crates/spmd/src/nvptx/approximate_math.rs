@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use elinvar_ir::{BinaryOp, Const, Function, Inst, Op, Operand, Type, ValueId};
 
 use crate::support::builder::call;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 const DIVIDE: &str = "llvm.nvvm.div.rn.f";
 const ROOT: &str = "llvm.sqrt.f32";

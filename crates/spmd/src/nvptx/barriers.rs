@@ -1,4 +1,4 @@
-//! Barriers and fences, as PTX has them, and integer arithmetic that is defined for every operand.
+//! Barriers and fences, as PTX has them.
 //!
 //! A threadgroup barrier is `bar.sync 0`, which orders all memory among the threads of a block. With `mem_device` it has a
 //! fence of the device before it: what a thread wrote before the barrier is seen by other blocks once they have seen what
@@ -11,8 +11,7 @@ use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 
 use crate::intrinsic::{DEVICE_FLAGS, Intrinsic};
 use crate::support::builder::call;
-use crate::transform::legalize_division::legalize;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
@@ -20,7 +19,6 @@ const FENCE: &str = "llvm.nvvm.membar.gl";
 /// Write the kernel's barriers and fences, and those of the functions that are not inlined.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) {
     for function in module.functions.iter_mut().chain([kernel]) {
-        legalize(function);
         for block in &mut function.blocks {
             let insts = std::mem::take(&mut block.insts);
             block.insts = insts.into_iter().flat_map(written).collect();

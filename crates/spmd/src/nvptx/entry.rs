@@ -10,7 +10,7 @@ use crate::Error;
 use crate::intrinsic::Position;
 use crate::support::builder::Builder;
 use crate::support::calls::{self, CallKind};
-use crate::transform::lower_intrinsics::rename_incoming;
+use crate::support::ir::rename_incoming;
 
 /// The address space of global memory.
 pub(super) const GLOBAL: u32 = 1;

@@ -9,7 +9,7 @@ use elinvar_ir::{BlockId, Function, Inst, Op, Operand, Type, Typed, ValueId};
 
 use super::matrix_product::Step;
 use crate::support::builder::call as call_of;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// A call of [`Step::Tiles`] and what is taken of its result.
 struct Tiles {

@@ -48,6 +48,7 @@ mod lane_permutation;
 mod library;
 mod matrix_product;
 mod mma_tiling;
+pub(crate) mod pipeline;
 mod prologue;
 mod reductions;
 mod shared_memory;
@@ -60,8 +61,12 @@ pub use target::TRIPLE;
 
 use elinvar_ir::Module;
 
-use crate::transform::bounds;
-use crate::{ENTRY, Error};
+use crate::analysis::{barrier_divergence, regions};
+use crate::pass::{self, Unit as _};
+use crate::transform::{bounds, lower_intrinsics, scalarize};
+use crate::{Error, Target};
+use pipeline::State;
+use shared_memory::Memory;
 
 /// How the kernel takes an argument of the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -169,9 +174,9 @@ const MOST_STATIC: u64 = 48 << 10;
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
 pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
-    let kernel = crate::transform::lower_intrinsics::prepare(module)?;
-    let regions = crate::analysis::regions::regions(&kernel);
-    crate::analysis::barrier_divergence::check(module, &kernel, &regions, group)
+    let mut kernel = lower_intrinsics::lower(module)?;
+    scalarize::scalarize(module, &mut kernel.function);
+    barrier_divergence::check(module, &kernel, &regions::regions(&kernel), group)
 }
 
 /// Prepare the entry of `module`.
@@ -179,39 +184,26 @@ pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
 /// # Errors
 /// `Unsupported` with what the kernel does that this does not do, `Malformed`.
 pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
-    crate::analysis::allowlist::check(module)?;
-    let checked = options.checks.as_deref().map(|given| bounds::check(module, given)).transpose()?;
-    let (mut module, checks) = match checked {
-        Some((module, checks)) => (module, Some(checks)),
-        None => (module.clone(), None),
-    };
-    let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
-    let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
-    let names = crate::transform::lower_intrinsics::threadgroup_globals(&module);
-    if options.checks.is_some() {
-        let variables = module.globals.iter().filter(|global| names.contains(&global.name));
-        let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&module).0));
-        let sizes: Vec<(String, u64)> = sizes.collect();
-        zero_shared_memory::write(&mut module.functions[index], &sizes, &options.arguments);
-    }
-    crate::support::calls::callees(&module, &module.functions[index], &names)?;
-    let memory = shared_memory::place(&mut module, &names);
-    let mut kernel = module.functions.remove(index);
-    let entry::Wrapped { parameters, body, mask, permuted } = entry::wrap(&module, &mut kernel, options)?;
-    barriers::write(&mut module, &mut kernel);
-    vectorize_copies::write(&mut module, &mut kernel)?;
-    if let Some(mask) = mask {
-        let how = simdgroup::How { approximate: options.approximate, permuted };
-        simdgroup::write(&mut module, &mut kernel, body, mask, how)?;
-    }
-    module.functions.push(kernel);
-    if options.approximate {
-        module.functions.iter_mut().for_each(approximate_math::write);
-    }
-    target::check_calls(&module)?;
-    target::declare(&mut module);
-    target::retarget(&mut module, options);
-    let ir = module.to_string();
-    let shared_memory::Memory { static_bytes, dynamic_base } = memory;
-    Ok(Prepared { ir, parameters, static_bytes, dynamic_base, checks })
+    let mut state = State::new(module, options);
+    pass::run(&pipeline::passes(), &mut state, None)?;
+    let Memory { static_bytes, dynamic_base } = state.memory;
+    let parameters = state.wrapped.map(|wrapped| wrapped.parameters).unwrap_or_default();
+    Ok(Prepared {
+        ir: state.module.to_string(),
+        parameters,
+        static_bytes,
+        dynamic_base,
+        checks: state.checks,
+    })
+}
+
+/// The IR that `pass` leaves of the entry of `module`, as text, with what [`prepare`] runs before it. For tests and tools.
+///
+/// # Errors
+/// As [`prepare`]; `Malformed` if there is no such pass.
+pub fn ir_after(module: &Module, options: &Options, pass: &str) -> Result<String, Error> {
+    crate::expect_pass(Target::Nvptx, pass)?;
+    let mut state = State::new(module, options);
+    pass::run(&pipeline::passes(), &mut state, Some(pass))?;
+    Ok(state.text())
 }

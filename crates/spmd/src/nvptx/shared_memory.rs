@@ -25,6 +25,8 @@ pub(super) struct Memory {
 
 /// Put the threadgroup variables of these names into shared memory, and declare the dynamic one.
 pub(super) fn place(module: &mut Module, names: &[String]) -> Memory {
+    // Lists for the linker of another target, which name variables by their old addresses.
+    module.globals.retain(|g| !g.name.starts_with("llvm."));
     let mut places: Vec<(String, u64)> = Vec::new();
     let mut sizes = Vec::new();
     let mut total = 0;

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::analysis::cfg::Cfg;
 use crate::intrinsic::{GroupCall, GroupOp, Intrinsic};
 use crate::support::builder::call as call_of;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
 

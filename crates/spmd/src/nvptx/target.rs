@@ -3,15 +3,12 @@
 //! Types have the same sizes and alignments in both layouts: those of MSL are spelled out in the IR that the front end
 //! writes, with an alignment at every access.
 
-use std::collections::BTreeMap;
-
 use elinvar_ir::{MetadataNode, Module, Op};
 
 use super::{Argument, Options};
 use crate::Error;
 use crate::support::demangle::source_name;
-use crate::transform::lower_intrinsics::callee_name;
-use crate::vector::output::declaration;
+use crate::support::ir::callee_name;
 
 /// The target, as clang names it.
 pub const TRIPLE: &str = "nvptx64-nvidia-cuda";
@@ -23,8 +20,6 @@ const LAYOUT: &str = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64";
 pub(super) fn retarget(module: &mut Module, options: &Options) {
     module.triple = Some(TRIPLE.into());
     module.data_layout = Some(LAYOUT.into());
-    // Lists for the linker of another target.
-    module.globals.retain(|g| !g.name.starts_with("llvm."));
     for node in &mut module.metadata {
         // With line tables of their own the assembler would not optimise.
         for kind in ["FullDebug", "LineTablesOnly"] {
@@ -85,21 +80,6 @@ pub(super) fn check_calls(module: &Module) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Declare the intrinsics that are called, as their calls say.
-pub(super) fn declare(module: &mut Module) {
-    let mut missing = BTreeMap::new();
-    for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
-        if let Op::Call(call) = &inst.op
-            && let Some(name) = callee_name(call)
-            && name.starts_with("llvm.")
-            && module.function(name).is_none()
-        {
-            missing.insert(name.to_owned(), declaration(name, call));
-        }
-    }
-    module.functions.extend(missing.into_values());
 }
 
 fn next_number(module: &Module) -> u32 {

@@ -11,7 +11,7 @@ use elinvar_ir::{Call, Callee, Function, Inst, Module, Op, Operand, ValueId};
 
 use super::library::PREFIX;
 use crate::Error;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 const COPY: &str = "llvm.memcpy.p0.p0.i64";
 /// The widest word.

@@ -9,7 +9,7 @@ use elinvar_ir::{
 use super::Argument;
 use crate::intrinsic::{Intrinsic, Position};
 use crate::support::builder::{Builder, call, i32_const, i64_const};
-use crate::transform::lower_intrinsics::rename_incoming;
+use crate::support::ir::rename_incoming;
 
 /// Let `entry` clear the variables of these names and sizes, and its threadgroup arguments. Sizes are rounded up to words, as their
 /// places are.

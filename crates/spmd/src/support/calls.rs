@@ -7,7 +7,7 @@ use elinvar_ir::{Call, Function, Location, Module, Op, Operand};
 use crate::intrinsic::{Intrinsic, PREFIX, Position};
 use crate::support::constants::mentions;
 use crate::support::demangle::source_name;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 use crate::{ENTRY, Error};
 
 /// What a call is to the passes.

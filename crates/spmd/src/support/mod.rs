@@ -4,6 +4,8 @@
 pub(crate) mod builder;
 pub(crate) mod calls;
 pub(crate) mod constants;
+pub(crate) mod declarations;
 pub(crate) mod demangle;
 pub(crate) mod gep;
+pub(crate) mod ir;
 pub(crate) mod vector_intrinsics;

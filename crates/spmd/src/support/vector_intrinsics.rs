@@ -2,7 +2,7 @@
 
 use elinvar_ir::{Call, Type};
 
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// Intrinsics whose vector form treats each lane alone. All parameters become vectors but those noted.
 const ELEMENTWISE: &[&str] = &[

@@ -22,16 +22,16 @@ use elinvar_ir::{BlockId, Op, Term};
 
 use crate::analysis::cfg::{Cfg, Irreducible};
 use crate::analysis::regions::{self, Region};
-use crate::transform::lower_intrinsics::{Barrier, Kernel};
+use crate::kernel::{Barrier, Kernel};
 
 /// Entries that are cut off before a kernel counts as one with irreducible control flow.
 const MOST: usize = 32;
 
-/// Cut the regions of `kernel` until each has loops with one entry only; the regions that there are then.
+/// Cut the regions of `kernel` until each has loops with one entry only;
 ///
 /// # Errors
 /// When the whole function has a loop with two entries, which cutting does not mend.
-pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<Vec<Region>, Irreducible> {
+pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<(), Irreducible> {
     Cfg::new(&kernel.function, BlockId(0), |_| false)?;
     for _ in 0..MOST {
         let regions = regions::regions(kernel);
@@ -39,7 +39,7 @@ pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<Vec<Region>, Irreduci
             let (entry, from) = second_entry(kernel, r)?;
             Some((n, entry, from))
         }) else {
-            return Ok(regions);
+            return Ok(());
         };
         let location = number.checked_sub(1).and_then(|n| kernel.barriers[n].location.clone());
         for block in from {
@@ -153,10 +153,15 @@ mod tests {
     #[test]
     fn a_region_in_two_loops_is_cut() {
         let module = Module::parse(NESTED).unwrap();
-        let mut kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
-        assert!(crate::reducible(&kernel, &regions::regions(&kernel)).is_err());
-        let regions = split_regions(&mut kernel).unwrap();
-        assert!(crate::reducible(&kernel, &regions).is_ok());
+        let mut kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
+        let is_reducible = |kernel: &Kernel| {
+            let analyses = &mut crate::analysis::AnalysisManager::default();
+            crate::analysis::legality::reducible(&module, kernel, analyses).is_ok()
+        };
+        assert!(!is_reducible(&kernel));
+        split_regions(&mut kernel).unwrap();
+        assert!(is_reducible(&kernel));
+        let regions = regions::regions(&kernel);
         // One more barrier, on the one edge, which orders nothing.
         assert_eq!((kernel.barriers.len(), regions.len()), (2, 3));
         assert!(!kernel.barriers[1].device);

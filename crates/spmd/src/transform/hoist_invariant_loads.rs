@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use elinvar_ir::{Module, Op, Operand, Type, ValueId};
 
+use crate::kernel::Kernel;
 use crate::support::gep::constant_bytes;
-use crate::transform::lower_intrinsics::{Kernel, blocks_in_order, is_number};
+use crate::support::ir::{blocks_in_order, is_number};
 
 /// A value that is loaded once.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +83,7 @@ mod tests {
               ret void
             }";
         let module = Module::parse(text).unwrap();
-        let mut kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
+        let mut kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         hoist(&module, &mut kernel, &[0, 8]);
         let found: Vec<_> =
             kernel.invariant_loads.iter().map(|f| (f.param, f.offset, f.ty.clone(), f.align)).collect();

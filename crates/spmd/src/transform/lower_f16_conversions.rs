@@ -6,7 +6,7 @@
 use elinvar_ir::{Call, CastOp, Function, Inst, Op, Type, Typed};
 
 use crate::support::builder::call as call_of;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// Rewrite the conversions of `function`.
 pub(crate) fn lower(function: &mut Function) {

@@ -10,7 +10,7 @@ use elinvar_ir::{
 };
 
 use crate::support::builder::call;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// Replace all vector values of `function` by scalars.
 pub(crate) fn scalarize(module: &Module, function: &mut Function) {

@@ -11,8 +11,8 @@ use elinvar_ir::{BlockId, Module, Operand, Type, ValueId};
 
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
+use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
-use crate::transform::lower_intrinsics::Kernel;
 use crate::vector::emit::{Emit, Forms, Source};
 
 /// Arrays start at multiples of this, and so do their elements that are vectors.

@@ -7,6 +7,7 @@ pub(crate) mod gather_scatter;
 pub(crate) mod iterations;
 pub(crate) mod linearize;
 pub(crate) mod output;
+pub(crate) mod pipeline;
 pub(crate) mod prologue;
 pub(crate) mod safepoints;
 pub(crate) mod soa_private_arrays;

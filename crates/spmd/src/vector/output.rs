@@ -6,20 +6,17 @@ use std::collections::BTreeMap;
 
 use elinvar_ir::{Const, Function, Module, Op, Operand};
 
-use super::{gather_scatter, safepoints};
+use super::gather_scatter;
 use crate::Error;
 use crate::analysis::stack_usage;
+use crate::kernel::Kernel;
 use crate::support::constants::mentions;
+use crate::support::declarations::declaration;
+use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
-use crate::transform::lower_intrinsics::{Kernel, callee_name};
 
-/// The text of the module that defines `function`, which has the address of the stop's byte in `stop` if it can be stopped.
-pub(crate) fn module_text(
-    input: &Module,
-    kernel: &Kernel,
-    mut function: Function,
-    stop: Option<&Operand>,
-) -> Result<String, Error> {
+/// The module that defines `function` and what it names.
+pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Result<Module, Error> {
     let mut output = Module {
         data_layout: input.data_layout.clone(),
         triple: input.triple.clone(),
@@ -27,23 +24,14 @@ pub(crate) fn module_text(
         attributes: input.attributes.clone(),
         ..Module::default()
     };
-    let mut callees = Vec::new();
-    for callee in &kernel.callees {
-        let callee = input.function(callee).cloned();
-        let mut callee = callee.ok_or_else(|| Error::Malformed("a callee is missing".into()))?;
+    output.functions.push(function);
+    for mut callee in kernel.callees.iter().cloned() {
         callee.linkage = "internal".into();
         if callee.name != RECORD {
             callee.suffix = String::new();
         }
-        crate::transform::legalize_division::legalize(&mut callee);
-        crate::transform::lower_f16_conversions::lower(&mut callee);
-        callees.push(callee);
+        output.functions.push(callee);
     }
-    if let Some(stop) = stop {
-        safepoints::insert(&mut function, stop, &mut callees);
-    }
-    output.functions.push(function);
-    output.functions.extend(callees);
     output.functions.iter_mut().for_each(strip);
     add_scattered(&mut output);
     for function in &mut output.functions {
@@ -52,7 +40,7 @@ pub(crate) fn module_text(
     }
     add_declarations(input, &mut output);
     add_globals(input, &mut output)?;
-    Ok(output.to_string())
+    Ok(output)
 }
 
 /// Remove what refers to metadata.
@@ -104,36 +92,6 @@ fn add_declarations(input: &Module, output: &mut Module) {
         }
     }
     output.functions.extend(declarations);
-}
-
-/// The declaration of an intrinsic that the passes have called.
-pub(crate) fn declaration(name: &str, call: &elinvar_ir::Call) -> Function {
-    let mut function = Function::new(name, call.ret.clone());
-    for (i, arg) in call.args.iter().enumerate() {
-        let attrs = if is_immediate(name, i) { "immarg" } else { "" };
-        function.add_param(arg.ty.clone(), attrs, None);
-    }
-    function
-}
-
-/// Whether a parameter of an intrinsic must be a constant: the alignment of masked accesses, flags.
-fn is_immediate(name: &str, parameter: usize) -> bool {
-    match parameter {
-        0 => false,
-        1 => {
-            let flagged = [
-                "llvm.abs.",
-                "llvm.ctlz.",
-                "llvm.cttz.",
-                "llvm.is.fpclass.",
-                "llvm.masked.load.",
-                "llvm.masked.gather.",
-            ];
-            flagged.iter().any(|f| name.starts_with(f))
-        }
-        2 => name.starts_with("llvm.masked.store.") || name.starts_with("llvm.masked.scatter."),
-        _ => false,
-    }
 }
 
 /// Add the globals that the functions name, and those that these name.

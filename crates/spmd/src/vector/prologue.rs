@@ -3,10 +3,10 @@
 use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
 use super::safepoints;
+use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
 use crate::support::constants::Threadgroup;
 use crate::transform::hoist_invariant_loads::InvariantLoad;
-use crate::transform::lower_intrinsics::Kernel;
 use crate::{Error, Options};
 
 /// Byte offsets in `Launch`: three u32 each.

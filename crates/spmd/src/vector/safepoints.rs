@@ -12,7 +12,7 @@ use elinvar_ir::{
 
 use crate::STOPPED;
 use crate::support::builder::Builder;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// Look for a stop at the end of `b`: the function returns, or goes on where `b` then is.
 pub(crate) fn poll(b: &mut Builder<'_>, stop: &Operand, stopped: Const) {

@@ -9,9 +9,10 @@ use std::collections::HashSet;
 
 use elinvar_ir::{Call, Const, Function, Inst, Module, Op, Operand, Type, Typed, ValueId};
 
+use crate::kernel::Kernel;
 use crate::support::builder::i64_const;
 use crate::support::gep::{Step, constant_bytes, steps};
-use crate::transform::lower_intrinsics::{Kernel, blocks_in_order, callee_name, is_number};
+use crate::support::ir::{blocks_in_order, callee_name, is_number};
 
 /// A call that sets more bytes than this is kept, and its array with it.
 const MOST_SET: u64 = 512;
@@ -226,7 +227,7 @@ mod tests {
             }}"
         );
         let module = Module::parse(&text).unwrap();
-        let mut kernel = crate::transform::lower_intrinsics::prepare(&module).unwrap();
+        let mut kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         transpose(&module, &mut kernel, 8);
         let insts = kernel.function.blocks.iter().flat_map(|b| &b.insts);
         (kernel.private_arrays[0].lane_stride, insts.map(|i| format!("{:?}\n", i.op)).collect())

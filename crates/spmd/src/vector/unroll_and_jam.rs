@@ -9,7 +9,7 @@ use elinvar_ir::{BlockId, Op};
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::Shape;
-use crate::transform::lower_intrinsics::Kernel;
+use crate::kernel::Kernel;
 
 /// More than this brings nothing.
 const MOST: u32 = 16;

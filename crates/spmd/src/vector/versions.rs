@@ -10,10 +10,11 @@
 //! have parted, so the first copy leaves them alone.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use elinvar_ir::{BinaryOp, BlockId, Const, Inst, IntPredicate, Op, Operand, Term, Type, Typed};
 
-use crate::analysis::cfg::{Cfg, Irreducible};
+use crate::analysis::cfg::Cfg;
 use crate::analysis::mask_classes::MaskClasses;
 use crate::analysis::regions::Region;
 use crate::support::builder::Builder;
@@ -54,7 +55,7 @@ pub(crate) struct Entries {
 
 /// The masked copy's parts.
 struct Masked {
-    cfg: Cfg,
+    cfg: Rc<Cfg>,
     masks: MaskClasses,
     linearization: Linearization,
     /// Where each node begins.
@@ -85,18 +86,17 @@ struct Versions<'r, 'a, 'f, E> {
 pub(crate) fn write<E: Exits>(
     emit: Emit<'_, '_>,
     region: &Region,
+    cfg: Option<Rc<Cfg>>,
     start: BlockId,
     exits: &mut E,
-) -> Result<Entries, Irreducible> {
+) -> Entries {
     let safepoints = exits.safepoints();
     let mut versions = Versions { emit, region, exits, uniform: HashMap::new(), safepoints, masked: None };
     for block in &region.blocks {
         let new = versions.emit.b.f.new_block(None);
         versions.uniform.insert(*block, new);
     }
-    if versions.emit.lanes() as usize * versions.emit.factor() > 1 {
-        versions.masked = Some(versions.prepare(start)?);
-    }
+    versions.masked = cfg.map(|cfg| versions.prepare(cfg, start));
     let order = match &versions.masked {
         Some(masked) => masked.cfg.order.clone(),
         None => region.blocks.clone(),
@@ -105,21 +105,17 @@ pub(crate) fn write<E: Exits>(
         versions.write_uniform(block);
     }
     let uniform = versions.uniform[&region.start];
-    let Some(masked) = versions.masked.take() else { return Ok(Entries { uniform, masked: None }) };
+    let Some(masked) = versions.masked.take() else { return Entries { uniform, masked: None } };
     for node in 0..masked.linearization.nodes.len() {
         versions.write_masked(&masked, node);
     }
     let first = masked.bodies[&region.start];
-    Ok(Entries { uniform, masked: Some((first, masked.active[&region.start].clone())) })
+    Entries { uniform, masked: Some((first, masked.active[&region.start].clone())) }
 }
 
 impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
-    fn prepare(&mut self, start: BlockId) -> Result<Masked, Irreducible> {
-        let source = self.emit.source;
-        let kernel = source.kernel;
-        let divergent = &source.uniform.divergent;
-        let ends = |b: BlockId| kernel.barrier_after(b).is_some();
-        let cfg = Cfg::new(&kernel.function, self.region.start, ends)?;
+    fn prepare(&mut self, cfg: Rc<Cfg>, start: BlockId) -> Masked {
+        let divergent = &self.emit.source.uniform.divergent;
         let (masks, linearization) = self.linearization(&cfg);
         let emit = &mut self.emit;
         let nodes: Vec<BlockId> = linearization.nodes.iter().map(|_| emit.b.f.new_block(None)).collect();
@@ -154,7 +150,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
             }
         }
         let until = masks.until(&cfg);
-        Ok(Masked { cfg, masks, linearization, nodes, bodies, ends, pending, active, until })
+        Masked { cfg, masks, linearization, nodes, bodies, ends, pending, active, until }
     }
 
     /// Masks and a plan that fit each other.

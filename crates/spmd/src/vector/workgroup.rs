@@ -8,20 +8,21 @@
 //! number; if two of a group note different ones the function returns a fault.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use elinvar_ir::{
     BinaryOp, BlockId, Const, Function, IntPredicate, Module, Op, Operand, Ordering, Term, Type, Typed,
     ValueId,
 };
 
-use super::output;
+use crate::analysis::cfg::Cfg;
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::regions::{self, Region};
 use crate::analysis::uniformity::Uniformity;
 use crate::intrinsic::Position;
+use crate::kernel::Kernel;
 use crate::support::builder::{Builder, call, i32_const, i64_const};
-use crate::transform::lower_intrinsics::Kernel;
 use crate::vector::barrier_context::{self, BarrierContext, ContextSlot};
 use crate::vector::early_exit::EarlyExits;
 use crate::vector::emit::{Emit, Forms, Slots, Source};
@@ -29,13 +30,15 @@ use crate::vector::iterations::{self, ExitedLanes, Iterations, Positions};
 use crate::vector::prologue::Prologue;
 use crate::vector::versions::{self, Exits};
 use crate::vector::workgroup_tiling::{self, WorkgroupLoops};
-use crate::{Compiled, Error, FaultSite, Options, SYMBOL};
+use crate::{Error, FaultSite, Options, SYMBOL};
 
 /// What is built from.
 pub(crate) struct Inputs<'a> {
     pub module: &'a Module,
     pub kernel: &'a Kernel,
     pub regions: &'a [Region],
+    /// The control-flow graph of each region; none for one lane.
+    pub cfgs: Option<&'a [Option<Rc<Cfg>>]>,
     pub live: &'a Liveness,
     pub layout: &'a Layout,
     pub uniform: &'a Uniformity,
@@ -44,8 +47,17 @@ pub(crate) struct Inputs<'a> {
     pub options: &'a Options,
 }
 
-/// Build the function and print it with what it needs of the module.
-pub(crate) fn build(inputs: &Inputs<'_>) -> Result<Compiled, Error> {
+/// The function over threadgroups.
+pub(crate) struct WorkgroupFunction {
+    pub function: Function,
+    /// The address of the stop byte, of a function that can be stopped.
+    pub stop: Option<Operand>,
+    pub scratch_bytes: u64,
+    pub faults: Vec<FaultSite>,
+}
+
+/// Write the function over threadgroups.
+pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     let Inputs { module, kernel, regions, live, layout, uniform, options, .. } = *inputs;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
@@ -72,8 +84,7 @@ pub(crate) fn build(inputs: &Inputs<'_>) -> Result<Compiled, Error> {
     group.place_privates(&mut function);
     group.write(&mut function)?;
     let faults = group.faults;
-    let ir = output::module_text(module, kernel, function, prologue.stop.as_ref())?;
-    Ok(Compiled { ir, scratch_bytes: context.bytes, faults, checks: None })
+    Ok(WorkgroupFunction { function, stop: prologue.stop, scratch_bytes: context.bytes, faults })
 }
 
 struct WorkgroupWriter<'a> {
@@ -198,7 +209,8 @@ impl<'a> WorkgroupWriter<'a> {
             faults: &mut self.faults,
         };
         let emit_versions = Emit::new(source, f, self.prologue.entry, &mut slots, given.clone());
-        let made = versions::write(emit_versions, region, decide, &mut exits).map_err(crate::irreducible)?;
+        let cfg = self.inputs.cfgs.and_then(|cfgs| cfgs.get(number)?.clone());
+        let made = versions::write(emit_versions, region, cfg, decide, &mut exits);
         let mut emit = Emit::new(source, f, self.prologue.entry, &mut slots, given);
         emit.begin(region.start, decide, None);
         self.decide(&mut emit, number, &made, group, (&positions, &iterations, exited.as_ref()));

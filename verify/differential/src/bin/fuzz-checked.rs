@@ -25,6 +25,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    elinvar_spmd::verify_each(true);
     match options().and_then(|options| if options.child { child(&options) } else { parent(&options) }) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

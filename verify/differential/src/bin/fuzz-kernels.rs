@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use elinvar_differential::{BATCH, Kernel, Outcome, check, shrink};
 
 fn main() -> ExitCode {
+    elinvar_spmd::verify_each(true);
     match run() {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -9,7 +9,7 @@ use crate::analysis::alias_roots::{Roots, Source};
 use crate::intrinsic::{Intrinsic, Position};
 use crate::support::demangle::source_name;
 use crate::support::gep::constant_bytes;
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// A range of bytes that an instruction touches.
 pub(super) struct Access {

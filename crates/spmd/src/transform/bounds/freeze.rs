@@ -14,7 +14,7 @@
 use elinvar_ir::{BlockId, Call, CastOp, Const, Function, Inst, Module, Op, Operand, Term, Type, Typed};
 
 use crate::support::builder::{call, i64_const};
-use crate::transform::lower_intrinsics::callee_name;
+use crate::support::ir::callee_name;
 
 /// Attributes of functions that say how to compile, not what may be assumed.
 const KEPT: [&str; 7] =
@@ -24,7 +24,7 @@ const KEPT: [&str; 7] =
 const PASSED: [&str; 4] = ["immarg", "inreg", "signext", "zeroext"];
 
 /// Make all code of a module defined.
-pub(super) fn define(module: &mut Module) {
+pub(crate) fn define(module: &mut Module) {
     for (_, text) in &mut module.attributes {
         *text = kept(text, |word| KEPT.contains(&word) || word.starts_with('"'));
     }

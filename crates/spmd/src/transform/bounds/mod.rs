@@ -13,7 +13,7 @@
 //! inlined has none for its parameters: kernels with such accesses are refused.
 
 mod access;
-mod freeze;
+pub(crate) mod freeze;
 mod reach;
 mod shadows;
 
@@ -32,7 +32,7 @@ use elinvar_ir::{
 use crate::analysis::alignment::Alignments;
 use crate::intrinsic::Position;
 use crate::support::builder::{Builder, i32_const, i64_const};
-use crate::transform::lower_intrinsics::{rename_incoming, threadgroup_globals};
+use crate::support::ir::{rename_incoming, threadgroup_globals};
 use crate::{ENTRY, Error};
 use access::{Access, accesses, constant_geps, is_certain};
 use shadows::Shadows;
@@ -80,20 +80,21 @@ pub struct Site {
     pub location: Option<Location>,
 }
 
-/// A copy of `module` whose entry is checked. `given` is what a launch gives for each argument.
-pub(crate) fn check(module: &Module, given: &[Given]) -> Result<(Module, Checks), Error> {
-    let mut module = module.clone();
-    freeze::define(&mut module);
+/// Insert bounds checks into the entry of `module`, which is frozen. `given` is what a launch gives for each argument.
+///
+/// # Errors
+/// `Unsupported` for an access whose memory is not known, with its line.
+pub(crate) fn insert(module: &mut Module, given: &[Given]) -> Result<Checks, Error> {
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
     let entry = module.functions[index].clone();
-    let roots = Roots::new(&module, &entry, given, &threadgroup_globals(&module));
-    let mut pass = Pass::new(&module, entry, roots);
+    let roots = Roots::new(module, &entry, given, &threadgroup_globals(module));
+    let mut pass = Pass::new(module, entry, roots);
     pass.run()?;
     let Pass { function, sites, roots, .. } = pass;
     module.functions[index] = function;
     module.functions.push(record_function());
-    Ok((module, Checks { sites, roots: roots.list }))
+    Ok(Checks { sites, roots: roots.list })
 }
 
 struct Pass<'m> {

@@ -9,7 +9,7 @@ use super::access::{accesses, constant_geps, is_certain};
 use super::unknown_bounds;
 use crate::analysis::alias_roots::{Given, Root, RootKind, Roots, Source};
 use crate::analysis::allowlist;
-use crate::transform::lower_intrinsics::threadgroup_globals;
+use crate::support::ir::threadgroup_globals;
 use crate::{ENTRY, Error};
 
 /// An access that could leave its memory.

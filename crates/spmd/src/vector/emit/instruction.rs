@@ -9,8 +9,8 @@ use super::{Emit, Forms};
 use crate::analysis::index_narrowing::chain;
 use crate::intrinsic::Intrinsic;
 use crate::support::builder::call;
+use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::Elementwise;
-use crate::transform::lower_intrinsics::callee_name;
 
 impl Emit<'_, '_> {
     /// Write what the instruction at `index` of the present block does; phis have been written before.

@@ -27,9 +27,9 @@ use crate::analysis::interleaved_access::InterleaveGroups;
 use crate::analysis::lane_layout::Layout;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::{Known, Shape};
+use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
-use crate::transform::lower_intrinsics::Kernel;
 
 /// Up to so many lanes an access per lane is written out where there is no instruction for it.
 const UNROLLED_ACCESSES: u32 = 8;

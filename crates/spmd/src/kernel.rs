@@ -1,0 +1,111 @@
+//! The form of a kernel that the passes of the CPU backend work on: one function without calls of intrinsics.
+
+use std::collections::HashMap;
+
+use elinvar_ir::{BlockId, Const, Function, Inst, Location, Module, Op, Operand, Type, Typed, ValueId};
+
+use crate::ENTRY;
+use crate::intrinsic::{Intrinsic, Position};
+use crate::support::builder::{call, i32_const};
+use crate::support::declarations::declare_called;
+use crate::transform::hoist_invariant_loads::InvariantLoad;
+
+/// A thread's function, its intrinsics lowered.
+pub(crate) struct Kernel {
+    /// The entry, its blocks split at barriers; the calls of intrinsics and the allocas are taken out,
+    /// so the values they defined have no defining instruction.
+    pub function: Function,
+    /// The barriers. Each is the edge `from → cont`, the only edge out of `from` and into `cont`.
+    pub barriers: Vec<Barrier>,
+    /// Values that a thread asks for, with the dimension.
+    pub positions: HashMap<ValueId, (Position, usize)>,
+    /// Values that are the same for all threads of all groups, loaded once.
+    pub invariant_loads: Vec<InvariantLoad>,
+    /// Private arrays: what each thread has one of.
+    pub private_arrays: Vec<PrivateArray>,
+    /// Names of the module's threadgroup variables.
+    pub threadgroup: Vec<String>,
+    /// The functions of the module that the entry calls, directly or not.
+    pub callees: Vec<Function>,
+    /// Where threads of a simdgroup first exchange values or wait for one another, if they do.
+    pub exchanges: Option<Option<Location>>,
+    /// Where each branch of the function is in the user's source, by block.
+    pub branch_locations: HashMap<BlockId, Location>,
+}
+
+/// A barrier edge.
+pub(crate) struct Barrier {
+    pub from: BlockId,
+    pub cont: BlockId,
+    /// Whether it orders device memory too.
+    pub device: bool,
+    pub location: Option<Location>,
+}
+
+/// A private array.
+pub(crate) struct PrivateArray {
+    pub value: ValueId,
+    pub ty: Type,
+    pub align: u64,
+    /// Bytes from a thread's first element to its neighbour's.
+    pub lane_stride: u64,
+}
+
+impl Kernel {
+    /// The barrier on the edge out of `block`.
+    pub fn barrier_after(&self, block: BlockId) -> Option<usize> {
+        self.barriers.iter().position(|b| b.from == block)
+    }
+
+    /// The entry and the functions it calls.
+    pub fn functions_mut(&mut self) -> impl Iterator<Item = &mut Function> {
+        std::iter::once(&mut self.function).chain(&mut self.callees)
+    }
+
+    /// The kernel as a module again, to print and to verify: positions and barriers are calls, private arrays are allocas, and
+    /// invariant loads stand at the start of the entry.
+    pub fn to_module(&self, module: &Module) -> Module {
+        let mut output = module.clone();
+        let mut function = self.function.clone();
+        let mut first: Vec<Inst> = Vec::new();
+        let mut define =
+            |result: Option<ValueId>, op: Op| first.push(Inst { result, op, metadata: Vec::new() });
+        for array in &self.private_arrays {
+            let op = Op::Alloca { ty: array.ty.clone(), count: None, align: Some(array.align), addrspace: 0 };
+            define(Some(array.value), op);
+        }
+        let mut positions: Vec<_> = self.positions.iter().collect();
+        positions.sort();
+        for (value, (position, dim)) in positions {
+            let dim = (Type::I32, i32_const(*dim as u32).into());
+            let args = if *position == Position::FaultRecord { &[][..] } else { &[dim][..] };
+            define(
+                Some(*value),
+                call(function.ty(*value).clone(), &Intrinsic::Position(*position).name(), args),
+            );
+        }
+        for load in &self.invariant_loads {
+            let at = function.new_value(Type::PTR, None);
+            let offset = Typed::new(Type::I64, Const::int(64, i128::from(load.offset)));
+            let base = Typed::new(Type::PTR, function.params[load.param].value);
+            let indices = vec![offset];
+            define(Some(at), Op::Gep { flags: String::new(), source: Type::I8, base, indices });
+            let ptr = Typed::new(Type::PTR, at);
+            let op = Op::Load { ty: load.ty.clone(), ptr, align: load.align, volatile: false, atomic: None };
+            define(Some(load.value), op);
+        }
+        function.block_mut(BlockId(0)).insts.splice(0..0, first);
+        for barrier in &self.barriers {
+            let flags: Operand = i32_const(if barrier.device { 3 } else { 2 }).into();
+            let op = call(Type::Void, &Intrinsic::ThreadgroupBarrier.name(), &[(Type::I32, flags)]);
+            function.block_mut(barrier.from).insts.push(Inst { result: None, op, metadata: Vec::new() });
+        }
+        output
+            .functions
+            .retain(|f| f.name != ENTRY && self.callees.iter().all(|callee| callee.name != f.name));
+        output.functions.insert(0, function);
+        output.functions.extend(self.callees.iter().cloned());
+        declare_called(&mut output, |_| true);
+        output
+    }
+}

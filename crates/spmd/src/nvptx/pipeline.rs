@@ -1,0 +1,320 @@
+//! The pipeline for NVPTX: from one thread's module to a module that clang compiles to PTX.
+
+use std::borrow::Cow;
+
+use elinvar_ir::{Function, Module, verify};
+
+use super::entry::{self, Wrapped};
+use super::shared_memory::{self, Memory};
+use super::{Options, approximate_math, barriers, simdgroup, target, vectorize_copies, zero_shared_memory};
+use crate::analysis::allowlist;
+use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
+use crate::support::calls;
+use crate::support::declarations::declare_called;
+use crate::support::ir::threadgroup_globals;
+use crate::transform::bounds::{self, Checks, freeze};
+use crate::transform::legalize_division;
+use crate::{ENTRY, Error, Target};
+
+/// The passes, in order.
+pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
+    use Form::{Device as D, Target as T, Thread};
+    let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 12] = [
+        // name, input, output, applies, run, requires, ensures
+        (
+            "allowlist",
+            Thread,
+            Thread,
+            always,
+            allowlist,
+            "nothing",
+            "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "freeze",
+            Thread,
+            Thread,
+            is_checked,
+            freeze,
+            "allowlist",
+            "no undefined behavior and no poison in code that bounds checks depend on",
+        ),
+        (
+            "bounds",
+            Thread,
+            Thread,
+            is_checked,
+            bounds,
+            "freeze",
+            "each access that may leave its memory is behind a check that records the first fault",
+        ),
+        (
+            "zero-shared-memory",
+            Thread,
+            Thread,
+            is_checked,
+            zero_shared_memory,
+            "bounds",
+            "threadgroup memory is zero before the kernel's own code",
+        ),
+        (
+            "shared-memory",
+            Thread,
+            Thread,
+            always,
+            shared_memory,
+            "no callee names a threadgroup variable",
+            "threadgroup variables are in shared memory",
+        ),
+        (
+            "kernel-entry",
+            Thread,
+            D,
+            always,
+            kernel_entry,
+            "shared-memory",
+            "the kernel has its parameters and a prologue that computes positions; threads outside the grid have returned",
+        ),
+        (
+            "legalize-division",
+            D,
+            D,
+            always,
+            legalize_division,
+            "kernel-entry",
+            "division and shifts are defined for every operand",
+        ),
+        (
+            "barriers",
+            D,
+            D,
+            always,
+            barriers,
+            "kernel-entry",
+            "barriers and fences are PTX's; atomic operations are relaxed",
+        ),
+        (
+            "vectorize-copies",
+            D,
+            D,
+            always,
+            vectorize_copies,
+            "kernel-entry",
+            "copies of constant size use 16-byte words where their addresses allow it",
+        ),
+        (
+            "simdgroup",
+            D,
+            D,
+            exchanges,
+            simdgroup,
+            "kernel-entry",
+            "functions across a simdgroup are calls of the library with the mask of active lanes",
+        ),
+        (
+            "approximate-math",
+            D,
+            D,
+            is_approximate,
+            approximate_math,
+            "kernel-entry",
+            "divisions that have to be rounded correctly say so",
+        ),
+        (
+            "retarget",
+            D,
+            T,
+            always,
+            retarget,
+            "all above",
+            "triple, data layout, attributes and annotations are NVPTX's; intrinsics are declared",
+        ),
+    ];
+    let pass = |(name, input, output, applies, run, requires, ensures)| Pass {
+        info: PassInfo { name, input, output, requires, ensures },
+        // No analysis is used by two passes.
+        preserves: Preserves::Nothing,
+        applies,
+        run,
+    };
+    list.into_iter().map(pass).collect()
+}
+
+/// What the passes work on.
+pub(crate) struct State<'a> {
+    options: &'a Options,
+    pub module: Cow<'a, Module>,
+    pub checks: Option<Checks>,
+    pub(super) memory: Memory,
+    /// The kernel while it is apart from its module, and its shape.
+    kernel: Option<Function>,
+    pub(super) wrapped: Option<Wrapped>,
+    is_done: bool,
+}
+
+impl<'a> State<'a> {
+    pub fn new(module: &'a Module, options: &'a Options) -> Self {
+        Self {
+            options,
+            module: Cow::Borrowed(module),
+            checks: None,
+            memory: Memory { static_bytes: 0, dynamic_base: 0 },
+            kernel: None,
+            wrapped: None,
+            is_done: false,
+        }
+    }
+
+    /// The module without the kernel, the kernel and its shape: between `kernel-entry` and `retarget`.
+    fn device(&mut self) -> Result<(&mut Module, &mut Function, &Wrapped), Error> {
+        match (&mut self.kernel, &self.wrapped) {
+            (Some(kernel), Some(wrapped)) => Ok((self.module.to_mut(), kernel, wrapped)),
+            _ => Err(Error::Malformed("no kernel".into())),
+        }
+    }
+
+    /// The module with the kernel, and a declaration of every intrinsic.
+    fn joined(&self) -> Cow<'_, Module> {
+        if self.is_done {
+            return Cow::Borrowed(&self.module);
+        }
+        let mut module = Module::clone(&self.module);
+        module.functions.extend(self.kernel.clone());
+        declare_called(&mut module, |_| true);
+        Cow::Owned(module)
+    }
+}
+
+impl Unit for State<'_> {
+    const TARGET: Target = Target::Nvptx;
+
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn form(&self) -> Form {
+        match (self.is_done, &self.wrapped) {
+            (true, _) => Form::Target,
+            (false, Some(_)) => Form::Device,
+            (false, None) => Form::Thread,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.joined().to_string()
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        verify(&self.joined())
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    fn invalidate(&mut self, _: Preserves) {}
+}
+
+fn always(_: &State<'_>) -> bool {
+    true
+}
+
+fn is_checked(state: &State<'_>) -> bool {
+    state.options.checks.is_some()
+}
+
+fn is_approximate(state: &State<'_>) -> bool {
+    state.options.approximate
+}
+
+/// Whether lanes exchange values.
+fn exchanges(state: &State<'_>) -> bool {
+    state.wrapped.as_ref().is_some_and(|wrapped| wrapped.mask.is_some())
+}
+
+fn allowlist(state: &mut State<'_>) -> Result<(), Error> {
+    allowlist::check(&state.module)
+}
+
+fn freeze(state: &mut State<'_>) -> Result<(), Error> {
+    freeze::define(state.module.to_mut());
+    Ok(())
+}
+
+fn bounds(state: &mut State<'_>) -> Result<(), Error> {
+    let given = state.options.checks.as_deref().unwrap_or_default();
+    state.checks = Some(bounds::insert(state.module.to_mut(), given)?);
+    Ok(())
+}
+
+/// Where the entry is in its module.
+fn entry_index(module: &Module) -> Result<usize, Error> {
+    let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
+    index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))
+}
+
+fn zero_shared_memory(state: &mut State<'_>) -> Result<(), Error> {
+    let index = entry_index(&state.module)?;
+    let names = threadgroup_globals(&state.module);
+    let variables = state.module.globals.iter().filter(|global| names.contains(&global.name));
+    let sizes = variables.map(|global| (global.name.clone(), global.ty.size_align(&state.module).0));
+    let sizes: Vec<(String, u64)> = sizes.collect();
+    zero_shared_memory::write(&mut state.module.to_mut().functions[index], &sizes, &state.options.arguments);
+    Ok(())
+}
+
+fn shared_memory(state: &mut State<'_>) -> Result<(), Error> {
+    let index = entry_index(&state.module)?;
+    let names = threadgroup_globals(&state.module);
+    calls::callees(&state.module, &state.module.functions[index], &names)?;
+    state.memory = shared_memory::place(state.module.to_mut(), &names);
+    Ok(())
+}
+
+fn kernel_entry(state: &mut State<'_>) -> Result<(), Error> {
+    let index = entry_index(&state.module)?;
+    let mut kernel = state.module.to_mut().functions.remove(index);
+    state.wrapped = Some(entry::wrap(&state.module, &mut kernel, state.options)?);
+    state.kernel = Some(kernel);
+    Ok(())
+}
+
+fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    module.functions.iter_mut().chain([kernel]).for_each(legalize_division::legalize);
+    Ok(())
+}
+
+fn barriers(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    barriers::write(module, kernel);
+    Ok(())
+}
+
+fn vectorize_copies(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    vectorize_copies::write(module, kernel)
+}
+
+fn simdgroup(state: &mut State<'_>) -> Result<(), Error> {
+    let approximate = state.options.approximate;
+    let (module, kernel, wrapped) = state.device()?;
+    let Some(mask) = wrapped.mask else { return Ok(()) };
+    let how = simdgroup::How { approximate, permuted: wrapped.permuted };
+    simdgroup::write(module, kernel, wrapped.body, mask, how)
+}
+
+fn approximate_math(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.device()?;
+    module.functions.iter_mut().chain([kernel]).for_each(approximate_math::write);
+    Ok(())
+}
+
+fn retarget(state: &mut State<'_>) -> Result<(), Error> {
+    let options = state.options;
+    let kernel = state.kernel.take().ok_or_else(|| Error::Malformed("no kernel".into()))?;
+    let module = state.module.to_mut();
+    module.functions.push(kernel);
+    target::check_calls(module)?;
+    declare_called(module, |name| name.starts_with("llvm."));
+    target::retarget(module, options);
+    state.is_done = true;
+    Ok(())
+}

@@ -1,0 +1,462 @@
+//! The pipeline of the CPU backend: from one thread's module to a function over threadgroups.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use elinvar_ir::{Module, verify};
+
+use super::workgroup::{self, Inputs, WorkgroupFunction};
+use super::{output, safepoints, soa_private_arrays, unroll_and_jam};
+use crate::analysis::lane_layout::Layout;
+use crate::analysis::liveness::Liveness;
+use crate::analysis::uniformity::Uniformity;
+use crate::analysis::{
+    AnalysisManager, BarrierLiveness, RegionCfgs, Regions, allowlist, barrier_divergence, legality,
+};
+use crate::kernel::Kernel;
+use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
+use crate::support::declarations::declared;
+use crate::transform::bounds::{self, Checks, freeze};
+use crate::transform::{
+    fix_irreducible, hoist_invariant_loads, legalize_division, lower_f16_conversions, lower_intrinsics,
+    scalarize,
+};
+use crate::{Error, Options, Target};
+
+/// The passes, in order.
+pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
+    use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
+    use Preserves::{ControlFlow, Everything, Nothing};
+    let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 17] = [
+        // name, input, output, preserves, applies, run, requires, ensures
+        (
+            "allowlist",
+            Thread,
+            Thread,
+            Everything,
+            always,
+            allowlist,
+            "nothing",
+            "each call and variable is one that no kernel can leave its memory or threads through",
+        ),
+        (
+            "freeze",
+            Thread,
+            Thread,
+            Nothing,
+            is_checked,
+            freeze,
+            "allowlist",
+            "no undefined behavior and no poison in code that bounds checks depend on",
+        ),
+        (
+            "bounds",
+            Thread,
+            Thread,
+            Nothing,
+            is_checked,
+            bounds,
+            "freeze",
+            "each access that may leave its memory is behind a check that records the first fault",
+        ),
+        (
+            "lower-intrinsics",
+            Thread,
+            K,
+            Nothing,
+            always,
+            lower_intrinsics,
+            "an entry",
+            "positions are values, barriers are edges, allocas are private arrays",
+        ),
+        (
+            "scalarize",
+            K,
+            K,
+            ControlFlow,
+            always,
+            scalarize,
+            "lower-intrinsics",
+            "no vector values, if every vector operation is known",
+        ),
+        (
+            "legalize-division",
+            K,
+            K,
+            ControlFlow,
+            always,
+            legalize_division,
+            "lower-intrinsics",
+            "division and shifts are defined for every operand",
+        ),
+        (
+            "lower-f16-conversions",
+            K,
+            K,
+            ControlFlow,
+            always,
+            lower_f16_conversions,
+            "lower-intrinsics",
+            "half converts to integers through float",
+        ),
+        (
+            "hoist-invariant-loads",
+            K,
+            K,
+            ControlFlow,
+            always,
+            hoist_invariant_loads,
+            "lower-intrinsics",
+            "loads of Options::invariant_bytes are the kernel's invariant loads",
+        ),
+        (
+            "barrier-divergence",
+            K,
+            K,
+            Everything,
+            always,
+            barrier_divergence,
+            "lower-intrinsics",
+            "no barrier that some threads of a full threadgroup provably miss",
+        ),
+        (
+            "fix-irreducible",
+            K,
+            K,
+            Nothing,
+            may_be_irreducible,
+            fix_irreducible,
+            "lower-intrinsics",
+            "every region's loops have one entry; else an error",
+        ),
+        (
+            "choose-lanes",
+            K,
+            K,
+            Everything,
+            always,
+            choose_lanes,
+            "fix-irreducible",
+            "lanes are Options::lanes, or 1 for code that has no vector form",
+        ),
+        (
+            "soa-private-arrays",
+            K,
+            K,
+            ControlFlow,
+            always,
+            soa_private_arrays,
+            "choose-lanes",
+            "private arrays accessed by elements of one size are in structure-of-arrays layout",
+        ),
+        (
+            "unroll-and-jam",
+            K,
+            K,
+            Everything,
+            always,
+            unroll_and_jam,
+            "soa-private-arrays",
+            "the factor is chosen: vectors per iteration",
+        ),
+        (
+            "rematerialize",
+            K,
+            K,
+            Everything,
+            always,
+            rematerialize,
+            "unroll-and-jam",
+            "each value live across a barrier is either kept or cheap to rematerialize",
+        ),
+        (
+            "vectorize",
+            K,
+            W,
+            Nothing,
+            always,
+            vectorize,
+            "rematerialize",
+            "one function runs whole threadgroups; each region has a uniform and a masked version",
+        ),
+        (
+            "safepoints",
+            W,
+            W,
+            Nothing,
+            is_stoppable,
+            safepoints,
+            "vectorize",
+            "loops of callees poll the stop byte",
+        ),
+        ("link", W, T, Nothing, always, link, "vectorize", "a module of its own that defines all it names"),
+    ];
+    let pass = |(name, input, output, preserves, applies, run, requires, ensures)| Pass {
+        info: PassInfo { name, input, output, requires, ensures },
+        preserves,
+        applies,
+        run,
+    };
+    list.into_iter().map(pass).collect()
+}
+
+/// What the passes work on.
+pub(crate) struct State<'a> {
+    options: &'a Options,
+    /// One thread's code.
+    pub module: Cow<'a, Module>,
+    pub checks: Option<Checks>,
+    pub code: Code,
+    layout: Layout,
+    live: Option<Rc<Liveness>>,
+    analyses: AnalysisManager,
+}
+
+/// What there is besides the module.
+pub(crate) enum Code {
+    Thread,
+    Kernel(Box<Kernel>),
+    Workgroup(Box<Kernel>, Box<WorkgroupFunction>),
+    Target(Box<Module>, Box<WorkgroupFunction>),
+}
+
+impl<'a> State<'a> {
+    pub fn new(module: &'a Module, options: &'a Options) -> Self {
+        Self {
+            options,
+            module: Cow::Borrowed(module),
+            checks: None,
+            code: Code::Thread,
+            layout: Layout::new(options.group, 1, false),
+            live: None,
+            analyses: AnalysisManager::default(),
+        }
+    }
+
+    /// The module and the kernel, which is there between `lower-intrinsics` and `vectorize`.
+    fn kernel(&mut self) -> Result<(&Module, &mut Kernel, &mut AnalysisManager), Error> {
+        match &mut self.code {
+            Code::Kernel(kernel) => Ok((&self.module, kernel, &mut self.analyses)),
+            _ => Err(Error::Malformed("no kernel".into())),
+        }
+    }
+}
+
+impl Unit for State<'_> {
+    const TARGET: Target = Target::Cpu;
+
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn form(&self) -> Form {
+        match &self.code {
+            Code::Thread => Form::Thread,
+            Code::Kernel(_) => Form::Kernel,
+            Code::Workgroup(..) => Form::Workgroup,
+            Code::Target(..) => Form::Target,
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.code {
+            Code::Thread => declared(&self.module).to_string(),
+            Code::Kernel(kernel) => kernel.to_module(&self.module).to_string(),
+            Code::Workgroup(_, workgroup) => workgroup.function.to_string(),
+            Code::Target(module, _) => module.to_string(),
+        }
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        let result = match &self.code {
+            Code::Thread => verify(&declared(&self.module)),
+            Code::Kernel(kernel) => verify(&kernel.to_module(&self.module)),
+            // Its callees are not declared yet.
+            Code::Workgroup(..) => Ok(()),
+            Code::Target(module, _) => verify(module),
+        };
+        result.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    fn invalidate(&mut self, preserves: Preserves) {
+        self.analyses.invalidate(preserves);
+    }
+}
+
+fn always(_: &State<'_>) -> bool {
+    true
+}
+
+fn is_checked(state: &State<'_>) -> bool {
+    state.options.checks.is_some()
+}
+
+fn is_stoppable(state: &State<'_>) -> bool {
+    state.options.stoppable
+}
+
+/// Whether the kernel has to be vectorized, whatever its loops.
+fn may_be_irreducible(state: &State<'_>) -> bool {
+    matches!(&state.code, Code::Kernel(kernel) if kernel.exchanges.is_some())
+}
+
+fn allowlist(state: &mut State<'_>) -> Result<(), Error> {
+    allowlist::check(&state.module)
+}
+
+fn freeze(state: &mut State<'_>) -> Result<(), Error> {
+    freeze::define(state.module.to_mut());
+    Ok(())
+}
+
+fn bounds(state: &mut State<'_>) -> Result<(), Error> {
+    let given = state.options.checks.as_deref().unwrap_or_default();
+    state.checks = Some(bounds::insert(state.module.to_mut(), given)?);
+    Ok(())
+}
+
+fn lower_intrinsics(state: &mut State<'_>) -> Result<(), Error> {
+    let kernel = lower_intrinsics::lower(&state.module)?;
+    let (params, expected) = (kernel.function.params.len(), state.options.threadgroup_args.len());
+    if params != expected {
+        return Err(Error::Malformed(format!(
+            "the entry takes {params} arguments, the signature has {expected}"
+        )));
+    }
+    state.code = Code::Kernel(Box::new(kernel));
+    Ok(())
+}
+
+fn scalarize(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, _) = state.kernel()?;
+    scalarize::scalarize(module, &mut kernel.function);
+    Ok(())
+}
+
+fn legalize_division(state: &mut State<'_>) -> Result<(), Error> {
+    state.kernel()?.1.functions_mut().for_each(legalize_division::legalize);
+    Ok(())
+}
+
+fn lower_f16_conversions(state: &mut State<'_>) -> Result<(), Error> {
+    state.kernel()?.1.functions_mut().for_each(lower_f16_conversions::lower);
+    Ok(())
+}
+
+fn hoist_invariant_loads(state: &mut State<'_>) -> Result<(), Error> {
+    let options = state.options;
+    let (module, kernel, _) = state.kernel()?;
+    hoist_invariant_loads::hoist(module, kernel, &options.invariant_bytes);
+    Ok(())
+}
+
+fn barrier_divergence(state: &mut State<'_>) -> Result<(), Error> {
+    let group = state.options.group;
+    let (module, kernel, analyses) = state.kernel()?;
+    let regions = analyses.get::<Regions>(module, kernel, &());
+    barrier_divergence::check(module, kernel, &regions, group)
+}
+
+fn fix_irreducible(state: &mut State<'_>) -> Result<(), Error> {
+    let (module, kernel, analyses) = state.kernel()?;
+    match legality::reducible(module, kernel, analyses) {
+        Ok(()) => Ok(()),
+        Err(_) => fix_irreducible::split_regions(kernel).map_err(legality::irreducible),
+    }
+}
+
+fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
+    let options = state.options;
+    let (module, kernel, analyses) = state.kernel()?;
+    let exchanges = kernel.exchanges.is_some();
+    let lanes = match legality::vectorizable(module, kernel, analyses) {
+        Ok(()) => options.lanes,
+        // Thread by thread, unless threads exchange values.
+        Err(_) if !exchanges => 1,
+        Err(why) => return Err(why),
+    };
+    state.layout = Layout::new(options.group, lanes, exchanges);
+    Ok(())
+}
+
+fn soa_private_arrays(state: &mut State<'_>) -> Result<(), Error> {
+    let lanes = state.layout.lanes;
+    let (module, kernel, _) = state.kernel()?;
+    soa_private_arrays::transpose(module, kernel, lanes);
+    Ok(())
+}
+
+fn unroll_and_jam(state: &mut State<'_>) -> Result<(), Error> {
+    let (layout, registers) = (state.layout.clone(), state.options.registers);
+    let (module, kernel, analyses) = state.kernel()?;
+    let uniform = analyses.get::<Uniformity>(module, kernel, &layout).map_err(legality::irreducible)?;
+    state.layout.factor = unroll_and_jam::factor(kernel, &uniform, &layout, registers);
+    Ok(())
+}
+
+fn rematerialize(state: &mut State<'_>) -> Result<(), Error> {
+    let layout = state.layout.clone();
+    let (module, kernel, analyses) = state.kernel()?;
+    let uniform = analyses.get::<Uniformity>(module, kernel, &layout).map_err(legality::irreducible)?;
+    let live = analyses.get::<BarrierLiveness>(module, kernel, &());
+    let live = Liveness::clone(&live)
+        .with_address_operands(|value| uniform.address_operands(kernel, value))
+        .rematerialize(|value| uniform.is_cheap(kernel, value));
+    state.live = Some(Rc::new(live));
+    Ok(())
+}
+
+fn vectorize(state: &mut State<'_>) -> Result<(), Error> {
+    let (layout, options) = (state.layout.clone(), state.options);
+    let live = state.live.clone().ok_or_else(|| Error::Malformed("no liveness".into()))?;
+    let (module, kernel, analyses) = state.kernel()?;
+    let uniform = analyses.get::<Uniformity>(module, kernel, &layout).map_err(legality::irreducible)?;
+    // As if all vectors of a threadgroup were one iteration.
+    let group = match kernel.barriers.is_empty() || layout.iterations() == 1 {
+        true => uniform.clone(),
+        false => {
+            let whole = Layout { factor: layout.vectors(), ..layout.clone() };
+            analyses.get::<Uniformity>(module, kernel, &whole).map_err(legality::irreducible)?
+        }
+    };
+    let cfgs = match layout.lanes * layout.factor == 1 {
+        true => None,
+        false => Some(analyses.get::<RegionCfgs>(module, kernel, &()).map_err(legality::irreducible)?),
+    };
+    let regions = analyses.get::<Regions>(module, kernel, &());
+    let inputs = Inputs {
+        module,
+        kernel,
+        regions: &regions,
+        cfgs: cfgs.as_deref().map(Vec::as_slice),
+        live: &live,
+        layout: &layout,
+        uniform: &uniform,
+        group: &group,
+        options,
+    };
+    let workgroup = Box::new(workgroup::build(&inputs)?);
+    if let Code::Kernel(kernel) = std::mem::replace(&mut state.code, Code::Thread) {
+        state.code = Code::Workgroup(kernel, workgroup);
+    }
+    Ok(())
+}
+
+fn safepoints(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(kernel, workgroup) = &mut state.code
+        && let Some(stop) = &workgroup.stop
+    {
+        safepoints::insert(&mut workgroup.function, stop, &mut kernel.callees);
+    }
+    Ok(())
+}
+
+fn link(state: &mut State<'_>) -> Result<(), Error> {
+    if let Code::Workgroup(kernel, workgroup) = &state.code {
+        let output = output::module(&state.module, kernel, workgroup.function.clone())?;
+        if let Code::Workgroup(_, workgroup) = std::mem::replace(&mut state.code, Code::Thread) {
+            state.code = Code::Target(Box::new(output), workgroup);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+; RUN: barriers target=nvptx
+define void @__elinvar_entry(ptr %a) {
+  call void @__elinvar_threadgroup_barrier(i32 2)
+  fence acq_rel
+  store i32 1, ptr %a, align 4
+  ret void
+}
+declare void @__elinvar_threadgroup_barrier(i32)
+
+; CHECK: call void @llvm.nvvm.barrier0()
+; CHECK-NEXT: call void @llvm.nvvm.membar.gl()
+; CHECK-NEXT: store i32 1

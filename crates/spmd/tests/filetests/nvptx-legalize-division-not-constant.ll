@@ -1,0 +1,15 @@
+; RUN: legalize-division target=nvptx
+define void @__elinvar_entry(ptr %a) {
+  %t = call i32 @__elinvar_thread_position_in_threadgroup(i32 0)
+  %p = getelementptr i32, ptr %a, i32 %t
+  %v = load i32, ptr %p, align 4
+  %q = udiv i32 %v, 3
+  %s = shl i32 %q, 4
+  store i32 %s, ptr %p, align 4
+  ret void
+}
+declare i32 @__elinvar_thread_position_in_threadgroup(i32)
+
+; CHECK: %v = load i32
+; CHECK-NEXT: %q = udiv i32 %v, 3
+; CHECK-NEXT: %s = shl i32 %q, 4

@@ -12,6 +12,9 @@ use elinvar_msl::{Checked, Counters, Declared, Specialized, Toolchain};
 
 use crate::Origin;
 
+/// A kernel's name, and the function constants that it is specialized with.
+type Key = (String, Vec<Constant>);
+
 /// A source that has passed all checks.
 pub struct Program {
     checked: Checked,
@@ -19,7 +22,7 @@ pub struct Program {
     cache: Cache,
     source: Arc<Source>,
     counters: Counters,
-    threads: Mutex<HashMap<(String, Vec<Constant>), Arc<Thread>>>,
+    threads: Mutex<HashMap<Key, Arc<Thread>>>,
 }
 
 /// The code of one thread of a kernel, read when it is first needed.

@@ -201,8 +201,8 @@ pub(crate) fn batch_ended(
 /// The commands of a batch in flight.
 fn commands_of(queue: &Submissions, number: u64) -> Option<Vec<Command>> {
     let range = queue.with_fences(|batches| {
-        let batch = batches.filter(|batch| batch.id == number).next()?;
-        Some(batch.first..batch.first + batch.len)
+        let of = |batch: &Batch| (batch.id == number).then(|| batch.first..batch.first + batch.len);
+        batches.filter_map(of).last()
     })?;
     let (_, commands, _) = queue.submission_of(|batch| batch.id == number)?;
     Some(commands[range].to_vec())

@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn notes_within_notes_do_not_exhaust_the_stack() {
         // An error without place, text or source line, and so many levels of one note.
-        let nested = |levels| [vec![0, 0, 0, 0, 0, 0, 1].repeat(levels), vec![0; 7]].concat();
+        let nested = |levels| [[0, 0, 0, 0, 0, 0, 1].repeat(levels), vec![0; 7]].concat();
         let read = |levels| decode::<Diagnostic>(&nested(levels));
         assert!(read(15).is_some_and(|d| d.notes[0].notes[0].notes.len() == 1));
         assert_eq!(read(16), None);

@@ -142,6 +142,7 @@ pub(super) struct Position {
 }
 
 /// What is to be done, without the lock, about what has completed.
+#[allow(clippy::large_enum_variant)] // it is moved once; a box would be an allocation for each submission
 pub(super) enum ToRetire<B: Backend> {
     Signal(Arc<dyn Event>, u64, Option<u64>),
     /// Have the queue looked at again when the event has reached the value.

@@ -19,6 +19,7 @@ use crate::{ENTRY, Error, Target};
 /// The passes, in order.
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Device as D, Target as T, Thread};
+    #[allow(clippy::type_complexity)] // the columns of one table
     let list: [(_, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 12] = [
         // name, input, output, applies, run, requires, ensures
         (

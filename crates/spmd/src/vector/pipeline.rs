@@ -27,6 +27,7 @@ use crate::{Error, Options, Target};
 pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     use Form::{Kernel as K, Target as T, Thread, Workgroup as W};
     use Preserves::{ControlFlow, Everything, Nothing};
+    #[allow(clippy::type_complexity)] // the columns of one table
     let list: [(_, _, _, _, fn(&State<'a>) -> bool, fn(&mut State<'a>) -> Result<(), Error>, _, _); 17] = [
         // name, input, output, preserves, applies, run, requires, ensures
         (

@@ -40,8 +40,6 @@ use shadows::Shadows;
 /// The function that compiled code calls to note a fault.
 pub(crate) const RECORD: &str = "elinvar_record_fault";
 
-/// Primitives that stand for parts of the launch: the record, and the bytes of an argument.
-
 /// What compiled code writes of the first access out of bounds. All zero before the launch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

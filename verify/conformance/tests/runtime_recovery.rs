@@ -198,7 +198,7 @@ fn policies_suit_the_memory_of_the_device() {
 fn the_processor_cannot_be_reset() {
     let device = Device::cpu().unwrap();
     let refused = device.reset().unwrap_err();
-    assert!(matches!(&refused, Error::Unsupported(text) if text.starts_with("a reset of the processor:")));
+    assert!(matches!(&refused, Error::Unsupported(text) if text.starts_with("reset of the CPU device:")));
     assert!(matches!(device.breaker().state(), BreakerState::Closed));
     device.stream().unwrap().synchronize().unwrap();
 }

@@ -330,6 +330,26 @@ fn a_failure_poisons_what_is_behind_until_it_is_acknowledged() {
 }
 
 #[test]
+fn a_signal_behind_a_failure_is_not_raised() {
+    for mode in [Mode::Ahead, Mode::AtOnce] {
+        let fixture = Fixture::new(Device { mode, ..Device::default() });
+        let event: Arc<Timeline> = Arc::default();
+        if mode == Mode::AtOnce {
+            fixture.device().errors.lock().push(error());
+        }
+        fixture.submit(vec![work()]);
+        fixture.submit(vec![signal(&event, 1), work()]);
+        fixture.run();
+        if mode == Mode::Ahead {
+            fixture.complete(1, Completed::Failed(error()));
+            fixture.executed(2);
+        }
+        assert_eq!(fixture.numbers(), [(1, "failed"), (2, "poisoned")]);
+        assert!(event.value() == 0 && event.failure().is_some());
+    }
+}
+
+#[test]
 fn an_earlier_failure_takes_precedence_over_a_later_one_that_is_known_before() {
     let fixture = ahead();
     fixture.submit_and_run(vec![work()]);

@@ -383,6 +383,9 @@ impl<B: Backend> State<B> {
         let kind = Kind::mark(&pending.commands, command);
         let earlier = pending.end_ns.filter(|_| !pending.has_waited);
         let end_ns = if is_now { Some(earlier.unwrap_or_else(now_ns)) } else { None };
+        if let Some(end_ns) = end_ns {
+            pending.start_ns.get_or_insert(end_ns);
+        }
         self.announce(id, kind, fence);
         if let (Some(end_ns), Some(operation)) = (end_ns, self.in_flight.back_mut()) {
             operation.status = Status::Completed(Completed::Executed { start_ns: None, end_ns });

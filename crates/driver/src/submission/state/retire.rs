@@ -22,6 +22,10 @@ impl<B: Backend> State<B> {
 
     pub(super) fn is_first_operation_over(&self) -> bool {
         let Some(first) = self.in_flight.front() else { return false };
+        // Those before it may end in a failure, which is its own then.
+        if self.first() != Some(first.submission) {
+            return self.is_suspended && !matches!(first.status, Status::At(_));
+        }
         match &first.status {
             Status::At(_) => false,
             Status::Completed(_) => true,
@@ -72,7 +76,8 @@ impl<B: Backend> State<B> {
     /// Retire the first operation.
     pub(super) fn retire_operation(&mut self, backend: &B) -> Option<ToRetire<B>> {
         let first = self.in_flight.front()?;
-        if let (Status::Follows, Some((event, value))) = (&first.status, self.awaited(first))
+        if !self.is_suspended
+            && let (Status::Follows, Some((event, value))) = (&first.status, self.awaited(first))
             && event.is_pending(value)
         {
             // The device knows of it before the host does.
@@ -85,12 +90,16 @@ impl<B: Backend> State<B> {
         let at = self.find(submission)?;
         let pending = &mut self.pending[at];
         pending.in_flight -= 1;
+        if self.is_suspended && at > 0 {
+            // It is issued again, or poisoned.
+            return None;
+        }
         pending.has_effect |= kind != Kind::Start;
         let ns = match status {
             Status::Completed(Completed::Executed { start_ns, end_ns }) => {
                 if kind == Kind::Start {
                     pending.start_ns = Some(end_ns);
-                } else if kind == Kind::Commands {
+                } else {
                     pending.start_ns.get_or_insert(start_ns.unwrap_or(end_ns));
                     pending.end_ns = pending.end_ns.max(Some(end_ns));
                 }

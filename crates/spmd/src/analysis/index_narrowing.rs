@@ -213,7 +213,7 @@ mod tests {
         );
         let module = Module::parse(&text).unwrap();
         let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
-        let uniform = crate::analysis::AnalysisManager::default()
+        let uniform = crate::analysis::Analyses::default()
             .get::<Uniformity>(&module, &kernel, &Layout::new([64, 1, 1], 8, false))
             .unwrap();
         let values = &kernel.function.values;

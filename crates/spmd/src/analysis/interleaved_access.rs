@@ -235,7 +235,7 @@ mod tests {
         let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
         let uniform =
-            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
+            crate::analysis::Analyses::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let found = InterleaveGroups::new(&module, &kernel, &uniform, 8);
         let mut all: Vec<_> = found.groups.into_iter().map(|((_, place), group)| (place, group)).collect();
         all.sort_unstable_by_key(|(place, _)| *place);

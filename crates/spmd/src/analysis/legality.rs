@@ -3,7 +3,7 @@
 use elinvar_ir::{Function, Module, Op, Type};
 
 use super::cfg::Irreducible;
-use super::{AnalysisManager, FunctionCfg, RegionCfgs};
+use super::{Analyses, FunctionCfg, RegionCfgs};
 use crate::Error;
 use crate::kernel::Kernel;
 
@@ -11,11 +11,7 @@ use crate::kernel::Kernel;
 ///
 /// # Errors
 /// `Unsupported` with what has no vector form.
-pub(crate) fn vectorizable(
-    module: &Module,
-    kernel: &Kernel,
-    analyses: &mut AnalysisManager,
-) -> Result<(), Error> {
+pub(crate) fn vectorizable(module: &Module, kernel: &Kernel, analyses: &mut Analyses) -> Result<(), Error> {
     match scalar_only(module, &kernel.function) {
         Some(why) => Err(why),
         None => reducible(module, kernel, analyses),
@@ -23,11 +19,7 @@ pub(crate) fn vectorizable(
 }
 
 /// Check that the loops of the function, and of each region, have one entry.
-pub(crate) fn reducible(
-    module: &Module,
-    kernel: &Kernel,
-    analyses: &mut AnalysisManager,
-) -> Result<(), Error> {
+pub(crate) fn reducible(module: &Module, kernel: &Kernel, analyses: &mut Analyses) -> Result<(), Error> {
     analyses.get::<FunctionCfg>(module, kernel, &()).map_err(irreducible)?;
     analyses.get::<RegionCfgs>(module, kernel, &()).map_err(irreducible)?;
     Ok(())

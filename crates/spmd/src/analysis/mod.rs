@@ -1,6 +1,6 @@
 //! Analyses: they compute facts about a kernel and change nothing.
 //!
-//! The passes of the CPU backend get analyses from an [`AnalysisManager`], which computes each on first use and keeps it until a
+//! The passes of the CPU backend get analyses from an [`Analyses`], which computes each on first use and keeps it until a
 //! pass does not preserve it. Passes of NVPTX use one analysis in one pass each, so there is nothing to keep.
 //!
 //! [`Uniformity`] is computed for up to three layouts of a kernel, which are three different analyses: the layout is part of
@@ -53,12 +53,7 @@ pub(crate) trait Analysis {
     type Key: Clone + PartialEq + 'static;
     type Output: Clone + 'static;
 
-    fn compute(
-        module: &Module,
-        kernel: &Kernel,
-        key: &Self::Key,
-        analyses: &mut AnalysisManager,
-    ) -> Self::Output;
+    fn compute(module: &Module, kernel: &Kernel, key: &Self::Key, analyses: &mut Analyses) -> Self::Output;
 }
 
 struct Entry {
@@ -70,11 +65,11 @@ struct Entry {
 
 /// The results of analyses of one kernel.
 #[derive(Default)]
-pub(crate) struct AnalysisManager {
+pub(crate) struct Analyses {
     entries: Vec<Entry>,
 }
 
-impl AnalysisManager {
+impl Analyses {
     /// The result of an analysis, computed if it is not there.
     pub fn get<A: Analysis>(&mut self, module: &Module, kernel: &Kernel, key: &A::Key) -> A::Output {
         let found =
@@ -114,7 +109,7 @@ impl Analysis for FunctionCfg {
     type Key = ();
     type Output = Result<Rc<Cfg>, Irreducible>;
 
-    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut AnalysisManager) -> Self::Output {
+    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut Analyses) -> Self::Output {
         Cfg::new(&kernel.function, BlockId(0), |_| false).map(Rc::new)
     }
 }
@@ -128,7 +123,7 @@ impl Analysis for Regions {
     type Key = ();
     type Output = Rc<Vec<Region>>;
 
-    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut AnalysisManager) -> Self::Output {
+    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut Analyses) -> Self::Output {
         Rc::new(regions::regions(kernel))
     }
 }
@@ -145,7 +140,7 @@ impl Analysis for RegionCfgs {
     type Key = ();
     type Output = Result<CfgOfRegions, Irreducible>;
 
-    fn compute(module: &Module, kernel: &Kernel, (): &(), analyses: &mut AnalysisManager) -> Self::Output {
+    fn compute(module: &Module, kernel: &Kernel, (): &(), analyses: &mut Analyses) -> Self::Output {
         let regions = analyses.get::<Regions>(module, kernel, &());
         let ends = |block| kernel.barrier_after(block).is_some();
         let cfgs = regions.iter().map(|region| match region.blocks.is_empty() {
@@ -165,7 +160,7 @@ impl Analysis for BarrierLiveness {
     type Key = ();
     type Output = Rc<Liveness>;
 
-    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut AnalysisManager) -> Self::Output {
+    fn compute(_: &Module, kernel: &Kernel, (): &(), _: &mut Analyses) -> Self::Output {
         Rc::new(liveness::across_barriers(kernel))
     }
 }
@@ -177,12 +172,7 @@ impl Analysis for TemporalDivergence {
     type Key = u32;
     type Output = Result<Rc<Self>, Irreducible>;
 
-    fn compute(
-        module: &Module,
-        kernel: &Kernel,
-        lanes: &u32,
-        analyses: &mut AnalysisManager,
-    ) -> Self::Output {
+    fn compute(module: &Module, kernel: &Kernel, lanes: &u32, analyses: &mut Analyses) -> Self::Output {
         // With one lane there is no masked version, and no need for it.
         if *lanes == 1 || kernel.barriers.is_empty() {
             return Ok(Rc::new(Self::default()));
@@ -200,12 +190,7 @@ impl Analysis for Uniformity {
     type Key = Layout;
     type Output = Result<Rc<Self>, Irreducible>;
 
-    fn compute(
-        module: &Module,
-        kernel: &Kernel,
-        layout: &Layout,
-        analyses: &mut AnalysisManager,
-    ) -> Self::Output {
+    fn compute(module: &Module, kernel: &Kernel, layout: &Layout, analyses: &mut Analyses) -> Self::Output {
         if layout.lanes * layout.factor == 1 {
             return Ok(Rc::new(Self::of_one_lane(kernel)));
         }
@@ -223,12 +208,11 @@ mod tests {
     fn results_are_kept_until_a_pass_does_not_preserve_them() {
         let module = Module::parse("define void @__elinvar_entry(ptr %a) {\n ret void\n}").unwrap();
         let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
-        let mut analyses = AnalysisManager::default();
+        let mut analyses = Analyses::default();
         let layout = Layout::new([64, 1, 1], 8, false);
         let uniformity =
-            |analyses: &mut AnalysisManager| analyses.get::<Uniformity>(&module, &kernel, &layout).unwrap();
-        let cfg =
-            |analyses: &mut AnalysisManager| analyses.get::<FunctionCfg>(&module, &kernel, &()).unwrap();
+            |analyses: &mut Analyses| analyses.get::<Uniformity>(&module, &kernel, &layout).unwrap();
+        let cfg = |analyses: &mut Analyses| analyses.get::<FunctionCfg>(&module, &kernel, &()).unwrap();
         let (first, flow) = (uniformity(&mut analyses), cfg(&mut analyses));
         assert!(Rc::ptr_eq(&first, &uniformity(&mut analyses)));
         let wider = Layout { factor: 2, ..layout.clone() };

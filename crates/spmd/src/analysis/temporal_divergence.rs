@@ -234,7 +234,7 @@ mod tests {
         let kernel = lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], lanes, false);
         let uniform =
-            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
+            crate::analysis::Analyses::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let values = (0..kernel.function.values.len()).map(|v| ValueId(v as u32));
         let mut names: Vec<String> = values
             .filter(|v| uniform.is_temporally_divergent(*v))

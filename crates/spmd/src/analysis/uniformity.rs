@@ -537,7 +537,7 @@ mod tests {
         let kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         let layout = Layout::new([64, 1, 1], 8, false);
         let result =
-            crate::analysis::AnalysisManager::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
+            crate::analysis::Analyses::default().get::<Uniformity>(&module, &kernel, &layout).unwrap();
         let find = |name: &&str| {
             let values: &Vec<_> = &kernel.function.values;
             let id = values.iter().position(|v| v.name.as_deref() == Some(*name)).unwrap();

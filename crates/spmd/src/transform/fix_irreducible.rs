@@ -155,7 +155,7 @@ mod tests {
         let module = Module::parse(NESTED).unwrap();
         let mut kernel = crate::transform::lower_intrinsics::lower(&module).unwrap();
         let is_reducible = |kernel: &Kernel| {
-            let analyses = &mut crate::analysis::AnalysisManager::default();
+            let analyses = &mut crate::analysis::Analyses::default();
             crate::analysis::legality::reducible(&module, kernel, analyses).is_ok()
         };
         assert!(!is_reducible(&kernel));

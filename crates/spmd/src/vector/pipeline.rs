@@ -11,7 +11,7 @@ use crate::analysis::lane_layout::Layout;
 use crate::analysis::liveness::Liveness;
 use crate::analysis::uniformity::Uniformity;
 use crate::analysis::{
-    AnalysisManager, BarrierLiveness, RegionCfgs, Regions, allowlist, barrier_divergence, legality,
+    Analyses, BarrierLiveness, RegionCfgs, Regions, allowlist, barrier_divergence, legality,
 };
 use crate::kernel::Kernel;
 use crate::pass::{Form, Pass, PassInfo, Preserves, Unit};
@@ -210,7 +210,7 @@ pub(crate) struct State<'a> {
     pub code: Code,
     layout: Layout,
     live: Option<Rc<Liveness>>,
-    analyses: AnalysisManager,
+    analyses: Analyses,
 }
 
 /// What there is besides the module.
@@ -230,12 +230,12 @@ impl<'a> State<'a> {
             code: Code::Thread,
             layout: Layout::new(options.group, 1, false),
             live: None,
-            analyses: AnalysisManager::default(),
+            analyses: Analyses::default(),
         }
     }
 
     /// The module and the kernel, which is there between `lower-intrinsics` and `vectorize`.
-    fn kernel(&mut self) -> Result<(&Module, &mut Kernel, &mut AnalysisManager), Error> {
+    fn kernel(&mut self) -> Result<(&Module, &mut Kernel, &mut Analyses), Error> {
         match &mut self.code {
             Code::Kernel(kernel) => Ok((&self.module, kernel, &mut self.analyses)),
             _ => Err(Error::Malformed("no kernel".into())),

@@ -91,7 +91,7 @@ fn bytes_that_are_not_text() {
     let refused = run(parent.path(), &odd, "1", &odd.join("tmp"));
     assert!(!refused.status.success());
     let why = said(refused);
-    assert!(why.contains("temporary files") && why.contains("is not UTF-8"), "{why}");
+    assert!(why.contains("temporary directory") && why.contains("is not UTF-8"), "{why}");
     // The cache may lie anywhere.
     for _ in 0..2 {
         let ended = run(parent.path(), &odd, "1", parent.path());

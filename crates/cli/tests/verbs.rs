@@ -55,7 +55,8 @@ fn an_isolated_run_computes_and_a_crash_is_reported() {
         "{report}"
     );
     add(&[A, B, OUT, N], &["--isolated", "--device", "cpu"]).expect(0, &[]);
-    add(&[A, B, OUT, N], &["--isolated", "--device", "metal"]).expect(1, &["there is no Metal"]);
+    add(&[A, B, OUT, N], &["--isolated", "--device", "metal"])
+        .expect(1, &["only CPU and CUDA devices can be isolated"]);
     let folder = Folder::new();
     let text =
         "kernel void wild(device int* p, constant ulong& at) { *reinterpret_cast<device int*>(at) = 1; }";

@@ -221,6 +221,11 @@ pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
 }
 
 /// The error that a panic of a worker becomes.
-pub(crate) fn panic_error(payload: &(dyn Any + Send)) -> Error {
-    Error::DeviceLost(format!("a worker thread of the CPU driver panicked: {}", panic_text(payload)))
+fn panic_error(payload: &(dyn Any + Send)) -> Error {
+    worker_panicked(panic_text(payload))
+}
+
+/// The same, from what the panic says.
+pub(crate) fn worker_panicked(message: &str) -> Error {
+    Error::DeviceLost(format!("a worker thread of the CPU driver panicked: {message}"))
 }

@@ -2,14 +2,13 @@
 //!
 //! Everything else of a queue is the contract's [submission core](elinvar_driver::submission).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use elinvar_driver::submission::{Backend, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Error, Priority, Result};
 
-use crate::job::panic_error;
+use crate::job::worker_panicked;
 use crate::pool::{Pool, Task, Worker};
 use crate::stop::Stop;
 use crate::{encode, host};
@@ -70,9 +69,12 @@ unsafe impl Backend for CpuBackend {
         let start_ns = host::now_ns();
         let stop = issue.with_work(|stop| stop.clone()).unwrap_or_default();
         let commands = issue.run();
-        catch_unwind(AssertUnwindSafe(|| encode::run(commands, &stop, worker)))
-            .unwrap_or_else(|panic| Err(panic_error(&*panic)))?;
+        encode::run(commands, &stop, worker)?;
         Ok(Issued::Executed { next: issue.next() + commands.len(), start_ns, end_ns: host::now_ns() })
+    }
+
+    fn panicked(&self, message: &str) -> Error {
+        worker_panicked(message)
     }
 
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {

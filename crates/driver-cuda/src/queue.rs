@@ -276,6 +276,10 @@ unsafe impl Backend for Stream {
         Some(fence)
     }
 
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the CUDA driver panicked: {message}"))
+    }
+
     fn schedule(&self, queue: Arc<Submissions>) {
         self.shared.poller.turn(queue);
     }

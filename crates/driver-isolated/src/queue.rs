@@ -46,6 +46,13 @@ pub(crate) struct Batch {
     len: usize,
 }
 
+impl Batch {
+    /// Its commands, of those of its submission.
+    fn of<'c>(&self, commands: &'c [Command]) -> &'c [Command] {
+        &commands[self.first..self.first + self.len]
+    }
+}
+
 impl Remote {
     pub(crate) fn new(core: &Arc<Core>, priority: Priority) -> Self {
         let (id, with) = (core.number(), Mutex::default());
@@ -99,6 +106,10 @@ unsafe impl Backend for Remote {
             }
         }
         Err(Error::DeviceLost("worker processes end before they accept work".into()))
+    }
+
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the driver of isolated devices panicked: {message}"))
     }
 
     fn schedule(&self, queue: Arc<Submissions>) {
@@ -179,15 +190,16 @@ pub(crate) fn batch_ended(
     result: Result<(u64, u64)>,
     stamps: &[Option<u64>],
 ) {
-    if let Some(commands) = commands_of(queue, number) {
-        let marks = commands.iter().filter_map(|command| match command {
+    let is_it = |batch: &Batch| batch.id == number;
+    queue.with_operation(is_it, |batch, commands, _| {
+        let marks = batch.of(commands).iter().filter_map(|command| match command {
             Command::Timestamp { into } => Some(into),
             _ => None,
         });
         for (into, noted) in marks.zip(stamps) {
             noted.iter().for_each(|noted| into.set(link.time(*noted)));
         }
-    }
+    });
     let completed = match result {
         Ok((start, end)) => Completed::Executed { start_ns: Some(link.time(start)), end_ns: link.time(end) },
         Err(Error::Cancelled) => Completed::Cancelled,
@@ -195,36 +207,30 @@ pub(crate) fn batch_ended(
         Err(error @ Error::Poisoned(_)) => Completed::Poisoned(error),
         Err(error) => Completed::Failed(error),
     };
-    queue.complete(|batch| batch.id == number, completed);
-}
-
-/// The commands of a batch in flight.
-fn commands_of(queue: &Submissions, number: u64) -> Option<Vec<Command>> {
-    let range = queue.with_fences(|batches| {
-        let of = |batch: &Batch| (batch.id == number).then(|| batch.first..batch.first + batch.len);
-        batches.filter_map(of).last()
-    })?;
-    let (_, commands, _) = queue.submission_of(|batch| batch.id == number)?;
-    Some(commands[range].to_vec())
+    queue.complete(is_it, completed);
 }
 
 /// The kernels of the first batch that has not ended.
 pub(crate) fn running(queue: &Submissions) -> Vec<String> {
-    let first = queue.with_fences(|batches| batches.next().map(|batch| batch.id));
     let mut names = Vec::new();
-    for command in first.and_then(|number| commands_of(queue, number)).unwrap_or_default() {
-        if let Command::Dispatch(dispatch) = command
-            && !names.contains(&dispatch.pipeline.signature().name)
-        {
-            names.push(dispatch.pipeline.signature().name.clone());
-        }
-    }
+    queue.with_operation(
+        |_| true,
+        |batch, commands, _| {
+            for command in batch.of(commands) {
+                if let Command::Dispatch(dispatch) = command
+                    && !names.contains(&dispatch.pipeline.signature().name)
+                {
+                    names.push(dispatch.pipeline.signature().name.clone());
+                }
+            }
+        },
+    );
     names
 }
 
 /// Why a submission is to stop whose batch a worker has and cannot stop.
 pub(crate) fn stopping(queue: &Submissions, number: u64) -> Option<Error> {
-    queue.submission_of(|batch| batch.id == number)?.2
+    queue.with_operation(|batch| batch.id == number, |_, _, stop| stop.cloned())?
 }
 
 /// Blocks until all submissions up to one have ended.

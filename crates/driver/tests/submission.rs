@@ -74,6 +74,10 @@ unsafe impl Backend for Device {
         Ok(*self.waits.lock())
     }
 
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the driver of a test panicked: {message}"))
+    }
+
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {
         self.scheduled.lock().push(queue);
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use block2::RcBlock;
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
-use elinvar_driver::{Command, Error, Result, panic_text};
+use elinvar_driver::{Command, Error, Result};
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLCommandBuffer, MTLCommandQueue, MTLDevice as _};
@@ -140,11 +140,7 @@ unsafe impl Backend for CommandQueue {
         }
         let mut info = self.buffers.lock().spare.pop().unwrap_or_default();
         info.submission = issue.submission().0;
-        let begun = autoreleasepool(|_| {
-            catch_unwind(AssertUnwindSafe(|| self.begin_with(issue, &mut info))).unwrap_or_else(|panic| {
-                Err(Error::Environment(format!("the Metal driver panicked: {}", panic_text(&*panic))))
-            })
-        });
+        let begun = autoreleasepool(|_| self.begin_with(issue, &mut info));
         match begun {
             Ok((Some(buffer), issued)) => {
                 self.commit(issue, info, &buffer);
@@ -156,6 +152,10 @@ unsafe impl Backend for CommandQueue {
             }
             Err(error) => Err(self.core.explained(error)),
         }
+    }
+
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the Metal driver panicked: {message}"))
     }
 
     fn schedule(&self, queue: Arc<Submissions>) {

@@ -73,6 +73,9 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         Ok(false)
     }
 
+    /// The error that a panic of [`Backend::begin`] or [`Backend::wait`] becomes.
+    fn panicked(&self, message: &str) -> Error;
+
     /// The point behind everything that was issued, for a signal or a timestamp; `None` if it takes effect once the operations
     /// before it have completed.
     fn mark(&self, _issue: &mut Issue<'_, Self>) -> Option<Self::Fence> {

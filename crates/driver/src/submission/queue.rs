@@ -22,13 +22,6 @@ pub struct SubmissionQueue<B: Backend> {
 pub struct Turn<B: Backend>(Option<Arc<SubmissionQueue<B>>>);
 
 impl<B: Backend> Turn<B> {
-    /// Do it.
-    pub fn run(mut self, thread: &mut B::Thread) {
-        if let Some(queue) = self.0.take() {
-            queue.turn(thread);
-        }
-    }
-
     /// The queue, which is to have its [`SubmissionQueue::turn`].
     pub fn into_queue(mut self) -> Option<Arc<SubmissionQueue<B>>> {
         self.0.take()
@@ -182,15 +175,15 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().pending_mut(submission).map(|pending| f(&mut pending.work))
     }
 
-    /// The commands of the submission whose operation has this fence, and what it is to stop in.
-    pub fn submission_of(
+    /// Look at the first operation in flight whose fence is this: at the fence, the commands of its submission, and what that is to
+    /// stop in.
+    pub fn with_operation<R>(
         &self,
         is_it: impl Fn(&B::Fence) -> bool,
-    ) -> Option<(Submission, Arc<[Command]>, Option<Error>)> {
+        f: impl FnOnce(&B::Fence, &Arc<[Command]>, Option<&Error>) -> R,
+    ) -> Option<R> {
         let state = self.state.lock();
-        let id = state.submission_of(is_it)?;
-        let pending = state.pending(id)?;
-        Some((Submission(id), pending.commands.clone(), pending.stop().cloned()))
+        state.operation(is_it).map(|(fence, pending)| f(fence, &pending.commands, pending.stop()))
     }
 
     /// The first submission that has not ended.
@@ -314,7 +307,7 @@ impl<B: Backend> SubmissionQueue<B> {
                 ToIssue::Begin(position) => {
                     let (id, had_begun) = (position.submission, position.had_begun);
                     let mut issue = Issue { queue: self, position };
-                    let result = contained(|| self.backend.begin(&mut issue, thread));
+                    let result = self.contained(|| self.backend.begin(&mut issue, thread));
                     let was_executed = matches!(result, Ok(Issued::Executed { .. }));
                     let mut state = self.state.lock();
                     state.was_begun(id, had_begun, result);
@@ -333,7 +326,7 @@ impl<B: Backend> SubmissionQueue<B> {
                 ToIssue::Wait(position, event, value) => {
                     let id = position.submission;
                     let mut issue = Issue { queue: self, position };
-                    let result = contained(|| self.backend.wait(&mut issue, &event, value));
+                    let result = self.contained(|| self.backend.wait(&mut issue, &event, value));
                     let mut state = self.state.lock();
                     if let Some(number) = state.was_waited_for(id, result) {
                         drop(state);
@@ -389,11 +382,10 @@ impl<B: Backend> SubmissionQueue<B> {
         let queue = self.clone();
         event.when(value, Box::new(move |_| drop(queue.advance())));
     }
-}
 
-/// Run `f`; its panic becomes an error.
-fn contained<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
-        Err(Error::Environment(format!("the driver panicked: {}", panic_text(&*panic))))
-    })
+    /// Run `f`; its panic becomes an error.
+    fn contained<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(f))
+            .unwrap_or_else(|panic| Err(self.backend.panicked(panic_text(&*panic))))
+    }
 }

@@ -446,11 +446,12 @@ impl<B: Backend> State<B> {
         })
     }
 
-    /// The submission of the first operation whose fence is this.
-    pub(super) fn submission_of(&self, is_it: impl Fn(&B::Fence) -> bool) -> Option<u64> {
-        let is_it =
-            |operation: &&Operation<B::Fence>| matches!(&operation.status, Status::At(fence) if is_it(fence));
-        self.in_flight.iter().find(is_it).map(|operation| operation.submission)
+    /// The fence of the first operation in flight for which it is this, and its submission.
+    pub(super) fn operation(&self, is_it: impl Fn(&B::Fence) -> bool) -> Option<(&B::Fence, &Pending<B>)> {
+        self.in_flight.iter().find_map(|operation| match &operation.status {
+            Status::At(fence) if is_it(fence) => Some((fence, self.pending(operation.submission)?)),
+            _ => None,
+        })
     }
 
     /// The first operation whose fence is this has completed. Its fence.

@@ -75,6 +75,10 @@ unsafe impl Backend for SimBackend {
         Ok(Issued::Executed { next: issue.next() + commands.len(), start_ns, end_ns: self.shared.now_ns() })
     }
 
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the simulated driver panicked: {message}"))
+    }
+
     fn schedule(&self, queue: Arc<Submissions>) {
         // The thread is there as long as the sender.
         let _gone = self.thread.send(queue);

@@ -44,6 +44,10 @@ unsafe impl Backend for Device {
         Ok(Issued::InFlight { next, drain: false })
     }
 
+    fn panicked(&self, message: &str) -> Error {
+        Error::Environment(format!("the driver of a model panicked: {message}"))
+    }
+
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {
         self.scheduled.lock().push(queue);
     }

@@ -1,35 +1,28 @@
 //! From the code of one thread to a function that runs whole threadgroups.
 //!
-//! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and
-//! barriers are calls of intrinsics ([`intrinsic`]), threadgroup variables are globals in a
-//! marked section. Output is LLVM IR text with one function, [`SYMBOL`], in which each threadgroup is
-//! a loop over vectors of its threads:
+//! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and barriers are calls of
+//! [intrinsics](intrinsic), threadgroup variables are globals in a marked section. For a CPU the output is LLVM IR text with one
+//! function, [`SYMBOL`], in which each threadgroup is a loop over vectors of its threads. For an NVIDIA GPU it is a module for NVPTX
+//! ([`nvptx`]).
 //!
-//! 0. [`admit`](mod@analysis::allowlist) refuses what no kernel holds. [`bounds`](mod@transform::bounds), where asked for, puts a check before every access that could leave its memory.
-//! 1. [`prepare`](mod@transform::lower_intrinsics) finds the entry, classifies every call, and splits blocks so that each
-//!    barrier is an edge from one block to another.
-//!    [`scalarize`](mod@transform::scalarize) takes a thread's own short vectors apart.
-//! 2. [`guard`](mod@transform::legalize_division) makes integer division and shifts defined for every operand, [`halves`](mod@transform::lower_f16_conversions) takes
-//!    conversions of `half` to integers by way of `float`; [`fixed`](mod@transform::hoist_invariant_loads) takes
-//!    loads of `constant` arguments out.
-//! 3. [`region`](mod@analysis::regions) cuts the control-flow graph at the barrier edges: a region is what a thread may run
-//!    from the entry, or from one barrier, up to the next barriers or its return.
-//!    [`irreducible`](mod@transform::fix_irreducible) cuts regions further whose loops have two entries.
-//! 4. [`divergence`](mod@analysis::barrier_divergence) refuses barriers that some threads of a group provably miss.
-//!    [`privates`](mod@vector::soa_private_arrays) turns private arrays round.
-//! 5. [`live`](mod@analysis::liveness) finds the values that a thread carries across each barrier.
-//! 6. [`layout`](mod@analysis::lane_layout) says which threads make a vector, [`uniform`](mod@analysis::uniformity) what is known of each value
-//!    across lanes ([`shape`](mod@analysis::vector_shape)) and which branches lanes take apart, [`temporal`](mod@analysis::temporal_divergence) which values
-//!    lanes define at different times, [`jam`](mod@vector::unroll_and_jam) how many vectors go side by side.
-//! 7. [`workgroup`](mod@vector::workgroup) writes the function: a loop over [`groups`](mod@vector::workgroup_tiling), and per region a loop over
-//!    [`steps`](mod@vector::iterations), which may end early ([`quits`](mod@vector::early_exit)), around two [`copies`](mod@vector::versions) of the region's blocks: one for all lanes, one with masks
-//!    in the order of a [`plan`](mod@vector::linearize). [`emit`](mod@vector::emit) writes each instruction. Which region runs next is
-//!    decided once per group.
+//! Each target has one list of passes: `vector/pipeline.rs` and `nvptx/pipeline.rs`. [`passes`] lists them with what holds before
+//! and after each; [`pass`] says how they are run, verified and dumped.
 //!
-//! With one lane ([`Options::lanes`]) all branches are branches and there is no masked copy: so runs what
-//! cannot be a vector. Kernels whose threads exchange values have vectors of a whole simdgroup.
+//! | folder | contents |
+//! |---|---|
+//! | `analysis/` | CFG and loops, regions, divergence, uniformity and strides, liveness, lane layout, pointer roots; a cache that passes invalidate |
+//! | `transform/` | target-independent passes: bounds checks, lowering of intrinsics, legalization, scalarization, hoisting of invariant loads |
+//! | `vector/` | the CPU back end: unroll-and-jam, linearization, uniform and masked versions, emission of vector code |
+//! | `nvptx/` | the NVIDIA back end: prologue, warp masks, shared memory, matrix products |
 //!
-//! The passes do no optimisation that clang does afterwards: no folding, no promotion to registers.
+//! A *region* is what a thread may run from the entry, or from one barrier, to the next barriers or its return. On a CPU each region is
+//! a loop over vector iterations, in two versions: one for all lanes, one with masks. Which region runs next is decided once for the
+//! threadgroup.
+//!
+//! With one lane ([`Options::lanes`]) all branches are branches and there is no masked version: code that has no vector form runs so.
+//! Kernels whose threads exchange values have vectors of a whole simdgroup.
+//!
+//! The passes do no optimization that clang does afterwards: no constant folding, no promotion to registers.
 #![forbid(unsafe_code)]
 
 mod analysis;

@@ -96,7 +96,7 @@ fn another_process_takes_it_over() {
     let next = Bench::new();
     let kernel = likes_128(&next);
     assert_eq!(group(&kernel, 5000), [256, 1, 1]);
-    let taken = next.device.restore_learned(&path).unwrap();
+    let taken = next.device.restore_tuning(&path).unwrap();
     assert_eq!(group(&kernel, 5000), [128, 1, 1], "the first launch has it");
     // Three of 10 kB, one of 70 kB and the one of `tune`.
     let before = next.device.pool().stats();
@@ -108,12 +108,12 @@ fn another_process_takes_it_over() {
     assert!(buffers.iter().chain([&private]).all(|b| b.to_vec().unwrap().iter().all(|byte| *byte == 0)));
     // A second time there is nothing to make.
     drop((buffers, private));
-    assert_eq!(next.device.restore_learned(&path).unwrap().blocks, 0);
+    assert_eq!(next.device.restore_tuning(&path).unwrap().blocks, 0);
     // Within the limits of the pool.
     let small = Bench::new();
     let limits = small.device.pool().limits();
     small.device.pool().set_limits(elinvar::PoolLimits { idle_bytes: 25_000, ..limits });
-    small.device.restore_learned(&path).unwrap();
+    small.device.restore_tuning(&path).unwrap();
     assert!(small.device.pool().stats().idle_bytes <= 25_000);
 }
 
@@ -126,12 +126,12 @@ fn a_damaged_file_is_refused_and_nothing_is_lost() {
     let (device, kernel) = (&bench.device, likes_128(&bench));
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&path, bytes).unwrap();
-        let result: Result<TuningCache, Error> = Bench::new().device.restore_learned(&path);
+        let result: Result<TuningCache, Error> = Bench::new().device.restore_tuning(&path);
         assert!(
             matches!(&result, Err(Error::Environment(text)) if text.contains("is damaged: ")),
             "{what}: {result:?}"
         );
-        assert!(device.restore_learned(&path).is_err());
+        assert!(device.restore_tuning(&path).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}: the file stays");
     };
     for len in 0..whole.len() {
@@ -145,7 +145,7 @@ fn a_damaged_file_is_refused_and_nothing_is_lost() {
     refused(&[&whole[..], b"x"].concat(), "more");
     assert_eq!(group(&kernel, 5000), [128, 1, 1], "what the device knows, it knows");
     device.save_tuning(&path).unwrap();
-    assert_eq!(Bench::new().device.restore_learned(&path).unwrap().sizes, 1);
+    assert_eq!(Bench::new().device.restore_tuning(&path).unwrap().sizes, 1);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn files_of_others_and_no_files_are_refused() {
     learned(&path);
     for other in [Sim::named("another"), Sim::with_caps(|caps| caps.limits.compute_units = 2)] {
         let device = Device::new(other);
-        match device.restore_learned(&path) {
+        match device.restore_tuning(&path) {
             Err(Error::Unsupported(text)) => {
                 assert!(text.contains("is of the device `sim sim, 1 units"), "{text}")
             }
@@ -165,7 +165,7 @@ fn files_of_others_and_no_files_are_refused() {
     }
     let nowhere = folder.path().join("no folder").join("learned");
     let device = Bench::new().device;
-    let missing = device.restore_learned(&nowhere);
+    let missing = device.restore_tuning(&nowhere);
     assert!(
         matches!(&missing, Err(Error::Environment(text)) if text.starts_with("reading what was learned from"))
     );
@@ -197,7 +197,7 @@ fn a_device_that_failed_too_often_gets_no_work_from_the_next_process_either() {
 
     let next = Bench::new();
     next.device.breaker().set_limits(limits);
-    next.device.restore_learned(&path).unwrap();
+    next.device.restore_tuning(&path).unwrap();
     let compile = || next.device.compile(Source::msl(""));
     let refused = next.device.recover(&policy(&next.device), compile);
     assert!(matches!(&refused, Err(Error::Refused(_))), "{:?}", refused.err());

@@ -32,11 +32,11 @@ fuzz_target!(|input: &[u8]| {
     let Place { device, file, .. } = &*PLACE;
     let text = if kind % 8 == 0 { rest.to_vec() } else { sealed(rest) };
     std::fs::write(file, &text).expect("written");
-    if device.restore_learned(file).is_ok() {
+    if device.restore_tuning(file).is_ok() {
         assert!(device.pool().stats().idle_bytes <= 1 << 20);
         // What was taken from a file can be saved and taken again.
         device.save_tuning(file).expect("saved");
-        device.restore_learned(file).expect("restored");
+        device.restore_tuning(file).expect("restored");
         device.pool().trim(0);
     } else {
         assert_eq!(std::fs::read(file).expect("read"), text, "the file stays as it is");

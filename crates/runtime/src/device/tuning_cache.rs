@@ -19,7 +19,7 @@ use crate::recovery::BreakerMemory;
 /// The form of the file.
 const FORMAT: u32 = 1;
 
-/// What was taken from a file; see [`Device::restore_learned`].
+/// What was taken from a file; see [`Device::restore_tuning`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TuningCache {
@@ -126,7 +126,7 @@ impl Device {
     /// `Environment` when the file cannot be read or is damaged, `Unsupported` when it is from another version or of
     /// another device, `OutOfMemory` for the blocks. In the first two cases nothing is taken from it; the file
     /// stays as it is in all.
-    pub fn restore_learned(&self, path: impl AsRef<Path>) -> Result<TuningCache> {
+    pub fn restore_tuning(&self, path: impl AsRef<Path>) -> Result<TuningCache> {
         let body = self.read_learned(path.as_ref())?;
         for size in &body.sizes {
             let measured = Measured { group: Dim3::from(size.group), ns: size.ns };
@@ -247,7 +247,7 @@ mod tests {
         let path = folder.path().join("learned");
         let read = |text: String| {
             std::fs::write(&path, &text).unwrap();
-            let result = device.restore_learned(&path);
+            let result = device.restore_tuning(&path);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it stays");
             result
         };
@@ -290,7 +290,7 @@ mod tests {
             );
             std::fs::write(&path, file(FORMAT, env!("CARGO_PKG_VERSION"), &device.identity(), &body))
                 .unwrap();
-            let learned = device.restore_learned(&path).unwrap();
+            let learned = device.restore_tuning(&path).unwrap();
             let idle = device.pool().stats().idle_bytes;
             assert!(learned.blocks > 0 && idle > 1 << 18 && idle <= 1 << 20, "{learned:?}, {idle} bytes");
             device.pool().trim(0);

@@ -2,7 +2,7 @@
 
 use super::{Checked, Float, Operand, OperandUse, bytes, expect};
 
-/// Shape and memory layout of a row-major matrix, or of a command buffer of them. It begins at the first byte of its operand.
+/// Shape and memory layout of a row-major matrix, or of a batch of them. It begins at the first byte of its operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     /// Number of rows, at least 1.
@@ -11,7 +11,7 @@ pub struct Matrix {
     pub columns: u32,
     /// Row stride in bytes: a multiple of the element size, at least the size of a row.
     pub row_bytes: u64,
-    /// Matrix stride in bytes, in a command buffer: a multiple of `row_bytes`, at least `rows · row_bytes`. Ignored for a single matrix.
+    /// Matrix stride in bytes, in a batch: a multiple of `row_bytes`, at least `rows · row_bytes`. Ignored for a single matrix.
     pub matrix_bytes: u64,
 }
 
@@ -93,7 +93,7 @@ fn vector(name: &'static str, float: Float, length: u32, written: Written) -> Ch
 pub struct MatMul {
     /// Element type of all operands.
     pub float: Float,
-    /// Command buffer size, at least 1.
+    /// Batch size, at least 1.
     pub matrices: u32,
     /// Layout of the left operand, before transposition.
     pub left: Matrix,
@@ -135,7 +135,7 @@ impl MatMul {
 
     pub(super) fn operands(&self) -> Checked<Vec<Operand>> {
         let (float, matrices) = (self.float, self.matrices);
-        expect(matrices > 0, || "the command buffer size is 0".into())?;
+        expect(matrices > 0, || "the batch size is 0".into())?;
         expect_finite(self.alpha, self.beta)?;
         let operands = vec![
             self.left.operand("left", float, matrices, Written::No)?,

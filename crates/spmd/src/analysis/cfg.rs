@@ -241,12 +241,13 @@ fn reached(function: &Function, entry: BlockId, ends: impl Fn(BlockId) -> bool) 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use elinvar_ir::{Operand, Term, Type};
 
     use super::*;
 
-    fn graph(edges: &[&[u32]]) -> Function {
+    /// A function whose block `n` branches to the blocks of `edges[n]`, and returns if there are none.
+    pub(crate) fn graph(edges: &[&[u32]]) -> Function {
         let mut f = Function::new("f", Type::Void);
         for to in edges {
             let block = f.new_block(None);

@@ -135,23 +135,12 @@ impl MaskClasses {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_ir::{Function, Operand, Term, Type};
 
     use super::*;
 
     /// Blocks with the blocks behind each; those of `apart` are divergent.
     fn masks(edges: &[&[u32]], apart: &[u32]) -> (Cfg, MaskClasses) {
-        let mut f = Function::new("f", Type::Void);
-        for to in edges {
-            let block = f.new_block(None);
-            f.block_mut(block).term = match to {
-                [] => Term::Ret(None),
-                [a] => Term::Br(BlockId(*a)),
-                [a, b, ..] => {
-                    Term::CondBr { cond: Operand::int(1, 1), then: BlockId(*a), other: BlockId(*b) }
-                }
-            };
-        }
+        let f = crate::analysis::cfg::tests::graph(edges);
         let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
         let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
         let masks = MaskClasses::new(&cfg, &divergent);

@@ -262,22 +262,11 @@ fn nodes(input: &Input<'_>) -> Vec<Node> {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_ir::{Operand, Type};
 
     use super::*;
 
     fn linearization(edges: &[&[u32]], apart: &[u32]) -> Linearization {
-        let mut f = Function::new("f", Type::Void);
-        for to in edges {
-            let block = f.new_block(None);
-            f.block_mut(block).term = match to {
-                [] => Term::Ret(None),
-                [a] => Term::Br(BlockId(*a)),
-                [a, b, ..] => {
-                    Term::CondBr { cond: Operand::int(1, 1), then: BlockId(*a), other: BlockId(*b) }
-                }
-            };
-        }
+        let f = crate::analysis::cfg::tests::graph(edges);
         let cfg = Cfg::new(&f, BlockId(0), |_| false).unwrap();
         let divergent: Vec<bool> = (0..edges.len() as u32).map(|b| apart.contains(&b)).collect();
         let masks = MaskClasses::new(&cfg, &divergent);

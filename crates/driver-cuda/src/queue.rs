@@ -244,9 +244,10 @@ unsafe impl Backend for Stream {
         let (mut staging, mut count) = (Staging::default(), 0);
         let given = self.give(issue, tail, &mut staging, &mut count);
         let drain = staging.has_news();
-        issue.announce(self.fence(tail, staging, count, false));
+        let next = issue.next() + given.as_ref().copied().unwrap_or(0);
+        issue.announce(next, self.fence(tail, staging, count, false));
         self.watch(issue);
-        Ok(Issued::InFlight { next: issue.next() + given?, drain })
+        given.map(|_| Issued::InFlight { drain })
     }
 
     fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {

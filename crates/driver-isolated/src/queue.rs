@@ -97,8 +97,10 @@ unsafe impl Backend for Remote {
                     link
                 }
             };
-            match link.submit(issue.queue(), id, &rest[..len], || issue.announce(Batch { id, first, len })) {
-                Ok(()) => return Ok(Issued::InFlight { next: first + len, drain: false }),
+            match link.submit(issue.queue(), id, &rest[..len], || {
+                issue.announce(first + len, Batch { id, first, len })
+            }) {
+                Ok(()) => return Ok(Issued::InFlight { drain: false }),
                 Err(Unsent::Wrong(error)) => return Err(error),
                 // What it had is known to be lost soon.
                 Err(Unsent::Lost) if is_bound => return Ok(Issued::Full),

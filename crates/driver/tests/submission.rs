@@ -66,8 +66,8 @@ unsafe impl Backend for Device {
             return Ok(Issued::Executed { next: issue.next() + 1, start_ns: 10 * at, end_ns: 10 * at + 5 });
         }
         let fence = self.fence();
-        issue.announce(fence);
-        Ok(Issued::InFlight { next: issue.next() + 1, drain: *self.drains.lock() })
+        issue.announce(issue.next() + 1, fence);
+        Ok(Issued::InFlight { drain: *self.drains.lock() })
     }
 
     fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<bool> {

@@ -69,6 +69,16 @@ pub(super) enum Fence {
     Ticket(u64),
 }
 
+/// Commands that were encoded.
+struct Encoded {
+    /// `None` if the device has nothing to do.
+    buffer: Option<CommandBuffer>,
+    /// Index of the command that is next.
+    next: usize,
+    /// Whether nothing may be committed behind it before it has completed.
+    drain: bool,
+}
+
 impl CommandQueue {
     pub(super) fn open(core: &Arc<Core>) -> Result<MetalQueue> {
         let queue = autoreleasepool(|_| core.device.newCommandQueue());
@@ -140,15 +150,16 @@ unsafe impl Backend for CommandQueue {
         }
         let mut info = self.buffers.lock().spare.pop().unwrap_or_default();
         info.submission = issue.submission().0;
-        let begun = autoreleasepool(|_| self.begin_with(issue, &mut info));
+        let begun = autoreleasepool(|_| self.encode(issue, &mut info));
         match begun {
-            Ok((Some(buffer), issued)) => {
-                self.commit(issue, info, &buffer);
-                Ok(issued)
+            Ok(Encoded { buffer: Some(buffer), next, drain }) => {
+                self.commit(issue, next, info, &buffer);
+                Ok(Issued::InFlight { drain })
             }
-            Ok((None, issued)) => {
+            Ok(Encoded { buffer: None, next, .. }) => {
                 self.keep(info);
-                Ok(issued)
+                let now = host::now_ns();
+                Ok(Issued::Executed { next, start_ns: now, end_ns: now })
             }
             Err(error) => Err(self.core.explained(error)),
         }
@@ -178,36 +189,26 @@ unsafe impl Backend for CommandQueue {
 }
 
 impl CommandQueue {
-    /// The command buffer of what is issued, if there is something for the device.
-    fn begin_with(
-        &self,
-        issue: &Issue<'_, Self>,
-        info: &mut BufferInfo,
-    ) -> Result<(Option<CommandBuffer>, Issued)> {
+    fn encode(&self, issue: &Issue<'_, Self>, info: &mut BufferInfo) -> Result<Encoded> {
         let (commands, mut next) = (issue.commands(), issue.next());
         if encode::crosses(&commands[next])
             && let Command::Copy { source, target } = &commands[next]
         {
             let (buffer, is_last) = crossing::half((&self.core, &*self.queue), (source, target), next, info)?;
-            return Ok((Some(buffer), Issued::InFlight { next: next + usize::from(is_last), drain: true }));
+            return Ok(Encoded { buffer: Some(buffer), next: next + usize::from(is_last), drain: true });
         }
         let buffer = encode::encode(&self.core, &self.queue, &self.marks, commands, &mut next, info)?;
-        let now = host::now_ns();
-        let issued = match &buffer {
-            Some(_) => Issued::InFlight { next, drain: false },
-            None => Issued::Executed { next, start_ns: now, end_ns: now },
-        };
-        Ok((buffer, issued))
+        Ok(Encoded { buffer, next, drain: false })
     }
 
     #[allow(unsafe_code)] // hands a block to Metal
-    fn commit(&self, issue: &Issue<'_, Self>, mut info: BufferInfo, buffer: &CommandBuffer) {
+    fn commit(&self, issue: &Issue<'_, Self>, next: usize, mut info: BufferInfo, buffer: &CommandBuffer) {
         let address = address(buffer);
         for (ticket, command) in &info.signals {
             issue.announce_mark(*command, Fence::Ticket(*ticket));
         }
-        issue.announce(Fence::Buffer(address));
         self.marks.before(&self.core, &mut info);
+        issue.announce(next, Fence::Buffer(address));
         self.buffers.lock().committed.push_back((address, info, issue.commands().clone()));
         // SAFETY: the block is valid, and Metal retains it.
         unsafe { buffer.addCompletedHandler(RcBlock::as_ptr(&self.completion.0)) };

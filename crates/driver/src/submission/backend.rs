@@ -140,10 +140,8 @@ pub enum Issued {
         /// When the last of them ended.
         end_ns: u64,
     },
-    /// The commands before `next` are in flight, as [`Issue::announce`] was told.
+    /// Commands are in flight, as [`Issue::announce`] was told.
     InFlight {
-        /// Index of the command that is next.
-        next: usize,
         /// Whether nothing more may be issued before everything in flight has completed.
         drain: bool,
     },
@@ -220,9 +218,10 @@ impl<B: Backend> Issue<'_, B> {
         self.queue.with_work(self.position.submission, f)
     }
 
-    /// Announce commands as in flight; they have completed when the device comes to `fence`. To be called before the device can.
-    pub fn announce(&self, fence: B::Fence) {
-        self.queue.announce(self.position.submission, Kind::Commands, Some(fence));
+    /// Announce the commands before `next` as in flight; they have completed when the device comes to `fence`. To be called before the
+    /// device can: if they are the last of the submission, that may end while [`Backend::begin`] has yet to return.
+    pub fn announce(&self, next: usize, fence: B::Fence) {
+        self.queue.announce_commands(self.position.submission, next, fence);
     }
 
     /// Announce the point at which the submission begins on the device.

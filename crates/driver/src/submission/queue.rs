@@ -274,6 +274,10 @@ impl<B: Backend> SubmissionQueue<B> {
         }
     }
 
+    pub(super) fn announce_commands(&self, submission: u64, next: usize, fence: B::Fence) {
+        self.state.lock().announce_commands(submission, next, fence);
+    }
+
     pub(super) fn announce(&self, submission: u64, kind: Kind, fence: Option<B::Fence>) {
         self.state.lock().announce(submission, kind, fence);
     }

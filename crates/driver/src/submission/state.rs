@@ -331,10 +331,7 @@ impl<B: Backend> State<B> {
                 pending.start_ns.get_or_insert(start_ns);
                 pending.end_ns = Some(end_ns);
             }
-            Ok(Issued::InFlight { next, drain }) => {
-                pending.next = next;
-                self.drain |= drain && !self.in_flight.is_empty();
-            }
+            Ok(Issued::InFlight { drain }) => self.drain |= drain && !self.in_flight.is_empty(),
             Ok(Issued::Full) => {
                 pending.has_begun = had_begun;
                 self.is_full |= self.completions == self.seen;
@@ -390,6 +387,14 @@ impl<B: Backend> State<B> {
         if let (Some(end_ns), Some(operation)) = (end_ns, self.in_flight.back_mut()) {
             operation.status = Status::Completed(Completed::Executed { start_ns: None, end_ns });
         }
+    }
+
+    /// Add the commands before `next` as in flight.
+    pub(super) fn announce_commands(&mut self, id: u64, next: usize, fence: B::Fence) {
+        if let Some(pending) = self.pending_mut(id) {
+            pending.next = next;
+        }
+        self.announce(id, Kind::Commands, Some(fence));
     }
 
     /// Add an operation in flight.
@@ -509,6 +514,11 @@ impl Kind {
 }
 
 impl<B: Backend> Pending<B> {
+    /// Whether all of its commands were issued, also if the thread that issues them has yet to return.
+    fn is_issued(&self) -> bool {
+        self.next == self.commands.len()
+    }
+
     /// What it is to stop in.
     pub(super) fn stop(&self) -> Option<&Error> {
         self.stop.as_ref()

@@ -47,11 +47,14 @@ impl<B: Backend> State<B> {
         let Some(first) = self.pending.front() else { return false };
         first.in_flight == 0
             && !self.is_suspended
-            && self.issuing != Some(first.id)
+            && (self.issuing != Some(first.id) || first.is_issued())
             && !(self.is_held
                 && first.next == 0
                 && matches!(first.verdict, None | Some(Verdict::Poisoned(_))))
-            && (self.issued > 0 || first.verdict.is_some() || first.stop.is_some())
+            && (self.issued > 0
+                || self.issuing == Some(first.id)
+                || first.verdict.is_some()
+                || first.stop.is_some())
     }
 
     /// What is to be done about what has completed.
@@ -142,7 +145,7 @@ impl<B: Backend> State<B> {
         let first = self.pending.front_mut()?;
         if first.verdict.is_none()
             && let Some(cause) = first.stop.as_ref()
-            && !(first.has_begun && first.next == first.commands.len())
+            && !(first.has_begun && first.is_issued())
         {
             first.verdict = Some(Verdict::Failed(cause.clone()));
         }

@@ -128,8 +128,14 @@ fn unprivileged(role: &str, folder: &Path) -> Command {
         }
         // The program may lie where nobody but root can go.
         let program = folder.join("program");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        // A child copies it: a descriptor open for writing here would be inherited by the children of other tests,
+        // and executing the program would fail (`ETXTBSY`).
+        let install = Command::new("install")
+            .args(["-m", "755"])
+            .arg(std::env::current_exe().unwrap())
+            .arg(&program)
+            .status();
+        assert!(install.unwrap().success());
         let mut other = Command::new(program);
         other.args(command.get_args()).envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
         other.stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/").gid(NOBODY).uid(NOBODY);

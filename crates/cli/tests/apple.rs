@@ -76,7 +76,11 @@ fn an_installed_program_builds_what_it_carries() {
     let folder = tempfile::tempdir().unwrap();
     // Outside the folder that it was built in, it does not find the checkout.
     let installed = folder.path().join("elinvar");
-    std::fs::copy(env!("CARGO_BIN_EXE_elinvar"), &installed).unwrap();
+    // A child copies it: a descriptor open for writing here would be inherited by the children of other tests, and
+    // executing the program would fail (`ETXTBSY`).
+    let install =
+        Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_elinvar")]).arg(&installed).status();
+    assert!(install.unwrap().success());
     let manifest = with_a_failing_test(folder.path());
     let mut command = Command::new(installed);
     command.args(["test", "--manifest-path"]).arg(manifest).args(["--", "--test-threads", "1"]);

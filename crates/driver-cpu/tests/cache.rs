@@ -2,7 +2,6 @@
 //! with tools that write down each call. The test program is its own child.
 
 use std::fs::{File, read_to_string, write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::mpsc::channel;
@@ -118,11 +117,14 @@ impl Place {
         age(&path, 100);
     }
 
-    /// A tool that writes down that it was called.
+    /// A tool that writes down that it was called. A child writes the file, so that no descriptor open for writing is
+    /// inherited by the children of other tests, which would make executing it fail (`ETXTBSY`).
     fn tool(&self, name: &str, script: &str) {
         let log = self.path("calls").display().to_string();
-        write(self.path(name), format!("#!/bin/sh\necho {name} \"$@\" >> {log}\n{script}\n")).unwrap();
-        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\necho {name} \"$@\" >> {log}\n{script}\n");
+        let mut write = Process::new("sh");
+        write.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(self.path(name)).arg(text);
+        assert!(write.status().unwrap().success());
     }
 
     fn process(&self) -> Process {

@@ -2,16 +2,18 @@
 #![cfg(unix)]
 
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use elinvar_driver::Source;
 use elinvar_msl::{Error, Program, Toolchain};
 
+/// A child writes the file: a descriptor open for writing here would be inherited by the children that other tests
+/// start meanwhile, and the script could not be executed before they have closed it (`ETXTBSY`).
 fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
     let path = folder.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut write = std::process::Command::new("sh");
+    write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(&path).arg(body);
+    assert!(write.status().unwrap().success());
     path
 }
 

@@ -114,8 +114,11 @@ fn the_real_compiler_is_called_again() {
     let script = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -disable-llvm-passes \"*) {crash};; esac\nexec $(command -v clang-19 clang | head -n 1) \"$@\"\n"
     );
-    std::fs::write(&clang, script).unwrap();
-    std::fs::set_permissions(&clang, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // A child writes the file: a descriptor open for writing here could be inherited by another test's child, and
+    // executing the script would fail (`ETXTBSY`).
+    let mut write = std::process::Command::new("sh");
+    write.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(&clang).arg(script);
+    assert!(write.status().unwrap().success());
     for (compiler, expected) in
         [(clang, "Some(1) [Retry]"), (folder.path().join("none"), "None [Retry, Retry, GiveUp]")]
     {

@@ -11,7 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use elinvar_driver::{Binding, Command, Queue, Storage};
+use elinvar_driver::{Binding, Command, Done, Queue, Storage};
 use support::{devices, dispatch, memory, pipeline, whole, words};
 
 struct Counting;
@@ -46,7 +46,7 @@ fn run(queue: &dyn Queue, commands: &Arc<[Command]>, times: u64) {
             *tell.0.lock().unwrap() += 1;
             tell.1.notify_all();
         };
-        queue.submit(commands.clone(), Box::new(done)).unwrap();
+        queue.submit(commands.clone(), Done::new(done)).unwrap();
         drop(ended.1.wait_while(ended.0.lock().unwrap(), |count| *count < time).unwrap());
     }
 }

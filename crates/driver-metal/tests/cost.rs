@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use block2::RcBlock;
-use elinvar_driver::{Binding, Command, Device, Memory, Pipeline, Queue, Storage};
+use elinvar_driver::{Binding, Command, Device, Done, Memory, Pipeline, Queue, Storage};
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSString;
@@ -55,7 +55,7 @@ fn one(device: &dyn Device, queue: &dyn Queue, record: &dyn Fn() -> Arc<[Command
     let done = move |result: elinvar_driver::Result<elinvar_driver::Timing>| {
         let _sent = sender.send((result, Instant::now()));
     };
-    queue.submit(commands, Box::new(done)).unwrap();
+    queue.submit(commands, Done::new(done)).unwrap();
     let submitted = begin.elapsed();
     let (result, called) = ended.recv().unwrap();
     let micros = |duration: std::time::Duration| duration.as_secs_f64() * 1e6;

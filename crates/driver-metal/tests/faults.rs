@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use elinvar_driver::{Command, Error, Init, PipelineOptions, Result, Source, Storage, Timing};
+use elinvar_driver::{Command, Done, Error, Init, PipelineOptions, Result, Source, Storage, Timing};
 use objc2_metal::MTLCommandBufferError;
 use support::standin::{
     ALLOCATION, COMMAND_BUFFER, ENCODER, EXECUTION, Fixture, LIBRARY, PIPELINE, QUEUE, alone, fail, inject,
@@ -35,7 +35,7 @@ fn what_cannot_be_made_is_an_error_and_the_next_is_made() {
     library.pipeline("add_k", &PipelineOptions::default()).unwrap();
     fail(QUEUE);
     assert!(
-        matches!(device.queue().err().unwrap(), Error::Environment(text) if text.contains("command queues"))
+        matches!(device.queue().err().unwrap(), Error::Environment(text) if text.contains("another command queue"))
     );
     device.queue().unwrap();
 }
@@ -177,7 +177,7 @@ fn queues_are_gone_when_the_stand_in_has_settled() {
             told.send(result).unwrap();
             may_go_on.recv().unwrap();
         };
-        queue.submit(Arc::new([wait]), Box::new(done)).unwrap();
+        queue.submit(Arc::new([wait]), Done::new(done)).unwrap();
         event.signal(1, 0);
         ended.recv().unwrap().unwrap();
         drop(queue);

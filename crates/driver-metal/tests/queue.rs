@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Access, Binding, Command, Device, Dim3, Dispatch, Error, Grid, Pipeline, Priority, Result, Stamp,
+    Access, Binding, Command, Device, Dim3, Dispatch, Done, Error, Grid, Pipeline, Priority, Result, Stamp,
     Storage, Use,
 };
 use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, words, write};
@@ -251,13 +251,13 @@ fn a_queue_finishes_when_it_is_dropped_and_callbacks_may_submit() {
         let (again, next) = (queue.clone(), step(&step_k, &x, 1));
         let first = move |result: Result<_>| {
             assert!(result.is_ok());
-            let then = Box::new(move |result: Result<_>| drop(sender.send(result)));
+            let then = Done::new(move |result: Result<_>| drop(sender.send(result)));
             again.submit(vec![next].into(), then).unwrap();
         };
-        queue.submit(vec![step(&step_k, &x, 1)].into(), Box::new(first)).unwrap();
+        queue.submit(vec![step(&step_k, &x, 1)].into(), Done::new(first)).unwrap();
         assert!(ended.recv().unwrap().is_ok());
         let panics = |_: Result<_>| panic!("a callback of the test");
-        queue.submit(Vec::new().into(), Box::new(panics)).unwrap();
+        queue.submit(Vec::new().into(), Done::new(panics)).unwrap();
         run(&*queue, Vec::new()).unwrap();
     }
 }

@@ -94,7 +94,7 @@ unsafe impl Backend for CpuBackend {
         stop: &Arc<Stop>,
         _fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         stop.set(cause.clone());
         Ok(None)
     }

@@ -294,7 +294,7 @@ unsafe impl Backend for Stream {
         _has_begun: &bool,
         _fences: &mut dyn Iterator<Item = &Fence>,
         _cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         Err(Error::unsupported("an NVIDIA GPU cannot stop submitted work"))
     }
 }

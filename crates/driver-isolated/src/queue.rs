@@ -134,7 +134,7 @@ unsafe impl Backend for Remote {
         (): &(),
         fences: &mut dyn Iterator<Item = &Batch>,
         cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         let batches: Vec<u64> = fences.map(|batch| batch.id).collect();
         let (link, queue, cause) = (self.link(), self.id, cause.clone());
         Ok(Some(Box::new(move |submissions| {
@@ -142,6 +142,7 @@ unsafe impl Backend for Remote {
                 link.tell(&ToWorker::Stop { queue, pieces: batches, cause });
             }
             arm(submissions);
+            Ok(())
         })))
     }
 

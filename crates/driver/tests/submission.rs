@@ -20,7 +20,7 @@ enum Mode {
 }
 
 #[derive(Default)]
-struct Device {
+struct Device<const IS_LAYER: bool = false> {
     mode: Mode,
     /// Begun: submission and command, in order.
     begun: Mutex<Vec<(u64, usize)>>,
@@ -31,6 +31,10 @@ struct Device {
     drains: Mutex<bool>,
     waits: Mutex<bool>,
     suspends: Mutex<bool>,
+    /// Whether `begin` announces commands and then fails to issue them.
+    retracts: Mutex<bool>,
+    /// Whether the device is asked to stop and cannot.
+    stop_fails: bool,
     can_stop: bool,
     can_cancel: bool,
     next_fence: Mutex<u64>,
@@ -41,10 +45,11 @@ struct Thread;
 
 #[allow(unsafe_code)] // promises what the trait asks for
 // SAFETY: there is no memory.
-unsafe impl Backend for Device {
+unsafe impl<const IS_LAYER: bool> Backend for Device<IS_LAYER> {
     type Thread = Thread;
     type Work = ();
     type Fence = u64;
+    const IS_LAYER: bool = IS_LAYER;
 
     fn thread() -> Option<Thread> {
         None
@@ -59,14 +64,18 @@ unsafe impl Backend for Device {
         if self.room.lock().is_some_and(|room| issue.in_flight() >= room) {
             return Ok(Issued::Full);
         }
-        assert!(!issue.run().is_empty());
+        assert!(IS_LAYER || !issue.run().is_empty());
         self.begun.lock().push((issue.submission().0, issue.next()));
         if self.mode == Mode::AtOnce {
             let at = issue.next() as u64;
             return Ok(Issued::Executed { next: issue.next() + 1, start_ns: 10 * at, end_ns: 10 * at + 5 });
         }
         let fence = self.fence();
-        issue.announce(issue.next() + 1, fence);
+        issue.announce(issue.next() + if IS_LAYER { issue.run().len() } else { 1 }, fence);
+        if std::mem::take(&mut *self.retracts.lock()) {
+            assert_eq!(issue.retract(), Some(fence));
+            return Ok(Issued::Full);
+        }
         Ok(Issued::InFlight { drain: *self.drains.lock() })
     }
 
@@ -96,7 +105,10 @@ unsafe impl Backend for Device {
         (): &(),
         _: &mut dyn Iterator<Item = &u64>,
         _: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
+        if self.stop_fails {
+            return Ok(Some(Box::new(|_: &_| Err(Error::unsupported("a test")))));
+        }
         if self.can_stop { Ok(None) } else { Err(Error::unsupported("a test")) }
     }
 
@@ -105,7 +117,7 @@ unsafe impl Backend for Device {
     }
 }
 
-impl Device {
+impl<const IS_LAYER: bool> Device<IS_LAYER> {
     fn fence(&self) -> u64 {
         let mut next = self.next_fence.lock();
         *next += 1;
@@ -115,17 +127,17 @@ impl Device {
 
 type Ends = Arc<Mutex<Vec<(u64, Result<Timing>)>>>;
 
-struct Fixture {
-    queue: QueueHandle<Device>,
+struct Fixture<const IS_LAYER: bool = false> {
+    queue: QueueHandle<Device<IS_LAYER>>,
     ends: Ends,
 }
 
-impl Fixture {
-    fn new(device: Device) -> Self {
+impl<const IS_LAYER: bool> Fixture<IS_LAYER> {
+    fn new(device: Device<IS_LAYER>) -> Self {
         Self { queue: QueueHandle::new(device), ends: Ends::default() }
     }
 
-    fn device(&self) -> &Device {
+    fn device(&self) -> &Device<IS_LAYER> {
         self.queue.submissions().backend()
     }
 
@@ -199,7 +211,7 @@ fn error() -> Error {
 }
 
 fn ahead() -> Fixture {
-    Fixture::new(Device::default())
+    Fixture::<false>::new(Device::default())
 }
 
 #[test]
@@ -222,7 +234,7 @@ fn submissions_are_issued_ahead_and_end_in_order() {
 
 #[test]
 fn what_is_executed_at_once_ends_in_the_turn() {
-    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    let fixture = Fixture::<false>::new(Device { mode: Mode::AtOnce, ..Device::default() });
     let (event, stamp): (Arc<Timeline>, Arc<Stamp>) = Default::default();
     fixture.submit(vec![work(), signal(&event, 1), Command::Timestamp { into: stamp.clone() }, work()]);
     fixture.submit(vec![work()]);
@@ -252,7 +264,7 @@ fn signals_and_timestamps_follow_what_is_before_them() {
 
 #[test]
 fn a_mark_behind_a_wait_is_not_before_it() {
-    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    let fixture = Fixture::<false>::new(Device { mode: Mode::AtOnce, ..Device::default() });
     let (event, stamps): (Arc<Timeline>, [Arc<Stamp>; 2]) = Default::default();
     let stamp = |at: usize| Command::Timestamp { into: stamps[at].clone() };
     fixture.submit_and_run(vec![work(), stamp(0), wait(&event, 1), stamp(1)]);
@@ -336,7 +348,7 @@ fn a_failure_poisons_what_is_behind_until_it_is_acknowledged() {
 #[test]
 fn a_signal_behind_a_failure_is_not_raised() {
     for mode in [Mode::Ahead, Mode::AtOnce] {
-        let fixture = Fixture::new(Device { mode, ..Device::default() });
+        let fixture = Fixture::<false>::new(Device { mode, ..Device::default() });
         let event: Arc<Timeline> = Arc::default();
         if mode == Mode::AtOnce {
             fixture.device().errors.lock().push(error());
@@ -393,7 +405,7 @@ fn what_has_not_begun_is_cancelled() {
 
 #[test]
 fn a_device_may_take_back_what_is_in_flight() {
-    let fixture = Fixture::new(Device { can_cancel: true, ..Device::default() });
+    let fixture = Fixture::<false>::new(Device { can_cancel: true, ..Device::default() });
     let event: Arc<Timeline> = Arc::default();
     fixture.submit_and_run(vec![work()]);
     let second = fixture.submit_and_run(vec![work(), signal(&event, 1), work()]);
@@ -436,7 +448,7 @@ fn what_is_stopped_ends_in_the_cause_in_its_turn() {
 
 #[test]
 fn a_stop_of_what_runs_is_the_devices() {
-    let fixture = Fixture::new(Device { can_stop: true, ..Device::default() });
+    let fixture = Fixture::<false>::new(Device { can_stop: true, ..Device::default() });
     let first = fixture.submit_and_run(vec![work()]);
     assert!(fixture.queue.stop(first, error()).unwrap());
     fixture.executed(1);
@@ -546,7 +558,7 @@ fn a_suspended_queue_tries_again_or_gives_up() {
     fixture.complete(2, Completed::Failed(error().poison()));
     assert_eq!(fixture.numbers(), [], "the failure is being dealt with");
     fixture.submit_and_run(vec![]);
-    fixture.queue.submissions().retry(|()| false);
+    assert!(fixture.queue.submissions().retry(Submission(1)));
     fixture.run();
     assert_eq!(*fixture.device().begun.lock(), [(1, 0), (2, 0), (1, 0), (2, 0)]);
     fixture.executed(3);
@@ -557,7 +569,11 @@ fn a_suspended_queue_tries_again_or_gives_up() {
     fixture.submit_and_run(vec![work(), signal(&event, 2)]);
     fixture.complete(5, Completed::Failed(error()));
     let timing = Timing { start_ns: 7, end_ns: 8 };
-    fixture.queue.submissions().complete_first(1, timing, |()| false);
+    assert!(
+        !fixture.queue.submissions().complete_first(Submission(5), 1, timing),
+        "of an earlier submission"
+    );
+    assert!(fixture.queue.submissions().complete_first(Submission(4), 1, timing));
     fixture.run();
     assert_eq!(*fixture.ended()[0].1.as_ref().unwrap(), timing);
     assert_eq!((event.value(), event.time_ns()), (2, Some(8)));
@@ -565,14 +581,95 @@ fn a_suspended_queue_tries_again_or_gives_up() {
     fixture.submit_and_run(vec![work()]);
     fixture.complete(6, Completed::Failed(error()));
     fixture.executed(7);
-    fixture.queue.submissions().fail_first(error());
+    assert!(fixture.queue.submissions().fail_first(Submission(5), error()));
     fixture.run();
     assert_eq!(fixture.numbers(), [(5, "failed"), (6, "poisoned")]);
 }
 
 #[test]
+fn what_is_behind_a_suspended_submission_is_cancelled_and_the_submission_stopped() {
+    let fixture = ahead();
+    *fixture.device().suspends.lock() = true;
+    for _ in 0..3 {
+        fixture.submit_and_run(vec![work()]);
+    }
+    let queue = fixture.queue.submissions();
+    fixture.complete(1, Completed::Failed(error()));
+    assert!(queue.is_suspended() && queue.with_suspended(|_| ()).is_none(), "others are in flight");
+    assert!(!queue.retry(Submission(1)) && !queue.cancel(Submission(2)));
+    fixture.complete(2, Completed::Poisoned(error().poison()));
+    fixture.complete(3, Completed::Poisoned(error().poison()));
+    assert!(!queue.cancel(Submission(1)) && queue.cancel(Submission(2)));
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(2, "cancelled")]);
+    let cause = Error::Timeout("a test".into());
+    assert!(queue.stop(Submission(1), cause.clone()).unwrap());
+    let seen = queue.with_suspended(|first| (first.submission, first.error.to_string(), first.is_stopped));
+    assert_eq!(seen, Some((Submission(1), cause.to_string(), true)));
+    assert!(!queue.retry(Submission(1)), "it was stopped");
+    assert!(queue.fail_first(Submission(1), cause) && !queue.is_suspended());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "failed"), (3, "poisoned")]);
+}
+
+#[test]
+fn a_stop_that_the_device_fails_is_withdrawn() {
+    let fixture = Fixture::<false>::new(Device { stop_fails: true, ..Device::default() });
+    let submission = fixture.submit_and_run(vec![work(), work()]);
+    assert!(matches!(fixture.queue.stop(submission, error()), Err(Error::Unsupported(_))));
+    fixture.executed(1);
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), [(1, "ok")]);
+}
+
+#[test]
+fn a_layer_is_given_whole_submissions_without_the_signals_at_the_end() {
+    let fixture = Fixture::<true>::new(Device::default());
+    let (waited, raised): (Arc<Timeline>, Arc<Timeline>) = Default::default();
+    let stamp = Command::Timestamp { into: Arc::default() };
+    fixture.submit_and_run(vec![wait(&waited, 1), work(), signal(&raised, 1), stamp, signal(&raised, 2)]);
+    fixture.submit_and_run(vec![]);
+    fixture.submit_and_run(vec![signal(&raised, 3)]);
+    *fixture.device().retracts.lock() = true;
+    fixture.submit_and_run(vec![wait(&waited, 2), signal(&raised, 4)]);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (2, 0), (3, 0), (4, 0)]);
+    fixture.executed(1);
+    assert_eq!(fixture.numbers(), [(1, "ok")]);
+    assert_eq!((raised.value(), raised.time_ns()), (2, Some(150)));
+    // What was retracted is issued again, from its first command.
+    assert_eq!(fixture.device().begun.lock()[4..], [(4, 0)]);
+    fixture.executed(3);
+    fixture.executed(2);
+    fixture.executed(5);
+    assert_eq!(fixture.numbers(), [(2, "ok"), (3, "ok"), (4, "ok")]);
+    assert_eq!((raised.value(), raised.time_ns()), (4, Some(550)));
+}
+
+#[test]
+fn a_layer_on_a_lost_device_ends_everything_in_the_loss() {
+    let fixture = Fixture::<true>::new(Device::default());
+    *fixture.device().suspends.lock() = true;
+    for _ in 0..3 {
+        fixture.submit_and_run(vec![work()]);
+    }
+    let queue = fixture.queue.submissions();
+    fixture.complete(1, Completed::Failed(error()));
+    fixture.complete(2, Completed::Failed(error()));
+    assert!(queue.is_suspended() && !queue.is_decided());
+    let lost = Error::DeviceLost("a test".into());
+    assert!(queue.abandon(false, &lost, |_| lost.clone()).is_empty());
+    assert!(queue.is_decided() && !queue.retry(Submission(1)) && !queue.fail_first(Submission(1), error()));
+    drop(queue.advance());
+    fixture.run();
+    assert_eq!(fixture.numbers(), [(1, "lost"), (2, "lost")]);
+    fixture.executed(3);
+    assert_eq!(fixture.numbers(), [(3, "lost")]);
+    assert!(matches!(fixture.queue.acknowledge(), Some(Error::DeviceLost(_))));
+}
+
+#[test]
 fn a_panic_of_the_backend_is_an_error_of_the_submission() {
-    let fixture = Fixture::new(Device { mode: Mode::AtOnce, ..Device::default() });
+    let fixture = Fixture::<false>::new(Device { mode: Mode::AtOnce, ..Device::default() });
     *fixture.device().room.lock() = None;
     fixture.submit(vec![work()]);
     fixture.submit(vec![work()]);
@@ -599,7 +696,7 @@ fn history(seed: u64) {
         state % below
     };
     let mode = if random(3) == 0 { Mode::AtOnce } else { Mode::Ahead };
-    let fixture = Fixture::new(Device {
+    let fixture = Fixture::<false>::new(Device {
         mode,
         can_stop: random(2) == 0,
         can_cancel: random(2) == 0,

@@ -183,7 +183,7 @@ unsafe impl Backend for CommandQueue {
         (): &(),
         _fences: &mut dyn Iterator<Item = &Fence>,
         _cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         Err(Error::unsupported("Metal cannot stop running work"))
     }
 }

@@ -25,6 +25,11 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// A point that the device comes to: when it has, the operation that was announced with it has completed.
     type Fence: Send;
 
+    /// Whether the backend is a layer over another queue, which executes waits, signals and timestamps itself: [`Backend::begin`] is
+    /// then given whole submissions, also empty ones, up to the signals at the end ([`last_signals`]). Those are raised here, so that none of the other
+    /// queue's failures reaches an event.
+    const IS_LAYER: bool = false;
+
     /// A thread for the calling thread, where any thread may begin commands. Then [`Queue::submit`](crate::Queue::submit) issues
     /// what it can before it returns; otherwise issue is left to [`Backend::schedule`].
     fn thread() -> Option<Self::Thread> {
@@ -59,7 +64,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     }
 
     /// Begin commands of a submission from [`Issue::next`] on: at least one, up to any number before the next
-    /// [`Command::Wait`]. The first is neither a wait, a signal nor a timestamp.
+    /// [`Command::Wait`]. The first is neither a wait, a signal nor a timestamp, unless this is a layer.
     ///
     /// # Errors
     /// What the submission ends in, once what was announced has completed.
@@ -104,7 +109,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     }
 
     /// Stop a submission that has begun and has operations in flight, or is being issued. Called under the queue's lock, so it
-    /// must not block; what it returns is called afterwards.
+    /// must not block; what it returns is called afterwards. If either fails, the submission is not stopped.
     ///
     /// # Errors
     /// `Unsupported` where nothing that runs can be stopped.
@@ -113,11 +118,17 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         work: &Self::Work,
         fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>>;
+    ) -> Result<Option<Deferred<Self, Result<()>>>>;
 
     /// Whether the failure of the first submission is to be dealt with before it ends: the queue is then suspended until
     /// [`SubmissionQueue::retry`], [`SubmissionQueue::fail_first`] or [`SubmissionQueue::complete_first`]. Called under the queue's lock.
     fn suspends(&self, _work: &mut Self::Work, _error: &Error) -> bool {
+        false
+    }
+
+    /// Whether the device may have begun a submission that is issued again, so that it cannot be cancelled any more. Called under the
+    /// queue's lock.
+    fn may_have_begun(&self, _work: &Self::Work) -> bool {
         false
     }
 
@@ -194,8 +205,11 @@ impl<B: Backend> Issue<'_, B> {
         self.position.next
     }
 
-    /// The commands from the next on, up to the first wait, signal or timestamp.
+    /// The commands from the next on, up to the first wait, signal or timestamp; for a layer, up to the signals at the end.
     pub fn run(&self) -> &[Command] {
+        if B::IS_LAYER {
+            return &self.position.commands[self.position.next..last_signals(&self.position.commands)];
+        }
         let rest = &self.position.commands[self.position.next..];
         let ends = |command: &Command| {
             matches!(command, Command::Wait { .. } | Command::Signal { .. } | Command::Timestamp { .. })
@@ -235,8 +249,28 @@ impl<B: Backend> Issue<'_, B> {
         self.queue.announce(self.position.submission, kind, Some(fence));
     }
 
-    /// Take back what was announced last, which the device was not given after all.
+    /// Take back the one operation that was announced, which the device was not given after all.
     pub fn retract(&self) -> Option<B::Fence> {
-        self.queue.retract(self.position.submission)
+        self.queue.retract(self.position.submission, self.position.next)
     }
+}
+
+/// Index of the first of the signals at the end of `commands`; their number, if they do not end in a signal.
+pub fn last_signals(commands: &[Command]) -> usize {
+    let is_other = |command: &Command| !matches!(command, Command::Signal { .. });
+    commands.iter().rposition(is_other).map_or(0, |last| last + 1)
+}
+
+/// A submission whose failure has suspended its queue, with nothing in flight.
+pub struct Suspended<'s, B: Backend> {
+    /// The submission.
+    pub submission: Submission,
+    /// All of its commands.
+    pub commands: &'s Arc<[Command]>,
+    /// How it has failed: what it was to stop in, if it was stopped.
+    pub error: &'s Error,
+    /// Whether it was stopped.
+    pub is_stopped: bool,
+    /// Its state.
+    pub work: &'s mut B::Work,
 }

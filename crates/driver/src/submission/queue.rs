@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use super::backend::{Backend, Completed, Issue, Issued};
+use super::backend::{Backend, Completed, Issue, Issued, Suspended};
 use super::state::{Kind, State, ToIssue, ToRetire};
 use crate::sync::Mutex;
 use crate::{Command, Done, Error, Event, Result, Submission, Timing, end_submission, panic_text};
@@ -62,9 +62,21 @@ impl<B: Backend> SubmissionQueue<B> {
         commands: Arc<[Command]>,
         done: Done,
     ) -> Result<(Submission, Option<Turn<B>>)> {
+        self.submit_with(commands, done, self.backend.work())
+    }
+
+    /// As [`SubmissionQueue::submit`], with the submission's state.
+    ///
+    /// # Errors
+    /// As [`SubmissionQueue::submit`].
+    pub fn submit_with(
+        self: &Arc<Self>,
+        commands: Arc<[Command]>,
+        done: Done,
+        work: B::Work,
+    ) -> Result<(Submission, Option<Turn<B>>)> {
         self.backend.expect_here("a submission")?;
         self.backend.admit(&commands)?;
-        let work = self.backend.work();
         let mut state = self.state.lock();
         let id = state.submit(commands, work, done);
         state.keep.get_or_insert_with(|| self.clone());
@@ -79,7 +91,7 @@ impl<B: Backend> SubmissionQueue<B> {
             return false;
         }
         let mut state = self.state.lock();
-        match state.cancel(id) {
+        match state.cancel(id, &self.backend) {
             None => return false,
             Some(true) => drop(state),
             Some(false) => {
@@ -106,11 +118,12 @@ impl<B: Backend> SubmissionQueue<B> {
         let mut state = self.state.lock();
         let Some(deferred) = state.stop(submission.0, cause, &self.backend)? else { return Ok(false) };
         drop(state);
-        if let Some(deferred) = deferred {
-            deferred(self);
+        let stopped = deferred.map_or(Ok(()), |deferred| deferred(self));
+        if stopped.is_err() {
+            self.state.lock().withdraw_stop(submission.0);
         }
         drop(self.advance());
-        Ok(true)
+        stopped.map(|()| true)
     }
 
     /// As [`Queue::acknowledge`](crate::Queue::acknowledge).
@@ -224,29 +237,64 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().lose_commands(cause);
     }
 
-    /// Behind [`Backend::suspends`]: issue the first submission and those behind it again. `has_begun` says of each whether the
-    /// device may have begun it.
-    pub fn retry(self: &Arc<Self>, has_begun: impl Fn(&B::Work) -> bool) {
-        self.state.lock().retry(has_begun);
-        drop(self.advance());
+    /// Look at the submission whose failure has suspended the queue, once nothing is in flight.
+    pub fn with_suspended<R>(&self, f: impl FnOnce(Suspended<'_, B>) -> R) -> Option<R> {
+        self.state.lock().suspended().map(f)
+    }
+
+    /// Whether nothing of what was submitted is issued any more: there is nothing, or all of it ends in an error that is known.
+    pub fn is_decided(&self) -> bool {
+        self.state.lock().is_decided()
+    }
+
+    /// Whether a failure has suspended the queue.
+    pub fn is_suspended(&self) -> bool {
+        self.state.lock().is_suspended()
+    }
+
+    /// Behind [`Backend::suspends`]: issue the first submission and those behind it again. `false` if the queue is not suspended
+    /// over this submission any more, or the submission was stopped.
+    pub fn retry(self: &Arc<Self>, first: Submission) -> bool {
+        self.go_on(|state| state.retry(first.0, &self.backend))
     }
 
     /// Behind [`Backend::suspends`]: the commands of the first submission before `next` were executed elsewhere. Those behind it are
-    /// issued again.
-    pub fn complete_first(
-        self: &Arc<Self>,
-        next: usize,
-        timing: Timing,
-        has_begun: impl Fn(&B::Work) -> bool,
-    ) {
-        self.state.lock().complete_first(next, timing, has_begun);
-        drop(self.advance());
+    /// issued again. `false` if the queue is not suspended over this submission any more.
+    pub fn complete_first(self: &Arc<Self>, first: Submission, next: usize, timing: Timing) -> bool {
+        self.go_on(|state| state.complete_first(first.0, next, timing, &self.backend))
     }
 
-    /// Behind [`Backend::suspends`]: the first submission has failed for good, and those behind it are poisoned.
-    pub fn fail_first(self: &Arc<Self>, error: Error) {
-        self.state.lock().fail_first(error);
-        drop(self.advance());
+    /// Behind [`Backend::suspends`]: the first submission has failed for good, and those behind it are poisoned. `false` if the queue
+    /// is not suspended over this submission any more.
+    pub fn fail_first(self: &Arc<Self>, first: Submission, error: Error) -> bool {
+        self.go_on(|state| state.fail_first(first.0, error))
+    }
+
+    fn go_on(self: &Arc<Self>, f: impl FnOnce(&mut State<B>) -> bool) -> bool {
+        let has_changed = f(&mut self.state.lock());
+        if has_changed {
+            drop(self.advance());
+        }
+        has_changed
+    }
+
+    /// Retire what can be, on a thread where callbacks may be made, and leave the issue of what can be issued to the backend.
+    pub fn settle(self: &Arc<Self>) {
+        loop {
+            self.retire();
+            let mut state = self.state.lock();
+            if state.can_retire() {
+                continue;
+            }
+            let to_schedule = state.needs_turn();
+            state.is_scheduled |= to_schedule;
+            let kept = if state.is_idle() { state.keep.take() } else { None };
+            drop(state);
+            if to_schedule {
+                self.backend.schedule(self.clone());
+            }
+            return drop(kept);
+        }
     }
 
     /// Issue and retire what can be, on a thread where callbacks may be made.
@@ -282,8 +330,8 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().announce(submission, kind, fence);
     }
 
-    pub(super) fn retract(&self, submission: u64) -> Option<B::Fence> {
-        self.state.lock().retract(submission)
+    pub(super) fn retract(&self, submission: u64, next: usize) -> Option<B::Fence> {
+        self.state.lock().retract(submission, next)
     }
 
     /// Issue what can be issued here. Gives the turn if there is more to do, and nobody has it.

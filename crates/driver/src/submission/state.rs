@@ -12,9 +12,9 @@ mod retire;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::backend::{Backend, Completed, Deferred, Issued};
+use super::backend::{Backend, Completed, Deferred, Issued, Suspended};
 use super::queue::SubmissionQueue;
-use crate::{Command, Done, Error, Event, Result, Timing};
+use crate::{Command, Done, Error, Event, Result, Submission, Timing};
 
 pub(super) struct State<B: Backend> {
     /// Submissions that have not ended, in order.
@@ -69,6 +69,8 @@ pub(super) struct Pending<B: Backend> {
     in_flight: usize,
     /// Whether more than waits was issued.
     has_begun: bool,
+    /// Whether a layer was given it.
+    was_given: bool,
     /// Whether something of it has taken effect.
     has_effect: bool,
     /// Whether nothing but marks was issued behind its last wait.
@@ -211,6 +213,7 @@ impl<B: Backend> State<B> {
             next: 0,
             in_flight: 0,
             has_begun: false,
+            was_given: false,
             has_effect: false,
             has_waited: false,
             start_ns: None,
@@ -235,6 +238,15 @@ impl<B: Backend> State<B> {
     /// The number of the first submission that has not ended.
     pub(super) fn first(&self) -> Option<u64> {
         self.pending.front().map(|pending| pending.id)
+    }
+
+    /// Whether all that is pending ends in an error that is known.
+    pub(super) fn is_decided(&self) -> bool {
+        self.pending.iter().all(|pending| !matches!(pending.verdict, None | Some(Verdict::Failed(_))))
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.is_suspended
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -292,6 +304,7 @@ impl<B: Backend> State<B> {
                     self.issued += 1;
                     continue;
                 }
+                _ if B::IS_LAYER && !pending.was_given => ToIssue::Begin(position(true)),
                 None => {
                     self.issued += 1;
                     continue;
@@ -392,7 +405,7 @@ impl<B: Backend> State<B> {
     /// Add the commands before `next` as in flight.
     pub(super) fn announce_commands(&mut self, id: u64, next: usize, fence: B::Fence) {
         if let Some(pending) = self.pending_mut(id) {
-            pending.next = next;
+            (pending.next, pending.was_given) = (next, true);
         }
         self.announce(id, Kind::Commands, Some(fence));
     }
@@ -405,11 +418,12 @@ impl<B: Backend> State<B> {
         self.in_flight.push_back(Operation { submission: id, kind, status });
     }
 
-    /// Take back the last operation in flight.
-    pub(super) fn retract(&mut self, id: u64) -> Option<B::Fence> {
+    /// Take back the last operation in flight, whose commands began at `next`.
+    pub(super) fn retract(&mut self, id: u64, next: usize) -> Option<B::Fence> {
         let last = self.in_flight.pop_back_if(|last| last.submission == id)?;
         if let Some(pending) = self.pending_mut(id) {
             pending.in_flight -= 1;
+            (pending.next, pending.was_given) = (next, false);
         }
         match last.status {
             Status::At(fence) => Some(fence),
@@ -516,7 +530,7 @@ impl Kind {
 impl<B: Backend> Pending<B> {
     /// Whether all of its commands were issued, also if the thread that issues them has yet to return.
     fn is_issued(&self) -> bool {
-        self.next == self.commands.len()
+        self.next == self.commands.len() && (self.was_given || !B::IS_LAYER)
     }
 
     /// What it is to stop in.

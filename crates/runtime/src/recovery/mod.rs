@@ -8,11 +8,11 @@ mod breaker;
 #[cfg(test)]
 mod breaker_tests;
 mod decide;
-mod entry;
-mod lane;
+mod layer;
 mod policy;
 mod queue;
 mod replay;
+mod thread;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -30,7 +30,7 @@ use crate::observe::notice::Wishes;
 pub use breaker::{Breaker, BreakerLimits, BreakerMemory, BreakerState};
 use breaker::{Permit, Verdict};
 pub use decide::{Action, Attempts, Decision, FaultClass, decide};
-use lane::Lane;
+use layer::{Layer, Submissions};
 pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
@@ -48,7 +48,7 @@ pub(crate) struct Recovery {
     /// Memory whose content is lost at a reset.
     own: Mutex<Vec<Weak<Storage>>>,
     /// Of the streams that recover.
-    lanes: Mutex<Vec<Weak<Lane>>>,
+    queues: Mutex<Vec<Weak<Submissions>>>,
     next_work: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Recovery {
             vitals: Vitals::default(),
             wishes: Wishes::default(),
             own: Mutex::default(),
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             next_work: AtomicU64::new(0),
         }
     }
@@ -79,10 +79,10 @@ impl Recovery {
     }
 
     /// Enters a stream that recovers.
-    fn tend(&self, lane: &Arc<Lane>) {
-        let mut lanes = self.lanes.lock();
-        lanes.retain(|lane| lane.strong_count() > 0);
-        lanes.push(Arc::downgrade(lane));
+    fn tend(&self, queue: &Arc<Submissions>) {
+        let mut queues = self.queues.lock();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
     }
 
     /// How often the device was reset.
@@ -146,8 +146,9 @@ impl Device {
         self.breaker().lose(cause);
         let in_flight = self.loss().declare(cause);
         // Before anybody knows: what is told to have failed is not tried again.
-        let lanes: Vec<Arc<Lane>> = self.recovery().lanes.lock().iter().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.lose(cause));
+        let queues: Vec<Arc<Submissions>> =
+            self.recovery().queues.lock().iter().filter_map(Weak::upgrade).collect();
+        queues.iter().for_each(|queue| Layer::lose(queue, cause));
         in_flight.into_iter().for_each(|work| work.lose(cause));
     }
 

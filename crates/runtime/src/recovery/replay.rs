@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use elinvar_driver::submission::last_signals;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Command, Dispatch, Error, Memory, MemorySlice, Pipeline, PipelineOptions, Result, Source, Storage, Timing,
@@ -37,11 +38,6 @@ pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
     let own = |input: &&Touched<'_>| input.slice.memory.storage() != Storage::Shared;
     let input = inputs(&touches).into_iter().find(own)?;
     Some(format!("{}: its content was lost when the device was reset", input.who))
-}
-
-/// Where the signals at the end begin.
-pub(super) fn last_signals(commands: &[Command]) -> usize {
-    commands.iter().rposition(|command| !is_signal(command)).map_or(0, |last| last + 1)
 }
 
 pub(super) fn is_signal(command: &Command) -> bool {

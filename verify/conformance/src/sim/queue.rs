@@ -93,7 +93,7 @@ unsafe impl Backend for SimBackend {
         stop: &Arc<Stop>,
         _fences: &mut dyn Iterator<Item = &Self::Fence>,
         cause: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         stop.set(cause);
         Ok(None)
     }

@@ -61,7 +61,7 @@ unsafe impl<const HERE: bool> Backend for Device<HERE> {
         (): &(),
         _: &mut dyn Iterator<Item = &u64>,
         _: &Error,
-    ) -> Result<Option<Deferred<Self, ()>>> {
+    ) -> Result<Option<Deferred<Self, Result<()>>>> {
         Err(Error::unsupported("a model"))
     }
 }

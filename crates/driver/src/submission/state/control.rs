@@ -4,10 +4,15 @@ use super::*;
 
 impl<B: Backend> State<B> {
     /// Take a submission out that has not begun: `Some(true)`. `Some(false)` if it has begun; `None` if it has ended.
-    pub(in super::super) fn cancel(&mut self, id: u64) -> Option<bool> {
+    pub(in super::super) fn cancel(&mut self, id: u64, backend: &B) -> Option<bool> {
         let at = self.find(id)?;
         let pending = &self.pending[at];
-        if pending.has_begun || pending.in_flight > 0 {
+        // Behind the one that has suspended the queue, all are issued again.
+        let has_begun = match self.suspended_over() {
+            Some(first) if first != id => backend.may_have_begun(&pending.work),
+            _ => pending.has_begun || pending.in_flight > 0,
+        };
+        if has_begun {
             return Some(false);
         }
         self.take_out(at);
@@ -60,7 +65,7 @@ impl<B: Backend> State<B> {
         id: u64,
         cause: Error,
         backend: &B,
-    ) -> Result<Option<Option<Deferred<B, ()>>>> {
+    ) -> Result<Option<Option<Deferred<B, Result<()>>>>> {
         let Some(at) = self.find(id) else { return Ok(None) };
         let is_blocked = at == self.issued && self.blocked_at.is_some();
         let is_issuing = self.issuing == Some(id) && self.pending[at].has_begun;
@@ -78,6 +83,13 @@ impl<B: Backend> State<B> {
             self.blocked_at = None;
         }
         Ok(Some(deferred))
+    }
+
+    /// The device could not stop it.
+    pub(in super::super) fn withdraw_stop(&mut self, id: u64) {
+        if let Some(pending) = self.pending_mut(id) {
+            pending.stop = None;
+        }
     }
 
     /// Forget the failure.
@@ -100,6 +112,10 @@ impl<B: Backend> State<B> {
             if !matches!(pending.verdict, Some(Verdict::Cancelled)) {
                 let verdict = pending.verdict.take();
                 let own = match &verdict {
+                    // A layer has not dealt with its failure yet.
+                    Some(Verdict::Failed(_)) if B::IS_LAYER && !pending.is_final => {
+                        Some(cause(&pending.commands))
+                    }
                     Some(Verdict::Failed(error)) => Some(error.clone()),
                     Some(_) => None,
                     None => Some(cause(&pending.commands)),
@@ -147,15 +163,39 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// The first submission's failure was dealt with: issue it and those behind it again, from the start. `has_begun` says of
-    /// each whether the device may have begun it.
-    pub(in super::super) fn retry(&mut self, has_begun: impl Fn(&B::Work) -> bool) {
+    /// The submission whose failure has suspended the queue, once nothing is in flight.
+    fn suspended_over(&self) -> Option<u64> {
+        self.first().filter(|_| self.is_suspended && self.in_flight.is_empty())
+    }
+
+    /// See [`State::suspended_over`].
+    pub(in super::super) fn suspended(&mut self) -> Option<Suspended<'_, B>> {
+        self.suspended_over()?;
+        let Pending { id, commands, work, stop, verdict, .. } = self.pending.front_mut()?;
+        let error = match (&*stop, verdict) {
+            (Some(cause), _) => cause,
+            (None, Some(Verdict::Failed(error))) => error,
+            _ => return None,
+        };
+        Some(Suspended { submission: Submission(*id), commands, error, is_stopped: stop.is_some(), work })
+    }
+
+    /// The first submission's failure was dealt with: issue it and those behind it again, from the start.
+    pub(in super::super) fn retry(&mut self, first: u64, backend: &B) -> bool {
+        if self.suspended_over() != Some(first) || self.pending[0].stop.is_some() {
+            return false;
+        }
+        self.rewind(backend);
+        true
+    }
+
+    fn rewind(&mut self, backend: &B) {
         for pending in &mut self.pending {
             if matches!(pending.verdict, None | Some(Verdict::Failed(_))) {
-                let has_begun = has_begun(&pending.work);
+                let has_begun = backend.may_have_begun(&pending.work);
                 (pending.verdict, pending.next, pending.has_begun, pending.has_effect) =
                     (None, 0, has_begun, false);
-                (pending.start_ns, pending.end_ns) = (None, None);
+                (pending.was_given, pending.start_ns, pending.end_ns) = (false, None, None);
             }
         }
         (self.issued, self.blocked_at) = (0, None);
@@ -165,23 +205,31 @@ impl<B: Backend> State<B> {
     /// The first submission's commands before `next` were executed elsewhere: go on behind them.
     pub(in super::super) fn complete_first(
         &mut self,
+        first: u64,
         next: usize,
         timing: Timing,
-        has_begun: impl Fn(&B::Work) -> bool,
-    ) {
-        self.retry(has_begun);
+        backend: &B,
+    ) -> bool {
+        if self.suspended_over() != Some(first) {
+            return false;
+        }
+        self.rewind(backend);
         if let Some(first) = self.pending.front_mut() {
-            (first.next, first.has_begun) = (next, true);
+            (first.next, first.has_begun, first.was_given, first.stop) = (next, true, true, None);
             (first.start_ns, first.end_ns) = (Some(timing.start_ns), Some(timing.end_ns));
         }
+        true
     }
 
     /// The first submission has failed for good.
-    pub(in super::super) fn fail_first(&mut self, error: Error) {
+    pub(in super::super) fn fail_first(&mut self, first: u64, error: Error) -> bool {
+        if self.suspended_over() != Some(first) {
+            return false;
+        }
         self.is_suspended = false;
         if let Some(first) = self.pending.front_mut() {
-            first.is_final = true;
-            first.verdict = Some(Verdict::Failed(error));
+            (first.is_final, first.verdict) = (true, Some(Verdict::Failed(error)));
         }
+        true
     }
 }

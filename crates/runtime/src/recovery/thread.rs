@@ -1,0 +1,170 @@
+//! The thread of a recovering queue: it deals with failures, and issues and retires what no other thread can.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use elinvar_driver::submission::{Suspended, last_signals};
+use elinvar_driver::{Command, Error, Result, Submission, Timing};
+
+use super::layer::{Layer, Submissions};
+use super::{Action, Decision, decide, replay};
+
+/// A failure that is dealt with.
+struct Failure {
+    submission: Submission,
+    commands: Arc<[Command]>,
+    error: Error,
+    decision: Decision,
+    /// Resets of the device when it was tried last.
+    seen: u64,
+    /// Whether a lost device is not to be tried again.
+    notes_loss: bool,
+}
+
+/// Start the thread. It ends once the queue's handle was dropped and nothing is to be issued any more.
+pub(super) fn start(queue: &Arc<Submissions>) -> Result<()> {
+    let queue = queue.clone();
+    let thread = std::thread::Builder::new().name("elinvar-recovery".into()).spawn(move || run(&queue));
+    thread.map(drop).map_err(|error| Error::Environment(format!("a thread for recovery: {error}")))
+}
+
+fn run(queue: &Arc<Submissions>) {
+    let layer = queue.backend();
+    loop {
+        let mut wake = layer.wake.lock();
+        while !std::mem::take(&mut wake.is_due) {
+            layer.woken.wait(&mut wake);
+        }
+        let is_closed = wake.is_closed;
+        drop(wake);
+        queue.turn(&mut ());
+        if queue.with_suspended(|_| ()).is_some() {
+            layer.recover(queue);
+        }
+        // What the driver does not let go of ends on its threads.
+        if is_closed && queue.is_decided() {
+            return;
+        }
+    }
+}
+
+impl Layer {
+    /// Deal with the failure of the first submission, until that is tried again or has ended.
+    fn recover(&self, queue: &Arc<Submissions>) {
+        // A reset that has ended it is to be over before anything is decided.
+        self.device.recovery().wait_for_reset();
+        self.acknowledge_inner();
+        let losses = self.losses.load(Ordering::Acquire);
+        while let Some(failure) = self.decide(queue) {
+            let Failure { submission, commands, error, decision, seen, notes_loss } = failure;
+            if !self.pause(queue, submission, &decision) {
+                continue;
+            }
+            match decision.action {
+                Action::GiveUp | Action::Refuse => {
+                    if notes_loss {
+                        self.device.note_loss(&error, seen);
+                    }
+                    queue.fail_first(submission, error);
+                }
+                Action::Rerun => match self.rerun(&commands, losses) {
+                    Ok((timing, carried)) => {
+                        queue.complete_first(submission, last_signals(&commands), timing);
+                        // Told before a reset can take away what was brought back.
+                        queue.settle();
+                        drop(carried);
+                    }
+                    Err(why) => self.note(queue, submission, |first| first.no_rerun = Some(why.to_string())),
+                },
+                Action::Reset => match self.device.reset_since(seen) {
+                    Ok(()) => {
+                        self.note(queue, submission, |first| first.resets += 1);
+                        queue.retry(submission);
+                    }
+                    Err(why) => self.note(queue, submission, |first| first.no_reset = Some(why.to_string())),
+                },
+                Action::Trim => {
+                    self.device.pool().trim(0);
+                    queue.retry(submission);
+                }
+                Action::Retry => drop(queue.retry(submission)),
+            }
+        }
+    }
+
+    /// What is done about the first submission; `None` if the queue is not suspended any more.
+    fn decide(&self, queue: &Arc<Submissions>) -> Option<Failure> {
+        let resets = self.device.recovery().resets();
+        let (failure, notes) = queue.with_suspended(|first| {
+            let Suspended { submission, commands, error, is_stopped, work } = first;
+            let tried = &mut work.tried;
+            tried.stopped = is_stopped;
+            if work.begun && tried.not_again.is_none() {
+                tried.not_again = replay::not_again(commands);
+            }
+            tried.is_back = resets != work.seen;
+            let decision = decide(error, &self.policy, tried);
+            let notes_loss = tried.not_again.is_none() && !is_stopped;
+            let (commands, error, seen) = (commands.clone(), error.clone(), work.seen);
+            (Failure { submission, commands, error, decision, seen, notes_loss }, work.notes)
+        })?;
+        self.device.note(notes, &failure.decision);
+        if !matches!(failure.decision.action, Action::GiveUp | Action::Refuse) {
+            // What is given up counts when it ends.
+            self.device.recovery().vitals.submission(Some(&failure.error));
+        }
+        Some(failure)
+    }
+
+    /// Note something about the first submission.
+    fn note(&self, queue: &Arc<Submissions>, submission: Submission, f: impl FnOnce(&mut super::Attempts)) {
+        queue.with_work(submission.0, |work| f(&mut work.tried));
+    }
+
+    /// Let the time of a decision pass. `false` if the submission was stopped or lost meanwhile.
+    fn pause(&self, queue: &Arc<Submissions>, submission: Submission, decision: &Decision) -> bool {
+        let is_stopped = |first: Suspended<'_, Self>| first.submission != submission || first.is_stopped;
+        let end = Instant::now().checked_add(decision.after);
+        let mut is_over = decision.after.is_zero();
+        while !is_over {
+            if queue.with_suspended(is_stopped) != Some(false) {
+                return false;
+            }
+            let mut wake = self.wake.lock();
+            if std::mem::take(&mut wake.is_due) {
+                drop(wake);
+                // What was cancelled ends meanwhile.
+                queue.turn(&mut ());
+                continue;
+            }
+            match end {
+                Some(end) => is_over = self.woken.wait_until(&mut wake, end).timed_out(),
+                None => self.woken.wait(&mut wake),
+            }
+        }
+        true
+    }
+
+    /// Run commands on the other device, if this one was lost no more often.
+    fn rerun(&self, commands: &[Command], losses: u64) -> Result<(Timing, impl Sized + use<'_>)> {
+        let Some(device) = &self.policy.rerun else {
+            return Err(Error::unsupported("the policy names no other device"));
+        };
+        let carry = move || {
+            let carrying = self.carrying.lock();
+            if self.losses.load(Ordering::Acquire) != losses {
+                let text = "the device was lost meanwhile, and the work with it";
+                return Err(Error::DeviceLost(text.into()));
+            }
+            loop {
+                self.device.recovery().wait_for_reset();
+                let present = self.device.loss().hold();
+                if !present.is_resetting() {
+                    return Ok((carrying, present));
+                }
+            }
+        };
+        replay::rerun(&self.device, commands, device, carry)
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Bench, LONG, content, dispatch, failure, options, slice, submit, submit_known, until, whole};
 use elinvar_driver::{
-    Binding, Command, Device, DeviceKind, Error, Event, HostBlock, Memory, Stamp, Timeline,
+    Binding, Command, Device, DeviceKind, Error, Event, HostBlock, Memory, Timeline, TimestampSlot,
 };
 use elinvar_driver_isolated::{Options, device};
 use rustix::process::{Pid, Signal, kill_process};
@@ -34,7 +34,7 @@ fn kernels_copies_and_fills_compute_in_place_and_in_order() {
     let ones: Vec<u32> = (0..5000).collect();
     let (a, b, c) = (bench.memory(&ones), bench.memory(&[0; 5000]), bench.memory(&[0; 5000]));
     let queue = bench.device.queue().unwrap();
-    let (first, second) = (Arc::new(Stamp::new()), Arc::new(Stamp::new()));
+    let (first, second) = (Arc::new(TimestampSlot::new()), Arc::new(TimestampSlot::new()));
     let before = bench.device.clock_ns();
     let commands = vec![
         Command::Timestamp { into: first.clone() },

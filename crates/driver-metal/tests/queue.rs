@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Access, Binding, Command, Device, Dim3, Dispatch, Done, Error, Grid, Pipeline, Priority, Result, Stamp,
+    Access, Binding, Command, Device, Dim3, Dispatch, Done, Error, Grid, Pipeline, Priority, Result, TimestampSlot,
     Storage, Use,
 };
 use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, words, write};
@@ -153,7 +153,7 @@ fn events_and_stamps_come_between_the_commands() {
         let x = memory(&*device, BYTES, Storage::Shared);
         let (first, second) = (device.queue().unwrap(), device.queue().unwrap());
         let (to, back) = (device.event().unwrap(), device.event().unwrap());
-        let stamps: Vec<Arc<Stamp>> = (0..3).map(|_| Arc::default()).collect();
+        let stamps: Vec<Arc<TimestampSlot>> = (0..3).map(|_| Arc::default()).collect();
         let stamp = |i: usize| Command::Timestamp { into: stamps[i].clone() };
         let signal =
             |event: &Arc<dyn elinvar_driver::Event>| Command::Signal { event: event.clone(), value: 1 };

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elinvar_driver::{Command, Event, Stamp};
+use elinvar_driver::{Command, Event, TimestampSlot};
 use objc2_metal::MTLCommandBufferError;
 use support::standin::{EXECUTION, Fixture, Held, SAMPLE, alone, committed, has_counters, inject_on};
 use support::{run, submit, words};
@@ -16,11 +16,11 @@ const LONG: Duration = Duration::from_secs(60);
 /// What the clocks can tell apart: a tick of 27 MHz, rounded down twice.
 const TICK_NS: u64 = 80;
 
-fn stamps<const N: usize>() -> [Arc<Stamp>; N] {
+fn stamps<const N: usize>() -> [Arc<TimestampSlot>; N] {
     std::array::from_fn(|_| Arc::default())
 }
 
-fn stamp(into: &Arc<Stamp>) -> Command {
+fn stamp(into: &Arc<TimestampSlot>) -> Command {
     Command::Timestamp { into: into.clone() }
 }
 

@@ -1,8 +1,8 @@
-//! [`Callback`]: whether this thread is in a callback of the program, where it must not wait for work.
+//! [`Callback`]: marks threads that run a callback of the program, where waits for work are errors.
 //!
-//! Wakers, destructors of memory that a buffer is over, and [`crate::Done`] run on threads that finish work: a worker, a driver's poller, a
-//! thread of the system's. A callback that waited there could wait for what its own thread has yet to do. So callbacks are
-//! marked, wherever they are made, and a wait that would block there is an error.
+//! Wakers, destructors of host memory imported by a buffer, and [`crate::Done`] run on threads that complete work: a worker, a
+//! driver's polling thread, a thread of the system. A callback that waits could wait for work that its own thread has yet to
+//! complete. Callbacks are therefore marked, and a wait that would block in one is an error.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,7 +14,8 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it lives, this thread is in a callback. Whoever calls code of the program on a thread of a driver or the runtime holds one.
+/// Marks this thread as running a callback until it is dropped. Held around calls of the program's code on threads of a driver or
+/// the runtime.
 #[must_use = "dropping it ends the callback"]
 pub struct Callback {
     /// Not to be sent to another thread.
@@ -22,21 +23,21 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// Begin a callback.
+    /// Marks this thread. Callbacks may nest.
     pub fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
         Self { this_thread: PhantomData }
     }
 
-    /// Whether this thread is in one.
+    /// Whether this thread runs a callback.
     pub fn is_running() -> bool {
         DEPTH.get() > 0
     }
 
-    /// To be called before `what` blocks.
+    /// Rejects `what`, which is about to block, in a callback.
     ///
     /// # Errors
-    /// `WouldDeadlock` in a callback.
+    /// `WouldDeadlock` if this thread runs a callback.
     pub fn expect_none(what: &str) -> Result<()> {
         if !Self::is_running() {
             return Ok(());

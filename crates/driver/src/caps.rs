@@ -1,4 +1,4 @@
-//! What a device is and what its limits are, read from the hardware and never assumed.
+//! [`Caps`]: identity, limits and features of a device, queried from the hardware.
 
 use crate::{Dim3, Primitives};
 
@@ -11,9 +11,9 @@ pub enum DeviceKind {
     Metal,
     /// An NVIDIA GPU, through CUDA.
     Cuda,
-    /// The processor, through Elinvar's own compiler.
+    /// The CPU, through Elinvar's SPMD compiler.
     Cpu,
-    /// A driver for tests that records commands and fails on demand.
+    /// A driver for tests that records commands and injects faults.
     Sim,
 }
 
@@ -29,35 +29,35 @@ impl DeviceKind {
     }
 }
 
-/// Where work that runs ends when it is told to.
+/// Granularity at which [`Queue::stop`](crate::Queue::stop) ends running work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum StopsAt {
-    /// Nowhere: what runs runs to its end.
+    /// Running work cannot be stopped.
     Never,
-    /// Threadgroups that have begun run to their end, no other begins.
+    /// Running threadgroups finish; no others begin.
     Threadgroups,
-    /// As threadgroups; and a thread of a pipeline that is [`stoppable`](crate::Pipeline::stoppable) ends where it would run a
-    /// loop's body again.
+    /// As `Threadgroups`; in addition, a thread of a [`stoppable`](crate::Pipeline::stoppable) pipeline exits before the next
+    /// iteration of a loop.
     Loops,
 }
 
-/// What one device is and can do: identity, limits and optional features.
+/// Identity, limits and optional features of one device.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Caps {
-    /// The hardware's own name, for people.
+    /// Name of the hardware, for display.
     pub name: String,
     /// The kind of hardware.
     pub kind: DeviceKind,
-    /// Sizes and counts.
+    /// Limits.
     pub limits: Limits,
     /// Optional features, and how the device behaves where drivers differ.
     pub features: Features,
 }
 
-/// Sizes and counts of one device.
+/// Limits of one device: sizes and counts.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
@@ -73,7 +73,7 @@ pub struct Limits {
     pub max_buffer_bytes: u64,
     /// Memory of the device in bytes; for unified memory, of the machine.
     pub total_memory: u64,
-    /// Bytes that the device can work on at a time without losing speed, at most [`Limits::total_memory`];
+    /// Maximum total size of buffers in use, in bytes, before performance degrades; at most [`Limits::total_memory`];
     /// `recommendedMaxWorkingSetSize` in Metal.
     pub working_set: u64,
     /// Allocation granularity in bytes.

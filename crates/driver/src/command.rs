@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, Stamp};
+use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, TimestampSlot};
 
 /// An operation of a queue.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub enum Command {
         /// Pattern of 1 to 16 bytes.
         pattern: Vec<u8>,
     },
-    /// Executes a primitive of the vendor's library that is in [`Features::primitives`](crate::Features::primitives) has.
+    /// Executes a primitive of the vendor's library that [`Features::primitives`](crate::Features::primitives) lists.
     Primitive {
         /// The operation.
         primitive: Primitive,
@@ -54,7 +54,7 @@ pub enum Command {
     /// It is available before the submission's `done` is called.
     Timestamp {
         /// Receives the time.
-        into: Arc<Stamp>,
+        into: Arc<TimestampSlot>,
     },
 }
 

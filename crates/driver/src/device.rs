@@ -10,56 +10,58 @@ use crate::{
     PipelineOptions, Result, Signature, Source, Storage, Thermal, Timeline, UnsupportedKernel,
 };
 
-/// A kind of hardware that this build can talk to.
+/// A backend for one kind of hardware.
 pub trait Driver: Send + Sync {
-    /// A short name: `cpu`, `cuda`, `metal`, `sim`.
+    /// Short name: `cpu`, `cuda`, `metal`, `sim`.
     fn name(&self) -> &'static str;
 
-    /// The devices that are present. No device is an empty list; the error is for hardware that is
-    /// there and does not answer.
+    /// Lists the devices that are present. Without hardware the list is empty.
+    ///
+    /// # Errors
+    /// Hardware is present and does not respond; any variant.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>>;
 
-    /// Why there is no device, in words, where that needs saying. `None` unless the driver says otherwise.
+    /// The reason why there is no device, for messages. `None` by default.
     fn absence(&self) -> Option<String> {
         None
     }
 }
 
-/// A thing that runs kernels.
+/// A device that runs kernels.
 ///
 /// # Safety
-/// What [`Device::allocate`] gives is of nobody else while it is there: it neither is, nor overlaps, memory that was given before.
-/// Its queues keep the contract of [`Queue`]. A pipeline that was asked for with [`PipelineOptions::checked`] reaches no memory but
-/// that of its launch.
-#[allow(unsafe_code)] // what safe code relies on
+/// Safe code relies on three properties. Memory that [`Device::allocate`] returns is disjoint from all other memory for its
+/// lifetime. The queues keep the contract of [`Queue`]. A pipeline with [`PipelineOptions::checked`] accesses the memory of its
+/// launch only.
+#[allow(unsafe_code)] // safe code relies on the implementation
 pub unsafe trait Device: Send + Sync + Any {
-    /// Facts and limits; constant over the device's life.
+    /// Identity, limits and features. Constant for the lifetime of the device.
     fn caps(&self) -> &Caps;
 
-    /// What else the driver tells of it, for people: name and value. Nothing unless the driver says otherwise.
+    /// Further properties for display, as pairs of name and value. Empty by default.
     fn details(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// `bytes` of memory, at least aligned to 256. Zero bytes is allowed.
+    /// Allocates `bytes` bytes, aligned to at least 256 bytes. A size of 0 is allowed.
     ///
     /// # Errors
-    /// `OutOfMemory` with the amounts, `InvalidArgument` beyond [`Limits::max_buffer_bytes`],
-    /// `Unsupported` for a storage mode that the device has not.
+    /// `OutOfMemory` with the requested and the available size; `InvalidArgument` above [`Limits::max_buffer_bytes`];
+    /// `Unsupported` for a storage mode that the device lacks.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>>;
 
-    /// Bytes that could be allocated now, as far as the driver and the system know.
+    /// Estimate of the memory that can be allocated now, in bytes.
     fn available_memory(&self) -> u64;
 
-    /// Use memory of the host in place. It stays the host's: dropping the last reference drops its owner.
-    /// Unsupported unless the driver says otherwise; [`Limits::wrap_granule`] says whether it does.
+    /// Imports host memory without a copy. Dropping the last reference to the returned memory drops the block's owner.
+    /// Unsupported by default; [`Limits::wrap_granule`] is `Some` if it is supported.
     ///
     /// # Safety
-    /// The block is readable and writable and stays where it is until its owner is dropped, and nobody touches it
-    /// meanwhile but through the memory that is returned.
+    /// The block must be readable and writable and must not move until its owner is dropped. Until then it may be accessed
+    /// through the returned memory only.
     ///
     /// # Errors
-    /// `Unsupported`; `InvalidArgument` for an address or a length that is no multiple of the granule.
+    /// `Unsupported`; `InvalidArgument` if address or length is not a multiple of [`Limits::wrap_granule`].
     #[allow(unsafe_code)] // declares an unsafe method
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
         let HostBlock { bytes, .. } = block;
@@ -67,109 +69,111 @@ pub unsafe trait Device: Send + Sync + Any {
         Err(Error::unsupported(format!("device `{name}` cannot use {bytes} bytes of host memory in place")))
     }
 
-    /// Compile a source. The whole source is checked; code generation may wait for
-    /// [`Library::pipeline`] and [`Pipeline::prepare`].
+    /// Compiles a source. The whole source is validated; code generation may be deferred to [`Library::pipeline`] and
+    /// [`Pipeline::prepare`].
     ///
     /// # Errors
     /// `Compile` with the diagnostics.
     fn compile(&self, source: &Source) -> Result<Arc<dyn Library>>;
 
-    /// A new queue, independent of all others.
+    /// Creates a queue, independent of all others.
     ///
     /// # Errors
     /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Features::priorities`] is false.
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>>;
 
-    /// A new queue of normal priority.
+    /// Creates a queue of normal priority.
+    ///
+    /// # Errors
+    /// As [`Device::queue_with`].
     fn queue(&self) -> Result<Arc<dyn Queue>> {
         self.queue_with(Priority::Normal)
     }
 
-    /// A new event, at 0. One of the host's memory unless the driver says otherwise.
+    /// Creates an event with value 0. By default a [`Timeline`] in host memory.
     ///
     /// # Errors
-    /// What the driver answers when it cannot make another.
+    /// The driver's, if it cannot create another event.
     fn event(&self) -> Result<Arc<dyn Event>> {
         Ok(Arc::new(Timeline::new()))
     }
 
-    /// The device's own clock, now, in the nanoseconds of [`Timing`].
+    /// Current time of the device's clock in nanoseconds, comparable with [`Timing`].
     fn clock_ns(&self) -> u64;
 
-    /// From now on run threadgroups on at most `units`, at least one, of [`Limits::compute_units`] at a time. What runs
-    /// runs on.
+    /// Limits execution to `units` compute units, from 1 to [`Limits::compute_units`]. Running work is not affected.
     ///
     /// # Errors
-    /// `Unsupported` unless the driver says otherwise.
+    /// `Unsupported` by default.
     fn use_units(&self, _units: u32) -> Result<()> {
         Err(Error::unsupported(format!("device `{}` always uses all of its compute units", self.caps().name)))
     }
 
-    /// How warm the device is, by a sensor of its own. Never the host's temperature, unless the device is the host's processor.
+    /// Thermal state according to the device's own sensor. Only the CPU driver may report the host's.
     ///
     /// # Errors
-    /// `Unsupported` with the reason where nothing measures it, which is so unless the driver says otherwise.
+    /// `Unsupported` with the reason if there is no sensor, which is the default.
     fn thermal(&self) -> Result<Thermal> {
         Err(Error::unsupported(format!("the temperature of device `{}` is not measured", self.caps().name)))
     }
 
-    /// How a [`Command::Copy`] of this device's queues moves bytes between its memory and that of `other`, in either direction.
-    /// `None`, as long as the driver does not say otherwise: it cannot.
+    /// How a [`Command::Copy`] of this device's queues transfers bytes between its memory and that of `other`, in either
+    /// direction. `None` if it cannot, which is the default.
     fn reaches(&self, _other: &dyn Device) -> Option<Reach> {
         None
     }
 
-    /// Record what the device does from now on, for tools of its maker, to a file at `path`, until the recording is ended. What begins
-    /// and ends within is in it.
+    /// Starts a GPU trace of the device's work, for the vendor's tools, to a new file at `path`. It contains the work that begins
+    /// and ends before the capture is ended.
     ///
     /// # Errors
-    /// `Unsupported` unless the driver says otherwise; `InvalidArgument` if there is something at `path`, or another recording
-    /// is under way.
+    /// `Unsupported` by default; `InvalidArgument` if `path` exists or another capture is in progress.
     fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
         let (name, path) = (&self.caps().name, path.display());
         Err(Error::unsupported(format!("device `{name}` does not support captures: capture to `{path}`")))
     }
 
-    /// Why the device takes no more work of this process, if that is so: [`Error::DeviceLost`]. Never, unless the driver says otherwise.
+    /// The [`Error::DeviceLost`] with which the device rejects all work, if it is lost. `None` by default.
     fn lost(&self) -> Option<Error> {
         None
     }
 
-    /// Bring the device back after it was lost, or when it does not get on. Once this has returned:
+    /// Recovers a device that was lost or makes no progress. After it returns:
     ///
-    /// - Every submission that was in flight has ended, those that had not before in [`Error::DeviceLost`], which is then
-    ///   the failure of their queues until it is acknowledged, and of the events that they would have raised.
-    /// - Queues, memory, libraries and pipelines stay what they are and can be used again.
-    /// - [`Storage::Shared`] memory holds what it held, as far as the work that was ended left it. All other memory holds
-    ///   anything until it is written, unless the device restarts by itself ([`Features::restarts`]): then all memory holds what it held.
+    /// - All pending submissions have ended, in [`Error::DeviceLost`] unless they had completed. That error is then the failure
+    ///   of their queues, until it is acknowledged, and of the events that they would have signaled.
+    /// - Queues, memory, libraries and pipelines remain valid.
+    /// - [`Storage::Shared`] memory has its content, including partial results of the ended submissions. All other memory has
+    ///   unspecified content until it is written, unless the device restarts by itself ([`Features::restarts`]): then all memory
+    ///   has its content.
     ///
-    /// Unsupported unless the driver says otherwise.
+    /// Unsupported by default.
     ///
     /// # Errors
-    /// `Unsupported` with the reason; `DeviceLost` when it does not come back.
+    /// `Unsupported` with the reason; `DeviceLost` if the device does not recover.
     fn reset(&self) -> Result<()> {
         Err(Error::unsupported(format!("device `{}` cannot be reset", self.caps().name)))
     }
 }
 
-/// How bytes get from the memory of one device to that of another.
+/// Path of a copy between two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reach {
-    /// Over the link or the bus between the two, without the host.
+    /// Peer to peer, over a link or the bus.
     Peer,
-    /// Through memory of the host, by the driver's own means.
+    /// Staged through host memory by the driver.
     Staged,
 }
 
 /// A compiled source.
 pub trait Library: Send + Sync + Any {
-    /// What each kernel takes, in the order of the source; the names are unique. An argument that depends on
-    /// a function constant is in the list; [`Pipeline::signature`] has it only if it is there.
+    /// Signatures of the kernels, in source order, with unique names. Arguments that depend on a function constant are included
+    /// here, and in [`Pipeline::signature`] only if they exist with its constants.
     fn kernels(&self) -> &[Signature];
 
-    /// Well-formed kernels of the source that the device cannot run, in its order. They are not among
-    /// [`Library::kernels`], and a pipeline of one is `Unsupported`. None unless the driver says otherwise.
+    /// Valid kernels that the device does not support, in source order. They are not in [`Library::kernels`], and a pipeline of
+    /// one is `Unsupported`. Empty by default.
     fn unsupported(&self) -> &[UnsupportedKernel] {
         &[]
     }
@@ -177,41 +181,40 @@ pub trait Library: Send + Sync + Any {
     /// Warnings of the compilation.
     fn warnings(&self) -> &[Diagnostic];
 
-    /// The function constants that the source declares, in its order. None unless the driver says otherwise.
+    /// Function constants that the source declares, in source order. Empty by default.
     fn constants(&self) -> &[FunctionConstant] {
         &[]
     }
 
-    /// The kernel of that name, specialised, ready to be dispatched once [`Pipeline::prepare`] has passed.
+    /// Creates a pipeline: the kernel of this name, specialized. It can be dispatched after [`Pipeline::prepare`] has succeeded.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel or constant (the message lists those there are),
-    /// `Compile`, `Unsupported`.
+    /// `InvalidArgument` if there is no such kernel or constant, with a list of those that exist; `Compile`; `Unsupported`.
     fn pipeline(&self, kernel: &str, options: &PipelineOptions) -> Result<Arc<dyn Pipeline>>;
 }
 
 /// A kernel that can be dispatched.
 pub trait Pipeline: Send + Sync + Any {
-    /// What the kernel takes, with [`Signature::code`] where the driver knows it.
+    /// Signature of the kernel, with [`Signature::code`] if the driver knows it.
     fn signature(&self) -> &Signature;
 
-    /// Bytes of threadgroup memory that the kernel declares itself. Those of [`Signature::code`] unless the driver says otherwise.
+    /// Statically declared threadgroup memory in bytes. That of [`Signature::code`] by default.
     fn threadgroup_memory(&self) -> u64 {
         self.signature().code.map_or(0, |code| code.threadgroup_memory)
     }
 
-    /// Largest threadgroup for this kernel, at most [`Limits::max_threads_per_threadgroup`].
+    /// Maximum number of threads of a threadgroup of this kernel, at most [`Limits::max_threads_per_threadgroup`].
     fn max_threads_per_threadgroup(&self) -> u32;
 
-    /// Make the kernel ready for threadgroups of this size; called before every dispatch that uses it,
-    /// so a second call must be cheap. A driver that compiles per size does so here.
+    /// Prepares the kernel for threadgroups of this size; a driver that compiles per size does so here. Called before every
+    /// dispatch, so repeated calls must be cheap.
     ///
     /// # Errors
-    /// `Compile`, `Unsupported` with the source line, `InvalidArgument` for a size over the limit.
+    /// `Compile`; `Unsupported` with the source line; `InvalidArgument` for a size above the limit.
     fn prepare(&self, group: Dim3) -> Result<()>;
 
-    /// The same kernel as code that [`Queue::stop`] ends within loops, for work with a deadline, where other code is faster and
-    /// runs on to the end of its threadgroup. `None` where there is no other code, or the device cannot do it.
+    /// A variant of the kernel that [`Queue::stop`] can end within loops, for work with a deadline. `None` if there is no other
+    /// variant, or the device does not support it.
     fn stoppable(&self) -> Option<Arc<dyn Pipeline>> {
         None
     }
@@ -223,17 +226,17 @@ impl fmt::Debug for dyn Pipeline {
     }
 }
 
-/// Which queue goes first where several have something to do. It does not interrupt what runs. Devices without
-/// [`Features::priorities`] refuse all but [`Priority::Normal`].
+/// Scheduling priority of a queue. Running work is not preempted. Devices without [`Features::priorities`] support
+/// [`Priority::Normal`] only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Priority {
-    /// After all others.
+    /// Scheduled after all others.
     Low,
-    /// As most.
+    /// The default.
     #[default]
     Normal,
-    /// Before all others.
+    /// Scheduled before all others.
     High,
 }
 
@@ -241,18 +244,18 @@ pub enum Priority {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Submission(pub u64);
 
-/// When a submission ran, in nanoseconds of the device's own clock.
+/// Begin and end of a submission's execution, in nanoseconds on the device's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Its first command began.
+    /// Time when the first command began.
     pub start_ns: u64,
-    /// Its last command ended.
+    /// Time when the last command ended.
     pub end_ns: u64,
 }
 
-/// The completion callback of a submission, called at most once; see the contract, point 4.
+/// The completion callback of a submission, called at most once; see point 4 of the [contract](crate#execution-contract).
 ///
-/// It is a closure, which is boxed, or an object that the caller shares and reuses, which allocates nothing.
+/// It is a boxed closure, or a shared object that the caller reuses, which avoids an allocation.
 pub struct Done(Option<Callee>);
 
 enum Callee {
@@ -260,27 +263,27 @@ enum Callee {
     Shared(Arc<dyn OnCompleted>),
 }
 
-/// An object that is told how a submission ended. One object serves one submission at a time.
+/// Receives the result of a submission. One object serves one submission at a time.
 pub trait OnCompleted: Send + Sync {
-    /// The submission has ended.
+    /// Called when the submission has ended.
     fn completed(self: Arc<Self>, result: Result<Timing>);
 
-    /// The driver has dropped the callback without calling it: the submission was refused, or abandoned.
+    /// Called when the driver drops the callback without a result: the submission was rejected or abandoned.
     fn dropped(self: Arc<Self>);
 }
 
 impl Done {
-    /// A callback that calls `closure`.
+    /// Creates a callback from a closure.
     pub fn new(closure: impl FnOnce(Result<Timing>) + Send + 'static) -> Self {
         Self(Some(Callee::Closure(Box::new(closure))))
     }
 
-    /// A callback that tells `handler`; no allocation.
+    /// Creates a callback from a shared object, without an allocation.
     pub fn shared(handler: Arc<dyn OnCompleted>) -> Self {
         Self(Some(Callee::Shared(handler)))
     }
 
-    /// Report how the submission ended.
+    /// Reports the result of the submission.
     pub fn call(mut self, result: Result<Timing>) {
         match self.0.take() {
             Some(Callee::Closure(closure)) => closure(result),
@@ -304,37 +307,39 @@ impl fmt::Debug for Done {
     }
 }
 
-/// An ordered list of submissions. Dropping the last reference lets what was submitted finish.
+/// An ordered list of submissions. Pending submissions complete after the last reference is dropped.
 ///
 /// # Safety
-/// Once [`Done`] has been called, nothing that was submitted reads or writes its memory any more: the host does then.
-#[allow(unsafe_code)] // what safe code relies on
+/// After [`Done`] has been called, no submitted work may access the submission's memory; the host may then access it.
+#[allow(unsafe_code)] // safe code relies on the implementation
 pub unsafe trait Queue: Send + Sync + Any {
-    /// Add commands to the end; returns before they have run. No commands are allowed: such a
-    /// submission ends when those before it have. If this returns an error `done` has been dropped
-    /// without a call.
-    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
-
-    /// Take a submission that has not begun, or waits for an event with nothing done yet, out of the queue: its `done` gets [`Error::Cancelled`]
-    /// and the answer is `true`. `false` when it has begun or ended; nothing changes then.
-    fn cancel(&self, submission: Submission) -> bool;
-
-    /// Let a submission end in `cause`: in its turn if it has not begun, else where [`Features::stops_at`] says, or when it has
-    /// waited for an event. What it has done so far stays, and `cause` is the queue's failure. `false` when it has ended;
-    /// nothing changes then. One that is at its end may still end well.
+    /// Appends commands; does not block until they have run. An empty list is allowed and ends when the preceding submissions
+    /// have ended.
     ///
     /// # Errors
-    /// `Unsupported` where nothing that runs can be stopped.
+    /// The driver's. `done` is then dropped without a call.
+    fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission>;
+
+    /// Removes a submission that has not begun, or is blocked on an event before its first operation. Its `done` receives
+    /// [`Error::Cancelled`]. Returns `false`, without effect, if the submission has begun or ended.
+    fn cancel(&self, submission: Submission) -> bool;
+
+    /// Ends a submission with `cause`: in submission order if it has not begun; otherwise at a point of [`Features::stops_at`],
+    /// or when it is blocked on an event. Its effects so far remain, and `cause` is the queue's failure. Returns `false`, without
+    /// effect, if the submission has ended. A submission that is about to end may still succeed.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device cannot stop running work.
     fn stop(&self, _submission: Submission, _cause: Error) -> Result<bool> {
         Err(Error::unsupported("this device cannot stop running work"))
     }
 
-    /// Spin until `is_over` answers true, which looks at whether a submission has ended or enough time has passed. A driver whose
-    /// ends some thread has to look for may look here in between, and call callbacks of this queue: the caller holds no lock.
+    /// Spins until `is_over` returns true, which tests for the end of a submission and for a timeout. A driver that polls for
+    /// completions may poll in between, and call callbacks of this queue; the caller holds no lock.
     fn spin(&self, is_over: &mut dyn FnMut() -> bool) {
         while !is_over() {}
     }
 
-    /// Forget a failure, so that later submissions run again. Returns it, or `None`.
+    /// Clears and returns the queue's failure, so that later submissions run; `None` if it has not failed.
     fn acknowledge(&self) -> Option<Error>;
 }

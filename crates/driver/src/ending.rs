@@ -1,5 +1,4 @@
-//! [`end_submission`]: the last step of a submission, which is the same in every driver; [`panic_text`], for panics that end
-//! within one.
+//! [`end_submission`]: the last step of a submission in every driver; [`panic_text`]: message of a panic.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,11 +6,11 @@ use std::sync::Arc;
 
 use crate::{Callback, Command, Done, Error, Result, Timing, fail_signals};
 
-/// Let the events of a submission that has failed fail, let go of what its commands name, and then tell that it has ended.
-/// No lock of the driver is held.
+/// Ends a submission: fails its events if `result` is an error, drops `commands`, then calls `done`. No lock of the driver may be
+/// held.
 ///
-/// A panic of a callback ends here, whoever's it is. The panic hook has reported it. One before `done` makes the submission's
-/// result an error; of one in `done` nobody is left to tell.
+/// Panics of callbacks and destructors are caught here, after the panic hook has reported them. A panic before `done` turns the
+/// submission's result into an error; a panic in `done` is ignored.
 pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timing>) {
     let _callback = Callback::enter();
     let let_go = catch_unwind(AssertUnwindSafe(|| {
@@ -30,7 +29,7 @@ pub fn end_submission(commands: Arc<[Command]>, done: Done, result: Result<Timin
     let _panic = catch_unwind(AssertUnwindSafe(|| done.call(result)));
 }
 
-/// What a panic says.
+/// Message of a panic's payload; `no message` if the payload is not a string.
 pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

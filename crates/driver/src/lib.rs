@@ -1,12 +1,11 @@
 //! The contract between Elinvar's runtime and its drivers.
 //!
-//! A driver turns [`Command`]s, which are plain data, into work on one kind of hardware. The traits
-//! are object-safe and few: a [`Driver`] lists [`Device`]s; a device allocates [`Memory`], compiles a
-//! [`Source`] to a [`Library`] of [`Pipeline`]s, and opens [`Queue`]s that take lists of commands.
-//! Checking a user's call is the runtime's work: what reaches a driver has been checked against the
-//! kernel's [`Signature`] and the device's [`Caps`].
+//! A driver executes [`Command`]s, which are plain data, on one kind of hardware. The traits are object-safe: a [`Driver`] lists
+//! [`Device`]s; a device allocates [`Memory`], compiles a [`Source`] to a [`Library`] of [`Pipeline`]s, and creates [`Queue`]s, which
+//! execute lists of commands. The runtime validates calls against the kernel's [`Signature`] and the device's [`Caps`]; a driver
+//! receives validated commands only.
 //!
-//! This crate holds no code that runs kernels, knows no hardware and depends on nothing of weight.
+//! This crate runs no kernels, is independent of hardware, and has no large dependencies.
 //!
 //! # Vocabulary
 //!
@@ -17,8 +16,8 @@
 //! | [`Library`] | `MTLLibrary` | module | compiled MSL source |
 //! | [`Pipeline`] | `MTLComputePipelineState` | function | shared object per threadgroup size |
 //! | [`Queue`] | `MTLCommandQueue` | stream | ordered list of submissions |
-//! | [`Event`] | [`Timeline`], raised by the queue's `MTLSharedEvent` | [`Timeline`] and the events of streams that will raise it | [`Timeline`] |
-//! | [`Stamp`] | `MTLCounterSampleBuffer` | event with timing | a time |
+//! | [`Event`] | [`Timeline`], signaled by the queue's `MTLSharedEvent` | [`Timeline`] and the CUDA events of streams that will signal it | [`Timeline`] |
+//! | [`TimestampSlot`] | `MTLCounterSampleBuffer` | event with timing | clock reading |
 //! | [`Device::capture`] | `MTLCaptureManager`, a GPU trace | – | – |
 //! | one [`Queue::submit`] | `MTLCommandBuffer` | sequence of stream calls | one entry of that list |
 //! | [`Memory::gpu_address`] | `gpuAddress` | device pointer | host address |
@@ -26,7 +25,7 @@
 //! | [`Memory::pull`], [`Memory::push`] | `synchronize(resource:)`, `didModifyRange(_:)` | copies from and to pinned memory | – |
 //! | [`Limits::working_set`] | `recommendedMaxWorkingSetSize` | total memory | the control group's limit |
 //! | [`Dispatch::uses`] | `useResource(_:usage:)` | – | – |
-//! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when its turn comes |
+//! | [`Grid::Indirect`] | `dispatchThreadgroups(indirectBuffer:…)` | counts copied to the host, then a launch | counts read when the command begins |
 //! | [`Primitive`] | `MPSKernel` | – | – |
 //! | [`Device::reset`] | – | – (a new process) | – |
 //! | [`Device::reaches`] | `peerGroupID`, remote buffer views | peer access | – |
@@ -35,30 +34,26 @@
 //!
 //! # Execution contract
 //!
-//! What every driver promises, and the conformance suite shows:
+//! Every driver guarantees the following; the conformance suite tests it.
 //!
-//! 1. **Buffers.** A submission keeps the memory and pipelines it names alive until the device is
-//!    done with them. New memory is zeroed unless [`Init::Uninitialized`] is asked for. Two
-//!    arguments may alias. An address in memory ([`Memory::gpu_address`]) keeps nothing alive: a dispatch
-//!    names what it reaches through addresses in [`Dispatch::uses`].
-//! 2. **Order.** Commands of one queue take effect in the order of submission, as if each began after
-//!    the one before it had ended; different queues are ordered by [`Command::Wait`] and [`Command::Signal`] only. A
-//!    queue that waits keeps no other from running. Inside a dispatch, threadgroups
-//!    are unordered; what one writes to device memory another sees through atomics and fences only.
-//!    Barriers with `mem_device` and atomic fences are real fences.
-//! 3. **Progress.** Threads that wait at a barrier of their threadgroup make progress; a thread that
-//!    has returned counts as arrived. Threadgroups start in ascending order of their linear index
-//!    (x fastest), as far as atomic operations can tell, and a started threadgroup runs to its end, so
-//!    a group may wait for an earlier group's result. Simdgroups of one threadgroup must not spin on one another.
-//! 4. **Completion.** The `done` callback of a submission is called exactly once, from a thread of
-//!    the driver, after its effects are visible to the host. It must not block and must not unwind.
-//!    [`Queue::cancel`] stops what has not begun.
-//! 5. **Failure** is sticky on its queue: after a submission has failed, those behind it do not run
-//!    and end in [`Error::Poisoned`] with the first cause, until [`Queue::acknowledge`]. Work that
-//!    was cancelled is not a failure. Events that a submission would have raised fail when it ends in an error
-//!    of any kind ([`fail_signals`]), before its `done` is called; a submission that waits for a failed event fails.
-//! 6. **Numerics.** Integer results are identical on every driver. Integer division by zero,
-//!    `INT_MIN / -1` and shifts beyond the width give what Metal gives or zero, and never trap.
+//! 1. **Memory.** A submission keeps the memory and pipelines that it names alive until the device has finished with them. New memory
+//!    is zeroed, except with [`Init::Uninitialized`]. Two arguments may alias. An address in memory ([`Memory::gpu_address`]) keeps
+//!    nothing alive: a dispatch lists the memory that it accesses through addresses in [`Dispatch::uses`].
+//! 2. **Order.** Commands of one queue take effect in submission order, as if each began after the previous one had ended.
+//!    Different queues are ordered only by [`Command::Wait`] and [`Command::Signal`]. A blocked queue does not block others. Within a
+//!    dispatch, threadgroups are unordered; their writes to device memory become visible to one another through atomics and
+//!    fences only. Barriers with `mem_device` and atomic fences are hardware fences.
+//! 3. **Progress.** Threads that wait at a threadgroup barrier make progress; exited threads count as arrived. Threadgroups start in
+//!    ascending order of their linear index (x varies fastest), as far as atomic operations can observe, and a started threadgroup
+//!    runs to its end. A threadgroup may therefore wait for the result of an earlier one. Simdgroups of one threadgroup must not
+//!    spin on one another.
+//! 4. **Completion.** The `done` callback of a submission is called exactly once, on a thread of the driver, after the submission's
+//!    effects are visible to the host. It must not block or unwind. [`Queue::cancel`] removes a submission that has not begun.
+//! 5. **Failure.** A failure is sticky: until [`Queue::acknowledge`], the submissions that follow a failed one do not run and end in
+//!    [`Error::Poisoned`] with the first cause. A cancellation is not a failure. If a submission ends in any error, the events that
+//!    it would have signaled fail ([`fail_signals`]) before its `done` is called. A submission that waits for a failed event fails.
+//! 6. **Numerics.** Integer results are identical on every driver. Integer division by zero, `INT_MIN / -1` and shifts by at least
+//!    the width return Metal's result or zero, and never trap.
 #![warn(missing_docs)]
 
 mod callback;
@@ -78,11 +73,11 @@ pub mod primitive;
 mod process;
 mod signature;
 mod source;
-mod stamp;
 pub mod submission;
 pub mod sync;
 mod thermal;
 mod timeline;
+mod timestamp_slot;
 
 pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
@@ -103,6 +98,6 @@ pub use primitive::{Primitive, PrimitiveKind, Primitives};
 pub use process::{PerProcess, Process};
 pub use signature::{Access, Arg, ArgKind, Builtin, CodeFacts, ElementType, Scalar, Signature};
 pub use source::{MathMode, MetalLibrary, Packed, Source, SourceFile};
-pub use stamp::Stamp;
 pub use thermal::Thermal;
 pub use timeline::Timeline;
+pub use timestamp_slot::TimestampSlot;

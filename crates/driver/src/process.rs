@@ -1,37 +1,37 @@
-//! [`Process`]: which process something was made in, and [`PerProcess`]: what each process makes anew.
+//! [`Process`]: identifies the process that created an object; [`PerProcess`]: a global that each process initializes for itself.
 //!
-//! After `fork` a child has the parent's memory and one thread. Threads of drivers are not in it, nor what they were about to do, and
-//! locks that they held stay held. What was made before is therefore of no use in the child, and known by its [`Process`]; what
-//! is global is made again ([`PerProcess`]).
+//! After `fork` a child has the parent's memory and one thread. Threads of drivers do not exist in it, and locks that they held
+//! remain held. Objects of the parent are therefore invalid in the child, which their [`Process`] detects; globals are created
+//! again ([`PerProcess`]).
 //!
-//! On Linux a process is told apart by a count that grows in each child of `fork(3)` (`pthread_atfork`, POSIX.1-2017), which costs one
-//! load to look at; elsewhere by its number. A child that is made without the C library (`clone(2)`) is not noticed.
+//! On Linux a process is identified by a counter that each child of `fork(3)` increments (`pthread_atfork`, POSIX.1-2017), so
+//! that a test costs one load; elsewhere by its process ID. A child created without the C library (`clone(2)`) is not detected.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{Error, Result};
 
-/// A process, as what was made in it remembers it.
+/// Identifies the process that created an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// The current process.
     #[inline]
     pub fn this() -> Self {
         Self(number::this())
     }
 
-    /// Whether it is this one.
+    /// Whether it is the current process.
     #[inline]
     pub fn is_this(self) -> bool {
         self == Self::this()
     }
 
-    /// To be called before `what` uses something that was made in it.
+    /// Rejects `what`, a use of an object of another process.
     ///
     /// # Errors
-    /// `DeviceLost` in a child of it.
+    /// `DeviceLost` if this process is a child of the one that created the object.
     #[inline]
     pub fn expect_this(self, what: &dyn std::fmt::Display) -> Result<()> {
         if self.is_this() { Ok(()) } else { Err(Self::other(what)) }
@@ -52,7 +52,7 @@ mod number {
     use std::sync::Once;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// How many forks this process is away from the one that first asked.
+    /// Number of forks between the process that initialized the counter and this one.
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static COUNTED: Once = Once::new();
 
@@ -70,8 +70,8 @@ mod number {
         extern "C" fn in_child() {
             FORKS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the function does only what it may in a child: it changes an atomic. If it cannot be had for want of memory, a child
-        // is taken for its parent, which is as without it.
+        // SAFETY: the handler is async-signal-safe: it changes an atomic. If the registration fails for lack of memory, forks are
+        // not detected.
         let _registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
@@ -83,24 +83,24 @@ mod number {
     }
 }
 
-/// A global that each process makes when it first asks for it, without a lock that another thread could hold at a fork. What the
-/// parent had stays in the child's memory.
+/// A global that each process initializes on first use, without a lock that another thread could hold at a fork. The parent's
+/// value remains in the child's memory.
 pub struct PerProcess<T: 'static> {
     made: AtomicPtr<(Process, T)>,
     make: fn() -> T,
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// `make` may be called by several threads that are first at a time, of which one's is taken.
+    /// Creates an uninitialized global. `make` may be called by several threads concurrently; the first result is kept.
     pub const fn new(make: fn() -> T) -> Self {
         Self { made: AtomicPtr::new(std::ptr::null_mut()), make }
     }
 
-    /// This process's.
+    /// The value of this process; initializes it on first use.
     #[allow(unsafe_code)] // an address that is shared
     pub fn get(&'static self) -> &'static T {
         let this = Process::this();
-        // SAFETY: what is published here is whole, and never freed.
+        // SAFETY: a published value is initialized and never freed.
         let of = |made: *mut (Process, T)| unsafe { made.as_ref() }.filter(|(process, _)| *process == this);
         let mut seen = self.made.load(Ordering::Acquire);
         if let Some((_, known)) = of(seen) {
@@ -109,11 +109,11 @@ impl<T: Send + Sync> PerProcess<T> {
         let mine = Box::into_raw(Box::new((this, (self.make)())));
         loop {
             match self.made.compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: made above, and never freed from now on.
+                // SAFETY: allocated above and now published, so never freed.
                 Ok(_) => return unsafe { &(*mine).1 },
                 Err(other) => match of(other) {
                     Some((_, known)) => {
-                        // SAFETY: made above, and nobody else has its address.
+                        // SAFETY: allocated above and not published.
                         drop(unsafe { Box::from_raw(mine) });
                         return known;
                     }

@@ -94,11 +94,11 @@ impl Source {
         Self { metal_library, ..Self::named(name, String::new()) }
     }
 
-    /// What tells the source from others: a BLAKE3 hash of its files' names and texts, its macros and its math mode, or of a Metal
-    /// library's bytes. A source from a bundle has the identity of the source that was packed.
+    /// Identity of the source: a BLAKE3 hash of its files' names and texts, its macros and its math mode, or of a Metal library's bytes.
+    /// A source in a bundle has the identity of the source that was packed.
     ///
-    /// Include directories and the files in them do not count, since they do not exist where bundles are used: keys of what
-    /// is compiled from a source hash these as well.
+    /// Include directories and their files are not hashed, since they do not exist where bundles are used; keys of compiled code
+    /// hash them in addition.
     pub fn identity(&self) -> [u8; 32] {
         let Self {
             files,

@@ -1,7 +1,7 @@
-//! Locks without poisoning, over those of the standard library, which the model checker replaces by its own.
+//! Locks without poisoning, over those of the standard library; the model checker replaces these.
 //!
-//! Nothing about them is global: locks of a device that is made in a child of `fork` have nothing to do with those on which threads of
-//! the parent slept. A library whose threads sleep in one table for all locks would have these in it for ever.
+//! The locks have no global state. A lock whose waiting threads are in a process-wide table would keep threads of the parent in
+//! that table after a `fork`; locks of a device created in the child must not be affected.
 
 #[cfg(elinvar_thread_sanitizer)]
 mod instrumented;
@@ -16,36 +16,36 @@ use std::time::{Duration, Instant};
 #[cfg(elinvar_thread_sanitizer)]
 use instrumented as sync;
 
-/// What is set once.
+/// A cell that is initialized once.
 #[cfg(elinvar_thread_sanitizer)]
 pub use once_cell::sync::OnceCell as OnceLock;
 #[cfg(not(elinvar_thread_sanitizer))]
 pub use std::sync::OnceLock;
 
-/// A lock. Whoever panics with it held has changed nothing by halves, or says so.
+/// A mutual exclusion lock. It is not poisoned by a panic: code that panics while it holds the lock leaves the value consistent.
 #[derive(Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
-/// What a lock guards, while it is held.
+/// Access to the value of a locked [`Mutex`]. Dropping it unlocks.
 #[must_use = "dropping it lets go of the lock"]
 pub struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
-    /// `None` within [`MutexGuard::unlocked`] and while a [`Condvar`] is waited at.
+    /// `None` within [`MutexGuard::unlocked`] and during a wait on a [`Condvar`].
     held: Option<sync::MutexGuard<'a, T>>,
 }
 
 impl<T> Mutex<T> {
-    /// Not held.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 
-    /// Wait until nobody else holds it.
+    /// Locks; blocks until the lock is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { lock: self, held: Some(self.take()) }
     }
 
-    /// Hold it, if nobody else does.
+    /// Locks if the lock is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(held) => Some(MutexGuard { lock: self, held: Some(held) }),
@@ -56,7 +56,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// What it guards, which nobody else can hold.
+    /// The value. `&mut self` excludes other holders.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +77,7 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Let go of the lock while `f` runs, also when that panics.
+    /// Runs `f` with the lock released, and locks again afterwards, also if `f` panics.
     pub fn unlocked<R>(guard: &mut Self, f: impl FnOnce() -> R) -> R {
         struct Again<'g, 'a, T>(&'g mut MutexGuard<'a, T>);
         impl<T> Drop for Again<'_, '_, T> {
@@ -90,7 +90,7 @@ impl<'a, T> MutexGuard<'a, T> {
         f()
     }
 
-    /// Hand what is held to a wait, and take back what that gives.
+    /// Passes the inner guard to a wait and stores the guard that it returns.
     fn through<R>(
         &mut self,
         wait: impl FnOnce(sync::MutexGuard<'a, T>) -> (sync::MutexGuard<'a, T>, R),
@@ -122,33 +122,33 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// What threads wait at for a change of what a lock guards. Waits may return before it.
+/// A condition variable. Waits may wake spuriously.
 #[derive(Default)]
 pub struct Condvar(sync::Condvar);
 
-/// Whether a wait has ended because it was time.
+/// Whether a timed wait has timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited(bool);
 
 impl Waited {
-    /// Whether it was time.
+    /// Whether the wait has timed out.
     pub fn timed_out(self) -> bool {
         self.0
     }
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// Creates a condition variable.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
 
-    /// Wait without the lock until somebody notifies.
+    /// Releases the lock and blocks until notified, then locks again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.through(|held| (self.0.wait(held).unwrap_or_else(PoisonError::into_inner), ()));
     }
 
-    /// As [`Condvar::wait`], at most for so long.
+    /// As [`Condvar::wait`], for at most `timeout`.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> Waited {
         guard.through(|held| {
             let (held, waited) = self.0.wait_timeout(held, timeout).unwrap_or_else(PoisonError::into_inner);
@@ -156,24 +156,23 @@ impl Condvar {
         })
     }
 
-    /// As [`Condvar::wait`], until then at the latest.
+    /// As [`Condvar::wait`], until `then` at the latest.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, then: Instant) -> Waited {
         self.wait_for(guard, then.saturating_duration_since(Instant::now()))
     }
 
-    /// Wake one that waits.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wake all that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 }
 
-/// A lock that several may hold for reading. A thread that holds it may hold it once more: one that is to write waits until nobody
-/// reads, and keeps nobody from reading.
+/// A reader-writer lock with recursive read locks: a waiting writer does not block new readers.
 #[derive(Default)]
 pub struct RwLock<T> {
     readers: Mutex<Readers>,
@@ -187,14 +186,14 @@ struct Readers {
     writing: bool,
 }
 
-/// A lock held for reading.
+/// Shared access to the value. Dropping it unlocks.
 #[must_use = "dropping it lets go of the lock"]
 pub struct RwLockReadGuard<'a, T> {
     lock: &'a RwLock<T>,
     held: sync::RwLockReadGuard<'a, T>,
 }
 
-/// A lock held for writing.
+/// Exclusive access to the value. Dropping it unlocks.
 #[must_use = "dropping it lets go of the lock"]
 pub struct RwLockWriteGuard<'a, T> {
     lock: &'a RwLock<T>,
@@ -202,7 +201,7 @@ pub struct RwLockWriteGuard<'a, T> {
 }
 
 impl<T> RwLock<T> {
-    /// Wait until nobody writes.
+    /// Locks for reading; blocks while there is a writer.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let mut readers = self.readers.lock();
         while readers.writing {
@@ -213,7 +212,7 @@ impl<T> RwLock<T> {
         RwLockReadGuard { lock: self, held: self.value.read().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Wait until nobody reads or writes.
+    /// Locks for writing; blocks while there is a reader or a writer.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let mut readers = self.readers.lock();
         while readers.writing || readers.reading > 0 {

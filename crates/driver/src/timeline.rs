@@ -1,13 +1,14 @@
-//! [`Timeline`]: an event of the host's memory.
+//! [`Timeline`]: an event in host memory.
 //!
-//! Callbacks are made without the lock, each once: by whoever takes it out of the list, or at once by [`Event::when`].
+//! Each callback is called once, without the lock: by the thread that removes it from the list, or immediately by
+//! [`Event::when`].
 
 use std::collections::BTreeMap;
 
 use crate::sync::Mutex;
 use crate::{Callback, Error, Event, Reached};
 
-/// An event that lives in the host's memory, for drivers whose queues the host runs.
+/// An event in host memory, for drivers without native events.
 pub struct Timeline {
     state: Mutex<State>,
 }
@@ -21,7 +22,7 @@ struct State {
 }
 
 impl Timeline {
-    /// At 0.
+    /// Creates an event with value 0.
     pub fn new() -> Self {
         Self { state: Mutex::new(State::default()) }
     }

@@ -6,7 +6,7 @@ use elinvar_driver::primitive::{Float, Matrix, Softmax};
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
-    Command, Done, Error, Event, Primitive, Queue, Result, Stamp, Submission, Timeline, Timing,
+    Command, Done, Error, Event, Primitive, Queue, Result, Submission, Timeline, TimestampSlot, Timing,
 };
 
 /// How a device begins commands.
@@ -235,7 +235,7 @@ fn submissions_are_issued_ahead_and_end_in_order() {
 #[test]
 fn what_is_executed_at_once_ends_in_the_turn() {
     let fixture = Fixture::<false>::new(Device { mode: Mode::AtOnce, ..Device::default() });
-    let (event, stamp): (Arc<Timeline>, Arc<Stamp>) = Default::default();
+    let (event, stamp): (Arc<Timeline>, Arc<TimestampSlot>) = Default::default();
     fixture.submit(vec![work(), signal(&event, 1), Command::Timestamp { into: stamp.clone() }, work()]);
     fixture.submit(vec![work()]);
     assert_eq!(fixture.device().scheduled.lock().len(), 1, "one turn for both");
@@ -247,7 +247,7 @@ fn what_is_executed_at_once_ends_in_the_turn() {
 #[test]
 fn signals_and_timestamps_follow_what_is_before_them() {
     let fixture = ahead();
-    let (event, stamp): (Arc<Timeline>, Arc<Stamp>) = Default::default();
+    let (event, stamp): (Arc<Timeline>, Arc<TimestampSlot>) = Default::default();
     fixture.submit_and_run(vec![
         work(),
         signal(&event, 1),
@@ -265,7 +265,7 @@ fn signals_and_timestamps_follow_what_is_before_them() {
 #[test]
 fn a_mark_behind_a_wait_is_not_before_it() {
     let fixture = Fixture::<false>::new(Device { mode: Mode::AtOnce, ..Device::default() });
-    let (event, stamps): (Arc<Timeline>, [Arc<Stamp>; 2]) = Default::default();
+    let (event, stamps): (Arc<Timeline>, [Arc<TimestampSlot>; 2]) = Default::default();
     let stamp = |at: usize| Command::Timestamp { into: stamps[at].clone() };
     fixture.submit_and_run(vec![work(), stamp(0), wait(&event, 1), stamp(1)]);
     event.signal(1, 0);

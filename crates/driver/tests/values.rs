@@ -9,7 +9,7 @@ use std::sync::Arc;
 use elinvar_driver::primitive::{Float, MatMul};
 use elinvar_driver::{
     Builtin, ConstantKey, DeviceKind, Dim3, Dispatch, ElementType, Error, Event, Grid, HostBlock, Label,
-    Memory, MemorySlice, Pipeline, PrimitiveKind, Result, Scalar, Signature, Source, Stamp, Timeline,
+    Memory, MemorySlice, Pipeline, PrimitiveKind, Result, Scalar, Signature, Source, Timeline, TimestampSlot,
 };
 
 use common::Counted;
@@ -87,14 +87,14 @@ fn folders_of_a_source_are_resolved_and_those_that_are_not_there_left_out() {
 
 #[test]
 fn a_stamp_holds_the_last_time_that_was_noted() {
-    let stamp = Stamp::default();
+    let stamp = TimestampSlot::default();
     assert_eq!(stamp.ns(), None);
     stamp.set(0);
     assert_eq!(stamp.ns(), Some(0), "0 is a time");
     stamp.set(77);
-    assert_eq!((stamp.ns(), format!("{stamp:?}")), (Some(77), "Stamp(Some(77))".into()));
+    assert_eq!((stamp.ns(), format!("{stamp:?}")), (Some(77), "TimestampSlot(Some(77))".into()));
     stamp.clear();
-    assert_eq!((stamp.ns(), Stamp::new().ns()), (None, None));
+    assert_eq!((stamp.ns(), TimestampSlot::new().ns()), (None, None));
 }
 
 struct Kernel(Signature);

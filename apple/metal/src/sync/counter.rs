@@ -2,7 +2,7 @@
 //! time; [`MTLCounterSampleBuffer`](https://developer.apple.com/documentation/metal/mtlcountersamplebuffer); and what passes
 //! sample at their ends.
 
-use elinvar_driver::Stamp;
+use elinvar_driver::TimestampSlot;
 use elinvar_objc::foundation::{NsArray, NsData, NsError, NsString};
 use elinvar_objc::{Declaration, NsRange, Out, Property, Ref};
 use parking_lot::Mutex;
@@ -61,7 +61,7 @@ pub struct SampleBuffer {
     device: Ref<Device>,
     label: Option<Ref<NsString>>,
     shared: bool,
-    samples: Vec<Stamp>,
+    samples: Vec<TimestampSlot>,
 }
 
 elinvar_objc::object!(SampleBuffer, c"ElinvarMTLCounterSampleBuffer");
@@ -97,7 +97,7 @@ impl SampleBuffer {
             device: device.clone(),
             label: descriptor.label.get(),
             shared: storage == Some(Storage::Shared),
-            samples: (0..count).map(|_| Stamp::new()).collect(),
+            samples: (0..count).map(|_| TimestampSlot::new()).collect(),
         }))
     }
 

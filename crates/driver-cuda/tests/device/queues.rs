@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_driver::{Command, Dim3, Error, Event, Priority, Stamp};
+use elinvar_driver::{Command, Dim3, Error, Event, Priority, TimestampSlot};
 
 use crate::bench::{
     Bench, Test, bound, dispatch, expect_all, fill, signal, slice, submit, wait, whole, words,
@@ -175,7 +175,7 @@ fn times(bench: &Bench) {
     let queue = bench.queue();
     let x = bench.memory(256 << 20);
     for _ in 0..20 {
-        let stamps: Vec<Arc<Stamp>> = (0..4).map(|_| Arc::new(Stamp::new())).collect();
+        let stamps: Vec<Arc<TimestampSlot>> = (0..4).map(|_| Arc::new(TimestampSlot::new())).collect();
         let event = bench.event();
         let stamp = |k: usize| Command::Timestamp { into: stamps[k].clone() };
         let before = bench.device.clock_ns();

@@ -3,13 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elinvar_driver::{Access, Binding, Command, Dispatch, Error, Grid, MemorySlice, Result, Stamp, Use};
+use elinvar_driver::{
+    Access, Binding, Command, Dispatch, Error, Grid, MemorySlice, Result, TimestampSlot, Use,
+};
 
 use super::table::Table;
 use crate::wire::{Extent, Launch, Order, Slice, Value};
 
 /// The command; a timestamp's place is added to `stamps`.
-pub(super) fn command(table: &Table, order: &Order<'_>, stamps: &mut Vec<Arc<Stamp>>) -> Result<Command> {
+pub(super) fn command(
+    table: &Table,
+    order: &Order<'_>,
+    stamps: &mut Vec<Arc<TimestampSlot>>,
+) -> Result<Command> {
     Ok(match order {
         Order::Dispatch(launch) => Command::Dispatch(dispatch(table, launch)?),
         Order::Copy { source, target } => {
@@ -19,7 +25,7 @@ pub(super) fn command(table: &Table, order: &Order<'_>, stamps: &mut Vec<Arc<Sta
             Command::Fill { target: slice(table, *target)?, pattern: pattern.to_vec() }
         }
         Order::Timestamp => {
-            let into = Arc::new(Stamp::new());
+            let into = Arc::new(TimestampSlot::new());
             stamps.push(into.clone());
             Command::Timestamp { into }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{
     Command, Device, Error, HostBlock, Memory, Packed, Pipeline, PipelineOptions, Queue, Result, Source,
-    Stamp, Submission,
+    Submission, TimestampSlot,
 };
 use elinvar_driver_cpu::{Guest, ToRun};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -178,7 +178,7 @@ impl Table {
         })
     }
 
-    fn commands(&self, orders: &[Order<'_>], stamps: &mut Vec<Arc<Stamp>>) -> Result<Arc<[Command]>> {
+    fn commands(&self, orders: &[Order<'_>], stamps: &mut Vec<Arc<TimestampSlot>>) -> Result<Arc<[Command]>> {
         orders.iter().map(|order| orders::command(self, order, stamps)).collect()
     }
 
@@ -187,7 +187,7 @@ impl Table {
         queue: u64,
         piece: u64,
         commands: Arc<[Command]>,
-        stamps: Vec<Arc<Stamp>>,
+        stamps: Vec<Arc<TimestampSlot>>,
         guest: Option<&Guest>,
     ) -> Result<Option<ToRun>> {
         let inner = self.queues.get(&queue).ok_or_else(|| Error::invalid("no such queue"))?;

@@ -1,5 +1,5 @@
-//! Locks with the interface of the standard library's that are compiled along with the program. The standard library is not,
-//! so that ThreadSanitizer does not see its locks taken and reports what they guard.
+//! Locks with the standard library's interface, compiled with the program. ThreadSanitizer does not instrument the standard
+//! library: it would not see that its locks are taken, and would report races of what they guard.
 
 use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;

@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use elinvar_driver::{
-    Callback, Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Stamp,
-    Storage as StorageMode,
+    Callback, Caps, DeviceKind, Error, HostBlock, Init, Priority, Result, Source, Storage as StorageMode,
+    TimestampSlot,
 };
 
 use crate::identity::identity;
@@ -349,7 +349,7 @@ impl Device {
         &self.inner.loss
     }
 
-    pub(crate) fn timestamps(&self) -> &ObjectPool<Arc<Stamp>> {
+    pub(crate) fn timestamps(&self) -> &ObjectPool<Arc<TimestampSlot>> {
         &self.inner.timestamps
     }
 

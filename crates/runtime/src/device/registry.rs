@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) process: driver::Process,
     pub(crate) pool: Pool,
     pub(crate) events: ObjectPool<Arc<dyn driver::Event>>,
-    pub(crate) timestamps: ObjectPool<Arc<driver::Stamp>>,
+    pub(crate) timestamps: ObjectPool<Arc<driver::TimestampSlot>>,
     pub(crate) slots: Slots,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elinvar_driver::{Command, Result, Stamp};
+use elinvar_driver::{Command, Result, TimestampSlot};
 
 use crate::{CommandBuffer, Device, Stream, TraceStep};
 
@@ -19,12 +19,12 @@ pub struct Timestamp {
 
 struct Inner {
     device: Device,
-    stamp: Arc<Stamp>,
+    stamp: Arc<TimestampSlot>,
 }
 
 impl Timestamp {
     fn new(device: Device) -> Result<Self> {
-        let stamp = device.timestamps().take(|| Ok(Arc::new(Stamp::new())))?;
+        let stamp = device.timestamps().take(|| Ok(Arc::new(TimestampSlot::new())))?;
         stamp.clear();
         Ok(Self { inner: Arc::new(Inner { device, stamp }) })
     }

@@ -17,7 +17,7 @@ const DYLD_INFO_ONLY: u32 = 0x8000_0022;
 const MAIN: u32 = 0x8000_0028;
 
 const SECTION: usize = 80;
-const INITIALISERS: u32 = 0x09;
+const INITIALIZERS: u32 = 0x09;
 const THREAD_LOCAL_DATA: u32 = 0x11;
 const THREAD_LOCAL_ZEROES: u32 = 0x12;
 
@@ -35,7 +35,7 @@ pub struct Image {
     entry: u64,
     text: u64,
     /// Pointers to functions that run before it.
-    pub initialisers: Range<u64>,
+    pub initializers: Range<u64>,
     /// What each thread has a copy of.
     pub thread_locals: Range<u64>,
     tables: Vec<Range<usize>>,
@@ -59,7 +59,7 @@ impl Image {
             segments: Vec::new(),
             entry: 0,
             text: 0,
-            initialisers: 0..0,
+            initializers: 0..0,
             thread_locals: 0..0,
             tables: Vec::new(),
         };
@@ -121,7 +121,7 @@ impl Image {
             let begin = self.long(section + 32)?;
             let range = begin..begin + self.long(section + 40)?;
             match self.number(section + 64)? & 0xff {
-                INITIALISERS => self.initialisers = range,
+                INITIALIZERS => self.initializers = range,
                 // The zeroes follow the data.
                 THREAD_LOCAL_DATA | THREAD_LOCAL_ZEROES => {
                     let known = &mut self.thread_locals;

@@ -1,4 +1,4 @@
-//! The way of a program: mapped, bound, its initialisers run, begun.
+//! The way of a program: mapped, bound, its initializers run, begun.
 
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::names::Names;
 use crate::{fixups, system, thread_locals};
 
-/// What a program and its initialisers are called with.
+/// What a program and its initializers are called with.
 type Begin =
     unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char, *const *const c_char) -> c_int;
 
@@ -49,8 +49,8 @@ pub fn run(library: &Path, program: &Path, arguments: Vec<OsString>) -> Result<(
             begin(count, words.as_ptr(), variables.as_ptr(), facts.as_ptr())
         }
     };
-    for at in image.initialisers.clone().step_by(8) {
-        // SAFETY: the range is of the program's table of initialisers, which is mapped and has been rebased.
+    for at in image.initializers.clone().step_by(8) {
+        // SAFETY: the range is of the program's table of initializers, which is mapped and has been rebased.
         begin(unsafe { (moved(at) as *const u64).read_unaligned() });
     }
     let status = begin(image.entry());

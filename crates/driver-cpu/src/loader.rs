@@ -127,7 +127,7 @@ impl Code {
         load_math_library();
         let wrong = |error| Error::Environment(format!("cannot load the compiled kernel: {error}"));
         let name = CString::new(symbol).map_err(|_| Error::invalid(format!("symbol name {symbol:?}")))?;
-        // SAFETY: the object was linked from compiled kernel code only; it has no initialisers.
+        // SAFETY: the object was linked from compiled kernel code only; it has no initializers.
         let object = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(wrong)?;
         // Never unloaded: ThreadSanitizer waits for ever where one thread unloads code and another looks for a name.
         #[cfg(elinvar_thread_sanitizer)]
@@ -172,7 +172,7 @@ fn without_file(object: &[u8], symbol: &str, error: Error) -> Result<Code> {
 fn load_math_library() {
     static LOADED: PerProcess<Option<Library>> = PerProcess::new(|| {
         let name = if cfg!(target_os = "linux") { "libm.so.6" } else { return None };
-        // SAFETY: the system's own library, whose initialisers every program runs. If it cannot be
+        // SAFETY: the system's own library, whose initializers every program runs. If it cannot be
         // loaded, the symbols that a kernel lacks are named when the kernel is loaded.
         unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.ok()
     });

@@ -133,7 +133,7 @@ fn symbol<F: Copy>(name: &str) -> Result<F, String> {
     found.map(|function| *function).map_err(|_| format!("the NVIDIA driver has no `{name}`: it is too old"))
 }
 
-/// The driver of this machine, initialised, or why there is none.
+/// The driver of this machine, initialized, or why there is none.
 pub(crate) fn api() -> Result<&'static Api, String> {
     static API: OnceLock<Result<Api, String>> = OnceLock::new();
     API.get_or_init(open).as_ref().map_err(Clone::clone)
@@ -141,7 +141,7 @@ pub(crate) fn api() -> Result<&'static Api, String> {
 
 #[allow(unsafe_code)] // C functions
 fn open() -> Result<Api, String> {
-    // SAFETY: loading the library runs its initialisers, which is what it is for.
+    // SAFETY: loading the library runs its initializers, which is what it is for.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no NVIDIA driver: its library `libcuda` cannot be loaded".into());
     }

@@ -2,7 +2,7 @@
 //!
 //! The file is as large as all buffers may be together and takes memory only where something was written. Memory that goes back is
 //! taken out of the file at once, so what is given out is zero. Behind each piece is a page that nobody maps in the worker: a kernel that
-//! runs over the end of a buffer by less than that ends the worker and not its neighbour's content.
+//! runs over the end of a buffer by less than that ends the worker and not its neighbor's content.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;

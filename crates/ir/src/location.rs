@@ -90,7 +90,7 @@ impl Module {
     }
 }
 
-/// A specialised node, `!DILocation(line: 7, …)`.
+/// A specialized node, `!DILocation(line: 7, …)`.
 struct Fields<'a> {
     kind: &'a str,
     text: &'a str,

@@ -632,7 +632,7 @@ pub struct Global {
     /// `section "…"`.
     pub section: Option<String>,
     pub align: Option<u64>,
-    /// Anything else after the initialiser, as written: `comdat`, `partition "…"`.
+    /// Anything else after the initializer, as written: `comdat`, `partition "…"`.
     pub suffix: String,
     pub metadata: Attachments,
 }

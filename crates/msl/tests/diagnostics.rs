@@ -390,7 +390,7 @@ fn right_use_of_spaces_is_silent() {
 }
 
 #[test]
-fn initialisers_that_would_have_to_run() {
+fn initializers_that_would_have_to_run() {
     let text = "static float twice(float x) { return x * 2; }\nconstant float FINE = 3 * 2;\n\
                 float other(float x) { return x + float(ulong(&twice)); }\nconstant float4 LATE = float4(other(1.5f));\n\
                 kernel void f(device float* out) { out[0] = FINE; }\nkernel void g(device float* out) { out[0] = LATE.x; }";

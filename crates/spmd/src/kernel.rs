@@ -47,7 +47,7 @@ pub(crate) struct PrivateArray {
     pub value: ValueId,
     pub ty: Type,
     pub align: u64,
-    /// Bytes from a thread's first element to its neighbour's.
+    /// Bytes from a thread's first element to its neighbor's.
     pub lane_stride: u64,
 }
 

@@ -76,7 +76,7 @@ pub const STOPPED: i32 = -1;
 pub struct Options {
     /// The kernel's name, for dumps.
     pub name: String,
-    /// Threads of a full threadgroup along x, y, z. The output is specialised for it.
+    /// Threads of a full threadgroup along x, y, z. The output is specialized for it.
     pub group: [u32; 3],
     /// Threads that one vector covers: a power of two up to 32. A simdgroup where threads exchange values.
     pub lanes: u32,

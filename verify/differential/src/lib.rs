@@ -1,7 +1,7 @@
 //! Random kernels, compiled and run by the reference interpreter, and what differs.
 //!
 //! [`Kernel::random`] writes a kernel in Metal Shading Language that is free of races and of undefined
-//! behaviour by construction, with its launch and how it is compiled ([`Setting`]): a seed says all. [`check`] runs
+//! behavior by construction, with its launch and how it is compiled ([`Setting`]): a seed says all. [`check`] runs
 //! kernels both ways and compares every byte; [`shrink`] takes out of a kernel what its difference does not
 //! need. The compiler gets optimised code, the interpreter the same kernel's unoptimised code.
 //!

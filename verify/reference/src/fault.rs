@@ -46,8 +46,8 @@ pub enum Problem {
         what: String,
     },
     /// A decision or an address that rests on memory never written.
-    #[error("{what} is not initialised")]
-    Uninitialised {
+    #[error("{what} is not initialized")]
+    Uninitialized {
         /// What needs the value.
         what: &'static str,
     },

@@ -6,7 +6,7 @@ use elinvar_spmd::ENTRY;
 use crate::fault::{Fault, Problem, Result};
 use crate::machine::{Machine, Sizes};
 use crate::memory::{Allocation, Place};
-use crate::transfer::Uninitialised;
+use crate::transfer::Uninitialized;
 use crate::value::Value;
 
 /// The alignment of an argument's memory.
@@ -38,7 +38,7 @@ pub struct Launch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What memory that was never written holds.
-    pub uninitialised: Uninitialised,
+    pub uninitialized: Uninitialized,
     /// Instructions after which the launch is given up, of all threads together.
     pub steps: u64,
     /// Whether all groups are launched whole, as blocks of code that was prepared for NVPTX.
@@ -47,7 +47,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { uninitialised: Uninitialised::Zero, steps: u64::MAX, blocks: false }
+        Options { uninitialized: Uninitialized::Zero, steps: u64::MAX, blocks: false }
     }
 }
 

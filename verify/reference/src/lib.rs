@@ -7,7 +7,7 @@
 //! - Every access is checked against its allocation: bounds, alignment, constness, lifetime
 //!   (`memory`). Addresses are integers, and an access through one that names no allocation is a fault.
 //! - Memory never written reads as zero, or is tracked to where a decision rests on it
-//!   ([`Uninitialised`]).
+//!   ([`Uninitialized`]).
 //! - Integer arithmetic is defined for every operand, as the compilers define it (`integer`). `undef` is
 //!   zero. Flags that make results poison (`nsw`, `inbounds`, fast-math and their kin) change nothing.
 //! - Barriers and functions across a simdgroup are met in lockstep (`group`, `group_ops`, `order`).
@@ -43,4 +43,4 @@ mod warp;
 
 pub use fault::{Fault, Problem};
 pub use launch::{Argument, Launch, Options, run, run_with};
-pub use transfer::Uninitialised;
+pub use transfer::Uninitialized;

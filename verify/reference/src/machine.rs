@@ -162,7 +162,7 @@ impl<'m> Machine<'m> {
     pub(crate) fn load(&self, ty: &Type, address: u64, align: u64) -> Result<Value> {
         let len = transfer::store_size(ty, self.module)?;
         let (bytes, written) = self.memory.read(address, len, align)?;
-        transfer::load(ty, self.module, bytes, written, self.options.uninitialised)
+        transfer::load(ty, self.module, bytes, written, self.options.uninitialized)
     }
 
     /// Write a value of a type.

@@ -1,7 +1,7 @@
 //! Values in memory: the bytes of a value of a type, and back.
 //!
 //! Invariant: both directions touch the same bytes, in the layout that `elinvar-ir` computes. A scalar
-//! counts as uninitialised when none of its bytes was written: structs are passed in registers with
+//! counts as uninitialized when none of its bytes was written: structs are passed in registers with
 //! their padding, which nobody writes.
 
 use elinvar_ir::{Module, Type};
@@ -11,7 +11,7 @@ use crate::value::{Value, length, resolve, truncated, width};
 
 /// What reading memory that was never written gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Uninitialised {
+pub enum Uninitialized {
     /// Zero.
     #[default]
     Zero,
@@ -35,7 +35,7 @@ pub(crate) fn load(
     module: &Module,
     bytes: &[u8],
     written: &[bool],
-    mode: Uninitialised,
+    mode: Uninitialized,
 ) -> Result<Value> {
     let ty = resolve(ty, module)?;
     match ty {
@@ -116,9 +116,9 @@ fn offset(ty: &Type, field: usize, module: &Module) -> Result<usize> {
     Ok(offset.ok_or_else(|| Problem::Malformed(format!("no field {field} in {ty:?}")))? as usize)
 }
 
-fn scalar(width: u32, bytes: &[u8], written: &[bool], mode: Uninitialised) -> Value {
+fn scalar(width: u32, bytes: &[u8], written: &[bool], mode: Uninitialized) -> Value {
     let size = width.div_ceil(8) as usize;
-    if mode == Uninitialised::Tracked && !written[..size].contains(&true) {
+    if mode == Uninitialized::Tracked && !written[..size].contains(&true) {
         return Value::Poison;
     }
     let mut whole = [0u8; 16];
@@ -150,7 +150,7 @@ mod tests {
         let size = ty.size_align(&module).0 as usize;
         let (mut bytes, mut written) = (vec![0; size], vec![false; size]);
         store(ty, &module, &value, &mut bytes, &mut written).unwrap();
-        (load(ty, &module, &bytes, &written, Uninitialised::Tracked).unwrap(), bytes)
+        (load(ty, &module, &bytes, &written, Uninitialized::Tracked).unwrap(), bytes)
     }
 
     #[test]

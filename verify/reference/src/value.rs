@@ -12,7 +12,7 @@ use crate::fault::{Problem, Result};
 pub(crate) enum Value {
     /// An integer, a float's encoding, an address.
     Bits(u128),
-    /// A scalar that has no value: uninitialised, or poison.
+    /// A scalar that has no value: uninitialized, or poison.
     Poison,
     List(Vec<Value>),
 }
@@ -68,7 +68,7 @@ impl Value {
 
     /// A scalar's bits where a decision or an address rests on them.
     pub(crate) fn known(&self, what: &'static str) -> Result<u128> {
-        self.bits()?.ok_or(Problem::Uninitialised { what })
+        self.bits()?.ok_or(Problem::Uninitialized { what })
     }
 
     /// The elements of an aggregate.

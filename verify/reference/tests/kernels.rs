@@ -3,7 +3,7 @@
 use elinvar::Source;
 use elinvar_ir::Module;
 use elinvar_msl::{Program, Toolchain};
-use elinvar_reference::{Argument, Fault, Launch, Options, Problem, Uninitialised, run, run_with};
+use elinvar_reference::{Argument, Fault, Launch, Options, Problem, Uninitialized, run, run_with};
 
 fn module(body: &str) -> Module {
     let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{body}");
@@ -26,7 +26,7 @@ fn read(bytes: &[u8]) -> Vec<u32> {
 
 /// The fault of a kernel, in one group of `threads`.
 fn fault(body: &str, threads: u32) -> Fault {
-    let options = Options { uninitialised: Uninitialised::Tracked, ..Options::default() };
+    let options = Options { uninitialized: Uninitialized::Tracked, ..Options::default() };
     let launch = launch(threads, threads, vec![words([1, 2, 3, 4])]);
     run_with(&module(body), &launch, &options).expect_err("a fault")
 }
@@ -112,7 +112,7 @@ fn barriers_that_some_threads_miss_are_faults() {
 fn decisions_on_memory_never_written_are_faults() {
     let branch =
         fault("kernel void k(device uint* out [[buffer(0)]]) { uint a[2]; if (a[1] > 3u) out[0] = 1; }", 1);
-    assert!(matches!(*branch.problem, Problem::Uninitialised { .. }), "{branch}");
+    assert!(matches!(*branch.problem, Problem::Uninitialized { .. }), "{branch}");
     let zero = module("kernel void k(device uint* out [[buffer(0)]]) { uint a[2]; out[0] = a[1]; }");
     let memory = run(&zero, &launch(1, 1, vec![words([9])])).expect("no fault");
     assert_eq!(read(&memory[0]), [0]);

@@ -48,9 +48,9 @@ fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Resu
     Ok(each / ALLOCATIONS as u64)
 }
 
-/// A buffer of 1 MiB, uninitialised, from the pool and from the driver; as stages the same with zeroes, and with a write to
+/// A buffer of 1 MiB, uninitialized, from the pool and from the driver; as stages the same with zeroes, and with a write to
 /// each page, as any use begins with.
-#[allow(unsafe_code)] // uninitialised memory
+#[allow(unsafe_code)] // uninitialized memory
 pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     let device = &context.device;
     // SAFETY: nothing reads it but through `touch`, which writes first.

@@ -66,7 +66,7 @@ impl Layout {
     pub fn thread(&self, dim: usize) -> Known {
         let [x, y, z] = self.group;
         let Some(per_row) = self.per_row else { return self.across_rows(dim) };
-        // The parts of a step are neighbours along x first, then along y.
+        // The parts of a step are neighbors along x first, then along y.
         let rows_of_iteration = (self.factor / per_row).max(1);
         let (offsets, align, same, max) = match dim {
             0 => {

@@ -1,7 +1,7 @@
 //! Turns private arrays round: element `i` of all lanes together, so that lanes that access the same element access
 //! a row of memory.
 //!
-//! A thread's array is at a distance of one element from its neighbour's, and what is `n` bytes into it is
+//! A thread's array is at a distance of one element from its neighbor's, and what is `n` bytes into it is
 //! `n * lanes` bytes behind its first element. That holds for arrays all of whose accesses have one size, are at
 //! multiples of it, and find their address by indices; the others stay as they are, one thread's behind another's.
 

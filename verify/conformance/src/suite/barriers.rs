@@ -4,13 +4,13 @@ use elinvar::{Device, DeviceKind, Error, Grid, Threadgroup};
 
 use super::{CaseResult, expect_all, kernel, run};
 
-cases!("barriers": neighbours, early_return_counts_as_arrived, uniform_branch, runtime_loop, private_array_survives,
+cases!("barriers": neighbors, early_return_counts_as_arrived, uniform_branch, runtime_loop, private_array_survives,
     transpose_tile, two_dynamic_arguments, barrier_in_a_function, device_memory_too, different_barriers_fault,
     divergent_barrier_refused, nested_loops, edge_group, skipped_in_a_loop, left_by_some_in_the_last_round);
 
-/// Each thread writes its value, waits, and takes in its right neighbour's, again and again.
+/// Each thread writes its value, waits, and takes in its right neighbor's, again and again.
 const NEIGHBOURS: &str =
-    "kernel void neighbours(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
+    "kernel void neighbors(device const uint* in [[buffer(0)]], device uint* out [[buffer(1)]],
         constant uint& rounds [[buffer(2)]], threadgroup uint* shared [[threadgroup(0)]],
         uint i [[thread_position_in_grid]], uint local [[thread_index_in_threadgroup]],
         uint threads [[threads_per_threadgroup]]) {
@@ -24,8 +24,8 @@ const NEIGHBOURS: &str =
         out[i] = mine;
     }";
 
-fn neighbours_of(device: &Device, n: usize, group: usize) -> CaseResult {
-    let kernel = kernel(device, "neighbours", NEIGHBOURS)?;
+fn neighbors_of(device: &Device, n: usize, group: usize) -> CaseResult {
+    let kernel = kernel(device, "neighbors", NEIGHBOURS)?;
     let input: Vec<u32> = (0..n as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
     let buffer = device.buffer_with_data(&input)?;
     let mut out = device.buffer::<u32>(n)?;
@@ -36,8 +36,8 @@ fn neighbours_of(device: &Device, n: usize, group: usize) -> CaseResult {
         for round in 0..9 {
             let before = part.to_vec();
             for (i, value) in part.iter_mut().enumerate() {
-                let neighbour = before[(i + 1) % before.len()];
-                *value = before[i].wrapping_mul(3).wrapping_add(neighbour).wrapping_add(round);
+                let neighbor = before[(i + 1) % before.len()];
+                *value = before[i].wrapping_mul(3).wrapping_add(neighbor).wrapping_add(round);
             }
         }
     }
@@ -45,16 +45,16 @@ fn neighbours_of(device: &Device, n: usize, group: usize) -> CaseResult {
     Ok(())
 }
 
-fn neighbours(device: &Device) -> CaseResult {
+fn neighbors(device: &Device) -> CaseResult {
     for group in [1, 2, 31, 32, 64, 256, 1024] {
-        neighbours_of(device, 3 * group, group)?;
+        neighbors_of(device, 3 * group, group)?;
     }
     Ok(())
 }
 
 fn edge_group(device: &Device) -> CaseResult {
-    neighbours_of(device, 1000, 256)?;
-    neighbours_of(device, 5, 64)
+    neighbors_of(device, 1000, 256)?;
+    neighbors_of(device, 5, 64)
 }
 
 fn early_return_counts_as_arrived(device: &Device) -> CaseResult {
@@ -218,9 +218,9 @@ fn private_array_survives(device: &Device) -> CaseResult {
     run(device, &kernel, Grid::threads(128).group(64), (&mut out, n))?;
     expect_all(&out.to_vec()?, |i| {
         let i = i as u32;
-        let neighbour = i / 64 * 64 + (i + 1) % 64;
+        let neighbor = i / 64 * 64 + (i + 1) % 64;
         let weighted: u32 = (0..n).map(|k| (i * 100 + (k + i) % n) * (k + 1)).sum();
-        neighbour * 100 + neighbour % n + weighted
+        neighbor * 100 + neighbor % n + weighted
     });
     Ok(())
 }

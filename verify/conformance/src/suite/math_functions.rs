@@ -57,7 +57,7 @@ const TYPED: &str = "template <typename T, typename U> METAL_FUNC float typed(U 
 }
 template <typename T> METAL_FUNC T quick(T v) { return fabs(float(v)) > 1e5f && !isinf(v) ? T(1) : v; }";
 
-/// Zeros, the ends of the subnormal and normal numbers, neighbours of 1, halves, multiples of pi/2, infinities, NaN.
+/// Zeros, the ends of the subnormal and normal numbers, neighbors of 1, halves, multiples of pi/2, infinities, NaN.
 fn edges<T: Float>() -> Vec<T> {
     let next = |v: f64, to: f64| nextafter(T::from_f64(v), T::from_f64(to));
     let infinity = T::from_f64(f64::INFINITY);

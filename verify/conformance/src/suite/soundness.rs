@@ -9,7 +9,7 @@ use elinvar::{CheckedKernel, Device, Error, Grid, Library, Source};
 use super::CaseResult;
 
 cases!("soundness": pointers_without_memory, pointers_of_one_or_none, writes_to_constants, misaligned_accesses,
-    lengths_of_copies, const_that_is_cast_away, memory_of_others, bytes_as_bools, undefined_behaviour_takes_no_check_out, calls_out_of_the_kernel, names_of_the_processor);
+    lengths_of_copies, const_that_is_cast_away, memory_of_others, bytes_as_bools, undefined_behavior_takes_no_check_out, calls_out_of_the_kernel, names_of_the_processor);
 
 /// Host memory that a kernel is told the address of.
 const SECRET: u32 = 0x5ec2e7;
@@ -244,10 +244,10 @@ fn lengths_of_copies(device: &Device) -> CaseResult {
     )
 }
 
-/// What LLVM may conclude from a text's undefined behaviour is not that a check cannot fail.
-fn undefined_behaviour_takes_no_check_out(device: &Device) -> CaseResult {
+/// What LLVM may conclude from a text's undefined behavior is not that a check cannot fail.
+fn undefined_behavior_takes_no_check_out(device: &Device) -> CaseResult {
     let attacks = [
-        ("uninitialised", "device uint* p; p[a / 4 + i] = i; out[i] = i;"),
+        ("uninitialized", "device uint* p; p[a / 4 + i] = i; out[i] = i;"),
         (
             "unreachable",
             "uint t[16]; for (uint k = 0; k < 16; ++k) t[k] = k * i; if (i >= 4096u) __builtin_unreachable(); out[i & 63u] = t[uint(a & 0xffff) + 4000u + (i & 15u)];",

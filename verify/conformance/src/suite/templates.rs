@@ -271,7 +271,7 @@ fn control_flow() -> Sheet {
         .block("short circuit", "int k = 0; bool t = n > 5 && ++k > 0; t = t || (k += 10) > 0;", "k", |i| {
             if i > 5 { 1 } else { 10 }
         })
-        .block("if with initialiser", "int r; if (int h = n / 2; h > 4) r = h; else r = -h;", "r", |i| {
+        .block("if with initializer", "int r; if (int h = n / 2; h > 4) r = h; else r = -h;", "r", |i| {
             let h = i as i32 / 2;
             if h > 4 { h } else { -h }
         })

@@ -19,7 +19,7 @@ const ARCHITECTURE: &str = "compute_80";
 
 /// Why there is no such baseline, if so.
 pub(in super::super) fn absence() -> Option<String> {
-    // SAFETY: loading the library runs its initialisers, which is what it is for.
+    // SAFETY: loading the library runs its initializers, which is what it is for.
     let is_there = unsafe { nvrtc::sys::is_culib_present() };
     (!is_there).then(|| "NVRTC is not installed: the library `libnvrtc` cannot be loaded".into())
 }

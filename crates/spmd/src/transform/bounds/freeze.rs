@@ -1,6 +1,6 @@
 //! Makes checked code defined, so that no compiler behind this one can take a check out.
 //!
-//! LLVM may assume that undefined behaviour does not happen, and that poison is not looked at: from `unreachable`, a loop
+//! LLVM may assume that undefined behavior does not happen, and that poison is not looked at: from `unreachable`, a loop
 //! without effects, an overflow that is said not to happen or a value that was never written it follows that a check
 //! cannot fail, or may have any outcome. Here nothing of that is left. What a kernel's text leaves undefined has some value
 //! then, the same for a check and for the access behind it, or an end:

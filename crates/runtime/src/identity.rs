@@ -1,9 +1,9 @@
-//! [`identity`]: what tells shared things apart.
+//! [`identity`]: compares shared objects by address.
 
 use std::sync::Arc;
 
-/// A number of the thing's own, the same through every handle. Another thing may get it once the last handle is gone, so who
-/// keeps it keeps a handle too, or checks that there still is one.
+/// The object's address, equal for all handles. It may be reused after the last handle is gone, so users keep a handle or check
+/// that one exists.
 pub(crate) fn identity<T: ?Sized>(of: &Arc<T>) -> usize {
     Arc::as_ptr(of).cast::<()>().addr()
 }

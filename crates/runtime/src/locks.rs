@@ -1,13 +1,13 @@
-//! The locks of what is also run under a model checker, which replaces this module by its own.
+//! Locks of code that is also run under a model checker, which replaces this module.
 
 pub(crate) use elinvar_driver::sync::{Mutex, MutexGuard};
 
-/// What threads wait at for a change of what a lock guards.
+/// A condition variable.
 #[derive(Default)]
 pub(crate) struct Condvar(elinvar_driver::sync::Condvar);
 
 impl Condvar {
-    /// Waits for [`Condvar::notify_all`], without the lock; it may also return before.
+    /// Releases the lock and waits for [`Condvar::notify_all`], then locks again. May wake spuriously.
     pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(&mut guard);
         guard

@@ -74,7 +74,7 @@ fn memory_that_the_host_does_not_see() {
     assert_eq!(private.to_vec().unwrap(), [3, 4]);
     let refused = private.map().map(drop);
     assert!(
-        matches!(refused, Err(Error::Unsupported(text)) if text == "map: the host does not see Private memory")
+        matches!(refused, Err(Error::Unsupported(text)) if text == "map: the host cannot access Private memory")
     );
     assert!(matches!(private.map_mut().map(drop), Err(Error::Unsupported(_))));
     stream.fill(&mut private, 8).unwrap();

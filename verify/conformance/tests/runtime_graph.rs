@@ -46,7 +46,7 @@ fn a_circle_is_refused_with_its_path() {
     let text = invalid(graph.after(first, &[third]));
     assert_eq!(
         text,
-        "graph: `first` (node 0) after `third` (node 2) closes a circle: \
+        "graph: `first` (node 0) after `third` (node 2) would close a cycle: \
          `first` (node 0) → `second` (node 1) → `third` (node 2) → `first` (node 0)"
     );
     assert!(invalid(graph.after(second, &[second])).ends_with("`second` (node 1) → `second` (node 1)"));

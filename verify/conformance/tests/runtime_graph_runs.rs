@@ -181,7 +181,7 @@ fn a_transient_is_of_no_use_outside() {
     let live = bench.device.pool().stats();
     let mut zeroed = graph.transient::<u32>(&bench.device, N).unwrap();
     assert_eq!(bench.device.pool().stats(), live, "it has no memory");
-    let outside = "the buffer is a transient of a graph, of no use outside it";
+    let outside = "the buffer is a transient of a graph; only the graph's nodes can use it";
     assert_eq!(invalid(zeroed.to_vec()), format!("read: {outside}"));
     assert_eq!(invalid(zeroed.fill(1)), format!("fill: {outside}"));
     assert!(matches!(zeroed.map().map(drop), Err(Error::Unsupported(_))));

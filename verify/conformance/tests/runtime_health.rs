@@ -49,7 +49,7 @@ fn what_nothing_measures_is_unknown() {
     assert!(health.to_string().contains("Temperature: Degraded, Serious, measured now"), "{health}");
     bench.device.notice(Notice::Thermal(Thermal::Fair)).unwrap();
     let health = bench.device.health().to_string();
-    assert!(health.contains("Temperature: Healthy, Fair, as last told"), "{health}");
+    assert!(health.contains("Temperature: Healthy, Fair, as last reported"), "{health}");
 }
 
 #[test]

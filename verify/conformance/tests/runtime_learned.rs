@@ -157,7 +157,7 @@ fn files_of_others_and_no_files_are_refused() {
         let device = Device::new(other);
         match device.restore_tuning(&path) {
             Err(Error::Unsupported(text)) => {
-                assert!(text.contains("is of the device `sim sim, 1 units"), "{text}")
+                assert!(text.contains("written for device `sim sim, 1 units"), "{text}")
             }
             result => panic!("{result:?}"),
         }
@@ -167,11 +167,11 @@ fn files_of_others_and_no_files_are_refused() {
     let device = Bench::new().device;
     let missing = device.restore_tuning(&nowhere);
     assert!(
-        matches!(&missing, Err(Error::Environment(text)) if text.starts_with("reading what was learned from"))
+        matches!(&missing, Err(Error::Environment(text)) if text.starts_with("cannot read the tuning cache"))
     );
     let unwritten = device.save_tuning(&nowhere);
     assert!(
-        matches!(&unwritten, Err(Error::Environment(text)) if text.starts_with("writing what was learned to"))
+        matches!(&unwritten, Err(Error::Environment(text)) if text.starts_with("cannot write the tuning cache"))
     );
     // Nothing of an unfinished file is left.
     let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name()).collect();

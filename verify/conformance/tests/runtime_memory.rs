@@ -22,7 +22,7 @@ const ALL: [HostAccess; 6] = [
     HostAccess::Staging,
 ];
 
-#[allow(unsafe_code)] // asks for uninitialised memory
+#[allow(unsafe_code)] // asks for uninitialized memory
 fn uninit(device: &Device, len: usize) -> Buffer<u32> {
     // SAFETY: the simulated device fills such memory, so that reading it is defined.
     unsafe { device.buffer_uninit(len, HostAccess::ReadWrite) }.unwrap()
@@ -85,7 +85,7 @@ fn recycled_memory_shows_nothing_of_what_it_held() {
 }
 
 #[test]
-fn uninitialised_memory_is_what_was_there() {
+fn uninitialized_memory_is_what_was_there() {
     let device = Device::new(Sim::new());
     let mut first = uninit(&device, 100);
     assert!(

@@ -166,12 +166,12 @@ fn a_recording_is_submitted_again_and_again() {
 fn slots_are_made_ahead_and_used_again() {
     let bench = Bench::new();
     let first = bench.device.slot_stats();
-    assert_eq!((first.available, first.active, first.utilisation()), (16, 0, 0.0));
+    assert_eq!((first.available, first.active, first.utilization()), (16, 0, 0.0));
     bench.sim.hold();
     let done: Vec<_> = (0..20).map(|_| bench.stream.command_buffer().submit().unwrap()).collect();
     let full = bench.device.slot_stats();
     assert_eq!(
-        (full.available, full.active, full.hits, full.misses, full.utilisation()),
+        (full.available, full.active, full.hits, full.misses, full.utilization()),
         (0, 20, 16, 4, 1.0)
     );
     bench.sim.release();

@@ -144,7 +144,7 @@ fn devices_without_addresses_say_so() {
     bench.sim.without_addresses();
     let data = bench.device.buffer_in::<u32>(1, Storage::Private).unwrap();
     let unsupported = |error: Error| match error {
-        Error::Unsupported(why) => assert_eq!(why, "the memory of device `sim` has no address for kernels"),
+        Error::Unsupported(why) => assert_eq!(why, "device `sim` has no device addresses for buffers"),
         other => panic!("{other}"),
     };
     unsupported(data.gpu_address().unwrap_err());

@@ -20,7 +20,7 @@ pub trait Format: Pod {
     /// The nearest value, by way of float: for inputs only.
     fn near(value: f64) -> Self;
 
-    /// The distance of neighbours at a number of this size.
+    /// The distance of neighbors at a number of this size.
     fn unit(size: f64) -> f64 {
         let exponent = ((size.to_bits() >> 52) & 0x7ff) as i32 - 1023;
         let exponent = exponent.clamp(Self::EXPONENTS.0, Self::EXPONENTS.1);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_the_distance_of_neighbours() {
+    fn units_are_the_distance_of_neighbors() {
         for value in [1.0f32, 1.5, 3.0e-39, 1.0e-45, 3.0e38, 0.0] {
             let next = f32::from_bits(value.to_bits() + 1);
             assert_eq!(f32::unit(value.into()), f64::from(next) - f64::from(value), "{value}");

@@ -85,7 +85,7 @@ fn moderate<F: Format>(sequence: &mut Sequence) -> F {
     F::near(sign * sequence.between((-20.0, 20.0)).exp2())
 }
 
-/// The edges with their neighbours, both signs, and the ends of the format.
+/// The edges with their neighbors, both signs, and the ends of the format.
 fn edges<F: Format>() -> Vec<F> {
     let sign = 1u32 << (F::BITS - 1);
     let infinity = ((1u32 << (F::BITS - F::DIGITS as u32)) - 1) << (F::DIGITS - 1);

@@ -1,15 +1,14 @@
-//! The drivers of this build, which are cargo features, and the devices they found.
+//! The drivers of this build, which are cargo features, and the devices that they found, in order of preference.
 //!
-//! What a driver has found is kept for the life of the process, so that two calls of [`crate::Device::all`]
-//! give the same devices and a buffer of one can be used with the other. It does not choose among
-//! them; the order is that of preference.
+//! The devices are kept for the lifetime of the process: two calls of [`crate::Device::all`] return the same devices, and a
+//! buffer of one can be used with the other.
 
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Driver, PerProcess, Result};
 
 use crate::Device;
 
-/// The drivers of this build, the preferred first.
+/// The drivers of this build, in order of preference.
 static DRIVERS: PerProcess<Drivers> = PerProcess::new(|| {
     let drivers: Vec<Box<dyn Driver>> = vec![
         #[cfg(feature = "metal")]
@@ -22,12 +21,12 @@ static DRIVERS: PerProcess<Drivers> = PerProcess::new(|| {
     Drivers::new(drivers)
 });
 
-/// Every device of every driver that works.
+/// All devices of all working drivers.
 pub(crate) fn devices() -> Vec<Device> {
     DRIVERS.get().devices()
 }
 
-/// Drivers of this build that have no device, each with the reason where it has one to give.
+/// Drivers of this build that have no device and report a reason.
 pub(crate) fn absences() -> Vec<(&'static str, String)> {
     DRIVERS.get().absences()
 }
@@ -36,8 +35,8 @@ struct Drivers {
     each: Vec<(Box<dyn Driver>, Mutex<Answer>)>,
 }
 
-/// What a driver has answered, if it was asked. After an error, which is of hardware that is there and does not work, it
-/// is asked again each time.
+/// The answer of a driver, if it was queried. After an error, which means that hardware is present and does not work, the driver
+/// is queried again each time.
 type Answer = Option<Result<Vec<Device>>>;
 
 impl Drivers {
@@ -49,7 +48,7 @@ impl Drivers {
         self.each.iter().flat_map(|(driver, answer)| Self::ask(&**driver, &mut answer.lock())).collect()
     }
 
-    /// The devices of one driver. That it does not work takes nothing from the others.
+    /// The devices of one driver. A failure does not affect other drivers.
     fn ask(driver: &dyn Driver, answer: &mut Answer) -> Vec<Device> {
         if let Some(Ok(devices)) = answer {
             return devices.clone();

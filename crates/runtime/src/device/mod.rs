@@ -1,8 +1,8 @@
-//! [`Device`]: the place where everything begins.
+//! [`Device`]: the entry point of the API.
 //!
-//! A `Device` is a cheap handle on a driver's device. It allocates buffers, compiles sources and opens
-//! streams; what handles share lies in [`crate::device::registry`]. Two handles are the same device when they share the driver's
-//! object, and things of different devices do not mix in one launch.
+//! A `Device` is a handle on a driver's device. It allocates buffers, compiles sources and creates streams; the state that
+//! handles share is in [`crate::device::registry`]. Two handles are equal if they share the driver's object. A launch uses
+//! objects of one device only.
 
 mod drivers;
 mod registry;
@@ -37,18 +37,18 @@ use crate::{
 use registry::Inner;
 pub use tuning_cache::TuningCache;
 
-/// A thing that runs kernels. Cloning gives another handle on the same device.
+/// A device that runs kernels. A clone is another handle on the same device.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
 }
 
 impl Device {
-    /// Every device of this machine, the preferred first: Apple, then NVIDIA, then the processor. Hardware that is present
-    /// and does not work is not among them, and [`Device::absent`] says why; the next call asks for it again.
+    /// All devices of this machine, in order of preference: Apple GPUs, NVIDIA GPUs, the CPU. Hardware that is present but does
+    /// not work is left out; [`Device::absent`] has the reason, and the next call queries it again.
     ///
     /// # Errors
-    /// `Unsupported` when there is none at all.
+    /// `Unsupported` if there is no device, with the reason of each driver.
     pub fn all() -> Result<Vec<Self>> {
         let devices = drivers::devices();
         if devices.is_empty() {
@@ -59,13 +59,13 @@ impl Device {
         Ok(devices)
     }
 
-    /// Kinds of hardware of which [`Device::all`] has none, by their lower-case names, each with the reason. What does not work is
-    /// known once it has been asked for.
+    /// Kinds of hardware without a device in [`Device::all`], as pairs of lower-case name and reason. Queries the drivers if that
+    /// has not been done.
     pub fn absent() -> Vec<(&'static str, String)> {
         drivers::absences()
     }
 
-    /// The first of [`Device::all`].
+    /// The first device of [`Device::all`].
     ///
     /// # Errors
     /// As [`Device::all`].
@@ -73,33 +73,33 @@ impl Device {
         Ok(Self::all()?.swap_remove(0))
     }
 
-    /// The processor.
+    /// The CPU.
     ///
     /// # Errors
-    /// `Unsupported` when this build has no CPU driver.
+    /// `Unsupported` if this build has no CPU driver.
     pub fn cpu() -> Result<Self> {
         let cpu = Self::all()?.into_iter().find(|d| d.kind() == DeviceKind::Cpu);
         cpu.ok_or_else(|| Error::unsupported("this build has no CPU driver"))
     }
 
-    /// The processor, with kernels that run in a worker process: what a kernel does wrong harms no memory of this program but the
-    /// device's own buffers. When the worker crashes, or is ended since it does not stop, the work in flight ends in
-    /// [`Error::DeviceLost`] with the cause, and the next submission has a new worker. Buffers keep what they hold.
+    /// The CPU, with kernels in a worker process. A faulty kernel can corrupt the device's own buffers, but no other memory of
+    /// this program. If the worker crashes, or is ended because it does not stop, pending work ends in [`Error::DeviceLost`] with
+    /// the cause, and the next submission starts a new worker. Buffers keep their content.
     ///
-    /// Each call makes another device with a worker of its own. The program that serves as the worker is this one, if it calls
+    /// Each call creates another device with its own worker. The worker's program is this program, if it calls
     /// [`crate::serve_if_asked`] at the start of `main`, or `elinvar`; see [`crate::IsolatedOptions::program`].
     ///
     /// # Errors
-    /// `Environment` when no worker can be started, with the reason; `Unsupported` on systems other than Linux.
+    /// `Environment` if no worker can be started, with the reason; `Unsupported` on systems other than Linux.
     #[cfg(feature = "isolated")]
     pub fn isolated() -> Result<Self> {
         Self::isolated_with(&crate::IsolatedOptions::default())
     }
 
-    /// As [`Device::isolated`], with the worker's limits and program given.
+    /// As [`Device::isolated`], with the worker's limits and program.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Device::isolated`].
     #[cfg(feature = "isolated")]
     pub fn isolated_with(options: &crate::IsolatedOptions) -> Result<Self> {
         Ok(Self::new(elinvar_driver_isolated::device(options)?))
@@ -107,36 +107,36 @@ impl Device {
 
     /// A device of a driver that [`Device::all`] does not know.
     ///
-    /// Handles made from the same `Arc` are the same device; a second `Arc` is another device.
+    /// Handles created from the same `Arc` are equal; another `Arc` is another device.
     pub fn new(driver: Arc<dyn elinvar_driver::Device>) -> Self {
         Self { inner: registry::inner(driver) }
     }
 
-    /// Facts and limits.
+    /// Identity, limits and features.
     pub fn caps(&self) -> &Caps {
         self.inner.driver.caps()
     }
 
-    /// What else the driver tells of it, for people: name and value.
+    /// Further properties reported by the driver, for display, as pairs of name and value.
     pub fn details(&self) -> Vec<(&'static str, String)> {
         self.inner.driver.details()
     }
 
-    /// The hardware's own name.
+    /// Name of the hardware.
     pub fn name(&self) -> &str {
         &self.caps().name
     }
 
-    /// The kind of hardware.
+    /// Kind of hardware.
     pub fn kind(&self) -> DeviceKind {
         self.caps().kind
     }
 
-    /// Compile MSL text; takes a [`Source`] or a reference to one.
+    /// Compiles MSL source. Takes a [`Source`] or a reference to one.
     ///
     /// # Errors
-    /// `Compile` with the diagnostics, each with file, line and column; `Environment` when the compiler
-    /// cannot be found or run; `Unsupported`.
+    /// `Compile` with diagnostics that have file, line and column; `Environment` if the compiler cannot be found or run;
+    /// `Unsupported`.
     pub fn compile(&self, source: impl Borrow<Source>) -> Result<Library> {
         self.expect_here("Device::compile")?;
         let source: &Source = source.borrow();
@@ -145,21 +145,22 @@ impl Device {
         Ok(Library::new(self.clone(), library?, source))
     }
 
-    /// The device's memory: what buffers have, what waits to be used again, limits and statistics.
+    /// The device's memory pool: statistics, limits, trimming.
     pub fn pool(&self) -> &Pool {
         &self.inner.pool
     }
 
-    /// A buffer of `len` zeroed elements that host and device use.
+    /// Allocates a buffer of `len` zeroed elements, accessible by host and device.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidArgument` beyond [`Limits::max_buffer_bytes`] or for an element without size.
+    /// `OutOfMemory`; `InvalidArgument` if the size exceeds [`Limits::max_buffer_bytes`], or for an element of size 0 or with an
+    /// alignment above 256 bytes.
     #[track_caller]
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.buffer_for(len, HostAccess::ReadWrite)
     }
 
-    /// A buffer of `len` zeroed elements whose storage mode follows from what the host does with it.
+    /// Allocates a buffer of `len` zeroed elements. Its storage mode follows from the host's access; see [`HostAccess`].
     ///
     /// # Errors
     /// As [`Device::buffer`].
@@ -168,16 +169,16 @@ impl Device {
         self.buffer_in(len, host.storage(self.caps()))
     }
 
-    /// As [`Device::buffer`], with the storage mode given.
+    /// As [`Device::buffer`], with an explicit storage mode.
     ///
     /// # Errors
-    /// As [`Device::buffer`]; `Unsupported` when the device has no such storage.
+    /// As [`Device::buffer`]; `Unsupported` if the device lacks the storage mode.
     #[track_caller]
     pub fn buffer_in<T: Pod>(&self, len: usize, storage: StorageMode) -> Result<Buffer<T>> {
         self.allocate(len, storage, Init::Zeroed)
     }
 
-    /// A buffer that holds a copy of `data`.
+    /// Allocates a buffer that holds a copy of `data`.
     ///
     /// # Errors
     /// As [`Device::buffer`].
@@ -190,11 +191,11 @@ impl Device {
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements whose content is anything, also what another buffer held, which saves the time to
-    /// zero it.
+    /// Allocates a buffer of `len` elements with unspecified content, possibly that of a freed buffer. Saves the time for
+    /// zeroing.
     ///
     /// # Safety
-    /// Every element is written, by host or device, before it is read by either.
+    /// Every element must be written, by host or device, before it is read by either.
     ///
     /// # Errors
     /// As [`Device::buffer`].
@@ -204,18 +205,18 @@ impl Device {
         self.allocate(len, host.storage(self.caps()), Init::Uninitialized)
     }
 
-    /// A buffer over memory of the host, used in place and not copied; `owner` is dropped when the last handle is gone
-    /// and the device has finished all work that uses it, on the thread that lets go of it last: its destructor must not wait for
-    /// work ([`Error::WouldDeadlock`]). The memory begins and ends at multiples of
-    /// [`Limits::wrap_granule`], such as a mapped file does.
+    /// Creates a buffer over host memory without a copy (`makeBuffer(bytesNoCopy:)` in Metal). `owner` is dropped when the last
+    /// handle is gone and the device has finished all work that uses the memory. Its destructor runs on the thread that releases
+    /// the last reference; it must not wait for work ([`Error::WouldDeadlock`]). Address and length must be multiples of
+    /// [`Limits::wrap_granule`], as those of a mapped file are.
     ///
     /// # Safety
-    /// The slice that `owner` gives stays where it is until `owner` is dropped, and nobody touches it meanwhile but
-    /// through the buffer.
+    /// The slice that `owner` returns must not move until `owner` is dropped. Until then it may be accessed through the buffer
+    /// only.
     ///
     /// # Errors
-    /// `Unsupported` on a device that cannot; `InvalidArgument` for memory that does not begin or end at such a
-    /// multiple or is larger than [`Limits::max_buffer_bytes`], or an element without size.
+    /// `Unsupported` if the device cannot import host memory; `InvalidArgument` if address or length is not a multiple of
+    /// [`Limits::wrap_granule`], the size exceeds [`Limits::max_buffer_bytes`], or the element has size 0.
     #[allow(unsafe_code)] // declares an unsafe function
     #[track_caller]
     pub unsafe fn buffer_no_copy<T: Pod>(
@@ -228,99 +229,101 @@ impl Device {
         let bytes = element_bytes::<T>(slice.len())?;
         self.expect_allowed(bytes)?;
         let address = NonNull::from(slice).cast();
-        // SAFETY: what the caller promises of the slice; boxed, the owner itself does not move.
+        // SAFETY: the caller guarantees it for the slice; the owner is boxed, so it does not move.
         let memory = unsafe { self.inner.driver.wrap(HostBlock { address, bytes, owner }) }?;
         let block = self.pool().adopt(memory, Location::caller());
         Ok(Buffer::new(Span::whole(self.clone(), block)))
     }
 
-    /// A new stream, independent of all others.
+    /// Creates a stream of normal priority, independent of all others.
     ///
     /// # Errors
-    /// What the driver answers when it cannot open another queue.
+    /// The driver's, if it cannot create another queue.
     pub fn stream(&self) -> Result<Stream> {
         self.stream_with(Priority::Normal)
     }
 
-    /// A new stream that goes before or after others where several have something to do. What runs is not interrupted.
+    /// Creates a stream with a scheduling priority. Running work is not preempted.
     ///
     /// # Errors
-    /// As [`Device::stream`].
+    /// As [`Device::stream`]; `Unsupported` for a priority other than [`Priority::Normal`] where [`crate::Features::priorities`]
+    /// is false.
     pub fn stream_with(&self, priority: Priority) -> Result<Stream> {
         self.expect_here("Device::stream")?;
         Ok(Stream::new(self.clone(), self.inner.driver.queue_with(priority)?, priority))
     }
 
-    /// A new stream that deals with failures as `policy` says. Work that fails is done again or elsewhere, while what is
-    /// behind it waits; what cannot be helped fails as on any stream. Decisions are in the trace.
+    /// Creates a stream that recovers from failures according to `policy`: failed work is retried or rerun on another device,
+    /// while the work behind it waits. Unrecoverable failures end work as on any stream. Decisions are recorded in the
+    /// [trace](Device::trace).
     ///
     /// # Errors
-    /// As [`Device::stream`]; `Environment` when its thread cannot be started.
+    /// As [`Device::stream`]; `Environment` if its thread cannot be started.
     pub fn stream_recovering(&self, policy: RecoveryPolicy) -> Result<Stream> {
         self.expect_here("Device::stream_recovering")?;
         let queue = Arc::new(RecoveringQueue::new(self, Priority::Normal, policy)?);
         Ok(Stream::recovering(self.clone(), queue, Priority::Normal))
     }
 
-    /// Streams for independent work: as many as the device runs side by side with profit,
-    /// [`Limits::parallel_queues`], each opened when there is work for it.
+    /// A group of streams for independent work: up to [`Limits::parallel_queues`], each created on demand.
     pub fn stream_group(&self) -> StreamGroup {
         self.stream_group_with(self.caps().limits.parallel_queues as usize, Priority::Normal)
     }
 
-    /// As [`Device::stream_group`], with at most `most` streams, at least one, of this priority.
+    /// As [`Device::stream_group`], with at most `most` streams (0 counts as 1) of the given priority.
     pub fn stream_group_with(&self, most: usize, priority: Priority) -> StreamGroup {
         StreamGroup::new(self.clone(), most, priority)
     }
 
-    /// Block until everything that was submitted before, to any stream of the device, has ended, well or not. By then the
-    /// device has let go of what only that work used. How it ended, each [`crate::Completion`] says.
+    /// Blocks until all work submitted before, to any stream of the device, has ended, successfully or not. The device has then
+    /// released the memory that only that work used. [`crate::Completion`] has the result of each submission.
     ///
-    /// Work that waits for an event is waited for as well, so the event must be raised elsewhere. What was in flight when the
+    /// Includes work that is blocked on an event, which must therefore be signaled elsewhere. Work that was pending when the
     /// device was lost has ended.
     ///
     /// # Errors
-    /// `WouldDeadlock` in a waker or the destructor of a buffer's memory, unless all has ended already.
+    /// `WouldDeadlock` in a waker or the destructor of a buffer's memory, unless all work has ended.
     pub fn synchronize(&self) -> Result<()> {
         self.expect_here("Device::synchronize")?;
         self.loss().pending().iter().try_for_each(|outcome| outcome.wait("Device::synchronize").map(drop))
     }
 
-    /// A new event, at 0.
+    /// Creates an event with value 0.
     ///
     /// # Errors
-    /// What the driver answers when it cannot make another.
+    /// The driver's, if it cannot create another event.
     pub fn event(&self) -> Result<Event> {
         self.expect_here("Device::event")?;
         Event::new(self.clone())
     }
 
-    /// How many events there are and were.
+    /// Statistics of the device's events.
     pub fn event_stats(&self) -> EventStats {
         self.inner.events.stats()
     }
 
-    /// How many timestamps there are and were.
+    /// Statistics of the device's timestamps.
     pub fn timestamp_stats(&self) -> EventStats {
         self.inner.timestamps.stats()
     }
 
-    /// The device's own clock, now, in the nanoseconds of [`crate::Timing`].
+    /// Current time of the device's clock in nanoseconds, comparable with [`crate::Timing`].
     pub fn clock_ns(&self) -> u64 {
         self.inner.driver.clock_ns()
     }
 
-    /// What the device is asked to do, step by step; off until it is started.
+    /// The trace of submissions; off until [`Trace::start`].
     pub fn trace(&self) -> &Trace {
         &self.inner.trace
     }
 
-    /// How many submission slots are ready and in use.
+    /// Statistics of the command lists that command buffers record into.
     pub fn slot_stats(&self) -> SlotStats {
         self.inner.slots.stats()
     }
 
-    /// How many submission slots are made ahead and kept: 8 to 32, at first 16. Those that are idle for a minute go.
+    /// Sets how many command lists are allocated in advance and kept: `count` clamped to 8 to 32; 16 by default. Lists that are
+    /// idle for a minute are freed.
     pub fn keep_slots(&self, count: usize) {
         self.inner.slots.keep(count);
     }
@@ -357,7 +360,7 @@ impl Device {
         &self.inner.events
     }
 
-    /// Has the streams of a group looked after.
+    /// Registers a group, so that its idle streams are closed.
     pub(crate) fn register(&self, group: Weak<Members>) {
         let mut groups = self.inner.groups.lock();
         groups.retain(|group| group.strong_count() > 0);
@@ -369,27 +372,27 @@ impl Device {
         self.expect_here("a buffer")?;
         let bytes = element_bytes::<T>(len)?;
         self.expect_allowed(bytes)?;
-        // Memory that is made is known to a reset before that begins.
+        // The allocation is registered before a reset can begin.
         let present = self.loss().hold();
         if storage == StorageMode::Shared { present.expect() } else { present.expect_content() }?;
         let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
         Ok(Buffer::new(Span::whole(self.clone(), block)))
     }
 
-    /// Whether it was made in this process.
+    /// Whether it was created in this process.
     pub(crate) fn is_here(&self) -> bool {
         self.inner.process.is_this()
     }
 
-    /// To be called before `what` begins.
+    /// Rejects `what` in another process than the device's.
     ///
     /// # Errors
-    /// `DeviceLost` in a child of the process that made the device.
+    /// `DeviceLost` in a child of the process that created the device.
     pub(crate) fn expect_here(&self, what: &str) -> Result<()> {
         self.inner.process.expect_this(&what)
     }
 
-    /// An error for a buffer that is larger than the device allows.
+    /// Rejects a buffer that exceeds the device's limit.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
         let limit = self.caps().limits.max_buffer_bytes;
         if bytes <= limit {
@@ -398,7 +401,7 @@ impl Device {
         Err(Error::invalid(format!("a buffer of {bytes} bytes: device `{}` allows {limit}", self.name())))
     }
 
-    /// An error unless `other` is this device; `subject` begins the message.
+    /// Rejects `subject` of device `other` unless `other` is this device.
     pub(crate) fn expect_same(&self, other: &Device, subject: impl FnOnce() -> String) -> Result<()> {
         if self == other {
             return Ok(());
@@ -409,7 +412,7 @@ impl Device {
     }
 }
 
-/// What a buffer's memory is of. Its destructor is the program's, and runs on the thread that lets go of the memory last.
+/// Owner of a buffer's host memory. Its destructor is code of the program and runs on the thread that releases the last reference.
 struct Owner<O>(Option<O>);
 
 impl<O> Drop for Owner<O> {
@@ -419,7 +422,7 @@ impl<O> Drop for Owner<O> {
     }
 }
 
-/// Bytes of `len` elements.
+/// Size of `len` elements in bytes.
 pub(crate) fn element_bytes<T>(len: usize) -> Result<u64> {
     let (size, type_name) = (size_of::<T>(), std::any::type_name::<T>());
     if size == 0 {
@@ -434,7 +437,7 @@ pub(crate) fn element_bytes<T>(len: usize) -> Result<u64> {
 }
 
 impl PartialEq for Device {
-    /// Whether both are handles on the same device.
+    /// Whether both are handles on the same device of the driver.
     fn eq(&self, other: &Self) -> bool {
         identity(&self.inner.driver) == identity(&other.inner.driver)
     }

@@ -1,8 +1,8 @@
-//! The devices that this process uses: one pool for each, and the thread that looks after them.
+//! The registry of devices in use: one [`Inner`] for each, and the thread that releases idle resources.
 //!
-//! A driver's device has one [`Inner`] however often a handle is made from it, as long as a handle or a buffer lives. The
-//! thread starts with the first device, wakes every half minute, and gives back what has been idle for too long. It
-//! holds no device.
+//! A driver's device has one [`Inner`], shared by all its handles, as long as a handle or a buffer exists. The thread starts with
+//! the first device, wakes every 30 seconds, and releases resources that have been idle for too long. It does not keep devices
+//! alive.
 
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
@@ -20,18 +20,18 @@ use crate::sync::coalesce::Coalescers;
 use crate::sync::loss::Loss;
 use crate::{Pool, Trace};
 
-/// How often idle things are looked at.
+/// Interval between sweeps.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Events, submission slots and streams of groups that are idle for longer go.
+/// Events, command lists and streams of groups that have been idle for longer are released.
 const IDLE: Duration = Duration::from_secs(60);
 
 static KNOWN: PerProcess<Mutex<Vec<Weak<Inner>>>> = PerProcess::new(Mutex::default);
 
-/// What the handles on a device share.
+/// State shared by the handles of a device.
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn driver::Device>,
-    /// The process that it was made in.
+    /// The process that created it.
     pub(crate) process: driver::Process,
     pub(crate) pool: Pool,
     pub(crate) events: ObjectPool<Arc<dyn driver::Event>>,
@@ -42,11 +42,11 @@ pub(crate) struct Inner {
     pub(crate) loss: Loss,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
-    /// Groups of streams that may have idle ones.
+    /// Groups of streams, to close idle streams.
     pub(crate) groups: Mutex<Vec<Weak<Members>>>,
 }
 
-/// The one of this driver's device.
+/// The state of a driver's device; created on first use.
 pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     let mut known = KNOWN.get().lock();
     let same = |inner: &Arc<Inner>| identity(&inner.driver) == identity(&device);
@@ -78,7 +78,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     inner
 }
 
-/// Starts the thread, once. Without it idle memory is kept for longer, and nothing else.
+/// Starts the thread, once. If it cannot be started, idle resources are kept.
 fn start() {
     static STARTED: PerProcess<Once> = PerProcess::new(Once::new);
     STARTED.get().call_once(|| {
@@ -92,7 +92,7 @@ fn start() {
     });
 }
 
-/// Gives back what has been idle for too long at `now`.
+/// Releases resources that have been idle for too long at `now`.
 fn sweep(now: Instant) {
     let devices: Vec<Arc<Inner>> = KNOWN.get().lock().iter().filter_map(Weak::upgrade).collect();
     for device in devices {

@@ -1,8 +1,8 @@
-//! What a process has learned of a device, for the next one: threadgroup sizes that were measured, the blocks that its
-//! buffers took, and whether work is kept from it.
+//! The tuning cache: a file that passes measurements of a device to other processes. It holds measured threadgroup sizes, the
+//! buffers' memory use, and the state of the circuit breaker.
 //!
-//! It is a file of two lines: a head with our version, the device and a checksum, and what was learned. It appears whole
-//! or not at all. A file that is damaged, or from another version or device, is refused before anything is taken from it.
+//! The file has two lines: a header with version, device and checksum, and the content. It is replaced atomically. A file that is
+//! damaged, or belongs to another version or device, is rejected before any of it is used.
 
 use std::fmt;
 use std::io::Write;
@@ -16,16 +16,16 @@ use crate::Device;
 use crate::launch::tune::Measured;
 use crate::recovery::BreakerMemory;
 
-/// The form of the file.
+/// Version of the file format.
 const FORMAT: u32 = 1;
 
-/// What was taken from a file; see [`Device::restore_tuning`].
+/// Summary of a restored tuning cache; see [`Device::restore_tuning`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TuningCache {
-    /// Threadgroup sizes.
+    /// Number of restored threadgroup sizes.
     pub sizes: usize,
-    /// Blocks of memory that were made.
+    /// Number of memory blocks that were allocated in advance.
     pub blocks: u64,
 }
 
@@ -34,7 +34,7 @@ struct Head {
     format: u32,
     version: String,
     device: String,
-    /// Of the other fields and the body.
+    /// Checksum of the other fields and the body.
     checksum: String,
 }
 
@@ -45,12 +45,12 @@ struct Body {
     breaker: Kept,
 }
 
-/// A breaker.
+/// State of the circuit breaker.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
     failures: u32,
     trips: u32,
-    /// Milliseconds since 1970; 0 if it is not open.
+    /// Milliseconds since the Unix epoch; 0 if it is not open.
     open_until: u64,
 }
 
@@ -67,7 +67,7 @@ impl Kept {
     }
 }
 
-/// The time since 1970, which processes have in common.
+/// Time since the Unix epoch, which processes share.
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -95,15 +95,15 @@ enum Mode {
 }
 
 impl Device {
-    /// Write what was learned of this device to a file, which replaces one of that name in one step: the sizes that
-    /// [`crate::Kernel::tune`] has found, how much memory of which sizes buffers had at most, and what the breaker knows.
+    /// Writes the tuning cache of this device to a file, replacing it atomically: the sizes found by [`crate::Kernel::tune`], the
+    /// maximum number of memory blocks in use by size, and the state of the circuit breaker.
     ///
     /// # Errors
-    /// `Environment` when the file cannot be written; one that was there stays as it is.
+    /// `Environment` if the file cannot be written; an existing file is then unchanged.
     pub fn save_tuning(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let failed = |error: &dyn fmt::Display| {
-            Error::Environment(format!("writing what was learned to {}: {error}", path.display()))
+            Error::Environment(format!("cannot write the tuning cache {}: {error}", path.display()))
         };
         let body = serde_json::to_string(&self.learned()).map_err(|error| failed(&error))?;
         let (version, device) = (env!("CARGO_PKG_VERSION").to_owned(), self.identity());
@@ -118,14 +118,13 @@ impl Device {
         Ok(())
     }
 
-    /// Take from a file what another process, or this one, has learned of this device: launches without a threadgroup size
-    /// have the measured one, the pool has as many idle blocks as its limits allow of what was used, and the breaker keeps work
-    /// from the device for as long as it would have.
+    /// Restores a tuning cache of this device, written by any process. Launches without a threadgroup size then use the measured
+    /// one, the pool preallocates blocks within its limits, and the circuit breaker stays open for as long as it would have in
+    /// the other process.
     ///
     /// # Errors
-    /// `Environment` when the file cannot be read or is damaged, `Unsupported` when it is from another version or of
-    /// another device, `OutOfMemory` for the blocks. In the first two cases nothing is taken from it; the file
-    /// stays as it is in all.
+    /// `Environment` if the file cannot be read or is damaged; `Unsupported` if it belongs to another version or device;
+    /// `OutOfMemory` for the blocks. In the first two cases nothing is restored. The file is never changed.
     pub fn restore_tuning(&self, path: impl AsRef<Path>) -> Result<TuningCache> {
         let body = self.read_learned(path.as_ref())?;
         for size in &body.sizes {
@@ -143,7 +142,7 @@ impl Device {
     fn read_learned(&self, path: &Path) -> Result<Body> {
         let shown = path.display();
         let text = std::fs::read(path)
-            .map_err(|error| Error::Environment(format!("reading what was learned from {shown}: {error}")))?;
+            .map_err(|error| Error::Environment(format!("cannot read the tuning cache {shown}: {error}")))?;
         let damaged = |why: &dyn fmt::Display| Error::Environment(format!("{shown} is damaged: {why}"));
         let text = String::from_utf8(text).map_err(|error| damaged(&error))?;
         let (head, body) = text.split_once('\n').ok_or_else(|| damaged(&"it ends in its first line"))?;
@@ -156,12 +155,14 @@ impl Device {
         if head.format != FORMAT || head.version != version {
             let (format, theirs) = (head.format, head.version);
             return Err(Error::unsupported(format!(
-                "{shown} is of version {theirs}, format {format}; this is {version}, format {FORMAT}"
+                "{shown}: written by version {theirs} in format {format}; this build is version {version} and reads format {FORMAT}"
             )));
         }
         if head.device != self.identity() {
             let (theirs, ours) = (head.device, self.identity());
-            return Err(Error::unsupported(format!("{shown} is of the device `{theirs}`; this is `{ours}`")));
+            return Err(Error::unsupported(format!(
+                "{shown}: written for device `{theirs}`; this device is `{ours}`"
+            )));
         }
         serde_json::from_str(body).map_err(|error| damaged(&error))
     }
@@ -181,7 +182,7 @@ impl Device {
         }
     }
 
-    /// What makes what was learned on one device of no use on another.
+    /// Identity of the device: a cache of another identity is rejected.
     fn identity(&self) -> String {
         let caps = self.caps();
         let bits = caps.limits.vector_bits.map_or_else(String::new, |bits| format!(", {bits} bits"));
@@ -205,7 +206,7 @@ fn checksum(format: u32, version: &str, device: &str, body: &str) -> String {
 }
 
 impl Mode {
-    /// None for a mode that this form of the file does not know.
+    /// `None` for a mode that this version of the format lacks.
     fn of(storage: Storage) -> Option<Self> {
         match storage {
             Storage::Shared => Some(Self::Shared),
@@ -253,11 +254,14 @@ mod tests {
         };
         let body = r#"{"sizes":[{"kernel":"k","grid":[1,1,1],"group":[2,1,1],"ns":1}],"blocks":[],"breaker":{"failures":0,"trips":0,"open_until":0}}"#;
         for (text, reason) in [
-            (file(FORMAT, "0.0.9", &own, body), "is of version 0.0.9, format 1; this is"),
-            (file(FORMAT + 1, version, &own, body), "format 2; this is"),
+            (
+                file(FORMAT, "0.0.9", &own, body),
+                "written by version 0.0.9 in format 1; this build is version",
+            ),
+            (file(FORMAT + 1, version, &own, body), "in format 2; this build is version"),
             (
                 file(FORMAT, version, "cpu another, 7 units", body),
-                "is of the device `cpu another, 7 units`; this is",
+                "written for device `cpu another, 7 units`; this device is",
             ),
         ] {
             let refused = read(text);

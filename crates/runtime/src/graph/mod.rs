@@ -284,9 +284,9 @@ impl Graph {
             let from = self.index(*other)?;
             let backward = from >= to;
             if backward || self.backward {
-                let circle = edges::path(&self.before(), to, from);
-                if let Some(circle) = circle {
-                    return Err(Error::invalid(self.closes(&circle)));
+                let cycle = edges::path(&self.before(), to, from);
+                if let Some(cycle) = cycle {
+                    return Err(Error::invalid(self.closes(&cycle)));
                 }
             }
             self.backward |= backward;
@@ -326,11 +326,11 @@ impl Graph {
         before
     }
 
-    fn closes(&self, circle: &[usize]) -> String {
+    fn closes(&self, cycle: &[usize]) -> String {
         let shown = |node: &usize| format!("`{}` (node {node})", self.steps[*node].name);
-        let (first, last) = (&circle[0], &circle[circle.len() - 1]);
-        let path: Vec<String> = circle.iter().chain([first]).map(shown).collect();
-        format!("graph: {} after {} closes a circle: {}", shown(first), shown(last), path.join(" → "))
+        let (first, last) = (&cycle[0], &cycle[cycle.len() - 1]);
+        let path: Vec<String> = cycle.iter().chain([first]).map(shown).collect();
+        format!("graph: {} after {} would close a cycle: {}", shown(first), shown(last), path.join(" → "))
     }
 
     fn index(&self, node: Node) -> Result<usize> {

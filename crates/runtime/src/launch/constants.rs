@@ -1,4 +1,4 @@
-//! [`Constants`]: the values of function constants with which a kernel is specialised.
+//! [`Constants`]: the values of function constants with which a kernel is specialized.
 //!
 //! A list and nothing else: that the constants exist and have these types is checked against the source when
 //! the kernel is made.

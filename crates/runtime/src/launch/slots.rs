@@ -33,7 +33,7 @@ pub struct SlotStats {
 
 impl SlotStats {
     /// Share of the slots that are active; 0 without any.
-    pub fn utilisation(&self) -> f64 {
+    pub fn utilization(&self) -> f64 {
         let all = self.active + self.available;
         if all == 0 { 0.0 } else { self.active as f64 / all as f64 }
     }

@@ -1,8 +1,7 @@
-//! [`Buffer`]: elements in a device's memory.
+//! [`Buffer`]: typed device memory.
 //!
-//! A buffer is a typed handle on an allocation; a clone is a second handle on the same one. Host access
-//! waits for the work in flight that conflicts with it, and only for that. The element type is the
-//! host's view: that it fits a kernel's argument is checked at the launch.
+//! A buffer is a typed handle on an allocation; a clone is another handle on it. Host access waits for conflicting pending work.
+//! The element type is the host's view; launches check it against the kernel's argument.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,8 +13,7 @@ use elinvar_driver::{Result, Storage};
 use crate::memory::span::Span;
 use crate::{BufferSlice, BufferSliceMut, Device, Map, MapMut};
 
-/// Elements of type `T` in the memory of a device. Freed when the last handle is gone and the device has
-/// finished all work that uses it.
+/// Elements of type `T` in device memory. Freed when the last handle is gone and the device has finished all work that uses it.
 pub struct Buffer<T> {
     pub(crate) span: Span,
     elements: PhantomData<fn() -> T>,
@@ -31,7 +29,7 @@ impl<T: Pod> Buffer<T> {
         (self.span.len / size_of::<T>() as u64) as usize
     }
 
-    /// Whether there are no elements.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -41,36 +39,35 @@ impl<T: Pod> Buffer<T> {
         self.span.len
     }
 
-    /// The address at which kernels see the first element, for a pointer in an argument buffer. It stays the same
-    /// as long as the buffer lives; a launch that uses it names the buffer with [`crate::Arg::use_resource`].
+    /// Device address of the first element, for pointers in argument buffers (`gpuAddress` in Metal). Constant for the lifetime
+    /// of the buffer. A launch that accesses the buffer through its address must declare it with [`crate::Arg::use_resource`].
     ///
     /// # Errors
-    /// `Unsupported` on a device whose memory has no such address.
+    /// `Unsupported` if the device has no such addresses.
     pub fn gpu_address(&self) -> Result<u64> {
         self.span.gpu_address()
     }
 
-    /// The storage mode of its memory.
+    /// Storage mode.
     pub fn storage(&self) -> Storage {
         self.span.storage.block.memory.storage()
     }
 
-    /// The device it belongs to.
+    /// The device that it belongs to.
     pub fn device(&self) -> &Device {
         &self.span.storage.device
     }
 
-    /// Copy all elements to `target`, which has the buffer's length. Waits for work that writes the buffer.
+    /// Copies all elements to `target`. Waits for pending work that writes the buffer.
     ///
     /// # Errors
-    /// `InvalidArgument` for another length or while the buffer is mapped for writing; `Poisoned` with the
-    /// cause when the work that should have written the content has failed and it has not been written in
-    /// full since.
+    /// `InvalidArgument` if `target` has another length, or while the buffer is mapped for writing; `Poisoned` with the first
+    /// cause if the work that should have written the content failed, and the content has not been overwritten in full since.
     pub fn read(&self, target: &mut [T]) -> Result<()> {
         self.span.read(bytemuck::cast_slice_mut(target))
     }
 
-    /// All elements. Waits for work that writes the buffer.
+    /// Returns a copy of all elements. Waits for pending work that writes the buffer.
     ///
     /// # Errors
     /// As [`Buffer::read`].
@@ -80,16 +77,15 @@ impl<T: Pod> Buffer<T> {
         Ok(target)
     }
 
-    /// Set all elements from `source`, which has the buffer's length. Waits for all work on the buffer.
+    /// Copies `source` to the buffer. Waits for all pending work on the buffer.
     ///
     /// # Errors
-    /// `InvalidArgument` for another length or while the buffer is mapped.
+    /// `InvalidArgument` if `source` has another length, or while the buffer is mapped.
     pub fn write(&mut self, source: &[T]) -> Result<()> {
         self.span.write(bytemuck::cast_slice(source))
     }
 
-    /// Set all elements to `value`, from the host. Waits for all work on the buffer;
-    /// [`crate::Stream::fill`] does not.
+    /// Sets all elements to `value`, from the host. Waits for all pending work on the buffer; [`crate::Stream::fill`] does not.
     ///
     /// # Errors
     /// `InvalidArgument` while the buffer is mapped.
@@ -97,8 +93,8 @@ impl<T: Pod> Buffer<T> {
         self.span.fill(bytemuck::bytes_of(&value))
     }
 
-    /// Set all elements from those of another buffer or slice of the same length, of any device, through
-    /// the host. Waits for the work on both; [`crate::Stream::copy`] does not.
+    /// Copies a buffer or slice of the same length, of any device, through the host. Waits for pending work on both;
+    /// [`crate::Stream::copy`] does not.
     ///
     /// # Errors
     /// As [`Buffer::read`] for the source and [`Buffer::write`] for `self`.
@@ -106,33 +102,33 @@ impl<T: Pod> Buffer<T> {
         self.slice_mut(0..self.len())?.copy_from(source)
     }
 
-    /// The elements as a slice of the host, without a copy. Waits for work that writes the buffer. While the
-    /// guard lives, work and host access that would write the memory are refused, through any handle.
+    /// Maps the elements for reading, without a copy. Waits for pending work that writes the buffer. While the guard exists, work
+    /// and host access that would write the memory are rejected, through any handle.
     ///
     /// # Errors
-    /// `Unsupported` for memory that the host does not see; else as [`Buffer::read`].
+    /// `Unsupported` for memory that the host cannot access; otherwise as [`Buffer::read`].
     pub fn map(&self) -> Result<Map<'_, T>> {
         Map::new(&self.span)
     }
 
-    /// The elements as a mutable slice of the host, without a copy. Waits for all work on the buffer. While
-    /// the guard lives, all other work and host access is refused, through any handle.
+    /// Maps the elements for reading and writing, without a copy. Waits for all pending work on the buffer. While the guard
+    /// exists, all other work and host access is rejected, through any handle.
     ///
     /// # Errors
-    /// As [`Buffer::map`]; `InvalidArgument` while any other map of the memory lives.
+    /// As [`Buffer::map`]; `InvalidArgument` while the memory is mapped.
     pub fn map_mut(&mut self) -> Result<MapMut<'_, T>> {
         MapMut::new(&self.span)
     }
 
-    /// The elements of `range`, for reading.
+    /// A view of the elements of `range`, for reading.
     ///
     /// # Errors
-    /// `InvalidArgument` when the range is not within the buffer.
+    /// `InvalidArgument` if the range is not within the buffer.
     pub fn slice(&self, range: Range<usize>) -> Result<BufferSlice<'_, T>> {
         Ok(BufferSlice::new(self.span.slice(&range, size_of::<T>())?))
     }
 
-    /// The elements of `range`, for reading and writing.
+    /// A view of the elements of `range`, for reading and writing.
     ///
     /// # Errors
     /// As [`Buffer::slice`].
@@ -142,7 +138,7 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl<T> Clone for Buffer<T> {
-    /// A second handle on the same memory.
+    /// Another handle on the same memory.
     fn clone(&self) -> Self {
         Self { span: self.span.clone(), elements: PhantomData }
     }

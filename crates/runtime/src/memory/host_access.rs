@@ -1,8 +1,8 @@
-//! [`HostAccess`]: what the host does with a buffer, and the storage mode that follows from it.
+//! [`HostAccess`]: the host's use of a buffer, which determines its storage mode.
 
 use elinvar_driver::{Caps, Storage};
 
-/// What the host does with a buffer's content. It decides the storage mode, by this table:
+/// The host's use of a buffer, which determines the storage mode:
 ///
 /// | the host… | memory shared with the host | memory of its own, with managed memory | without |
 /// |---|---|---|---|
@@ -13,27 +13,27 @@ use elinvar_driver::{Caps, Storage};
 /// | transient | `Private` | `Private` | `Private` |
 /// | staging | `Shared` | `Shared` | `Shared` |
 ///
-/// The columns are [`Features::unified_memory`] and [`Features::managed_memory`]. [`crate::Device::buffer_in`] takes a mode instead
-/// and overrides the table.
+/// The columns are [`Features::unified_memory`] and [`Features::managed_memory`]. [`crate::Device::buffer_in`] takes an explicit
+/// mode instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostAccess {
-    /// The host writes it, or maps it, and reads it.
+    /// The host reads and writes the buffer, or maps it.
     #[default]
     ReadWrite,
-    /// The host reads what the device has written.
+    /// The host reads results of the device.
     Read,
-    /// The host writes what the device reads.
+    /// The host writes inputs of the device.
     Write,
-    /// The device alone uses it. The host can still copy in and out, not map it.
+    /// Only the device uses the buffer. The host can still copy to and from it, but not map it.
     Never,
-    /// The device alone uses it, within one submission.
+    /// Only the device uses the buffer, within one submission.
     Transient,
-    /// The host writes or reads it once, and the device copies it from or to where it is used.
+    /// A staging buffer: the host writes or reads it once, and the device copies it.
     Staging,
 }
 
 impl HostAccess {
-    /// The storage mode of a buffer on such a device.
+    /// Storage mode of a buffer with this access on a device with `caps`.
     pub fn storage(self, caps: &Caps) -> Storage {
         match self {
             Self::Never | Self::Transient => Storage::Private,

@@ -1,9 +1,8 @@
-//! [`Map`] and [`MapMut`]: the host's view of shared memory.
+//! [`Map`] and [`MapMut`]: mapped host views of buffers.
 //!
-//! A guard gives the elements as a slice, without a copy. While it lives the buffer's account refuses
-//! conflicting work and host access, through any handle on the same memory, so what the slice promises
-//! holds. Managed memory is brought in step when a map begins and when one for writing ends. Memory that the host
-//! cannot see is refused as `Unsupported`; it is read and written by copy.
+//! A guard dereferences to a slice of the elements, without a copy. While it exists, conflicting work and host access to the
+//! allocation are rejected, through any handle. Managed memory is synchronized when a map begins, and when a map for writing
+//! ends. Memory that the host cannot access is `Unsupported`; it is read and written by copies.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,41 +14,41 @@ use elinvar_driver::{Error, Result};
 use crate::memory::span::Span;
 use crate::memory::usage::Access;
 
-/// A buffer's elements as the host may read them; see [`crate::Buffer::map`].
+/// Elements of a buffer mapped for reading; see [`crate::Buffer::map`].
 pub struct Map<'a, T> {
     span: Mapped,
     elements: PhantomData<&'a [T]>,
 }
 
-/// A buffer's elements as the host may change them; see [`crate::Buffer::map_mut`].
+/// Elements of a buffer mapped for reading and writing; see [`crate::Buffer::map_mut`].
 pub struct MapMut<'a, T> {
     span: Mapped,
     elements: PhantomData<&'a mut [T]>,
 }
 
-/// A span that its account knows to be mapped.
+/// A span whose allocation is recorded as mapped.
 struct Mapped {
     span: Span,
     access: Access,
 }
 
 impl Mapped {
-    #[allow(unsafe_code)] // moves bytes of memory that the device may use, under the account's lock
+    #[allow(unsafe_code)] // moves bytes of memory that the device may use, under the record's lock
     fn new(span: &Span, access: Access) -> Result<Self> {
         let operation = if access == Access::Read { "map" } else { "map_mut" };
         if span.storage.block.memory.host_ptr().is_none() {
             let mode = span.storage.block.memory.storage();
-            return Err(Error::unsupported(format!("{operation}: the host does not see {mode:?} memory")));
+            return Err(Error::unsupported(format!("{operation}: the host cannot access {mode:?} memory")));
         }
-        let mut account = span.storage.host(access, operation)?;
-        account.expect_written()?;
-        if !account.is_mapped() {
+        let mut record = span.storage.host(access, operation)?;
+        record.expect_written()?;
+        if !record.is_mapped() {
             // SAFETY: the span is within the memory. No conflicting work is in flight and none can begin, nor can other
-            // host access, while the account's lock is held; and no guard looks at the bytes.
+            // host access, while the record's lock is held; and no guard looks at the bytes.
             unsafe { span.storage.block.memory.pull(span.offset, span.len) }?;
             span.storage.expect_content()?;
         }
-        account.map(access);
+        record.map(access);
         Ok(Self { span: span.clone(), access })
     }
 

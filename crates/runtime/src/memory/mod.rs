@@ -1,4 +1,4 @@
-//! Memory: buffers and what the host does with them, the pool of blocks, and the accounts of who uses an allocation.
+//! Memory: buffers, slices and maps, the pool of blocks, and the usage records of allocations.
 
 pub(crate) mod buffer;
 pub(crate) mod host_access;

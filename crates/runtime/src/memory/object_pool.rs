@@ -1,4 +1,4 @@
-//! [`ObjectPool`]: events and timestamps of a device that wait to be used again, and how many there are.
+//! [`ObjectPool`]: a pool of reusable events or timestamps of a device, with statistics.
 
 use std::time::{Duration, Instant};
 
@@ -6,34 +6,34 @@ use elinvar_driver::Result;
 
 use crate::memory::pool::{Given, PoolLimits, Stock};
 
-/// As many are kept as a program of many streams, or one that times each of its launches, uses at a time.
+/// Maximum number of idle objects: enough for programs with many streams, or with timestamps around each launch.
 const KEPT: u64 = 256;
 
-/// Events or timestamps of a device, as they are counted.
+/// Statistics of a device's events or timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventStats {
-    /// In use.
+    /// Number in use.
     pub live: u64,
-    /// The most that ever were in use.
+    /// Maximum number in use at a time.
     pub peak: u64,
-    /// Kept to be used again. What is idle for a minute is dropped.
+    /// Number of idle objects, kept for reuse. Those that are idle for a minute are dropped.
     pub idle: u64,
-    /// Ever made by the driver.
+    /// Number created by the driver.
     pub created: u64,
-    /// Requests that an idle one served.
+    /// Number of requests served by an idle object.
     pub reused: u64,
 }
 
 impl EventStats {
-    /// The part of those made that is in use, from 0 to 1; 0 where none was made.
-    pub fn utilisation(&self) -> f64 {
+    /// Objects in use relative to those in use or idle, from 0 to 1; 0 if there are none.
+    pub fn utilization(&self) -> f64 {
         let there = self.live + self.idle;
         if there == 0 { 0.0 } else { self.live as f64 / there as f64 }
     }
 }
 
-/// Things of one kind. In its stock each counts as one byte.
+/// A pool of objects of one kind. In its stock each object counts as one byte.
 pub(crate) struct ObjectPool<T> {
     stock: Stock<(), T>,
 }
@@ -44,18 +44,18 @@ impl<T> ObjectPool<T> {
         Self { stock: Stock::new(PoolLimits { budget: u64::MAX, idle_bytes: KEPT, idle_time }) }
     }
 
-    /// One that was used before, or what `make` makes.
+    /// Takes an idle object, or creates one with `make`.
     pub(crate) fn take(&self, make: impl Fn() -> Result<T>) -> Result<T> {
         let Given { block, .. } = self.stock.take((), 1, 1, make)?;
         Ok(block)
     }
 
-    /// Give one back to be used again.
+    /// Returns an object for reuse.
     pub(crate) fn put(&self, one: T) {
         self.stock.put((), 1, 1, one);
     }
 
-    /// One that was taken is not used again.
+    /// Records that a taken object will not be returned.
     pub(crate) fn discard(&self) {
         self.stock.discard((), 1, 1);
     }

@@ -1,8 +1,7 @@
-//! [`BufferSlice`] and [`BufferSliceMut`]: a part of a buffer.
+//! [`BufferSlice`] and [`BufferSliceMut`]: ranges of a buffer.
 //!
-//! Slices borrow the buffer they come from, as Rust's slices do. They go wherever a buffer goes, to a
-//! kernel, a copy or a fill, and have the host access that makes sense for a part. Work in flight is
-//! known per buffer, so host access to a slice waits for work on any part of its buffer.
+//! Slices borrow the buffer, as Rust's slices do. They can be used wherever a buffer can: in launches, copies and fills. Pending
+//! work is recorded for whole allocations, so host access to a slice waits for work on any part of its buffer.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,14 +12,14 @@ use elinvar_driver::Result;
 use crate::Buffer;
 use crate::memory::span::Span;
 
-/// A part of a buffer, for reading.
+/// A range of a buffer, for reading.
 #[derive(Clone)]
 pub struct BufferSlice<'a, T> {
     pub(crate) span: Span,
     buffer: PhantomData<&'a Buffer<T>>,
 }
 
-/// A part of a buffer, for reading and writing.
+/// A range of a buffer, for reading and writing.
 pub struct BufferSliceMut<'a, T> {
     pub(crate) span: Span,
     buffer: PhantomData<&'a mut Buffer<T>>,
@@ -36,12 +35,12 @@ impl<T: Pod> BufferSlice<'_, T> {
         (self.span.len / size_of::<T>() as u64) as usize
     }
 
-    /// Whether there are no elements.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address at which kernels see the first element; see [`Buffer::gpu_address`].
+    /// Device address of the first element; see [`Buffer::gpu_address`].
     ///
     /// # Errors
     /// As [`Buffer::gpu_address`].
@@ -49,7 +48,7 @@ impl<T: Pod> BufferSlice<'_, T> {
         self.span.gpu_address()
     }
 
-    /// Copy the elements to `target`, which has the same length.
+    /// Copies the elements to `target`, which must have the same length.
     ///
     /// # Errors
     /// As [`Buffer::read`].
@@ -57,7 +56,7 @@ impl<T: Pod> BufferSlice<'_, T> {
         self.span.read(bytemuck::cast_slice_mut(target))
     }
 
-    /// The elements.
+    /// Returns a copy of the elements.
     ///
     /// # Errors
     /// As [`Buffer::read`].
@@ -78,12 +77,12 @@ impl<T: Pod> BufferSliceMut<'_, T> {
         (self.span.len / size_of::<T>() as u64) as usize
     }
 
-    /// Whether there are no elements.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address at which kernels see the first element; see [`Buffer::gpu_address`].
+    /// Device address of the first element; see [`Buffer::gpu_address`].
     ///
     /// # Errors
     /// As [`Buffer::gpu_address`].
@@ -91,7 +90,7 @@ impl<T: Pod> BufferSliceMut<'_, T> {
         self.span.gpu_address()
     }
 
-    /// Set the elements from `source`, which has the same length.
+    /// Copies `source`, which must have the same length, to the elements.
     ///
     /// # Errors
     /// As [`Buffer::write`].
@@ -99,7 +98,7 @@ impl<T: Pod> BufferSliceMut<'_, T> {
         self.span.write(bytemuck::cast_slice(source))
     }
 
-    /// Set all elements to `value`, from the host.
+    /// Sets all elements to `value`, from the host.
     ///
     /// # Errors
     /// As [`Buffer::fill`].
@@ -107,12 +106,12 @@ impl<T: Pod> BufferSliceMut<'_, T> {
         self.span.fill(bytemuck::bytes_of(&value))
     }
 
-    /// Set the elements from those of a buffer or slice of the same length, through the host.
+    /// Copies a buffer or slice of the same length, through the host.
     ///
     /// # Errors
     /// As [`Buffer::copy_from`].
     pub fn copy_from<'s>(&mut self, source: impl Into<BufferSlice<'s, T>>) -> Result<()> {
-        // The bytes are all read before any is written, so the two may be parts of one buffer.
+        // All bytes are read before any is written, so the ranges may overlap.
         self.write(&source.into().to_vec()?)
     }
 }

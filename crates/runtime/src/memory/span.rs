@@ -1,8 +1,8 @@
-//! [`Span`]: a range of bytes of an allocation, and the host's access to it.
+//! [`Span`]: a byte range of an allocation, and the host's access to it.
 //!
-//! Everything that the typed buffers and slices do comes down to the few operations here, in bytes.
-//! A span is within its allocation by construction. Moving bytes is `unsafe` in the driver's contract
-//! because others may use the memory; the account in [`crate::memory::usage`] is what makes it safe.
+//! The typed buffers and slices are implemented by the operations here, in bytes. A span is within its allocation by
+//! construction. Copying bytes is `unsafe` in the driver's contract because other code may use the memory; the usage records in
+//! [`crate::memory::usage`] make it safe.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::memory::operands::no_address;
 use crate::memory::pool::Block;
 use crate::memory::usage::{Access, Storage};
 
-/// Bytes of the pattern that a fill writes at a time.
+/// Maximum number of bytes that a fill writes at a time.
 const FILL_CHUNK: usize = 64 * 1024;
 
 /// A range of bytes of an allocation.
@@ -26,7 +26,7 @@ pub(crate) struct Span {
     pub(crate) len: u64,
 }
 
-#[allow(unsafe_code)] // moves bytes of memory that the device may use, under the account's lock
+#[allow(unsafe_code)] // copies bytes of memory that the device may use, under the usage record's lock
 impl Span {
     pub(crate) fn whole(device: Device, block: Block) -> Self {
         let len = block.bytes;
@@ -54,29 +54,29 @@ impl Span {
         MemorySlice { memory: self.storage.block.memory.clone(), offset: self.offset, len: self.len }
     }
 
-    /// The address at which kernels see the first byte.
+    /// Device address of the first byte.
     pub(crate) fn gpu_address(&self) -> Result<u64> {
         if self.storage.block.is_placeholder() {
             return Err(Error::unsupported(
-                "the address of a transient of a graph, which is not in one place",
+                "a transient of a graph has no device address: its location can differ between runs",
             ));
         }
         let base = self.storage.block.memory.gpu_address();
         base.map(|base| base + self.offset).ok_or_else(|| no_address(&self.storage.device))
     }
 
-    /// Copies the bytes to the host.
+    /// Copies the bytes to `target`.
     pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
         self.expect_len("read", target.len())?;
-        let account = self.storage.host(Access::Read, "read")?;
-        account.expect_written()?;
+        let record = self.storage.host(Access::Read, "read")?;
+        record.expect_written()?;
         // SAFETY: the span is within the memory and as long as `target`. No work that writes is in flight,
-        // none can begin and no other host access runs while the account's lock is held.
+        // none can begin and no other host access runs while the record's lock is held.
         unsafe { self.storage.block.memory.read(self.offset, target) }?;
         self.storage.expect_content()
     }
 
-    /// Copies bytes from the host.
+    /// Copies the bytes of `source`.
     pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
         self.expect_len("write", source.len())?;
         self.write_pieces("write", std::iter::once(source))
@@ -92,7 +92,7 @@ impl Span {
     }
 
     fn write_pieces<'a>(&self, operation: &str, pieces: impl Iterator<Item = &'a [u8]>) -> Result<()> {
-        let mut account = self.storage.host(Access::Write, operation)?;
+        let mut record = self.storage.host(Access::Write, operation)?;
         let mut offset = self.offset;
         for piece in pieces {
             // SAFETY: the pieces follow one another within the span, which is within the memory. No work that
@@ -102,7 +102,7 @@ impl Span {
             offset += piece.len() as u64;
         }
         if self.covers_storage() {
-            account.written_in_full();
+            record.written_in_full();
         }
         Ok(())
     }

@@ -1,33 +1,33 @@
-//! What commands do to memory: each range that they name, how and by whom.
+//! Memory effects of commands: the ranges that a command reads and writes, and for which operand.
 //!
-//! This is the one place of the runtime that knows which commands name memory. What a kernel writes without reading is
-//! known where the driver's compiler knows it ([`elinvar_driver::CodeFacts::only_written`]); any other argument that it
-//! may write it may also read.
+//! This is the one place of the runtime that knows which commands name memory. An argument that the kernel writes and never reads
+//! is known from the compiled code ([`elinvar_driver::CodeFacts::only_written`]); any other argument that the kernel may write
+//! counts as read too.
 
 use elinvar_driver::primitive::{Operand, OperandUse};
 use elinvar_driver::{Access, Binding, Command, Dispatch, Grid, MemorySlice, Primitive};
 
 use crate::memory::usage::Who;
 
-/// What is done to a range of bytes.
+/// Effect on a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Reads,
-    /// Some or all of them are written, and none is read.
+    /// Some or all bytes are written; none is read.
     MayWrite,
     MayReadAndWrite,
-    /// All of them are written, and none is read.
+    /// All bytes are written; none is read.
     Overwrites,
 }
 
-/// One use of bytes by a command.
+/// An access of a command to a byte range.
 pub(crate) struct Touched<'a> {
     pub(crate) slice: &'a MemorySlice,
     pub(crate) effect: Effect,
     pub(crate) who: Who,
 }
 
-/// Every use of memory by a command, in the order of its arguments.
+/// All accesses of a command, in the order of its arguments.
 pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
     let operation = |slice, effect, name| Touched { slice, effect, who: Who::Operation(name) };
     match command {
@@ -43,7 +43,7 @@ pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
 }
 
 fn by_primitive<'a>(primitive: &Primitive, operands: &'a [MemorySlice]) -> Vec<Touched<'a>> {
-    // It was checked when it was recorded, so its shape is right.
+    // Validated when it was recorded.
     let wanted = primitive.operands().unwrap_or_default();
     let touched = |(operand, slice): (Operand, &'a MemorySlice)| {
         let effect = match operand.used {
@@ -83,7 +83,7 @@ fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
     touched
 }
 
-/// Each range of memory that a command names, to be changed; in the order of [`touched`].
+/// Mutable references to the ranges that a command names, in the order of [`touched`].
 pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
     match command {
         Command::Dispatch(dispatch) => {

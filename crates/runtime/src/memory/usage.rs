@@ -1,12 +1,12 @@
-//! Who uses an allocation: work in flight, host access, map guards.
+//! Usage records: who uses an allocation (pending work, host access, map guards).
 //!
-//! A [`Storage`] is one allocation with its account. Work in flight holds it, so that its memory goes back to the
-//! device's pool when the last handle is gone and the device is done with it. Host access waits for conflicting work in flight and
-//! holds the account's lock while bytes move, so that no launch begins meanwhile. A map guard outlives
-//! the lock and is counted instead; conflicting work is refused. Work is entered into the accounts of
-//! all it uses at once, with all their locks held in order of address.
+//! A [`Storage`] is an allocation with its usage record. Pending work holds it, so its memory returns to the device's pool when
+//! the last handle is gone and the device has finished with it. Host access waits for conflicting pending work, and holds the
+//! record's lock while bytes are copied, so that no launch begins meanwhile. A map guard outlives the lock and is counted
+//! instead; conflicting work is rejected. Work is entered into the records of all allocations that it uses at once, with all
+//! their locks held, in order of address.
 //!
-//! The account is of whole allocations, not of ranges. It does not order streams among themselves.
+//! Usage is recorded for whole allocations, not for ranges. It does not order streams.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,38 +20,38 @@ use crate::memory::operands::{counts_place, place, used_place};
 use crate::memory::pool::Block;
 use crate::sync::completion::Outcome;
 
-/// What is done to bytes.
+/// Kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     Read,
-    /// What is read has been written in full by work that this waits for, and fails with.
+    /// Reads content that was written in full by work that this work waits for; it fails if that work fails.
     ReadAnew,
     Write,
 }
 
-/// One allocation.
+/// An allocation.
 pub(crate) struct Storage {
     pub(crate) device: Device,
     pub(crate) block: Block,
-    account: Mutex<Account>,
+    record: Mutex<UsageRecord>,
 }
 
-/// The account of one allocation.
+/// The usage record of an allocation.
 #[derive(Default)]
-pub(crate) struct Account {
-    lanes: Vec<Lane>,
-    /// How many uses there have been.
+pub(crate) struct UsageRecord {
+    streams: Vec<StreamUses>,
+    /// Number of uses so far.
     entered: u64,
-    /// Set when what should have written the content has failed: the number of that use, and why.
+    /// If the work that should have written the content failed: the number of that use, and the cause.
     failed: Option<(u64, Error)>,
-    /// The last use that has written all of it.
+    /// Number of the last use that has written the whole allocation.
     covered: u64,
     maps: u32,
     mapped_mut: bool,
 }
 
-/// Work of one stream that may be in flight, in order of submission.
-struct Lane {
+/// Uses by one stream that may be pending, in submission order.
+struct StreamUses {
     stream: u64,
     uses: VecDeque<Use>,
 }
@@ -65,76 +65,76 @@ struct Use {
 
 impl Storage {
     pub(crate) fn new(device: Device, block: Block) -> Self {
-        Self { device, block, account: Mutex::default() }
+        Self { device, block, record: Mutex::default() }
     }
 
-    /// Waits until no work in flight conflicts, and keeps work away as long as the guard lives.
+    /// Waits until no pending work conflicts, and blocks new work while the guard exists.
     ///
     /// # Errors
-    /// `InvalidArgument` when a map guard conflicts; `operation` begins the message.
-    pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, Account>> {
+    /// `InvalidArgument` if a map guard conflicts; the message begins with `operation`.
+    pub(crate) fn host(&self, access: Access, operation: &str) -> Result<MutexGuard<'_, UsageRecord>> {
         self.device.expect_here(operation)?;
         self.expect_memory(&operation)?;
         loop {
-            let mut account = self.account.lock();
-            // Work that nobody waits for any more may still use it.
+            let mut record = self.record.lock();
+            // After a device loss, work that nobody waits for may still use the memory.
             self.expect_content()?;
-            account.refuse_mapped(access, &operation)?;
-            let Some(pending) = account.settle_for(access) else {
-                return Ok(account);
+            record.refuse_mapped(access, &operation)?;
+            let Some(pending) = record.settle_for(access) else {
+                return Ok(record);
             };
-            drop(account);
+            drop(record);
             let _ended = pending.wait(operation)?;
         }
     }
 
-    /// An error for a transient of a graph, which has memory in that graph's runs only.
+    /// Rejects a transient of a graph, which has memory only in runs of the graph.
     fn expect_memory(&self, who: &dyn fmt::Display) -> Result<()> {
         if self.block.is_placeholder() {
             return Err(Error::invalid(format!(
-                "{who}: the buffer is a transient of a graph, of no use outside it"
+                "{who}: the buffer is a transient of a graph; only the graph's nodes can use it"
             )));
         }
         Ok(())
     }
 
-    /// Whether the device alone has the content, so that a reset takes it away.
+    /// Whether only the device has the content, so that a reset loses it.
     pub(crate) fn is_own(&self) -> bool {
         self.block.memory.storage() != StorageMode::Shared
     }
 
-    /// An error when the content is not to be looked at. What was read is good if there is none behind that, with the
-    /// account's lock held all the time: a reset that has begun meanwhile cannot have ended, since it enters the loss here.
+    /// Rejects access to content that is or may be lost. To be called after a read, with the record's lock held: a reset that began
+    /// during the read cannot have ended, since it takes that lock to record the loss.
     pub(crate) fn expect_content(&self) -> Result<()> {
         let present = self.device.loss().hold();
         if self.is_own() { present.expect_content() } else { present.expect() }
     }
 
-    /// The content is lost, with all that work has written that has ended. What has not is yet to run.
+    /// Records that the content is lost, with the results of all work that has ended.
     pub(crate) fn lose(&self, cause: &Error) {
-        let mut account = self.account.lock();
-        account.settle();
-        account.lose(cause);
+        let mut record = self.record.lock();
+        record.settle();
+        record.lose(cause);
     }
 
-    /// Ends a map; `lost` is why the device does not see what was written, if it does not.
+    /// Ends a map; `lost` is the error if the writes could not be made visible to the device.
     pub(crate) fn unmap(&self, access: Access, lost: Option<Error>) {
         if !self.device.is_here() {
             return;
         }
-        let mut account = self.account.lock();
-        let entered = account.entered;
-        account.failed = lost.map(|cause| (entered, cause)).or(account.failed.take());
+        let mut record = self.record.lock();
+        let entered = record.entered;
+        record.failed = lost.map(|cause| (entered, cause)).or(record.failed.take());
         match access {
-            Access::Read | Access::ReadAnew => account.maps -= 1,
-            Access::Write => account.mapped_mut = false,
+            Access::Read | Access::ReadAnew => record.maps -= 1,
+            Access::Write => record.mapped_mut = false,
         }
     }
 }
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // A child has nobody to give it to, and a thread of the parent may have held the pool's lock.
+        // In a forked child the pool's lock may be held by a thread of the parent.
         if !self.device.is_here() {
             return;
         }
@@ -142,13 +142,13 @@ impl Drop for Storage {
     }
 }
 
-impl Account {
-    /// Whether any map guard lives.
+impl UsageRecord {
+    /// Whether a map guard exists.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped_mut || self.maps > 0
     }
 
-    /// Begins a map; to be called on what [`Storage::host`] gave for the same access.
+    /// Begins a map. The record was obtained from [`Storage::host`] for the same access.
     pub(crate) fn map(&mut self, access: Access) {
         match access {
             Access::Read | Access::ReadAnew => self.maps += 1,
@@ -156,31 +156,31 @@ impl Account {
         }
     }
 
-    /// An error when the content should have been written by work that failed.
+    /// Rejects content that failed work should have written.
     pub(crate) fn expect_written(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |(_, cause)| Err(cause.poison()))
     }
 
-    /// The content is good again: all of it has been written.
+    /// Records that the whole allocation has been written.
     pub(crate) fn written_in_full(&mut self) {
         self.failed = None;
     }
 
-    /// Whether work in flight writes all of it: what comes after that reads good content, or fails with it.
+    /// Whether pending work writes the whole allocation: work behind it reads its results, or fails with it.
     fn is_rewritten(&self) -> bool {
         let failed = self.failed.as_ref().map_or(0, |(failed, _)| *failed);
         let rewrites =
             |u: &Use| u.writes && u.covers && u.number > failed && !matches!(u.outcome.get(), Some(Err(_)));
-        self.lanes.iter().any(|lane| lane.uses.iter().any(rewrites))
+        self.streams.iter().any(|uses| uses.uses.iter().any(rewrites))
     }
 
-    /// Forgets the work that has ended, keeping what its failure means for the content.
+    /// Removes work that has ended, and records its failure.
     fn settle(&mut self) {
-        for lane in &mut self.lanes {
-            while let Some(result) = lane.uses.front().and_then(|u| u.outcome.get()) {
-                match (result, &lane.uses[0]) {
+        for uses in &mut self.streams {
+            while let Some(result) = uses.uses.front().and_then(|u| u.outcome.get()) {
+                match (result, &uses.uses[0]) {
                     (_, Use { writes: false, .. }) | (Err(Error::Cancelled), _) => {}
-                    // Streams learn of their ends in any order: what failed may have come after this, or before.
+                    // Work of different streams ends in any order: the failed use may be later or earlier.
                     (Ok(_), Use { covers: true, number, .. }) => {
                         self.covered = self.covered.max(*number);
                         self.failed.take_if(|(failed, _)| *failed < *number);
@@ -192,30 +192,30 @@ impl Account {
                         self.failed = Some((later, error.clone()));
                     }
                 }
-                lane.uses.pop_front();
+                uses.uses.pop_front();
             }
         }
-        self.lanes.retain(|lane| !lane.uses.is_empty());
+        self.streams.retain(|uses| !uses.uses.is_empty());
     }
 
-    /// Work in flight that conflicts with a host access; without any, all that has ended is settled.
+    /// Pending work that conflicts with a host access; if there is none, work that has ended is removed.
     fn settle_for(&mut self, access: Access) -> Option<Arc<Outcome>> {
-        // Looked at first: what ends behind the settling would be neither pending nor settled.
+        // Before the removal: work that ends after it would be neither pending nor removed.
         let pending = self.pending(access);
         self.settle();
         pending
     }
 
-    /// Work in flight that conflicts with a host access; the last of its stream, so that few waits do.
+    /// Pending work that conflicts with a host access: the last of a stream, to need few waits.
     fn pending(&self, access: Access) -> Option<Arc<Outcome>> {
         let conflicts = |u: &&Use| (u.writes || access == Access::Write) && u.outcome.get().is_none();
-        let last = self.lanes.iter().find_map(|lane| lane.uses.iter().rev().find(conflicts));
+        let last = self.streams.iter().find_map(|uses| uses.uses.iter().rev().find(conflicts));
         last.map(|u| u.outcome.clone())
     }
 
     fn lose(&mut self, cause: &Error) {
         let mut last = self.entered;
-        for entry in self.lanes.iter_mut().flat_map(|lane| &mut lane.uses) {
+        for entry in self.streams.iter_mut().flat_map(|uses| &mut uses.uses) {
             match entry.outcome.get() {
                 None => last = last.min(entry.number - 1),
                 Some(_) => entry.covers = false,
@@ -241,19 +241,19 @@ impl Account {
     fn enter(&mut self, stream: u64, outcome: Arc<Outcome>, writes: bool, covers: bool) {
         self.entered += 1;
         let entry = Use { number: self.entered, outcome, writes, covers };
-        match self.lanes.iter_mut().find(|lane| lane.stream == stream) {
-            Some(lane) => lane.uses.push_back(entry),
-            None => self.lanes.push(Lane { stream, uses: VecDeque::from([entry]) }),
+        match self.streams.iter_mut().find(|uses| uses.stream == stream) {
+            Some(uses) => uses.uses.push_back(entry),
+            None => self.streams.push(StreamUses { stream, uses: VecDeque::from([entry]) }),
         }
     }
 }
 
-/// For whom a piece of work uses memory, as error messages say it.
+/// The operand for which work uses memory, for error messages.
 #[derive(Clone)]
 pub(crate) enum Who {
     Argument(Arc<dyn Pipeline>, usize),
     Use(Arc<dyn Pipeline>, usize),
-    /// The counts of its threadgroups.
+    /// Threadgroup counts of an indirect launch.
     Counts(Arc<dyn Pipeline>),
     Operation(&'static str),
     Operand(PrimitiveKind, &'static str),
@@ -271,7 +271,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// One use of one allocation by work that is about to be submitted.
+/// A use of an allocation by work that is about to be submitted.
 #[derive(Clone)]
 pub(crate) struct Usage {
     pub(crate) storage: Arc<Storage>,
@@ -281,33 +281,33 @@ pub(crate) struct Usage {
     pub(crate) covers: bool,
 }
 
-/// Checks all uses, has the work submitted and enters it into all accounts, as one step.
+/// Checks all uses, submits the work and enters it into all usage records, atomically.
 ///
-/// When content that the work reads should have been written by work that failed, `submit` is not
-/// called and the outcome is `Poisoned`. `submit` gets what the work must hold until it has ended.
+/// If the work reads content that failed work should have written, `submit` is not called and the
+/// outcome is `Poisoned`. `submit` receives the allocations that the work must hold until it has ended.
 ///
 /// # Errors
-/// `InvalidArgument` when a map guard conflicts; what `submit` answers. Nothing is entered then.
+/// `InvalidArgument` if a map guard conflicts; errors of `submit`. Nothing is entered in that case.
 pub(crate) fn commit<S>(
     mut usages: Vec<Usage>,
     stream: u64,
     submit: impl FnOnce(Vec<Arc<Storage>>) -> Result<(Arc<Outcome>, S)>,
 ) -> Result<(Arc<Outcome>, Option<S>)> {
-    // Stable, so that the uses of one allocation stay in the order of the commands.
+    // A stable sort keeps the uses of one allocation in command order.
     usages.sort_by_key(|usage| Arc::as_ptr(&usage.storage));
-    let mut locked: Vec<(&[Usage], MutexGuard<'_, Account>)> = usages
+    let mut locked: Vec<(&[Usage], MutexGuard<'_, UsageRecord>)> = usages
         .chunk_by(|a, b| Arc::ptr_eq(&a.storage, &b.storage))
-        .map(|group| (group, group[0].storage.account.lock()))
+        .map(|group| (group, group[0].storage.record.lock()))
         .collect();
     let mut poison = None;
-    for (group, account) in &mut locked {
-        account.settle();
+    for (group, record) in &mut locked {
+        record.settle();
         for usage in *group {
             usage.storage.expect_memory(&usage.who)?;
-            account.refuse_mapped(usage.access, &usage.who)?;
+            record.refuse_mapped(usage.access, &usage.who)?;
         }
-        let is_bad = !account.is_rewritten() && reads_before_it_covers(group);
-        if let Some((_, cause)) = account.failed.as_ref().filter(|_| is_bad) {
+        let is_bad = !record.is_rewritten() && reads_before_it_covers(group);
+        if let Some((_, cause)) = record.failed.as_ref().filter(|_| is_bad) {
             poison.get_or_insert_with(|| cause.poison());
         }
     }
@@ -316,16 +316,16 @@ pub(crate) fn commit<S>(
         None => submit(locked.iter().map(|(group, _)| group[0].storage.clone()).collect())
             .map(|(outcome, submitted)| (outcome, Some(submitted)))?,
     };
-    for (group, account) in &mut locked {
+    for (group, record) in &mut locked {
         let writes = group.iter().any(|u| u.access == Access::Write);
         let covers = group.iter().any(|u| u.access == Access::Write && u.covers);
-        account.enter(stream, outcome.clone(), writes, covers);
+        record.enter(stream, outcome.clone(), writes, covers);
     }
     Ok((outcome, submitted))
 }
 
-/// Whether the work reads what was there before. A use that may write counts as writing only: an output
-/// must be usable after the work that should have filled it has failed.
+/// Whether the work reads previous content. A use that may write counts as a write only: an output
+/// must be usable after the work that should have written it has failed.
 fn reads_before_it_covers(group: &[Usage]) -> bool {
     let before = group.iter().take_while(|u| !(u.access == Access::Write && u.covers));
     before.into_iter().any(|u| u.access == Access::Read)
@@ -338,9 +338,9 @@ mod tests {
     use super::*;
     use crate::sync::completion::Promise;
 
-    fn write(account: &mut Account, stream: u64, covers: bool) -> Promise {
+    fn write(record: &mut UsageRecord, stream: u64, covers: bool) -> Promise {
         let (promise, outcome) = Promise::new();
-        account.enter(stream, outcome, true, covers);
+        record.enter(stream, outcome, true, covers);
         promise
     }
 
@@ -373,91 +373,91 @@ mod tests {
 
     #[test]
     fn work_that_has_ended_is_forgotten() {
-        let mut account = Account::default();
+        let mut record = UsageRecord::default();
         for stream in 0..3 {
-            write(&mut account, stream, true).resolve(Ok(Timing::default()));
+            write(&mut record, stream, true).resolve(Ok(Timing::default()));
         }
-        let running = write(&mut account, 1, true);
-        assert!(account.settle_for(Access::Read).is_some());
-        assert_eq!(account.lanes.len(), 1);
+        let running = write(&mut record, 1, true);
+        assert!(record.settle_for(Access::Read).is_some());
+        assert_eq!(record.streams.len(), 1);
         running.resolve(Ok(Timing::default()));
-        assert!(account.settle_for(Access::Write).is_none() && account.lanes.is_empty());
+        assert!(record.settle_for(Access::Write).is_none() && record.streams.is_empty());
     }
 
     #[test]
     fn a_failure_stays_until_all_is_written() {
-        let mut account = Account::default();
-        write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
-        write(&mut account, 0, false).resolve(Ok(Timing::default()));
-        write(&mut account, 0, true).resolve(Err(Error::Cancelled));
-        account.settle();
-        assert!(matches!(account.expect_written(), Err(Error::Poisoned(_))));
-        write(&mut account, 0, true).resolve(Ok(Timing::default()));
-        account.settle();
-        assert!(account.expect_written().is_ok());
+        let mut record = UsageRecord::default();
+        write(&mut record, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+        write(&mut record, 0, false).resolve(Ok(Timing::default()));
+        write(&mut record, 0, true).resolve(Err(Error::Cancelled));
+        record.settle();
+        assert!(matches!(record.expect_written(), Err(Error::Poisoned(_))));
+        write(&mut record, 0, true).resolve(Ok(Timing::default()));
+        record.settle();
+        assert!(record.expect_written().is_ok());
     }
 
     #[test]
     fn a_failure_is_not_undone_by_what_came_before_it() {
-        let mut account = Account::default();
-        let first = write(&mut account, 0, true);
-        write(&mut account, 1, false).resolve(Err(Error::DeviceLost("gone".into())));
-        account.settle();
+        let mut record = UsageRecord::default();
+        let first = write(&mut record, 0, true);
+        write(&mut record, 1, false).resolve(Err(Error::DeviceLost("gone".into())));
+        record.settle();
         first.resolve(Ok(Timing::default()));
-        account.settle();
-        assert!(account.expect_written().is_err() && account.lanes.is_empty());
-        write(&mut account, 1, true).resolve(Ok(Timing::default()));
-        account.settle();
-        assert!(account.expect_written().is_ok());
+        record.settle();
+        assert!(record.expect_written().is_err() && record.streams.is_empty());
+        write(&mut record, 1, true).resolve(Ok(Timing::default()));
+        record.settle();
+        assert!(record.expect_written().is_ok());
     }
 
     #[test]
     fn a_failure_that_is_learned_of_behind_what_came_after_it_is_over() {
-        let mut account = Account::default();
+        let mut record = UsageRecord::default();
         // So that the other stream's end is seen first.
-        let partly = write(&mut account, 0, false);
-        let failing = write(&mut account, 1, true);
-        let anew = write(&mut account, 0, true);
+        let partly = write(&mut record, 0, false);
+        let failing = write(&mut record, 1, true);
+        let anew = write(&mut record, 0, true);
         for promise in [partly, anew] {
             promise.resolve(Ok(Timing::default()));
         }
         failing.resolve(Err(Error::DeviceLost("gone".into())));
-        account.settle();
-        assert!(account.expect_written().is_ok() && account.lanes.is_empty());
-        write(&mut account, 1, true).resolve(Err(Error::DeviceLost("gone".into())));
-        account.settle();
-        assert!(account.expect_written().is_err());
+        record.settle();
+        assert!(record.expect_written().is_ok() && record.streams.is_empty());
+        write(&mut record, 1, true).resolve(Err(Error::DeviceLost("gone".into())));
+        record.settle();
+        assert!(record.expect_written().is_err());
     }
 
     #[test]
     fn content_that_is_being_written_anew_is_not_bad() {
-        let mut account = Account::default();
-        write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
-        account.settle();
-        let partly = write(&mut account, 1, false);
-        assert!(!account.is_rewritten());
-        let anew = write(&mut account, 1, true);
-        assert!(account.is_rewritten());
+        let mut record = UsageRecord::default();
+        write(&mut record, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+        record.settle();
+        let partly = write(&mut record, 1, false);
+        assert!(!record.is_rewritten());
+        let anew = write(&mut record, 1, true);
+        assert!(record.is_rewritten());
         anew.resolve(Err(Error::Cancelled));
-        assert!(!account.is_rewritten());
+        assert!(!record.is_rewritten());
         partly.resolve(Ok(Timing::default()));
     }
 
     #[test]
     fn a_loss_is_undone_by_what_ends_later_alone() {
-        let mut account = Account::default();
-        let first = write(&mut account, 0, true);
-        let behind = write(&mut account, 0, true);
-        let other = write(&mut account, 1, true);
+        let mut record = UsageRecord::default();
+        let first = write(&mut record, 0, true);
+        let behind = write(&mut record, 0, true);
+        let other = write(&mut record, 1, true);
         behind.resolve(Ok(Timing::default()));
-        account.settle();
-        account.lose(&Error::DeviceLost("gone".into()));
+        record.settle();
+        record.lose(&Error::DeviceLost("gone".into()));
         first.resolve(Err(Error::Cancelled));
-        account.settle();
-        assert!(account.expect_written().is_err(), "what had ended by then is lost");
+        record.settle();
+        assert!(record.expect_written().is_err(), "what had ended by then is lost");
         other.resolve(Ok(Timing::default()));
-        account.settle();
-        assert!(account.expect_written().is_ok() && account.lanes.is_empty());
+        record.settle();
+        assert!(record.expect_written().is_ok() && record.streams.is_empty());
     }
 
     #[test]
@@ -467,15 +467,15 @@ mod tests {
             promises.into_iter().for_each(|promise| promise.resolve(Ok(Timing::default())));
         });
         for _ in 0..20_000 {
-            let mut account = Account::default();
-            write(&mut account, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
-            account.settle();
-            sender.send(write(&mut account, 1, true)).unwrap();
-            while account.settle_for(Access::Read).is_some() {
+            let mut record = UsageRecord::default();
+            write(&mut record, 0, true).resolve(Err(Error::DeviceLost("gone".into())));
+            record.settle();
+            sender.send(write(&mut record, 1, true)).unwrap();
+            while record.settle_for(Access::Read).is_some() {
                 // The other thread may be waiting for this processor.
                 std::thread::yield_now();
             }
-            assert!(account.expect_written().is_ok());
+            assert!(record.expect_written().is_ok());
         }
         drop(sender);
         device.join().unwrap();
@@ -483,14 +483,14 @@ mod tests {
 
     #[test]
     fn the_last_pending_of_a_stream_is_waited_for() {
-        let mut account = Account::default();
-        let first = write(&mut account, 0, true);
-        let last = account.lanes[0].uses.back().map(|u| u.outcome.clone());
-        let second = write(&mut account, 0, true);
+        let mut record = UsageRecord::default();
+        let first = write(&mut record, 0, true);
+        let last = record.streams[0].uses.back().map(|u| u.outcome.clone());
+        let second = write(&mut record, 0, true);
         second.resolve(Err(Error::Cancelled));
-        account.settle();
-        assert!(account.pending(Access::Read).zip(last).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b)));
+        record.settle();
+        assert!(record.pending(Access::Read).zip(last).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b)));
         first.resolve(Ok(Timing::default()));
-        assert!(account.pending(Access::Read).is_none());
+        assert!(record.pending(Access::Read).is_none());
     }
 }

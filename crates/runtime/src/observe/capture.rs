@@ -1,4 +1,4 @@
-//! [`Capture`]: a recording of a device's work for the tools of its maker, such as Xcode.
+//! [`Capture`]: a GPU trace of a device's work, for the vendor's tools, such as Xcode.
 
 use std::path::Path;
 
@@ -6,32 +6,31 @@ use elinvar_driver as driver;
 
 use crate::{Device, Result};
 
-/// A recording of a device's work, until it is ended or dropped.
+/// A capture in progress. Dropping it ends the capture and ignores errors.
 #[must_use = "it ends when it is dropped"]
 pub struct Capture {
     inner: Box<dyn driver::Capture>,
 }
 
 impl Device {
-    /// Record the work of the device from now on, to a file at `path` that is not there yet. On Metal it is a GPU trace, whose name
-    /// ends in `.gputrace`, for Xcode.
+    /// Starts a GPU trace of the device's work, to a new file at `path`. On Metal the file name ends in `.gputrace`, for Xcode.
     ///
-    /// What begins and ends while it is recorded is in it for sure: have what was submitted before ended
-    /// ([`crate::Stream::synchronize`]), and likewise what is to be in it before [`Capture::end`].
+    /// Contains all work that begins and ends while the capture is in progress. Wait for earlier work before it begins
+    /// ([`crate::Stream::synchronize`]), and for the captured work before [`Capture::end`].
     ///
     /// # Errors
-    /// `Unsupported` where the device or the process cannot do it, with the reason; `InvalidArgument` if there is
-    /// something at `path`, or a recording is under way.
+    /// `Unsupported` if the device or the process cannot capture, with the reason; `InvalidArgument` if `path` exists or another
+    /// capture is in progress.
     pub fn capture(&self, path: impl AsRef<Path>) -> Result<Capture> {
         Ok(Capture { inner: self.driver().capture(path.as_ref())? })
     }
 }
 
 impl Capture {
-    /// End it, and write what is to be written.
+    /// Ends the capture and writes the trace.
     ///
     /// # Errors
-    /// `Environment` when nothing was written, or somebody else has ended it.
+    /// `Environment` if the trace could not be written, or the capture was ended elsewhere.
     pub fn end(self) -> Result<()> {
         self.inner.end()
     }

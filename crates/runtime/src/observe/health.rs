@@ -1,9 +1,8 @@
-//! [`Health`]: how a device is, part by part, from what has happened lately.
+//! [`Health`]: health of a device and its components, from recent events.
 //!
-//! Little is measured for it that would not happen anyway: ends of submissions and compilations are counted, the pool
-//! and the breaker are asked, and the device's temperature where nobody has told it. What nothing measures is
-//! [`Status::Unknown`]. Latencies are compared with their own history, per kernel and size of grid, on streams that
-//! recover.
+//! Uses data that is collected anyway: results of submissions and compilations, and the states of the pool and of the circuit
+//! breaker. The temperature is measured unless the program has reported it. Components without data are [`Status::Unknown`].
+//! Latencies are compared with their own history, per kernel and grid size, on recovering streams.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,64 +17,64 @@ use crate::identity::identity;
 use crate::recovery::{BreakerState, FaultClass};
 use crate::{Device, Pressure};
 
-/// How well something is.
+/// Health status, in ascending order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Nothing has measured it. It does not count in the status of the whole.
+    /// No data. Ignored in the overall status.
     #[default]
     Unknown,
-    /// As it should be.
+    /// Normal operation.
     Healthy,
-    /// It works, with failures, slowly, or short of something.
+    /// Works, with failures, slowly, or short of a resource.
     Degraded,
-    /// What comes next will probably fail or be refused.
+    /// The next operations will probably fail or be rejected.
     Failing,
-    /// It will not work again in this process, unless it is reset.
+    /// Unusable in this process unless it is reset.
     Terminal,
 }
 
-/// A part of a device.
+/// A component of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Component {
-    /// Its memory: degraded from [`Pressure::High`], failing from [`Pressure::Critical`].
+    /// Memory: degraded at [`Pressure::High`], failing at [`Pressure::Critical`].
     Memory,
-    /// Its queues: degraded when a sixteenth of the last 64 submissions failed, at least two; failing when half of them did,
-    /// at least eight. Cancelled work, wrong calls and work behind a failure are not counted; unknown before there was any.
+    /// Queues: degraded if at least 2 and 1/16 of the last 64 submissions failed, failing if at least 8 and half of them failed.
+    /// Cancelled work, invalid calls and work behind a failure are not counted. Unknown before the first submission.
     Queues,
-    /// Its compiler, by the same measure. A source that is wrong is not counted.
+    /// Compiler: by the same thresholds, over compilations. Invalid sources are not counted.
     Compiler,
-    /// How long its kernels take: degraded when one takes three times as long as it used to; unknown without a history.
+    /// Kernel latency: degraded if a kernel takes three times as long as in its history; unknown without a history.
     Latency,
-    /// Its breaker: degraded when it was open lately, failing while it is not closed.
+    /// Circuit breaker: degraded if it was open recently, failing while it is open or half-open.
     Breaker,
-    /// Its own temperature, as the last [`Notice::Thermal`](crate::Notice::Thermal) said, else as it is measured now: degraded from
-    /// [`Thermal::Serious`], failing from [`Thermal::Critical`], unknown where nothing measures it.
+    /// Temperature of the device, from the last [`Notice::Thermal`](crate::Notice::Thermal), otherwise measured now: degraded at
+    /// [`Thermal::Serious`], failing at [`Thermal::Critical`], unknown without a sensor.
     Temperature,
 }
 
-/// How a part of a device is, and why.
+/// Status of a component, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The part.
+    /// The component.
     pub component: Component,
-    /// How it is.
+    /// Its status.
     pub status: Status,
-    /// Why, for people.
+    /// The reason, for display.
     pub reason: String,
 }
 
-/// How a device is; see [`Device::health`].
+/// Health of a device; see [`Device::health`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The worst of the parts.
+    /// The most severe status of the components.
     pub status: Status,
-    /// Each part, once.
+    /// One finding for each component.
     pub findings: Vec<Finding>,
 }
 
 impl Health {
-    /// How a part is.
+    /// Status of a component.
     pub fn of(&self, component: Component) -> Status {
         let finding = self.findings.iter().find(|finding| finding.component == component);
         finding.map_or(Status::Unknown, |finding| finding.status)
@@ -92,7 +91,7 @@ impl fmt::Display for Health {
     }
 }
 
-/// What is counted for a device's health.
+/// Counters for a device's health.
 #[derive(Default)]
 pub(crate) struct Vitals {
     pub(crate) queues: Ends,
@@ -100,24 +99,24 @@ pub(crate) struct Vitals {
     latencies: Mutex<HashMap<(usize, u128), Latency>>,
 }
 
-/// Kernels and sizes whose latencies are kept.
+/// Maximum number of kernels and grid sizes with a latency history.
 const LATENCIES: usize = 256;
 
 impl Vitals {
-    /// A submission has ended.
+    /// Records the result of a submission.
     pub(crate) fn submission(&self, error: Option<&Error>) {
         self.queues.add(error);
     }
 
-    /// A compilation has ended.
+    /// Records the result of a compilation.
     pub(crate) fn compilation(&self, error: Option<&Error>) {
         self.compiler.add(error);
     }
 
-    /// A submission has ended well. It counts if it is one launch.
+    /// Records the time of a successful submission, if it is a single launch.
     pub(crate) fn latency(&self, commands: &[Command], timing: Timing) {
         let [Command::Dispatch(dispatch)] = commands else { return };
-        // What is counted when it runs is another amount each time.
+        // The size of an indirect launch varies.
         let Some(threads) = dispatch.grid.threads() else { return };
         let key = (identity(&dispatch.pipeline), threads.volume());
         let mut latencies = self.latencies.lock();
@@ -127,7 +126,7 @@ impl Vitals {
         }
     }
 
-    /// The kernel that has become slowest, and by which factor.
+    /// The kernel with the largest slowdown, and its factor.
     fn slowest(&self) -> Option<(String, f64)> {
         let latencies = self.latencies.lock();
         let grown =
@@ -136,10 +135,10 @@ impl Vitals {
     }
 }
 
-/// How the last 64 of something ended.
+/// Results of the last 64 operations.
 #[derive(Default)]
 pub(crate) struct Ends {
-    /// A bit for each, the last first: whether it failed.
+    /// Bit i: whether the i-th last operation failed.
     failed: AtomicU64,
     count: AtomicU64,
 }
@@ -154,7 +153,7 @@ impl Ends {
         };
         if failed == 0 && self.failed.load(Ordering::Relaxed) == 0 && self.count.load(Ordering::Relaxed) >= 64
         {
-            return; // as it is
+            return; // not counted
         }
         let _last =
             self.failed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| Some(all << 1 | failed));
@@ -176,7 +175,7 @@ impl Ends {
     }
 }
 
-/// How long a launch takes: lately, and by its own history.
+/// Latency of a launch: recent, and historical.
 struct Latency {
     kernel: String,
     count: u32,
@@ -184,7 +183,7 @@ struct Latency {
     lately: f64,
 }
 
-/// Launches after which a history is one.
+/// Number of launches after which a history is used.
 const HISTORY: u32 = 32;
 
 impl Latency {
@@ -192,7 +191,7 @@ impl Latency {
         Self { kernel: pipeline.signature().name.clone(), count: 0, history: 0.0, lately: 0.0 }
     }
 
-    /// The history moves by a hundredth of what is new, the present by a quarter.
+    /// Exponential moving averages: the history with a weight of 1/100, the recent latency with 1/4.
     fn add(&mut self, ns: f64) {
         self.count = self.count.saturating_add(1);
         let slow = f64::from(self.count.min(100)).recip();
@@ -200,14 +199,14 @@ impl Latency {
         self.lately += (ns - self.lately) * slow.max(0.25);
     }
 
-    /// The present in terms of history, once there is some.
+    /// Ratio of recent to historical latency, once there is a history.
     fn growth(&self) -> Option<f64> {
         (self.count >= HISTORY && self.history > 0.0).then(|| self.lately / self.history)
     }
 }
 
 impl Device {
-    /// How the device is, as a whole and part by part.
+    /// Health of the device and its components.
     pub fn health(&self) -> Health {
         let vitals = &self.recovery().vitals;
         let findings = vec![
@@ -239,8 +238,8 @@ impl Device {
         let trips = self.breaker().trips();
         let (status, reason) = match self.breaker().state() {
             BreakerState::Closed if trips == 0 => (Status::Healthy, "closed".into()),
-            BreakerState::Closed => (Status::Degraded, format!("closed, after it has opened {trips} times")),
-            BreakerState::Open { .. } => (Status::Failing, format!("open, for the {trips}. time")),
+            BreakerState::Closed => (Status::Degraded, format!("closed, tripped before ({trips} in all)")),
+            BreakerState::Open { .. } => (Status::Failing, format!("open ({trips} trips in all)")),
             BreakerState::HalfOpen => (Status::Failing, "half-open".into()),
             BreakerState::Terminal(cause) => (Status::Terminal, cause.to_string()),
         };
@@ -249,7 +248,7 @@ impl Device {
 
     fn temperature_finding(&self) -> Finding {
         let thermal = match self.told_thermal() {
-            Some(told) => Ok((told, "as last told")),
+            Some(told) => Ok((told, "as last reported")),
             None => super::thermal::of_device(self, Path::new(super::thermal::ZONES))
                 .map(|now| (now, "measured now")),
         };
@@ -272,9 +271,9 @@ fn latency_finding(vitals: &Vitals) -> Finding {
     let slowest = vitals.slowest();
     let (status, reason) = match slowest {
         Some((kernel, growth)) if growth >= 3.0 => {
-            (Status::Degraded, format!("kernel `{kernel}` takes {growth:.1} times as long as it used to"))
+            (Status::Degraded, format!("kernel `{kernel}` takes {growth:.1} times as long as in its history"))
         }
-        Some(_) => (Status::Healthy, "as it used to be".into()),
+        Some(_) => (Status::Healthy, "as in the history".into()),
         None => (Status::Unknown, "no history yet".into()),
     };
     Finding { component: Component::Latency, status, reason }

@@ -1,4 +1,4 @@
-//! What can be seen of a device: traces, profiles, its health, and what the system says of the machine.
+//! Observability: traces, profiles, health, and notices of the system.
 
 pub(crate) mod capture;
 pub(crate) mod health;

@@ -1,7 +1,7 @@
-//! [`Notice`] and [`PowerPreference`]: what the platform and the program want of a device beside its work.
+//! [`Notice`] and [`PowerPreference`]: memory pressure, thermal state and power preference of a device.
 //!
-//! A notice is what the platform says of memory or temperature. The program passes it on ([`Device::notice`]); nothing listens
-//! unless it is asked to ([`super::watch`]). Linux can be asked for memory: [`Notice::of_memory_stalls`].
+//! The program passes notices of the platform on ([`Device::notice`]), or a watch does so ([`super::watch`]). On Linux, memory
+//! pressure can be queried with [`Notice::of_memory_stalls`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,29 +10,30 @@ use elinvar_driver::{Error, Result, Thermal};
 
 use crate::{Device, Pressure};
 
-/// What the platform says.
+/// A notice of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// How short of memory the system is. From [`Pressure::Elevated`] the device's pool keeps less, from [`Pressure::High`]
-    /// nothing, until the next such notice.
+    /// Memory pressure of the system. At [`Pressure::Elevated`] the device's pool keeps fewer idle blocks, from [`Pressure::High`] on
+    /// none, until the next such notice.
     Memory(Pressure),
-    /// How warm the device is. From [`Thermal::Serious`] it works as for [`PowerPreference::LowPower`], until the next such notice.
+    /// Thermal state of the device. From [`Thermal::Serious`] on it runs as in [`PowerPreference::LowPower`], until the next such
+    /// notice.
     Thermal(Thermal),
 }
 
-/// What a device optimizes for, as wgpu's `PowerPreference`.
+/// Optimization goal of a device, as wgpu's `PowerPreference`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PowerPreference {
-    /// Speed: all compute units.
+    /// Performance: all compute units.
     #[default]
     HighPerformance,
-    /// Low power: half of the compute units, and small submissions that nobody waits for yet gathered to larger
-    /// ones ([`crate::Coalescing`]). Those then share how they end, and are cancelled only until they are handed over.
+    /// Low power: half of the compute units, and small submissions are coalesced ([`crate::Coalescing`]). Coalesced submissions
+    /// share a result, and can be cancelled only until they are passed to the driver.
     LowPower,
 }
 
-/// What a device was told, and what it made of that.
+/// Requested and effective power preference of a device.
 #[derive(Default)]
 pub(crate) struct Wishes {
     state: Mutex<Wished>,
@@ -41,43 +42,42 @@ pub(crate) struct Wishes {
 #[derive(Clone, Copy, Default)]
 struct Wished {
     asked: PowerPreference,
-    /// As it was last told; `None` if it never was.
+    /// The last reported state, if any.
     thermal: Option<Thermal>,
     effect: PowerPreference,
 }
 
 impl Notice {
-    /// How short of memory the system is, from the time that processes lately stood still for want of it, as Linux measures
-    /// it for this process's control group or the machine (`memory.pressure`, `/proc/pressure/memory`).
+    /// Memory pressure of the system, from the time that processes were stalled on memory in the last 10 seconds, as Linux
+    /// measures it for this process's control group or the machine (`memory.pressure`, `/proc/pressure/memory`; kernel
+    /// documentation, "PSI - Pressure Stall Information").
     ///
-    /// | of the last 10 seconds | |
+    /// | stalled for at least | pressure |
     /// |---|---|
-    /// | some process stood still for 5 % | `Elevated` |
-    /// | 20 % | `High` |
-    /// | all did for 10 % | `Critical` |
+    /// | some processes, 5 % of the time | `Elevated` |
+    /// | some processes, 20 % | `High` |
+    /// | all processes, 10 % | `Critical` |
     ///
     /// # Errors
-    /// `Unsupported` where the system has no such measure.
+    /// `Unsupported` if the system has no such measurement.
     pub fn of_memory_stalls() -> Result<Self> {
         Self::of_stall_files(&stall_files())
     }
 
-    /// As [`Notice::of_memory_stalls`], by the first of these files that is there.
+    /// As [`Notice::of_memory_stalls`], from the first of these files that exists.
     pub(crate) fn of_stall_files(files: &[PathBuf]) -> Result<Self> {
         let mut texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
         let pressure = texts.find_map(|text| of_stalls(&text));
         pressure.map(Self::Memory).ok_or_else(|| {
-            Error::unsupported(
-                "this system does not measure how long processes wait for memory (/proc/pressure/memory)",
-            )
+            Error::unsupported("this system does not measure memory stalls (/proc/pressure/memory)")
         })
     }
 }
 
-/// Where Linux says how long processes of the machine wait for memory.
+/// Memory stalls of the machine.
 pub(crate) const MACHINE: &str = "/proc/pressure/memory";
 
-/// The same of this process's control group, and of the machine.
+/// Files with the memory stalls of this process's control group, and of the machine.
 pub(crate) fn stall_files() -> Vec<PathBuf> {
     let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = listed.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -85,7 +85,7 @@ pub(crate) fn stall_files() -> Vec<PathBuf> {
     group.into_iter().chain([MACHINE.into()]).collect()
 }
 
-/// The pressure that a file of Linux's pressure stall information tells of.
+/// The pressure according to a file of pressure stall information.
 fn of_stalls(text: &str) -> Option<Pressure> {
     let share = |kind: &str| -> Option<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
@@ -101,10 +101,11 @@ fn of_stalls(text: &str) -> Option<Pressure> {
 }
 
 impl Device {
-    /// Take notice of what the platform says.
+    /// Reports a notice of the platform.
     ///
     /// # Errors
-    /// `Unsupported` on a device that cannot do less than it does; its health shows the temperature all the same.
+    /// `Unsupported` if the device cannot reduce its compute units; [`Device::health`] shows the reported temperature all the
+    /// same.
     pub fn notice(&self, notice: Notice) -> Result<()> {
         match notice {
             Notice::Memory(pressure) => {
@@ -115,20 +116,20 @@ impl Device {
         }
     }
 
-    /// Change what the device works for.
+    /// Sets the power preference.
     ///
     /// # Errors
-    /// `Unsupported` on a device that cannot do less than it does.
+    /// `Unsupported` if the device cannot reduce its compute units.
     pub fn set_power_preference(&self, goal: PowerPreference) -> Result<()> {
         self.wish(|wished| wished.asked = goal)
     }
 
-    /// What the device works for now: what was asked for, or efficiency while it is too warm.
+    /// The effective power preference: the requested one, or [`PowerPreference::LowPower`] while the device is too warm.
     pub fn power_preference(&self) -> PowerPreference {
         self.recovery().wishes.state.lock().effect
     }
 
-    /// What the last notice of temperature said.
+    /// The last reported thermal state.
     pub(crate) fn told_thermal(&self) -> Option<Thermal> {
         self.recovery().wishes.state.lock().thermal
     }

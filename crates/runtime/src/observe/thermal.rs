@@ -1,4 +1,4 @@
-//! How warm a device is: the machine by Linux's thermal zones and their trip points, another device by its driver.
+//! Thermal state of a device: of the CPU from Linux's thermal zones and their trip points, of other devices from their driver.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::Device;
 /// Linux's thermal zones.
 pub(crate) const ZONES: &str = "/sys/class/thermal";
 
-/// How warm a device is: the machine that a processor is, by its zones in `folder`; any other device by its own sensor.
+/// Thermal state of a device: for the CPU from the thermal zones in `folder`, otherwise from the device's sensor.
 ///
 /// # Errors
-/// `Unsupported` where nothing measures it.
+/// `Unsupported` if there is no sensor.
 pub(crate) fn of_device(device: &Device, folder: &Path) -> Result<Thermal> {
     match device.kind() {
         DeviceKind::Cpu => of_zones(folder),
@@ -20,10 +20,10 @@ pub(crate) fn of_device(device: &Device, folder: &Path) -> Result<Thermal> {
     }
 }
 
-/// The worst of the zones in `folder`.
+/// The most severe state of the zones in `folder`.
 ///
 /// # Errors
-/// `Unsupported` when no zone has a temperature and a trip point to compare it with.
+/// `Unsupported` if no zone has both a temperature and a trip point.
 fn of_zones(folder: &Path) -> Result<Thermal> {
     let zones = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let zones = zones.filter(|entry| entry.file_name().to_string_lossy().starts_with("thermal_zone"));
@@ -45,14 +45,14 @@ fn of_zone(zone: &Path) -> Option<Thermal> {
             "hot" | "critical" => Thermal::Critical,
             _ => return None,
         };
-        // One at or below zero is not set.
+        // A trip point at or below 0 is not set.
         let limit = limit.filter(|limit| *limit > 0)?;
         Some(if temperature >= limit { level } else { Thermal::Nominal })
     };
     trips.filter_map(reached).max()
 }
 
-/// Thousandths of a degree.
+/// Reads a number; temperatures are in millidegrees Celsius.
 fn number(file: &Path) -> Option<i64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }

@@ -1,7 +1,7 @@
-//! [`Trace`]: what a device was asked to do, step by step, with times.
+//! [`Trace`]: the steps of a device's submissions, with times.
 //!
-//! Off unless asked for; then a command buffer notes its steps in its own slot, and they go to the device's trace when it is handed
-//! to the driver and when it has ended, each time as one piece. The trace keeps the last so many events.
+//! Off by default. While it is on, a command buffer records its steps in its own list, which is appended to the device's trace
+//! when it is passed to the driver, and again when it has ended. The trace keeps the most recent events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -15,88 +15,88 @@ use quanta::Clock;
 
 use crate::recovery::Decision;
 
-/// The processor's own counter where that runs evenly: asking it takes a third of what asking the system does.
+/// The CPU's cycle counter where it is invariant: reading it takes a third of the time of a system clock.
 static CLOCK: PerProcess<Clock> = PerProcess::new(Clock::new);
 
-/// One step of one submission.
+/// A step of a submission.
 #[derive(Clone, Debug)]
 pub struct TraceEvent {
-    /// Since the trace was started.
+    /// Time since the trace was started.
     pub time: Duration,
-    /// Number of the submission, of the process.
+    /// Number of the submission, unique in the process.
     pub submission: u64,
-    /// Number of its stream; `None` for a call of the host.
+    /// Number of its stream; `None` for a host call.
     pub stream: Option<u64>,
     /// Priority of its stream.
     pub priority: Priority,
-    /// What happened.
+    /// The step.
     pub step: TraceStep,
 }
 
-/// What happened to a submission. A launch is `Encode`, `Bind`, `Size`, `Dispatch`; all else happens once.
+/// A step of a submission. A launch has the steps `Encode`, `Bind`, `Size` and `Dispatch`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TraceStep {
-    /// A slot was taken.
+    /// A command list was taken from the pool.
     Acquire,
-    /// A launch began to be recorded.
+    /// The recording of a launch began.
     Encode {
         /// The kernel.
         kernel: Arc<dyn Pipeline>,
-        /// What the program calls the launch.
+        /// Label of the launch.
         label: Option<Arc<Label>>,
     },
-    /// Its arguments were checked and bound.
+    /// Its arguments were validated and bound.
     Bind {
-        /// How many.
+        /// Number of arguments.
         arguments: usize,
     },
-    /// Its size was checked or chosen.
+    /// Its size was validated or chosen.
     Size {
-        /// Threads of the grid; `None` if they are read from memory when it runs.
+        /// Number of threads of the grid; `None` for an indirect launch.
         threads: Option<Dim3>,
-        /// Threads of a threadgroup.
+        /// Number of threads of a threadgroup.
         group: Dim3,
     },
     /// It was recorded.
     Dispatch,
     /// A copy was recorded.
     Copy {
-        /// Its length.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A fill was recorded.
     Fill {
-        /// Its length.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A primitive of a vendor's library was recorded.
     Primitive(PrimitiveKind),
-    /// The raising of an event was recorded.
+    /// A signal of an event was recorded.
     Signal,
-    /// The wait for an event was recorded.
+    /// A wait for an event was recorded.
     Wait,
-    /// The noting of a time was recorded.
+    /// A timestamp was recorded.
     Timestamp,
-    /// Something was refused.
+    /// A call was rejected.
     Refused(Box<Error>),
-    /// Nothing more is recorded.
+    /// The recording ended.
     End {
-        /// Commands in all.
+        /// Number of commands.
         commands: usize,
     },
-    /// The driver has it.
+    /// The submission was passed to the driver.
     Commit,
-    /// What is done about a failure.
+    /// A decision about a failure.
     Recovery(Box<Decision>),
-    /// The driver has done it, or says how it failed.
+    /// The submission ended, with the error if it failed.
     Complete(Option<Box<Error>>),
-    /// Its slot and memory were given back.
+    /// Its command list and memory were released.
     Release,
 }
 
 impl TraceStep {
-    /// The step's name in lower case.
+    /// Lower-case name of the step.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -145,12 +145,12 @@ impl fmt::Display for TraceEvent {
     }
 }
 
-/// How often a step happened and how long it took, from the step before it of the same submission.
+/// Number and total duration of a step. The duration is counted from the previous step of the same submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepStats {
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// In all.
+    /// Total duration.
     pub time: Duration,
 }
 
@@ -162,14 +162,14 @@ pub struct Trace {
 }
 
 struct Ring {
-    /// By the clock's count, as in what was noted.
+    /// Start time as a count of the clock.
     start: u64,
     capacity: usize,
     events: VecDeque<Noted>,
     lost: u64,
 }
 
-/// An event as it is noted: what can be worked out later is not.
+/// An event as recorded; derived values are computed when it is read.
 pub(crate) struct Noted {
     at: u64,
     notes: Notes,
@@ -182,7 +182,7 @@ impl Trace {
         Self { on: AtomicBool::new(false), next: AtomicU64::new(0), ring: Mutex::new(ring) }
     }
 
-    /// Forget what there is and note from now on, keeping the last `capacity` events.
+    /// Clears the trace and starts recording, keeping the last `capacity` events.
     pub fn start(&self, capacity: usize) {
         let mut ring = self.ring.lock();
         *ring =
@@ -190,23 +190,23 @@ impl Trace {
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// Note nothing more of command buffers that begin from now on. What there is stays.
+    /// Stops recording for command buffers that begin from now on. Recorded events are kept.
     pub fn stop(&self) {
         self.on.store(false, Ordering::Relaxed);
     }
 
-    /// The events there are. Those of one submission follow one another in order.
+    /// The recorded events. Those of one submission are consecutive and in order.
     pub fn events(&self) -> Vec<TraceEvent> {
         let ring = self.ring.lock();
         ring.events.iter().map(|noted| noted.event(ring.start)).collect()
     }
 
-    /// Events that had to go because there were too many.
+    /// Number of events that were dropped because the capacity was exceeded.
     pub fn lost(&self) -> u64 {
         self.ring.lock().lost
     }
 
-    /// How often each step happened and how long it took, over the events there are.
+    /// Number and total duration of each step over the recorded events, by [`TraceStep::name`].
     pub fn stats(&self) -> BTreeMap<&'static str, StepStats> {
         let mut last: BTreeMap<u64, Duration> = BTreeMap::new();
         let mut stats: BTreeMap<&'static str, StepStats> = BTreeMap::new();
@@ -221,7 +221,7 @@ impl Trace {
         stats
     }
 
-    /// What notes the steps of a new submission; `None` while it is off.
+    /// The recorder of a new submission; `None` while the trace is off.
     pub(crate) fn notes(&self, stream: Option<u64>, priority: Priority) -> Option<Notes> {
         self.on.load(Ordering::Relaxed).then(|| {
             let submission = self.next.fetch_add(1, Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl Trace {
         })
     }
 
-    /// Takes events over.
+    /// Appends events.
     pub(crate) fn add(&self, events: impl Iterator<Item = Noted>) {
         let mut ring = self.ring.lock();
         for event in events {
@@ -244,7 +244,7 @@ impl Trace {
     }
 }
 
-/// What the events of one submission have in common.
+/// Properties shared by the events of a submission.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes {
     submission: u64,

@@ -1,10 +1,10 @@
-//! [`Watch`]: a thread that takes notice of what Linux says of memory and temperature, for whom asks for it.
+//! [`Watch`]: a thread that reports Linux's memory pressure and temperature to a device. Opt-in.
 //!
-//! It sleeps in `poll(2)` until the guard is dropped, the kernel says that processes stand still for want of memory, or it is
-//! time to look again. What it sees goes to [`Device::notice`] at first and when it has changed. It decides nothing.
+//! It sleeps in `poll(2)` until the guard is dropped, the kernel reports memory stalls, or the interval has elapsed. It passes
+//! the first state, and every change, to [`Device::notice`].
 //!
-//! Sources: the kernel's documentation of pressure stall information (`Documentation/accounting/psi.rst`) for the triggers, and of
-//! the thermal class (`Documentation/ABI/testing/sysfs-class-thermal`) for the trip points.
+//! Sources: the kernel's documentation of pressure stall information (`Documentation/accounting/psi.rst`) for the triggers, and
+//! of the thermal class (`Documentation/ABI/testing/sysfs-class-thermal`) for the trip points.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use elinvar_driver::Result;
 
 use crate::{Device, Notice, Pressure, Thermal};
 
-/// Where Linux says how it is, and how often that is looked at.
+/// Sources and interval of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// Files of pressure stall information about memory; the first that is there counts. By default that of this process's
-    /// control group and that of the machine.
+    /// Files with pressure stall information about memory; the first that exists is used. By default those of this process's
+    /// control group and of the machine.
     pub memory: Vec<PathBuf>,
-    /// The file where the kernel takes triggers, which wake the watch at once; `None` to look from time to time only. By
-    /// default `/proc/pressure/memory`, where that is.
+    /// The file for triggers, with which the kernel wakes the watch immediately; `None` for polling only. By default
+    /// `/proc/pressure/memory`, if it exists.
     pub triggers: Option<PathBuf>,
-    /// The folder of the machine's thermal zones, by default `/sys/class/thermal`. It is for the CPU; other devices have their
-    /// driver asked.
+    /// The folder of thermal zones, used for the CPU; by default `/sys/class/thermal`. Other devices are measured by their
+    /// driver.
     pub thermal: PathBuf,
-    /// How often it is looked at without being woken, by default every two seconds.
+    /// Polling interval, by default 2 seconds.
     pub every: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// What is watched as long as this lives; dropping it ends its thread, and what was noticed last stays.
+/// A running watch. Dropping it ends its thread; the last reported state remains.
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch"]
 pub struct Watch {
@@ -45,8 +45,8 @@ pub struct Watch {
 }
 
 impl Device {
-    /// Take notice of memory pressure by itself, as [`Notice::of_memory_stalls`] measures it: at once when the kernel says that
-    /// processes stand still, and from time to time.
+    /// Reports memory pressure automatically, as measured by [`Notice::of_memory_stalls`]: immediately when the kernel reports
+    /// stalls, and at each interval.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -57,7 +57,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// `Unsupported` where the system has no such measure; `Environment` when the thread cannot be started.
+    /// `Unsupported` if the system has no such measurement; `Environment` if the thread cannot be started.
     pub fn watch_memory(&self, options: &WatchOptions) -> Result<Watch> {
         let files = options.memory.clone();
         let look = move || match Notice::of_stall_files(&files) {
@@ -70,25 +70,25 @@ impl Device {
         thread::watch(options.triggers.as_deref(), options.every, look, tell).map(|_thread| Watch { _thread })
     }
 
-    /// Take notice of the device's own temperature by itself. For the CPU the thermal zones of the machine that have trip points
-    /// are read, and the worst counts; for an NVIDIA GPU the management library (NVML) is asked about this GPU.
+    /// Reports the device's temperature automatically: for the CPU the most severe state of the machine's thermal zones with trip
+    /// points; for an NVIDIA GPU that of this GPU, from the management library (NVML).
     ///
-    /// | the CPU: a zone has reached its trip point | an NVIDIA GPU | |
+    /// | CPU: a zone has reached its trip point | NVIDIA GPU | state |
     /// |---|---|---|
     /// | `active` | | `Fair` |
-    /// | `passive` | has reached the temperature from which its driver lowers clocks, or the driver does | `Serious` |
-    /// | `hot` or `critical` | the same of its hardware | `Critical` |
+    /// | `passive` | at the temperature at which the driver throttles, or throttled by the driver | `Serious` |
+    /// | `hot` or `critical` | at the temperature at which the hardware throttles, or throttled by it | `Critical` |
     ///
     /// # Errors
-    /// `Unsupported` where nothing measures the device's temperature or says what is too warm, as on Metal and in most virtual
-    /// machines; `Environment` when the thread cannot be started.
+    /// `Unsupported` if the temperature or its limits cannot be measured, as on Metal and in most virtual machines; `Environment`
+    /// if the thread cannot be started.
     pub fn watch_temperature(&self, options: &WatchOptions) -> Result<Watch> {
         let folder = options.thermal.clone();
         super::thermal::of_device(self, &folder)?;
         let seen = self.clone();
         let look = move || super::thermal::of_device(&seen, &folder).ok();
         let device = self.clone();
-        // On a device that cannot do less its health shows it all the same.
+        // If the device cannot reduce its compute units, its health shows the state all the same.
         let tell = move |thermal: Thermal| drop(device.notice(Notice::Thermal(thermal)));
         thread::watch(None, options.every, look, tell).map(|_thread| Watch { _thread })
     }
@@ -105,16 +105,16 @@ mod thread {
     use elinvar_driver::{Error, Process, Result};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    /// Stalls that wake the watch, of windows of two seconds, the shortest that everybody may ask for.
-    /// With the zero at the end that the kernel asks for.
+    /// Stalls that wake the watch, in windows of 2 seconds, the shortest that unprivileged processes may use.
+    /// The kernel requires the NUL at the end.
     const TRIGGERS: [&str; 3] = ["some 100000 2000000\0", "some 400000 2000000\0", "full 200000 2000000\0"];
 
-    /// A thread that ends when this is dropped.
+    /// A thread that ends when it is dropped.
     #[derive(Debug)]
     pub(crate) struct Watching {
         stop: Option<PipeWriter>,
         thread: Option<JoinHandle<()>>,
-        /// Whose the thread is.
+        /// The process that started the thread.
         process: Process,
     }
 
@@ -127,16 +127,16 @@ mod thread {
         }
     }
 
-    /// Tells what `look` sees, when that is another than before.
+    /// Calls `tell` with the result of `look` whenever it has changed.
     pub(crate) fn watch<T: PartialEq + Copy + Send + 'static>(
         triggers: Option<&Path>,
         every: Duration,
         look: impl Fn() -> Option<T> + Send + 'static,
         tell: impl Fn(T) + Send + 'static,
     ) -> Result<Watching> {
-        let outside = |error| Error::Environment(format!("a thread that watches the system: {error}"));
+        let outside = |error| Error::Environment(format!("cannot start the thread of a watch: {error}"));
         let (stopped, stop) = pipe().map_err(outside)?;
-        // A system that gives nobody triggers is looked at from time to time all the same.
+        // A system without triggers is polled.
         let triggers: Vec<File> = triggers.map(triggers_at).unwrap_or_default();
         let run = move || {
             let mut last = None;
@@ -154,7 +154,7 @@ mod thread {
         Ok(Watching { stop: Some(stop), thread: Some(thread), process: Process::this() })
     }
 
-    /// Each is an open file of its own, as the kernel wants it.
+    /// One open file for each trigger, as the kernel requires.
     fn triggers_at(file: &Path) -> Vec<File> {
         let open = |trigger: &&str| {
             let mut file = File::options().read(true).write(true).open(file)?;
@@ -164,12 +164,12 @@ mod thread {
         TRIGGERS.iter().filter_map(|trigger| open(trigger).ok()).collect()
     }
 
-    /// Until it is time to look; `false` when the guard is gone.
+    /// Waits for a trigger or the interval; returns `false` when the guard was dropped.
     fn wait(stopped: &PipeReader, triggers: &[File], every: Duration) -> bool {
         let mut files = vec![PollFd::new(stopped, PollFlags::IN)];
         files.extend(triggers.iter().map(|file| PollFd::new(file, PollFlags::PRI)));
         let every = Timespec::try_from(every).ok();
-        // An interrupted wait is a look too early, which does no harm.
+        // An interrupted wait only polls early.
         let _woken = poll(&mut files, every.as_ref());
         files[0].revents().is_empty()
     }
@@ -208,6 +208,6 @@ mod thread {
         _look: impl Fn() -> Option<T>,
         _tell: impl Fn(T),
     ) -> Result<Watching> {
-        Err(Error::unsupported("a watch of this system; pass on what it says with `Device::notice`"))
+        Err(Error::unsupported("a watch of this system; report its notices with `Device::notice`"))
     }
 }

@@ -1,13 +1,14 @@
-//! [`Coalescer`]: small submissions of one stream that go to the driver as one, while the device works for
-//! [`crate::PowerPreference::LowPower`].
+//! [`Coalescer`]: coalesces small submissions of a stream into one, while the device is in [`crate::PowerPreference::LowPower`]
+//! mode.
 //!
-//! They go when they are as many as [`Coalescing`] says, when so much time has passed, when somebody waits for one of them, when
-//! something comes behind them that goes alone, and with the last handle on the stream. They then share how they end: when one
-//! fails, those before it are told to have failed as well.
+//! Coalesced submissions are passed to the driver when [`Coalescing::commands`] or [`Coalescing::time`] is reached, when somebody
+//! waits for one of them, before a submission that is not coalesced, and with the stream's last handle. They share a result: when
+//! one fails, those before it are reported as failed too.
 //!
-//! Not gathered is what has a deadline or events, more than a few commands, or a stream that recovers or is limited.
+//! Submissions with a deadline, events, or more than a few commands are not coalesced, nor are those of a recovering or limited
+//! stream.
 //!
-//! Invariant: what was handed over came in the order in which it was submitted; `state` is locked while the driver takes it.
+//! Invariant: submissions are passed on in submission order; `state` is locked while the driver takes them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,26 +20,26 @@ use elinvar_driver::{Callback, Command, Done, Error, Queue, Result, Submission, 
 use crate::Device;
 use crate::sync::deadline::{self, Due, Watched};
 
-/// More commands than this are no small submission.
+/// Maximum number of commands of a submission that is coalesced.
 const SMALL: usize = 8;
 
-/// How much is gathered to one submission while a device works for [`crate::PowerPreference::LowPower`].
+/// Limits of coalescing, which is active under [`crate::PowerPreference::LowPower`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
-    /// As many commands go to the device at once; 1 gathers nothing.
+    /// Number of commands at which they are submitted; 0 and 1 disable coalescing.
     pub commands: usize,
-    /// So long after the first they go, however few.
+    /// Maximum time between the first command and the submission.
     pub time: Duration,
 }
 
 impl Default for Coalescing {
-    /// 64 commands, a millisecond.
+    /// 64 commands, 1 ms.
     fn default() -> Self {
         Self { commands: 64, time: Duration::from_millis(1) }
     }
 }
 
-/// What a device gathers, and on which streams.
+/// Coalescing state of a device, and its streams.
 #[derive(Default)]
 pub(crate) struct Coalescers {
     on: AtomicBool,
@@ -55,7 +56,7 @@ impl Coalescers {
         streams.push(Arc::downgrade(coalescer));
     }
 
-    /// Begins or ends to gather.
+    /// Enables or disables coalescing.
     pub(crate) fn set(&self, on: bool) {
         self.on.store(on, Ordering::Release);
         if !on {
@@ -63,7 +64,7 @@ impl Coalescers {
         }
     }
 
-    /// Hands over what is gathered.
+    /// Submits all coalesced work.
     pub(crate) fn flush(&self) {
         let streams: Vec<_> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
         streams.iter().for_each(|coalescer| coalescer.flush());
@@ -71,44 +72,44 @@ impl Coalescers {
 }
 
 impl Device {
-    /// How much is gathered to one submission while the device works for [`crate::PowerPreference::LowPower`].
-    pub fn gathering(&self) -> Coalescing {
+    /// The limits of coalescing.
+    pub fn coalescing(&self) -> Coalescing {
         *self.coalescers().limits.lock()
     }
 
-    /// Change how much is gathered from now on.
+    /// Sets the limits of coalescing for later submissions.
     pub fn set_coalescing(&self, limits: Coalescing) {
         *self.coalescers().limits.lock() = limits;
     }
 }
 
-/// What one stream has gathered.
+/// Coalesced submissions of one stream.
 pub(crate) struct Coalescer {
     device: Device,
     queue: Arc<dyn Queue>,
     state: Mutex<State>,
-    /// Whether there is anything, to be looked at without the lock.
+    /// Whether there are any; read without the lock.
     some: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     last_id: u64,
-    gathered: Vec<Gathered>,
+    coalesced: Vec<Coalesced>,
     commands: usize,
-    /// Resets of the device when the first came.
+    /// Number of device resets when the first submission was added.
     seen: u64,
     watched: Option<Watched>,
 }
 
-struct Gathered {
+struct Coalesced {
     id: u64,
     commands: Arc<[Command]>,
     done: Done,
 }
 
-/// Submissions that have not got to the driver, and why.
-pub(crate) struct Ends(Vec<Gathered>, Error);
+/// Submissions that did not reach the driver, and the cause.
+pub(crate) struct Ends(Vec<Coalesced>, Error);
 
 impl Coalescer {
     pub(crate) fn new(device: &Device, queue: &Arc<dyn Queue>) -> Arc<Self> {
@@ -119,7 +120,7 @@ impl Coalescer {
         coalescer
     }
 
-    /// Keeps a submission until it goes with others, if the device gathers and it is small; else gives it back.
+    /// Coalesces a submission if coalescing is enabled and the submission is small; otherwise returns it.
     pub(crate) fn keep(
         self: &Arc<Self>,
         commands: Arc<[Command]>,
@@ -136,28 +137,28 @@ impl Coalescer {
         let mut state = self.state.lock();
         state.last_id += 1;
         let id = state.last_id;
-        if state.gathered.is_empty() {
+        if state.coalesced.is_empty() {
             state.seen = self.device.recovery().resets();
             let then = Instant::now().checked_add(limits.time);
             state.watched = then.map(|then| deadline::watch(then, Due::Flush(Arc::downgrade(self))));
             self.some.store(true, Ordering::Release);
         }
         state.commands += commands.len();
-        state.gathered.push(Gathered { id, commands, done });
+        state.coalesced.push(Coalesced { id, commands, done });
         if state.commands >= limits.commands {
             self.hand_over(&mut state);
         }
         Ok(Submission(id))
     }
 
-    /// Hands over what there is.
+    /// Submits the coalesced work.
     pub(crate) fn flush(&self) {
         if self.some.load(Ordering::Acquire) {
             self.hand_over(&mut self.state.lock());
         }
     }
 
-    /// Those who wait are told elsewhere if the driver takes nothing: the caller may hold what they need.
+    /// If the driver rejects the work, waiters are notified on another thread: the caller may hold a lock that they need.
     fn hand_over(&self, state: &mut State) {
         if let Some(ends) = self.given(state) {
             deadline::soon(Due::Tell(ends));
@@ -168,32 +169,33 @@ impl Coalescer {
         state.watched = None;
         state.commands = 0;
         self.some.store(false, Ordering::Release);
-        let gathered = std::mem::take(&mut state.gathered);
-        if gathered.is_empty() {
+        let coalesced = std::mem::take(&mut state.coalesced);
+        if coalesced.is_empty() {
             return None;
         }
-        // Told already, if the device was lost; it is not done all the same when that is back.
+        // If the device was lost they have ended already, and must not run after it has recovered.
         let present = self.device.loss().hold();
         if let Err(cause) = present.expect() {
-            return Some(Ends(gathered, cause));
+            return Some(Ends(coalesced, cause));
         }
-        // One that restarts by itself has lost nothing that it was not given.
+        // A device that restarts by itself has lost only work that reached it.
         if self.device.recovery().resets() != state.seen && !self.device.caps().features.restarts {
-            return Some(Ends(gathered, Error::DeviceLost("the device was reset".into())));
+            return Some(Ends(coalesced, Error::DeviceLost("the device was reset".into())));
         }
-        let commands: Arc<[Command]> = gathered.iter().flat_map(|one| one.commands.iter().cloned()).collect();
-        let shared = Arc::new(Mutex::new(gathered));
+        let commands: Arc<[Command]> =
+            coalesced.iter().flat_map(|one| one.commands.iter().cloned()).collect();
+        let shared = Arc::new(Mutex::new(coalesced));
         let of_driver = shared.clone();
         let done = Done::new(move |result: Result<Timing>| {
-            let gathered = std::mem::take(&mut *of_driver.lock());
-            gathered.into_iter().for_each(|one| one.end(result.clone()));
+            let coalesced = std::mem::take(&mut *of_driver.lock());
+            coalesced.into_iter().for_each(|one| one.end(result.clone()));
         });
         let error = self.queue.submit(commands, done).err()?;
         Some(Ends(std::mem::take(&mut *shared.lock()), error))
     }
 }
 
-impl Gathered {
+impl Coalesced {
     fn end(self, result: Result<Timing>) {
         let Self { commands, done, .. } = self;
         let _callback = Callback::enter();
@@ -204,25 +206,25 @@ impl Gathered {
 
 impl Ends {
     pub(crate) fn tell(self) {
-        let Self(gathered, error) = self;
-        gathered.into_iter().for_each(|one| one.end(Err(error.clone())));
+        let Self(coalesced, error) = self;
+        coalesced.into_iter().for_each(|one| one.end(Err(error.clone())));
     }
 }
 
-/// As the completions of what was gathered see it.
+/// The queue as the completions of coalesced submissions see it.
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: what is gathered ends when the submission that it went into has ended, on a queue that keeps the contract.
+// SAFETY: what is coalesced ends when the submission that it went into has ended, on a queue that keeps the contract.
 unsafe impl Queue for Coalescer {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.flush();
         self.queue.submit(commands, done)
     }
 
-    /// What was handed over goes with others, and is not taken from between them.
+    /// A submission that was passed on is part of a larger one and cannot be cancelled.
     fn cancel(&self, submission: Submission) -> bool {
         let mut state = self.state.lock();
-        let Some(at) = state.gathered.iter().position(|one| one.id == submission.0) else { return false };
-        let one = state.gathered.remove(at);
+        let Some(at) = state.coalesced.iter().position(|one| one.id == submission.0) else { return false };
+        let one = state.coalesced.remove(at);
         state.commands -= one.commands.len();
         drop(state);
         one.end(Err(Error::Cancelled));

@@ -1,8 +1,8 @@
-//! [`Completion`]: how submitted work ended, for any number of waiters.
+//! [`Completion`]: result of submitted work, for any number of waiters.
 //!
-//! An [`Outcome`] is set once, by the driver's callback, and read by everybody: host threads that
-//! wait, futures, and the accounts of the memory that the work uses. It never runs user code under its
-//! lock. A `Completion` is an outcome plus what is needed to cancel the work.
+//! An [`Outcome`] is set once, by the driver's callback, and read by host threads that wait, by futures, and by the usage records
+//! of the memory that the work uses. It does not run user code under its lock. A `Completion` is an outcome and the means to
+//! cancel the work.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,24 +19,24 @@ use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing
 
 use crate::sync::coalesce::Coalescer;
 
-/// How long a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
+/// Time that a waiting thread spins before it sleeps: about the round trip of an empty dispatch.
 const SPIN: Duration = Duration::from_micros(20);
-/// How long of that it keeps the processor to itself.
+/// Part of that time in which it spins without yielding.
 const ALONE: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// Whether the work that this thread waited for last took longer than spinning is worth. It then sleeps at once, so
-    /// that its processor is free when the device's own threads look for one.
+    /// Whether this thread's last wait exceeded the spin time. The next wait then sleeps immediately, so that the
+    /// processor is free for the device's threads.
     static LAST_WAS_LONG: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The end of one submission, set once.
+/// Result of a submission, set once.
 pub(crate) struct Outcome {
-    /// Where it is to be known: what a parent waits for, its child does not hear of.
+    /// The process that created it: a forked child receives no notification.
     process: Process,
     result: OnceLock<Result<Timing>>,
     wakers: Mutex<Vec<(u64, Waker)>>,
-    /// Where the work is kept until it goes to the driver with other work, if it is.
+    /// The coalescer that holds the work, if any.
     coalescer: OnceLock<Weak<Coalescer>>,
     resolved: Condvar,
     next_waiter: AtomicU64,
@@ -56,7 +56,7 @@ impl Default for Outcome {
 }
 
 impl Outcome {
-    /// An outcome that is known already.
+    /// An outcome that is already set.
     pub(crate) fn failed(error: Error) -> Arc<Self> {
         let outcome = Self::default();
         outcome.resolve(Err(error));
@@ -67,38 +67,38 @@ impl Outcome {
         self.result.get()
     }
 
-    /// The work is kept there until somebody waits for it.
+    /// Records that the work is held by a coalescer until somebody waits for it.
     pub(crate) fn is_kept_in(&self, coalescer: &Arc<Coalescer>) {
         let _once = self.coalescer.set(Arc::downgrade(coalescer));
     }
 
-    /// Has the work go to the driver, if it is kept.
+    /// Submits the work to the driver if a coalescer holds it.
     fn hurry(&self) {
         if let Some(coalescer) = self.coalescer.get().and_then(Weak::upgrade) {
             coalescer.flush();
         }
     }
 
-    /// Sets the result and wakes everybody; only the first call counts.
+    /// Sets the result and wakes all waiters; later calls have no effect.
     pub(crate) fn resolve(&self, result: Result<Timing>) {
         if self.result.set(result).is_err() {
             return;
         }
-        // Taken after the result is set: a waiter that holds the lock has either seen the result or is
-        // asleep by the time this lock is ours.
+        // Locked after the result is set: a waiter that held the lock has either seen the result or is
+        // waiting by now.
         let wakers = std::mem::take(&mut *self.wakers.lock());
         self.resolved.notify_all();
         let _callback = Callback::enter();
         for (_, waker) in wakers {
-            // A waker is user code, and this runs on a driver's thread, which must not unwind.
+            // A waker is user code, and a driver's thread must not unwind.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 
-    /// Waits until the outcome is known. `what` waits, for the error.
+    /// Waits for the outcome. `what` names the wait in errors.
     ///
     /// # Errors
-    /// `WouldDeadlock` in a callback, unless it is known already.
+    /// `WouldDeadlock` in a callback, unless the outcome is set.
     pub(crate) fn wait(&self, what: &str) -> Result<&Result<Timing>> {
         loop {
             if let Some(result) = self.wait_until(None, what)? {
@@ -107,7 +107,7 @@ impl Outcome {
         }
     }
 
-    /// Waits until the outcome is known, or until the deadline; `None` then. A deadline that has passed is a look, which blocks nobody.
+    /// Waits for the outcome until the deadline, and returns `None` then. With a deadline in the past it does not block.
     ///
     /// # Errors
     /// As [`Outcome::wait`].
@@ -119,10 +119,10 @@ impl Outcome {
         self.wait_with(deadline, what, |is_over| while !is_over() {})
     }
 
-    /// As [`Outcome::wait_until`]; `spin` calls what it is given until that answers true.
+    /// As [`Outcome::wait_until`]; `spin` calls its argument until that returns true.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Outcome::wait_until`].
     fn wait_with(
         &self,
         deadline: Option<Instant>,
@@ -183,7 +183,7 @@ impl Outcome {
     }
 }
 
-/// The driver's side of an [`Outcome`]: dropped without an answer, it resolves as an error.
+/// The driver's side of an [`Outcome`]: if dropped without a result, it resolves to an error.
 pub(crate) struct Promise(Arc<Outcome>);
 
 impl Promise {
@@ -205,18 +205,18 @@ impl Drop for Promise {
     }
 }
 
-/// What work ends in that the driver has dropped without an answer.
+/// The error of work that the driver dropped without a result.
 pub(crate) fn given_up() -> Error {
-    Error::DeviceLost("the driver gave the work up without an answer".into())
+    Error::DeviceLost("the driver dropped the work without a result".into())
 }
 
-/// Work that was given to a stream.
+/// Handle on submitted work.
 ///
-/// It is a future that resolves when the work has ended, on any executor; threads can wait for it as
-/// well. Clones are independent waiters for the same work. Dropping it changes nothing: the work runs.
+/// A future of the work's result, for any async executor; threads can wait for it too. Clones are independent waiters for the
+/// same work. Dropping it does not affect the work.
 pub struct Completion {
     outcome: Arc<Outcome>,
-    /// Where it was submitted; `None` if it never was, because what it reads had failed.
+    /// Queue and submission; `None` if it was not submitted, because content that it reads is missing after a failure.
     origin: Option<(Arc<dyn Queue>, Submission)>,
     waiter: u64,
 }
@@ -227,19 +227,19 @@ impl Completion {
         Self { outcome, origin, waiter }
     }
 
-    /// Block until the work has ended.
+    /// Blocks until the work has ended. Returns the times when it ran.
     ///
     /// # Errors
-    /// How the work failed: `Fault`, `Poisoned` with the first cause, `Cancelled`, `DeviceLost`. `WouldDeadlock` in a waker or
-    /// the destructor of a buffer's memory, unless the work has ended already.
+    /// The work's error: `Fault`, `Poisoned` with the first cause, `Timeout`, `Cancelled`, `DeviceLost`. `WouldDeadlock` in a
+    /// waker or the destructor of a buffer's memory, unless the work has ended.
     pub fn wait(&self) -> Result<Timing> {
         self.wait_for("a wait for submitted work")?.clone()
     }
 
-    /// As [`Completion::wait`], however the work ends.
+    /// Blocks until the work has ended, successfully or not.
     ///
     /// # Errors
-    /// `WouldDeadlock`.
+    /// `WouldDeadlock` in a callback, unless the work has ended.
     pub(crate) fn wait_for_end(&self, what: &str) -> Result<()> {
         self.wait_for(what).map(drop)
     }
@@ -259,8 +259,7 @@ impl Completion {
         }
     }
 
-    /// Block until the work has ended, at most for `timeout`; `None` when it has not ended by then, which
-    /// changes nothing: the work goes on and can be waited for again.
+    /// Blocks until the work has ended, for at most `timeout`. Returns `None` on a timeout, which does not affect the work.
     ///
     /// # Errors
     /// As [`Completion::wait`].
@@ -270,21 +269,20 @@ impl Completion {
         self.outcome.wait_with(deadline, "a wait for submitted work", spin)?.cloned().transpose()
     }
 
-    /// Whether the work has ended, well or not.
+    /// Whether the work has ended, successfully or not.
     pub fn is_done(&self) -> bool {
         self.outcome.get().is_some()
     }
 
-    /// When the work ran, once it has ended well.
+    /// Times when the work ran, if it has ended successfully.
     pub fn timing(&self) -> Option<Timing> {
         self.outcome.get().and_then(|result| result.as_ref().ok().copied())
     }
 
-    /// Take the work out of its stream if it has not begun: it then ends in [`Error::Cancelled`], and the
-    /// answer is `true`. `false` when it has begun or ended; nothing changes then.
+    /// Cancels the work if it has not begun. It then ends in [`Error::Cancelled`], and the return value is `true`. Returns
+    /// `false`, without effect, if it has begun or ended.
     ///
-    /// Memory that the work would have written keeps what it holds. A cancelled submission is no
-    /// failure: work behind it runs.
+    /// Memory that the work would have written keeps its content. A cancellation is not a failure: the work behind it runs.
     pub fn cancel(&self) -> bool {
         let here = self.outcome.process.is_this();
         here && self.origin.as_ref().is_some_and(|(queue, submission)| queue.cancel(*submission))
@@ -303,7 +301,7 @@ impl Drop for Completion {
             let mut wakers = self.outcome.wakers.lock();
             if let Some(at) = wakers.iter().position(|(waiter, _)| *waiter == self.waiter) {
                 let waker = wakers.swap_remove(at);
-                drop(wakers); // a waker's drop is user code
+                drop(wakers); // the drop of a waker is user code
                 drop(waker);
             }
         }

@@ -1,8 +1,7 @@
-//! Deadlines: a thread that stops submissions which have taken too long, and hands over those that have been gathered for long
-//! enough.
+//! Deadlines: a thread that stops submissions at their deadline, and submits coalesced work after its time limit.
 //!
-//! The thread starts with the first deadline and sleeps until the next. It holds no queue; a submission that ends takes
-//! its deadline out.
+//! The thread starts with the first deadline and sleeps until the next. It does not keep queues alive; a submission that ends
+//! removes its deadline.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,26 +16,26 @@ use crate::sync::completion::Outcome;
 
 static DEADLINES: PerProcess<Deadlines> = PerProcess::new(Deadlines::default);
 
-/// All of a process.
+/// The deadlines of a process.
 #[derive(Default)]
 struct Deadlines {
     table: Mutex<BTreeMap<Key, Due>>,
     changed: Condvar,
-    /// Whether the thread is there.
+    /// Whether the thread has been started.
     started: Mutex<bool>,
 }
 
-/// When, and a number that tells those of one moment apart.
+/// Time, and a number that distinguishes equal times.
 type Key = (Instant, u64);
 
-/// What is done when it is time.
+/// Action at a deadline.
 pub(crate) enum Due {
     Stop(Late),
     Flush(Weak<Coalescer>),
     Tell(Ends),
 }
 
-/// What is to end.
+/// A submission with a deadline.
 pub(crate) struct Late {
     queue: Weak<dyn Queue>,
     submission: Submission,
@@ -46,7 +45,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// The submission ends in `cause` if it has not ended before.
+    /// A submission that ends in `cause` unless it has ended before.
     pub(crate) fn new(
         device: Device,
         queue: &Arc<dyn Queue>,
@@ -64,16 +63,16 @@ impl Late {
         if queue.stop(submission, cause.clone()).is_ok() {
             return;
         }
-        // What cannot be stopped runs on, for all that is known for ever, and everything behind it waits.
+        // Work that cannot be stopped may run forever, and blocks all work behind it.
         if let Some(outcome) = outcome.upgrade().filter(|outcome| outcome.get().is_none()) {
-            let lost = Error::DeviceLost(format!("what runs on it cannot be stopped: {cause}"));
+            let lost = Error::DeviceLost(format!("its running work cannot be stopped: {cause}"));
             outcome.resolve(Err(cause));
             device.lose(&lost);
         }
     }
 }
 
-/// A deadline; dropping it takes it out.
+/// A registered deadline; dropping it removes it.
 pub(crate) struct Watched(Key);
 
 impl Drop for Watched {
@@ -82,12 +81,12 @@ impl Drop for Watched {
     }
 }
 
-/// Have what is due done at `then`.
+/// Registers an action at `then`.
 pub(crate) fn watch(then: Instant, due: Due) -> Watched {
     Watched(enter(then, due))
 }
 
-/// Have it done now, by a thread that holds no lock.
+/// Executes an action now, on the deadline thread, which holds no lock.
 pub(crate) fn soon(due: Due) {
     enter(Instant::now(), due);
 }
@@ -104,7 +103,7 @@ fn enter(then: Instant, due: Due) -> Key {
     key
 }
 
-/// The commands with kernels that can be stopped wherever the device can stop them.
+/// The commands with stoppable variants of their kernels, where the device has them.
 ///
 /// # Errors
 /// As [`elinvar_driver::Pipeline::prepare`].
@@ -123,7 +122,7 @@ pub(crate) fn stoppable(device: &Device, commands: &[Command]) -> Result<Arc<[Co
     commands.iter().map(stoppable).collect()
 }
 
-/// Start the thread, if it has not been.
+/// Starts the thread, once.
 ///
 /// # Errors
 /// `Environment` when it cannot be started.
@@ -131,7 +130,8 @@ pub(crate) fn start() -> Result<(), Error> {
     let mut started = DEADLINES.get().started.lock();
     if !*started {
         let thread = std::thread::Builder::new().name("elinvar-deadlines".into()).spawn(run);
-        thread.map_err(|error| Error::Environment(format!("a thread for deadlines: {error}")))?;
+        thread
+            .map_err(|error| Error::Environment(format!("cannot start the thread for deadlines: {error}")))?;
         *started = true;
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! [`Event`]: a counter by which streams and the host order their work.
+//! [`Event`]: a counter that orders work of streams and the host.
 //!
-//! An event is a driver's event with a start of its own: when the last handle is gone and no work in flight will raise it, a
-//! good one goes back to the device to be used again, and one that somebody still waits for fails, so that nobody waits
-//! for ever. Waiting holds no handle; a signal in flight does.
+//! An event is a driver's event with an offset. When the last handle is gone and no pending work will signal it, an intact event
+//! returns to the device's pool, and one that somebody waits for fails, so that nobody waits forever. A wait holds no handle; a
+//! pending signal does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::{Completion, Device};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A counter that only grows, from 0. Cloning gives another handle on the same counter.
+/// A monotonic counter that starts at 0 (a timeline semaphore). A clone is another handle on the same counter.
 ///
-/// Streams raise it ([`crate::Stream::signal`]) and wait for it ([`crate::Stream::wait_for`]), also those of other devices;
-/// so does the host. When work that would have raised it fails or is cancelled, the event fails for good: waiting
-/// for more than it has reached then ends in [`Error::Poisoned`] with the first cause.
+/// Streams of any device signal values ([`crate::Stream::signal`]) and wait for them ([`crate::Stream::wait_for`]); so does the
+/// host. If work that would have signaled it fails or is cancelled, the event fails permanently: waits for greater values then
+/// end in [`Error::Poisoned`] with the first cause.
 #[derive(Clone)]
 pub struct Event {
     inner: Arc<Inner>,
@@ -30,7 +30,7 @@ pub struct Event {
 struct Inner {
     device: Device,
     event: Arc<dyn driver::Event>,
-    /// The value of the driver's event that is this one's 0.
+    /// The driver's value that corresponds to 0.
     base: u64,
     id: u64,
 }
@@ -42,18 +42,18 @@ impl Event {
         Ok(Self { inner: Arc::new(Inner { device, event, base, id }) })
     }
 
-    /// The value that it has reached.
+    /// Current value.
     pub fn value(&self) -> u64 {
         self.inner.event.value() - self.inner.base
     }
 
-    /// When it was raised last, in nanoseconds of the clock of the device that raised it, or of its own if the host did;
-    /// `None` before the first time. The time between two events of a device is the difference.
+    /// Time of the last signal in nanoseconds, on the clock of the device that signaled, or of the event's own device if the host
+    /// did; `None` before the first signal. Differences are meaningful between signals of one device.
     pub fn time_ns(&self) -> Option<u64> {
         self.inner.event.time_ns().filter(|_| self.value() > 0)
     }
 
-    /// Raise it from the host. Nothing happens if it is as high already or has failed.
+    /// Signals `value` from the host. No effect if the current value is not less, or if the event has failed.
     pub fn signal(&self, value: u64) {
         if !self.inner.device.is_here() {
             return;
@@ -61,7 +61,7 @@ impl Event {
         self.inner.event.signal(self.inner.value(value), self.inner.device.clock_ns());
     }
 
-    /// Let it fail with this cause.
+    /// Fails the event with a cause. The first cause is kept.
     pub fn fail(&self, cause: &Error) {
         if !self.inner.device.is_here() {
             return;
@@ -69,13 +69,13 @@ impl Event {
         self.inner.event.fail(cause);
     }
 
-    /// The moment when it reaches `value`: to wait for, with or without timeout, or to `await`.
+    /// A completion that resolves when the event reaches `value`; it can be waited for, with or without timeout, or awaited.
     pub fn reached(&self, value: u64) -> Completion {
         if let Err(error) = self.inner.device.expect_here("an event") {
             return Completion::new(Outcome::failed(error), None);
         }
         let (promise, outcome) = Promise::new();
-        // Held until it is called, so that the event is known to be waited for when the last handle is dropped.
+        // The callback holds the driver's event, so that a drop of the last handle detects the waiter.
         let event = self.inner.event.clone();
         let reached = move |result: Result<()>| {
             let at = event.time_ns().unwrap_or(0);
@@ -85,20 +85,20 @@ impl Event {
         Completion::new(outcome, None)
     }
 
-    /// Has `then` called when it has reached `value` or cannot any more, by who raises it.
+    /// Calls `then` when `value` is reached or can no longer be reached, on the signaling thread.
     pub(crate) fn when(&self, value: u64, then: impl FnOnce(Result<()>) + Send + 'static) {
         self.inner.event.when(self.inner.value(value), Box::new(then));
     }
 
-    /// Block until it has reached `value`.
+    /// Blocks until the event reaches `value`.
     ///
     /// # Errors
-    /// `Poisoned` when it has failed, or when nobody is left who could raise it.
+    /// `Poisoned` if the event has failed, or if nothing is left that could signal it; `WouldDeadlock` as [`Completion::wait`].
     pub fn wait(&self, value: u64) -> Result<()> {
         self.reached(value).wait().map(drop)
     }
 
-    /// Block until it has reached `value`, at most for `timeout`; whether it has.
+    /// Blocks until the event reaches `value`, for at most `timeout`. Returns whether it has.
     ///
     /// # Errors
     /// As [`Event::wait`].
@@ -106,7 +106,7 @@ impl Event {
         Ok(self.reached(value).wait_timeout(timeout)?.is_some())
     }
 
-    /// A wait for `value`, or the signal of it, as data.
+    /// A wait for `value`, or a signal of it, as data.
     pub(crate) fn step(&self, value: u64, signals: bool) -> Step {
         let Inner { event, id, .. } = &*self.inner;
         Step { event: event.clone(), id: *id, value: self.inner.value(value), shown: value, signals }
@@ -125,12 +125,14 @@ impl Drop for Inner {
             return;
         }
         let (events, event) = (self.device.events(), &self.event);
-        // This handle is one; any other belongs to somebody who waits, or to a command.
+        // One reference is this handle's; any other belongs to a waiter or a command.
         if Arc::strong_count(event) == 1 && event.failure().is_none() {
             events.put(event.clone());
         } else {
             let id = self.id;
-            event.fail(&Error::invalid(format!("event {id} was dropped with nobody left to raise it")));
+            event.fail(&Error::invalid(format!(
+                "event {id} was dropped, and nothing is left that could signal it"
+            )));
             events.discard();
         }
     }

@@ -1,4 +1,4 @@
-//! How many submissions a stream has in flight, and what happens when it has as many as it may.
+//! The number of pending submissions of a stream, and its limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use elinvar_driver::{Callback, Error, Result};
 
 use crate::sync::loss::Loss;
 
-/// What a submission does when its stream has as many in flight as it may.
+/// Behavior of a submission when its stream has reached its limit of pending submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It blocks until one has ended.
+    /// Block until a pending submission has ended.
     Block,
-    /// It is refused as [`Error::QueueFull`].
+    /// Fail with [`Error::QueueFull`].
     Reject,
-    /// It blocks for so long at most, and is then refused.
+    /// Block for at most this time, then fail with [`Error::QueueFull`].
     Deadline(Duration),
 }
 
-/// The count of one stream.
+/// The counter of one stream.
 #[derive(Default)]
 pub(crate) struct InFlightCount {
     limit: Option<(usize, WhenFull)>,
@@ -27,7 +27,7 @@ pub(crate) struct InFlightCount {
     left: Condvar,
 }
 
-/// A submission that is counted until this is dropped.
+/// Counts a submission until it is dropped.
 pub(crate) struct InFlight(Arc<InFlightCount>);
 
 impl InFlightCount {
@@ -43,16 +43,16 @@ impl InFlightCount {
         self.limit.is_some()
     }
 
-    /// Has those who wait look again whether there is anything to wait for.
+    /// Wakes waiting submissions, so that they notice a device loss.
     pub(crate) fn look_again(&self) {
         let _count = self.count.lock();
         self.left.notify_all();
     }
 
-    /// Count one more.
+    /// Counts a submission.
     ///
     /// # Errors
-    /// `QueueFull`; why the device is lost, when there is no room.
+    /// `QueueFull`; the cause of the device loss, if the stream is full.
     pub(crate) fn enter(self: &Arc<Self>, loss: &Loss) -> Result<InFlight> {
         let mut count = self.count.lock();
         if let Some((limit, when_full)) = self.limit {
@@ -62,10 +62,10 @@ impl InFlightCount {
                 WhenFull::Deadline(timeout) => Instant::now().checked_add(timeout),
             };
             while *count >= limit {
-                // What is in flight on a lost device may never end.
+                // Pending work of a lost device may never end.
                 loss.check()?;
                 if end.is_none_or(|end| end > Instant::now()) {
-                    Callback::expect_none("a submission to a stream that is full")?;
+                    Callback::expect_none("a submission to a full stream")?;
                 }
                 let late = match end {
                     None => {

@@ -1,11 +1,11 @@
-//! [`Loss`]: whether a device is there. It is not while something runs on it that cannot be stopped, nor, for content that it
-//! alone has, while it is reset.
+//! [`Loss`]: availability of a device. It is lost if its running work cannot be stopped. During a reset, the content of
+//! device-only memory is unavailable.
 //!
-//! When it is lost, everything in flight is told so at once, and nothing new is taken. What the work uses stays with the driver
-//! until that lets go of it, if ever: its memory is not used again while the device may still write to it.
+//! When a device is lost, all pending work ends immediately, and new work is rejected. The driver keeps the resources of the work
+//! until it has released them, possibly forever: their memory is not reused while the device may still write to it.
 //!
-//! Invariant: work is handed to the driver, and content looked at, while a [`Present`] is held, which a loss and the beginning
-//! and the end of a reset wait for. So none of them comes between a look at this and what follows from it.
+//! Invariant: work is passed to the driver, and content is read, while a [`Present`] is held. A loss and the begin and end of a
+//! reset wait for it, so none of them can occur between a check and the operation that depends on it.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ use elinvar_driver::{Command, Error, Result, fail_signals};
 use crate::sync::completion::Outcome;
 use crate::sync::in_flight::InFlightCount;
 
-/// What is in flight on a device, and why the device is lost, if it is.
+/// Pending work of a device, and the cause of its loss, if it is lost.
 #[derive(Default)]
 pub(crate) struct Loss {
     fate: RwLock<Fate>,
@@ -28,30 +28,30 @@ struct Fate {
     resetting: bool,
 }
 
-/// Work that the device has.
+/// A pending submission.
 #[derive(Clone)]
 pub(crate) struct Pending {
     outcome: Weak<Outcome>,
     commands: Weak<[Command]>,
-    /// Of its stream, where others may wait for it to end.
+    /// The counter of its stream, on which other submissions may wait.
     in_flight_count: Weak<InFlightCount>,
 }
 
-/// The device does not get lost, and no reset begins or ends, as long as this is held. To be held for moments, and not
-/// while anything is waited for.
+/// While it is held, the device is not marked as lost and no reset begins or ends. Must not be held for long, nor
+/// during a wait.
 pub(crate) struct Present<'a>(RwLockReadGuard<'a, Fate>);
 
 impl Present<'_> {
     /// # Errors
-    /// Why the device is lost.
+    /// The cause of the loss.
     pub(crate) fn expect(&self) -> Result<()> {
         self.0.lost.clone().map_or(Ok(()), Err)
     }
 
-    /// As [`Present::expect`], for content that a reset takes away.
+    /// As [`Present::expect`], for content that a reset loses.
     ///
     /// # Errors
-    /// `DeviceLost` also while the device is reset.
+    /// `DeviceLost` also during a reset.
     pub(crate) fn expect_content(&self) -> Result<()> {
         self.expect()?;
         match self.is_resetting() {
@@ -79,7 +79,7 @@ impl Pending {
         self.outcome.upgrade().is_some_and(|outcome| outcome.get().is_none())
     }
 
-    /// It ends in the cause, and what it would have raised fails. Who waits until there is room behind it looks again.
+    /// Ends the submission with the cause, fails the events that it would have signaled, and wakes submissions that wait for room.
     pub(crate) fn lose(self, cause: &Error) {
         if let Some(outcome) = self.outcome.upgrade() {
             if let Some(commands) = self.commands.upgrade().filter(|_| !matches!(outcome.get(), Some(Ok(_))))
@@ -95,9 +95,9 @@ impl Pending {
 }
 
 impl Loss {
-    /// Holds the device as it is.
+    /// Holds the current state.
     pub(crate) fn hold(&self) -> Present<'_> {
-        // Held by one thread several times, around what it calls.
+        // A thread may hold it recursively.
         Present(self.fate.read())
     }
 
@@ -107,8 +107,8 @@ impl Loss {
         self.hold().expect()
     }
 
-    /// Enters work that is about to be submitted, which is to be done while what this returns is held; whether it uses content
-    /// that a reset takes away.
+    /// Registers work that is about to be submitted, which must happen while the result is held. `uses_content`: whether it uses content
+    /// that a reset loses.
     ///
     /// # Errors
     /// The cause.
@@ -123,23 +123,23 @@ impl Loss {
         Ok(present)
     }
 
-    /// The outcomes of what is in flight.
+    /// Outcomes of pending work.
     pub(crate) fn pending(&self) -> Vec<Arc<Outcome>> {
         self.in_flight.lock().iter().filter_map(|flying| flying.outcome.upgrade()).collect()
     }
 
-    /// The device is lost. Returns the work that has to be told.
+    /// Marks the device as lost. Returns the pending work, which the caller must end.
     pub(crate) fn declare(&self, cause: &Error) -> Vec<Pending> {
         self.fate.write().lost.get_or_insert_with(|| cause.clone());
         std::mem::take(&mut self.in_flight.lock())
     }
 
-    /// A reset begins.
+    /// Marks the begin of a reset.
     pub(crate) fn begin_reset(&self) {
         self.fate.write().resetting = true;
     }
 
-    /// It has ended; whether the device is back.
+    /// Marks the end of a reset; `is_back`: whether it succeeded.
     pub(crate) fn end_reset(&self, is_back: bool) {
         let mut fate = self.fate.write();
         fate.resetting = false;

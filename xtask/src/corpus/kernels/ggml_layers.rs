@@ -97,7 +97,7 @@ fn pool_1d(largest: bool) -> Case {
         .threads(threads, 32)
 }
 
-/// Twice as large: between two neighbours, or a cubic through four, whose weights stay below 3/2.
+/// Twice as large: between two neighbors, or a cubic through four, whose weights stay below 3/2.
 fn resize(cubic: bool) -> Case {
     let (source, target) = (Tensor::with_gap([7, 5, 2, 1], 4, 2), Tensor::new([14, 10, 2, 1], 4));
     let input: Vec<f32> = Sequence(93).between(source.extent(), -4.0, 4.0);

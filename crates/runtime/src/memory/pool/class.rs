@@ -1,9 +1,9 @@
-//! Size classes: which size a block has that serves a request.
+//! Size classes: the size of the block for a request.
 //!
-//! There are eight classes to each doubling, so that at most an eighth of a block is more than what was asked for,
-//! beyond what the device's granule costs anyway.
+//! There are eight classes per power of two, so rounding wastes at most an eighth of a block, in addition to rounding up to the
+//! device's allocation granularity.
 
-/// Bytes of the block for a request: at least `bytes`, a multiple of `granule`, at most `most` where `bytes` is.
+/// Size in bytes of the block for a request of `bytes`: at least `bytes`, a multiple of `granule`, at most `most` if `bytes` is.
 pub(crate) fn block_size(bytes: u64, granule: u64, most: u64) -> u64 {
     let granule = granule.max(1);
     let bytes = bytes.max(1);
@@ -12,12 +12,12 @@ pub(crate) fn block_size(bytes: u64, granule: u64, most: u64) -> u64 {
         bytes.checked_next_multiple_of(step).and_then(|size| size.checked_next_multiple_of(granule));
     match rounded {
         Some(size) if size <= most => size,
-        // The largest requests get what they ask for.
+        // Requests close to the maximum are not rounded.
         _ => bytes,
     }
 }
 
-/// The largest block that may serve a request for which `block` would be made: a quarter more.
+/// The largest idle block that may serve a request with a block size of `block`: a quarter more.
 pub(crate) fn largest_fit(block: u64) -> u64 {
     block.saturating_add(block / 4)
 }

@@ -1,11 +1,11 @@
-//! [`Pool`]: a device's memory, kept for reuse and counted.
+//! [`Pool`]: a caching allocator for a device's memory, with statistics.
 //!
-//! Buffers get their memory here and give it back when the last handle is gone and the device has finished all work that
-//! uses it. Given back, a block waits for the next request of its size instead of going to the driver. A block that
-//! held something is cleared before it is handed out, unless uninitialised memory is asked for.
+//! Buffers allocate from the pool. Their blocks return when the last handle is gone and the device has finished all work that
+//! uses them. A returned block is kept for the next request of its size instead of being freed. A reused block is cleared, unless
+//! uninitialized memory was requested.
 //!
-//! `class` says which block serves a request, `shelf` keeps and counts, `stock` orders the steps between threads.
-//! Which storage mode a buffer has is decided elsewhere.
+//! `class` determines the size of blocks, `shelf` keeps and counts them, `stock` orders the steps between threads. The storage
+//! mode is chosen elsewhere.
 
 mod class;
 mod shelf;
@@ -23,46 +23,46 @@ use elinvar_driver::{Device, Init, Memory, Result, Storage};
 pub use stats::{PoolLimits, PoolStats, Pressure, Site};
 pub(crate) use stock::{Given, Stock};
 
-/// How often the system is asked what memory it has left, at most.
+/// Minimum interval between queries of the system's available memory.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The memory of a device: what buffers have, what waits to be used again, and how much of both there may be.
+/// The memory pool of a device: a caching allocator with limits and statistics.
 pub struct Pool {
     driver: Arc<dyn Device>,
     stock: Stock<Storage, Arc<dyn Memory>>,
     polled: Mutex<Option<Instant>>,
-    /// Buffers and bytes by where they were allocated; kept in debug builds.
+    /// Number and bytes of buffers by allocation site; debug builds only.
     sites: Mutex<HashMap<&'static Location<'static>, (u64, u64)>>,
 }
 
-/// What a buffer has from the pool, to be given back.
+/// A block of the pool that belongs to a buffer.
 #[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) memory: Arc<dyn Memory>,
-    /// Bytes that were asked for.
+    /// Requested size in bytes.
     pub(crate) bytes: u64,
     origin: Origin,
     site: &'static Location<'static>,
 }
 
-/// Where a block is from, which is where it goes back to.
+/// Origin of a block, which determines what happens when it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The pool, with the bytes of its class.
+    /// The pool, with the size of its class in bytes.
     Pool(u64),
-    /// The host: it is not kept.
+    /// Imported host memory: not kept.
     Host,
-    /// Nowhere: it stands for memory and is not counted.
+    /// A placeholder: not counted.
     Nowhere,
 }
 
 impl Block {
-    /// A block that stands for memory that others give.
+    /// A placeholder for memory that is assigned later.
     pub(crate) fn placeholder(memory: Arc<dyn Memory>, site: &'static Location<'static>) -> Self {
         Self { bytes: memory.len(), memory, origin: Origin::Nowhere, site }
     }
 
-    /// Whether it only stands for memory.
+    /// Whether it is a placeholder.
     pub(crate) fn is_placeholder(&self) -> bool {
         self.origin == Origin::Nowhere
     }
@@ -75,37 +75,35 @@ impl Pool {
         Self { driver, stock: Stock::new(limits), polled: Mutex::default(), sites: Mutex::default() }
     }
 
-    /// What there is and what was, of one moment.
+    /// A consistent snapshot of the statistics.
     pub fn stats(&self) -> PoolStats {
         self.stock.stats()
     }
 
-    /// Give idle blocks back to the driver, the longest idle first, until at most `keep` bytes are idle. Returns the bytes
-    /// that were given back.
+    /// Frees idle blocks, least recently used first, until at most `keep` bytes are idle. Returns the number of bytes freed.
     pub fn trim(&self, keep: u64) -> u64 {
         self.stock.trim(keep)
     }
 
-    /// Give the blocks back to the driver that have been idle for longer. It happens by itself too, see
-    /// [`PoolLimits::idle_time`].
+    /// Frees blocks that have been idle for longer than `longer_than`. Also happens automatically; see [`PoolLimits::idle_time`].
     pub fn trim_idle(&self, longer_than: Duration) {
         self.sweep(Instant::now(), longer_than);
     }
 
-    /// The most blocks of each storage mode and size that buffers ever had at a time.
+    /// Maximum number of blocks in use at a time, as (storage mode, block size in bytes, count).
     pub(crate) fn most_given(&self) -> Vec<(Storage, u64, u64)> {
         self.stock.most_given()
     }
 
-    /// Have so many idle blocks of this size, as far as the limits allow; how many of them were made.
+    /// Preallocates up to `count` idle blocks of `size` bytes, within the limits. Returns the number of blocks allocated.
     ///
     /// # Errors
-    /// As [`Pool::allocate`]; what was made by then stays.
+    /// As [`Pool::allocate`]; blocks allocated before the error are kept.
     pub(crate) fn warm(&self, storage: Storage, size: u64, count: u64) -> Result<u64> {
         let misses = self.stats().misses;
         let mut blocks = Vec::new();
         let mut end = Ok(());
-        // What the blocks take, which is more than what is asked for.
+        // Block size, which is larger than the requested size.
         let caps = self.driver.caps();
         let each = class::block_size(size, caps.limits.memory_granule, caps.limits.max_buffer_bytes);
         for _ in 0..count {
@@ -125,18 +123,18 @@ impl Pool {
         end.map(|()| self.stats().misses - misses)
     }
 
-    /// What it may hold.
+    /// The limits.
     pub fn limits(&self) -> PoolLimits {
         self.stock.limits()
     }
 
-    /// Change what it may hold. What is idle beyond it goes at once; what buffers have stays theirs.
+    /// Sets the limits. Idle blocks beyond them are freed immediately; buffers are not affected.
     pub fn set_limits(&self, limits: PoolLimits) {
         self.stock.set_limits(limits);
     }
 
-    /// The buffers there are by the place of the program that allocated them, the most bytes first: in a program that
-    /// should have none left, a list of leaks. Counted in builds with debug assertions; empty in others.
+    /// Live buffers by allocation site, in descending order of bytes: in a program that should have none, a list of leaks.
+    /// Available in builds with debug assertions; empty in others.
     pub fn sites(&self) -> Vec<Site> {
         let sites = self.sites.lock();
         let mut list: Vec<Site> = sites
@@ -147,12 +145,12 @@ impl Pool {
         list
     }
 
-    /// Keep less while the platform says that memory is short.
+    /// Sets the memory pressure reported by the platform.
     pub(crate) fn notice(&self, pressure: Pressure) {
         self.stock.notice(pressure);
     }
 
-    /// Memory for a buffer of `bytes`.
+    /// Allocates memory for a buffer of `bytes`.
     pub(crate) fn allocate(
         &self,
         bytes: u64,
@@ -175,7 +173,7 @@ impl Pool {
         Ok(block)
     }
 
-    /// Count memory of the host that a buffer uses in place.
+    /// Counts imported host memory.
     pub(crate) fn adopt(&self, memory: Arc<dyn Memory>, site: &'static Location<'static>) -> Block {
         let block = Block { bytes: memory.len(), memory, origin: Origin::Host, site };
         self.stock.wrap(block.bytes);
@@ -183,7 +181,7 @@ impl Pool {
         block
     }
 
-    /// Take a block back. The device is done with it, and nobody else has it.
+    /// Returns a block, which the device has finished with and nothing else references.
     pub(crate) fn give_back(&self, block: Block) {
         let Block { memory, bytes, origin, site } = block;
         if cfg!(debug_assertions) && origin != Origin::Nowhere {
@@ -202,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// Give back to the driver what has been idle for longer at `now`.
+    /// Frees blocks that have been idle for longer than `longer_than` at `now`.
     pub(crate) fn sweep(&self, now: Instant, longer_than: Duration) {
         if let Some(then) = now.checked_sub(longer_than) {
             self.stock.drop_idle_since(then);
@@ -211,8 +209,8 @@ impl Pool {
 
     #[allow(unsafe_code)] // writes to memory of the device
     fn clear(&self, block: &Block) -> Result<()> {
-        // SAFETY: the block is at least that long; it was given back, so the device is done with it and no buffer has
-        // it, and it was taken for this caller alone.
+        // SAFETY: the block is at least that long; it was returned, so neither device nor buffer uses
+        // it, and only this caller has taken it.
         unsafe { block.memory.clear(block.bytes) }
     }
 
@@ -224,7 +222,7 @@ impl Pool {
         }
     }
 
-    /// Ask the system what it has left, unless that was done just now.
+    /// Queries the system's available memory, at most once per [`POLL`].
     fn poll(&self) {
         let now = Instant::now();
         let mut polled = self.polled.lock();

@@ -1,10 +1,10 @@
-//! [`Shelf`]: the idle blocks of a pool and its counts, as one value that changes under one lock.
+//! [`Shelf`]: the idle blocks of a pool and its counters, as one value under one lock.
 //!
-//! A request is [`Shelf::take`], which gives an idle block or sets room aside for one that the caller then has the driver
-//! make; [`Shelf::made`] or [`Shelf::refuse`] says how that ended. Blocks that leave the shelf for good go into a
-//! list that the caller drops once the lock is free. The shelf knows no driver, and the time is given to it.
+//! A request is a [`Shelf::take`], which returns an idle block or reserves room for one that the caller then has the driver
+//! allocate; [`Shelf::made`] or [`Shelf::refuse`] reports the result. Blocks to be freed are moved to a list that the caller
+//! drops after releasing the lock. The shelf does not call the driver, and receives the time as an argument.
 //!
-//! Invariant: the counts are those of the blocks that were given out and are kept, at every moment that the lock is free.
+//! Invariant: whenever the lock is free, the counters match the blocks in use and the idle blocks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -12,37 +12,37 @@ use std::time::Instant;
 use super::class::largest_fit;
 use super::stats::{PoolLimits, PoolStats, Pressure};
 
-/// What distinguishes blocks that cannot serve in place of one another: kind `K`, and bytes.
+/// Class of interchangeable blocks: kind `K`, and size in bytes.
 type Class<K> = (K, u64);
 
-/// A block and when it became idle. Of one class the last comes first to use and the first to its end.
+/// A block and the time when it became idle. Within a class, the most recent is reused first and the oldest is freed first.
 struct Idle<B> {
     block: B,
     since: Instant,
 }
 
-/// What [`Shelf::take`] found.
+/// Result of [`Shelf::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<B> {
-    /// An idle block of this many bytes.
+    /// An idle block and its size in bytes.
     Block(B, u64),
-    /// None; there is room for a new one, which is set aside.
+    /// No idle block; room for a new one is reserved.
     Room,
-    /// None, and one more would be over the budget; this many bytes are left of it.
+    /// No idle block, and a new one would exceed the budget, of which this many bytes are left.
     Full(u64),
 }
 
-/// Idle blocks and counts.
+/// Idle blocks and counters.
 pub(super) struct Shelf<K, B> {
     idle: BTreeMap<Class<K>, VecDeque<Idle<B>>>,
-    /// Blocks that are given out, and the most that ever were at a time.
+    /// Number of blocks in use, current and maximum.
     given: BTreeMap<Class<K>, (u64, u64)>,
     pub(super) limits: PoolLimits,
-    /// By what the system has left.
+    /// Pressure by the system's available memory.
     pub(super) outside: Pressure,
-    /// By what the platform has told.
+    /// Pressure reported by the platform.
     noticed: Pressure,
-    /// Bytes of blocks that are being made.
+    /// Bytes of blocks that are being allocated.
     reserved: u64,
     counts: PoolStats,
 }
@@ -64,8 +64,8 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         Pressure::of_budget(self.block_bytes(), self.limits.budget).max(self.outside).max(self.noticed)
     }
 
-    /// A block of kind `kind` for a request of `bytes`, for which a new one would have `size`. What has to go to make
-    /// room goes into `gone`.
+    /// Takes a block of kind `kind` for a request of `bytes`, for which a new block would have `size` bytes. Blocks that must be
+    /// freed to make room are moved to `gone`.
     pub(super) fn take(&mut self, kind: K, bytes: u64, size: u64, gone: &mut Vec<B>) -> Taken<B> {
         let fitting = self.idle.range_mut((kind, size)..=(kind, largest_fit(size)));
         let found = fitting.into_iter().find_map(|((_, size), blocks)| Some((blocks.pop_back()?, *size)));
@@ -86,20 +86,20 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         Taken::Room
     }
 
-    /// The block exists for which [`Taken::Room`] was set aside.
+    /// The block for which [`Taken::Room`] reserved room was allocated.
     pub(super) fn made(&mut self, kind: K, bytes: u64, size: u64) {
         self.reserved -= size;
         self.counts.misses += 1;
         self.give_out(kind, bytes, size);
     }
 
-    /// It could not be made.
+    /// The block for which [`Taken::Room`] reserved room could not be allocated.
     pub(super) fn refuse(&mut self, size: u64) {
         self.reserved -= size;
         self.counts.refused += 1;
     }
 
-    /// Put a block back that served a request of `bytes`.
+    /// Returns a block that served a request of `bytes`.
     pub(super) fn put(&mut self, kind: K, bytes: u64, size: u64, block: B, now: Instant, gone: &mut Vec<B>) {
         self.end(kind, bytes, size);
         self.counts.idle_bytes += size;
@@ -108,13 +108,13 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         self.shrink(self.to_keep(), gone);
     }
 
-    /// Take notice of how short of memory the system is.
+    /// Sets the pressure reported by the platform.
     pub(super) fn notice(&mut self, pressure: Pressure, gone: &mut Vec<B>) {
         self.noticed = pressure;
         self.shrink(self.to_keep(), gone);
     }
 
-    /// Bytes of idle blocks to keep.
+    /// Maximum bytes of idle blocks at the current pressure.
     fn to_keep(&self) -> u64 {
         match self.pressure() {
             Pressure::Normal => self.limits.idle_bytes,
@@ -123,18 +123,18 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         }
     }
 
-    /// A block that served a request of `bytes` is no more.
+    /// Counts a block that served a request of `bytes` as freed.
     pub(super) fn discard(&mut self, kind: K, bytes: u64, size: u64) {
         self.end(kind, bytes, size);
     }
 
-    /// The most blocks of each class that ever were given out at a time.
+    /// Maximum number of blocks of each class in use at a time.
     pub(super) fn most_given(&self) -> Vec<(K, u64, u64)> {
         self.given.iter().map(|((kind, size), (_, most))| (*kind, *size, *most)).collect()
     }
 
-    /// Let the blocks go that have been idle for longest, until at most `keep` bytes are left. Returns how many bytes
-    /// went.
+    /// Moves the blocks that have been idle for longest to `gone`, until at most `keep` bytes are idle. Returns the number of bytes
+    /// moved.
     pub(super) fn shrink(&mut self, keep: u64, gone: &mut Vec<B>) -> u64 {
         let before = self.counts.idle_bytes;
         while self.counts.idle_bytes > keep {
@@ -149,7 +149,7 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         before - self.counts.idle_bytes
     }
 
-    /// Let the blocks go that were idle already at `then`.
+    /// Moves the blocks that became idle at or before `then` to `gone`.
     pub(super) fn drop_idle_since(&mut self, then: Instant, gone: &mut Vec<B>) {
         let stale = |blocks: &VecDeque<Idle<B>>| blocks.iter().take_while(|idle| idle.since <= then).count();
         let stale: Vec<_> = self.idle.iter().map(|(class, blocks)| (*class, stale(blocks))).collect();
@@ -159,13 +159,13 @@ impl<K: Copy + Ord, B> Shelf<K, B> {
         self.idle.retain(|_, blocks| !blocks.is_empty());
     }
 
-    /// Count memory of the host that is used in place, or no longer is.
+    /// Counts imported host memory.
     pub(super) fn wrap(&mut self, bytes: u64) {
         self.counts.wrapped_bytes += bytes;
         self.counts.live_buffers += 1;
     }
 
-    /// Ends [`Shelf::wrap`].
+    /// Undoes [`Shelf::wrap`].
     pub(super) fn unwrap(&mut self, bytes: u64) {
         self.counts.wrapped_bytes -= bytes;
         self.counts.live_buffers -= 1;

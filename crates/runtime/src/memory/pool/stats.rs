@@ -1,63 +1,66 @@
-//! What a pool says of itself, and the limits that it is given.
+//! Statistics and limits of a pool.
 
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// Memory of one device, as its pool counts it: exact, all of one moment.
+/// Statistics of a device's memory pool. The values are exact, and a consistent snapshot.
 ///
-/// A *block* is an allocation of the driver. Its size is that of a class, a little more than what was asked for. It
-/// belongs to a buffer (live) or waits to be used again (idle).
+/// A *block* is an allocation of the driver, with the size of its class, which is at least the requested size. It belongs to a
+/// buffer (live) or is kept for reuse (idle).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Bytes asked for by the buffers there are, wrapped ones left out.
+    /// Requested bytes of live buffers, excluding imported host memory.
     pub live_bytes: u64,
-    /// Buffers there are.
+    /// Number of live buffers.
     pub live_buffers: u64,
-    /// Bytes of the blocks of those buffers.
+    /// Bytes of the blocks of live buffers.
     pub live_block_bytes: u64,
-    /// The largest that `live_bytes` ever was.
+    /// Maximum of `live_bytes` so far.
     pub peak_bytes: u64,
-    /// Bytes ever asked for and given.
+    /// Requested bytes of all buffers so far.
     pub total_bytes: u64,
     /// Bytes of idle blocks.
     pub idle_bytes: u64,
-    /// Idle blocks.
+    /// Number of idle blocks.
     pub idle_blocks: u64,
     /// Bytes of the largest idle block.
     pub largest_idle_bytes: u64,
-    /// The largest that the blocks, live and idle, ever were together.
+    /// Maximum of the bytes of all blocks, live and idle, so far.
     pub peak_block_bytes: u64,
-    /// Requests that an idle block served.
+    /// Number of requests served by an idle block.
     pub hits: u64,
-    /// Requests for which the driver allocated.
+    /// Number of requests for which the driver allocated a block.
     pub misses: u64,
-    /// Requests that were refused.
+    /// Number of failed requests.
     pub refused: u64,
-    /// Idle blocks that were given back to the driver, for whatever reason.
+    /// Number of idle blocks freed, for any reason.
     pub trimmed_blocks: u64,
-    /// Their bytes.
+    /// Bytes of idle blocks freed.
     pub trimmed_bytes: u64,
-    /// Bytes of the host's memory that buffers use in place.
+    /// Bytes of imported host memory.
     pub wrapped_bytes: u64,
-    /// How close it is to failing.
+    /// Memory pressure.
     pub pressure: Pressure,
 }
 
 impl PoolStats {
-    /// Share of requests that an idle block served; 0 before the first.
+    /// Fraction of successful requests that an idle block served, from 0 to 1; 0 before the first request.
     pub fn hit_rate(&self) -> f64 {
         share(self.hits, self.hits + self.misses)
     }
 
-    /// Share of live blocks that nobody asked for.
+    /// Internal fragmentation: fraction of the bytes of live blocks that were not requested, from 0 to 1; 0 if there are none. At
+    /// most 1/8 for sizes well above the allocation granularity ([`crate::Limits::memory_granule`]) that were served by new
+    /// blocks.
     pub fn slack(&self) -> f64 {
         share(self.live_block_bytes - self.live_bytes, self.live_block_bytes)
     }
 
-    /// Share of idle bytes that are not in the largest idle block: what a request as large as all that is idle could
-    /// not have. [`crate::Pool::trim`] repairs it, since what the driver gets back it can give out in any size.
+    /// Fraction of idle bytes outside the largest idle block, from 0 to 1; 0 if there are none. A request of
+    /// [`PoolStats::idle_bytes`] cannot use that fraction; [`crate::Pool::trim`] returns it to the driver, which can allocate any
+    /// size from it.
     pub fn fragmentation(&self) -> f64 {
         share(self.idle_bytes - self.largest_idle_bytes, self.idle_bytes)
     }
@@ -67,23 +70,23 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// How close a device's memory is to its end, by the share of the budget that all blocks take or by what the system has
-/// left, whichever is worse.
+/// Memory pressure of a device: by the fraction of the budget that all blocks use, or by the fraction of its memory that the
+/// system has available, whichever is worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
-    /// Below 70 % of the budget; the system has a fifth or more of its memory left. Idle blocks are kept up to the limit.
+    /// Below 70 % of the budget, and at least 20 % available. Idle blocks are kept up to [`PoolLimits::idle_bytes`].
     #[default]
     Normal,
-    /// From 70 %, or less than a fifth left: half as much is kept.
+    /// At least 70 % of the budget, or less than 20 % available. Idle blocks are kept up to half of the limit.
     Elevated,
-    /// From 85 %, or less than a tenth left: nothing is kept.
+    /// At least 85 % of the budget, or less than 10 % available. No idle blocks are kept.
     High,
-    /// From 95 %, or less than a twentieth left: as high, and what comes next may fail.
+    /// At least 95 % of the budget, or less than 5 % available. No idle blocks are kept; the next allocation may fail.
     Critical,
 }
 
 impl Pressure {
-    /// By `used` bytes of a budget.
+    /// Pressure of `used` bytes of a budget.
     pub(crate) fn of_budget(used: u64, budget: u64) -> Self {
         let percent = |n: u128| u128::from(used) * 100 >= u128::from(budget) * n;
         match () {
@@ -94,7 +97,7 @@ impl Pressure {
         }
     }
 
-    /// By what is available of all memory.
+    /// Pressure of a system with `available` of `total` bytes.
     pub(crate) fn of_available(available: u64, total: u64) -> Self {
         let below = |part: u64| available < total / part;
         match () {
@@ -106,26 +109,26 @@ impl Pressure {
     }
 }
 
-/// What a pool may hold.
+/// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Bytes of all blocks, live and idle. A request beyond it is refused once nothing idle is left. At first the
-    /// device's working set, [`crate::Limits::working_set`].
+    /// Maximum bytes of all blocks, live and idle. Idle blocks are freed to make room; a request beyond the budget is `OutOfMemory`. By default the
+    /// device's [`crate::Limits::working_set`].
     pub budget: u64,
-    /// Bytes of idle blocks to keep. At first a quarter of the budget.
+    /// Maximum bytes of idle blocks. By default a quarter of the budget.
     pub idle_bytes: u64,
-    /// Blocks that are idle for longer are given back to the driver. At first a minute; looked at every half minute.
+    /// Blocks that are idle for longer are freed, at intervals of 30 seconds. By default 60 seconds.
     pub idle_time: Duration,
 }
 
-/// Buffers that were allocated at one place of the program and still live.
+/// Live buffers of one allocation site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Where, as file, line and column.
+    /// File, line and column of the allocation.
     pub location: &'static Location<'static>,
-    /// How many.
+    /// Number of buffers.
     pub buffers: u64,
-    /// Bytes that they asked for.
+    /// Requested bytes.
     pub bytes: u64,
 }
 

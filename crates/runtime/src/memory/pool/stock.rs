@@ -1,8 +1,8 @@
-//! [`Stock`]: a shelf behind its lock, and what a request does about it, step by step.
+//! [`Stock`]: a shelf behind its lock, and the steps of a request.
 //!
-//! The driver is called, and blocks are dropped, without the lock. What is on its way back to the driver is counted, so that a
-//! request for which the driver has no memory waits for it instead of failing. It is generic over the block, so that a model
-//! can run every interleaving of its steps.
+//! The driver is called, and blocks are dropped, without the lock. Blocks on their way back to the driver are counted, so that a
+//! request for which the driver has no memory waits for them instead of failing. The stock is generic over the block, so that a
+//! model can run every interleaving of its steps.
 
 use std::time::Instant;
 
@@ -12,27 +12,27 @@ use super::shelf::{Shelf, Taken};
 use super::stats::{PoolLimits, PoolStats, Pressure};
 use crate::locks::{Condvar, Mutex};
 
-/// What [`Stock::take`] gives.
+/// Result of [`Stock::take`].
 pub(crate) struct Given<B> {
     pub(crate) block: B,
-    /// Bytes of the block, to be named when it is put back.
+    /// Size of the block in bytes, to be passed when it is returned.
     pub(crate) size: u64,
-    /// Whether it held something before.
+    /// Whether the block was used before.
     pub(crate) used: bool,
 }
 
-/// Idle blocks of kind `K` and the counts of all blocks.
+/// Idle blocks of kind `K` and the counters of all blocks.
 pub(crate) struct Stock<K, B> {
     state: Mutex<State<K, B>>,
-    /// Blocks have gone back to the driver.
+    /// Notified when blocks have been freed.
     back: Condvar,
 }
 
 struct State<K, B> {
     shelf: Shelf<K, B>,
-    /// Blocks that are off the shelf and on their way back to the driver.
+    /// Blocks that are off the shelf and being freed.
     leaving: usize,
-    /// Blocks that have gone back to it.
+    /// Number of blocks freed so far.
     left: u64,
 }
 
@@ -42,7 +42,7 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         Self { state: Mutex::new(state), back: Condvar::default() }
     }
 
-    /// Changes the shelf; what goes from it is dropped without the lock.
+    /// Changes the shelf; drops the blocks that leave it without the lock.
     fn change<R>(&self, change: impl FnOnce(&mut Shelf<K, B>, &mut Vec<B>) -> R) -> R {
         let mut gone = Vec::new();
         let mut state = self.state.lock();
@@ -61,11 +61,11 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         result
     }
 
-    /// A block for a request of `bytes`: an idle one, or one of `size` bytes that `make` makes. When that is out of
-    /// memory, what is idle goes, what is on its way back to the driver is waited for, and it is called again.
+    /// Takes a block for a request of `bytes`: an idle one, or one of `size` bytes allocated by `make`. If that is out of memory,
+    /// frees idle blocks, waits for blocks that are being freed, and calls it again.
     ///
     /// # Errors
-    /// `OutOfMemory` when the budget does not allow it; what `make` answers.
+    /// `OutOfMemory` if the budget would be exceeded; errors of `make`.
     pub(crate) fn take(
         &self,
         kind: K,
@@ -94,7 +94,7 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         }
     }
 
-    /// What `make` makes, called again as long as memory goes back to the driver.
+    /// Calls `make`, again as long as memory has been freed in the meantime.
     fn made(&self, make: impl Fn() -> Result<B>) -> Result<B> {
         loop {
             let left = self.state.lock().left;
@@ -105,7 +105,7 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         }
     }
 
-    /// Whether blocks have gone back to the driver since so many had; waits for those on their way.
+    /// Whether more than `left` blocks have been freed so far; waits for those that are being freed.
     fn has_come_back(&self, left: u64) -> bool {
         let mut state = self.state.lock();
         while state.left == left && state.leaving > 0 {
@@ -114,22 +114,22 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         state.left != left
     }
 
-    /// Put a block back that [`Stock::take`] gave for a request of `bytes`.
+    /// Returns a block that [`Stock::take`] returned for a request of `bytes`.
     pub(crate) fn put(&self, kind: K, bytes: u64, size: u64, block: B) {
         self.change(|shelf, gone| shelf.put(kind, bytes, size, block, Instant::now(), gone));
     }
 
-    /// Count a block as gone that [`Stock::take`] gave for a request of `bytes`.
+    /// Counts a block that [`Stock::take`] returned for a request of `bytes` as freed.
     pub(crate) fn discard(&self, kind: K, bytes: u64, size: u64) {
         self.state.lock().shelf.discard(kind, bytes, size);
     }
 
-    /// Drop idle blocks, the longest idle first, until at most `keep` bytes are left; returns the bytes dropped.
+    /// Frees idle blocks, least recently used first, until at most `keep` bytes are left. Returns the number of bytes freed.
     pub(crate) fn trim(&self, keep: u64) -> u64 {
         self.change(|shelf, gone| shelf.shrink(keep, gone))
     }
 
-    /// Drop the blocks that were idle already at `then`.
+    /// Frees the blocks that became idle at or before `then`.
     pub(crate) fn drop_idle_since(&self, then: Instant) {
         self.change(|shelf, gone| shelf.drop_idle_since(then, gone));
     }
@@ -138,7 +138,7 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         self.state.lock().shelf.stats()
     }
 
-    /// The most blocks of each kind and size that ever were given out at a time.
+    /// Maximum number of blocks of each kind and size in use at a time.
     pub(crate) fn most_given(&self) -> Vec<(K, u64, u64)> {
         self.state.lock().shelf.most_given()
     }
@@ -154,12 +154,12 @@ impl<K: Copy + Ord, B> Stock<K, B> {
         });
     }
 
-    /// As told by the platform, until the next time.
+    /// Sets the pressure reported by the platform.
     pub(crate) fn notice(&self, pressure: Pressure) {
         self.change(|shelf, gone| shelf.notice(pressure, gone));
     }
 
-    /// How short the system is of memory.
+    /// Sets the pressure of the system.
     pub(crate) fn set_outside(&self, pressure: Pressure) {
         self.state.lock().shelf.outside = pressure;
     }

@@ -1,11 +1,11 @@
-//! A list whose members know which of two comes first.
+//! Order maintenance: a list with constant-time comparison of positions.
 //!
-//! Members have labels that grow along the list, with gaps; where a gap is used up, all labels are given out anew
-//! (order maintenance by labels: Dietz and Sleator, "Two algorithms for maintaining order in a list", 1987).
+//! Members have increasing labels with gaps; when a gap is exhausted, all labels are reassigned (Dietz and Sleator, "Two
+//! algorithms for maintaining order in a list", 1987).
 
 /// No member.
 const NONE: usize = usize::MAX;
-/// The distance of labels at an end of the list.
+/// Label distance at the ends of the list.
 const GAP: u64 = 1 << 32;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl Order {
         self.links[a].label < self.links[b].label
     }
 
-    /// A number that grows along the list, until the next change.
+    /// A number that increases along the list; valid until the next change.
     pub(super) fn label(&self, member: usize) -> u64 {
         self.links[member].label
     }
@@ -79,7 +79,7 @@ impl Order {
         }
     }
 
-    /// Gives out labels at equal distances, in the middle half of all.
+    /// Reassigns labels at equal distances, in the middle half of the range.
     fn relabel(&mut self) {
         let step = (u64::MAX / 2) / (self.len + 1);
         let (mut at, mut label) = (self.first, u64::MAX / 4);
@@ -96,7 +96,7 @@ impl Order {
         self.len -= 1;
     }
 
-    /// Makes two members, or ends, neighbors.
+    /// Links two members, or ends.
     fn join(&mut self, before: usize, after: usize) {
         match before {
             NONE => self.first = after,

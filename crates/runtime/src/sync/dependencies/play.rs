@@ -1,21 +1,21 @@
-//! All stages of the table played through: every stream goes as far as the events allow.
+//! Simulation of all stages: each stream advances as far as events allow.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::table::{StageId, Table, WaitId};
 
-/// How far the streams are.
+/// State of the simulation.
 struct Play {
-    /// The values that signals have raised events to, and the stages that did.
+    /// Values of events, and the stages that signaled them.
     values: HashMap<u64, (u64, StageId)>,
-    /// Where streams stand: by event and value the stages, each with the place of the wait.
+    /// Blocked stages by event and value, each with the index of the wait.
     stuck: HashMap<u64, BTreeMap<u64, Vec<(StageId, usize)>>>,
     order: Vec<StageId>,
     witnesses: Vec<(WaitId, StageId)>,
 }
 
 impl Table {
-    /// The circle in which streams are stuck, in words. If none is, the table takes over the order in which they went.
+    /// Message of the cycle in which streams are blocked. If there is none, the table adopts the order of the simulation.
     pub(super) fn play(&mut self) -> Option<String> {
         let (values, stuck, order, witnesses) = (HashMap::new(), HashMap::new(), Vec::new(), Vec::new());
         let mut play = Play { values, stuck, order, witnesses };
@@ -30,10 +30,10 @@ impl Table {
             self.replace(&play.order, &play.witnesses);
             return None;
         }
-        Some(self.circle(&waits))
+        Some(self.cycle(&waits))
     }
 
-    /// Goes on with a stage at one of its waits.
+    /// Resumes a stage at one of its waits.
     fn go_on(&self, play: &mut Play, stage: StageId, wait: usize, ready: &mut Vec<(StageId, usize)>) {
         let here = &self.stages[stage];
         for (at, wait) in here.waits.iter().enumerate().skip(wait).filter(|(_, wait)| self.blocks(**wait)) {
@@ -61,9 +61,9 @@ impl Table {
         ready.extend(here.after.map(|after| (after, 0)));
     }
 
-    /// From a stuck stream to one whose signal it waits for, which is stuck too, until one comes again. `waits` are where
-    /// the streams stand.
-    fn circle(&self, waits: &BTreeMap<u64, WaitId>) -> String {
+    /// Follows blocked streams from waiter to signaler until one repeats. `waits` are the waits at which the
+    /// streams are blocked.
+    fn cycle(&self, waits: &BTreeMap<u64, WaitId>) -> String {
         let mut path: Vec<u64> = Vec::new();
         let mut places = HashMap::new();
         let mut at = waits.keys().next().copied();

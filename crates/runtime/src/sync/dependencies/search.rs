@@ -1,25 +1,25 @@
-//! A new edge of the topological order, or the cycle that it would close.
+//! Inserts an edge into the topological order, or finds the cycle that it would close.
 //!
-//! An edge against the order is searched from both ends at once among the stages between them, and what the shorter search has
-//! found is moved, after Bender, Fineman, Gilbert and Tarjan, "A new approach to incremental cycle detection", 2016, and Pearce
+//! An edge against the order is searched from both ends, among the stages between them, and the stages found by the shorter
+//! search are moved; after Bender, Fineman, Gilbert and Tarjan, "A new approach to incremental cycle detection", 2016, and Pearce
 //! and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006.
 
 use super::table::{Stage, StageId, Table, WaitId};
 
-/// No wait: the order of a stream.
+/// The edge is the order of a stream, not a wait.
 const BY_STREAM: u32 = u32::MAX;
 
-/// How a search came to a stage. Small, since a long search waits for memory.
+/// The edge by which a search reached a stage. Compact, since long searches are memory-bound.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     search: u64,
     from: u32,
-    /// The wait that it came by, or [`BY_STREAM`].
+    /// The wait, or [`BY_STREAM`].
     wait: u32,
 }
 
 impl Table {
-    /// Brings `to` behind `from` in the order; or the waits along the path from `to` to `from` for which that cannot be.
+    /// Orders `to` after `from`; or returns the waits along the path from `to` to `from`, which prevent it.
     pub(super) fn connect(&mut self, from: StageId, to: StageId) -> Result<(), Vec<WaitId>> {
         if from == to {
             return Err(Vec::new());
@@ -48,8 +48,8 @@ impl Table {
         }
     }
 
-    /// Goes from one stage to those directly behind it, or on side 1 before it, as far as they lie between `ends`. Returns a stage to
-    /// which the search from the other side has come, if it meets one.
+    /// Visits the direct successors of a stage (on side 1 its predecessors) that lie between `ends`. Returns a stage that the
+    /// search from the other side has reached, if any.
     fn step(
         &mut self,
         side: usize,
@@ -92,7 +92,7 @@ impl Table {
         met
     }
 
-    /// Moves what a search has found: from side 0 behind `at`, from side 1 before it.
+    /// Moves the stages that a search found: from side 0 after `at`, from side 1 before it.
     fn rearrange(&mut self, side: usize, found: &mut [StageId], at: StageId) {
         found.sort_unstable_by_key(|stage| self.order.label(*stage));
         found.iter().for_each(|stage| self.order.remove(*stage));
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// The waits along the path on which two searches have met: one was at `at` and saw `near`, by `wait` or the stream.
+    /// The waits along the path on which two searches met: one at `at` reached `near`, by `wait` or the stream's order.
     fn path(&self, side: usize, at: StageId, near: StageId, wait: Option<WaitId>) -> Vec<WaitId> {
         let (low, high) = if side == 0 { (at, near) } else { (near, at) };
         let mut path = Vec::new();
@@ -114,7 +114,7 @@ impl Table {
         path
     }
 
-    /// Adds the waits by which a search from one side came to a stage, the last one first.
+    /// Appends the waits by which a search from one side reached a stage, the last one first.
     fn back(&self, mut stage: StageId, side: usize, path: &mut Vec<WaitId>) {
         loop {
             let Seen { from, wait, .. } = self.stages[stage].seen[side];

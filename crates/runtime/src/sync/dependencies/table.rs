@@ -1,14 +1,14 @@
-//! The submissions in flight that have waits or signals, and whether all of them can go on.
+//! Pending submissions with waits or signals, and whether all of them can proceed.
 //!
-//! A submission is cut into *stages*: some waits, then some signals. A stage follows its stream's stage before it. A wait
-//! *blocks* while its event is below its value, has not failed, and a signal of just that value is in the table; any signal
-//! of the event that is as high ends it. All stages can go on if and only if every wait that blocks can be given one
-//! of these signals, its *witness*, so that "follows in the stream" and "waits for its witness" together have no cycle. (If
-//! there are such witnesses, stages can run in a topological order; if all stages run, the signal that ended each
-//! wait is its witness.)
+//! A submission is divided into *stages*: some waits, then some signals. A stage follows the previous stage of its stream. A wait
+//! *blocks* if its event is below its value, has not failed, and a signal of exactly that value is in the table; any signal of
+//! the event with at least that value ends it. All stages can proceed if and only if each blocking wait can be assigned one of
+//! these signals, its *witness*, so that the relations "follows in the stream" and "waits for its witness" together are acyclic.
+//! (Given such witnesses, stages can run in a topological order; if all stages run, the signal that ended each wait is its
+//! witness.)
 //!
-//! The table keeps witnesses and a topological order from one submission to the next ([`search`](super::search)). Only where a
-//! wait has a choice of signals and no witness is found that fits those of others are all stages played through (`play`).
+//! The table keeps witnesses and a topological order between submissions ([`search`](super::search)). Only if a wait has a choice
+//! of signals, and no witness is found that is consistent with the others, are all stages simulated (`play`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,19 +24,19 @@ pub(super) type StageId = usize;
 pub(super) type WaitId = usize;
 type EventId = usize;
 
-/// Signals that are tried as a wait's witness.
+/// Maximum number of signals that are tried as a wait's witness.
 const TRIES: usize = 4;
 
 pub(super) struct Stage {
     pub stream: u64,
-    /// The stages of the stream before and behind it.
+    /// Previous and next stage of the stream.
     pub before: Option<StageId>,
     pub after: Option<StageId>,
     pub waits: SmallVec<[WaitId; 2]>,
     pub signals: Vec<Step>,
     /// The first of the waits whose witness is one of its signals.
     dependent: Option<WaitId>,
-    /// The last search that came here from either side.
+    /// The last search that reached it from either side.
     pub seen: [Seen; 2],
 }
 
@@ -45,27 +45,27 @@ pub(super) struct Wait {
     event: EventId,
     pub stage: StageId,
     pub witness: Option<StageId>,
-    /// The waits before and behind it among those with the same witness.
+    /// Previous and next wait with the same witness.
     siblings: [Option<WaitId>; 2],
 }
 
 #[derive(Default)]
 struct Stream {
     last: Option<StageId>,
-    /// Waits that are not known to have ended.
+    /// Waits that may not have ended.
     open: BTreeSet<WaitId>,
 }
 
-/// What there is of an event, by value.
+/// Signals and waits of an event, by value.
 #[derive(Default)]
 struct Uses {
     signals: BTreeSet<(u64, StageId)>,
-    /// The value of the first signal, if there is one.
+    /// Value of the first signal, if any.
     least: Option<u64>,
     waits: BTreeSet<(u64, WaitId)>,
 }
 
-/// Submissions in flight. Trees, since a hash table that grows holds up one insertion for long.
+/// Pending submissions. Uses trees, since growing a hash table makes single insertions slow.
 pub(super) struct Table {
     pub stages: Slab<Stage>,
     pub waits: Slab<Wait>,
@@ -77,27 +77,27 @@ pub(super) struct Table {
     loose: BTreeSet<WaitId>,
     submissions: BTreeMap<u64, Vec<StageId>>,
     pub searches: u64,
-    /// The neighbors of the stage that a search is at. Kept for its memory.
+    /// Neighbors of the stage that a search visits. Kept to reuse the allocation.
     pub near: Vec<(StageId, Option<WaitId>)>,
-    /// Stages that searches have come to.
+    /// Number of stages visited by searches.
     pub visits: u64,
 }
 
-/// How a search for a witness ended.
+/// Result of a search for a witness.
 enum Found {
     Witness,
     None,
-    /// A cycle: its waits, none of which has another signal to wait for.
+    /// A cycle: its waits, none of which has an alternative signal.
     Cycle(Vec<WaitId>),
 }
 
-/// What the waits along a path are that closes a cycle.
+/// Classification of a path that closes a cycle.
 enum Way {
-    /// Some have ended: the path is none.
+    /// Some waits have ended: the path does not exist any more.
     Open,
-    /// Some could have another witness.
+    /// Some waits could have another witness.
     Choice,
-    /// None could: these are they.
+    /// No wait could have another witness.
     Shut(Vec<WaitId>),
 }
 
@@ -118,7 +118,7 @@ impl Table {
         }
     }
 
-    /// Enters a submission behind those that its stream has; or says what circle it would close, and leaves it out.
+    /// Enters a submission behind those of its stream; or returns the message of the cycle that it would close, without effect.
     pub(super) fn enter(
         &mut self,
         submission: u64,
@@ -128,20 +128,20 @@ impl Table {
         let signals = steps.iter().any(|step| step.signals);
         let stages = self.append(stream, steps);
         self.submissions.insert(submission, stages);
-        // Only a signal behind a wait of its stream can close a circle.
+        // Only a signal behind a wait of its stream can close a cycle.
         let may_close = signals && self.has_open_wait(stream);
         let cycle = self.find_witnesses();
         if self.loose.is_empty() || !may_close {
             return Ok(());
         }
-        let circle = match cycle {
+        let message = match cycle {
             Some(cycle) => Some(self.words_of_cycle(cycle)),
             None => self.play(),
         };
-        circle.map_or(Ok(()), |circle| Err((circle, self.remove(submission))))
+        message.map_or(Ok(()), |message| Err((message, self.remove(submission))))
     }
 
-    /// Takes a submission out; what it held is to be dropped without a lock.
+    /// Removes a submission; the caller drops the returned steps without a lock.
     pub(super) fn remove(&mut self, submission: u64) -> Vec<Step> {
         let mut held = Vec::new();
         for id in self.submissions.remove(&submission).unwrap_or_default() {
@@ -177,7 +177,7 @@ impl Table {
             }
         }
         for stage in &stages {
-            // Waits for what is known come last; what waits for nothing may come before all.
+            // Stages with waits for known signals are appended; those without waits may be first.
             let Stage { before, waits, .. } = &self.stages[*stage];
             let known = |wait: &WaitId| self.candidates(*wait).next().is_some();
             match before.is_some() || waits.iter().any(known) {
@@ -239,7 +239,7 @@ impl Table {
         }
     }
 
-    /// Forgets an event that nothing uses any more.
+    /// Removes an event that is no longer used.
     fn forget(&mut self, event: EventId, id: u64) {
         let Uses { signals, waits, .. } = &self.events[event];
         if signals.is_empty() && waits.is_empty() {
@@ -248,7 +248,7 @@ impl Table {
         }
     }
 
-    /// Whether the stream has a wait for more than its event has reached.
+    /// Whether the stream has a wait for a value that its event has not reached.
     fn has_open_wait(&mut self, stream: u64) -> bool {
         let Some(stream) = self.streams.get_mut(&stream) else { return false };
         while let Some(wait) = stream.open.first().copied() {
@@ -261,31 +261,31 @@ impl Table {
         false
     }
 
-    /// Whether a wait is for a signal of the table, and neither reached nor failed.
+    /// Whether a wait blocks; see the module's documentation.
     pub(super) fn blocks(&self, wait: WaitId) -> bool {
         let step = &self.waits[wait].step;
         self.exact(wait).is_some() && step.event.is_pending(step.value)
     }
 
-    /// The first stage that raises a wait's event to just its value.
+    /// The first stage that signals exactly a wait's value.
     pub(super) fn exact(&self, wait: WaitId) -> Option<StageId> {
         let (value, stage) = self.ends(wait).next()?;
         (value == self.waits[wait].step.value).then_some(stage)
     }
 
-    /// The signals that end a wait, by value: what they raise the event to, and their stages.
+    /// The signals that end a wait, in ascending order of value, with their stages.
     fn ends(&self, wait: WaitId) -> impl Iterator<Item = (u64, StageId)> {
         let Wait { step, event, .. } = &self.waits[wait];
         self.events[*event].signals.range((step.value, 0)..).copied()
     }
 
-    /// The stages that have a signal which ends a wait; those with just its value first.
+    /// The stages with a signal that ends a wait; those with exactly its value first.
     fn candidates(&self, wait: WaitId) -> impl Iterator<Item = StageId> {
         self.ends(wait).map(|(_, stage)| stage)
     }
 
-    /// Gives the waits that block a witness each; those for which there is none stay in `loose`. Returns a cycle that
-    /// cannot be avoided, if one of them is in such.
+    /// Assigns a witness to each blocking wait; those without one stay in `loose`. Returns an unavoidable cycle that
+    /// contains one of them, if any.
     fn find_witnesses(&mut self) -> Option<Vec<WaitId>> {
         let mut cycle = None;
         for wait in std::mem::take(&mut self.loose) {
@@ -358,7 +358,7 @@ impl Table {
         std::iter::successors(self.stages[stage].dependent, |wait| self.waits[*wait].siblings[1])
     }
 
-    /// What the waits along a path are. Witnesses of those that do not block any more are forgotten.
+    /// Classifies a path. Removes the witnesses of waits that no longer block.
     fn examine(&mut self, waits: Vec<WaitId>) -> Way {
         let (mut ended, mut choice) = (Vec::new(), false);
         for wait in &waits {
@@ -377,7 +377,7 @@ impl Table {
         }
     }
 
-    /// Whether a wait blocks, as [`Table::blocks`], and how many stages could end it, of which two are as good as more.
+    /// Whether a wait blocks, as [`Table::blocks`], and the number of stages that could end it, counted up to 2.
     fn candidate_count(&self, wait: WaitId) -> (bool, usize) {
         let Wait { step, event, .. } = &self.waits[wait];
         let uses = &self.events[*event];
@@ -394,7 +394,7 @@ impl Table {
 
     /// A cycle of waits, each for a signal behind the one before it and the first for one behind the last.
     fn words_of_cycle(&self, mut waits: Vec<WaitId>) -> String {
-        // What waits for what is named in this order, from the stream with the lowest number on.
+        // The message begins with the stream with the lowest number.
         waits.reverse();
         let stream = |wait: &WaitId| self.stages[self.waits[*wait].stage].stream;
         let first = (0..waits.len()).min_by_key(|at| stream(&waits[*at])).unwrap_or(0);
@@ -402,7 +402,7 @@ impl Table {
         super::words(waits.iter().map(|wait| (stream(wait), &self.waits[*wait].step)))
     }
 
-    /// Whether nothing of any submission is left.
+    /// Whether the table is empty.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let lists = self.stages.is_empty() && self.waits.is_empty() && self.loose.is_empty();
@@ -415,7 +415,7 @@ impl Table {
         self.stages.iter().filter(|(_, stage)| stage.before.is_none()).map(|(id, _)| id).collect()
     }
 
-    /// Takes over another order of all stages and other witnesses.
+    /// Replaces the order of all stages, and the witnesses.
     pub(super) fn replace(&mut self, order: &[StageId], witnesses: &[(WaitId, StageId)]) {
         for stage in order {
             self.order.remove(*stage);

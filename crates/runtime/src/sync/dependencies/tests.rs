@@ -16,8 +16,8 @@ struct Recorded {
 /// The streams of the recorded signals, by event and value.
 type Signals = HashMap<(u64, u64), u64>;
 
-/// The circle in which streams would wait for one another, in words.
-fn circle(table: &[Recorded]) -> Option<String> {
+/// The cycle in which streams would wait for one another, in words.
+fn cycle(table: &[Recorded]) -> Option<String> {
     let mut streams: HashMap<u64, Vec<&Step>> = HashMap::new();
     for recorded in table {
         streams.entry(recorded.stream).or_default().extend(&recorded.steps);
@@ -43,8 +43,8 @@ fn circle(table: &[Recorded]) -> Option<String> {
         Some(format!("stream {stream} waits for event {} to reach {}", wait.id, wait.shown))
     });
     Some(format!(
-        "streams would wait for one another: {}, which is raised behind that wait",
-        links.collect::<Vec<_>>().join(", which is raised after ")
+        "streams would deadlock: {}, which is signaled after that wait",
+        links.collect::<Vec<_>>().join(", which is signaled after ")
     ))
 }
 
@@ -115,7 +115,7 @@ impl Both {
         let signals = steps.iter().any(|step| step.signals);
         let mut own = self.list.iter().filter(|r| r.stream == stream).flat_map(|r| &r.steps);
         let may_close = signals && own.any(|step| !step.signals && step.event.value() < step.value);
-        let expected = may_close.then(|| circle(&self.list)).flatten();
+        let expected = may_close.then(|| cycle(&self.list)).flatten();
         if expected.is_some() {
             self.list.pop();
         }
@@ -142,7 +142,7 @@ fn last(all: impl IntoIterator<Item = Recorded>) -> Option<String> {
 }
 
 #[test]
-fn a_chain_and_a_diamond_are_no_circle() {
+fn a_chain_and_a_diamond_are_no_cycle() {
     let e = events(4);
     let all = [
         recorded(0, &e, &[('+', 0, 1)]),
@@ -162,8 +162,8 @@ fn two_that_wait_for_each_other_are() {
     let all = [recorded(7, &e, &[('-', 0, 2), ('+', 1, 3)]), recorded(8, &e, &[('-', 1, 3), ('+', 0, 2)])];
     assert_eq!(
         last(all.clone()).unwrap(),
-        "streams would wait for one another: stream 7 waits for event 0 to reach 2, which is raised after \
-         stream 8 waits for event 1 to reach 3, which is raised behind that wait"
+        "streams would deadlock: stream 7 waits for event 0 to reach 2, which is signaled after \
+         stream 8 waits for event 1 to reach 3, which is signaled after that wait"
     );
     e[1].signal(3, 0);
     assert_eq!(last(all), None, "the host has broken it");
@@ -195,7 +195,7 @@ fn a_failed_event_holds_nobody() {
 }
 
 #[test]
-fn three_in_a_circle_behind_one_that_is_not() {
+fn three_in_a_cycle_behind_one_that_is_not() {
     let e = events(4);
     let text = last([
         recorded(0, &e, &[('-', 3, 1)]),

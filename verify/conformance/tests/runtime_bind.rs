@@ -162,8 +162,8 @@ fn read_only_buffers() {
     bench.launch(&kernel, (&mut buffer,)).unwrap();
     assert_eq!(
         invalid(bench.launch(&kernel, (1f32,))),
-        "kernel `k`, argument 0 `out` (device float*): the kernel may write to it, so a value does not do; \
-         pass a `&mut` buffer"
+        "kernel `k`, argument 0 `out` (device float*): the kernel may write to it; pass a `&mut` buffer \
+         instead of a value"
     );
 }
 
@@ -186,8 +186,8 @@ fn vectors() {
     bench.launch(&float4, (Arg::value(&[1f32; 4]),)).unwrap();
     assert_eq!(
         invalid(bench.launch(&float4, (&bench.device.buffer::<f32>(10).unwrap(),))),
-        "kernel `k`, argument 0 `a` (device const float4*): the buffer has 40 bytes, no whole number of elements \
-         of 16 bytes"
+        "kernel `k`, argument 0 `a` (device const float4*): the buffer has 40 bytes, which is not a \
+         multiple of the element size of 16"
     );
     assert_eq!(
         invalid(bench.launch(&float4, (&bench.device.buffer::<u32>(8).unwrap(),))),
@@ -269,7 +269,7 @@ fn pointers_to_structs() {
     );
     assert_eq!(
         invalid(bench.launch(&kernel, (&bench.device.buffer::<u8>(20).unwrap(),))),
-        format!("{place}: the buffer has 20 bytes, no whole number of elements of 8 bytes")
+        format!("{place}: the buffer has 20 bytes, which is not a multiple of the element size of 8")
     );
 }
 
@@ -283,7 +283,7 @@ fn sizes() {
     );
     assert_eq!(
         invalid(bench.launch(&kernel, (Arg::values(&[1u32, 2]),))),
-        "kernel `k`, argument 0 `n` (constant uint&): takes a value of 4 bytes, given 8"
+        "kernel `k`, argument 0 `n` (constant uint&): expected a value of 4 bytes, given 8"
     );
     let weights =
         bench.declare(signature("w", vec![Parameter { constant: true, ..input(Scalar::F32) }]), |_| Ok(()));
@@ -317,7 +317,9 @@ fn types_known_at_run_time() {
     let odd = bench.device.buffer::<u8>(15).unwrap();
     let odd =
         bench.launch(&kernel, (Arg::from(&odd).of(Scalar::F32), Arg::from(&mut out).of(Scalar::F32), 4u32));
-    assert!(invalid(odd).ends_with("the buffer has 15 bytes, no whole number of elements of 4 bytes"));
+    assert!(
+        invalid(odd).ends_with("the buffer has 15 bytes, which is not a multiple of the element size of 4")
+    );
 }
 
 #[test]
@@ -327,7 +329,7 @@ fn alignment_of_slices() {
     let buffer = bench.device.buffer::<f32>(16).unwrap();
     assert_eq!(
         invalid(bench.launch(&kernel, (buffer.slice(3..5).unwrap(),))),
-        "kernel `k`, argument 0 `a` (device const float2*): the slice begins at byte 12, no multiple of 8"
+        "kernel `k`, argument 0 `a` (device const float2*): the slice begins at byte 12, which is not a multiple of 8"
     );
     bench.launch(&kernel, (buffer.slice(4..6).unwrap(),)).unwrap();
     match &bindings(&bench)[0] {
@@ -349,8 +351,8 @@ fn threadgroup_memory() {
     invalid(bench.launch(&kernel, (Threadgroup::bytes(usize::MAX), Threadgroup::bytes(usize::MAX))));
     assert_eq!(
         invalid(bench.launch(&kernel, (1f32, 2f32))),
-        "kernel `k`, argument 0 `tile` (threadgroup float*): give the size of the threadgroup memory, with \
-         `Threadgroup::bytes(n)`"
+        "kernel `k`, argument 0 `tile` (threadgroup float*): requires a size of threadgroup memory, \
+         such as `Threadgroup::bytes(n)`"
     );
     let plain = bench.declare(signature("plain", vec![out()]), |_| Ok(()));
     assert_eq!(
@@ -389,8 +391,8 @@ fn sizes_as_one_uint3_or_three_uints() {
     assert_eq!(words, bytemuck::cast_slice::<u32, u8>(&[8, 9, 10, 11]));
     assert_eq!(
         invalid(bench.launch(&three, (8u32, 9u32, Dim3::new(1, 1, 1)))),
-        "kernel `three`, argument 2 `d` (constant uint&): a `Dim3` goes to a `uint3` that is only read, or to three \
-         `uint` arguments in a row"
+        "kernel `three`, argument 2 `d` (constant uint&): a `Dim3` requires a read-only `uint3`, or three \
+         consecutive `uint` arguments"
     );
     let text = invalid(bench.launch(&three, (Dim3::new(1, 1, 1),)));
     assert!(text.starts_with("kernel `three` takes 4 arguments"), "{text}");

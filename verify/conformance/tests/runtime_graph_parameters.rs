@@ -79,7 +79,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     let transient = graph.transient::<u32>(&bench.device, 1).unwrap();
     assert_eq!(
         invalid(graph.buffer("t", &transient)),
-        "graph: parameter `t`: a transient is no buffer of the program"
+        "graph: parameter `t`: a transient is not a buffer of the program"
     );
     let mut plan = graph.plan().unwrap();
     let k = "kernel `map`, argument 2 `k` (constant uint&)";
@@ -92,9 +92,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
         (invalid(plan.set("k", 1.0f32)), format!("{k}: expected uint, given a value of `f32` (float)")),
         (
             invalid(plan.set("k", Dim3::new(1, 2, 3))),
-            format!(
-                "{k}: a `Dim3` goes to a `uint3` that is only read, or to three `uint` arguments in a row"
-            ),
+            format!("{k}: a `Dim3` requires a read-only `uint3`, or three consecutive `uint` arguments"),
         ),
         (invalid(plan.set("k", &input)), format!("{k}: the parameter is a value, given a buffer")),
         (invalid(plan.set("input", 3u32)), "parameter `input` is a buffer, given a value".into()),
@@ -124,7 +122,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     let odd = Arg::from(bytes.slice(1..4 * N + 1).unwrap()).of(elinvar::Scalar::U32);
     refusals.push((
         invalid(plan.set("input", odd)),
-        format!("{a}: the slice begins at byte 1, no multiple of 4"),
+        format!("{a}: the slice begins at byte 1, which is not a multiple of 4"),
     ));
     for (got, expected) in refusals {
         assert_eq!(got, expected);

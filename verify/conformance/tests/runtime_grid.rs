@@ -32,7 +32,7 @@ fn threads_and_groups_are_different_requests() {
     assert_eq!(last(&bench), (Dim3::new(1000, 1, 1), Dim3::new(256, 1, 1)));
     assert_eq!(
         invalid(run(&bench, &kernel, Grid::groups(4))),
-        "kernel `k`: `Grid::groups` needs the threads of a group, with `.group(..)`"
+        "kernel `k`: `Grid::groups` requires a threadgroup size, set with `.group(..)`"
     );
 }
 

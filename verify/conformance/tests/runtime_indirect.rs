@@ -42,7 +42,7 @@ fn what_is_no_place_for_counts_is_refused() {
     let counts = buffer(&bench, &[1, 2, 3, 4]);
     assert_eq!(
         refused(Grid::indirect(&counts)),
-        "kernel `k`: `Grid::indirect` needs the threads of a group, with `.group(..)`"
+        "kernel `k`: `Grid::indirect` requires a threadgroup size, set with `.group(..)`"
     );
     assert_eq!(
         refused(Grid::indirect(&counts).group(1025)),
@@ -65,14 +65,14 @@ fn what_is_no_place_for_counts_is_refused() {
     let bytes = bench.device.buffer::<u8>(40).unwrap();
     assert_eq!(
         refused(Grid::indirect(bytes.slice(6..18).unwrap()).group(1)),
-        "kernel `k`, the counts of its threadgroups: the slice begins at byte 6, no multiple of 4"
+        "kernel `k`, the counts of its threadgroups: the slice begins at byte 6, which is not a multiple of 4"
     );
     let foreign = buffer(&other, &[1, 1, 1]);
     let text = refused(Grid::indirect(&foreign).group(1));
     assert!(text.starts_with("kernel `k`, the counts of its threadgroups: the buffer is of"), "{text}");
     let size = |grid| k.threadgroup_size(grid);
     assert_eq!(size(Grid::indirect(&bytes).group((8, 2))).unwrap(), Some(Dim3::new(8, 2, 1)));
-    assert!(invalid(size(Grid::indirect(&counts))).contains("needs the threads of a group"));
+    assert!(invalid(size(Grid::indirect(&counts))).contains("requires a threadgroup size"));
     assert!(bench.sim.commands().is_empty());
 }
 
@@ -293,7 +293,7 @@ fn counts_are_a_parameter() {
     let bytes = bench.device.buffer::<u8>(18).unwrap();
     assert_eq!(
         invalid(plan.set(parameter, bytes.slice(2..18).unwrap())),
-        "kernel `seen`, the counts of its threadgroups: the slice begins at byte 6, no multiple of 4"
+        "kernel `seen`, the counts of its threadgroups: the slice begins at byte 6, which is not a multiple of 4"
     );
     // SAFETY: as above.
     unsafe { plan.run(&bench.stream) }.unwrap().wait().unwrap();

@@ -50,7 +50,7 @@ fn a_size_is_measured_and_used() {
     assert_eq!(group(&other, 5000), [256, 1, 1], "a kernel of that name in another source");
     assert_eq!(
         invalid(tune(&bench, &kernel, Grid::threads(5000).group(8))),
-        "kernel `likes_128`: tune: the grid gives the size of a threadgroup"
+        "kernel `likes_128`: tune: the grid must not have a threadgroup size"
     );
     let flat = kernel.threadgroup_size(Grid::threads((100, 100))).unwrap().unwrap();
     tune(&bench, &kernel, Grid::threads((100, 100))).unwrap();

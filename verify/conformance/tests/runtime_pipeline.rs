@@ -287,7 +287,7 @@ fn what_takes_too_long_is_stopped() {
         Err(Error::Timeout(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert_eq!(text, "kernel `endless`, launch `first` (1): not done 2ms after it was submitted");
+    assert_eq!(text, "kernel `endless`, launch `first` (1): not finished 2ms after its submission");
     assert!(matches!(behind.wait(), Err(Error::Poisoned(cause)) if matches!(*cause, Error::Timeout(_))));
     assert!(matches!(bench.stream.acknowledge(), Some(Error::Timeout(_))));
     let mut in_time = bench.stream.command_buffer();

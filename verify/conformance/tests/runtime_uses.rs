@@ -121,7 +121,7 @@ fn what_cannot_be_used() {
     let place = "kernel `peek`, resource 0 (used through its address)";
     assert_eq!(
         invalid(bench.launch(&kernel, (1u64, Arg::use_resource(3u32)))),
-        format!("{place}: it is no buffer")
+        format!("{place}: not a buffer")
     );
     let foreign = Device::new(Sim::named("other")).buffer::<u32>(1).unwrap();
     assert_eq!(

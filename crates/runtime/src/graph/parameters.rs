@@ -111,7 +111,7 @@ impl Graph {
         let storage = &buffer.span.storage;
         if Placeholder::graph_of(&storage.block.memory).is_some() {
             return Err(Error::invalid(format!(
-                "graph: parameter `{name}`: a transient is no buffer of the program"
+                "graph: parameter `{name}`: a transient is not a buffer of the program"
             )));
         }
         if self.parameters.iter().any(|known| known.name == name) {

@@ -161,7 +161,7 @@ impl Plan {
         own_device.expect_same(&new.span.storage.device, || format!("parameter `{name}`: the buffer is"))?;
         if new.span.storage.block.is_placeholder() {
             return Err(Error::invalid(format!(
-                "parameter `{name}`: a transient is no buffer of the program"
+                "parameter `{name}`: a transient is not a buffer of the program"
             )));
         }
         if new.span.len != own.len {

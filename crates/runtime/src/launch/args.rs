@@ -1,8 +1,7 @@
-//! [`Arg`] and [`Args`]: the values of a launch.
+//! [`Arg`] and [`Args`]: arguments of a launch.
 //!
-//! An `Arg` is made from what a caller has: a reference to a buffer, a scalar, a size. It remembers the
-//! host's element type and whether the kernel may write, and nothing of the kernel; [`crate::launch::bind`]
-//! compares it with the signature.
+//! An `Arg` is created from a buffer reference, a scalar, a struct or a size. It has the host's element type and whether the
+//! kernel may write, and is independent of the kernel; [`crate::launch::bind`] validates it against the signature.
 
 use std::any::{TypeId, type_name};
 
@@ -13,7 +12,7 @@ use half::{bf16, f16};
 use crate::memory::span::Span;
 use crate::{Buffer, BufferSlice, BufferSliceMut};
 
-/// One argument of a launch.
+/// An argument of a launch.
 #[derive(Clone)]
 pub struct Arg {
     pub(crate) value: Value,
@@ -32,20 +31,20 @@ pub(crate) enum Value {
     },
     Threadgroup(u64),
     Size(Dim3),
-    /// No argument: what the kernel reaches through an address. `None` for what is no memory.
+    /// Not an argument: memory that the kernel accesses through an address. `None` if it is not memory.
     Use(Option<(Span, bool)>),
 }
 
-/// The host's element type, as far as it can be compared with MSL's.
+/// The host's element type, for comparison with MSL's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
-    /// A scalar that MSL has, or an array of 2 to 4 of them.
+    /// An MSL scalar, or an array of 2 to 4 of them.
     Scalars { scalar: Scalar, lanes: u32, name: &'static str },
-    /// `f64`, which MSL has not.
+    /// `f64`, which MSL lacks.
     Double,
     /// Any other type without padding.
     Pod { name: &'static str, size: u64 },
-    /// Bytes that are taken as whatever the kernel expects.
+    /// Bytes of any type.
     Raw,
 }
 
@@ -77,25 +76,24 @@ impl Element {
 }
 
 impl Arg {
-    /// A value of any type without padding, for a `constant T&` of the same size.
+    /// A value for a `constant T&` of the same size. Copied.
     pub fn value<T: Pod>(value: &T) -> Self {
         Self::values(std::slice::from_ref(value))
     }
 
-    /// Values for a pointer that the kernel only reads, such as `constant float*`. They are copied at the
-    /// launch; for more than a few KiB a buffer is the better choice.
+    /// Values for a pointer that the kernel only reads, such as `constant float*`. Copied; use a buffer for more than a few KiB.
     pub fn values<T: Pod>(values: &[T]) -> Self {
         let bytes = bytemuck::cast_slice(values).to_vec();
         Self { value: Value::Bytes { bytes, element: Element::of::<T>() } }
     }
 
-    /// A value as raw bytes, taken as whatever type the kernel expects; the size must still fit.
+    /// A value as raw bytes, of any type. The length must be that of the kernel's type.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self { value: Value::Bytes { bytes: bytes.into(), element: Element::Raw } }
     }
 
-    /// Say what a `Buffer<u8>`, a slice of one or [`Arg::bytes`] holds, where the type is known at run
-    /// time only. On any other argument it replaces the type likewise.
+    /// Sets the element type of a `Buffer<u8>`, a slice of one, or [`Arg::bytes`], if it is known at run time only. Replaces the
+    /// element type of any other argument.
     #[must_use]
     pub fn of(mut self, scalar: Scalar) -> Self {
         let declared = Element::Scalars { scalar, lanes: 1, name: scalar.msl_name() };
@@ -106,12 +104,12 @@ impl Arg {
         self
     }
 
-    /// A buffer or slice that the kernel reaches through an address in the memory of its arguments
-    /// ([`Buffer::gpu_address`]): `&buffer` if it only reads it, `&mut buffer` if it may write it. Metal calls this
-    /// `useResource(_:usage:)`. It stands anywhere in the list and is no argument of the kernel.
+    /// A buffer or slice that the kernel accesses through an address in the memory of its arguments ([`Buffer::gpu_address`]);
+    /// `useResource(_:usage:)` in Metal. `&buffer` declares reads, `&mut buffer` reads and writes. May be anywhere in the list,
+    /// and is not an argument of the kernel.
     ///
-    /// The launch keeps the buffer alive and waits, fails and refuses as it does for an argument; a buffer
-    /// that is reached and not named here is not known to it.
+    /// The launch keeps the buffer alive and tracks its use as that of an argument. The use of a buffer that is accessed through
+    /// an address and not declared is not tracked.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -148,19 +146,19 @@ impl Arg {
     }
 }
 
-/// Threadgroup memory for a `threadgroup T*` argument.
+/// Dynamic threadgroup memory for a `threadgroup T*` argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threadgroup {
     bytes: u64,
 }
 
 impl Threadgroup {
-    /// This many bytes.
+    /// `bytes` bytes.
     pub const fn bytes(bytes: usize) -> Self {
         Self { bytes: bytes as u64 }
     }
 
-    /// Room for `count` elements of type `T`.
+    /// Memory for `count` elements of type `T`.
     pub const fn of<T>(count: usize) -> Self {
         Self::bytes(count.saturating_mul(size_of::<T>()))
     }
@@ -173,7 +171,7 @@ impl From<Threadgroup> for Arg {
 }
 
 impl From<Dim3> for Arg {
-    /// One `uint3` argument, or three `uint` arguments in a row, as the signature says.
+    /// A `uint3` argument, or three consecutive `uint` arguments, according to the signature.
     fn from(size: Dim3) -> Self {
         Self { value: Value::Size(size) }
     }
@@ -197,64 +195,64 @@ macro_rules! from_scalars {
 from_scalars!(i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32);
 
 impl From<f64> for Arg {
-    /// Always refused by the launch, with a message that names kernel and argument: MSL has no double.
-    /// It exists so that a literal such as `2.0` gets that message, and not the compiler's.
+    /// Always rejected by the launch, with kernel and argument in the message: MSL has no `double`. Exists so that a literal such
+    /// as `2.0` gets that message instead of a type error.
     fn from(value: f64) -> Self {
         Self::value(&value)
     }
 }
 
 impl<T: Pod> From<&Buffer<T>> for Arg {
-    /// For reading.
+    /// Read access.
     fn from(buffer: &Buffer<T>) -> Self {
         Self::memory::<T>(&buffer.span, false)
     }
 }
 
 impl<T: Pod> From<&mut Buffer<T>> for Arg {
-    /// For reading and writing.
+    /// Read and write access.
     fn from(buffer: &mut Buffer<T>) -> Self {
         Self::memory::<T>(&buffer.span, true)
     }
 }
 
 impl<T: Pod> From<BufferSlice<'_, T>> for Arg {
-    /// For reading.
+    /// Read access.
     fn from(slice: BufferSlice<'_, T>) -> Self {
         Self::memory::<T>(&slice.span, false)
     }
 }
 
 impl<T: Pod> From<&BufferSlice<'_, T>> for Arg {
-    /// For reading.
+    /// Read access.
     fn from(slice: &BufferSlice<'_, T>) -> Self {
         Self::memory::<T>(&slice.span, false)
     }
 }
 
 impl<T: Pod> From<BufferSliceMut<'_, T>> for Arg {
-    /// For reading and writing.
+    /// Read and write access.
     fn from(slice: BufferSliceMut<'_, T>) -> Self {
         Self::memory::<T>(&slice.span, true)
     }
 }
 
 impl<T: Pod> From<&BufferSliceMut<'_, T>> for Arg {
-    /// For reading.
+    /// Read access.
     fn from(slice: &BufferSliceMut<'_, T>) -> Self {
         Self::memory::<T>(&slice.span, false)
     }
 }
 
 impl<T: Pod> From<&mut BufferSliceMut<'_, T>> for Arg {
-    /// For reading and writing.
+    /// Read and write access.
     fn from(slice: &mut BufferSliceMut<'_, T>) -> Self {
         Self::memory::<T>(&slice.span, true)
     }
 }
 
-/// The arguments of a launch, in the order of the kernel's parameters: a tuple of up to 31 values that are
-/// [`Into<Arg>`], or a list of [`Arg`]s made at run time.
+/// The arguments of a launch, in the order of the kernel's parameters: a tuple of up to 31 values that implement [`Into<Arg>`],
+/// or a list of [`Arg`]s.
 pub trait Args {
     /// The arguments as a list.
     fn into_args(self) -> Vec<Arg>;

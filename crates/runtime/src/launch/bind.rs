@@ -1,8 +1,7 @@
-//! A launch's arguments against the kernel's signature.
+//! Validates a launch's arguments against the kernel's signature.
 //!
-//! Everything is checked here, before anything is recorded: count, element type, size, constness,
-//! alignment, threadgroup memory, device of origin. What comes out is what a driver may rely on. Every
-//! refusal names the kernel, the argument and its position in the list, from 0.
+//! All properties are checked here, before anything is recorded: number, element type, size, constness, alignment, threadgroup
+//! memory, device. The result satisfies the contract of the drivers. Errors name the kernel, the argument and its index, from 0.
 
 use std::sync::Arc;
 
@@ -15,14 +14,14 @@ use crate::memory::operands::{declaration, no_address, place, used_place};
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Usage, Who};
 
-/// What a launch binds, and the memory it uses.
+/// Bindings of a launch, and the memory that it uses.
 pub(crate) struct Bound {
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Vec<Use>,
     pub(crate) usages: Vec<Usage>,
 }
 
-/// Checks `args` against the signature of `pipeline`, which belongs to `device`.
+/// Validates `args` against the signature of `pipeline`, which belongs to `device`.
 pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>) -> Result<Bound> {
     let signature = pipeline.signature();
     let (used, args): (Vec<Arg>, Vec<Arg>) =
@@ -60,7 +59,7 @@ pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>
     Ok(bound)
 }
 
-/// Checks `arg` as argument `index` of a launch that was bound before.
+/// Validates `arg` as a replacement of argument `index` of a bound launch.
 pub(crate) fn rebind(
     device: &Device,
     pipeline: &Arc<dyn Pipeline>,
@@ -81,14 +80,14 @@ pub(crate) fn rebind(
             slot.bind_size(*size, &mut bindings)?;
             match (bindings.pop(), bindings.is_empty()) {
                 (Some(binding), true) => Ok(binding),
-                _ => slot.refuse("a `Dim3` would replace three arguments; replace each"),
+                _ => slot.refuse("a `Dim3` would replace three arguments; replace each of them"),
             }
         }
-        Value::Threadgroup(_) | Value::Use(_) => slot.refuse("replaced by a value or a buffer only"),
+        Value::Threadgroup(_) | Value::Use(_) => slot.refuse("can be replaced by a value or a buffer only"),
     }
 }
 
-/// What the kernel reaches through an address; `number` counts those of the launch.
+/// Binds resource `number` of the launch, which the kernel accesses through an address.
 fn bind_use(
     device: &Device,
     pipeline: &Arc<dyn Pipeline>,
@@ -98,7 +97,7 @@ fn bind_use(
 ) -> Result<()> {
     let place = || used_place(pipeline.signature(), number);
     let Value::Use(Some((span, writable))) = arg.value else {
-        return Err(Error::invalid(format!("{}: it is no buffer", place())));
+        return Err(Error::invalid(format!("{}: not a buffer", place())));
     };
     device.expect_same(&span.storage.device, || format!("{}: the buffer is", place()))?;
     let slice = span.memory_slice();
@@ -111,7 +110,7 @@ fn bind_use(
     };
     let who = Who::Use(pipeline.clone(), number);
     bound.uses.push(Use { slice, access });
-    // Which of its bytes are written is not known.
+    // The written range is unknown.
     bound.usages.push(Usage { storage: span.storage, who, access: usage, covers: false });
     Ok(())
 }
@@ -127,7 +126,7 @@ fn wrong_count(signature: &Signature, given: usize) -> Error {
     Error::invalid(format!("kernel `{}` takes {takes}, {given} given", signature.name))
 }
 
-/// One argument of the signature, to be bound.
+/// An argument of the signature that is being bound.
 struct Slot<'a> {
     signature: &'a Signature,
     index: usize,
@@ -145,7 +144,7 @@ impl Slot<'_> {
 
     fn bind_threadgroup(&self, bytes: u64) -> Result<Binding> {
         if self.expected.kind != ArgKind::Threadgroup {
-            return self.refuse("given threadgroup memory, but it is no threadgroup argument");
+            return self.refuse("given threadgroup memory, but it is not a threadgroup argument");
         }
         Ok(Binding::Threadgroup(bytes))
     }
@@ -153,13 +152,13 @@ impl Slot<'_> {
     fn bind_bytes(&self, bytes: Vec<u8>, element: Element) -> Result<Binding> {
         self.refuse_threadgroup()?;
         if self.expected.access == driver::Access::ReadWrite {
-            return self.refuse("the kernel may write to it, so a value does not do; pass a `&mut` buffer");
+            return self.refuse("the kernel may write to it; pass a `&mut` buffer instead of a value");
         }
         self.check_element(element, "a value")?;
         let (len, size) = (bytes.len() as u64, self.expected.element_size);
         let exact = self.expected.kind == ArgKind::Reference && element != Element::Raw;
         if exact && len != size {
-            return self.refuse(format_args!("takes a value of {size} bytes, given {len}"));
+            return self.refuse(format_args!("expected a value of {size} bytes, given {len}"));
         }
         self.check_size(len, element, "the value")?;
         Ok(Binding::Bytes(bytes))
@@ -174,12 +173,13 @@ impl Slot<'_> {
         let align = self.expected.element_align.max(1);
         if !span.offset.is_multiple_of(align) {
             let offset = span.offset;
-            return self.refuse(format_args!("the slice begins at byte {offset}, no multiple of {align}"));
+            return self.refuse(format_args!(
+                "the slice begins at byte {offset}, which is not a multiple of {align}"
+            ));
         }
         let address = span.storage.block.memory.host_ptr().map_or(0, |first| first.addr().get() as u64);
         if !address.wrapping_add(span.offset).is_multiple_of(align) {
-            return self
-                .refuse(format_args!("the memory begins at an address that is no multiple of {align}"));
+            return self.refuse(format_args!("the memory's address is not a multiple of {align}"));
         }
         if span.len == 0 && self.expected.kind == ArgKind::Pointer && !self.is_reinterpreted(element) {
             return Ok(());
@@ -187,7 +187,7 @@ impl Slot<'_> {
         self.check_size(span.len, element, "the buffer")
     }
 
-    /// At least one element; whole elements behind a pointer.
+    /// Requires at least one element, and whole elements behind a pointer.
     fn check_size(&self, len: u64, element: Element, subject: &str) -> Result<()> {
         let size = self.expected.element_size;
         if len < size
@@ -197,13 +197,13 @@ impl Slot<'_> {
         }
         if self.expected.kind == ArgKind::Pointer && !len.is_multiple_of(size.max(1)) {
             return self.refuse(format_args!(
-                "{subject} has {len} bytes, no whole number of elements of {size} bytes"
+                "{subject} has {len} bytes, which is not a multiple of the element size of {size}"
             ));
         }
         Ok(())
     }
 
-    /// Whether bytes are given for a struct, which then must hold one.
+    /// Whether bytes are given for a struct.
     fn is_reinterpreted(&self, element: Element) -> bool {
         let bytes = matches!(element, Element::Raw | Element::Scalars { scalar: Scalar::U8, lanes: 1, .. });
         bytes && matches!(self.expected.element, ElementType::Other(_))
@@ -211,7 +211,7 @@ impl Slot<'_> {
 
     fn refuse_threadgroup(&self) -> Result<()> {
         if self.expected.kind == ArgKind::Threadgroup {
-            return self.refuse("give the size of the threadgroup memory, with `Threadgroup::bytes(n)`");
+            return self.refuse("requires a size of threadgroup memory, such as `Threadgroup::bytes(n)`");
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Slot<'_> {
         }
     }
 
-    /// One `uint3`, or three `uint`s in a row.
+    /// Binds one `uint3`, or three consecutive `uint`s.
     fn bind_size(&self, size: Dim3, bindings: &mut Vec<Binding>) -> Result<()> {
         let by_value =
             |arg: &driver::Arg| arg.kind != ArgKind::Threadgroup && arg.access == driver::Access::Read;
@@ -286,7 +286,7 @@ impl Slot<'_> {
             bindings.extend(words.map(|word| Binding::Bytes(word.to_ne_bytes().to_vec())));
             return Ok(());
         }
-        self.refuse("a `Dim3` goes to a `uint3` that is only read, or to three `uint` arguments in a row")
+        self.refuse("a `Dim3` requires a read-only `uint3`, or three consecutive `uint` arguments")
     }
 
     fn usage(&self, pipeline: &Arc<dyn Pipeline>, span: &Span) -> Usage {

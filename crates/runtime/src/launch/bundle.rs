@@ -1,14 +1,14 @@
-//! Kernels that were compiled ahead by `elinvar pack`, for machines without a compiler.
+//! [`Bundle`]: kernels compiled ahead of time by `elinvar pack`, for machines without a compiler.
 //!
-//! A bundle has no source text, and yet gives [`Source`]s: compiling one looks up what was made of it. Which targets and
-//! kernels it has was decided when it was packed; for others the answer is `Unsupported`.
+//! A bundle has no source text, but provides [`Source`]s: compiling one looks up its packed code. Targets and kernels were chosen
+//! when it was packed; others are `Unsupported`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use elinvar_driver::{Error, Packed, Result, Source, SourceFile};
 
-/// Kernels that were compiled ahead.
+/// Kernels compiled ahead of time by `elinvar pack`.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bytes: Arc<[u8]>,
@@ -16,19 +16,19 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Whether there is a file there that begins as a bundle does.
+    /// Whether `path` is a readable file that begins with a bundle's magic number.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         elinvar_code::Bundle::is_at(path.as_ref())
     }
 
-    /// A bundle's content.
+    /// A bundle in memory.
     ///
     /// # Safety
-    /// A bundle has machine code, which is run as it is: it must be one that `elinvar pack` wrote, from a place that is trusted
-    /// as the program itself is. Damage is found, by a checksum; bad will is not.
+    /// The machine code in the bundle is executed as is. The bundle must have been written by `elinvar pack` and come from a
+    /// source that is as trusted as the program. A checksum detects damage, but not manipulation.
     ///
     /// # Errors
-    /// `InvalidArgument` that says what is wrong: no bundle, another version, cut short, damaged.
+    /// `InvalidArgument` with the reason: not a bundle, another version, truncated, damaged.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Self> {
         let bytes = bytes.into();
@@ -37,13 +37,13 @@ impl Bundle {
         Ok(Self { bytes, sources })
     }
 
-    /// A bundle's file.
+    /// Reads a bundle from a file.
     ///
     /// # Safety
     /// As [`Bundle::from_bytes`].
     ///
     /// # Errors
-    /// `Environment` when it cannot be read, and as [`Bundle::from_bytes`], with the file's name.
+    /// `Environment` if the file cannot be read; as [`Bundle::from_bytes`], with the file's name.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self> {
         let bytes = std::fs::read(path.as_ref());
@@ -57,15 +57,15 @@ impl Bundle {
         })
     }
 
-    /// The names of the sources in it: files, as they were named when it was packed.
+    /// Names of the sources in the bundle: file names as they were passed to `elinvar pack`.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A source in it, to be compiled.
+    /// The source of this name, which can be compiled.
     ///
     /// # Errors
-    /// `InvalidArgument` that lists those that it has.
+    /// `InvalidArgument` with the names of the sources in the bundle.
     pub fn source(&self, name: &str) -> Result<Source> {
         let Some((name, key)) = self.sources.iter().find(|(known, _)| known == name) else {
             let known: Vec<String> = self.sources().map(|name| format!("`{name}`")).collect();

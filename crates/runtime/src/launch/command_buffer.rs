@@ -1,9 +1,8 @@
-//! [`CommandBuffer`] and the way of a launch: check, record, submit.
+//! [`CommandBuffer`] and the path of a launch: validate, record, submit.
 //!
-//! [`Kernel::launch`] is a command buffer of one. A command buffer checks each call as it comes and records a command with
-//! the memory it uses; `submit` enters that use into the accounts of the memory and hands the commands
-//! to the driver's queue, in one step. Nothing is recorded by a call that is refused. What a submission holds, it holds
-//! until the device has done it.
+//! [`Kernel::launch`] is a command buffer with one command. A command buffer validates each call and records a command with the
+//! memory that it uses; `submit` enters that use into the usage records and passes the commands to the driver's queue,
+//! atomically. A rejected call records nothing. A submission holds its resources until the device has finished it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ use crate::{
 };
 
 impl Kernel {
-    /// Run the kernel over a grid, behind the work that the stream has already. Returns at once.
+    /// Launches the kernel over a grid, behind the stream's pending work. Does not block.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -46,13 +45,13 @@ impl Kernel {
     /// ```
     ///
     /// # Safety
-    /// With these arguments the kernel reads and writes within the memory it is given, and does not race, in
-    /// itself or with work of other streams, in a way that MSL leaves undefined.
+    /// With these arguments the kernel must access memory only within its arguments, and must have no data race, within the
+    /// launch or with work of other streams, that MSL leaves undefined.
     ///
     /// # Errors
-    /// `InvalidArgument` naming kernel and argument when an argument does not fit the signature, its buffer is
-    /// mapped or belongs to another device, or when the grid is out of range; `Compile` or `Unsupported` when
-    /// the kernel cannot be built for the group's size; what the driver answers to a submission.
+    /// `InvalidArgument` that names kernel and argument if an argument does not match the signature, or its buffer is mapped or
+    /// belongs to another device, or if the grid is out of range; `Compile` or `Unsupported` if the kernel cannot be built for
+    /// the threadgroup size; the driver's for a submission.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Completion> {
         let mut command_buffer = stream.command_buffer();
@@ -63,7 +62,7 @@ impl Kernel {
 }
 
 impl CheckedKernel {
-    /// Run the kernel over a grid; see [`Kernel::launch`]. Safe, because every access is checked.
+    /// Launches the kernel over a grid; see [`Kernel::launch`]. Safe, since every access is checked.
     ///
     /// # Errors
     /// As [`Kernel::launch`].
@@ -74,10 +73,10 @@ impl CheckedKernel {
     }
 }
 
-/// Steps of a launch that are noted before the driver has it.
+/// Trace steps of a launch before it is passed to the driver.
 const STEPS: usize = 6;
 
-/// Commands that are submitted together, in order. Dropping a command buffer forgets them.
+/// Commands that are submitted together, in order (`MTLCommandBuffer` in Metal). Dropping it discards them.
 pub struct CommandBuffer {
     stream: Stream,
     lease: Lease,
@@ -86,19 +85,19 @@ pub struct CommandBuffer {
     steps: Vec<Step>,
     /// The events that it raises.
     events: Vec<Event>,
-    /// Commands that were recorded before, instead of its own.
+    /// Commands of a recording, instead of its own.
     replayed: Option<Arc<[Command]>>,
-    /// How long it may take.
+    /// Maximum time from submission to end.
     deadline: Option<Duration>,
     notes: Option<Notes>,
-    /// What was noted so far.
+    /// Trace events so far.
     traced: Vec<Noted>,
 }
 
-/// What a submission holds until it has ended.
+/// Resources that a submission holds until it has ended.
 struct Held {
     _storages: Vec<Arc<Storage>>,
-    /// Before the events, which are used again if nothing else has them.
+    /// Dropped before the events, which return to the pool if nothing else references them.
     _entered: Option<Entered>,
     /// The events that it raises.
     _events: Vec<Event>,
@@ -123,38 +122,38 @@ impl CommandBuffer {
         &self.stream.device
     }
 
-    /// Notes a step, if there is a trace.
+    /// Records a trace step, if the trace is on.
     fn note(&mut self, step: impl FnOnce() -> TraceStep) {
         if let Some(notes) = &self.notes {
             self.traced.push(notes.event(step()));
         }
     }
 
-    /// Notes a refusal, if there is one.
+    /// Records an error in the trace.
     pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.note(|| TraceStep::Refused(Box::new(error.clone()))))
     }
 
-    /// Let it end as [`Error::Timeout`] when it has not ended so long after it was submitted. What runs then ends where
-    /// [`elinvar_driver::Features::stops_at`] says, and what it has done so far stays. A device that cannot stop what runs is then
-    /// lost: all its work ends in [`Error::DeviceLost`], and it takes no more until [`Device::reset`]. The memory that its
-    /// work uses is not given back before the driver has let go of it, if ever.
+    /// Sets the maximum time from submission to end. Work that exceeds it ends as [`Error::Timeout`], at a point of
+    /// [`elinvar_driver::Features::stops_at`]; its effects so far remain. If the device cannot stop running work, it is lost: all
+    /// its work ends in [`Error::DeviceLost`], and it accepts no work until [`Device::reset`]. The work's memory is not reused
+    /// until the driver has released it, possibly never.
     ///
     /// # Errors
-    /// `Environment` when the thread that watches cannot be started.
+    /// `Environment` if the thread for deadlines cannot be started.
     pub fn deadline(&mut self, after: Duration) -> Result<()> {
         deadline::start()?;
         self.deadline = Some(after);
         Ok(())
     }
 
-    /// Add a launch; see [`Kernel::launch`]. A refused launch leaves the command buffer as it was.
+    /// Adds a launch; see [`Kernel::launch`]. A rejected launch leaves the command buffer unchanged.
     ///
     /// # Safety
     /// As [`Kernel::launch`].
     ///
     /// # Errors
-    /// As [`Kernel::launch`], except that maps are looked at by [`CommandBuffer::submit`].
+    /// As [`Kernel::launch`], except that [`CommandBuffer::submit`] rejects mapped buffers.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn launch(&mut self, kernel: &Kernel, grid: Grid, args: impl Args) -> Result<()> {
         let recorded = self.record_launch(kernel, grid, args);
@@ -183,7 +182,7 @@ impl CommandBuffer {
         Ok(())
     }
 
-    /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
+    /// Adds a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
     ///
     /// # Errors
     /// As [`CommandBuffer::launch`].
@@ -193,10 +192,10 @@ impl CommandBuffer {
         unsafe { self.launch(&kernel.kernel, grid, args) }
     }
 
-    /// Add a fill of a buffer or slice.
+    /// Adds a fill of a buffer or slice with `value`, of at most 16 bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` for an element of more than 16 bytes or a buffer of another device.
+    /// `InvalidArgument` for an element of more than 16 bytes, or a buffer of another device.
     pub fn fill<'t, T: Pod>(&mut self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<()> {
         let span = target.into().span;
         let pattern = bytemuck::bytes_of(&value).to_vec();
@@ -212,11 +211,10 @@ impl CommandBuffer {
         Ok(())
     }
 
-    /// Add a copy between buffers or slices of the same length. They may be parts of one buffer and overlap:
-    /// the target then gets what the source held before.
+    /// Adds a copy between buffers or slices of the same length. They may overlap, with the semantics of `memmove`.
     ///
     /// # Errors
-    /// `InvalidArgument` for different lengths or a buffer of another device.
+    /// `InvalidArgument` for different lengths, or a buffer of another device.
     pub fn copy<'s, 't, T: Pod>(
         &mut self,
         source: impl Into<BufferSlice<'s, T>>,
@@ -240,7 +238,7 @@ impl CommandBuffer {
         Ok(())
     }
 
-    /// Add the raising of an event to `value`.
+    /// Adds a signal of an event: `value`, when preceding work has succeeded.
     pub fn signal(&mut self, event: &Event, value: u64) {
         let step = event.step(value, true);
         self.lease.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
@@ -249,7 +247,7 @@ impl CommandBuffer {
         self.note(|| TraceStep::Signal);
     }
 
-    /// Add a wait until an event, of any device, has reached `value`.
+    /// Adds a wait until an event, of any device, has reached `value`.
     pub fn wait_for(&mut self, event: &Event, value: u64) {
         let step = event.step(value, false);
         self.lease.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
@@ -257,18 +255,18 @@ impl CommandBuffer {
         self.note(|| TraceStep::Wait);
     }
 
-    /// Adds a command that has been checked, with the memory it uses.
+    /// Adds a validated command, with the memory that it uses.
     pub(crate) fn push(&mut self, command: Command, usages: Vec<Usage>, step: TraceStep) {
         self.lease.commands.push(command);
         self.usages.extend(usages);
         self.note(|| step);
     }
 
-    /// Hand the commands to the stream. An empty command buffer ends when the work before it has ended.
+    /// Submits the commands to the stream. An empty command buffer ends when the preceding work has ended.
     ///
     /// # Errors
-    /// `InvalidArgument` when the buffer of a command is mapped in conflict with it, or streams would wait for one
-    /// another in a circle; what the driver answers to a submission. Nothing runs then.
+    /// `InvalidArgument` if the buffer of a command has a conflicting map, or if the submission's waits would deadlock;
+    /// `QueueFull` and the driver's. Nothing runs in that case.
     pub fn submit(mut self) -> Result<Completion> {
         self.stream.device.expect_here("a submission")?;
         let count = self.replayed.as_ref().map_or(self.lease.commands.len(), |commands| commands.len());
@@ -281,7 +279,7 @@ impl CommandBuffer {
                 let refused = notes.event(TraceStep::Refused(Box::new(error.clone())));
                 device.trace().add(traced.into_iter().chain([refused]));
             }
-            // Not handed to the driver, because what it reads had failed.
+            // Not submitted, since content that it reads is missing after a failure.
             Ok(done) if !traced.is_empty() => {
                 let ends = [TraceStep::Complete(done.wait().err().map(Box::new)), TraceStep::Release];
                 device.trace().add(traced.into_iter().chain(ends.map(|step| notes.event(step))));
@@ -291,7 +289,7 @@ impl CommandBuffer {
         result
     }
 
-    /// Hands the commands to the driver, and what was noted to the trace just before that.
+    /// Passes the commands to the driver, and before that the recorded events to the trace.
     fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
@@ -307,7 +305,7 @@ impl CommandBuffer {
         let device = stream.device.clone();
         let trace_to = notes.map(|notes| (notes, device.clone()));
         let submit = |storages: Vec<Arc<Storage>>| {
-            // A stream that recovers keeps it until a reset has ended.
+            // A recovering stream holds the work back during a reset.
             let uses_content = !stream.recovers() && storages.iter().any(|storage| storage.is_own());
             let held = Held {
                 _storages: storages,
@@ -324,7 +322,7 @@ impl CommandBuffer {
                 let complete =
                     notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
                 device.recovery().vitals.submission(result.as_ref().err());
-                // Before anybody knows: who then waits finds memory given back that only this work still had.
+                // Before the promise is resolved, so that waiters find the memory released.
                 drop(held);
                 if let (Some(notes), Some(complete)) = (notes, complete) {
                     device.trace().add([complete, notes.event(TraceStep::Release)].into_iter());
@@ -342,7 +340,7 @@ impl CommandBuffer {
             fail_signals(&commands, cause);
         }
         if let (Some((_, submission)), Some((then, cause)), Some(watched)) = (&origin, due, watched) {
-            // Set after it has ended, it goes with the last handle on it, below.
+            // If the work has ended already, the deadline is dropped with the last reference, below.
             let due =
                 Due::Stop(Late::new(stream.device.clone(), &stream.queue, *submission, cause, &outcome));
             let _first = watched.set(deadline::watch(then, due));
@@ -350,7 +348,7 @@ impl CommandBuffer {
         Ok(Completion::new(outcome, origin))
     }
 
-    /// What it ends in when it takes longer than it may.
+    /// The error if it exceeds its deadline.
     fn late(&self, after: Duration) -> Error {
         let launch = self.lease.commands.iter().find_map(|command| match command {
             Command::Dispatch(dispatch) => Some(dispatch),
@@ -364,7 +362,7 @@ impl CommandBuffer {
                 format!("kernel `{}`{label}", dispatch.pipeline.signature().name)
             },
         );
-        Error::Timeout(format!("{name}: not done {after:?} after it was submitted"))
+        Error::Timeout(format!("{name}: not finished {after:?} after its submission"))
     }
 
     pub(crate) fn has_events(&self) -> bool {
@@ -375,18 +373,18 @@ impl CommandBuffer {
         self.deadline.is_some()
     }
 
-    /// Adds commands that were recorded before.
+    /// Appends recorded commands.
     pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
         self.lease.commands.extend_from_slice(commands);
         self.usages.extend_from_slice(usages);
     }
 
-    /// What it has recorded.
+    /// The recorded commands and uses.
     pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
         (self.lease.commands.drain(..).collect(), self.usages)
     }
 
-    /// Submits this list, which was recorded before, in place of its own.
+    /// Sets a recorded list to be submitted instead of its own.
     pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: Vec<Usage>) {
         (self.replayed, self.usages) = (Some(commands), usages);
     }

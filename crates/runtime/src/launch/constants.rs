@@ -1,7 +1,6 @@
-//! [`Constants`]: the values of function constants with which a kernel is specialized.
+//! [`Constants`]: values of function constants, with which a kernel is specialized.
 //!
-//! A list and nothing else: that the constants exist and have these types is checked against the source when
-//! the kernel is made.
+//! The values are validated against the source when the kernel is created.
 
 use elinvar_driver::{Constant, ConstantKey, Scalar};
 use half::{bf16, f16};
@@ -18,13 +17,13 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// No values.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Add a value. The key is the constant's name, or the index of its `[[function_constant(n)]]`; the value's type
-    /// must be the constant's.
+    /// Adds a value. The key is the constant's qualified name, or the index of its `[[function_constant(n)]]`. The value's type
+    /// must be the constant's type; [`crate::Library::kernel_with`] checks both.
     #[must_use]
     pub fn set(self, key: impl Into<ConstantKey>, value: impl ConstantValue) -> Self {
         let mut bytes = Vec::new();
@@ -37,8 +36,9 @@ impl Constants {
         &self.list
     }
 
-    /// [`Constants::set`] for a type that is known at run time only: the value's bytes, one scalar for each
-    /// component.
+    /// Adds a value whose type is known at run time only, as [`Constants::set`] does. `scalar` is the component type. `bytes`
+    /// holds 1 component for a scalar or 2 to 4 for a vector, each [`Scalar::size`] bytes in native byte order, without padding;
+    /// a `bool` is one byte, 0 or 1. [`crate::Library::kernel_with`] rejects any other length.
     #[must_use]
     pub fn set_bytes(
         mut self,
@@ -51,9 +51,9 @@ impl Constants {
     }
 }
 
-/// A type that a function constant can have: MSL's scalars, and arrays of 2 to 4 of them for vectors.
+/// Host types of function constants: MSL's scalar types, and arrays of 2 to 4 of them for vectors.
 pub trait ConstantValue: sealed::Sealed {
-    /// Append the value's bytes. Gives the type of a component.
+    /// Appends the value's bytes in native byte order. Returns the component type.
     #[doc(hidden)]
     fn write(&self, bytes: &mut Vec<u8>) -> Scalar;
 }

@@ -1,7 +1,7 @@
-//! [`Grid`]: how many threads a launch runs, and in groups of which size.
+//! [`Grid`]: size of a launch and of its threadgroups.
 //!
-//! A grid is a request in the caller's numbers, or the place where the device's work leaves them; it is checked and completed
-//! against the kernel's and the device's limits by the launch, since only that knows both. It knows nothing of arguments.
+//! A grid holds the caller's numbers, or the memory of an indirect launch's counts. The launch validates and completes it against
+//! the limits of kernel and device.
 
 use bytemuck::Pod;
 use elinvar_driver as driver;
@@ -13,12 +13,12 @@ use crate::memory::span::Span;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::{BufferSlice, Kernel};
 
-/// The size of a launch: threads, or whole threadgroups.
+/// The size of a launch, in threads or in whole threadgroups.
 ///
 /// ```
 /// use elinvar::Grid;
-/// let by_threads = Grid::threads((1920, 1080)); // any number; edge groups are smaller
-/// let by_groups = Grid::groups(64).group(256); // 64 groups of 256 threads
+/// let by_threads = Grid::threads((1920, 1080)); // any size; threadgroups at the edges are smaller
+/// let by_groups = Grid::groups(64).group(256); // 64 threadgroups of 256 threads
 /// # let _ = (by_threads, by_groups);
 /// ```
 #[derive(Clone, Debug)]
@@ -31,34 +31,33 @@ pub struct Grid {
 enum Count {
     Threads([i128; 3]),
     Groups([i128; 3]),
-    /// Of threadgroups, in memory.
+    /// Threadgroup counts in memory.
     Indirect(Span, Element),
 }
 
-/// A grid that is checked and complete.
+/// A validated and complete grid.
 pub(crate) struct Size {
     pub(crate) grid: driver::Grid,
     pub(crate) group: Dim3,
-    /// The use of the memory that holds the counts.
+    /// The use of the memory with the counts.
     pub(crate) counts: Option<Usage>,
 }
 
 impl Grid {
-    /// So many threads in all, `threads_per_grid` in MSL. Groups at the far edges are smaller where the
-    /// group's size does not divide the grid's, as with Metal's `dispatchThreads`. A size of zero
-    /// runs nothing and is no error.
+    /// A number of threads, `threads_per_grid` in MSL. If it is not a multiple of the threadgroup's size, threadgroups at the
+    /// edges are smaller, as with Metal's `dispatchThreads`. If a size is 0, nothing runs.
     pub fn threads(count: impl Extent) -> Self {
         Self { count: Count::Threads(count.sizes()), group: None }
     }
 
-    /// So many whole threadgroups, `threadgroups_per_grid` in MSL; needs [`Grid::group`].
+    /// A number of whole threadgroups, `threadgroups_per_grid` in MSL. Requires [`Grid::group`]. If a size is 0, nothing runs.
     pub fn groups(count: impl Extent) -> Self {
         Self { count: Count::Groups(count.sizes()), group: None }
     }
 
-    /// As many whole threadgroups as a buffer or slice says when the launch begins; needs [`Grid::group`]. The first three `u32`
-    /// are the counts along x, y and z, as in Metal's `MTLDispatchThreadgroupsIndirectArguments`; work before the
-    /// launch may write them. If one is zero nothing runs. A recording or a graph that is run again reads them again.
+    /// A number of whole threadgroups that is read from memory when the launch begins. Requires [`Grid::group`]. The first three
+    /// `u32` of the buffer or slice are the counts along x, y and z (`MTLDispatchThreadgroupsIndirectArguments` in Metal); work
+    /// before the launch may write them. If one is 0, nothing runs. Each run of a recording or a graph reads them again.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -76,27 +75,27 @@ impl Grid {
     /// # }
     /// ```
     ///
-    /// The launch is refused for a buffer of another device, elements other than `u32` (or bytes), less than 12 bytes, and a
-    /// slice that does not begin at a multiple of 4 bytes. Counts that are too many for the device end the launch in an
-    /// error that names them, where [`Features::sees_counts`] says so; elsewhere they are undefined, as in Metal.
+    /// The launch is rejected for a buffer of another device, elements other than `u32` or bytes, fewer than 12 bytes, or a slice
+    /// at an offset that is not a multiple of 4 bytes. Counts above the device's limits end the launch in an error that has them
+    /// if [`Features::sees_counts`] is true; otherwise the behavior is undefined, as in Metal.
     pub fn indirect<'b, T: Pod>(counts: impl Into<BufferSlice<'b, T>>) -> Self {
         Self { count: Count::Indirect(counts.into().span, Element::of::<T>()), group: None }
     }
 
-    /// Threads of a threadgroup. Without it a size is chosen that suits the grid's dimensions and the
-    /// kernel's limit.
+    /// Sets the threadgroup's size in threads. Without it, a size is chosen for the grid's dimensions and the kernel's limit; see
+    /// [`Kernel::suggest`].
     #[must_use]
     pub fn group(mut self, size: impl Extent) -> Self {
         self.group = Some(size.sizes());
         self
     }
 
-    /// Whether it says how many threads a group has.
+    /// Whether it has a threadgroup size.
     pub(crate) fn has_group(&self) -> bool {
         self.group.is_some()
     }
 
-    /// What a launch is to run; `None` when there is nothing to run.
+    /// The complete size; `None` if nothing runs.
     pub(crate) fn resolve(&self, launched: &Kernel) -> Result<Option<Size>> {
         let kernel = &launched.signature().name;
         let (threads, group) = match &self.count {
@@ -136,18 +135,18 @@ impl Grid {
         Ok(Some(group))
     }
 
-    /// The group of a grid that counts in groups, which means nothing without its size.
+    /// The threadgroup size of a grid that is given in threadgroups, which requires one.
     fn whole_group(&self, launched: &Kernel, what: &str) -> Result<Dim3> {
         self.given_group(launched)?.ok_or_else(|| {
             let kernel = &launched.signature().name;
             Error::invalid(format!(
-                "kernel `{kernel}`: `{what}` needs the threads of a group, with `.group(..)`"
+                "kernel `{kernel}`: `{what}` requires a threadgroup size, set with `.group(..)`"
             ))
         })
     }
 }
 
-/// Checks the memory of an indirect launch's counts.
+/// Validates the memory of an indirect launch's counts.
 pub(crate) fn check_counts(kernel: &str, span: &Span, element: Element) -> Result<()> {
     let refuse = |reason: String| Err(Error::invalid(format!("{}: {reason}", counts_place(kernel))));
     match element {
@@ -160,7 +159,10 @@ pub(crate) fn check_counts(kernel: &str, span: &Span, element: Element) -> Resul
     }
     let (bytes, align) = (driver::Grid::COUNTS_BYTES, driver::Grid::COUNTS_ALIGN);
     if !span.offset.is_multiple_of(align) {
-        return refuse(format!("the slice begins at byte {}, no multiple of {align}", span.offset));
+        return refuse(format!(
+            "the slice begins at byte {}, which is not a multiple of {align}",
+            span.offset
+        ));
     }
     if span.len < bytes {
         return refuse(format!("needs at least {bytes} bytes (three u32), the buffer has {}", span.len));
@@ -168,16 +170,16 @@ pub(crate) fn check_counts(kernel: &str, span: &Span, element: Element) -> Resul
     Ok(())
 }
 
-/// A size in one to three dimensions: a number, a tuple or array of up to three, or a [`Dim3`].
-/// Numbers may be of the types `u32`, `i32`, `u64`, `usize`; what does not fit 32 bits is refused by the launch.
+/// A size in one to three dimensions: a number, a tuple or array of up to three numbers, or a [`Dim3`]. Numbers are `u32`, `i32`,
+/// `u64` or `usize`; launches reject numbers outside 0 to `u32::MAX`.
 pub trait Extent {
-    /// The sizes along x, y and z; 1 where none is given.
+    /// The sizes along x, y and z; 1 for unused dimensions.
     fn sizes(self) -> [i128; 3];
 }
 
-/// A number that may be a size along one dimension.
+/// A number type for a size along one dimension.
 pub trait Side: Copy {
-    /// The number.
+    /// Converts the number without loss.
     fn side(self) -> i128;
 }
 
@@ -234,7 +236,7 @@ impl<S: Side> Extent for [S; 3] {
     }
 }
 
-/// Numbers as sizes, which have 32 bits.
+/// Converts numbers to 32-bit sizes.
 pub(crate) fn checked(kernel: &str, what: &str, sizes: [i128; 3]) -> Result<Dim3> {
     let mut checked = [0; 3];
     for (i, size) in sizes.into_iter().enumerate() {
@@ -288,7 +290,7 @@ mod tests {
             assert!(
                 checked(offset, 12)
                     .unwrap_err()
-                    .contains(&format!("begins at byte {offset}, no multiple of 4"))
+                    .contains(&format!("begins at byte {offset}, which is not a multiple of 4"))
             );
         }
         assert!(checked(0, 11).unwrap_err().contains("needs at least 12 bytes"));

@@ -1,7 +1,7 @@
-//! [`StreamGroup`]: a few streams for work that does not depend on one another.
+//! [`StreamGroup`]: several streams for independent work.
 //!
-//! A group opens streams as work comes, up to as many as the device runs side by side with profit, and gives each piece
-//! of work the stream with the least to do. It orders nothing: what depends on other work is ordered by events.
+//! A group creates streams on demand, up to the number that the device runs concurrently with a gain, and assigns work to the
+//! least busy one. It does not order work; dependencies are expressed with events.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use elinvar_driver::{Priority, Result};
 
 use crate::{Device, Stream};
 
-/// Streams of one device for independent work. Cloning gives another handle on the same streams.
+/// Streams of a device for independent work. A clone is another handle on the same streams.
 #[derive(Clone)]
 pub struct StreamGroup {
     device: Device,
@@ -21,7 +21,7 @@ pub struct StreamGroup {
     members: Arc<Members>,
 }
 
-/// The streams that are open, and when each was asked for last.
+/// The open streams, and the time of the last request for each.
 #[derive(Default)]
 pub(crate) struct Members {
     streams: Mutex<Vec<(Stream, Instant)>>,
@@ -34,21 +34,21 @@ impl StreamGroup {
         group
     }
 
-    /// The most streams that it opens.
+    /// Maximum number of streams, at least 1.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// The streams that are open.
+    /// Number of open streams.
     pub fn open(&self) -> usize {
         self.members.streams.lock().len()
     }
 
-    /// The stream for the next piece of work: an open one with nothing to do; else a new one; else, when as many are open
-    /// as there may be, the one with the least submissions in flight, of several the one that was not asked for longest.
+    /// Returns the stream for the next work: an idle one; otherwise a new one; otherwise, at the maximum, the one with the fewest
+    /// pending submissions, and of several the one whose last request is the oldest.
     ///
     /// # Errors
-    /// What the driver answers when it cannot open another queue.
+    /// The driver's, if it cannot create another queue.
     pub fn next(&self) -> Result<Stream> {
         let mut streams = self.members.streams.lock();
         let load = |(stream, asked): &&mut (Stream, Instant)| (stream.in_flight(), *asked);
@@ -63,10 +63,10 @@ impl StreamGroup {
         Ok(stream)
     }
 
-    /// Block until everything submitted to its streams so far has ended.
+    /// Blocks until everything submitted to its streams so far has ended.
     ///
     /// # Errors
-    /// As [`Stream::synchronize`], of the first stream that has failed; the others are waited for all the same.
+    /// As [`Stream::synchronize`], of the first failed stream; the others are waited for in any case.
     pub fn synchronize(&self) -> Result<()> {
         let streams: Vec<Stream> =
             self.members.streams.lock().iter().map(|(stream, _)| stream.clone()).collect();
@@ -77,7 +77,7 @@ impl StreamGroup {
 }
 
 impl Members {
-    /// Closes the streams that have nothing to do and were last asked for before `then`.
+    /// Closes the idle streams whose last request was before `then`.
     pub(crate) fn drop_idle_since(members: &Weak<Self>, then: Instant) {
         if let Some(members) = members.upgrade() {
             let keep = |(stream, asked): &(Stream, Instant)| stream.in_flight() > 0 || *asked > then;

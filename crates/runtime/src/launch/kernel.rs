@@ -1,7 +1,6 @@
-//! [`Kernel`]: a function of a library, ready to be launched.
+//! [`Kernel`]: a kernel function of a library.
 //!
-//! The kernel is a handle on the driver's pipeline. Its launch is in [`crate::launch::command_buffer`], with everything else
-//! that a launch goes through.
+//! A kernel is a handle on the driver's pipeline. Launches are in [`crate::launch::command_buffer`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use crate::launch::grid::checked;
 use crate::launch::suggest::{Suggestion, suggest};
 use crate::{Device, Extent, Grid};
 
-/// A kernel of a [`crate::Library`]. Cloning gives another handle.
+/// A kernel of a [`crate::Library`]. A clone is another handle.
 #[derive(Clone)]
 pub struct Kernel {
     pub(crate) device: Device,
     pub(crate) pipeline: Arc<dyn Pipeline>,
     pub(crate) label: Option<Arc<Label>>,
-    /// The same in every process that compiles the same source with the same options.
+    /// Equal in all processes that compile the same source with the same options.
     pub(crate) identity: Arc<str>,
 }
 
@@ -27,34 +26,34 @@ impl Kernel {
         Self { device, pipeline, label: None, identity }
     }
 
-    /// What the kernel takes.
+    /// Arguments, position parameters and code facts of the kernel.
     pub fn signature(&self) -> &Signature {
         self.pipeline.signature()
     }
 
-    /// Threads of the largest threadgroup that this kernel can have on its device.
+    /// Maximum number of threads of a threadgroup of this kernel (`maxTotalThreadsPerThreadgroup` in Metal).
     pub fn max_threads_per_threadgroup(&self) -> u32 {
         self.pipeline.max_threads_per_threadgroup()
     }
 
-    /// Threads of a threadgroup in a launch over this grid, given or chosen; `None` when nothing would run.
+    /// Threadgroup size of a launch over this grid, specified or chosen, in threads; `None` if nothing would run.
     ///
     /// # Errors
-    /// `InvalidArgument` when the grid or its group is out of range.
+    /// `InvalidArgument` if the grid or its threadgroup is out of range.
     pub fn threadgroup_size(&self, grid: Grid) -> Result<Option<Dim3>> {
         Ok(grid.resolve(self)?.map(|size| size.group))
     }
 
-    /// The threadgroup size that a launch over so many threads has when none is given, and why.
+    /// Threadgroup size of a launch over `threads` threads that specifies none, with the reason.
     ///
     /// # Errors
-    /// `InvalidArgument` when a size does not fit 32 bits.
+    /// `InvalidArgument` if a size is not within 0 to `u32::MAX`.
     pub fn suggest(&self, threads: impl Extent) -> Result<Suggestion> {
         let threads = checked(&self.signature().name, "grid", threads.sizes())?;
         Ok(self.choose(threads))
     }
 
-    /// The size for a grid: as it was measured, else by the facts.
+    /// The size for a grid: the measured one, otherwise a heuristic.
     pub(crate) fn choose(&self, threads: Dim3) -> Suggestion {
         let caps = self.device.caps();
         let most = self.max_threads_per_threadgroup().min(caps.limits.max_threads_per_threadgroup);
@@ -69,50 +68,49 @@ impl Kernel {
         tuned.filter(fits).unwrap_or_else(|| suggest(threads, most, caps, self.signature()))
     }
 
-    /// This kernel with a name and a number for its launches, which traces and errors show.
+    /// This kernel with a label for its launches, which traces and errors show.
     #[must_use]
     pub fn labeled(&self, name: impl Into<String>, id: u64) -> Self {
         let label = Some(Arc::new(Label { name: name.into(), id }));
         Self { label, ..self.clone() }
     }
 
-    /// The device it was compiled for.
+    /// The device that it was compiled for.
     pub fn device(&self) -> &Device {
         &self.device
     }
 }
 
-/// A kernel of a [`crate::Library`] with bounds checks compiled in. Cloning gives another handle.
+/// A kernel of a [`crate::Library`] with compiled-in bounds checks. A clone is another handle.
 ///
-/// Each access of the kernel is checked against the argument, threadgroup variable or private array that
-/// it is made through, and its address against the alignment that its type needs. A read outside gives zero, a write outside is dropped, and the launch ends in
-/// [`elinvar_driver::Error::Fault`] for the first of them, naming kernel, argument, element, thread and
-/// source line. What is told of:
+/// Each access is checked against the bounds of the argument, threadgroup variable or private array that its pointer is derived
+/// from, and its address against the alignment of its type. An out-of-bounds read returns 0, an out-of-bounds write is dropped,
+/// and the launch ends in [`elinvar_driver::Error::Fault`] for the first of them, with kernel, argument, element, thread and
+/// source line. Examples:
 ///
-/// | access | the fault says |
+/// | access | message of the fault |
 /// |---|---|
 /// | outside an argument | `write to element 4096 of argument 1 `out` (uint, 4096 elements)` |
 /// | outside a threadgroup variable, a private or a constant array | `read of byte 64 of a private array of 64 bytes` |
-/// | through a null pointer, or one that was never given a value, with whatever offset | `write to address 0x10 by a null pointer` |
-/// | within its memory at an address that its type may not have, as by a pointer that was cast | `misaligned read of element 3 of …` |
+/// | through a null or uninitialized pointer, with any offset | `write to address 0x10 by a null pointer` |
+/// | in bounds, at an address that is misaligned for its type, such as through a cast pointer | `misaligned read of element 3 of …` |
 ///
-/// A kernel that uses a pointer of which nothing is known, such as one that is read from memory, is refused
-/// ([`elinvar_driver::Error::Unsupported`]). The kernel runs to its end all the same, so its other results are there, but its buffers
-/// count as not written.
+/// A kernel that uses a pointer with unknown bounds, such as one loaded from memory, is rejected
+/// ([`elinvar_driver::Error::Unsupported`]). After a fault the kernel runs to its end, but its buffers count as not written.
 ///
-/// Races between threads stay the kernel's own: they make values unpredictable, not memory unsafe.
+/// Data races between threads remain possible: they make values unpredictable, but do not violate memory safety.
 #[derive(Clone)]
 pub struct CheckedKernel {
     pub(crate) kernel: Kernel,
 }
 
 impl CheckedKernel {
-    /// What the kernel takes.
+    /// Arguments, position parameters and code facts of the kernel.
     pub fn signature(&self) -> &Signature {
         self.kernel.signature()
     }
 
-    /// Threads of the largest threadgroup that this kernel can have on its device.
+    /// Maximum number of threads of a threadgroup of this kernel.
     pub fn max_threads_per_threadgroup(&self) -> u32 {
         self.kernel.max_threads_per_threadgroup()
     }
@@ -131,7 +129,7 @@ impl CheckedKernel {
         Self { kernel: self.kernel.labeled(name, id) }
     }
 
-    /// The device it was compiled for.
+    /// The device that it was compiled for.
     pub fn device(&self) -> &Device {
         self.kernel.device()
     }

@@ -1,6 +1,6 @@
 //! [`Library`]: a compiled source.
 //!
-//! A library lists what its kernels take and gives them by name. The compilation itself is the driver's.
+//! A library lists the signatures of its kernels and creates kernels by name. The driver compiles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use elinvar_driver::{
 
 use crate::{CheckedKernel, Constants, Device, Kernel};
 
-/// A compiled source. Cloning gives another handle.
+/// A compiled source. A clone is another handle.
 #[derive(Clone)]
 pub struct Library {
     device: Device,
     driver: Arc<dyn elinvar_driver::Library>,
     source: Arc<Source>,
     source_name: Arc<str>,
-    /// A hash of the text and of what else makes it compile to something else.
+    /// Hash of the source's identity and include folders.
     source_hash: blake3::Hash,
 }
 
@@ -30,19 +30,18 @@ impl Library {
         Self { device, driver, source, source_name, source_hash }
     }
 
-    /// What each kernel takes, in the order of the source, with the arguments that depend on a function
-    /// constant. [`Signature::code`] may be unknown here; it is known
-    /// from [`Kernel::signature`].
+    /// Signatures of the kernels, in source order, including arguments that depend on a function constant. [`Signature::code`]
+    /// may be `None` here; see [`Kernel::signature`].
     pub fn kernels(&self) -> &[Signature] {
         self.driver.kernels()
     }
 
-    /// The function constants, in the order of the source.
+    /// Function constants that the source declares, in source order.
     pub fn constants(&self) -> &[FunctionConstant] {
         self.driver.constants()
     }
 
-    /// Well-formed kernels of the source that the device cannot run, in its order, each with the reason.
+    /// Valid kernels that the device does not support, in source order, with the reason.
     pub fn unsupported(&self) -> &[UnsupportedKernel] {
         self.driver.unsupported()
     }
@@ -52,31 +51,31 @@ impl Library {
         self.driver.warnings()
     }
 
-    /// The name of the source in diagnostics; several files are separated by commas.
+    /// Name of the source in diagnostics; several files are separated by commas.
     pub fn source_name(&self) -> &str {
         &self.source_name
     }
 
-    /// The device it was compiled for.
+    /// The device that it was compiled for.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The kernel of that name.
+    /// The kernel of this name.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel, with the names there are; `Compile` and
-    /// `Unsupported` when the device's own compiler refuses it.
+    /// `InvalidArgument` if there is no such kernel, with the names of all kernels; `Compile` and `Unsupported` if the device's
+    /// compiler rejects it.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         self.kernel_with(name, &Constants::new())
     }
 
-    /// The kernel of that name, compiled for these values of function constants. Its signature is without the
-    /// arguments that the values make absent.
+    /// The kernel of this name, specialized with values of function constants. Its signature lacks the arguments that the values
+    /// disable.
     ///
     /// # Errors
-    /// As [`Library::kernel`]; `InvalidArgument` also when a constant is unknown, has another type, or is
-    /// needed and not given. The message names it and lists those there are.
+    /// As [`Library::kernel`]; `InvalidArgument` also if a constant is unknown, has another type, or has no value and is used.
+    /// The message names it and lists the declared constants.
     pub fn kernel_with(&self, name: &str, constants: &Constants) -> Result<Kernel> {
         self.build(name, options(constants, false))
     }
@@ -92,17 +91,16 @@ impl Library {
 }
 
 impl Library {
-    /// The kernel of that name with bounds checks compiled in, whose launch is safe.
+    /// The kernel of this name with compiled-in bounds checks, whose launch is safe.
     ///
     /// # Errors
-    /// As [`Library::kernel`]; `Unsupported` with the source line where the device or the kernel's
-    /// pointers do not allow checks: a pointer that the kernel reads from memory has no bounds that
-    /// could be known.
+    /// As [`Library::kernel`]; `Unsupported`, with the source line, if the device or a pointer of the kernel does not allow
+    /// checks: the bounds of a pointer that the kernel loads from memory are unknown.
     pub fn checked_kernel(&self, name: &str) -> Result<CheckedKernel> {
         self.checked_kernel_with(name, &Constants::new())
     }
 
-    /// [`Library::checked_kernel`], compiled for these values of function constants.
+    /// As [`Library::checked_kernel`], specialized with values of function constants.
     ///
     /// # Errors
     /// As [`Library::checked_kernel`] and [`Library::kernel_with`].
@@ -119,7 +117,7 @@ impl Library {
     }
 }
 
-/// A hash of the source's identity and its include directories. The texts of included files do not count.
+/// Hash of the source's identity and its include folders. The texts of included files are not hashed.
 fn hash(source: &Source) -> blake3::Hash {
     let mut hash = blake3::Hasher::new();
     hash.update(&source.identity()).update(format!("{:?}", source.include_dirs).as_bytes());

@@ -1,4 +1,4 @@
-//! Launches: kernels and libraries, the check of a call, and the commands that it becomes.
+//! Launches: kernels and libraries, validation of calls, and recording of commands.
 
 pub(crate) mod args;
 pub(crate) mod bind;

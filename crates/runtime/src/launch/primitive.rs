@@ -1,6 +1,6 @@
-//! Primitives of a vendor's library in a stream: the check of a call, and its command.
+//! Primitives of the vendor's library: validation and recording.
 //!
-//! A primitive reads and writes what its shape says and nothing else, so that recording one is safe.
+//! A primitive accesses exactly the memory that its shape defines, so recording one is safe.
 
 use elinvar_driver::primitive::{Operand, OperandUse};
 use elinvar_driver::{Command, Error, MemorySlice, Primitive, Result};
@@ -12,7 +12,7 @@ use crate::observe::trace::TraceStep;
 use crate::{Args, CommandBuffer, Completion, Stream};
 
 impl Stream {
-    /// Let the library of the device's vendor compute a primitive, behind the work that the stream has. Returns at once.
+    /// Executes a primitive of the vendor's library, behind the stream's pending work. Does not block.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -33,7 +33,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`CommandBuffer::primitive`], and what the driver answers to a submission.
+    /// As [`CommandBuffer::primitive`], and the driver's for a submission.
     pub fn primitive(&self, primitive: &Primitive, operands: impl Args) -> Result<Completion> {
         let mut command_buffer = self.command_buffer();
         command_buffer.primitive(primitive, operands)?;
@@ -42,12 +42,12 @@ impl Stream {
 }
 
 impl CommandBuffer {
-    /// Add a primitive; `operands` are buffers or slices, one for each of [`Primitive::operands`]. One that may be written
-    /// comes as `&mut`. A refused primitive leaves the command buffer as it was.
+    /// Adds a primitive. `operands` are buffers or slices, one for each of [`Primitive::operands`], in that order; those that may
+    /// be written as `&mut`. A rejected primitive leaves the command buffer unchanged.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the operand when the shape is wrong, or a buffer does not fit it, is of another type or
-    /// device, or shares memory with the result; `Unsupported` when it is not among [`elinvar_driver::Features::primitives`].
+    /// `InvalidArgument` that names the operand if the shape is invalid, or a buffer is too small, has another type or device, or
+    /// overlaps the result; `Unsupported` if it is not in [`elinvar_driver::Features::primitives`].
     pub fn primitive(&mut self, primitive: &Primitive, operands: impl Args) -> Result<()> {
         let recorded = self.record_primitive(primitive, operands.into_args());
         self.noted(recorded)
@@ -57,7 +57,7 @@ impl CommandBuffer {
         let wanted = primitive.operands_for(args.len())?;
         let spans = wanted.iter().zip(args).map(|(operand, arg)| self.operand(primitive, operand, arg));
         let spans = spans.collect::<Result<Vec<Span>>>()?;
-        // No longer than it is used, so that all of it counts as written where it is.
+        // Truncated to the used size, so that an output counts as written in full.
         let exact = |(span, operand): (&Span, &Operand)| MemorySlice {
             len: operand.bytes.min(span.len),
             ..span.memory_slice()
@@ -73,11 +73,11 @@ impl CommandBuffer {
         Ok(())
     }
 
-    /// The memory of an operand, which has the type and may be used as it is.
+    /// The memory of an operand, with its type and access validated.
     fn operand(&self, primitive: &Primitive, operand: &Operand, arg: Arg) -> Result<Span> {
         let place = || format!("{}: `{}`", primitive.kind().name(), operand.name);
         let Value::Memory { span, element, writable } = arg.value else {
-            return Err(Error::invalid(format!("{} is no buffer", place())));
+            return Err(Error::invalid(format!("{} is not a buffer", place())));
         };
         self.device().expect_same(&span.storage.device, || format!("{} is", place()))?;
         let is_type = match element {
@@ -85,16 +85,16 @@ impl CommandBuffer {
             other => other == Element::Raw,
         };
         if !is_type {
-            return Err(Error::invalid(format!("{} takes a buffer of {}", place(), operand.float)));
+            return Err(Error::invalid(format!("{} requires a buffer of {}", place(), operand.float)));
         }
         if operand.used != OperandUse::Read && !writable {
-            return Err(Error::invalid(format!("{} is written, and was given as `&`", place())));
+            return Err(Error::invalid(format!("{} is written; pass the buffer as `&mut`", place())));
         }
         Ok(span)
     }
 }
 
-/// What is done to an operand's memory, for the accounts.
+/// Use of an operand's memory, for the usage records.
 fn usages(primitive: &Primitive, operand: &Operand, span: &Span) -> Vec<Usage> {
     let who = Who::Operand(primitive.kind(), operand.name);
     let whole = span.covers_storage() && operand.bytes == span.len;

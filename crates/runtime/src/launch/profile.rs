@@ -1,4 +1,4 @@
-//! [`Profile`]: how long a piece of work takes, over many iterations, by the device's clock.
+//! [`Profile`]: statistics of repeated measurements of the same work, on the device's clock.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use elinvar_driver::{Error, Result, Timing};
 
 use crate::{CommandBuffer, Stream};
 
-/// Times of the iterations of a piece of work, in nanoseconds of the device's clock.
+/// Durations of the iterations of a workload, in nanoseconds on the device's clock. Has at least one iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// In ascending order.
     sorted: Vec<u64>,
-    /// From the begin of the first to the end of the last.
+    /// Time from the begin of the first iteration to the end of the last.
     span_ns: u64,
 }
 
 impl Profile {
-    /// From the times of the iterations, of which there is at least one.
+    /// Creates a profile of at least one iteration.
     fn new(timings: &[Timing]) -> Self {
         let mut sorted: Vec<u64> = timings.iter().map(|t| t.end_ns.saturating_sub(t.start_ns)).collect();
         sorted.sort_unstable();
@@ -25,34 +25,35 @@ impl Profile {
         Self { sorted, span_ns: end.saturating_sub(start) }
     }
 
-    /// How many.
+    /// Number of iterations, at least 1.
     pub fn iterations(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The mean.
+    /// Arithmetic mean of the durations in nanoseconds.
     pub fn mean_ns(&self) -> f64 {
         self.sorted.iter().map(|ns| *ns as f64).sum::<f64>() / self.sorted.len() as f64
     }
 
-    /// The shortest.
+    /// Shortest duration in nanoseconds.
     pub fn min_ns(&self) -> u64 {
         self.sorted[0]
     }
 
-    /// The longest.
+    /// Longest duration in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.sorted[self.sorted.len() - 1]
     }
 
-    /// The standard deviation of the sample; 0 for one iteration.
+    /// Sample standard deviation of the durations in nanoseconds (divisor n − 1); 0 for one iteration.
     pub fn std_dev_ns(&self) -> f64 {
         let (mean, count) = (self.mean_ns(), self.sorted.len());
         let squares: f64 = self.sorted.iter().map(|ns| (*ns as f64 - mean).powi(2)).sum();
         (squares / count.saturating_sub(1).max(1) as f64).sqrt()
     }
 
-    /// The least time within which `percent` of the iterations ended (nearest rank): 50 is the median.
+    /// Percentile of the durations in nanoseconds, by the nearest-rank method. `percent` is from 0 to 100 and is clamped: 0 gives
+    /// the minimum, 50 the median, 100 the maximum.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let rank = (percent / 100.0 * self.sorted.len() as f64).ceil() as usize;
         self.sorted[rank.clamp(1, self.sorted.len()) - 1]
@@ -86,11 +87,12 @@ impl fmt::Display for Profile {
 }
 
 impl Stream {
-    /// Measure the work that `record` adds to a command buffer: it is called and submitted `iterations` times, and waited for at the
-    /// end.
+    /// Measures the work that `record` adds to a command buffer: records and submits it `iterations` times, then waits for all of
+    /// them.
     ///
     /// # Errors
-    /// `InvalidArgument` for no iterations; what `record` answers; how the work failed.
+    /// `InvalidArgument` if `iterations` is 0; errors of `record`, of [`CommandBuffer::submit`] and of
+    /// [`crate::Completion::wait`].
     pub fn profile(
         &self,
         iterations: usize,

@@ -1,7 +1,7 @@
-//! [`Recording`]: a checked list of commands that is submitted again and again.
+//! [`Recording`]: a validated list of commands that can be submitted repeatedly.
 //!
-//! Recording does the checks of a command buffer once; a replay enters the use of the memory and hands the same list to the driver. The
-//! memory lives as long as the recording.
+//! Recording validates once; a replay records the use of the memory and passes the same list to the driver. The recording keeps
+//! the memory alive.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use elinvar_driver::{Command, Error, Result};
 use crate::memory::usage::Usage;
 use crate::{CommandBuffer, Completion, Device, Stream};
 
-/// Commands that were recorded by a command buffer and can be submitted any number of times.
+/// Commands recorded by a command buffer, which can be submitted any number of times.
 pub struct Recording {
     device: Device,
     pub(crate) commands: Arc<[Command]>,
@@ -29,28 +29,28 @@ impl Recording {
         &self.device
     }
 
-    /// How many commands there are.
+    /// Number of commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 }
 
-/// Leaves the uses that differ for the account: of each allocation the first of a kind.
+/// Removes uses that are equivalent for the usage records: keeps the first of each kind for each allocation.
 fn distinct(usages: &mut Vec<Usage>) {
     let mut seen = HashSet::new();
     usages.retain(|usage| seen.insert((Arc::as_ptr(&usage.storage), usage.access, usage.covers)));
 }
 
 impl Stream {
-    /// Submit the commands of a recording, with the same arguments, behind the work that the stream has.
+    /// Submits the commands of a recording, with the recorded arguments, behind the stream's pending work.
     ///
     /// # Safety
-    /// As for each launch that was recorded, now: see [`crate::Kernel::launch`].
+    /// As for each recorded launch, at the time of the replay; see [`crate::Kernel::launch`].
     ///
     /// # Errors
     /// As [`CommandBuffer::submit`]; `InvalidArgument` for a recording of another device.
@@ -64,10 +64,10 @@ impl Stream {
 }
 
 impl CommandBuffer {
-    /// The commands so far, to be submitted any number of times by [`Stream::replay`], on any stream of the device.
+    /// Converts the command buffer to a recording, which [`Stream::replay`] submits on any stream of the device.
     ///
     /// # Errors
-    /// `InvalidArgument` for a command buffer that signals or waits for events: an event reaches a value once.
+    /// `InvalidArgument` for a command buffer with signals or waits: an event reaches a value only once.
     pub fn record(self) -> Result<Recording> {
         let (device, has_events) = (self.device().clone(), self.has_events());
         if has_events {

@@ -1,6 +1,7 @@
-//! Submission slots: the lists of commands that command buffers record into, made ahead and used again.
+//! Pool of command lists, into which command buffers record.
 //!
-//! A command buffer takes a slot and has it until the device has done its work, so that the counts say what is in flight.
+//! A command buffer takes a list and holds it until the device has finished the work, so the statistics show the pending
+//! submissions.
 
 use std::time::Instant;
 
@@ -9,43 +10,43 @@ use elinvar_driver::sync::Mutex;
 
 use crate::Device;
 
-/// Slots that a device has at first, and keeps.
+/// Default number of command lists that a device allocates in advance and keeps.
 const KEPT: usize = 16;
 
-/// Commands that a list has room for from the start.
+/// Initial capacity of a list, in commands.
 const ROOM: usize = 8;
 
-/// Submission slots of a device, as they are counted.
+/// Statistics of a device's command lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlotStats {
-    /// Ready for a command buffer.
+    /// Number of idle lists.
     pub available: usize,
-    /// With a command buffer that is being recorded or is in flight.
+    /// Number of lists in use by command buffers that are being recorded or are pending.
     pub active: usize,
-    /// The most that ever were active.
+    /// Maximum number of lists in use at a time.
     pub peak: usize,
-    /// Command buffers for which one was ready.
+    /// Number of command buffers that reused an idle list.
     pub hits: u64,
-    /// Command buffers for which one was made.
+    /// Number of command buffers for which a list was allocated.
     pub misses: u64,
 }
 
 impl SlotStats {
-    /// Share of the slots that are active; 0 without any.
+    /// Lists in use relative to all lists, from 0 to 1; 0 if there are none.
     pub fn utilization(&self) -> f64 {
         let all = self.active + self.available;
         if all == 0 { 0.0 } else { self.active as f64 / all as f64 }
     }
 }
 
-/// The slots of a device.
+/// The command lists of a device.
 pub(crate) struct Slots {
     state: Mutex<State>,
 }
 
 struct State {
-    /// The one that was used last is last.
+    /// In ascending order of their last use.
     idle: Vec<(Vec<Command>, Instant)>,
     keep: usize,
     stats: SlotStats,
@@ -74,7 +75,7 @@ impl Slots {
         }
     }
 
-    /// Drops the slots that were idle already at `then`.
+    /// Drops the lists that became idle at or before `then`.
     pub(crate) fn drop_idle_since(&self, then: Instant) {
         self.state.lock().idle.retain(|(_, since)| *since > then);
     }
@@ -104,7 +105,7 @@ impl Slots {
     }
 }
 
-/// A slot in use; dropping it gives it back.
+/// A command list in use; dropping it returns it to the pool.
 pub(crate) struct Lease {
     pub(crate) commands: Vec<Command>,
     device: Device,
@@ -119,7 +120,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Commands of a command buffer that was not submitted go without the lock of the slots.
+        // Commands of a command buffer that was not submitted are dropped without the pool's lock.
         self.commands.clear();
         if !self.device.is_here() {
             return;

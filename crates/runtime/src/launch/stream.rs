@@ -1,8 +1,7 @@
-//! [`Stream`]: an ordered list of work.
+//! [`Stream`]: an ordered queue of work.
 //!
-//! Streams are ordered within themselves, and by events where the program says so. The runtime orders neither launches
-//! nor copies of different streams by itself; host access alone waits for work. How a command gets into a stream is in
-//! [`crate::launch::command_buffer`].
+//! Work of one stream is ordered; streams are ordered by events only. The runtime does not order launches or copies of different
+//! streams; host access waits for conflicting work of all streams. Recording is in [`crate::launch::command_buffer`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +19,9 @@ use crate::{BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, Even
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0);
 
-/// An ordered list of work for a device. Cloning gives another handle on the same list.
+/// An ordered queue of work for a device. A clone is another handle on the same queue.
 ///
-/// Dropping all handles lets what was submitted finish.
+/// Submitted work completes after all handles have been dropped.
 #[derive(Clone)]
 pub struct Stream {
     pub(crate) device: Device,
@@ -30,7 +29,7 @@ pub struct Stream {
     pub(crate) id: u64,
     pub(crate) priority: Priority,
     pub(crate) in_flight_count: Arc<InFlightCount>,
-    /// The queue once more, if it recovers.
+    /// The queue of a recovering stream.
     recovering: Option<Arc<RecoveringQueue>>,
     coalescer: Arc<Coalescer>,
 }
@@ -50,7 +49,7 @@ impl Stream {
         self.recovering.is_some()
     }
 
-    /// Hands commands to the queue, or keeps them for a while if they may go with others; says who knows them.
+    /// Submits commands to the queue or the coalescer; returns which, and the number of the submission.
     pub(crate) fn hand_over(
         &self,
         commands: Arc<[Command]>,
@@ -66,7 +65,7 @@ impl Stream {
         if !(alone || self.in_flight_count.is_limited()) {
             match self.coalescer.keep(commands, done) {
                 Ok(submission) => {
-                    // Nobody knows the outcome yet who could wait for it.
+                    // No waiter can have the outcome yet.
                     outcome.is_kept_in(&self.coalescer);
                     return Ok((self.coalescer.clone(), submission));
                 }
@@ -77,32 +76,32 @@ impl Stream {
         Ok((self.queue.clone(), self.queue.submit(commands, done)?))
     }
 
-    /// Hand over what the stream has gathered; see [`crate::PowerPreference::LowPower`]. Waiting for work does so too.
+    /// Submits coalesced work to the device; see [`crate::PowerPreference::LowPower`]. Waiting for work implies it.
     pub fn flush(&self) {
         if self.device.is_here() {
             self.coalescer.flush();
         }
     }
 
-    /// This stream with at most `most` submissions in flight, at least one, of those that are submitted through the handle
-    /// that is returned and its clones.
+    /// Limits the number of pending submissions to `most` (0 counts as 1), for submissions through the returned handle and its
+    /// clones. `when_full` determines what a submission at the limit does.
     #[must_use]
     pub fn limited(mut self, most: usize, when_full: WhenFull) -> Self {
         self.in_flight_count = Arc::new(InFlightCount::limited(most, when_full));
         self
     }
 
-    /// The device that does the work.
+    /// The device that it belongs to.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Submissions that have not ended.
+    /// Number of pending submissions.
     pub fn in_flight(&self) -> usize {
         self.in_flight_count.count()
     }
 
-    /// Raise an event to `value` once the work that the stream has now has ended well; if it fails, so does the event.
+    /// Signals `value` when the stream's pending work has succeeded; if it fails, so does the event.
     ///
     /// # Errors
     /// As [`CommandBuffer::submit`].
@@ -112,7 +111,7 @@ impl Stream {
         command_buffer.submit()
     }
 
-    /// Let what is submitted from now on begin when an event, of any device, has reached `value`. The host does not wait.
+    /// Blocks later work of the stream until an event, of any device, has reached `value`. The host does not block.
     ///
     /// # Errors
     /// As [`CommandBuffer::submit`].
@@ -122,25 +121,25 @@ impl Stream {
         command_buffer.submit()
     }
 
-    /// An empty command buffer, to submit many commands at once.
+    /// An empty command buffer, to submit several commands together.
     pub fn command_buffer(&self) -> CommandBuffer {
         CommandBuffer::new(self.clone())
     }
 
-    /// Set all elements of a buffer or slice to `value`, on the device.
+    /// Sets all elements of a buffer or slice to `value`, on the device.
     ///
     /// # Errors
-    /// As [`CommandBuffer::fill`].
+    /// As [`CommandBuffer::fill`] and [`CommandBuffer::submit`].
     pub fn fill<'t, T: Pod>(&self, target: impl Into<BufferSliceMut<'t, T>>, value: T) -> Result<Completion> {
         let mut command_buffer = self.command_buffer();
         command_buffer.fill(target, value)?;
         command_buffer.submit()
     }
 
-    /// Copy a buffer or slice to another, on the device.
+    /// Copies a buffer or slice to another of the same length, on the device.
     ///
     /// # Errors
-    /// As [`CommandBuffer::copy`].
+    /// As [`CommandBuffer::copy`] and [`CommandBuffer::submit`].
     pub fn copy<'s, 't, T: Pod>(
         &self,
         source: impl Into<BufferSlice<'s, T>>,
@@ -151,20 +150,21 @@ impl Stream {
         command_buffer.submit()
     }
 
-    /// Block until everything submitted so far has ended.
+    /// Blocks until everything submitted so far has ended.
     ///
     /// # Errors
-    /// `Poisoned` with the first cause when the stream has failed and that is not acknowledged.
+    /// `Poisoned` with the first cause if the stream has failed and the failure has not been acknowledged; `WouldDeadlock` as
+    /// [`Completion::wait`].
     pub fn synchronize(&self) -> Result<Timing> {
         self.command_buffer().submit()?.wait()
     }
 
-    /// Forget a failure, so that later work runs again. Returns the failure, or `None` if there was none.
+    /// Clears and returns the stream's failure, so that later work runs; `None` if it has not failed.
     ///
-    /// Buffers that failed work should have written stay unreadable until they are written anew.
+    /// Buffers that failed work should have written remain unreadable until they are overwritten in full.
     pub fn acknowledge(&self) -> Option<Error> {
         self.device.expect_here("Stream::acknowledge").ok()?;
-        // What was submitted before is behind the failure.
+        // Coalesced work was submitted before the acknowledgment.
         self.coalescer.flush();
         self.queue.acknowledge()
     }

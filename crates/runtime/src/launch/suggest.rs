@@ -1,19 +1,19 @@
-//! The threadgroup size for a launch that does not give one, with the reason.
+//! Chooses the threadgroup size of a launch that specifies none, with the reason.
 //!
-//! A group is as wide as the grid where that is less than a simdgroup, since a simdgroup's threads should follow one another
-//! along x; what is left of the aimed-at size goes to y and z. The result is within the kernel's and the device's limits
-//! and, where these allow it, a whole number of simdgroups.
+//! Threadgroups are as wide as the grid if that is narrower than a simdgroup, since the threads of a simdgroup should be
+//! consecutive along x; the rest of the target size is distributed to y and z. The result is within the limits of kernel and
+//! device, and a multiple of the simdgroup width if these allow it.
 
 use std::fmt;
 
 use elinvar_driver::{Caps, CodeFacts, Dim3, Signature};
 
-/// A threadgroup size and why.
+/// A threadgroup size and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// Threads of a threadgroup.
+    /// Size in threads along x, y and z.
     pub group: Dim3,
-    /// What it follows from.
+    /// The reason, for display.
     pub reason: String,
 }
 
@@ -23,12 +23,12 @@ impl fmt::Display for Suggestion {
     }
 }
 
-/// Threads of a group where nothing speaks against it.
+/// Default target size in threads.
 const AIM: u32 = 256;
-/// A group of a kernel whose threads wait for one another: fewer groups, more threads that wait together.
+/// Target size of a kernel with threadgroup barriers: fewer, larger threadgroups.
 const AIM_WITH_BARRIERS: u32 = 512;
 
-/// The size for a grid, for a kernel that allows groups of `most` threads.
+/// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
     let most = most.max(1);
     let (aim, barriers) = aim(signature.code);
@@ -50,7 +50,7 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     Suggestion { group, reason }
 }
 
-/// Threads to aim at by what is known of the code, and how that is said.
+/// Target size according to the code's facts, and the reason.
 fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
     match code.map(|code| code.barriers > 0) {
         Some(true) => (AIM_WITH_BARRIERS, ", the kernel has threadgroup barriers"),
@@ -59,7 +59,7 @@ fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
     }
 }
 
-/// Sizes worth trying for a grid: the one that is suggested and others, smaller and larger.
+/// Candidate sizes for tuning: the suggested one, and smaller and larger ones.
 pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Vec<Dim3> {
     let width = caps.limits.simdgroup_width;
     let most = most.clamp(1, caps.limits.max_threads_per_threadgroup.max(1));
@@ -74,26 +74,26 @@ pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
     sizes
 }
 
-/// The largest multiple of `unit` up to `value`, or `value` if there is none.
+/// The largest multiple of `unit` up to `value`; `value` if there is none.
 fn floor_multiple(value: u32, unit: u32) -> u32 {
     if value < unit { value } else { value / unit * unit }
 }
 
-/// `aim` threads in a shape that suits the grid.
+/// Shape of about `aim` threads for the grid.
 fn shape(grid: Dim3, aim: u32, limits: Dim3, simdgroup: u32) -> Dim3 {
     let flat = grid.y <= 1 && grid.z <= 1;
     let wide = if flat { aim } else { simdgroup.min(aim) };
     let fit = |size: u32, most: u32| size.max(1).checked_next_power_of_two().unwrap_or(most).min(most.max(1));
-    // Along one dimension whole simdgroups, else powers of two.
+    // One dimension: whole simdgroups; otherwise powers of two.
     let x = match flat {
         true => grid.x.clamp(1, wide).next_multiple_of(simdgroup).min(wide).min(limits.x),
         false => fit(grid.x, wide).min(limits.x),
     };
     let rest = aim / x.max(1);
-    // Depth first gets a half of what is left, so that groups are no flat sheets.
+    // z gets half of the rest first, so that threadgroups are not flat.
     let z = if grid.z > 1 { fit(grid.z, floor_power((rest / 2).max(1))).min(limits.z) } else { 1 };
     let y = fit(grid.y, floor_power((rest / z).max(1))).min(limits.y);
-    // A grid with little to spread: x takes what is missing for a simdgroup.
+    // For small grids, x is extended to a whole simdgroup.
     let volume = x * y * z;
     let x = if volume < wide && !flat { (wide / (y * z)).min(limits.x) } else { x };
     Dim3::new(x.max(1), y.max(1), z.max(1))

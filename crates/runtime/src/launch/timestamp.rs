@@ -1,7 +1,6 @@
-//! [`Timestamp`]: when a device came to a place in its work.
+//! [`Timestamp`]: a time on the device's clock at a point of a stream.
 //!
-//! Timestamps have a pool of their own, apart from events: one is used again when its last handle and the work that
-//! notes it are gone.
+//! Timestamps have their own pool; one is reused when its last handle and the work that writes it are gone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use elinvar_driver::{Command, Result, TimestampSlot};
 
 use crate::{CommandBuffer, Device, Stream, TraceStep};
 
-/// When a device came to a place in its work, by its own clock. Cloning gives another handle on the same one.
+/// A time on the device's clock at a point of a stream. A clone is another handle on the same timestamp.
 #[derive(Clone)]
 pub struct Timestamp {
     inner: Arc<Inner>,
@@ -29,13 +28,14 @@ impl Timestamp {
         Ok(Self { inner: Arc::new(Inner { device, stamp }) })
     }
 
-    /// The time in nanoseconds of [`Device::clock_ns`]; `None` until the device has been there, and if it never will.
+    /// The time in nanoseconds on the clock of [`Device::clock_ns`]; `None` until the device has reached the point, and if it
+    /// never does.
     pub fn ns(&self) -> Option<u64> {
         self.inner.stamp.ns()
     }
 
-    /// The time from an earlier timestamp of the same device to this one; `None` while one of them has no time, or if this
-    /// is the earlier one.
+    /// Time from an earlier timestamp of the same device. `None` if one of them has no time, `earlier` is later, or the devices
+    /// differ.
     pub fn since(&self, earlier: &Timestamp) -> Option<Duration> {
         let same = self.inner.device == earlier.inner.device;
         let ns = self.ns().filter(|_| same)?.checked_sub(earlier.ns()?)?;
@@ -44,10 +44,10 @@ impl Timestamp {
 }
 
 impl CommandBuffer {
-    /// Add the noting of the time when what the command buffer has so far has ended.
+    /// Adds a timestamp: the time when the preceding commands of the command buffer have ended.
     ///
     /// # Errors
-    /// None today; making one may fail on devices that have few.
+    /// The driver's, if it cannot create another timestamp; none at present.
     pub fn timestamp(&mut self) -> Result<Timestamp> {
         let timestamp = Timestamp::new(self.device().clone())?;
         let into = timestamp.inner.stamp.clone();
@@ -57,7 +57,7 @@ impl CommandBuffer {
 }
 
 impl Stream {
-    /// Note the time when the work that the stream has now has ended.
+    /// Submits a timestamp: the time when the stream's pending work has ended.
     ///
     /// # Errors
     /// As [`CommandBuffer::submit`].
@@ -70,7 +70,7 @@ impl Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Any other handle belongs to work that has not ended, or may be done again.
+        // Any other reference belongs to work that is pending or may be rerun.
         match Arc::strong_count(&self.stamp) {
             1 => self.device.timestamps().put(self.stamp.clone()),
             _ => self.device.timestamps().discard(),

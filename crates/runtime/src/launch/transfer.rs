@@ -1,8 +1,8 @@
-//! Uploads and downloads: host data to and from a buffer in the order of a stream, through staging memory.
+//! Uploads and downloads: stream-ordered copies between host slices and buffers, through staging memory.
 //!
-//! The bytes go through a block of the pool that host and device both reach (pinned, on a device with memory of its own),
-//! so that neither waits for the other: an upload returns when its data has been copied out of the caller's slice, and the
-//! block goes back to the pool when the device has copied it on.
+//! The bytes pass through a pool block that host and device can both access (pinned, if the device has its own memory), so
+//! neither waits for the other: an upload returns when its data has been copied from the caller's slice, and the block returns to
+//! the pool when the device has copied it.
 
 use std::fmt;
 use std::future::Future;
@@ -15,19 +15,19 @@ use elinvar_driver::{Error, Result};
 
 use crate::{Buffer, BufferSlice, BufferSliceMut, CommandBuffer, Completion, Device, HostAccess, Stream};
 
-/// A staging buffer.
+/// Allocates a staging buffer.
 #[allow(unsafe_code)] // each use writes it in full before it reads it
 pub(crate) fn stage<T: Pod>(device: &Device, len: usize) -> Result<Buffer<T>> {
-    // SAFETY: an upload writes all of it before the copy from it is recorded; for a download the copy to it writes all
-    // of it, and what a failed copy leaves cannot be read.
+    // SAFETY: an upload writes it in full before the copy from it is recorded; for a download the copy writes it in
+    // full, and it cannot be read after a failed copy.
     unsafe { device.buffer_uninit(len, HostAccess::Staging) }
 }
 
 impl CommandBuffer {
-    /// Add a copy of `source` to a buffer or slice of the same length. The data is taken now.
+    /// Adds a copy of `source` to a buffer or slice of the same length. The data is copied from `source` before this returns.
     ///
     /// # Errors
-    /// `InvalidArgument` for different lengths or a buffer of another device; `OutOfMemory` for the staging memory.
+    /// `InvalidArgument` for different lengths, or a buffer of another device; `OutOfMemory` for the staging memory.
     pub fn upload<'t, T: Pod>(
         &mut self,
         source: &[T],
@@ -42,11 +42,11 @@ impl CommandBuffer {
 }
 
 impl Stream {
-    /// Copy `source` to a buffer or slice of the same length, behind the work that the stream has. The data is taken now:
-    /// the slice is free when this returns, and nothing is waited for. [`Buffer::write`] waits instead.
+    /// Copies `source` to a buffer or slice of the same length, behind the stream's pending work. The data is copied from
+    /// `source` before this returns; it does not wait for the device. [`Buffer::write`] does.
     ///
     /// # Errors
-    /// As [`CommandBuffer::upload`].
+    /// As [`CommandBuffer::upload`] and [`CommandBuffer::submit`].
     pub fn upload<'t, T: Pod>(
         &self,
         source: &[T],
@@ -57,11 +57,10 @@ impl Stream {
         command_buffer.submit()
     }
 
-    /// Copy a buffer or slice to the host, behind the work that the stream has. Nothing is waited for;
-    /// [`Buffer::to_vec`] waits instead.
+    /// Copies a buffer or slice to the host, behind the stream's pending work. Does not block; [`Buffer::to_vec`] does.
     ///
     /// # Errors
-    /// As [`CommandBuffer::copy`]; `OutOfMemory` for the staging memory.
+    /// As [`CommandBuffer::copy`] and [`CommandBuffer::submit`]; `OutOfMemory` for the staging memory.
     pub fn download<'s, T: Pod>(&self, source: impl Into<BufferSlice<'s, T>>) -> Result<Download<T>> {
         let source = source.into();
         let mut stage = stage(self.device(), source.len())?;
@@ -77,23 +76,23 @@ fn expect_same(operation: &str, source: usize, target: usize) -> Result<()> {
     Err(Error::invalid(format!("{operation}: the source has {source} elements, the target {target}")))
 }
 
-/// Data on its way to the host; see [`Stream::download`]. A future of the elements, on any executor.
+/// A pending copy to the host; see [`Stream::download`]. A future of the elements, for any async executor.
 pub struct Download<T> {
     done: Completion,
     stage: Buffer<T>,
 }
 
 impl<T: Pod> Download<T> {
-    /// Block until the data is there.
+    /// Blocks until the copy has ended, and returns the elements.
     ///
     /// # Errors
-    /// How the copy failed, as [`Completion::wait`].
+    /// The copy's error, as [`Completion::wait`].
     pub fn wait(&self) -> Result<Vec<T>> {
         self.done.wait()?;
         self.stage.to_vec()
     }
 
-    /// Block until the data is there, at most for `timeout`; `None` when it is not by then.
+    /// Blocks until the copy has ended, for at most `timeout`. Returns `None` on a timeout.
     ///
     /// # Errors
     /// As [`Download::wait`].

@@ -1,8 +1,7 @@
-//! [`Kernel::tune`]: the threadgroup size that a launch is fastest with, measured and kept.
+//! [`Kernel::tune`]: measures the fastest threadgroup size of a launch.
 //!
-//! A device keeps what was measured by kernel and by the size of the grid, rounded up to powers of two. A launch without a
-//! threadgroup size has the one that was measured, if there is one that its kernel allows. What is kept goes to other
-//! processes through [`crate::Device::save_tuning`].
+//! A device keeps the results by kernel and by the grid's size, rounded up to powers of two. A launch without a threadgroup size
+//! uses the measured one, if its kernel allows it. [`crate::Device::save_tuning`] passes the results to other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +13,24 @@ use elinvar_driver::{Dim3, Error, Result};
 use crate::launch::suggest::candidates;
 use crate::{Args, Grid, Kernel, Stream, Suggestion};
 
-/// Times that each size is measured, after one launch that is not counted.
+/// Number of measurements of each size, after one warm-up launch.
 const TIMES: usize = 5;
 
 /// A measured size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) group: Dim3,
-    /// The shortest time of a launch.
+    /// The shortest duration of a launch.
     pub(crate) ns: u64,
 }
 
-/// Kernel, and the grid in powers of two.
+/// Kernel, and grid rounded up to powers of two.
 type Key = (Arc<str>, [u32; 3]);
 
-/// What was measured on a device.
+/// Measured sizes of a device.
 #[derive(Default)]
 pub(crate) struct Tuned {
-    /// Whether there is any, so that launches need not look.
+    /// Whether there are any, so that launches can skip the lookup.
     any: AtomicBool,
     sizes: RwLock<BTreeMap<Key, Measured>>,
 }
@@ -45,7 +44,7 @@ impl Tuned {
         let Measured { group, ns } = measured;
         let [x, y, z] = class(threads);
         let reason =
-            format!("measured for grids up to {x} x {y} x {z}: {ns} ns, the least of the sizes tried");
+            format!("measured for grids up to {x} x {y} x {z}: {ns} ns, the fastest of the sizes tried");
         Some(Suggestion { group, reason })
     }
 
@@ -60,27 +59,27 @@ impl Tuned {
     }
 }
 
-/// Grids that share what is measured.
+/// Class of grids that share a result.
 fn class(threads: Dim3) -> [u32; 3] {
     threads.to_array().map(|side| side.checked_next_power_of_two().unwrap_or(u32::MAX))
 }
 
 impl Kernel {
-    /// Measure which threadgroup size a launch over this grid is fastest with, by the device's clock, and have launches of about
-    /// that size use it from now on where none is given. Each size that is tried runs the kernel a few times, so its buffers
-    /// then hold what that leaves. Waits until all has run.
+    /// Measures which threadgroup size is fastest for a launch over this grid, on the device's clock. Later launches over grids
+    /// of similar size use it if they specify none. Runs the kernel several times for each candidate, with the corresponding
+    /// effects on its buffers, and blocks until all runs have ended.
     ///
     /// # Safety
-    /// As for so many launches; see [`Kernel::launch`]. The kernel does the same whatever the size of its threadgroups.
+    /// As for each of these launches; see [`Kernel::launch`]. The kernel's result must not depend on the threadgroup size.
     ///
     /// # Errors
-    /// As [`Kernel::launch`] and [`Stream::profile`]; `InvalidArgument` for a grid that gives a threadgroup size.
+    /// As [`Kernel::launch`] and [`Stream::profile`]; `InvalidArgument` for a grid with a threadgroup size.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn tune(&self, stream: &Stream, grid: Grid, args: impl Args) -> Result<Suggestion> {
         if grid.has_group() {
             let kernel = &self.signature().name;
             return Err(Error::invalid(format!(
-                "kernel `{kernel}`: tune: the grid gives the size of a threadgroup"
+                "kernel `{kernel}`: tune: the grid must not have a threadgroup size"
             )));
         }
         let threads = grid.resolve(self)?.and_then(|size| size.grid.threads());

@@ -47,10 +47,10 @@ fn buffers_that_do_not_fit(device: &Device) -> CaseResult {
     let mut result = device.buffer::<f32>(15)?;
     refused(stream.primitive(&product, (&a, &b)), "3 operands (left, right, result), 2 given");
     refused(stream.primitive(&product, (&b, &a, &mut result)), "`right` needs 80 bytes, 48 given");
-    refused(stream.primitive(&product, (&a, &b, &result)), "`result` is written, and was given as `&`");
-    refused(stream.primitive(&product, (&a, 1.0f32, &mut result)), "`right` is no buffer");
+    refused(stream.primitive(&product, (&a, &b, &result)), "`result` is written; pass the buffer as `&mut`");
+    refused(stream.primitive(&product, (&a, 1.0f32, &mut result)), "`right` is not a buffer");
     let half = device.buffer::<f16>(40)?;
-    refused(stream.primitive(&product, (&a, &half, &mut result)), "`right` takes a buffer of f32");
+    refused(stream.primitive(&product, (&a, &half, &mut result)), "`right` requires a buffer of f32");
     let bytes = device.buffer::<u8>(100)?;
     let odd = Arg::from(bytes.slice(2..90)?).of(Scalar::F32);
     refused(stream.primitive(&product, (&a, odd, &mut result)), "`right` at offset");

@@ -55,7 +55,7 @@ fn a_circle_is_refused_with_its_path() {
     assert!(invalid(graph.after(lone, &[third])).contains("`map` (node 3) → `first` (node 0) → `second`"));
     let mut other = Graph::new();
     let theirs = node(&mut other, &map, (&buffers[0], &mut buffers[1].clone(), 0u32));
-    assert_eq!(invalid(graph.after(first, &[theirs])), "graph: a node of another graph");
+    assert_eq!(invalid(graph.after(first, &[theirs])), "graph: the node belongs to another graph");
     run(&mut graph.plan().unwrap(), &bench);
     assert_eq!(ran(&bench).len(), 3, "the lone one's result is gone");
 }

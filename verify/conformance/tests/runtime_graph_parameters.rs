@@ -65,17 +65,20 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     graph.value("k", launch, 2).unwrap();
     graph.buffer("input", &input).unwrap();
     let to = graph.buffer("out", &out).unwrap();
-    assert_eq!(invalid(graph.value("x", filled, 0)), "graph: parameter `x`: `fill` (node 1) is no launch");
+    assert_eq!(invalid(graph.value("x", filled, 0)), "graph: parameter `x`: `fill` (node 1) is not a launch");
     assert_eq!(
         invalid(graph.value("x", launch, 0)),
-        "graph: parameter `x`: kernel `map`, argument 0 `a` (device const uint*): it is not given by value"
+        "graph: parameter `x`: kernel `map`, argument 0 `a` (device const uint*): not passed by value"
     );
     assert_eq!(
         invalid(graph.value("x", launch, 3)),
-        "graph: parameter `x`: kernel `map` has 3 arguments, and none at 3"
+        "graph: parameter `x`: no argument 3: kernel `map` has 3 arguments"
     );
-    assert_eq!(invalid(graph.value("out", launch, 2)), "graph: parameter `out` is a buffer already");
-    assert_eq!(invalid(graph.buffer("out", &input)), "graph: parameter `out` is declared already");
+    assert_eq!(
+        invalid(graph.value("out", launch, 2)),
+        "graph: parameter `out` is already declared as a buffer"
+    );
+    assert_eq!(invalid(graph.buffer("out", &input)), "graph: parameter `out` is already declared");
     let transient = graph.transient::<u32>(&bench.device, 1).unwrap();
     assert_eq!(
         invalid(graph.buffer("t", &transient)),
@@ -94,29 +97,28 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
             invalid(plan.set("k", Dim3::new(1, 2, 3))),
             format!("{k}: a `Dim3` requires a read-only `uint3`, or three consecutive `uint` arguments"),
         ),
-        (invalid(plan.set("k", &input)), format!("{k}: the parameter is a value, given a buffer")),
-        (invalid(plan.set("input", 3u32)), "parameter `input` is a buffer, given a value".into()),
+        (invalid(plan.set("k", &input)), format!("{k}: the parameter is a value; given a buffer")),
+        (invalid(plan.set("input", 3u32)), "parameter `input` is a buffer; given a value".into()),
         (invalid(plan.set("input", &floats)), format!("{a}: expected uint, given a buffer of `f32` (float)")),
         (
             invalid(plan.set("out", &out)),
             format!("{b}: the kernel may write to it; pass the buffer as `&mut`"),
         ),
-        (
-            invalid(plan.set("out", &mut short)),
-            format!("{b}: the graph has a buffer of 256 bytes, given 252"),
-        ),
-        (invalid(plan.set("nothing", 1u32)), "no parameter `nothing`; there are: k, input, out".into()),
+        (invalid(plan.set("out", &mut short)), format!("{b}: expected a buffer of 256 bytes, given 252")),
+        (invalid(plan.set("nothing", 1u32)), "no parameter `nothing`; the graph has: k, input, out".into()),
         (
             invalid(plan.set(to, &mut other.device.buffer::<u32>(N).unwrap())),
             format!("{b}: the buffer is of device `other`, used with device `sim`"),
         ),
         (
             invalid(plan.set("input", &out)),
-            "parameter `input`: the graph uses that buffer elsewhere, and writes it there or here".into(),
+            "parameter `input`: the graph also uses this buffer otherwise, and one of the uses writes it"
+                .into(),
         ),
         (
             invalid(plan.set("out", &mut input.clone())),
-            "parameter `out`: the graph uses that buffer elsewhere, and writes it there or here".into(),
+            "parameter `out`: the graph also uses this buffer otherwise, and one of the uses writes it"
+                .into(),
         ),
     ];
     let odd = Arg::from(bytes.slice(1..4 * N + 1).unwrap()).of(elinvar::Scalar::U32);
@@ -129,7 +131,7 @@ fn what_does_not_fit_is_refused_as_a_launch_would() {
     }
     let mut stranger = Graph::new();
     let theirs = stranger.buffer("x", &input).unwrap();
-    assert_eq!(invalid(plan.set(theirs, &input)), "a parameter of another graph");
+    assert_eq!(invalid(plan.set(theirs, &input)), "the parameter belongs to another graph");
     // All as it was.
     run(&mut plan, &bench);
     let mut expected = mapped(&ramp(), 1);
@@ -153,7 +155,7 @@ fn an_address_cannot_be_replaced() {
         Err(Error::Unsupported(text)) => assert_eq!(
             text,
             "graph: parameter `reached`: kernel `increment`, resource 0 (used through its address): \
-             the address is in memory that the graph does not know"
+             a buffer that is accessed through an address cannot be replaced"
         ),
         other => panic!("{other:?}"),
     }

@@ -192,7 +192,7 @@ fn a_transient_is_of_no_use_outside() {
     let refused = bench.launch(&map, (&zeroed, &mut out, 1u32));
     assert_eq!(invalid(refused), format!("kernel `map`, argument 0 `a` (device const uint*): {outside}"));
     let mut other = Graph::new();
-    assert_eq!(invalid(other.copy(&zeroed, &mut out)), "graph: a transient of another graph");
+    assert_eq!(invalid(other.copy(&zeroed, &mut out)), "graph: the transient belongs to another graph");
     assert!(other.is_empty());
     assert_eq!(
         invalid(graph.transient::<u32>(&bench.device, 0)),
@@ -212,7 +212,7 @@ fn a_transient_is_of_no_use_outside() {
     assert_eq!(
         invalid(graph.plan()),
         "graph: `map` (node 3): kernel `map`, argument 0 `a` (device const uint*): the transient is read \
-         before anything writes it"
+         before it is written"
     );
 }
 
@@ -381,7 +381,7 @@ fn batches_are_captured_with_their_events() {
     early.wait_for(&event, 1);
     assert_eq!(
         invalid(graph.append(early)),
-        "graph: a command buffer waits for an event that no command buffer appended before it raises"
+        "graph: the command buffer waits for an event that no previously appended command buffer signals"
     );
     let nodes = [graph.append(first).unwrap(), graph.append(second).unwrap()].concat();
     assert_eq!((nodes.len(), graph.len(), bench.sim.commands().len()), (3, 3, 0));

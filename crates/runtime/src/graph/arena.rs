@@ -1,43 +1,43 @@
-//! Memory of transients, shared by those that are never in use at the same time.
+//! Memory of transients, shared between those with disjoint live ranges.
 //!
-//! A transient is in use from its first command to its last, by the schedule: two may share bytes if all commands of one have
-//! ended before any of the other begins. The largest get their places first, each the lowest that is free.
+//! A transient's live range, by the schedule, is from its first command to its last: two may share bytes if all commands of one
+//! have ended before any of the other begins. Offsets are assigned in descending order of size, each the lowest that is free.
 
 use super::schedule::Place;
 
-/// Every transient begins at a multiple of this, as every allocation does.
+/// Alignment of transients in bytes, as of all allocations.
 const ALIGN: u64 = 256;
 
-/// When a transient is in use.
+/// Size and live range of a transient.
 #[derive(Clone, Debug)]
 pub(super) struct Lifetime {
     pub(super) bytes: u64,
-    /// By stream: the number of its last command there.
+    /// By branch: the number of its last command there.
     last: Vec<u32>,
-    /// By stream: what has ended there when any of its commands begins.
+    /// By branch: the number of the command that has ended there before any of its commands begins.
     first: Vec<u32>,
 }
 
 impl Lifetime {
-    /// Of a transient that these commands use.
-    pub(super) fn new<'a>(bytes: u64, lanes: usize, users: impl Iterator<Item = &'a Place>) -> Self {
-        let (mut last, mut first) = (vec![0; lanes], vec![u32::MAX; lanes]);
+    /// The live range of a transient with these users.
+    pub(super) fn new<'a>(bytes: u64, branches: usize, users: impl Iterator<Item = &'a Place>) -> Self {
+        let (mut last, mut first) = (vec![0; branches], vec![u32::MAX; branches]);
         for place in users {
-            last[place.lane] = last[place.lane].max(place.number);
-            for (lane, first) in first.iter_mut().enumerate() {
-                *first = (*first).min(place.known.get(lane).copied().unwrap_or(0));
+            last[place.branch] = last[place.branch].max(place.number);
+            for (branch, first) in first.iter_mut().enumerate() {
+                *first = (*first).min(place.known.get(branch).copied().unwrap_or(0));
             }
         }
         Self { bytes, last, first }
     }
 
-    /// Whether it has ended before the other begins.
+    /// Whether it ends before the other begins.
     fn is_before(&self, other: &Self) -> bool {
         self.last.iter().zip(&other.first).all(|(last, first)| last <= first)
     }
 }
 
-/// The offset of each, and the bytes of all together; with `share`, or each in a place of its own.
+/// Assigns offsets. Returns them and the total size in bytes. Without `share`, all ranges are disjoint.
 pub(super) fn arrange(lifetimes: &[Lifetime], share: bool) -> (Vec<u64>, u64) {
     let mut largest: Vec<usize> = (0..lifetimes.len()).collect();
     largest.sort_by_key(|at| std::cmp::Reverse(lifetimes[*at].bytes));

@@ -1,44 +1,44 @@
-//! What comes before what: from the use of memory, and along paths.
+//! Dependency edges, from memory accesses; topological order and paths.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
-use super::step::Touch;
+use super::step::MemoryAccess;
 
-/// An earlier use of an allocation that later ones may conflict with.
+/// An access to an allocation with which later ones may conflict.
 struct Earlier {
     range: Range<u64>,
     node: usize,
     writes: bool,
 }
 
-/// For each node of a list the earlier ones that it must come after, because one of the two writes what the other uses. What
-/// follows from others may be left out.
-pub(super) fn by_memory<'a>(nodes: impl Iterator<Item = &'a [Touch]>) -> Vec<Vec<usize>> {
+/// For each node of a list, the earlier nodes on which it depends, since one of the two writes memory that the other accesses.
+/// Transitive dependencies may be omitted.
+pub(super) fn by_memory<'a>(nodes: impl Iterator<Item = &'a [MemoryAccess]>) -> Vec<Vec<usize>> {
     let mut used: HashMap<usize, Vec<Earlier>> = HashMap::new();
     let mut all = Vec::new();
-    for (node, touches) in nodes.enumerate() {
+    for (node, accesses) in nodes.enumerate() {
         let mut before = Vec::new();
-        let touches = touches.iter().filter(|touch| !touch.range.is_empty());
-        for touch in touches.clone() {
-            let earlier = used.entry(touch.key()).or_default();
+        let accesses = accesses.iter().filter(|access| !access.range.is_empty());
+        for access in accesses.clone() {
+            let earlier = used.entry(access.key()).or_default();
             let conflicts = |e: &&Earlier| {
-                (e.writes || touch.writes())
-                    && e.range.start < touch.range.end
-                    && touch.range.start < e.range.end
+                (e.writes || access.writes())
+                    && e.range.start < access.range.end
+                    && access.range.start < e.range.end
             };
             before.extend(earlier.iter().filter(conflicts).map(|e| e.node));
         }
-        for touch in touches {
-            let earlier = used.entry(touch.key()).or_default();
-            if touch.writes() {
-                // Who conflicts with these conflicts with this node, which comes after them.
+        for access in accesses {
+            let earlier = used.entry(access.key()).or_default();
+            if access.writes() {
+                // Accesses that conflict with these conflict with this node, which depends on them.
                 let within =
-                    |e: &Earlier| touch.range.start <= e.range.start && e.range.end <= touch.range.end;
+                    |e: &Earlier| access.range.start <= e.range.start && e.range.end <= access.range.end;
                 earlier.retain(|e| !within(e));
             }
-            earlier.push(Earlier { range: touch.range.clone(), node, writes: touch.writes() });
+            earlier.push(Earlier { range: access.range.clone(), node, writes: access.writes() });
         }
         before.retain(|earlier| *earlier != node);
         before.sort_unstable();
@@ -48,7 +48,7 @@ pub(super) fn by_memory<'a>(nodes: impl Iterator<Item = &'a [Touch]>) -> Vec<Vec
     all
 }
 
-/// The nodes in an order in which each comes after those before it, otherwise as they are numbered.
+/// The topological order of the nodes, ties broken by number.
 pub(super) fn order(before: &[Vec<usize>]) -> Vec<usize> {
     let mut after = vec![Vec::new(); before.len()];
     let mut left: Vec<usize> = before.iter().map(Vec::len).collect();
@@ -70,7 +70,7 @@ pub(super) fn order(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// A way along edges from `first` to `last`, both included.
+/// A path along edges from `first` to `last`, both included.
 pub(super) fn path(before: &[Vec<usize>], first: usize, last: usize) -> Option<Vec<usize>> {
     let mut next = vec![None; before.len()];
     let mut open = vec![last];

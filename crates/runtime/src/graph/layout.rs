@@ -1,4 +1,4 @@
-//! [`Layout`]: the commands of a run, and their way into submissions.
+//! [`Layout`]: the commands of a run, and their assignment to submissions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use elinvar_driver::{Command, Memory, Result};
 
 use super::arena::{Lifetime, arrange};
-use super::plan::{Part, Plan, PlanOptions, Segment, Site};
-use super::run::{Hop, Lane};
+use super::plan::{CommandIndex, Part, Plan, PlanOptions, Segment};
+use super::run::{Branch, HostCopy};
 use super::schedule::{Item, Schedule, schedule};
-use super::step::{Step, Touch, Work};
+use super::step::{MemoryAccess, Step, Work};
 use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::identity::identity;
@@ -18,22 +18,22 @@ use crate::memory::touched::slices_mut;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::{Buffer, Device, HostAccess};
 
-/// A command that will run.
-struct Piece {
+/// A command of a run.
+struct PlannedCommand {
     node: usize,
     command: Command,
-    touches: Vec<Touch>,
-    /// Memory that it uses and the graph's nodes do not know of.
+    accesses: Vec<MemoryAccess>,
+    /// Uses of staging memory and of the arena.
     staged: Vec<Usage>,
 }
 
-/// The commands of a run, not yet in their places.
+/// The commands of a run, before scheduling.
 pub(super) struct Layout {
     devices: Vec<Device>,
-    pieces: Vec<Piece>,
+    planned: Vec<PlannedCommand>,
     items: Vec<Item>,
-    /// Copies between devices whose bytes the host moves: sending and receiving command, and the memory.
-    hops: Vec<(usize, usize, Staged)>,
+    /// Copies between devices that the host performs: sending and receiving command, and the memory.
+    host_copies: Vec<(usize, usize, Staged)>,
     transfers: Vec<Transfer>,
 }
 
@@ -41,9 +41,9 @@ impl Layout {
     pub(super) fn new(steps: &[Step], order: &[usize]) -> Result<Self> {
         let mut layout = Self {
             devices: Vec::new(),
-            pieces: Vec::new(),
+            planned: Vec::new(),
             items: Vec::new(),
-            hops: Vec::new(),
+            host_copies: Vec::new(),
             transfers: Vec::new(),
         };
         let before = before(steps, order);
@@ -54,9 +54,9 @@ impl Layout {
             match &step.work {
                 Work::Nothing => {}
                 Work::Command(command) => {
-                    let (command, touches) = (command.clone(), step.touches.clone());
-                    let piece = Piece { node: *node, command, touches, staged: Vec::new() };
-                    layout.add(piece, &step.device, after, None);
+                    let (command, accesses) = (command.clone(), step.accesses.clone());
+                    let command = PlannedCommand { node: *node, command, accesses, staged: Vec::new() };
+                    layout.add(command, &step.device, after, None);
                 }
                 Work::Transfer { source, target } => {
                     let to = target.storage.device.clone();
@@ -64,41 +64,41 @@ impl Layout {
                         layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
                         let command =
                             Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
-                        let touches = step.touches.clone();
-                        let piece = Piece { node: *node, command, touches, staged: Vec::new() };
-                        layout.add(piece, &step.device, after, None);
-                        // What only this graph has there gets its place with the device's own.
+                        let accesses = step.accesses.clone();
+                        let command = PlannedCommand { node: *node, command, accesses, staged: Vec::new() };
+                        layout.add(command, &step.device, after, None);
+                        // Registers the target's device, whose transients are placed with the device's own.
                         layout.number(&to);
-                        last.insert(*node, layout.pieces.len() - 1);
+                        last.insert(*node, layout.planned.len() - 1);
                         continue;
                     }
                     let staged = staged(&step.device, &to, source.len)?;
                     let route = staged.route;
                     layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
                     let [send, receive] = staged.commands(source, target);
-                    let piece = |command, touch: &Touch, stage: &Buffer<u8>| Piece {
+                    let copy = |command, access: &MemoryAccess, stage: &Buffer<u8>| PlannedCommand {
                         node: *node,
                         command,
-                        touches: vec![touch.clone()],
+                        accesses: vec![access.clone()],
                         staged: vec![held(stage)],
                     };
-                    let send = piece(send, &step.touches[0], &staged.from);
-                    let receive = piece(receive, &step.touches[1], &staged.to);
+                    let send = copy(send, &step.accesses[0], &staged.from);
+                    let receive = copy(receive, &step.accesses[1], &staged.to);
                     let sent = layout.add(send, &step.device, after, None);
                     if staged.needs_host() {
                         let received = layout.add(receive, &to, Vec::new(), Some(sent));
-                        layout.hops.push((sent, received, staged));
+                        layout.host_copies.push((sent, received, staged));
                     } else {
                         layout.add(receive, &to, vec![sent], None);
                     }
                 }
             }
-            last.insert(*node, layout.pieces.len() - 1);
+            last.insert(*node, layout.planned.len() - 1);
         }
         Ok(layout)
     }
 
-    /// A device's place in the list.
+    /// Index of a device in the list; adds it if it is missing.
     fn number(&mut self, device: &Device) -> usize {
         let known = self.devices.iter().position(|known| known == device);
         known.unwrap_or_else(|| {
@@ -107,15 +107,25 @@ impl Layout {
         })
     }
 
-    fn add(&mut self, piece: Piece, device: &Device, after: Vec<usize>, hop: Option<usize>) -> usize {
+    fn add(
+        &mut self,
+        command: PlannedCommand,
+        device: &Device,
+        after: Vec<usize>,
+        host_copy: Option<usize>,
+    ) -> usize {
         let device = self.number(device);
-        let mut keeps: Vec<usize> =
-            piece.touches.iter().filter(|t| t.writes() && !t.is_transient()).map(Touch::key).collect();
+        let mut keeps: Vec<usize> = command
+            .accesses
+            .iter()
+            .filter(|t| t.writes() && !t.is_transient())
+            .map(MemoryAccess::key)
+            .collect();
         keeps.sort_unstable();
         keeps.dedup();
-        self.items.push(Item { device, after, hop, keeps });
-        self.pieces.push(piece);
-        self.pieces.len() - 1
+        self.items.push(Item { device, after, host_copy, keeps });
+        self.planned.push(command);
+        self.planned.len() - 1
     }
 
     pub(super) fn plan(mut self, options: PlanOptions, stats: &mut GraphStats) -> Result<Plan> {
@@ -125,50 +135,50 @@ impl Layout {
         };
         let schedule = schedule(&self.items, most, options.batching);
         self.place_transients(&schedule, options.optimize, stats)?;
-        let lanes = schedule
-            .lanes
+        let branches = schedule
+            .branches
             .iter()
             .enumerate()
-            .map(|(lane, device)| Lane::new(self.devices.get(*device), lane, schedule.lanes.len()))
-            .collect::<Result<Vec<Lane>>>()?;
-        let (segments, sites) = self.segments(&schedule);
-        let hops = std::mem::take(&mut self.hops);
-        let hops = hops.into_iter().map(|(sent, _, staged)| {
+            .map(|(branch, device)| Branch::new(self.devices.get(*device), branch, schedule.branches.len()))
+            .collect::<Result<Vec<Branch>>>()?;
+        let (segments, command_indices) = self.segments(&schedule);
+        let host_copies = std::mem::take(&mut self.host_copies);
+        let host_copies = host_copies.into_iter().map(|(sent, _, staged)| {
             let place = &schedule.places[sent];
-            Hop::new((place.lane, place.number), staged)
+            HostCopy::new((place.branch, place.number), staged)
         });
-        stats.commands = self.pieces.len();
-        stats.streams = lanes.len();
+        stats.commands = self.planned.len();
+        stats.streams = branches.len();
         stats.waits = schedule.places.iter().map(|place| place.waits.len()).sum::<usize>()
             + schedule.joins.len()
-            + self.items.iter().filter(|item| item.hop.is_some()).count();
+            + self.items.iter().filter(|item| item.host_copy.is_some()).count();
         stats.submissions =
-            segments.len() + usize::from(lanes.len() > 1) + usize::from(!schedule.joins.is_empty());
+            segments.len() + usize::from(branches.len() > 1) + usize::from(!schedule.joins.is_empty());
         stats.transfers = self.transfers;
         Ok(Plan {
             graph: 0,
             main: self.devices.first().cloned(),
-            lanes,
+            branches,
             segments,
             joins: schedule.joins,
-            hops: hops.collect::<Result<_>>()?,
+            host_copies: host_copies.collect::<Result<_>>()?,
             parameters: Vec::new(),
-            sites,
+            command_indices,
             replaced: HashMap::new(),
             history: Default::default(),
             stats: GraphStats::default(),
         })
     }
 
-    /// Gives the transients of each device their memory and puts it into the commands.
+    /// Allocates the arenas of transients, and replaces placeholders in the commands.
     fn place_transients(&mut self, schedule: &Schedule, share: bool, stats: &mut GraphStats) -> Result<()> {
-        let mut found: HashMap<usize, (Touch, Vec<usize>)> = HashMap::new();
+        let mut found: HashMap<usize, (MemoryAccess, Vec<usize>)> = HashMap::new();
         let mut first: Vec<usize> = Vec::new();
-        for (number, piece) in self.pieces.iter().enumerate() {
-            for touch in piece.touches.iter().filter(|touch| touch.is_transient()) {
-                let entry = found.entry(touch.key()).or_insert_with(|| {
-                    first.push(touch.key());
-                    (touch.clone(), Vec::new())
+        for (number, planned) in self.planned.iter().enumerate() {
+            for access in planned.accesses.iter().filter(|access| access.is_transient()) {
+                let entry = found.entry(access.key()).or_insert_with(|| {
+                    first.push(access.key());
+                    (access.clone(), Vec::new())
                 });
                 entry.1.push(number);
             }
@@ -179,9 +189,9 @@ impl Layout {
                 first.iter().map(|key| &found[key]).filter(|(t, _)| t.storage.device == *device).collect();
             let lifetimes: Vec<Lifetime> = own
                 .iter()
-                .map(|(touch, users)| {
+                .map(|(access, users)| {
                     let users = users.iter().map(|number| &schedule.places[*number]);
-                    Lifetime::new(touch.storage.block.bytes, schedule.lanes.len(), users)
+                    Lifetime::new(access.storage.block.bytes, schedule.branches.len(), users)
                 })
                 .collect();
             let (offsets, bytes) = arrange(&lifetimes, share);
@@ -191,14 +201,14 @@ impl Layout {
                 continue;
             }
             let arena = device.buffer_for::<u8>(bytes as usize, HostAccess::Transient)?;
-            for ((touch, users), offset) in own.iter().zip(offsets) {
+            for ((access, users), offset) in own.iter().zip(offsets) {
                 let memory = arena.span.storage.block.memory.clone();
-                places.insert(identity(&touch.storage.block.memory), (memory, offset));
-                users.iter().for_each(|number| self.pieces[*number].staged.push(held(&arena)));
+                places.insert(identity(&access.storage.block.memory), (memory, offset));
+                users.iter().for_each(|number| self.planned[*number].staged.push(held(&arena)));
             }
         }
-        for piece in &mut self.pieces {
-            for slice in slices_mut(&mut piece.command) {
+        for planned in &mut self.planned {
+            for slice in slices_mut(&mut planned.command) {
                 if let Some((memory, offset)) = places.get(&identity(&slice.memory)) {
                     (slice.memory, slice.offset) = (memory.clone(), slice.offset + offset);
                 }
@@ -207,14 +217,14 @@ impl Layout {
         Ok(())
     }
 
-    /// The submissions, and where each node's command is.
-    fn segments(&self, schedule: &Schedule) -> (Vec<Segment>, HashMap<usize, Site>) {
+    /// The submissions, and the index of each node's command.
+    fn segments(&self, schedule: &Schedule) -> (Vec<Segment>, HashMap<usize, CommandIndex>) {
         let usages = self.usages();
-        let mut sites = HashMap::new();
+        let mut command_indices = HashMap::new();
         let mut segments: Vec<Segment> = Vec::new();
         for numbers in &schedule.segments {
-            let lane = schedule.places[numbers[0]].lane;
-            let device = &self.devices[schedule.lanes[lane]];
+            let branch = schedule.places[numbers[0]].branch;
+            let device = &self.devices[schedule.branches[branch]];
             let mut parts = Vec::new();
             let mut commands: Vec<usize> = Vec::new();
             let mut flush = |commands: &mut Vec<usize>, parts: &mut Vec<Part>| {
@@ -222,63 +232,63 @@ impl Layout {
                     return;
                 }
                 for (at, number) in commands.iter().enumerate() {
-                    let site = Site { segment: segments.len(), part: parts.len(), at };
-                    sites.insert(self.pieces[*number].node, site);
+                    let command_index = CommandIndex { segment: segments.len(), part: parts.len(), at };
+                    command_indices.insert(self.planned[*number].node, command_index);
                 }
                 parts.push(Part::Run(self.recording(device, commands, &usages)));
                 commands.clear();
             };
             for number in numbers {
                 let place = &schedule.places[*number];
-                let arrives = self.hops.iter().position(|(_, received, _)| received == number);
+                let arrives = self.host_copies.iter().position(|(_, received, _)| received == number);
                 if !place.waits.is_empty() || arrives.is_some() {
                     flush(&mut commands, &mut parts);
-                    parts.extend(place.waits.iter().map(|(lane, number)| Part::Wait(*lane, *number)));
-                    parts.extend(arrives.map(Part::Arrive));
+                    parts.extend(place.waits.iter().map(|(branch, number)| Part::Wait(*branch, *number)));
+                    parts.extend(arrives.map(Part::WaitForHost));
                 }
                 commands.push(*number);
-                if schedule.signals.contains(&(lane, place.number)) {
+                if schedule.signals.contains(&(branch, place.number)) {
                     flush(&mut commands, &mut parts);
                     parts.push(Part::Signal(place.number));
                 }
             }
             flush(&mut commands, &mut parts);
-            segments.push(Segment { lane, parts });
+            segments.push(Segment { branch, parts });
         }
-        (segments, sites)
+        (segments, command_indices)
     }
 
     fn recording(&self, device: &Device, numbers: &[usize], usages: &[Vec<Usage>]) -> Recording {
-        let commands = numbers.iter().map(|number| self.pieces[*number].command.clone()).collect();
+        let commands = numbers.iter().map(|number| self.planned[*number].command.clone()).collect();
         let usages = numbers.iter().flat_map(|number| usages[*number].iter().cloned()).collect();
         Recording::new(device.clone(), commands, usages)
     }
 
-    /// What each command uses, for the accounts.
+    /// Uses of each command, for the usage records.
     fn usages(&self) -> Vec<Vec<Usage>> {
         let mut written = HashSet::new();
-        let of_piece = |piece: &Piece| {
-            let touches = || piece.touches.iter().filter(|touch| !touch.is_transient());
-            let usage = |touch: &Touch| {
-                let mut usage = touch.usage();
-                if usage.access == Access::Read && written.contains(&touch.key()) {
+        let usages_of = |command: &PlannedCommand| {
+            let accesses = || command.accesses.iter().filter(|access| !access.is_transient());
+            let usage = |access: &MemoryAccess| {
+                let mut usage = access.usage();
+                if usage.access == Access::Read && written.contains(&access.key()) {
                     usage.access = Access::ReadAnew;
                 }
                 usage
             };
-            let usages = touches().map(usage).chain(piece.staged.iter().cloned()).collect();
-            let covers = |touch: &&Touch| touch.writes() && touch.usage().covers;
-            written.extend(touches().filter(covers).map(Touch::key));
+            let usages = accesses().map(usage).chain(command.staged.iter().cloned()).collect();
+            let covers = |access: &&MemoryAccess| access.writes() && access.usage().covers;
+            written.extend(accesses().filter(covers).map(MemoryAccess::key));
             usages
         };
-        self.pieces.iter().map(of_piece).collect()
+        self.planned.iter().map(usages_of).collect()
     }
 }
 
-/// What comes before each node of `order`, by nodes of it.
+/// Dependencies of each node of `order`, as nodes of `order`.
 fn before(steps: &[Step], order: &[usize]) -> Vec<Vec<usize>> {
-    let by_memory = edges::by_memory(order.iter().map(|node| &steps[*node].touches[..]));
-    // For each node the nodes of `order` that stand for it: itself, or those that it came after.
+    let by_memory = edges::by_memory(order.iter().map(|node| &steps[*node].accesses[..]));
+    // For each node its representatives in `order`: itself, or its dependencies if it was removed.
     let mut stands: Vec<Option<Vec<usize>>> = vec![None; steps.len()];
     order.iter().for_each(|node| stands[*node] = Some(vec![*node]));
     let explicit: Vec<Vec<usize>> = steps.iter().map(|step| step.after.clone()).collect();
@@ -301,7 +311,7 @@ fn before(steps: &[Step], order: &[usize]) -> Vec<Vec<usize>> {
     order.iter().enumerate().map(of_node).collect()
 }
 
-/// The use of memory that only this graph has: it lives as long as work needs it, and a failure leaves nothing to read.
+/// The use of the graph's internal memory: keeps it alive, and a failure does not affect later reads.
 fn held(buffer: &Buffer<u8>) -> Usage {
     let who = Who::Operation("graph: its own memory");
     Usage { storage: buffer.span.storage.clone(), who, access: Access::Write, covers: true }

@@ -1,34 +1,33 @@
-//! Duplicate work: a launch that computes into transients what another one has computed into transients of its own.
+//! Common subexpression elimination: removes launches that compute the same results into transients as an earlier launch.
 //!
-//! The content of each allocation has a number; equal numbers mean equal content, whatever the memory holds. A launch is a
-//! duplicate if kernel, grid, values and the numbers of all content that it sees are those of an earlier one, which
-//! memory the same arguments share included. Its readers then read the earlier one's results, which nobody changes
-//! any more.
+//! Memory contents are value-numbered: equal numbers mean equal content, regardless of the memory that holds it. A launch is a
+//! duplicate if its kernel, grid, values, the numbers of all content that it accesses, and the aliasing of its arguments are
+//! those of an earlier launch. Its readers then read the earlier launch's results, which are not modified any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Dim3, Dispatch, MemorySlice};
 
-use super::step::{Mode, Step, Touch, Work};
+use super::step::{MemoryAccess, Mode, Step, Work};
 use crate::identity::identity;
 use crate::memory::touched::slices_mut;
 use crate::memory::usage::Storage;
 
-/// What content is, by how it came about.
+/// Content, by its origin.
 #[derive(PartialEq, Eq, Hash)]
 enum Content {
-    /// What a transient holds at first, which no kernel may depend on.
+    /// Initial content of a transient, on which no kernel may depend.
     Anything(u64),
-    /// What a buffer holds at first.
+    /// Initial content of a buffer.
     Given(usize),
-    /// Known to be like no other.
+    /// Unequal to all other content.
     Unique(usize),
-    /// A pattern over all bytes.
+    /// A repeated pattern.
     Filled { pattern: Vec<u8>, bytes: u64 },
-    /// Other content, with a part of it replaced.
+    /// Other content with a replaced range.
     Patched { old: u64, offset: u64, len: u64, with: Patch },
-    /// What a launch leaves in the allocation that is its argument's, counted from the first.
+    /// Result of a launch in its n-th allocation.
     Result { launch: u64, allocation: usize },
 }
 
@@ -38,11 +37,11 @@ enum Patch {
     Copy { content: u64, offset: u64 },
 }
 
-/// A launch without the names of its memory.
+/// The value of a launch: independent of the memory that it uses.
 #[derive(PartialEq, Eq, Hash)]
 struct Launch {
     pipeline: usize,
-    /// Unless they are read from memory, which is then the last of `args`.
+    /// `None` for an indirect launch, whose counts are the last of `args`.
     threads: Option<Dim3>,
     group: Dim3,
     args: Vec<Value>,
@@ -57,12 +56,12 @@ enum Value {
         len: u64,
     },
     Bytes(Vec<u8>),
-    /// A value that is given anew for each run.
+    /// A parameter, replaced between runs.
     Parameter(usize),
     Threadgroup(u64),
 }
 
-/// Numbers for what is equal.
+/// Value numbering: equal values have equal numbers.
 struct Numbers<T> {
     known: HashMap<T, u64>,
 }
@@ -74,7 +73,7 @@ impl<T: Eq + std::hash::Hash> Numbers<T> {
     }
 }
 
-/// The content of all allocations while the nodes are gone through in order.
+/// Content of all allocations during the traversal of the nodes.
 struct Contents {
     numbers: Numbers<Content>,
     now: HashMap<usize, u64>,
@@ -90,20 +89,20 @@ impl Contents {
         *self.now.entry(identity(storage)).or_insert_with(|| numbers.of(first))
     }
 
-    fn set(&mut self, touch: &Touch, content: Content) {
+    fn set(&mut self, access: &MemoryAccess, content: Content) {
         let number = self.numbers.of(content);
-        self.now.insert(touch.key(), number);
+        self.now.insert(access.key(), number);
     }
 
-    fn patch(&mut self, touch: &Touch, with: Patch) {
-        let old = if touch.is_whole() { u64::MAX } else { self.of(&touch.storage) };
-        let len = touch.range.end - touch.range.start;
-        self.set(touch, Content::Patched { old, offset: touch.range.start, len, with });
+    fn patch(&mut self, access: &MemoryAccess, with: Patch) {
+        let old = if access.is_whole() { u64::MAX } else { self.of(&access.storage) };
+        let len = access.range.end - access.range.start;
+        self.set(access, Content::Patched { old, offset: access.range.start, len, with });
     }
 }
 
-/// Takes duplicates out of `order` and lets their readers read the other results; `parameter` tells the arguments that
-/// runs replace. Returns each duplicate with the node that stays, and what prepared only its results.
+/// Removes duplicates from `order` and redirects their readers. `parameter` maps arguments to parameters. Returns each duplicate
+/// with the remaining node, and the nodes that only initialized its results.
 pub(super) fn merge(
     steps: &mut [Step],
     order: &mut Vec<usize>,
@@ -119,7 +118,7 @@ pub(super) fn merge(
             Work::Command(Command::Dispatch(dispatch)) if is_pure(&dispatch) => {
                 let launch = launches.of(launch(&dispatch, node, &steps[node], &mut contents, &parameter));
                 let other = *first.entry(launch).or_insert(node);
-                let pairs = pairs(&steps[other].touches, &steps[node].touches);
+                let pairs = pairs(&steps[other].accesses, &steps[node].accesses);
                 let mergeable = other != node
                     && !is_ordered[node]
                     && pairs.iter().all(|pair| can_merge(steps, order, at, other, pair));
@@ -131,21 +130,21 @@ pub(super) fn merge(
                     }
                     continue;
                 }
-                let allocations = allocations(&steps[node].touches);
-                for touch in steps[node].touches.iter().filter(|touch| touch.writes()) {
-                    let allocation = allocations[&touch.key()];
-                    contents.set(touch, Content::Result { launch, allocation });
+                let allocations = allocations(&steps[node].accesses);
+                for access in steps[node].accesses.iter().filter(|access| access.writes()) {
+                    let allocation = allocations[&access.key()];
+                    contents.set(access, Content::Result { launch, allocation });
                 }
             }
             Work::Command(Command::Fill { pattern, .. }) => {
-                let touch = &steps[node].touches[0];
-                match touch.is_whole() {
-                    true => contents.set(touch, Content::Filled { pattern, bytes: touch.range.end }),
-                    false => contents.patch(touch, Patch::Pattern(pattern)),
+                let access = &steps[node].accesses[0];
+                match access.is_whole() {
+                    true => contents.set(access, Content::Filled { pattern, bytes: access.range.end }),
+                    false => contents.patch(access, Patch::Pattern(pattern)),
                 }
             }
             Work::Command(Command::Copy { .. }) => {
-                let [source, target] = [&steps[node].touches[0], &steps[node].touches[1]];
+                let [source, target] = [&steps[node].accesses[0], &steps[node].accesses[1]];
                 let content = contents.of(&source.storage);
                 match source.is_whole() && target.is_whole() {
                     true => drop(contents.now.insert(target.key(), content)),
@@ -153,8 +152,8 @@ pub(super) fn merge(
                 }
             }
             _ => {
-                for touch in steps[node].touches.iter().filter(|touch| touch.writes()) {
-                    contents.set(touch, Content::Unique(node));
+                for access in steps[node].accesses.iter().filter(|access| access.writes()) {
+                    contents.set(access, Content::Unique(node));
                 }
             }
         }
@@ -163,17 +162,17 @@ pub(super) fn merge(
     (merged, needless)
 }
 
-/// Whether equal arguments give equal results: no order among threads is seen, and all that it sees is known.
+/// Whether equal arguments give equal results: the kernel does not observe the order of threads, and all its inputs are known.
 fn is_pure(dispatch: &Dispatch) -> bool {
     dispatch.uses.is_empty() && dispatch.pipeline.signature().code.is_some_and(|code| code.atomics == 0)
 }
 
-/// The allocations of a node by their first use.
-fn allocations(touches: &[Touch]) -> HashMap<usize, usize> {
+/// The allocations of a node, numbered by first use.
+fn allocations(accesses: &[MemoryAccess]) -> HashMap<usize, usize> {
     let mut numbers = HashMap::new();
-    for touch in touches {
+    for access in accesses {
         let next = numbers.len();
-        numbers.entry(touch.key()).or_insert(next);
+        numbers.entry(access.key()).or_insert(next);
     }
     numbers
 }
@@ -185,9 +184,12 @@ fn launch(
     contents: &mut Contents,
     parameter: &impl Fn(usize, usize) -> Option<usize>,
 ) -> Launch {
-    let allocations = allocations(&step.touches);
-    let by_memory: HashMap<usize, &Arc<Storage>> =
-        step.touches.iter().map(|touch| (identity(&touch.storage.block.memory), &touch.storage)).collect();
+    let allocations = allocations(&step.accesses);
+    let by_memory: HashMap<usize, &Arc<Storage>> = step
+        .accesses
+        .iter()
+        .map(|access| (identity(&access.storage.block.memory), &access.storage))
+        .collect();
     let mut memory = |slice: &MemorySlice| {
         let storage = by_memory[&identity(&slice.memory)];
         let (allocation, content) = (allocations[&identity(storage)], contents.of(storage));
@@ -210,8 +212,8 @@ fn launch(
     }
 }
 
-/// The allocations that the two write, each other's counterparts.
-fn pairs(theirs: &[Touch], ours: &[Touch]) -> Vec<(Arc<Storage>, Arc<Storage>)> {
+/// Pairs of corresponding allocations that the two nodes write.
+fn pairs(theirs: &[MemoryAccess], ours: &[MemoryAccess]) -> Vec<(Arc<Storage>, Arc<Storage>)> {
     let mut pairs: Vec<(Arc<Storage>, Arc<Storage>)> = Vec::new();
     for (theirs, ours) in theirs.iter().zip(ours).filter(|(theirs, _)| theirs.writes()) {
         if !pairs.iter().any(|(_, known)| identity(known) == ours.key()) {
@@ -221,7 +223,7 @@ fn pairs(theirs: &[Touch], ours: &[Touch]) -> Vec<(Arc<Storage>, Arc<Storage>)> 
     pairs
 }
 
-/// Whether both are transients that nobody else writes from here on, and nobody has read ours before.
+/// Whether both are transients that no later node writes, and no earlier node reads ours.
 fn can_merge(
     steps: &[Step],
     order: &[usize],
@@ -236,21 +238,21 @@ fn can_merge(
         other_at.is_some_and(|other| !order[other + 1..].iter().any(|node| writes(&steps[*node], theirs)));
     let final_ours = !order[at + 1..].iter().any(|node| writes(&steps[*node], ours));
     let only_prepared = order[..at].iter().all(|node| {
-        let touches = &steps[*node].touches;
-        let prepares = |touch: &Touch| touch.mode == Mode::Overwrite;
-        touches.iter().filter(|touch| touch.key() == identity(ours)).all(prepares)
+        let accesses = &steps[*node].accesses;
+        let prepares = |access: &MemoryAccess| access.mode == Mode::Overwrite;
+        accesses.iter().filter(|access| access.key() == identity(ours)).all(prepares)
     });
     are_transients && same_size && final_theirs && final_ours && only_prepared
 }
 
 fn writes(step: &Step, storage: &Arc<Storage>) -> bool {
-    step.touches.iter().any(|touch| touch.writes() && touch.key() == identity(storage))
+    step.accesses.iter().any(|access| access.writes() && access.key() == identity(storage))
 }
 
-/// Lets a node use `with` in place of `storage`.
+/// Replaces `storage` by `with` in a node.
 fn replace(step: &mut Step, storage: &Arc<Storage>, with: &Arc<Storage>) {
-    for touch in step.touches.iter_mut().filter(|touch| touch.key() == identity(storage)) {
-        touch.storage = with.clone();
+    for access in step.accesses.iter_mut().filter(|access| access.key() == identity(storage)) {
+        access.storage = with.clone();
     }
     let (old, new) = (identity(&storage.block.memory), &with.block.memory);
     match &mut step.work {

@@ -1,12 +1,12 @@
-//! [`Graph`]: launches, copies and fills and what comes before what, on one device or several.
+//! [`Graph`]: launches, copies and fills with their dependencies, on one device or several.
 //!
-//! A graph is built by hand or captured from command buffers; either way each node is a command that a [`CommandBuffer`] has checked. A node
-//! comes after the earlier nodes that its use of memory conflicts with, and after those that the program names. [`Plan`] is
-//! what runs: the nodes that are needed, on as many streams as there are branches, in few submissions, with the
-//! transients in one arena. A graph does not run anything and does not change when it is planned.
+//! A graph is built explicitly or captured from command buffers; each node is a command that a [`CommandBuffer`] has validated. A
+//! node depends on the earlier nodes with which its memory accesses conflict, and on those that the program names. A [`Plan`]
+//! executes it: the live nodes, on as many streams as there are branches, in few submissions, with the transients in one arena. A
+//! graph runs nothing itself, and planning does not change it.
 //!
-//! `step` is a node as data, `edges` finds what comes before what, `merge` and `prune` take out what is not needed,
-//! `schedule` places the rest, `arena` arranges the transients, `layout` puts it together and `run` submits it.
+//! `step` is a node as data, `edges` finds dependencies, `merge` and `prune` remove redundant and dead nodes, `schedule` assigns
+//! the rest to branches, `arena` places the transients, `layout` assembles the submissions, and `run` submits them.
 
 mod arena;
 mod edges;
@@ -45,26 +45,26 @@ pub use parameters::{Parameter, ParameterKey};
 use placeholder::Placeholder;
 pub use plan::{Batching, Plan, PlanOptions};
 pub use stats::{GraphStats, Route, Transfer};
-use step::{Mode, Step, Touch, Work};
+use step::{MemoryAccess, Mode, Step, Work};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A node of a [`Graph`].
+/// Handle on a node of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     graph: u64,
     index: usize,
 }
 
-/// Commands and what comes before what; see [`Graph::plan`].
+/// A graph of commands with their dependencies; see [`Graph::plan`].
 pub struct Graph {
     id: u64,
     steps: Vec<Step>,
-    /// Whether a node comes before one that was added earlier.
+    /// Whether a node precedes one that was added earlier.
     backward: bool,
-    /// A stream of each device, whose command buffers check what is added.
+    /// A stream of each device, whose command buffers validate added nodes.
     streams: Vec<Stream>,
-    /// What captured command buffers raise: the event, the value, the node.
+    /// Signals of captured command buffers: event, value, node.
     signals: Vec<(Arc<dyn Event>, u64, usize)>,
     parameters: Vec<Named>,
 }
@@ -76,7 +76,7 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// A graph without nodes.
+    /// An empty graph.
     pub fn new() -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -89,10 +89,10 @@ impl Graph {
         }
     }
 
-    /// A graph of what `record` adds to a command buffer of this stream. Nothing is submitted.
+    /// A graph of the commands that `record` adds to a command buffer of this stream. Submits nothing.
     ///
     /// # Errors
-    /// What `record` answers; as [`Graph::append`].
+    /// Errors of `record` and of [`Graph::append`].
     pub fn capture(stream: &Stream, record: impl FnOnce(&mut CommandBuffer) -> Result<()>) -> Result<Self> {
         let (mut graph, mut command_buffer) = (Self::new(), stream.command_buffer());
         record(&mut command_buffer)?;
@@ -100,26 +100,27 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Add the commands of a command buffer instead of submitting it; several command buffers, of any streams and devices, make one graph.
+    /// Adds the commands of a command buffer as nodes, instead of submitting it. Command buffers of any streams and devices can
+    /// form one graph. Returns the nodes.
     ///
-    /// Where a command buffer waits for an event, what follows comes after what the command buffer that raises it has before the signal; that one
-    /// is appended first. The streams themselves put nothing in order: what comes before what follows from the
-    /// use of memory and from events.
+    /// If the command buffer waits for an event, the following nodes depend on the nodes before the signal, in the command buffer
+    /// that signals it, which must be appended first. Streams do not order the nodes: dependencies follow from memory accesses
+    /// and events only.
     ///
     /// # Errors
-    /// `InvalidArgument` for a wait that no command buffer appended before ends, or a transient of another graph; `Unsupported`
-    /// for a command buffer with a deadline or timestamps. The graph is then as it was.
+    /// `InvalidArgument` for a wait that no previously appended command buffer signals, or a transient of another graph;
+    /// `Unsupported` for a command buffer with a deadline or timestamps. The graph is unchanged in that case.
     pub fn append(&mut self, command_buffer: CommandBuffer) -> Result<Vec<Node>> {
         let device = command_buffer.device().clone();
         if command_buffer.has_deadline() {
             return Err(Error::unsupported(
-                "graph: a command buffer with a deadline, which is for one submission",
+                "graph: the command buffer has a deadline, which applies to one submission only",
             ));
         }
         let (commands, usages) = command_buffer.into_lists();
         if commands.iter().any(|command| matches!(command, Command::Timestamp { .. })) {
             return Err(Error::unsupported(
-                "graph: a command buffer with timestamps, whose places a graph does not keep",
+                "graph: the command buffer has timestamps, which graphs do not support",
             ));
         }
         let (steps, signals) = (self.steps.len(), self.signals.len());
@@ -135,7 +136,7 @@ impl Graph {
             self.expect_own(&usage.storage)?;
         }
         let mut nodes = Vec::new();
-        // What the next command comes after, and what the next signal does.
+        // Dependencies of the next command, and of the next signal.
         let (mut behind, mut recorded): (Option<usize>, Vec<usize>) = (None, Vec::new());
         for command in commands {
             let (name, work, mut after) = match command {
@@ -144,7 +145,7 @@ impl Graph {
                     let raised = raised.min_by_key(|(_, value, _)| *value).map(|(.., node)| *node);
                     let node = raised.ok_or_else(|| {
                         Error::invalid(
-                            "graph: a command buffer waits for an event that no command buffer appended before it raises",
+                            "graph: the command buffer waits for an event that no previously appended command buffer signals",
                         )
                     })?;
                     ("wait".into(), Work::Nothing, vec![node])
@@ -153,7 +154,7 @@ impl Graph {
                 command => (name(command), Work::Command(command.clone()), Vec::new()),
             };
             after.extend(behind);
-            let touches = step::touches(command, usages);
+            let accesses = step::accesses(command, usages);
             let node = self.steps.len();
             let is_wait = matches!(command, Command::Wait { .. });
             if let Command::Signal { event, value } = command {
@@ -166,15 +167,15 @@ impl Graph {
                 behind = Some(node);
             }
             recorded.push(node);
-            self.steps.push(Step { name, device: device.clone(), work, touches, after });
+            self.steps.push(Step { name, device: device.clone(), work, accesses, after });
         }
         Ok(nodes)
     }
 
-    /// Add a launch; see [`Kernel::launch`]. Over an empty grid it is a node that does nothing.
+    /// Adds a launch; see [`Kernel::launch`]. With an empty grid, the node does nothing.
     ///
     /// # Safety
-    /// As [`Kernel::launch`], each time the graph runs.
+    /// As [`Kernel::launch`], for each run of the graph.
     ///
     /// # Errors
     /// As [`CommandBuffer::launch`]; `InvalidArgument` for a transient of another graph.
@@ -186,7 +187,7 @@ impl Graph {
         self.append_one(command_buffer, &kernel.signature().name)
     }
 
-    /// Add a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
+    /// Adds a launch of a kernel with bounds checks; see [`CheckedKernel::launch`].
     ///
     /// # Errors
     /// As [`Graph::launch`].
@@ -196,7 +197,7 @@ impl Graph {
         unsafe { self.launch(&kernel.kernel, grid, args) }
     }
 
-    /// Add a fill of a buffer or slice.
+    /// Adds a fill of a buffer or slice with `value`, of at most 16 bytes.
     ///
     /// # Errors
     /// As [`CommandBuffer::fill`].
@@ -207,7 +208,7 @@ impl Graph {
         self.append_one(command_buffer, "fill")
     }
 
-    /// Add a copy between buffers or slices of the same length, of one device or of two.
+    /// Adds a copy between buffers or slices of the same length, of one device or of two.
     ///
     /// # Errors
     /// As [`CommandBuffer::copy`].
@@ -228,34 +229,34 @@ impl Graph {
         self.expect_own(&target.storage)?;
         self.stream(&device)?;
         self.stream(&target.storage.device)?;
-        let touches = vec![
-            Touch::of_span(&source, Mode::Read, "copy: the source"),
-            Touch::of_span(&target, Mode::Overwrite, "copy: the target"),
+        let accesses = vec![
+            MemoryAccess::of_span(&source, Mode::Read, "copy: the source"),
+            MemoryAccess::of_span(&target, Mode::Overwrite, "copy: the target"),
         ];
         let work = if source.len > 0 { Work::Transfer { source, target } } else { Work::Nothing };
-        self.steps.push(Step { name: "transfer".into(), device, work, touches, after: Vec::new() });
+        self.steps.push(Step { name: "transfer".into(), device, work, accesses, after: Vec::new() });
         Ok(self.last())
     }
 
-    /// A buffer of `len` zeroes that exists while the graph runs and shares its memory with others that are not in use at the
-    /// same time. It is zeroed in every run. Nobody sees it but nodes of this graph.
+    /// A buffer of `len` elements for intermediate results, zeroed in every run. It has memory only while the graph runs, shared
+    /// with transients that are not in use at the same time. Only nodes of this graph can use it.
     ///
     /// # Errors
-    /// As [`Device::buffer`]; `InvalidArgument` for no elements.
+    /// As [`Device::buffer`]; `InvalidArgument` if `len` is 0.
     #[track_caller]
     #[allow(unsafe_code)] // the content is written before any node sees it
     pub fn transient<T: Pod>(&mut self, device: &Device, len: usize) -> Result<Buffer<T>> {
-        // SAFETY: a fill of all of it comes before every node that uses it.
+        // SAFETY: a fill of the whole buffer precedes every node that uses it.
         let buffer = unsafe { self.transient_uninit::<T>(device, len) }?;
         let node = self.fill(&mut Buffer::<u8>::new(buffer.span.clone()), 0)?;
         self.steps[node.index].name = "zero".into();
         Ok(buffer)
     }
 
-    /// As [`Graph::transient`], holding anything at the begin of each run.
+    /// As [`Graph::transient`], with unspecified content at the begin of each run.
     ///
     /// # Safety
-    /// In each run, every element is written before it is read.
+    /// In each run, every element must be written before it is read.
     ///
     /// # Errors
     /// As [`Graph::transient`].
@@ -274,10 +275,10 @@ impl Graph {
         Ok(Buffer::new(Span::whole(device.clone(), Block::placeholder(memory, Location::caller()))))
     }
 
-    /// Let a node come after others, besides those that it comes after by its use of memory.
+    /// Adds dependencies of `node` on `others`, in addition to those from memory accesses.
     ///
     /// # Errors
-    /// `InvalidArgument` for a node of another graph, or when it would come before itself, with the path.
+    /// `InvalidArgument` for a node of another graph, or if the dependency would close a cycle, with the cycle.
     pub fn after(&mut self, node: Node, others: &[Node]) -> Result<()> {
         let to = self.index(node)?;
         for other in others {
@@ -295,7 +296,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Name a node, for messages and statistics. Its first name is that of the launch, else of the kernel or operation.
+    /// Names a node, for messages and statistics. By default it has the name of the launch's label, otherwise of the kernel or
+    /// operation.
     ///
     /// # Errors
     /// `InvalidArgument` for a node of another graph.
@@ -305,19 +307,19 @@ impl Graph {
         Ok(())
     }
 
-    /// How many nodes it has.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.steps.iter().filter(|step| step.is_work()).count()
     }
 
-    /// Whether it has none.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What comes before each node.
+    /// Dependencies of each node.
     fn before(&self) -> Vec<Vec<usize>> {
-        let mut before = edges::by_memory(self.steps.iter().map(|step| &step.touches[..]));
+        let mut before = edges::by_memory(self.steps.iter().map(|step| &step.accesses[..]));
         for (before, step) in before.iter_mut().zip(&self.steps) {
             before.extend(&step.after);
             before.sort_unstable();
@@ -336,7 +338,7 @@ impl Graph {
     fn index(&self, node: Node) -> Result<usize> {
         match node.graph == self.id {
             true => Ok(node.index),
-            false => Err(Error::invalid("graph: a node of another graph")),
+            false => Err(Error::invalid("graph: the node belongs to another graph")),
         }
     }
 
@@ -344,17 +346,17 @@ impl Graph {
         Node { graph: self.id, index: self.steps.len() - 1 }
     }
 
-    /// The node of a command buffer of one command.
+    /// Appends a command buffer with one command.
     fn append_one(&mut self, command_buffer: CommandBuffer, name: &str) -> Result<Node> {
         let device = command_buffer.device().clone();
         if self.append(command_buffer)?.is_empty() {
-            let (touches, after) = (Vec::new(), Vec::new());
-            self.steps.push(Step { name: name.into(), device, work: Work::Nothing, touches, after });
+            let (accesses, after) = (Vec::new(), Vec::new());
+            self.steps.push(Step { name: name.into(), device, work: Work::Nothing, accesses, after });
         }
         Ok(self.last())
     }
 
-    /// The stream of a device.
+    /// The stream that validates commands of a device.
     fn stream(&mut self, device: &Device) -> Result<Stream> {
         let known = self.streams.iter().find(|stream| stream.device() == device).cloned();
         known.map_or_else(
@@ -367,16 +369,18 @@ impl Graph {
         )
     }
 
-    /// An error for a transient of another graph.
+    /// Rejects a transient of another graph.
     fn expect_own(&self, storage: &Arc<Storage>) -> Result<()> {
         match Placeholder::graph_of(&storage.block.memory) {
-            Some(graph) if graph != self.id => Err(Error::invalid("graph: a transient of another graph")),
+            Some(graph) if graph != self.id => {
+                Err(Error::invalid("graph: the transient belongs to another graph"))
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// What a node is called at first.
+/// Default name of a node.
 fn name(command: &Command) -> String {
     match command {
         Command::Dispatch(dispatch) => {

@@ -1,6 +1,6 @@
-//! Parameters: values and buffers that runs of a plan replace.
+//! Parameters: values and buffers that can be replaced between runs of a plan.
 //!
-//! What is to change is declared before the graph is planned, so that nothing is taken for the same that may come to differ.
+//! Parameters are declared before planning, so that the optimization does not rely on their values.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::Buffer;
 use crate::memory::operands::place;
 use crate::memory::usage::Storage;
 
-/// A value or buffer that each run of a [`crate::Plan`] may have another of; see [`Graph::value`] and [`Graph::buffer`].
+/// A value or buffer that can be replaced between runs of a [`crate::Plan`]; see [`Graph::value`] and [`Graph::buffer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parameter {
     pub(super) graph: u64,
     pub(super) index: usize,
 }
 
-/// A parameter, by its name or as it was declared.
+/// Identifies a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum ParameterKey<'a> {
-    /// By its name.
+    /// By name.
     Name(&'a str),
-    /// As it was declared.
+    /// By handle.
     Handle(Parameter),
 }
 
@@ -41,35 +41,35 @@ impl From<Parameter> for ParameterKey<'_> {
     }
 }
 
-/// A parameter as it was declared.
+/// A declared parameter.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) subject: Subject,
 }
 
-/// What a parameter replaces.
+/// The subject of a parameter.
 #[derive(Clone)]
 pub(super) enum Subject {
-    /// These arguments: nodes and positions.
+    /// Arguments: nodes and indices.
     Values(Vec<(usize, usize)>),
-    /// This buffer, wherever it is used.
+    /// All uses of this buffer.
     Buffer(Arc<Storage>),
 }
 
 impl Graph {
-    /// Declare an argument of a launch that is given by value as a parameter: [`crate::Plan::set`] replaces it. A name that is
-    /// declared again stands for all these arguments.
+    /// Declares argument `argument` (from 0) of a launch, which was passed by value, as a parameter: [`crate::Plan::set`]
+    /// replaces it. A name that is declared repeatedly stands for all these arguments.
     ///
     /// # Errors
-    /// `InvalidArgument` for a node that is no launch or has no such argument, one that is no value, or the name of a
-    /// buffer.
+    /// `InvalidArgument` for a node that is not a launch or has no such argument, an argument that is not passed by value, or the
+    /// name of a buffer parameter.
     pub fn value(&mut self, name: &str, node: Node, argument: usize) -> Result<Parameter> {
         let node = self.index(node)?;
         let Work::Command(Command::Dispatch(dispatch)) = &self.steps[node].work else {
             let of = &self.steps[node].name;
             return Err(Error::invalid(format!(
-                "graph: parameter `{name}`: `{of}` (node {node}) is no launch"
+                "graph: parameter `{name}`: `{of}` (node {node}) is not a launch"
             )));
         };
         let signature = dispatch.pipeline.signature();
@@ -78,13 +78,13 @@ impl Graph {
             Some(_) => {
                 let place = place(signature, argument);
                 return Err(Error::invalid(format!(
-                    "graph: parameter `{name}`: {place}: it is not given by value"
+                    "graph: parameter `{name}`: {place}: not passed by value"
                 )));
             }
             None => {
                 let (kernel, count) = (&signature.name, dispatch.bindings.len());
                 return Err(Error::invalid(format!(
-                    "graph: parameter `{name}`: kernel `{kernel}` has {count} arguments, and none at {argument}"
+                    "graph: parameter `{name}`: no argument {argument}: kernel `{kernel}` has {count} arguments"
                 )));
             }
         }
@@ -96,17 +96,17 @@ impl Graph {
             }
         };
         let Subject::Values(values) = &mut self.parameters[index].subject else {
-            return Err(Error::invalid(format!("graph: parameter `{name}` is a buffer already")));
+            return Err(Error::invalid(format!("graph: parameter `{name}` is already declared as a buffer")));
         };
         values.push((node, argument));
         Ok(Parameter { graph: self.id, index })
     }
 
-    /// Declare a buffer as a parameter: [`crate::Plan::set`] puts another one in its place wherever nodes use it.
+    /// Declares a buffer as a parameter: [`crate::Plan::set`] replaces all its uses in the graph.
     ///
     /// # Errors
-    /// `InvalidArgument` for a transient, or a name that is declared already. [`Graph::plan`] refuses a buffer that a
-    /// launch reaches through an address.
+    /// `InvalidArgument` for a transient, or a name that is already declared. [`Graph::plan`] rejects a buffer that a launch
+    /// accesses through an address.
     pub fn buffer<T>(&mut self, name: &str, buffer: &Buffer<T>) -> Result<Parameter> {
         let storage = &buffer.span.storage;
         if Placeholder::graph_of(&storage.block.memory).is_some() {
@@ -115,7 +115,7 @@ impl Graph {
             )));
         }
         if self.parameters.iter().any(|known| known.name == name) {
-            return Err(Error::invalid(format!("graph: parameter `{name}` is declared already")));
+            return Err(Error::invalid(format!("graph: parameter `{name}` is already declared")));
         }
         self.parameters.push(Named { name: name.into(), subject: Subject::Buffer(storage.clone()) });
         Ok(Parameter { graph: self.id, index: self.parameters.len() - 1 })

@@ -1,4 +1,4 @@
-//! [`Placeholder`]: what stands for the memory of a transient until a plan gives it a place.
+//! [`Placeholder`]: stands for the memory of a transient until a plan places it.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use elinvar_driver::{Error, Memory, Result, Storage};
 
-/// Memory without bytes. No driver ever sees it: a plan puts a range of its arena in its place.
+/// Memory without bytes. It is never passed to a driver: a plan replaces it by a range of its arena.
 pub(super) struct Placeholder {
-    /// The graph that it belongs to.
+    /// Number of the graph that it belongs to.
     pub(super) graph: u64,
     pub(super) bytes: u64,
 }
 
 impl Placeholder {
-    /// The graph of this memory, if it is a placeholder.
+    /// The graph of `memory`, if that is a placeholder.
     pub(super) fn graph_of(memory: &Arc<dyn Memory>) -> Option<u64> {
         let memory: &dyn Any = &**memory;
         memory.downcast_ref::<Self>().map(|placeholder| placeholder.graph)
@@ -22,7 +22,7 @@ impl Placeholder {
 }
 
 fn refused() -> Error {
-    Error::invalid("a transient of a graph has no bytes outside of its runs")
+    Error::invalid("a transient of a graph has memory only in runs of the graph")
 }
 
 #[allow(unsafe_code)] // implements unsafe methods

@@ -1,4 +1,4 @@
-//! [`Graph::plan`]: from nodes to the submissions of a run.
+//! [`Graph::plan`]: compiles a graph to the submissions of a run.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use super::merge::merge;
 use super::parameters::{Named, Subject};
 use super::prune::{Wanted, dead};
 use super::replace::Replaced;
-use super::run::{History, Hop, Lane};
-use super::step::{Mode, Step, Touch, Work};
+use super::run::{Branch, History, HostCopy};
+use super::step::{MemoryAccess, Mode, Step, Work};
 use super::{Graph, GraphStats, edges};
 use crate::Device;
 use crate::identity::identity;
 use crate::launch::recording::Recording;
 use crate::memory::usage::{Storage, Who};
 
-/// Which commands are submitted together.
+/// Grouping of commands into submissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batching {
-    /// Each alone.
+    /// One submission for each command.
     None,
-    /// Those of which each depends on the one before it, as long as the results of one that went well are not lost when
-    /// a later one fails.
+    /// One submission for each chain of commands that depend on one another, unless the failure of a command would lose results of
+    /// a preceding one.
     #[default]
     Chains,
-    /// All of a stream, with waits in between. When one fails, so does what the others of the stream write.
+    /// One submission for each stream, with waits in between. If a command fails, the results of the whole submission are lost.
     Streams,
 }
 
-/// How a graph is planned.
+/// Options of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// Whether work that nobody needs is left out and transients share memory.
+    /// Whether to remove dead and duplicate nodes, and to share memory between transients.
     pub optimize: bool,
-    /// What is submitted together.
+    /// Grouping of commands into submissions.
     pub batching: Batching,
-    /// The most streams of each device; [`crate::Limits::parallel_queues`] if not given.
+    /// Maximum number of streams of each device (0 counts as 1). `None` for [`crate::Limits::parallel_queues`].
     pub streams: Option<usize>,
 }
 
@@ -49,58 +49,58 @@ impl Default for PlanOptions {
     }
 }
 
-/// What runs a [`Graph`], any number of times; see [`Plan::run`].
+/// An executable [`Graph`], which can run any number of times; see [`Plan::run`].
 pub struct Plan {
     pub(super) graph: u64,
-    /// The device of the first stream; none for a graph without nodes.
+    /// The device of the first branch; `None` for an empty graph.
     pub(super) main: Option<Device>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) branches: Vec<Branch>,
     pub(super) segments: Vec<Segment>,
     pub(super) joins: Vec<(usize, u32)>,
-    pub(super) hops: Vec<Hop>,
+    pub(super) host_copies: Vec<HostCopy>,
     pub(super) parameters: Vec<Named>,
-    /// Where each node's command is.
-    pub(super) sites: HashMap<usize, Site>,
-    /// What replaces the buffer of a parameter, by its number.
+    /// Index of each node's command.
+    pub(super) command_indices: HashMap<usize, CommandIndex>,
+    /// Current buffers of parameters, by number.
     pub(super) replaced: HashMap<usize, Replaced>,
     pub(super) history: History,
     pub(super) stats: GraphStats,
 }
 
-/// One submission.
+/// A submission.
 pub(super) struct Segment {
-    pub(super) lane: usize,
+    pub(super) branch: usize,
     pub(super) parts: Vec<Part>,
 }
 
 pub(super) enum Part {
-    /// Until a stream has done a command of that number.
+    /// Waits until a branch has executed the command of this number.
     Wait(usize, u32),
-    /// Until the bytes of a copy between devices are there.
-    Arrive(usize),
+    /// Waits until the host has performed a copy between devices.
+    WaitForHost(usize),
     Run(Recording),
-    /// That this stream has done the command of that number.
+    /// Signals that this branch has executed the command of this number.
     Signal(u32),
 }
 
-/// Where a command is: segment, part, position.
+/// Position of a command: segment, part, index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Site {
+pub(super) struct CommandIndex {
     pub(super) segment: usize,
     pub(super) part: usize,
     pub(super) at: usize,
 }
 
 impl Graph {
-    /// What runs this graph, as it is now: without the work whose results nobody reads or has, on several streams where
-    /// nodes do not depend on one another, and with transients that share memory.
+    /// Compiles the graph, as it is now: removes dead and duplicate nodes, assigns independent nodes to several streams, and
+    /// places transients in shared memory.
     ///
-    /// Every buffer that the program holds counts as kept, and so do parameters; transients do not.
+    /// Every buffer that the program holds counts as live, and so do parameters; transients do not.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the node that reads a transient before any writes it; `OutOfMemory` for the transients;
-    /// `Unsupported` for a buffer parameter that a launch reaches through an address; what the driver answers when it
-    /// cannot open another queue.
+    /// `InvalidArgument` that names the node if a transient is read before it is written; `OutOfMemory` for the transients;
+    /// `Unsupported` for a buffer parameter that a launch accesses through an address; the driver's if it cannot create another
+    /// queue.
     pub fn plan(&self) -> Result<Plan> {
         self.plan_with(PlanOptions::default())
     }
@@ -158,21 +158,21 @@ impl Graph {
         stats.merged = merged.into_iter().map(|(node, stays)| (name(node), name(stays))).collect();
     }
 
-    /// What is wanted of each buffer at the end. Counts handles, so it is to be called before any is cloned.
+    /// Liveness of each buffer at the end of a run. Counts handles, so it must be called before any is cloned.
     fn wanted(&self) -> HashMap<usize, Wanted> {
         let mut own: HashMap<usize, usize> = HashMap::new();
         let mut handles = HashMap::new();
         for step in &self.steps {
-            for touch in &step.touches {
-                *own.entry(touch.key()).or_default() += 1;
-                handles.insert(touch.key(), &touch.storage);
+            for access in &step.accesses {
+                *own.entry(access.key()).or_default() += 1;
+                handles.insert(access.key(), &access.storage);
             }
             if let Work::Transfer { source, target } = &step.work {
                 *own.entry(identity(&source.storage)).or_default() += 1;
                 *own.entry(identity(&target.storage)).or_default() += 1;
             }
         }
-        // The handle of a parameter counts as one that the program holds.
+        // The handle of a parameter counts as held by the program.
         let wanted = |(storage, handle): (usize, &Arc<Storage>)| {
             let held = Arc::strong_count(handle) > own[&storage];
             let wanted = match handle.block.is_placeholder() {
@@ -188,13 +188,14 @@ impl Graph {
     fn check_parameters(&self) -> Result<()> {
         for parameter in &self.parameters {
             let Subject::Buffer(storage) = &parameter.subject else { continue };
-            let mut touches = self.steps.iter().flat_map(|step| &step.touches);
-            let by_address =
-                |touch: &&Touch| touch.key() == identity(storage) && matches!(touch.who, Who::Use(..));
-            if let Some(touch) = touches.find(by_address) {
-                let (name, who) = (&parameter.name, &touch.who);
+            let mut accesses = self.steps.iter().flat_map(|step| &step.accesses);
+            let by_address = |access: &&MemoryAccess| {
+                access.key() == identity(storage) && matches!(access.who, Who::Use(..))
+            };
+            if let Some(access) = accesses.find(by_address) {
+                let (name, who) = (&parameter.name, &access.who);
                 return Err(Error::unsupported(format!(
-                    "graph: parameter `{name}`: {who}: the address is in memory that the graph does not know"
+                    "graph: parameter `{name}`: {who}: a buffer that is accessed through an address cannot be replaced"
                 )));
             }
         }
@@ -204,15 +205,15 @@ impl Graph {
     fn check_transients(&self, order: &[usize]) -> Result<()> {
         let mut written = HashSet::new();
         for node in order {
-            for touch in self.steps[*node].touches.iter().filter(|touch| touch.is_transient()) {
-                if touch.mode == Mode::Read && !touch.range.is_empty() && !written.contains(&touch.key()) {
-                    let (name, who) = (&self.steps[*node].name, &touch.who);
+            for access in self.steps[*node].accesses.iter().filter(|access| access.is_transient()) {
+                if access.mode == Mode::Read && !access.range.is_empty() && !written.contains(&access.key()) {
+                    let (name, who) = (&self.steps[*node].name, &access.who);
                     return Err(Error::invalid(format!(
-                        "graph: `{name}` (node {node}): {who}: the transient is read before anything writes it"
+                        "graph: `{name}` (node {node}): {who}: the transient is read before it is written"
                     )));
                 }
             }
-            written.extend(self.steps[*node].touches.iter().filter(|t| t.writes()).map(Touch::key));
+            written.extend(self.steps[*node].accesses.iter().filter(|t| t.writes()).map(MemoryAccess::key));
         }
         Ok(())
     }

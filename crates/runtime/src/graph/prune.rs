@@ -1,30 +1,30 @@
-//! Dead work: nodes whose results nobody reads and nobody keeps.
+//! Dead code elimination: removes nodes whose results are not used.
 //!
-//! Backwards from the end, with the bytes that are still wanted. A buffer that the program holds is wanted as it is at the
-//! end; a transient is not; a buffer that only the graph has left is wanted if a run reads what the run before it left.
+//! A backward liveness analysis over byte ranges. At the end of a run, a buffer that the program holds is live; a transient is
+//! not; a buffer that only the graph holds is live if the next run reads content of this run.
 
 use std::collections::HashMap;
 
 use super::ranges::Ranges;
 use super::step::{Mode, Step};
 
-/// What is wanted of a buffer when the graph has run.
+/// Liveness of a buffer at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// All of it.
+    /// The whole buffer is live.
     Whole,
-    /// What the next run reads before it writes it.
+    /// The ranges that the next run reads before it writes them are live.
     ByNextRun,
-    /// Nothing.
+    /// The buffer is dead.
     Nothing,
 }
 
-/// The nodes of `order` that are dead.
+/// The dead nodes of `order`.
 pub(super) fn dead(steps: &[Step], order: &[usize], wanted: impl Fn(usize) -> Wanted) -> Vec<usize> {
     let mut at_end: HashMap<usize, Ranges> = HashMap::new();
-    for touch in order.iter().flat_map(|node| &steps[*node].touches) {
-        if wanted(touch.key()) == Wanted::Whole {
-            at_end.entry(touch.key()).or_default().add(&(0..touch.storage.block.bytes));
+    for access in order.iter().flat_map(|node| &steps[*node].accesses) {
+        if wanted(access.key()) == Wanted::Whole {
+            at_end.entry(access.key()).or_default().add(&(0..access.storage.block.bytes));
         }
     }
     loop {
@@ -44,7 +44,7 @@ pub(super) fn dead(steps: &[Step], order: &[usize], wanted: impl Fn(usize) -> Wa
     }
 }
 
-/// The dead nodes, and what is wanted before the first node.
+/// The dead nodes, and the ranges that are live before the first node.
 fn backwards(
     steps: &[Step],
     order: &[usize],
@@ -52,19 +52,19 @@ fn backwards(
 ) -> (Vec<usize>, HashMap<usize, Ranges>) {
     let mut dead = Vec::new();
     for node in order.iter().rev() {
-        let touches = &steps[*node].touches;
-        let is_wanted = touches
-            .iter()
-            .any(|touch| touch.writes() && live.get(&touch.key()).is_some_and(|l| l.overlaps(&touch.range)));
+        let accesses = &steps[*node].accesses;
+        let is_wanted = accesses.iter().any(|access| {
+            access.writes() && live.get(&access.key()).is_some_and(|l| l.overlaps(&access.range))
+        });
         if !is_wanted {
             dead.push(*node);
             continue;
         }
-        for touch in touches.iter().filter(|touch| touch.mode == Mode::Overwrite) {
-            live.entry(touch.key()).or_default().remove(&touch.range);
+        for access in accesses.iter().filter(|access| access.mode == Mode::Overwrite) {
+            live.entry(access.key()).or_default().remove(&access.range);
         }
-        for touch in touches.iter().filter(|touch| touch.mode != Mode::Overwrite) {
-            live.entry(touch.key()).or_default().add(&touch.range);
+        for access in accesses.iter().filter(|access| access.mode != Mode::Overwrite) {
+            live.entry(access.key()).or_default().add(&access.range);
         }
     }
     (dead, live)

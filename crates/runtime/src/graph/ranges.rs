@@ -1,4 +1,4 @@
-//! [`Ranges`]: a set of bytes of an allocation, as ranges that do not touch.
+//! [`Ranges`]: a set of bytes of an allocation, as disjoint ranges.
 
 use std::ops::Range;
 

@@ -1,13 +1,13 @@
-//! [`Plan::set`]: other values and buffers for the runs to come.
+//! [`Plan::set`]: replaces values and buffers for later runs.
 //!
-//! Everything is checked against the kernels' signatures before anything changes. Work in flight has lists of its own.
+//! All replacements are validated against the kernels' signatures before anything changes. Pending runs are not affected.
 
 use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Dispatch, Error, Grid, Result};
 
 use super::parameters::{ParameterKey, Subject};
-use super::plan::{Part, Plan, Site};
+use super::plan::{CommandIndex, Part, Plan};
 use crate::Device;
 use crate::identity::identity;
 use crate::launch::args::{Arg, Element, Value};
@@ -19,32 +19,33 @@ use crate::memory::span::Span;
 use crate::memory::touched::{slices_mut, touched};
 use crate::memory::usage::{Access, Storage, Usage};
 
-/// What stands for a buffer parameter now, and where.
+/// The current buffer of a parameter, and its uses.
 #[derive(Clone)]
 pub(super) struct Replaced {
     span: Span,
     slices: Vec<Slice>,
-    /// The uses for the accounts: segment, part, position, and whether the whole is used.
+    /// Entries of the usage lists: segment, part, index, and whether the whole buffer is used.
     usages: Vec<(usize, usize, usize, bool)>,
 }
 
 /// A range of the buffer in a command.
 #[derive(Clone, Copy)]
 struct Slice {
-    site: Site,
-    /// Which of the ranges that the command names.
+    command_index: CommandIndex,
+    /// Index among the ranges that the command names.
     number: usize,
     /// Its offset in the buffer.
     offset: u64,
 }
 
 impl Plan {
-    /// Let the runs from now on have another value or buffer for a parameter, given by name or as it was declared. A buffer has
-    /// the length of the one before it, and `&mut` if the graph writes it.
+    /// Replaces the value or buffer of a parameter, given by name or handle, for later runs. A buffer must have the length of the
+    /// current one, and is passed as `&mut` if the graph writes it.
     ///
     /// # Errors
-    /// `InvalidArgument` for no such parameter; naming kernel, argument and position when it does not fit, as
-    /// [`crate::Kernel::launch`]; for a buffer that the graph uses elsewhere, if either is written. Nothing changes then.
+    /// `InvalidArgument` if there is no such parameter; with kernel, argument and index if the argument is invalid, as in
+    /// [`crate::Kernel::launch`]; for a buffer that the graph also uses otherwise, if either use writes it. Nothing changes in
+    /// that case.
     pub fn set<'k>(&mut self, parameter: impl Into<ParameterKey<'k>>, value: impl Into<Arg>) -> Result<()> {
         let index = self.find(parameter.into())?;
         let value = value.into();
@@ -53,7 +54,7 @@ impl Plan {
             Subject::Buffer(storage) => {
                 let name = self.parameters[index].name.clone();
                 let Value::Memory { span, element, writable } = value.value else {
-                    return Err(Error::invalid(format!("parameter `{name}` is a buffer, given a value")));
+                    return Err(Error::invalid(format!("parameter `{name}` is a buffer; given a value")));
                 };
                 let device = storage.device.clone();
                 self.set_buffer(index, &New { name, span, element, writable, device })
@@ -68,12 +69,12 @@ impl Plan {
             {
                 Ok(handle.index)
             }
-            ParameterKey::Handle(_) => Err(Error::invalid("a parameter of another graph")),
+            ParameterKey::Handle(_) => Err(Error::invalid("the parameter belongs to another graph")),
             ParameterKey::Name(name) => {
                 let found = self.parameters.iter().position(|known| known.name == name);
                 found.ok_or_else(|| {
                     let names: Vec<&str> = self.parameters.iter().map(|known| known.name.as_str()).collect();
-                    Error::invalid(format!("no parameter `{name}`; there are: {}", names.join(", ")))
+                    Error::invalid(format!("no parameter `{name}`; the graph has: {}", names.join(", ")))
                 })
             }
         }
@@ -82,20 +83,20 @@ impl Plan {
     fn set_value(&mut self, values: &[(usize, usize)], value: &Arg) -> Result<()> {
         let mut changes = Vec::new();
         for (node, argument) in values {
-            // A node that was left out has no command.
-            let Some(site) = self.sites.get(node).copied() else { continue };
-            let Some(Command::Dispatch(dispatch)) = self.command(site) else { continue };
-            let device = self.recording(site).map(|recording| recording.device().clone());
+            // A removed node has no command.
+            let Some(command_index) = self.command_indices.get(node).copied() else { continue };
+            let Some(Command::Dispatch(dispatch)) = self.command(command_index) else { continue };
+            let device = self.recording(command_index).map(|recording| recording.device().clone());
             let Some(device) = device else { continue };
             let binding = rebind(&device, &dispatch.pipeline, *argument, value)?;
             if let Binding::Memory(_) = binding {
                 let place = place(dispatch.pipeline.signature(), *argument);
-                return Err(Error::invalid(format!("{place}: the parameter is a value, given a buffer")));
+                return Err(Error::invalid(format!("{place}: the parameter is a value; given a buffer")));
             }
-            changes.push((site, *argument, binding));
+            changes.push((command_index, *argument, binding));
         }
-        for (site, argument, binding) in changes {
-            if let Some(Command::Dispatch(dispatch)) = self.command_mut(site) {
+        for (command_index, argument, binding) in changes {
+            if let Some(Command::Dispatch(dispatch)) = self.command_mut(command_index) {
                 dispatch.bindings[argument] = binding;
             }
         }
@@ -105,15 +106,16 @@ impl Plan {
     fn set_buffer(&mut self, index: usize, new: &New) -> Result<()> {
         let Some(old) = self.replaced.get(&index).cloned() else { return Ok(()) };
         for slice in &old.slices {
-            if let Some(Command::Dispatch(dispatch)) = self.command(slice.site) {
+            if let Some(Command::Dispatch(dispatch)) = self.command(slice.command_index) {
                 new.check_launch(dispatch, slice, old.span.len)?;
             }
         }
         self.check_buffer(&old, new)?;
         let to = &new.span;
         for slice in &old.slices {
-            let range =
-                self.command_mut(slice.site).and_then(|c| slices_mut(c).into_iter().nth(slice.number));
+            let range = self
+                .command_mut(slice.command_index)
+                .and_then(|c| slices_mut(c).into_iter().nth(slice.number));
             if let Some(range) = range {
                 let memory = to.storage.block.memory.clone();
                 (range.memory, range.offset) = (memory, to.offset + slice.offset);
@@ -129,7 +131,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Notes where the buffers of parameters are used, before any is replaced.
+    /// Records the uses of parameters' buffers, before any is replaced.
     pub(super) fn note_parameters(&mut self) {
         let buffers = self.parameters.iter().enumerate().filter_map(|(index, named)| match &named.subject {
             Subject::Buffer(storage) => Some((index, storage.clone())),
@@ -139,17 +141,21 @@ impl Plan {
         self.replaced.extend(noted);
     }
 
-    /// What the graph was built with.
+    /// The buffer with which the graph was built, and its uses.
     fn as_declared(&self, storage: Arc<Storage>) -> Replaced {
         let of = |usage: &Usage| identity(&usage.storage) == identity(&storage);
         let usages = self.usages().filter(|(_, usage)| of(usage));
         let usages = usages.map(|((s, p, at), usage)| (s, p, at, usage.covers)).collect();
         let memory = identity(&storage.block.memory);
         let mut slices = Vec::new();
-        for (site, command) in self.commands() {
+        for (command_index, command) in self.commands() {
             let named = touched(command).into_iter().enumerate();
             let of = named.filter(|(_, touched)| identity(&touched.slice.memory) == memory);
-            slices.extend(of.map(|(number, touched)| Slice { site, number, offset: touched.slice.offset }));
+            slices.extend(of.map(|(number, touched)| Slice {
+                command_index,
+                number,
+                offset: touched.slice.offset,
+            }));
         }
         let span = Span { offset: 0, len: storage.block.bytes, storage };
         Replaced { span, slices, usages }
@@ -167,7 +173,7 @@ impl Plan {
         if new.span.len != own.len {
             let (given, expected) = (new.span.len, own.len);
             return Err(Error::invalid(format!(
-                "parameter `{name}`: a buffer of {expected} bytes, given {given}"
+                "parameter `{name}`: expected a buffer of {expected} bytes, given {given}"
             )));
         }
         let mine =
@@ -184,13 +190,13 @@ impl Plan {
         };
         if self.usages().any(clash) {
             return Err(Error::invalid(format!(
-                "parameter `{name}`: the graph uses that buffer elsewhere, and writes it there or here"
+                "parameter `{name}`: the graph also uses this buffer otherwise, and one of the uses writes it"
             )));
         }
         Ok(())
     }
 
-    /// All uses of memory: segment, part, position.
+    /// All uses of memory: segment, part, index.
     fn usages(&self) -> impl Iterator<Item = ((usize, usize, usize), &Usage)> {
         let parts = self
             .segments
@@ -203,47 +209,50 @@ impl Plan {
         })
     }
 
-    fn commands(&self) -> impl Iterator<Item = (Site, &Command)> {
+    fn commands(&self) -> impl Iterator<Item = (CommandIndex, &Command)> {
         let parts = self.segments.iter().enumerate().flat_map(|(segment, parts)| {
             parts.parts.iter().enumerate().map(move |(part, run)| (segment, part, run))
         });
         parts.flat_map(|(segment, part, run)| {
             let commands = if let Part::Run(recording) = run { &recording.commands[..] } else { &[] };
-            commands.iter().enumerate().map(move |(at, command)| (Site { segment, part, at }, command))
+            commands
+                .iter()
+                .enumerate()
+                .map(move |(at, command)| (CommandIndex { segment, part, at }, command))
         })
     }
 
-    fn recording(&self, site: Site) -> Option<&Recording> {
-        match &self.segments[site.segment].parts[site.part] {
+    fn recording(&self, command_index: CommandIndex) -> Option<&Recording> {
+        match &self.segments[command_index.segment].parts[command_index.part] {
             Part::Run(recording) => Some(recording),
             _ => None,
         }
     }
 
-    fn command(&self, site: Site) -> Option<&Command> {
-        self.recording(site).map(|recording| &recording.commands[site.at])
+    fn command(&self, command_index: CommandIndex) -> Option<&Command> {
+        self.recording(command_index).map(|recording| &recording.commands[command_index.at])
     }
 
-    fn command_mut(&mut self, site: Site) -> Option<&mut Command> {
-        match &mut self.segments[site.segment].parts[site.part] {
-            Part::Run(recording) => Some(&mut Arc::make_mut(&mut recording.commands)[site.at]),
+    fn command_mut(&mut self, command_index: CommandIndex) -> Option<&mut Command> {
+        match &mut self.segments[command_index.segment].parts[command_index.part] {
+            Part::Run(recording) => Some(&mut Arc::make_mut(&mut recording.commands)[command_index.at]),
             _ => None,
         }
     }
 }
 
-/// A buffer that is to stand for a parameter.
+/// A replacement of a parameter's buffer.
 struct New {
     name: String,
     span: Span,
     element: Element,
     writable: bool,
-    /// Of the graph's buffer.
+    /// Device of the graph's buffer.
     device: Device,
 }
 
 impl New {
-    /// Checks it as the argument of a launch that a range of the old one is.
+    /// Validates it as the argument of a launch that uses a range of the current buffer.
     fn check_launch(&self, dispatch: &Dispatch, slice: &Slice, expected: u64) -> Result<()> {
         let bindings = dispatch.bindings.iter().enumerate();
         let mut ranges = bindings.filter_map(|(index, binding)| match binding {
@@ -255,7 +264,7 @@ impl New {
             Span { storage: self.span.storage.clone(), offset, len }
         };
         let Some((index, range)) = ranges.nth(slice.number) else {
-            // What is used through an address is no parameter.
+            // Buffers accessed through an address cannot be parameters, so it is the counts' memory.
             return check_counts(
                 &dispatch.pipeline.signature().name,
                 &span(Grid::COUNTS_BYTES),
@@ -265,7 +274,7 @@ impl New {
         if self.span.len != expected {
             let (place, given) = (place(dispatch.pipeline.signature(), index), self.span.len);
             return Err(Error::invalid(format!(
-                "{place}: the graph has a buffer of {expected} bytes, given {given}"
+                "{place}: expected a buffer of {expected} bytes, given {given}"
             )));
         }
         let span = span(range.len);

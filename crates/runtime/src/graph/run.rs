@@ -1,9 +1,8 @@
-//! [`Plan::run`]: the submissions of a plan, behind what a stream has.
+//! [`Plan::run`]: submits a plan behind a stream's pending work.
 //!
-//! Streams of a run tell one another how far they are through an event each, which counts on from run to run. A run with
-//! several streams begins with a signal on the one that it is given and ends with a wait there, so that it takes its place
-//! in that stream's order as one submission would. After a failure, events and streams are put in order before the
-//! next run, when the last has ended everywhere.
+//! Branches of a run synchronize through one event each, whose value increases from run to run. A run with several branches
+//! begins with a signal on the given stream and ends with a wait there, so it is ordered in that stream like one submission.
+//! After a failure, the next run waits until the failed one has ended everywhere, and replaces its events.
 
 use std::fmt;
 use std::time::Instant;
@@ -16,20 +15,20 @@ use super::transfer::{Staged, carry};
 use super::{GraphStats, Route};
 use crate::{Buffer, Completion, Device, Event, Stream};
 
-/// A stream of a plan.
-pub(super) struct Lane {
+/// A branch of a plan: commands that run on one stream.
+pub(super) struct Branch {
     device: Option<Device>,
-    /// None for the first, which is the one that a run is given.
+    /// `None` for the first branch, which uses the stream that is passed to a run.
     stream: Option<Stream>,
-    /// How far it is; none if there is no other.
+    /// Progress of the branch; `None` if there is only one.
     event: Option<Event>,
     /// The event's value before the run.
     base: u64,
 }
 
-/// Bytes that the host moves between two commands.
-pub(super) struct Hop {
-    /// The command after which it does: stream and number.
+/// A copy between devices that the host performs, between two commands.
+pub(super) struct HostCopy {
+    /// The command after which it is performed: branch and number.
     sent: (usize, u32),
     from: Buffer<u8>,
     to: Buffer<u8>,
@@ -39,11 +38,11 @@ pub(super) struct Hop {
     base: u64,
 }
 
-/// The runs that may not have ended.
+/// Runs that may be pending.
 #[derive(Default)]
 pub(super) struct History {
     runs: Vec<Run>,
-    /// Whether one was not submitted in full.
+    /// Whether a run was submitted in part only.
     broken: bool,
     last: Option<(Stream, Completion)>,
     timed: Vec<Completion>,
@@ -54,25 +53,25 @@ struct Run {
     parts: Vec<Completion>,
 }
 
-impl Lane {
-    pub(super) fn new(device: Option<&Device>, lane: usize, lanes: usize) -> Result<Self> {
+impl Branch {
+    pub(super) fn new(device: Option<&Device>, branch: usize, branches: usize) -> Result<Self> {
         let device = device.cloned();
-        let stream = device.as_ref().filter(|_| lane > 0).map(Device::stream).transpose()?;
-        let mut lane = Self { device, stream, event: None, base: 0 };
-        if lanes > 1 {
-            lane.renew()?;
+        let stream = device.as_ref().filter(|_| branch > 0).map(Device::stream).transpose()?;
+        let mut branch = Self { device, stream, event: None, base: 0 };
+        if branches > 1 {
+            branch.renew()?;
         }
-        Ok(lane)
+        Ok(branch)
     }
 
-    /// A new event, in place of one that may have failed.
+    /// Replaces the event, which may have failed.
     fn renew(&mut self) -> Result<()> {
         (self.event, self.base) = (self.device.as_ref().map(Device::event).transpose()?, 0);
         Ok(())
     }
 }
 
-impl Hop {
+impl HostCopy {
     pub(super) fn new(sent: (usize, u32), staged: Staged) -> Result<Self> {
         debug_assert_eq!(staged.route, Route::Host);
         let Staged { from, to, bytes, .. } = staged;
@@ -87,19 +86,19 @@ impl Hop {
 }
 
 impl Plan {
-    /// Run the graph behind the work that `stream` has; what the stream gets later runs behind it. Returns at once. The stream
-    /// is of the device of the first node that is left; the others are the plan's own.
+    /// Runs the graph behind the stream's pending work; later work of the stream runs behind it. Does not block, except after a
+    /// failed run. The stream must belong to the device of the first live node; the other streams belong to the plan.
     ///
-    /// What fails takes with it what depends on it, and the stream, until [`Stream::acknowledge`]; then the plan can run again,
-    /// and waits first until all of the run that failed has ended. More branches than streams share them, and fail
-    /// together. To cancel what is returned takes back the last submission only.
+    /// A failure fails the work that depends on it, and the stream until [`Stream::acknowledge`]. The plan can then run again;
+    /// that run first waits until the failed one has ended. If there are more branches than streams, branches share a stream and
+    /// its failures. [`Completion::cancel`] on the result cancels the last submission only.
     ///
     /// # Safety
-    /// As for each launch of the graph, with the arguments that it has now: see [`crate::Kernel::launch`].
+    /// As for each launch of the graph, with its current arguments; see [`crate::Kernel::launch`].
     ///
     /// # Errors
-    /// As [`crate::CommandBuffer::submit`]; `InvalidArgument` for a stream of another device. What was submitted before the error
-    /// runs, and what waits for the rest ends in that error.
+    /// As [`crate::CommandBuffer::submit`]; `InvalidArgument` for a stream of another device. Submissions before the error run;
+    /// work that waits for the others ends in that error.
     #[allow(unsafe_code)] // declares an unsafe function
     pub unsafe fn run(&mut self, stream: &Stream) -> Result<Completion> {
         let begin = Instant::now();
@@ -111,11 +110,14 @@ impl Plan {
         let mut parts = Vec::new();
         let submitted = self.submit(stream, &mut parts);
         self.count();
-        let several = self.lanes.len() > 1;
+        let several = self.branches.len() > 1;
         match submitted {
             Ok(whole) => {
-                self.history.timed =
-                    parts.iter().filter(|(lane, _)| self.is_main(*lane)).map(|(_, c)| c.clone()).collect();
+                self.history.timed = parts
+                    .iter()
+                    .filter(|(branch, _)| self.is_main(*branch))
+                    .map(|(_, c)| c.clone())
+                    .collect();
                 if several {
                     let parts = parts.into_iter().map(|(_, part)| part).collect();
                     self.history.runs.push(Run { whole: whole.clone(), parts });
@@ -137,24 +139,27 @@ impl Plan {
         }
     }
 
-    fn is_main(&self, lane: usize) -> bool {
-        self.lanes[lane].device == self.main
+    fn is_main(&self, branch: usize) -> bool {
+        self.branches[branch].device == self.main
     }
 
-    /// Submits everything; adds what was submitted to `parts`, with its stream's number.
+    /// Submits everything; appends the submissions to `parts`, with the number of their branch.
     fn submit(&self, stream: &Stream, parts: &mut Vec<(usize, Completion)>) -> Result<Completion> {
-        if self.lanes.len() > 1 {
+        if self.branches.len() > 1 {
             let mut command_buffer = stream.command_buffer();
             self.signal(&mut command_buffer, 0, BEGIN);
             parts.push((0, command_buffer.submit()?));
         }
-        for hop in &self.hops {
-            let (from, to, arrived) = (hop.from.clone(), hop.to.clone(), hop.arrived.clone());
-            let (bytes, value) = (hop.bytes, hop.base + 1);
-            if let (lane, Some(event)) = (&self.lanes[hop.sent.0], &self.lanes[hop.sent.0].event) {
-                event.when(lane.base + u64::from(hop.sent.1), move |sent| {
+        for host_copy in &self.host_copies {
+            let (from, to, arrived) =
+                (host_copy.from.clone(), host_copy.to.clone(), host_copy.arrived.clone());
+            let (bytes, value) = (host_copy.bytes, host_copy.base + 1);
+            if let (branch, Some(event)) =
+                (&self.branches[host_copy.sent.0], &self.branches[host_copy.sent.0].event)
+            {
+                event.when(branch.base + u64::from(host_copy.sent.1), move |sent| {
                     let carried = sent.and_then(|()| carry(&from, &to, bytes));
-                    // Before anybody knows: who then waits finds memory given back that only this copy still had.
+                    // Before the event is signaled, so that waiters find the memory released.
                     drop((from, to));
                     match carried {
                         Ok(()) => arrived.signal(value),
@@ -163,81 +168,84 @@ impl Plan {
                 });
             }
         }
-        // In the order of their first commands. What a submission waits for is then there before the next of its stream,
-        // which may block until it has ended; and what it reads is known to be written anew.
+        // In the order of their first commands. The signals that a submission waits for are then submitted before the next
+        // submission of its stream, which may block until it has ended; and the content that it reads is known to be overwritten.
         for segment in &self.segments {
-            let on = self.lanes[segment.lane].stream.as_ref().unwrap_or(stream);
+            let on = self.branches[segment.branch].stream.as_ref().unwrap_or(stream);
             let mut command_buffer = on.command_buffer();
             match &segment.parts[..] {
                 [Part::Run(only)] => command_buffer.replay(only.commands.clone(), only.usages.clone()),
-                several => several.iter().for_each(|part| self.add(&mut command_buffer, segment.lane, part)),
+                several => {
+                    several.iter().for_each(|part| self.add(&mut command_buffer, segment.branch, part))
+                }
             }
-            parts.push((segment.lane, command_buffer.submit()?));
+            parts.push((segment.branch, command_buffer.submit()?));
         }
         let mut command_buffer = stream.command_buffer();
-        self.joins.iter().for_each(|(lane, number)| self.wait(&mut command_buffer, *lane, *number));
-        let last = parts.iter().rev().find(|(lane, _)| *lane == 0).filter(|_| self.joins.is_empty());
+        self.joins.iter().for_each(|(branch, number)| self.wait(&mut command_buffer, *branch, *number));
+        let last = parts.iter().rev().find(|(branch, _)| *branch == 0).filter(|_| self.joins.is_empty());
         let whole = last.map_or_else(|| command_buffer.submit(), |(_, last)| Ok(last.clone()))?;
         parts.push((0, whole.clone()));
         Ok(whole)
     }
 
-    fn add(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, part: &Part) {
+    fn add(&self, command_buffer: &mut crate::CommandBuffer, branch: usize, part: &Part) {
         match part {
-            Part::Wait(lane, number) => self.wait(command_buffer, *lane, *number),
-            Part::Arrive(hop) => command_buffer.wait_for(&self.hops[*hop].arrived, self.hops[*hop].base + 1),
+            Part::Wait(branch, number) => self.wait(command_buffer, *branch, *number),
+            Part::WaitForHost(host_copy) => command_buffer
+                .wait_for(&self.host_copies[*host_copy].arrived, self.host_copies[*host_copy].base + 1),
             Part::Run(recording) => command_buffer.append(&recording.commands, &recording.usages),
-            Part::Signal(number) => self.signal(command_buffer, lane, *number),
+            Part::Signal(number) => self.signal(command_buffer, branch, *number),
         }
     }
 
-    fn wait(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, number: u32) {
-        let lane = &self.lanes[lane];
-        if let Some(event) = &lane.event {
-            command_buffer.wait_for(event, lane.base + u64::from(number));
+    fn wait(&self, command_buffer: &mut crate::CommandBuffer, branch: usize, number: u32) {
+        let branch = &self.branches[branch];
+        if let Some(event) = &branch.event {
+            command_buffer.wait_for(event, branch.base + u64::from(number));
         }
     }
 
-    fn signal(&self, command_buffer: &mut crate::CommandBuffer, lane: usize, number: u32) {
-        let lane = &self.lanes[lane];
-        if let Some(event) = &lane.event {
-            command_buffer.signal(event, lane.base + u64::from(number));
+    fn signal(&self, command_buffer: &mut crate::CommandBuffer, branch: usize, number: u32) {
+        let branch = &self.branches[branch];
+        if let Some(event) = &branch.event {
+            command_buffer.signal(event, branch.base + u64::from(number));
         }
     }
 
-    /// Lets the next run count on where this one ends.
+    /// Advances the events' base values for the next run.
     fn count(&mut self) {
         let length = u64::from(BEGIN) + self.stats.commands as u64;
-        self.lanes.iter_mut().for_each(|lane| lane.base += length);
-        self.hops.iter_mut().for_each(|hop| hop.base += 1);
+        self.branches.iter_mut().for_each(|branch| branch.base += length);
+        self.host_copies.iter_mut().for_each(|host_copy| host_copy.base += 1);
     }
 
-    /// Lets what waits for the rest of a run know that it does not come.
+    /// Fails work that waits for the missing submissions of a run.
     fn give_up(&self, cause: &Error) {
-        self.lanes.iter().filter_map(|lane| lane.event.as_ref()).for_each(|event| event.fail(cause));
-        self.hops.iter().for_each(|hop| hop.arrived.fail(cause));
+        self.branches.iter().filter_map(|branch| branch.event.as_ref()).for_each(|event| event.fail(cause));
+        self.host_copies.iter().for_each(|host_copy| host_copy.arrived.fail(cause));
     }
 
-    /// Puts events and streams in order if an earlier run has failed.
+    /// Restores events and streams after a failed run.
     fn recover(&mut self) -> Result<()> {
         self.history.runs.retain(|run| run.whole.timing().is_none());
         let failed = self.history.runs.iter().any(|run| run.whole.is_done());
-        if self.lanes.len() == 1 || !(failed || self.history.broken) {
+        if self.branches.len() == 1 || !(failed || self.history.broken) {
             return Ok(());
         }
         for part in self.history.runs.iter().flat_map(|run| &run.parts) {
-            part.wait_for_end("Plan::run behind a run that has failed")?;
+            part.wait_for_end("Plan::run after a failed run")?;
         }
-        for lane in &mut self.lanes {
-            lane.stream.iter().for_each(|stream| drop(stream.acknowledge()));
-            lane.renew()?;
+        for branch in &mut self.branches {
+            branch.stream.iter().for_each(|stream| drop(stream.acknowledge()));
+            branch.renew()?;
         }
-        self.hops.iter_mut().try_for_each(Hop::renew)?;
+        self.host_copies.iter_mut().try_for_each(HostCopy::renew)?;
         self.history = History::default();
         Ok(())
     }
 
-    /// Lets a run on another stream come after the last: both use the same memory.
+    /// Orders a run on another stream after the previous run, which uses the same memory.
     fn follow(&mut self, stream: &Stream) -> Result<()> {
         let last = self.history.last.take().filter(|(last, whole)| last.id != stream.id && !whole.is_done());
         if let Some((last, _)) = last {
@@ -248,7 +256,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What became of the graph's nodes, and the runs so far.
+    /// Statistics of the plan and its runs so far.
     pub fn stats(&self) -> GraphStats {
         let timings: Option<Vec<Timing>> = self.history.timed.iter().map(Completion::timing).collect();
         let timings = timings.unwrap_or_default();

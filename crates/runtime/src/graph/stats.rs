@@ -1,64 +1,64 @@
-//! [`GraphStats`]: what became of a graph's nodes and what its runs cost.
+//! [`GraphStats`]: statistics of a plan and its runs.
 
 use std::time::Duration;
 
-/// What a [`crate::Plan`] made of its graph, and its runs so far.
+/// Statistics of a [`crate::Plan`] and its runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphStats {
-    /// Nodes of the graph.
+    /// Number of nodes of the graph.
     pub nodes: usize,
-    /// Names of the nodes that were left out because nobody reads what they write.
+    /// Names of removed dead nodes.
     pub removed: Vec<String>,
-    /// Names of the launches that were left out because another has the same result, and of that one.
+    /// Names of removed duplicate launches, each with the launch that has the same result.
     pub merged: Vec<(String, String)>,
-    /// Commands of a run.
+    /// Number of commands of a run.
     pub commands: usize,
-    /// Submissions of a run.
+    /// Number of submissions of a run.
     pub submissions: usize,
-    /// Streams of a run.
+    /// Number of streams of a run.
     pub streams: usize,
-    /// Waits of a run, of streams for one another.
+    /// Number of waits between streams of a run.
     pub waits: usize,
-    /// Bytes of the transients that are used.
+    /// Total size of live transients in bytes.
     pub transient_bytes: u64,
-    /// Bytes of the memory that they share.
+    /// Size of the memory that they share in bytes.
     pub arena_bytes: u64,
-    /// Copies between devices.
+    /// Copies between devices in a run.
     pub transfers: Vec<Transfer>,
-    /// How long planning took.
+    /// Duration of planning.
     pub plan_time: Duration,
-    /// Runs so far.
+    /// Number of runs so far.
     pub runs: u64,
-    /// What they took of the time of the threads that submitted them, all together.
+    /// Total duration of the calls of [`crate::Plan::run`].
     pub submit_time: Duration,
-    /// By the clock of the first stream's device: from the begin of the last run's first submission there to the end of its
-    /// last; `None` before it has ended well.
+    /// Duration of the last run, on the clock of the first stream's device: from the begin of the first submission there to the end
+    /// of the last. `None` until it has succeeded.
     pub run_time: Option<Duration>,
 }
 
 /// A copy between devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The way they take.
+    /// Path of the copy.
     pub route: Route,
 }
 
-/// A way between devices.
+/// Path of a copy between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
-    /// The source's device copies to memory that the host sees, the host to such memory of the other device, and that one
-    /// to the target.
+    /// Two staging buffers: the source's device copies to the first, the host to the second, and the target's device to the
+    /// target.
     Host,
-    /// The source's device copies to memory of the host, which the other device uses in place.
+    /// One staging buffer in host memory, which both devices access.
     HostInPlace,
-    /// The source's device copies to the other's memory, over the link or the bus between them.
+    /// Peer to peer, over a link or the bus.
     Peer,
-    /// One copy of the source's device, which its driver takes through memory of the host.
+    /// One copy command, which the driver stages through host memory.
     Driver,
 }

@@ -1,7 +1,7 @@
-//! [`Step`]: a node of a graph as data, and what it does to memory.
+//! [`Step`]: a node of a graph as data, and its memory accesses.
 //!
-//! What a command touches follows from the command and its kernel's signature: an argument that the kernel may write counts
-//! as read too, since what it leaves alone stays.
+//! The accesses follow from the command and its kernel's signature. An argument that the kernel may write counts as read too,
+//! since unwritten bytes keep their content.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::memory::span::Span;
 use crate::memory::touched::{Effect, Touched, touched};
 use crate::memory::usage::{Access, Storage, Usage, Who};
 
-/// A node.
+/// A node of a graph.
 #[derive(Clone)]
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) device: Device,
     pub(super) work: Work,
-    pub(super) touches: Vec<Touch>,
-    /// The nodes that the program put before it.
+    pub(super) accesses: Vec<MemoryAccess>,
+    /// Dependencies that the program added.
     pub(super) after: Vec<usize>,
 }
 
-/// What a node does.
+/// Work of a node.
 #[derive(Clone)]
 pub(super) enum Work {
-    /// Nothing: it orders others.
+    /// None: the node only orders others.
     Nothing,
     /// A command of its device.
     Command(Command),
@@ -36,19 +36,19 @@ pub(super) enum Work {
     Transfer { source: Span, target: Span },
 }
 
-/// What is done to a range of bytes.
+/// Kind of access to a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Read,
-    /// Any of them may be read, and any may be written.
+    /// Any byte may be read, and any may be written.
     Modify,
-    /// All are written and none is read.
+    /// All bytes are written; none is read.
     Overwrite,
 }
 
-/// One use of one allocation by a node.
+/// An access of a node to an allocation.
 #[derive(Clone)]
-pub(super) struct Touch {
+pub(super) struct MemoryAccess {
     pub(super) storage: Arc<Storage>,
     pub(super) range: Range<u64>,
     pub(super) mode: Mode,
@@ -61,7 +61,7 @@ impl Step {
     }
 }
 
-impl Touch {
+impl MemoryAccess {
     pub(super) fn of_span(span: &Span, mode: Mode, who: &'static str) -> Self {
         let range = span.offset..span.offset + span.len;
         Self { storage: span.storage.clone(), range, mode, who: Who::Operation(who) }
@@ -84,18 +84,18 @@ impl Touch {
         self.range == (0..self.storage.block.bytes)
     }
 
-    /// The same for the account of the memory.
+    /// The use for the usage record.
     pub(super) fn usage(&self) -> Usage {
         let access = if self.writes() { Access::Write } else { Access::Read };
-        // Which bytes are written through an address is not known.
+        // The range written through an address is unknown.
         let covers = self.is_whole() && !matches!(self.who, Who::Use(..));
         Usage { storage: self.storage.clone(), who: self.who.clone(), access, covers }
     }
 }
 
-/// What a command does to memory; `usages` has the allocations of all that it names.
-pub(super) fn touches(command: &Command, usages: &[Usage]) -> Vec<Touch> {
-    let touch = |Touched { slice, effect, who }: Touched<'_>| {
+/// Memory accesses of a command; `usages` has the allocations that it names.
+pub(super) fn accesses(command: &Command, usages: &[Usage]) -> Vec<MemoryAccess> {
+    let access = |Touched { slice, effect, who }: Touched<'_>| {
         let of = |usage: &&Usage| identity(&usage.storage.block.memory) == identity(&slice.memory);
         let usage = usages.iter().find(of)?;
         let mode = match effect {
@@ -103,12 +103,12 @@ pub(super) fn touches(command: &Command, usages: &[Usage]) -> Vec<Touch> {
             Effect::MayWrite | Effect::MayReadAndWrite => Mode::Modify,
             Effect::Overwrites => Mode::Overwrite,
         };
-        Some(Touch {
+        Some(MemoryAccess {
             storage: usage.storage.clone(),
             range: slice.offset..slice.offset + slice.len,
             mode,
             who,
         })
     };
-    touched(command).into_iter().filter_map(touch).collect()
+    touched(command).into_iter().filter_map(access).collect()
 }

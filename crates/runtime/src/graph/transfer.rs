@@ -1,4 +1,4 @@
-//! Copies between devices: the memory they go through, and the host's part.
+//! Copies between devices: staging memory, and the host's copy.
 
 use std::panic::Location;
 
@@ -9,17 +9,17 @@ use crate::launch::transfer::stage;
 use crate::memory::span::Span;
 use crate::{Buffer, Device};
 
-/// Memory that both devices of a copy reach, or one each.
+/// Staging memory of a copy: shared by both devices, or one buffer for each.
 pub(super) struct Staged {
     pub(super) route: Route,
-    /// Of the source's device.
+    /// Buffer of the source's device.
     pub(super) from: Buffer<u8>,
-    /// Of the target's device.
+    /// Buffer of the target's device.
     pub(super) to: Buffer<u8>,
     pub(super) bytes: u64,
 }
 
-/// The way of a copy that the source's device makes in one command, where it can.
+/// The path of a copy in one command of the source's device, if it supports that.
 pub(super) fn in_one(from: &Device, to: &Device) -> Option<Route> {
     match from.driver().reaches(to.driver())? {
         Reach::Peer => Some(Route::Peer),
@@ -28,9 +28,9 @@ pub(super) fn in_one(from: &Device, to: &Device) -> Option<Route> {
     }
 }
 
-/// The memory for a copy of so many bytes.
+/// Allocates the staging memory for a copy of `bytes` bytes.
 pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
-    // Whole granules, so that the other device may be able to use it in place.
+    // Whole granules, so that the other device can import it.
     let granule = to.caps().limits.wrap_granule.unwrap_or(1);
     let source = stage::<u8>(from, bytes.next_multiple_of(granule) as usize)?;
     match in_place(&source, to, granule) {
@@ -42,7 +42,7 @@ pub(super) fn staged(from: &Device, to: &Device, bytes: u64) -> Result<Staged> {
     }
 }
 
-/// The same memory as memory of another device, where that is possible.
+/// Imports host memory of one device into another, if that is possible.
 #[allow(unsafe_code)] // uses memory of one device on another
 fn in_place(source: &Buffer<u8>, to: &Device, granule: u64) -> Option<Buffer<u8>> {
     let address = source.span.storage.block.memory.host_ptr()?;
@@ -50,14 +50,14 @@ fn in_place(source: &Buffer<u8>, to: &Device, granule: u64) -> Option<Buffer<u8>
     to.caps().limits.wrap_granule.filter(|_| aligned)?;
     let (bytes, owner) = (source.byte_len(), Box::new(source.clone()));
     // SAFETY: shared memory stays where the host sees it as long as the buffer lives, which is the block's owner. Only
-    // the two commands of one copy use it, the second after an event that the first raises.
+    // the two commands of one copy use it, the second after an event that the first signals.
     let memory = unsafe { to.driver().wrap(HostBlock { address, bytes, owner }) }.ok()?;
     let block = to.pool().adopt(memory, Location::caller());
     Some(Buffer::new(Span::whole(to.clone(), block)))
 }
 
 impl Staged {
-    /// Whether the host has to move the bytes between the two commands.
+    /// Whether the host copies between the two commands.
     pub(super) fn needs_host(&self) -> bool {
         self.route == Route::Host
     }
@@ -72,14 +72,14 @@ impl Staged {
     }
 }
 
-/// Moves the bytes from the memory of one device to that of another. The first command has ended, and the second has
-/// not begun.
+/// Copies from the staging buffer of one device to that of the other. The first command must have ended, and the second must not
+/// have begun.
 #[allow(unsafe_code)] // moves bytes that devices use
 pub(super) fn carry(from: &Buffer<u8>, to: &Buffer<u8>, bytes: u64) -> Result<()> {
     let (source, target) = (&from.span.storage.block.memory, &to.span.storage.block.memory);
     let address = source.host_ptr().ok_or_else(|| {
         let name = from.device().name();
-        Error::unsupported(format!("a copy from device `{name}`: the host does not see its shared memory"))
+        Error::unsupported(format!("a copy from device `{name}`: the host cannot access its shared memory"))
     })?;
     // SAFETY: the memory is at least that long and lives as long as the buffer; only the copy's own commands use it,
     // the first of which has ended.

@@ -1,8 +1,8 @@
 //! Compute kernels written for Apple Metal, on any hardware.
 //!
-//! A kernel in Metal Shading Language is compiled for a [`Device`], launched on a [`Stream`] over a [`Grid`]
-//! of threads, and reads and writes [`Buffer`]s. The vocabulary is Metal's, the results are the same on
-//! every device, and what a device cannot do is [`Error::Unsupported`] with the reason.
+//! A kernel in Metal Shading Language is compiled for a [`Device`] and launched on a [`Stream`] over a [`Grid`] of threads; it reads and
+//! writes [`Buffer`]s. The terms are Metal's. Integer results are identical on every device. A feature that a device lacks is
+//! [`Error::Unsupported`] with the reason.
 //!
 //! ```no_run
 //! use elinvar::{Device, Grid, Source};
@@ -26,25 +26,24 @@
 //! let stream = device.stream()?;
 //! // SAFETY: the kernel writes `out[i]` for `i < n` only, and all three buffers have `n` elements.
 //! let done = unsafe { add.launch(&stream, Grid::threads(a.len()), (&a, &b, &mut out, 3u32)) }?;
-//! done.wait()?; // or `done.await?`; reading a buffer waits by itself
+//! done.wait()?; // or `done.await?`; reading a buffer waits implicitly
 //! assert_eq!(out.to_vec()?, [11.0, 22.0, 33.0]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Launches are checked** against the kernel's [`Signature`] before anything is recorded; a refusal names
-//!   the kernel, the argument and its position.
-//! - **Memory lives** as long as work needs it. Any handle may be dropped with work in flight.
-//! - **Host access waits** for the work that conflicts with it. While a [`Map`] or [`MapMut`] lives, work that
-//!   conflicts is refused.
-//! - **Order**: work of one stream takes effect in order. Different streams are ordered by [`Event`]s only; those
-//!   that would wait for one another in a circle are refused.
-//! - **Failure** is sticky on its stream until [`Stream::acknowledge`]; work behind it ends in
-//!   [`Error::Poisoned`] with the first cause, and so does reading what it should have written.
-//! - **Recovery** is for whom asks for it: streams of [`Device::stream_recovering`] and calls through [`Device::recover`]. What
-//!   may have overwritten its inputs is never run again.
+//! - **Launches are validated** against the kernel's [`Signature`] before anything is recorded. An error names the kernel, the argument
+//!   and its index.
+//! - **Memory** is kept alive as long as work needs it. Handles may be dropped while work is pending.
+//! - **Host access waits** for conflicting pending work. While a [`Map`] or [`MapMut`] exists, conflicting work is rejected.
+//! - **Order.** Work of one stream takes effect in submission order. Different streams are ordered by [`Event`]s only; a wait that would
+//!   deadlock is rejected.
+//! - **Failures** are sticky: until [`Stream::acknowledge`], work behind a failure ends in [`Error::Poisoned`] with the first cause, and so
+//!   does reading memory that the failed work should have written.
+//! - **Recovery** is opt-in, by [`Device::stream_recovering`] and [`Device::recover`]. Work that may have overwritten its inputs is
+//!   never rerun.
 #![warn(missing_docs)]
 
 mod device;
@@ -66,6 +65,7 @@ pub use graph::{
 pub use launch::args::{Arg, Args, Threadgroup};
 pub use launch::bundle::Bundle;
 pub use launch::command_buffer::CommandBuffer;
+pub use launch::command_list_pool::CommandListStats;
 pub use launch::constants::{ConstantValue, Constants};
 pub use launch::grid::{Extent, Grid, Side};
 pub use launch::group::StreamGroup;
@@ -73,7 +73,6 @@ pub use launch::kernel::{CheckedKernel, Kernel};
 pub use launch::library::Library;
 pub use launch::profile::Profile;
 pub use launch::recording::Recording;
-pub use launch::slots::SlotStats;
 pub use launch::stream::Stream;
 pub use launch::suggest::Suggestion;
 pub use launch::timestamp::Timestamp;

@@ -1,4 +1,4 @@
-//! Launch features: slots, trace, labels, limits of pending work, deadlines, suggested sizes.
+//! Launch features: command lists, trace, labels, limits of pending work, deadlines, suggested sizes.
 
 mod support;
 
@@ -165,24 +165,24 @@ fn a_recording_is_submitted_again_and_again() {
 #[test]
 fn slots_are_made_ahead_and_used_again() {
     let bench = Bench::new();
-    let first = bench.device.slot_stats();
+    let first = bench.device.command_list_stats();
     assert_eq!((first.available, first.active, first.utilization()), (16, 0, 0.0));
     bench.sim.hold();
     let done: Vec<_> = (0..20).map(|_| bench.stream.command_buffer().submit().unwrap()).collect();
-    let full = bench.device.slot_stats();
+    let full = bench.device.command_list_stats();
     assert_eq!(
         (full.available, full.active, full.hits, full.misses, full.utilization()),
         (0, 20, 16, 4, 1.0)
     );
     bench.sim.release();
     done.iter().for_each(|done| assert!(done.wait().is_ok()));
-    let idle = bench.device.slot_stats();
+    let idle = bench.device.command_list_stats();
     assert_eq!((idle.available, idle.active, idle.peak), (16, 0, 20));
     drop(bench.stream.command_buffer());
-    assert_eq!((bench.device.slot_stats().active, bench.device.slot_stats().hits), (0, 17));
+    assert_eq!((bench.device.command_list_stats().active, bench.device.command_list_stats().hits), (0, 17));
     for (asked, kept) in [(32, 32), (100, 32), (8, 8), (1, 8)] {
-        bench.device.keep_slots(asked);
-        assert_eq!(bench.device.slot_stats().available, kept, "{asked}");
+        bench.device.keep_command_lists(asked);
+        assert_eq!(bench.device.command_list_stats().available, kept, "{asked}");
     }
 }
 
@@ -211,7 +211,7 @@ fn slots_add_up_under_threads() {
             });
         }
     });
-    let stats = bench.device.slot_stats();
+    let stats = bench.device.command_list_stats();
     assert_eq!((stats.active, stats.hits + stats.misses), (0, 32 * (ROUNDS + 1)));
     assert!(stats.available <= 16 && stats.peak >= 1, "{stats:?}");
 }

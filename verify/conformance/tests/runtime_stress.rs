@@ -169,8 +169,8 @@ fn threads_and_random_faults() {
     let Bench { sim, device, stream } = bench;
     // What is still in flight was dropped; it ends by itself.
     let settled = || {
-        let (pool, slots) = (device.pool().stats(), device.slot_stats());
-        pool.live_buffers == 0 && slots.active == 0 && device.event_stats().live == 0
+        let (pool, lists) = (device.pool().stats(), device.command_list_stats());
+        pool.live_buffers == 0 && lists.active == 0 && device.event_stats().live == 0
     };
     let patience = Instant::now() + FOREVER;
     while !settled() && Instant::now() < patience {
@@ -178,10 +178,10 @@ fn threads_and_random_faults() {
     }
     drop(stream);
     sim.forget_commands();
-    let (pool, slots, events) = (device.pool().stats(), device.slot_stats(), device.event_stats());
-    assert_eq!((pool.live_buffers, pool.live_bytes, slots.active, events.live), (0, 0, 0, 0), "{pool:?}");
+    let (pool, lists, events) = (device.pool().stats(), device.command_list_stats(), device.event_stats());
+    assert_eq!((pool.live_buffers, pool.live_bytes, lists.active, events.live), (0, 0, 0, 0), "{pool:?}");
     assert_eq!(sim.memory(), (pool.idle_blocks, pool.idle_bytes));
     let (well, failed) = (ends.well.into_inner(), ends.failed.into_inner());
-    println!("{well} futures ended well, {failed} in an error; {pool:?} {slots:?} {events:?}");
+    println!("{well} futures ended well, {failed} in an error; {pool:?} {lists:?} {events:?}");
     assert!(well > 100 && failed > 0, "{well} {failed}");
 }

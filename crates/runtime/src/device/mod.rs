@@ -21,8 +21,8 @@ use elinvar_driver::{
 };
 
 use crate::identity::identity;
+use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
-use crate::launch::slots::Slots;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
@@ -30,8 +30,8 @@ use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
 use crate::sync::loss::Loss;
 use crate::{
-    Buffer, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, SlotStats, Stream, StreamGroup,
-    Trace,
+    Buffer, CommandListStats, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, Stream,
+    StreamGroup, Trace,
 };
 
 use registry::Inner;
@@ -318,14 +318,14 @@ impl Device {
     }
 
     /// Statistics of the command lists that command buffers record into.
-    pub fn slot_stats(&self) -> SlotStats {
-        self.inner.slots.stats()
+    pub fn command_list_stats(&self) -> CommandListStats {
+        self.inner.command_lists.stats()
     }
 
     /// Sets how many command lists are allocated in advance and kept: `count` clamped to 8 to 32; 16 by default. Lists that are
     /// idle for a minute are freed.
-    pub fn keep_slots(&self, count: usize) {
-        self.inner.slots.keep(count);
+    pub fn keep_command_lists(&self, count: usize) {
+        self.inner.command_lists.keep(count);
     }
 
     pub(crate) fn tuned(&self) -> &Tuned {
@@ -336,8 +336,8 @@ impl Device {
         &self.inner.coalescers
     }
 
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.inner.slots
+    pub(crate) fn command_lists(&self) -> &CommandListPool {
+        &self.inner.command_lists
     }
 
     pub(crate) fn driver(&self) -> &dyn elinvar_driver::Device {

@@ -11,8 +11,8 @@ use elinvar_driver::sync::Mutex;
 use elinvar_driver::{self as driver, PerProcess};
 
 use crate::identity::identity;
+use crate::launch::command_list_pool::CommandListPool;
 use crate::launch::group::Members;
-use crate::launch::slots::Slots;
 use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     pub(crate) pool: Pool,
     pub(crate) events: ObjectPool<Arc<dyn driver::Event>>,
     pub(crate) timestamps: ObjectPool<Arc<driver::TimestampSlot>>,
-    pub(crate) slots: Slots,
+    pub(crate) command_lists: CommandListPool,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
     pub(crate) loss: Loss,
@@ -55,7 +55,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
     }
     let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
     let (timestamps, loss, tuned) = (ObjectPool::new(), Loss::default(), Tuned::default());
-    let (slots, trace, recovery) = (Slots::new(), Trace::new(), Recovery::new());
+    let (command_lists, trace, recovery) = (CommandListPool::new(), Trace::new(), Recovery::new());
     let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {
         driver,
@@ -63,7 +63,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         pool,
         events,
         timestamps,
-        slots,
+        command_lists,
         trace,
         recovery,
         loss,
@@ -100,7 +100,7 @@ fn sweep(now: Instant) {
         if let Some(then) = now.checked_sub(IDLE) {
             device.events.drop_idle_since(then);
             device.timestamps.drop_idle_since(then);
-            device.slots.drop_idle_since(then);
+            device.command_lists.drop_idle_since(then);
             let groups = device.groups.lock().clone();
             groups.iter().for_each(|members| Members::drop_idle_since(members, then));
         }

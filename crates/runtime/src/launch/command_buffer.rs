@@ -13,8 +13,8 @@ use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
 
 use crate::launch::bind::{Bound, bind};
+use crate::launch::command_list_pool::CommandList;
 use crate::launch::grid::Size;
-use crate::launch::slots::Lease;
 use crate::memory::span::Span;
 use crate::memory::usage::{Access, Storage, Usage, Who, commit};
 use crate::observe::trace::{Noted, Notes, TraceStep};
@@ -79,7 +79,7 @@ const STEPS: usize = 6;
 /// Commands that are submitted together, in order (`MTLCommandBuffer` in Metal). Dropping it discards them.
 pub struct CommandBuffer {
     stream: Stream,
-    lease: Lease,
+    list: CommandList,
     usages: Vec<Usage>,
     /// Waits and signals.
     steps: Vec<Step>,
@@ -102,18 +102,18 @@ struct Held {
     /// The events that it raises.
     _events: Vec<Event>,
     _watched: Option<Arc<OnceLock<Watched>>>,
-    _lease: Lease,
+    _list: CommandList,
     _in_flight: InFlight,
 }
 
 impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
-        let lease = Lease::new(&stream.device);
+        let list = CommandList::new(&stream.device);
         let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
         let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
         let mut command_buffer =
-            Self { stream, lease, usages, steps, events, replayed: None, deadline: None, notes, traced };
+            Self { stream, list, usages, steps, events, replayed: None, deadline: None, notes, traced };
         command_buffer.note(|| TraceStep::Acquire);
         command_buffer
     }
@@ -176,7 +176,7 @@ impl CommandBuffer {
         let Bound { bindings, uses, usages } = bound;
         let dispatch =
             Dispatch { pipeline: pipeline.clone(), bindings, uses, grid, group, label: label.clone() };
-        self.lease.commands.push(Command::Dispatch(dispatch));
+        self.list.commands.push(Command::Dispatch(dispatch));
         self.usages.extend(usages.into_iter().chain(counts));
         self.note(|| TraceStep::Dispatch);
         Ok(())
@@ -205,7 +205,7 @@ impl CommandBuffer {
         }
         self.record_use("fill: the buffer", &span, Access::Write)?;
         if span.len > 0 {
-            self.lease.commands.push(Command::Fill { target: span.memory_slice(), pattern });
+            self.list.commands.push(Command::Fill { target: span.memory_slice(), pattern });
             self.note(|| TraceStep::Fill { bytes: span.len });
         }
         Ok(())
@@ -232,7 +232,7 @@ impl CommandBuffer {
         self.record_use("copy: the target", &target, Access::Write)?;
         if source.len > 0 {
             let copy = Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
-            self.lease.commands.push(copy);
+            self.list.commands.push(copy);
             self.note(|| TraceStep::Copy { bytes: source.len });
         }
         Ok(())
@@ -241,7 +241,7 @@ impl CommandBuffer {
     /// Adds a signal of an event: `value`, when preceding work has succeeded.
     pub fn signal(&mut self, event: &Event, value: u64) {
         let step = event.step(value, true);
-        self.lease.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
+        self.list.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
         self.steps.push(step);
         self.events.push(event.clone());
         self.note(|| TraceStep::Signal);
@@ -250,14 +250,14 @@ impl CommandBuffer {
     /// Adds a wait until an event, of any device, has reached `value`.
     pub fn wait_for(&mut self, event: &Event, value: u64) {
         let step = event.step(value, false);
-        self.lease.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
+        self.list.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
         self.steps.push(step);
         self.note(|| TraceStep::Wait);
     }
 
     /// Adds a validated command, with the memory that it uses.
     pub(crate) fn push(&mut self, command: Command, usages: Vec<Usage>, step: TraceStep) {
-        self.lease.commands.push(command);
+        self.list.commands.push(command);
         self.usages.extend(usages);
         self.note(|| step);
     }
@@ -269,7 +269,7 @@ impl CommandBuffer {
     /// `QueueFull` and the driver's. Nothing runs in that case.
     pub fn submit(mut self) -> Result<Completion> {
         self.stream.device.expect_here("a submission")?;
-        let count = self.replayed.as_ref().map_or(self.lease.commands.len(), |commands| commands.len());
+        let count = self.replayed.as_ref().map_or(self.list.commands.len(), |commands| commands.len());
         self.note(|| TraceStep::End { commands: count });
         let Some(notes) = self.notes else { return self.commit(&mut Vec::new()) };
         let (device, mut traced) = (self.stream.device.clone(), std::mem::take(&mut self.traced));
@@ -293,9 +293,9 @@ impl CommandBuffer {
     fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
-        let Self { stream, mut lease, usages, steps, events, replayed, notes, .. } = self;
+        let Self { stream, mut list, usages, steps, events, replayed, notes, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.loss())?;
-        let mut commands = replayed.unwrap_or_else(|| lease.commands.drain(..).collect());
+        let mut commands = replayed.unwrap_or_else(|| list.commands.drain(..).collect());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
@@ -312,7 +312,7 @@ impl CommandBuffer {
                 _entered: entered,
                 _events: events.clone(),
                 _watched: watched.clone(),
-                _lease: lease,
+                _list: list,
                 _in_flight: in_flight,
             };
             let (promise, outcome) = Promise::new();
@@ -350,7 +350,7 @@ impl CommandBuffer {
 
     /// The error if it exceeds its deadline.
     fn late(&self, after: Duration) -> Error {
-        let launch = self.lease.commands.iter().find_map(|command| match command {
+        let launch = self.list.commands.iter().find_map(|command| match command {
             Command::Dispatch(dispatch) => Some(dispatch),
             _ => None,
         });
@@ -375,13 +375,13 @@ impl CommandBuffer {
 
     /// Appends recorded commands.
     pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
-        self.lease.commands.extend_from_slice(commands);
+        self.list.commands.extend_from_slice(commands);
         self.usages.extend_from_slice(usages);
     }
 
     /// The recorded commands and uses.
     pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
-        (self.lease.commands.drain(..).collect(), self.usages)
+        (self.list.commands.drain(..).collect(), self.usages)
     }
 
     /// Sets a recorded list to be submitted instead of its own.
@@ -399,6 +399,6 @@ impl CommandBuffer {
 
 impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.lease.commands.len())
+        write!(f, "CommandBuffer({:?}, {} commands)", self.stream, self.list.commands.len())
     }
 }

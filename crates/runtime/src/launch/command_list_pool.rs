@@ -19,7 +19,7 @@ const ROOM: usize = 8;
 /// Statistics of a device's command lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SlotStats {
+pub struct CommandListStats {
     /// Number of idle lists.
     pub available: usize,
     /// Number of lists in use by command buffers that are being recorded or are pending.
@@ -32,7 +32,7 @@ pub struct SlotStats {
     pub misses: u64,
 }
 
-impl SlotStats {
+impl CommandListStats {
     /// Lists in use relative to all lists, from 0 to 1; 0 if there are none.
     pub fn utilization(&self) -> f64 {
         let all = self.active + self.available;
@@ -41,7 +41,7 @@ impl SlotStats {
 }
 
 /// The command lists of a device.
-pub(crate) struct Slots {
+pub(crate) struct CommandListPool {
     state: Mutex<State>,
 }
 
@@ -49,19 +49,19 @@ struct State {
     /// In ascending order of their last use.
     idle: Vec<(Vec<Command>, Instant)>,
     keep: usize,
-    stats: SlotStats,
+    stats: CommandListStats,
 }
 
-impl Slots {
+impl CommandListPool {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let idle = (0..KEPT).map(|_| (Vec::with_capacity(ROOM), now)).collect();
-        Self { state: Mutex::new(State { idle, keep: KEPT, stats: SlotStats::default() }) }
+        Self { state: Mutex::new(State { idle, keep: KEPT, stats: CommandListStats::default() }) }
     }
 
-    pub(crate) fn stats(&self) -> SlotStats {
+    pub(crate) fn stats(&self) -> CommandListStats {
         let state = self.state.lock();
-        SlotStats { available: state.idle.len(), ..state.stats }
+        CommandListStats { available: state.idle.len(), ..state.stats }
     }
 
     pub(crate) fn keep(&self, count: usize) {
@@ -106,26 +106,26 @@ impl Slots {
 }
 
 /// A command list in use; dropping it returns it to the pool.
-pub(crate) struct Lease {
+pub(crate) struct CommandList {
     pub(crate) commands: Vec<Command>,
     device: Device,
 }
 
-impl Lease {
+impl CommandList {
     pub(crate) fn new(device: &Device) -> Self {
-        let commands = if device.is_here() { device.slots().take() } else { Vec::new() };
+        let commands = if device.is_here() { device.command_lists().take() } else { Vec::new() };
         Self { commands, device: device.clone() }
     }
 }
 
-impl Drop for Lease {
+impl Drop for CommandList {
     fn drop(&mut self) {
         // Commands of a command buffer that was not submitted are dropped without the pool's lock.
         self.commands.clear();
         if !self.device.is_here() {
             return;
         }
-        self.device.slots().put(std::mem::take(&mut self.commands));
+        self.device.command_lists().put(std::mem::take(&mut self.commands));
     }
 }
 
@@ -140,29 +140,29 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_active_until_its_lease_ends() {
+    fn a_list_is_active_until_it_is_dropped() {
         let device = device();
         let counts = || {
-            let SlotStats { available, active, peak, hits, misses } = device.slots().stats();
+            let CommandListStats { available, active, peak, hits, misses } = device.command_lists().stats();
             (available, active, peak, hits, misses)
         };
-        let leases: Vec<Lease> = (0..=KEPT).map(|_| Lease::new(&device)).collect();
+        let lists: Vec<CommandList> = (0..=KEPT).map(|_| CommandList::new(&device)).collect();
         assert_eq!(counts(), (0, KEPT + 1, KEPT + 1, KEPT as u64, 1));
-        drop(leases);
+        drop(lists);
         assert_eq!(counts(), (KEPT, 0, KEPT + 1, KEPT as u64, 1));
     }
 
     #[test]
     fn as_many_are_kept_as_is_said_within_limits() {
         let device = device();
-        let slots = device.slots();
+        let pool = device.command_lists();
         for (count, kept) in [(20, 20), (100, 32), (0, 8), (12, 12)] {
-            slots.keep(count);
-            assert_eq!(slots.stats().available, kept, "{count}");
+            pool.keep(count);
+            assert_eq!(pool.stats().available, kept, "{count}");
         }
-        let lease = Lease::new(&device);
-        slots.keep(15);
-        assert_eq!(slots.stats().available, 14, "one of the fifteen is active");
-        drop(lease);
+        let list = CommandList::new(&device);
+        pool.keep(15);
+        assert_eq!(pool.stats().available, 14, "one of the fifteen is active");
+        drop(list);
     }
 }

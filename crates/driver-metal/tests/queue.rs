@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use elinvar_driver::{
-    Access, Binding, Command, Device, Dim3, Dispatch, Done, Error, Grid, Pipeline, Priority, Result, TimestampSlot,
-    Storage, Use,
+    Access, Binding, Command, Device, Dim3, Dispatch, Done, Error, Grid, Pipeline, Priority, Result, Storage,
+    TimestampSlot, Use,
 };
 use support::{devices, dispatch, memory, pipeline, read, run, slice, submit, whole, words, write};
 

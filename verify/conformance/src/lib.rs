@@ -5,3 +5,4 @@ pub mod packing;
 pub mod ptxas;
 pub mod sim;
 pub mod suite;
+pub mod toy;

@@ -59,6 +59,9 @@ const UNSUPPORTED: &[(&str, &str, &str)] = &[
     ("metal", "soundness::memory_of_others", ONLY_BUFFERS),
     ("metal", "soundness::names_of_the_processor", OWN_COMPILER),
     ("metal", "soundness::pointers_of_one_or_none", ONLY_BUFFERS),
+    ("toy", "arguments::aliasing_arguments", "no arguments that overlap"),
+    ("toy", "callbacks::waits_in_a_destructor", "of host memory in place"),
+    ("toy", "memory::of_the_host", "of host memory in place"),
 ];
 
 /// Cases that a device without a library of primitives does not support.
@@ -101,6 +104,9 @@ const ISOLATED: [&str; 15] = [
     "pipeline::",
     "streams::",
 ];
+
+/// The chapters that the toy driver runs.
+const TOY: [&str; 5] = ["arguments::", "callbacks::", "events::", "indirect::", "memory::"];
 
 const UNDEFINED: &str = "Metal leaves undefined what happens at a barrier";
 const ONLY_BUFFERS: &str = "Metal's shader validation is documented for buffers only";
@@ -174,6 +180,10 @@ fn main() {
             trials.extend(case_trials(kind, case, move || device.clone(), reason));
         }
     }
+    for case in cases().into_iter().filter(|case| TOY.iter().any(|chapter| case.name.starts_with(chapter))) {
+        let row = UNSUPPORTED.iter().find(|(kind, name, _)| (*kind, *name) == ("toy", case.name));
+        trials.extend(case_trials("toy", case, toy, row.map(|(_, _, reason)| *reason)));
+    }
     if cfg!(target_os = "linux") {
         let differs = |case: &Case| ISOLATED.iter().any(|chapter| case.name.starts_with(chapter));
         let has_gpu = devices.iter().any(|device| device.kind() == DeviceKind::Cuda);
@@ -187,6 +197,11 @@ fn main() {
     }
     trials.push(Trial::test("suite::unsupported", move || lists(&list)));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn toy() -> Device {
+    static TOY: LazyLock<Device> = LazyLock::new(|| Device::new(elinvar_conformance::toy::device()));
+    TOY.clone()
 }
 
 fn pair_trial(case: PairCase, (one, ours): (usize, &Device), (other, theirs): (usize, &Device)) -> Trial {

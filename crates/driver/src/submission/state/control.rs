@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What asks the device to stop a submission, without the lock; `None` if it need not be asked.
+type Asked<B> = Option<Deferred<B, Result<()>>>;
+
 impl<B: Backend> State<B> {
     /// Take a submission out that has not begun: `Some(true)`. `Some(false)` if it has begun; `None` if it has ended.
     pub(in super::super) fn cancel(&mut self, id: u64, backend: &B) -> Option<bool> {
@@ -60,12 +63,7 @@ impl<B: Backend> State<B> {
     }
 
     /// Have a submission end in `cause`. Whether it has not ended, and what is to be called without the lock.
-    pub(in super::super) fn stop(
-        &mut self,
-        id: u64,
-        cause: Error,
-        backend: &B,
-    ) -> Result<Option<Option<Deferred<B, Result<()>>>>> {
+    pub(in super::super) fn stop(&mut self, id: u64, cause: Error, backend: &B) -> Result<Option<Asked<B>>> {
         let Some(at) = self.find(id) else { return Ok(None) };
         let is_blocked = at == self.issued && self.blocked_at.is_some();
         let is_issuing = self.issuing == Some(id) && self.pending[at].has_begun;

@@ -1,9 +1,8 @@
-//! Which memory each pointer of a function points into.
+//! Points-to analysis: the memory object that each pointer of a function points into.
 //!
-//! A root is a piece of memory that the kernel may name: an argument's, a threadgroup variable, a
-//! private array, a constant table. Pointer arithmetic keeps the root; a phi or select of different
-//! roots is [`Source::Mixed`]. A pointer that comes from anywhere else, above all from memory, is
-//! unknown, and no access through it can be checked.
+//! A root is a memory object that the kernel can name: an argument's memory, a threadgroup variable, a private array, a constant
+//! table. Pointer arithmetic preserves the root; a phi or select of different roots is [`Source::Mixed`]. A pointer from any
+//! other source, such as memory, is unknown, and accesses through it cannot be checked.
 
 use std::collections::HashMap;
 
@@ -11,23 +10,23 @@ use elinvar_ir::{Callee, Const, Function, Location, Module, Op, Operand, ValueId
 
 use crate::support::demangle::source_name;
 
-/// A piece of memory.
+/// A memory object.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Root {
-    /// What it is.
+    /// Its kind.
     pub kind: RootKind,
-    /// Its size in bytes where that is known now; for an argument the least that a launch gives.
+    /// Its size in bytes, if known; for an argument the minimum that launches guarantee.
     pub bytes: u64,
     /// The alignment of its first byte, a power of two.
     pub align: u64,
 }
 
-/// What a launch gives at least for an argument.
+/// Properties that launches guarantee for an argument's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Given {
-    /// Bytes.
+    /// Minimum size in bytes.
     pub bytes: u64,
-    /// The alignment of the first, a power of two.
+    /// Alignment of the first byte, a power of two.
     pub align: u64,
 }
 
@@ -37,10 +36,10 @@ impl Default for Given {
     }
 }
 
-/// What a root is.
+/// Kind of a root.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum RootKind {
-    /// The memory of the kernel's argument with this position.
+    /// The memory of the argument with this index.
     Argument(usize),
     /// A threadgroup variable, by its name in the source.
     Threadgroup(String),
@@ -48,20 +47,20 @@ pub enum RootKind {
     Private,
     /// A constant table, by its name in the module.
     Constant(String),
-    /// None: a null pointer, or one that was never written.
+    /// No object: a null or uninitialized pointer.
     Null,
 }
 
-/// Where a pointer comes from.
+/// Source of a pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nothing known yet, or nothing that could be dereferenced: null. Its bounds are those of no memory.
+    /// Not yet known, or null. Its bounds are empty.
     None,
     /// The root with this index.
     One(usize),
-    /// One of several roots; which one is known when the code runs.
+    /// One of several roots, determined at run time.
     Mixed,
-    /// Not from a root, with the place where it was made.
+    /// Not derived from a root; has the location of its definition.
     Unknown(Option<Location>),
 }
 
@@ -72,12 +71,12 @@ pub(crate) struct Roots {
     /// The root of each argument, alloca and global.
     pub of_value: HashMap<ValueId, usize>,
     pub of_global: HashMap<String, usize>,
-    /// The root of pointers without one.
+    /// The root of pointers without an object.
     pub null: usize,
 }
 
 impl Roots {
-    /// Find them. `given` is what a launch gives for each argument, `threadgroup` are the threadgroup variables.
+    /// Runs the analysis. `given` has the guarantees for each argument, `threadgroup` the threadgroup variables.
     pub fn new(module: &Module, function: &Function, given: &[Given], threadgroup: &[String]) -> Self {
         let mut roots = Self {
             list: Vec::new(),
@@ -96,7 +95,7 @@ impl Roots {
                     Operand::Const(c) => c.as_unsigned(64).and_then(|count| u64::try_from(count).ok()),
                     Operand::Value(_) => None,
                 });
-                // One of unknown length is refused later.
+                // An array of unknown length is rejected later.
                 let (size, natural) = ty.size_align(module);
                 let bytes = count.and_then(|count| size.checked_mul(count)).unwrap_or(0);
                 let align = align.unwrap_or(natural);
@@ -125,7 +124,7 @@ impl Roots {
         self.list.push(root);
     }
 
-    /// Where an operand comes from.
+    /// Source of an operand.
     pub fn source(&self, operand: &Operand) -> Source {
         match operand {
             Operand::Value(value) => self.sources.get(value).cloned().unwrap_or(Source::None),
@@ -144,7 +143,7 @@ impl Roots {
         }
     }
 
-    /// Carry sources through the function until nothing changes.
+    /// Propagates sources through the function to a fixed point.
     fn propagate(&mut self, module: &Module, function: &Function) {
         loop {
             let mut changed = false;

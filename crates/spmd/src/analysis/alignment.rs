@@ -1,7 +1,7 @@
-//! The alignment that each pointer of a function certainly has.
+//! Alignment analysis: the guaranteed alignment of each pointer of a function.
 //!
-//! A misaligned access ends the program on some processors, and on a GPU it ends the context: an access whose pointer is not known
-//! to be aligned is checked when it runs.
+//! A misaligned access ends the program on some processors, and the context on a GPU; accesses whose pointers are not provably
+//! aligned are checked at run time.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use elinvar_ir::{Const, Function, Module, Op, Operand, Type, Typed, ValueId};
 use super::alias_roots::{Roots, Source};
 use crate::support::gep::{Step, constant_bytes, steps};
 
-/// The largest that is looked for.
+/// Maximum alignment that is tracked.
 const MOST: u64 = 64;
 
 /// Alignments of pointers, powers of two.
@@ -19,7 +19,7 @@ pub(crate) struct Alignments {
 }
 
 impl Alignments {
-    /// Find them: at first all are taken for aligned, until nothing contradicts.
+    /// Runs the analysis: an optimistic fixed point, which starts with all pointers aligned.
     pub fn new(module: &Module, function: &Function, roots: &Roots) -> Self {
         let mut alignments = Self { values: HashMap::new() };
         for (value, root) in &roots.of_value {
@@ -58,7 +58,7 @@ impl Alignments {
         }
     }
 
-    /// That of a pointer.
+    /// Alignment of a pointer.
     pub fn of(&self, module: &Module, roots: &Roots, pointer: &Operand) -> u64 {
         match pointer {
             Operand::Value(value) => self.values.get(value).copied().unwrap_or(MOST),
@@ -80,7 +80,7 @@ fn of_constant(module: &Module, roots: &Roots, constant: &Const) -> u64 {
     }
 }
 
-/// The alignment of what an address computation adds.
+/// Alignment of the offset of an address computation.
 fn moved(module: &Module, source: &Type, indices: &[Typed]) -> u64 {
     let of = |bytes: u64| if bytes == 0 { MOST } else { (1 << bytes.trailing_zeros()).min(MOST) };
     if let Some(bytes) = constant_bytes(module, source, indices) {

@@ -1,8 +1,9 @@
-//! What a module may hold: a kernel is Metal Shading Language, whatever its author got clang to write.
+//! Allowlist of module contents: rejects everything that Metal Shading Language cannot express, however clang was made to emit
+//! it.
 //!
-//! Each call has to be of something that the compilers know not to leave the kernel: an intrinsic of the headers, a function of the module,
-//! C's mathematics, an intrinsic of the list below. Variables have to be defined here, and to lie where all do. The list is the
-//! same for all targets and for kernels without bounds checks.
+//! Each call must be of a function that the compilers know to be confined to the kernel: an intrinsic of the headers, a function
+//! of the module, a C math function, or an LLVM intrinsic of the list below. Variables must be defined in the module, in default
+//! sections. The list is the same for all targets and for kernels without bounds checks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +16,7 @@ use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
 use crate::{Error, THREADGROUP_SECTION};
 
-/// Intrinsics that compute, or are hints, by their names without types.
+/// LLVM intrinsics for computations and hints, by their names without types.
 const INTRINSICS: &[&str] = &[
     "abs",
     "acos",
@@ -124,10 +125,10 @@ const INTRINSICS: &[&str] = &[
     "vector.reduce.xor",
 ];
 
-/// Refuse a module that holds anything else.
+/// Rejects a module with anything else.
 ///
 /// # Errors
-/// `Unsupported` with what it is and, of a call, the line.
+/// `Unsupported` that names it and, for a call, has its line.
 pub(crate) fn check(module: &Module) -> Result<(), Error> {
     module.globals.iter().try_for_each(variable)?;
     let mut calls = HashMap::new();
@@ -171,15 +172,15 @@ fn is_known(module: &Module, name: &str) -> bool {
         return true;
     }
     match Intrinsic::parse(name) {
-        // Only passes call them.
+        // Only passes insert calls of these.
         Some(Intrinsic::Position(Position::FaultRecord | Position::ArgumentBytes)) => false,
         Some(_) => true,
-        // One that a target lacks, it refuses itself.
+        // A target rejects those that it lacks.
         None => name.starts_with(PREFIX) || EXTERNAL.binary_search(&name).is_ok(),
     }
 }
 
-/// Whether an intrinsic is of the list: its name there, and behind it only types.
+/// Whether an intrinsic is in the list, followed by type suffixes only.
 fn is_intrinsic(name: &str) -> bool {
     let mut end = name.len();
     loop {
@@ -194,7 +195,7 @@ fn is_intrinsic(name: &str) -> bool {
     }
 }
 
-/// Whether a part of an intrinsic's name is a type: `i32`, `v4f32`, `p0`, `bf16`, `sl_i32f32s`.
+/// Whether a component of an intrinsic's name is a type: `i32`, `v4f32`, `p0`, `bf16`, `sl_i32f32s`.
 fn is_type(part: &str) -> bool {
     let numbered = |head: &str| {
         part.strip_prefix(head)
@@ -208,7 +209,7 @@ fn is_type(part: &str) -> bool {
     ["i", "f", "bf", "p"].into_iter().any(numbered) || vector() == Some(true) || part.starts_with("sl_")
 }
 
-/// Words behind a function's head by which it gets code, or a place, that is not its own.
+/// Function attributes that attach foreign code or a section.
 fn odd_word(suffix: &str) -> Option<&str> {
     let words = suffix.split_whitespace();
     words
@@ -216,11 +217,11 @@ fn odd_word(suffix: &str) -> Option<&str> {
         .find(|word| matches!(*word, "section" | "partition" | "gc" | "prefix" | "prologue" | "personality"))
 }
 
-/// Variables are of the module, of the process and in a place that the linker gives.
+/// Rejects variables that are external, thread-local or in a custom section.
 fn variable(global: &Global) -> Result<(), Error> {
     let name = source_name(&global.name);
     let refuse = |what: String| Err(Error::unsupported(what, None));
-    // Lists of the compiler's own; nothing refers to them.
+    // The compiler's own lists, which nothing references.
     if global.name.starts_with("llvm.") {
         return Ok(());
     }
@@ -239,7 +240,7 @@ fn variable(global: &Global) -> Result<(), Error> {
     }
 }
 
-/// Refuse functions that call themselves, by way of others or directly: their stack would have no end.
+/// Rejects recursion, direct or indirect, since its stack usage is unbounded.
 fn recursion(calls: &HashMap<&str, Vec<(&str, Option<Location>)>>) -> Result<(), Error> {
     let mut done: HashSet<&str> = HashSet::new();
     for root in calls.keys() {

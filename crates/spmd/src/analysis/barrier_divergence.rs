@@ -1,14 +1,13 @@
-//! Refuses barriers that some threads of a threadgroup reach and others provably miss.
+//! Rejects barriers that some threads of a threadgroup reach and others provably do not.
 //!
-//! A branch counts as divergent only if its condition can be computed here, from thread positions and
-//! constants, and differs between the threads of the first threadgroup. Threads that have returned count
-//! as arrived, so a barrier behind an early return is fine: what is refused is a barrier on one side of
-//! such a branch when the other side comes to another barrier, or joins the first again with work left
-//! to do. Conditions that are known only at run time are left to the check in the compiled code.
+//! A branch counts as divergent only if its condition can be evaluated here, from thread positions and constants, and differs
+//! between threads of the first threadgroup. Exited threads count as arrived, so a barrier after an early return is valid.
+//! Rejected is a barrier on one side of such a branch if the other side reaches another barrier, or reaches the join with work
+//! left to do. Conditions that are known at run time only are checked by the compiled code.
 //!
-//! An optimiser may have merged the last stores of both sides of an early return into one behind them.
-//! Such an instruction has lost its line, which is how it is told from work of the join; or it stands behind several
-//! returns in one line, and then there are ways from the barrier that do not come by it.
+//! An optimizer may have merged the last stores of both sides of an early return into one at the join. Such an instruction has
+//! lost its line, which distinguishes it from other work at the join; or it is at the join of several returns in one line, and
+//! some paths from the barrier bypass it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,7 +23,7 @@ use crate::kernel::Kernel;
 use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
 
-/// Check every branch of `kernel` for groups of this size.
+/// Checks every branch of `kernel` for threadgroups of this size.
 pub(crate) fn check(
     module: &Module,
     kernel: &Kernel,
@@ -74,7 +73,7 @@ fn check_branch(module: &Module, kernel: &Kernel, regions: &[Region], branch: Bl
     Ok(())
 }
 
-/// Whether every way from `after` comes to a block of `side` that does something.
+/// Whether every path from `after` reaches a block of `side` with an effect.
 fn joins_with_work(module: &Module, kernel: &Kernel, after: BlockId, side: &[bool]) -> bool {
     let mut seen = vec![false; side.len()];
     let mut todo = vec![after];
@@ -95,7 +94,7 @@ fn joins_with_work(module: &Module, kernel: &Kernel, after: BlockId, side: &[boo
     joins
 }
 
-/// Whether an instruction does something that others can see, in the place where the source has it.
+/// Whether an instruction has a visible effect, at its original place in the source.
 fn is_work(module: &Module, inst: &Inst) -> bool {
     let has_effect = match &inst.op {
         Op::Store { .. } | Op::AtomicRmw { .. } | Op::CmpXchg { .. } => true,
@@ -108,14 +107,14 @@ fn is_work(module: &Module, inst: &Inst) -> bool {
     has_effect && !merged
 }
 
-/// Evaluates values that are functions of the thread's position alone.
+/// Evaluates values that depend on the thread's position only.
 struct Conditions<'k> {
     kernel: &'k Kernel,
     definitions: HashMap<ValueId, &'k Op>,
     group: [u32; 3],
 }
 
-/// Expressions of more steps than this count as unknown.
+/// Maximum number of operations of an expression; larger ones count as unknown.
 const FUEL: u32 = 256;
 
 impl<'k> Conditions<'k> {

@@ -1,15 +1,15 @@
-//! The control flow of one region, or of a whole function: order, dominators and loops.
+//! Control-flow graph of a region or a whole function: topological order, dominators and loops.
 //!
-//! The order is topological but for back edges, and the blocks of a loop stand together, so that code
-//! written in this order can be run from top to bottom with branches around what no lane needs.
+//! The order is topological except for back edges, and the blocks of a loop are contiguous. Code emitted in this order can be
+//! executed from top to bottom, with branches around blocks without active lanes.
 
 use elinvar_ir::{BlockId, Dominators, Function, PostDominators, postorder};
 
-/// The blocks reached from an entry, and how they follow one another.
+/// The reachable blocks from an entry, and their edges.
 pub(crate) struct Cfg {
     /// The blocks in topological order.
     pub order: Vec<BlockId>,
-    /// Per block, the blocks behind it, without repetitions; none for blocks that are not reached.
+    /// Successors of each block, without duplicates; empty for unreachable blocks.
     pub successors: Vec<Vec<BlockId>>,
     pub predecessors: Vec<Vec<BlockId>>,
     pub loops: Vec<Loop>,
@@ -30,12 +30,12 @@ pub(crate) struct Loop {
     pub last: BlockId,
 }
 
-/// The graph has a loop with two entries.
+/// The graph is irreducible: a loop has two entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Irreducible;
 
 impl Cfg {
-    /// The flow from `entry`; no edges lead out of the blocks for which `ends` holds.
+    /// The graph from `entry`; blocks for which `ends` holds have no successors.
     pub fn new(
         function: &Function,
         entry: BlockId,
@@ -64,14 +64,14 @@ impl Cfg {
         Ok(cfg)
     }
 
-    /// The graph with each loop run once: edges back to a header lead to where the loop is left.
+    /// The graph with each loop executed once: back edges lead to the loop's exits.
     fn once(&self) -> Vec<Vec<BlockId>> {
         let mut exits: Vec<Vec<BlockId>> = Vec::new();
         let onward = |exits: &[Vec<BlockId>], from: BlockId, to: BlockId| match self.is_back_edge(from, to) {
             true => self.header_of(to).and_then(|l| exits.get(l)).cloned().unwrap_or_default(),
             false => vec![to],
         };
-        // Loops stand behind those around them.
+        // Loops follow the loops that contain them.
         for l in 0..self.loops.len() {
             let (first, last) = (self.position(self.loops[l].header), self.position(self.loops[l].last));
             let mut found = Vec::new();
@@ -100,7 +100,7 @@ impl Cfg {
         self.dominators.is_reachable(block)
     }
 
-    /// Where a block stands in the order.
+    /// Index of a block in the order.
     pub fn position(&self, block: BlockId) -> usize {
         self.position[block.0 as usize]
     }
@@ -119,7 +119,7 @@ impl Cfg {
         self.encloses(l, self.loop_of(block))
     }
 
-    /// Whether the loop is `inner` or around it.
+    /// Whether the loop is `inner` or contains it.
     pub fn encloses(&self, l: usize, inner: Option<usize>) -> bool {
         std::iter::successors(inner, |i| self.loops[*i].parent).any(|i| i == l)
     }
@@ -143,7 +143,7 @@ impl Cfg {
         self.post.reaches_exit(b) && self.post.post_dominates(a, b)
     }
 
-    /// The edges into a block that do not lead back to it, as a loop's header.
+    /// The edges into a block, except back edges.
     pub fn entries(&self, block: BlockId) -> impl Iterator<Item = BlockId> {
         self.predecessors[block.0 as usize].iter().copied().filter(move |p| !self.is_back_edge(*p, block))
     }
@@ -179,11 +179,11 @@ impl Cfg {
         Ok(())
     }
 
-    /// Fill the order: of the blocks whose predecessors are placed the latest, within the loop begun last.
+    /// Computes the order: next is the latest block whose predecessors are placed, within the innermost open loop.
     fn sort(&mut self, entry: BlockId) {
         let all = (0..self.successors.len() as u32).map(BlockId);
         let mut waits: Vec<usize> = all.map(|block| self.entries(block).count()).collect();
-        // The last list is that of blocks outside all loops.
+        // The last list has the blocks outside all loops.
         let outside = self.loops.len();
         let mut ready: Vec<Vec<BlockId>> = vec![Vec::new(); outside + 1];
         let mut inside = vec![outside];

@@ -1,8 +1,8 @@
-//! Which branches threads of a simdgroup may take apart.
+//! Divergence analysis: the branches at which threads of a simdgroup may diverge.
 //!
-//! A value varies if it follows from a thread's own position, from memory of its own or from what only it reads; or if it
-//! is chosen by a branch that threads take apart; or if it leaves a loop that threads leave in different iterations. What
-//! does not vary is the same for the threads that are together, and so is the way they take on it.
+//! A value is divergent if it depends on the thread's position, on private memory or on memory that only the thread reads (data
+//! dependence); if it is selected by a divergent branch (sync dependence); or if it leaves a loop that threads leave in different
+//! iterations (temporal divergence). Other values are uniform over converged threads.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::analysis::cfg::Cfg;
 use crate::intrinsic::{Intrinsic, Uniform};
 use crate::support::ir::callee_name;
 
-/// What varies between threads that are together.
+/// Divergent values and branches.
 pub(crate) struct DivergenceAnalysis {
     values: HashSet<ValueId>,
-    /// The blocks whose branch threads take apart.
+    /// Blocks with a divergent branch.
     branches: HashSet<BlockId>,
 }
 
@@ -26,12 +26,12 @@ impl DivergenceAnalysis {
         divergence
     }
 
-    /// Whether threads may take a block's branch apart.
+    /// Whether the branch of a block may diverge.
     pub fn is_divergent(&self, block: BlockId) -> bool {
         self.branches.contains(&block)
     }
 
-    /// Look at everything once; whether that found something.
+    /// One iteration over the function; returns whether anything changed.
     fn step(&mut self, function: &Function, cfg: &Cfg) -> bool {
         let before = (self.values.len(), self.branches.len());
         for inst in function.blocks.iter().flat_map(|b| &b.insts) {
@@ -68,7 +68,7 @@ impl DivergenceAnalysis {
         }
     }
 
-    /// Whether all threads of a simdgroup that make a call together get one value.
+    /// Whether the result of a call is uniform over converged threads of a simdgroup.
     fn is_uniform(&self, name: &str, call: &Call) -> bool {
         let Some(Intrinsic::Group(function)) = Intrinsic::parse(name) else { return false };
         match function.uniform() {
@@ -86,7 +86,7 @@ impl DivergenceAnalysis {
         }
     }
 
-    /// What is chosen where the sides of a branch meet again varies.
+    /// Marks phis at the joins of a divergent branch as divergent.
     fn join(&mut self, function: &Function, cfg: &Cfg, branch: BlockId) {
         let sides: Vec<HashSet<BlockId>> =
             cfg.successors[branch.0 as usize].iter().map(|side| behind(cfg, branch, *side)).collect();
@@ -97,7 +97,7 @@ impl DivergenceAnalysis {
         }
     }
 
-    /// What is used behind a loop that threads leave by a branch varies: it is from different iterations.
+    /// Marks values used outside a loop with a divergent exit as divergent.
     fn leave(&mut self, function: &Function, cfg: &Cfg, branch: BlockId) {
         for l in cfg.loops_around(branch).collect::<Vec<_>>() {
             if cfg.successors[branch.0 as usize].iter().all(|to| cfg.contains(l, *to)) {
@@ -113,7 +113,7 @@ impl DivergenceAnalysis {
     }
 }
 
-/// The blocks from `side` on, to where all ways from `branch` have met.
+/// The blocks from `side` to the join of all paths from `branch`.
 fn behind(cfg: &Cfg, branch: BlockId, side: BlockId) -> HashSet<BlockId> {
     let (mut seen, mut todo) = (HashSet::new(), vec![side]);
     while let Some(block) = todo.pop() {

@@ -1,4 +1,4 @@
-//! What a kernel's code uses, counted after optimisation.
+//! Facts about a kernel's optimized code.
 
 use elinvar_ir::{Module, Op};
 
@@ -7,24 +7,24 @@ use crate::intrinsic::Intrinsic;
 use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::{ENTRY, Error};
 
-/// What a kernel's code uses.
+/// Facts about a kernel's code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Bytes of threadgroup memory that the kernel declares itself, each variable rounded up to 16.
+    /// Static threadgroup memory in bytes, each variable rounded up to a multiple of 16.
     pub threadgroup_memory: u64,
-    /// Threadgroup barriers.
+    /// Number of threadgroup barriers.
     pub barriers: u32,
-    /// Atomic operations: read-modify-write, compare-exchange, atomic loads and stores.
+    /// Number of atomic operations: read-modify-write, compare-exchange, atomic loads and stores.
     pub atomics: u32,
-    /// Whether it exchanges values within a simdgroup.
+    /// Whether it uses simdgroup or quadgroup functions.
     pub simdgroup: bool,
-    /// The arguments, by bit from the first, that the code writes and never reads: what clang marks so.
+    /// Bit set of arguments (bit i: argument i) that the code writes and never reads, by clang's attributes.
     pub only_written: u64,
-    /// The arguments, by bit from the first, that the code may write, whatever they are declared as.
+    /// Bit set of arguments (bit i: argument i) that the code may write, regardless of their declared types.
     pub may_write: u64,
 }
 
-/// Count what the entry of `module` and the functions it calls use.
+/// Collects facts about the entry of `module` and the functions that it calls.
 pub fn facts(module: &Module) -> Result<Facts, Error> {
     if module.function(ENTRY).is_none() {
         return Err(Error::Malformed(format!("there is no function `{ENTRY}`")));

@@ -1,17 +1,15 @@
-//! Finds indices of gathers and scatters that may be computed in 32 bits.
+//! Index narrowing: finds indices of gathers and scatters that can be computed in 32 bits.
 //!
-//! An address has all 64 bits of its indices. Gather instructions take signed 32-bit indices at up to twice the rate
-//! of 64-bit ones, and MSL's `uint` indices are 32-bit numbers without sign: taking one as signed is exact where it is
-//! below 2³¹. That is so in an *access* (not in the address itself, which may be compared or stored) under a condition
-//! on the sum that the address is.
+//! An address depends on all 64 bits of its indices. Gather instructions process signed 32-bit indices at up to twice the rate of
+//! 64-bit ones. MSL's `uint` indices are unsigned 32-bit numbers; interpreting one as signed is exact below 2³¹. That holds at an
+//! *access* (not for the address itself, which may be compared or stored), under a condition on the sum that forms the address.
 //!
-//! Let the address be `b + s` modulo 2⁶⁴, where `b` is a parameter, a private array or a threadgroup variable, so
-//! within or at the end of an object of `n` bytes, and `s` a sum of indices times sizes, each index the number of some
-//! interval. A lane that makes the access is within the object: checked code has compared this very address before, and
-//! unchecked code is undefined otherwise. So `s` is congruent to a number between -n and n. If the intervals show that
-//! -2⁶³ < s < 2⁶³, `s` *is* that number, since n is at most 2³¹ ([`MOST_BYTES`]). An index `i` of size `z` and the other
-//! terms, whose sum is at least `l`, then are below n: `i·z + l < n`, and `i < 2³¹` follows from `n - l <= z·2³¹`.
-//! Lanes that do not make the access may have any address.
+//! Let the address be `b + s` modulo 2⁶⁴, where `b` is a parameter, a private array or a threadgroup variable, hence within or at
+//! the end of an object of `n` bytes, and `s` is a sum of indices times sizes, each index in a known interval. A lane that makes
+//! the access is within the object: checked code has compared this address before, and unchecked code is undefined otherwise. So
+//! `s` is congruent to a number between -n and n. If the intervals show that -2⁶³ < s < 2⁶³, `s` *is* that number, since n is at
+//! most 2³¹ ([`MOST_BYTES`]). An index `i` of size `z` and the other terms, whose sum is at least `l`, are then below n: `i·z + l
+//! < n`, and `i < 2³¹` follows from `n - l <= z·2³¹`. Lanes that do not make the access may have any address.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,17 +20,17 @@ use crate::analysis::vector_shape::largest;
 use crate::kernel::Kernel;
 use crate::support::gep::{Step, steps};
 
-/// The most bytes of an object. Drivers that run this code allocate and take no larger buffers.
+/// Maximum size of an object in bytes. Drivers that run this code reject larger buffers.
 pub const MOST_BYTES: u64 = 2 << 30;
-/// Numbers below this are the same with and without sign in 32 bits.
+/// Numbers below this are equal as signed and unsigned 32-bit numbers.
 const SIGN: i128 = 1 << 31;
-/// How many address computations an address may be made of.
+/// Maximum number of address computations of an address.
 const DEPTH: u32 = 8;
 
-/// Indices that may be taken as signed 32-bit numbers.
+/// Indices that can be interpreted as signed 32-bit numbers.
 #[derive(Debug, Default)]
 pub(crate) struct NarrowIndices {
-    /// Per address that is accessed, the widened indices in it.
+    /// The widened indices of each accessed address.
     indices: HashMap<ValueId, HashSet<ValueId>>,
     /// The widened indices of all addresses, and the address computations that lead to them.
     parts: HashSet<ValueId>,
@@ -60,18 +58,18 @@ impl NarrowIndices {
         found
     }
 
-    /// The widened indices of an accessed address that may be taken as signed.
+    /// The widened indices of an accessed address that can be interpreted as signed.
     pub fn of(&self, address: ValueId) -> Option<&HashSet<ValueId>> {
         self.indices.get(&address)
     }
 
-    /// Whether an access may compute a value again, from its operands.
+    /// Whether an access may rematerialize a value from its operands.
     pub fn is_part(&self, value: ValueId) -> bool {
         self.parts.contains(&value)
     }
 }
 
-/// The address computations that an address is made of, itself first.
+/// The address computations of an address, starting with its own.
 pub(crate) fn chain<'k>(
     kernel: &'k Kernel,
     uniform: &Uniformity,
@@ -94,7 +92,7 @@ struct Sum {
     /// The interval of all terms together.
     least: i128,
     most: i128,
-    /// 32-bit indices that are widened without sign, with their sizes. The least value of each is 0.
+    /// Zero-extended 32-bit indices, with their sizes. The minimum of each is 0.
     widened: Vec<(ValueId, i128)>,
 }
 
@@ -158,7 +156,7 @@ impl Sum {
     }
 }
 
-/// The least and the largest of the numbers that an index stands for modulo 2⁶⁴.
+/// The interval of an index, modulo 2⁶⁴.
 fn interval(kernel: &Kernel, uniform: &Uniformity, index: &Typed, block: BlockId) -> Option<(i128, i128)> {
     let Type::Int(width @ 1..=64) = index.ty else { return None };
     if let Operand::Const(c) = &index.op {
@@ -172,7 +170,7 @@ fn interval(kernel: &Kernel, uniform: &Uniformity, index: &Typed, block: BlockId
         }
         _ => None,
     });
-    // A number of fewer bits is widened with its sign.
+    // Narrower indices are sign-extended.
     let width = widened.unwrap_or(width);
     Some(match max <= largest(width) / 2 || width == 64 {
         true => (0, i128::from(max)),
@@ -180,7 +178,7 @@ fn interval(kernel: &Kernel, uniform: &Uniformity, index: &Typed, block: BlockId
     })
 }
 
-/// A number of this width with its sign.
+/// Sign-extends a number of this width.
 fn signed(number: u128, width: u32) -> i128 {
     let number = number as i128;
     if number >> (width - 1) & 1 == 1 { number - (1 << width) } else { number }

@@ -1,9 +1,8 @@
-//! Finds accesses that lanes make at a constant distance, such as the four of a `float4` per thread: the *runs* of
-//! a block, which are read or written as one row of memory and taken apart, or put together, by shuffles.
+//! Interleaved accesses: groups of accesses with a constant stride over lanes, such as the components of a `float4` per thread. A
+//! group (*run*) becomes one contiguous access and shuffles.
 //!
-//! The members of a run have addresses that differ by constants less than the distance, and nothing between them
-//! touches memory otherwise: loads are done at the first of them, stores at the last. Loads may leave gaps, stores
-//! cover all.
+//! The addresses of a run's members differ by constants less than the stride, and no other memory access is between them: loads
+//! are executed at the first member, stores at the last. Loads may have gaps, stores may not.
 
 use std::collections::HashMap;
 
@@ -16,29 +15,29 @@ use crate::support::gep::constant_bytes;
 use crate::support::ir::is_number;
 use crate::support::vector_intrinsics::Elementwise;
 
-/// The largest distance, in elements.
+/// Maximum stride in elements.
 const WIDEST: i64 = 8;
-/// The largest distance of runs that mostly are gaps.
+/// Maximum stride of runs that consist mostly of gaps.
 const WIDEST_WITH_GAPS: i64 = 4;
-/// Bytes behind the root, less than which members are.
+/// Maximum offset of a member from the root, in bytes.
 const FARTHEST: u64 = 1 << 40;
-/// The most bytes of a run for all lanes.
+/// Maximum size of a run over all lanes, in bytes.
 const LONGEST: i64 = 512;
 
-/// Accesses of one type at a constant distance.
+/// Accesses of one type with a constant stride.
 #[derive(Debug, PartialEq)]
 pub(crate) struct InterleaveGroup {
-    /// Bytes from lane to lane.
+    /// Stride in bytes.
     pub step: i64,
-    /// Each member's place in the block, and its bytes behind the first in memory; in the block's order.
+    /// Index of each member in the block, and its offset in bytes from the first in memory; in block order.
     pub members: Vec<(usize, i64)>,
 }
 
-/// The runs of a kernel by the block and the place where they are run: the first of loads, the last of stores.
+/// The runs of a kernel by the block and index where they are executed: the first of loads, the last of stores.
 #[derive(Debug, Default)]
 pub(crate) struct InterleaveGroups {
     groups: HashMap<(BlockId, usize), InterleaveGroup>,
-    /// Where the members are.
+    /// Position of the members.
     at: HashMap<(BlockId, usize), usize>,
 }
 
@@ -60,7 +59,7 @@ impl InterleaveGroups {
         found
     }
 
-    /// The place at which an access is done with others, if so.
+    /// The index at which an access is executed as part of a run, if it is.
     pub fn place(&self, block: BlockId, index: usize) -> Option<usize> {
         self.at.get(&(block, index)).copied()
     }
@@ -75,7 +74,7 @@ impl InterleaveGroups {
     }
 }
 
-/// Members found so far, with bytes behind the root.
+/// Members found so far, with their offsets from the root in bytes.
 struct Open {
     root: ValueId,
     ty: Type,
@@ -84,7 +83,7 @@ struct Open {
 }
 
 impl Open {
-    /// From the first to the last byte of a lane, if this were a member too.
+    /// Size of a lane's accesses in bytes, with this member.
     fn span_with(&self, offset: i64, size: i64) -> i64 {
         let offsets = || self.members.iter().map(|m| m.1).chain([offset]);
         offsets().max().unwrap_or(0) + size - offsets().min().unwrap_or(0)
@@ -164,7 +163,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Root, bytes behind it, distance of the lanes and size of an access at a distance that runs may have.
+    /// Root, offset, stride and size of an access, if its stride is allowed.
     fn strided(&self, address: &Operand, ty: &Type) -> Option<(ValueId, i64, i64, i64)> {
         if !is_number(ty) {
             return None;

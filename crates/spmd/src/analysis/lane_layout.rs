@@ -1,8 +1,8 @@
-//! How the threads of a group are laid out in vectors.
+//! Lane layout: the assignment of a threadgroup's threads to vectors.
 //!
-//! In *rows* a vector covers threads that follow one another along x, with one y and z. Otherwise it covers
-//! threads that follow one another in the group's linear order (x fastest), and may cross rows. Several vectors
-//! may be computed side by side: a step.
+//! In the *row* layout, a vector covers consecutive threads along x with the same y and z. Otherwise it covers consecutive
+//! threads in linear order (x varies fastest) and may cross rows. A vector iteration processes one or, with unroll-and-jam,
+//! several vectors.
 
 use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape, ZERO_ALIGN};
 use crate::intrinsic::SIMDGROUP;
@@ -11,29 +11,29 @@ use crate::intrinsic::SIMDGROUP;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub group: [u32; 3],
-    /// Threads of one vector, a power of two.
+    /// Number of threads of a vector, a power of two.
     pub lanes: u32,
-    /// Vectors side by side.
+    /// Unroll-and-jam factor: number of vectors of an iteration.
     pub factor: u32,
-    /// Vectors along x, if they are in rows.
+    /// Number of vectors along x, in the row layout.
     pub per_row: Option<u32>,
 }
 
 impl Layout {
-    /// For vectors of up to `lanes` threads; whole simdgroups where threads exchange values.
+    /// The layout for vectors of up to `lanes` threads; whole simdgroups if threads exchange values.
     pub fn new(group: [u32; 3], lanes: u32, exchanges: bool) -> Self {
         let [x, y, z] = group;
         let total = x * y * z;
         let lanes = if exchanges { SIMDGROUP } else { lanes.min(total.next_power_of_two()).max(1) };
         let padded = x.next_multiple_of(lanes);
-        // A row whose last vector is half empty is still better than vectors across rows.
+        // A row whose last vector is half empty is cheaper than vectors across rows.
         let mostly_full = !exchanges && x > lanes && padded - x <= padded / 3;
         let rows = x.is_multiple_of(lanes) || y * z == 1 || mostly_full;
         let per_row = rows.then(|| padded / lanes);
         Self { group, lanes, factor: 1, per_row }
     }
 
-    /// Vectors of a full group.
+    /// Number of vectors of a full threadgroup.
     pub fn vectors(&self) -> u32 {
         let [x, y, z] = self.group;
         match self.per_row {
@@ -42,12 +42,12 @@ impl Layout {
         }
     }
 
-    /// Steps through a full group.
+    /// Number of vector iterations of a full threadgroup.
     pub fn iterations(&self) -> u32 {
         self.vectors().div_ceil(self.factor)
     }
 
-    /// How many rows of equally many steps a full group has, in each of which y and z change only within steps.
+    /// Number of rows of a full threadgroup with equal numbers of iterations, in which y and z change within iterations only.
     pub fn rows(&self) -> u32 {
         match self.per_row {
             Some(per_row) if per_row.is_multiple_of(self.factor) => self.vectors() / per_row,
@@ -56,17 +56,17 @@ impl Layout {
         }
     }
 
-    /// Whether the vectors of a full group have no lanes without a thread.
+    /// Whether every lane of a full threadgroup's vectors has a thread.
     pub fn is_exact(&self) -> bool {
         let [x, y, z] = self.group;
         self.vectors() * self.lanes == x * y * z && self.vectors().is_multiple_of(self.factor)
     }
 
-    /// What is known of a thread's position along a dimension.
+    /// Shape of the thread position along a dimension.
     pub fn thread(&self, dim: usize) -> Known {
         let [x, y, z] = self.group;
         let Some(per_row) = self.per_row else { return self.across_rows(dim) };
-        // The parts of a step are neighbors along x first, then along y.
+        // The vectors of an iteration are adjacent along x first, then along y.
         let rows_of_iteration = (self.factor / per_row).max(1);
         let (offsets, align, same, max) = match dim {
             0 => {
@@ -88,7 +88,7 @@ impl Layout {
         Known { shape: Shape::Lanes(pattern), max: u64::from(max), constant: None }
     }
 
-    /// Offsets that count with the lane.
+    /// Offsets that increase with the lane.
     pub fn step(&self, by: i64) -> Offsets {
         Offsets::Linear(if self.lanes == 1 { 0 } else { by })
     }
@@ -102,7 +102,7 @@ impl Layout {
         let rows = self.lanes / x;
         let table =
             |of: &dyn Fn(u32) -> u32| Offsets::of((0..self.lanes).map(|lane| i64::from(of(lane))).collect());
-        // Rows of a vector lie in one plane, or whole planes in a vector.
+        // The rows of a vector are in one plane, or a vector has whole planes.
         match dim {
             0 => self.known(table(&|l| l % x), ZERO_ALIGN, true, x - 1),
             1 if z == 1 || y.is_multiple_of(rows) => {

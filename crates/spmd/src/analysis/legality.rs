@@ -7,10 +7,10 @@ use super::{Analyses, FunctionCfg, RegionCfgs};
 use crate::Error;
 use crate::kernel::Kernel;
 
-/// Check that every value has a vector form and that every loop has one entry.
+/// Checks that every value has a vector form, and that every loop has one entry.
 ///
 /// # Errors
-/// `Unsupported` with what has no vector form.
+/// `Unsupported` that names the construct without a vector form.
 pub(crate) fn vectorizable(module: &Module, kernel: &Kernel, analyses: &mut Analyses) -> Result<(), Error> {
     match scalar_only(module, &kernel.function) {
         Some(why) => Err(why),
@@ -18,7 +18,7 @@ pub(crate) fn vectorizable(module: &Module, kernel: &Kernel, analyses: &mut Anal
     }
 }
 
-/// Check that the loops of the function, and of each region, have one entry.
+/// Checks that the loops of the function and of each region have one entry.
 pub(crate) fn reducible(module: &Module, kernel: &Kernel, analyses: &mut Analyses) -> Result<(), Error> {
     analyses.get::<FunctionCfg>(module, kernel, &()).map_err(irreducible)?;
     analyses.get::<RegionCfgs>(module, kernel, &()).map_err(irreducible)?;
@@ -29,7 +29,7 @@ pub(crate) fn irreducible(_: Irreducible) -> Error {
     Error::unsupported("irreducible control flow (a loop with several entries) in vector code", None)
 }
 
-/// Why a function cannot be written for vectors: it has vectors of its own, or numbers of more than 64 bits.
+/// The reason why a function cannot be vectorized: it has vectors, or integers of more than 64 bits.
 fn scalar_only(module: &Module, function: &Function) -> Option<Error> {
     let reason = |ty: &Type| match ty {
         Type::Vector(..) => Some("a vector value"),

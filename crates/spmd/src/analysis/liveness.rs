@@ -1,7 +1,7 @@
-//! Which values a thread carries across each barrier.
+//! Liveness across barriers: the values that a thread needs after each barrier.
 //!
-//! One walk per value, backwards from its uses to its definition, so the cost is the sum of the live
-//! ranges. A kernel without barriers has none.
+//! One traversal per value, backwards from its uses to its definition, so the cost is the total size of live ranges. Kernels
+//! without barriers have none.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use crate::kernel::Kernel;
 /// Values live across barriers.
 #[derive(Clone)]
 pub(crate) struct Liveness {
-    /// Per barrier, the values defined before it and used after it.
+    /// For each barrier, the values defined before it and used after it.
     pub across: Vec<BTreeSet<ValueId>>,
-    /// Per barrier, values that are computed anew behind it, from what every step has; none of them is above.
+    /// For each barrier, values that are rematerialized after it, from values available in every iteration; disjoint from the above.
     pub rematerialized: Vec<Vec<ValueId>>,
-    /// The union of the values across barriers, in order.
+    /// Union of the live values, in order.
     pub all: Vec<ValueId>,
 }
 
-/// Compute what is live across each barrier, nothing of it to be computed anew. Positions and private arrays do not count: they are made
-/// anew wherever they are used. Neither do parameters, which are the same for all threads.
+/// Computes liveness across each barrier, without rematerialization. Positions and private arrays are not included: they are
+/// rematerialized at their uses. Neither are parameters, which are uniform.
 pub(crate) fn across_barriers(kernel: &Kernel) -> Liveness {
     let mut across = vec![BTreeSet::new(); kernel.barriers.len()];
     if !kernel.barriers.is_empty() {
@@ -40,7 +40,7 @@ pub(crate) fn across_barriers(kernel: &Kernel) -> Liveness {
 }
 
 impl Liveness {
-    /// With each value also what `parts` says it is made of, and what that is made of.
+    /// Adds the operands of each live value according to `parts`, transitively.
     pub fn with_address_operands(mut self, parts: impl Fn(ValueId) -> Vec<ValueId>) -> Self {
         for values in &mut self.across {
             let mut todo: Vec<ValueId> = values.iter().copied().collect();
@@ -52,7 +52,7 @@ impl Liveness {
         self
     }
 
-    /// Have the values for which `is_cheap` holds computed anew.
+    /// Selects the values for which `is_cheap` holds for rematerialization.
     pub fn rematerialize(mut self, is_cheap: impl Fn(ValueId) -> bool) -> Self {
         for (across, rematerialized) in self.across.iter_mut().zip(&mut self.rematerialized) {
             rematerialized.extend(across.iter().copied().filter(|v| is_cheap(*v)));
@@ -97,7 +97,7 @@ impl Walk {
         Self { defined_in, predecessors, continues }
     }
 
-    /// Mark the barriers behind which `value` is live on entry; `todo` are blocks with upward uses.
+    /// Marks the barriers after which `value` is live; `todo` has the blocks with upward-exposed uses.
     fn value(
         &self,
         value: ValueId,
@@ -118,7 +118,7 @@ impl Walk {
     }
 }
 
-/// Per value, the blocks at whose start it must be live because of a use in them, or on an edge out of
+/// For each value, the blocks at whose start it is live because of a use in them, or on an edge out of
 /// them into a phi.
 fn upward_uses(function: &Function, defined_in: &[Option<BlockId>]) -> Vec<Vec<BlockId>> {
     let mut uses = vec![Vec::new(); function.values.len()];

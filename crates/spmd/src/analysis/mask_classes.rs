@@ -1,9 +1,7 @@
-//! Which blocks of a flow run for the same lanes.
+//! Control-equivalence classes: blocks that are executed by the same lanes and share a mask.
 //!
-//! Blocks are in classes: all lanes that are active in one block of a class are active in the others, each time
-//! that control comes by. A class is named by its first block, which computes the mask. A block is in the class
-//! of another if lanes can part neither on the way between them nor elsewhere: no branch that lanes take
-//! differently decides between the two.
+//! All lanes that are active in one block of a class are active in the others, on each pass of control. A class is identified by
+//! its first block, which computes the mask. A block is in another's class if no divergent branch decides between the two.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,25 +9,25 @@ use elinvar_ir::BlockId;
 
 use crate::analysis::cfg::Cfg;
 
-/// The classes of a flow's blocks.
+/// The classes of the blocks of a CFG.
 pub(crate) struct MaskClasses {
     class: Vec<Option<BlockId>>,
-    /// Of each loop, whether lanes leave it in different iterations.
+    /// For each loop, whether its exit is divergent: lanes leave it in different iterations.
     pub divergent_loops: Vec<bool>,
 }
 
 impl MaskClasses {
-    /// `divergent` says of each block whether lanes may leave it by different edges.
+    /// `divergent`: for each block, whether its branch may diverge.
     pub fn new(cfg: &Cfg, divergent: &[bool]) -> Self {
         Self::with(cfg, divergent, &HashSet::new())
     }
 
-    /// The same, but the blocks of `alone` begin a class of their own.
+    /// As `new`, but the blocks of `alone` begin new classes.
     pub fn with(cfg: &Cfg, divergent: &[bool], alone: &HashSet<BlockId>) -> Self {
         let mut masks =
             Self { class: vec![None; divergent.len()], divergent_loops: vec![false; cfg.loops.len()] };
         for block in &cfg.order {
-            // A loop's own class may turn out to be that of the code around it once its end is known.
+            // The class of a loop may turn out to be that of the surrounding code once its end is known.
             let class = match cfg.header_of(*block) {
                 Some(_) => *block,
                 None if alone.contains(block) => *block,
@@ -60,7 +58,7 @@ impl MaskClasses {
         self.of(block) == block
     }
 
-    /// For each class, by its first block, the last place in the flow's order from which control may come to one of
+    /// For each class, by its first block, the last index in the CFG's order from which control may reach one of
     /// its blocks without passing the first.
     pub fn until(&self, cfg: &Cfg) -> HashMap<BlockId, usize> {
         let mut until = HashMap::new();
@@ -75,7 +73,7 @@ impl MaskClasses {
         until
     }
 
-    /// Whether lanes may come to a block by different edges, so that its phis choose per lane.
+    /// Whether lanes may enter a block by different edges, so that its phis are selects.
     pub fn mixes(&self, cfg: &Cfg, divergent: &[bool], block: BlockId) -> bool {
         let mixed = |from: Vec<BlockId>| {
             let one = from.first().map(|p| self.of(*p));
@@ -87,12 +85,12 @@ impl MaskClasses {
         mixed(entries) || mixed(back)
     }
 
-    /// Whether some edge into the block leaves a loop that lanes leave in different iterations.
+    /// Whether some edge into the block leaves a loop with a divergent exit.
     pub fn gathers(&self, cfg: &Cfg, block: BlockId) -> bool {
         cfg.predecessors[block.0 as usize].iter().any(|p| self.leaves_divergent_loop(cfg, *p, block))
     }
 
-    /// Whether `to` is outside some loop around `from` that lanes leave in different iterations.
+    /// Whether `to` is outside some loop with a divergent exit that contains `from`.
     pub fn leaves_divergent_loop(&self, cfg: &Cfg, from: BlockId, to: BlockId) -> bool {
         cfg.loops_around(from).any(|l| self.divergent_loops[l] && !cfg.contains(l, to))
     }
@@ -117,7 +115,7 @@ impl MaskClasses {
         }
     }
 
-    /// Decide, all its blocks known, how lanes leave a loop, and with that the class of its header.
+    /// Determines whether a loop's exit is divergent, and the class of its header, after all its blocks.
     fn end_loop(&mut self, cfg: &Cfg, divergent: &[bool], l: usize, alone: &HashSet<BlockId>) {
         let header = cfg.loops[l].header;
         let (first, last) = (cfg.position(header), cfg.position(cfg.loops[l].last));

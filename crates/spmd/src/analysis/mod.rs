@@ -1,13 +1,12 @@
-//! Analyses: they compute facts about a kernel and change nothing.
+//! Analyses: they compute facts about a kernel and do not change it.
 //!
-//! The passes of the CPU backend get analyses from an [`Analyses`], which computes each on first use and keeps it until a
-//! pass does not preserve it. Passes of NVPTX use one analysis in one pass each, so there is nothing to keep.
+//! Passes of the CPU back end obtain analyses from an [`Analyses`], which computes each on first use and caches it until a pass
+//! does not preserve it. Passes of NVPTX use one analysis each, so nothing is cached.
 //!
-//! [`Uniformity`] is computed for up to three layouts of a kernel, which are three different analyses: the layout is part of
-//! the lattice's input. *Same* means: the same for all vectors of an iteration. With an unroll-and-jam factor of 1 that is one
-//! vector; the result decides the factor. With the factor, fewer values are the same. With the whole threadgroup as one
-//! iteration the result says what all threads of a group have in common, which early exits and values kept once per
-//! threadgroup need. Layouts that are equal share one result.
+//! [`Uniformity`] is computed for up to three lane layouts, since the layout is an input of the lattice. *Uniform* means equal
+//! for all vectors of an iteration. With an unroll-and-jam factor of 1 that is one vector; the result determines the factor. With
+//! the factor, fewer values are uniform. With the whole threadgroup as one iteration, the result has the values that are uniform
+//! over the threadgroup, for early exits and for values that are stored once per threadgroup. Equal layouts share one result.
 
 pub(crate) mod alias_roots;
 pub(crate) mod alignment;
@@ -49,7 +48,7 @@ pub(crate) trait Analysis {
     const NAME: &str;
     /// Whether the result follows from the control-flow graph alone.
     const CONTROL_FLOW: bool;
-    /// What the result depends on besides the kernel.
+    /// Inputs of the analysis besides the kernel.
     type Key: Clone + PartialEq + 'static;
     type Output: Clone + 'static;
 
@@ -70,7 +69,7 @@ pub(crate) struct Analyses {
 }
 
 impl Analyses {
-    /// The result of an analysis, computed if it is not there.
+    /// Returns the result of an analysis; computes it if it is not cached.
     pub fn get<A: Analysis>(&mut self, module: &Module, kernel: &Kernel, key: &A::Key) -> A::Output {
         let found =
             self.entries.iter().find(|entry| entry.name == A::NAME && entry.key.downcast_ref() == Some(key));
@@ -90,7 +89,7 @@ impl Analyses {
         output
     }
 
-    /// Drop what a pass has not preserved.
+    /// Drops the analyses that a pass has not preserved.
     pub fn invalidate(&mut self, preserves: Preserves) {
         match preserves {
             Preserves::Everything => {}
@@ -128,7 +127,7 @@ impl Analysis for Regions {
     }
 }
 
-/// The control-flow graph of each region; none of an empty one.
+/// The control-flow graph of each region; `None` for an empty region.
 pub(crate) struct RegionCfgs;
 
 /// By region.
@@ -173,7 +172,7 @@ impl Analysis for TemporalDivergence {
     type Output = Result<Rc<Self>, Irreducible>;
 
     fn compute(module: &Module, kernel: &Kernel, lanes: &u32, analyses: &mut Analyses) -> Self::Output {
-        // With one lane there is no masked version, and no need for it.
+        // With one lane there is no masked version.
         if *lanes == 1 || kernel.barriers.is_empty() {
             return Ok(Rc::new(Self::default()));
         }

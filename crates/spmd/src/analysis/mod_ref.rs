@@ -1,8 +1,8 @@
-//! Which arguments a kernel's code may write, whatever its parameters are declared as: `const` can be cast away.
+//! Mod/ref analysis: the arguments that a kernel may write, regardless of their declared types, since `const` can be cast away.
 //!
-//! A store counts for the arguments that its pointer may be of. One through a pointer that comes from memory or from a number
-//! counts for those whose addresses the kernel has put there or made a number of; addresses that the launch gave in memory are
-//! of resources, whose use the launch says.
+//! A store counts for the arguments that its pointer may be derived from. A store through a pointer from memory or from an
+//! integer counts for the arguments whose addresses the kernel has stored or converted to an integer; addresses that the launch
+//! provides in memory belong to resources, whose use the launch declares.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use elinvar_ir::{Call, CastOp, Function, Module, Op, Operand, Typed};
 use crate::support::ir::{callee_name, threadgroup_globals};
 use crate::transform::bounds::{RootKind, Roots, Source, all_of};
 
-/// The arguments, by bit from the first, that the function `entry` of a module may write. Those behind the 64th it may.
+/// Bit set of arguments (bit i: argument i) that the function `entry` of a module may write. Arguments from 64 on count as written.
 pub(crate) fn may_write(module: &Module, entry: &Function) -> u64 {
     let mut seen = HashMap::new();
     let effects = Effects::of(module, entry, &mut seen);
     effects.written | if effects.unknown { effects.escaped } else { 0 }
 }
 
-/// What a function does with the memory of its parameters.
+/// Effects of a function on the memory of its parameters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Effects {
-    /// Parameters that are written, by bit.
+    /// Bit set of written parameters.
     written: u64,
-    /// Parameters whose addresses are put into memory, or made numbers.
+    /// Bit set of escaping parameters: their addresses are stored, or converted to integers.
     escaped: u64,
-    /// Whether it writes through pointers that come from there.
+    /// Whether it writes through pointers from memory or integers.
     unknown: bool,
 }
 
@@ -59,7 +59,7 @@ impl Effects {
         effects
     }
 
-    /// Note a write to what a pointer is of.
+    /// Records a write through a pointer.
     fn write(&mut self, (parameters, unknown): (u64, bool)) {
         self.written |= parameters;
         self.unknown |= unknown;
@@ -84,7 +84,7 @@ impl Effects {
             Some(callee) => match seen.get(callee.name.as_str()) {
                 Some(known) => *known,
                 None => {
-                    // What calls itself has no end, and is refused elsewhere.
+                    // Recursion is rejected elsewhere.
                     seen.insert(
                         &callee.name,
                         Effects { written: u64::MAX, escaped: u64::MAX, unknown: true },
@@ -120,7 +120,7 @@ fn bit(bits: u64, index: usize) -> bool {
     index >= 64 || bits >> index & 1 == 1
 }
 
-/// The parameters that a pointer may be of, by bit, and whether it may be of anything else that is not the function's own.
+/// Bit set of parameters that a pointer may be derived from, and whether it may point to other memory than the function's own.
 fn parameters(function: &Function, roots: &Roots, pointer: &Operand) -> (u64, bool) {
     if let Source::Unknown(_) = roots.source(pointer) {
         // One of several may be known all the same.

@@ -1,8 +1,7 @@
-//! Cuts the control-flow graph at barrier edges.
+//! Splits the control-flow graph at barriers.
 //!
-//! A region is what one thread may run without waiting: it starts at the entry, or behind one barrier,
-//! and ends at barriers and returns. Regions share blocks when a path without a barrier leads from one
-//! into the other's; each gets its own copy later.
+//! A region is the code that a thread can run without waiting: it begins at the entry or after a barrier, and ends at barriers
+//! and returns. Regions share blocks if a barrier-free path leads from one into another; each region is emitted separately.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,7 +16,7 @@ pub(crate) struct Region {
     pub start: BlockId,
     /// Its blocks, in order of index.
     pub blocks: Vec<BlockId>,
-    /// The barriers it can arrive at, in order.
+    /// The barriers that it can reach, in order.
     pub barriers: Vec<usize>,
     /// Whether a thread can return in it.
     pub returns: bool,
@@ -61,7 +60,7 @@ impl Region {
         insts.filter_map(|i| i.result).collect()
     }
 
-    /// Blocks of which every loop in the region has one: those that are come to from a block that does not stand before them.
+    /// A set of blocks with at least one in every loop of the region: the targets of retreating edges.
     pub fn back_edge_targets(&self, kernel: &Kernel) -> HashSet<BlockId> {
         let from = self.blocks.iter().filter(|b| kernel.barrier_after(**b).is_none());
         let edges =
@@ -70,8 +69,8 @@ impl Region {
     }
 }
 
-/// Whether some threads of a group may return while others go on to a barrier. `group` is what is known of values
-/// across all threads of a group.
+/// Whether some threads of a threadgroup may return while others reach a barrier. `group` is the uniformity over the whole
+/// threadgroup.
 pub(crate) fn returns_diverge(kernel: &Kernel, regions: &[Region], group: &Uniformity) -> bool {
     regions.iter().filter(|r| r.returns && !r.barriers.is_empty()).any(|region| {
         region.blocks.iter().filter(|b| group.divergent[b.0 as usize]).any(|branch| {

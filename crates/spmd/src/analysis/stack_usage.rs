@@ -1,10 +1,10 @@
-//! How much private memory a thread of a kernel needs, and the most that it may.
+//! Private memory of a thread: its size, and the limit.
 //!
-//! Small private arrays are on the stack of the thread that runs a threadgroup, larger ones of the entry in scratch memory, and those
-//! of functions that are not inlined in their frames. Calls do not recurse ([`admit`](crate::analysis::allowlist)), so the sum over the deepest
-//! chain of calls is known, and a kernel that needs more than [`MOST`] is refused. That leaves most of a worker's stack to what
-//! a code generator keeps there. Should that be too little all the same, every page of a frame is touched in order ([`PROBES`]),
-//! so that no access gets past the page below the stack that nobody may touch.
+//! Small private arrays are on the stack of the worker; larger ones of the entry are in scratch memory; those of functions that
+//! are not inlined are in their frames. Calls do not recurse ([`admit`](crate::analysis::allowlist)), so the sum over the deepest
+//! call chain is known, and a kernel above [`MOST`] is rejected. That leaves most of a worker's stack to the code generator. If
+//! that should not suffice, every page of a frame is probed in order ([`PROBES`]), so that no access bypasses the guard page
+//! below the stack.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ use elinvar_ir::{Function, Location, Module, Op, Operand};
 use crate::support::ir::callee_name;
 use crate::{ENTRY, Error};
 
-/// Bytes of private memory that a thread may have: as on NVIDIA GPUs, which have 512 KiB of local memory for each (CUDA C++
+/// Maximum private memory of a thread in bytes: that of NVIDIA GPUs, 512 KiB of local memory (CUDA C++
 /// Programming Guide, "Technical Specifications per Compute Capability").
 const MOST: u64 = 512 << 10;
 
-/// Has LLVM touch every page of a frame as it is made, on processors for which it can (x86-64; AArch64 from LLVM 18 on): the
+/// Makes LLVM probe every page of a frame at allocation, on targets that support it (x86-64; AArch64 from LLVM 18 on): the
 /// attribute `probe-stack` of functions, LLVM Language Reference.
 pub(crate) const PROBES: &str = "\"probe-stack\"=\"inline-asm\"";
 
-/// Refuse a kernel whose threads need more private memory than they may have.
+/// Rejects a kernel whose threads need more than [`MOST`] bytes of private memory.
 ///
 /// # Errors
 /// `Unsupported` with the bytes, and the line of the largest array or of its frame's.
@@ -38,7 +38,7 @@ pub(crate) fn check(module: &Module) -> Result<(), Error> {
     Err(Error::unsupported(what, deepest.location))
 }
 
-/// What a chain of calls needs.
+/// Stack usage of a call chain.
 #[derive(Clone, Default)]
 struct Depth {
     bytes: u64,
@@ -47,12 +47,12 @@ struct Depth {
 
 struct Depths<'a> {
     module: &'a Module,
-    /// Of functions that were looked at, or are being: a recursive call counts as none, and is refused elsewhere.
+    /// Results for functions, including those in progress: a recursive call counts as 0, and is rejected elsewhere.
     known: HashMap<&'a str, Depth>,
 }
 
 impl<'a> Depths<'a> {
-    /// What a function's frame needs, and below it the deepest of its calls.
+    /// Size of a function's frame and of the deepest call chain below it.
     fn of(&mut self, function: &'a Function) -> Depth {
         if let Some(depth) = self.known.get(function.name.as_str()) {
             return depth.clone();
@@ -90,7 +90,7 @@ impl<'a> Depths<'a> {
     }
 }
 
-/// How many an allocation is of; one where that is no constant, which is refused elsewhere.
+/// Number of elements of an alloca; 1 if it is not constant, which is rejected elsewhere.
 fn elements(count: Option<&Operand>) -> u64 {
     match count {
         Some(Operand::Const(count)) => count.as_unsigned(64).map_or(1, |count| count as u64),

@@ -1,10 +1,10 @@
-//! Values that some lanes define again while others still need the definition before.
+//! Temporal divergence: values that some lanes redefine while others still need the previous definition.
 //!
-//! Between two barriers of a loop lies its back edge, so a region may run the loop's header, whose values it began with. If
-//! lanes part on the way, those that go elsewhere still need the values from before: up to the barrier or the return at which
-//! they end, or behind a loop of the region that others are still in. The masked copy runs all sides on the same slots, one
-//! after the other, and blocks that turn out to have no active lane. So such a value has an element per lane whatever its
-//! shape, and inactive lanes keep theirs.
+//! The back edge of a loop with barriers lies between two of them, so a region may run the loop's header, whose values it began
+//! with. If lanes diverge on the way, those on other paths still need the previous values: up to the barrier or the return at
+//! which they end, or behind a loop of the region that other lanes are still in. The masked version runs all paths on the same
+//! slots, one after the other, including blocks that turn out to have no active lane. Such a value therefore has an element per
+//! lane regardless of its shape, and inactive lanes keep theirs.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ struct Use {
     value: ValueId,
     home: BlockId,
     at: BlockId,
-    /// Whether the value is needed behind the barrier at the block's end.
+    /// Whether the value is live after the barrier at the block's end.
     across: bool,
 }
 
@@ -51,7 +51,7 @@ impl TemporalDivergence {
         Self { regions: regions.collect() }
     }
 
-    /// The values, by which branches lanes take apart.
+    /// The values, given the divergent branches.
     pub fn values(&self, kernel: &Kernel, uniform: &Uniformity) -> HashSet<ValueId> {
         let mut values = HashSet::new();
         for (cfg, uses) in &self.regions {
@@ -79,7 +79,7 @@ impl TemporalDivergence {
     }
 }
 
-/// The uses of values in a region's blocks, and of what addresses there may be computed anew from.
+/// The uses of values in a region's blocks, including operands of rematerialized addresses.
 fn uses(
     kernel: &Kernel,
     region: &Region,
@@ -122,7 +122,7 @@ fn uses(
     uses
 }
 
-/// What [`is_late`] looks for, if any branch may be taken differently by lanes.
+/// As [`is_late`], with every branch assumed to be divergent.
 fn may_be_late(cfg: &Cfg, u: &Use) -> bool {
     let mut around = cfg.loops_around(u.home);
     if cfg.dominates(u.home, u.at) {
@@ -131,7 +131,7 @@ fn may_be_late(cfg: &Cfg, u: &Use) -> bool {
     u.across || cfg.position(u.at) > cfg.position(u.home) || around.any(|l| cfg.contains(l, u.at))
 }
 
-/// Whether lanes may be at `at`, or at the barrier behind it, with the values of one run of `home` after other lanes have run it again.
+/// Whether lanes may be at `at`, or at the barrier after it, with the values of one execution of `home` after other lanes have executed it again.
 fn is_late(
     cfg: &Cfg,
     masks: &MaskClasses,
@@ -153,7 +153,7 @@ fn is_late(
     })
 }
 
-/// The blocks from which an edge leads on a way to `to` that does not pass `without`, which may itself begin one.
+/// The blocks with an edge on a path to `to` that avoids `without`, which may itself begin one.
 fn reaching(cfg: &Cfg, to: BlockId, without: Option<BlockId>) -> HashSet<BlockId> {
     let (mut found, mut todo) = (HashSet::new(), vec![to]);
     while let Some(block) = todo.pop() {
@@ -166,7 +166,7 @@ fn reaching(cfg: &Cfg, to: BlockId, without: Option<BlockId>) -> HashSet<BlockId
     found
 }
 
-/// Whether a value is what it was whenever it is computed: it follows from what a step's surroundings give.
+/// Whether a value is the same whenever it is computed: it depends on parameters, positions and constants only.
 fn is_the_same_again(kernel: &Kernel, uniform: &Uniformity, value: ValueId) -> bool {
     let (mut seen, mut todo) = (HashSet::new(), vec![value]);
     while let Some(value) = todo.pop() {

@@ -1,9 +1,8 @@
-//! What is known of each value of a kernel across lanes, and which branches lanes take apart.
+//! Uniformity analysis: the shape of each value over lanes, and the divergent branches.
 //!
-//! The analysis assumes the best and goes over the function until nothing changes: shapes follow from
-//! operands, a phi where lanes come together from different edges chooses per lane, and a branch on a value
-//! that differs between lanes parts them. A value that leaves a loop which lanes leave in different iterations
-//! differs between them from there on, whatever it is inside.
+//! An optimistic fixed point over the function. Shapes are propagated from operands; a phi at a join of divergent paths is a
+//! select; a branch on a non-uniform value is divergent. A value that leaves a loop with a divergent exit is non-uniform outside
+//! the loop, regardless of its shape inside.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -24,29 +23,29 @@ use crate::support::gep::{Step, steps};
 use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::Elementwise;
 
-/// A value's largest number is given up after it has grown so often.
+/// Number of increases after which a value's maximum is widened to unknown.
 const GROWTH: u8 = 3;
-/// Instructions that a value which crosses a barrier may cost to be computed anew: one that is computed once for all
-/// lanes, and a vector.
+/// Maximum number of instructions to rematerialize a value after a barrier: for a scalar,
+/// and for a vector.
 const CHEAP_SCALAR: u32 = 16;
 const CHEAP_VECTOR: u32 = 4;
 
 /// The result of the analysis.
 pub(crate) struct Uniformity {
     known: Vec<Known>,
-    /// Of each block, whether lanes may leave it by different edges.
+    /// For each block, whether its branch may diverge.
     pub divergent: Vec<bool>,
-    /// The block that defines each value, and the instruction's place in it.
+    /// The block and the index of each value's definition.
     places: Vec<Option<(BlockId, usize)>>,
-    /// The flow of the whole function; with one lane there is no need for it.
+    /// The CFG of the whole function; `None` with one lane.
     cfg: Option<(Rc<Cfg>, MaskClasses)>,
     narrow: NarrowIndices,
-    /// Values that lanes define at different times: each lane has its own.
+    /// Temporally divergent values: each lane has its own.
     temporal: HashSet<ValueId>,
 }
 
 impl Uniformity {
-    /// Of code for one lane, where every value is uniform.
+    /// The result for code with one lane, where every value is uniform.
     pub fn of_one_lane(kernel: &Kernel) -> Self {
         let function = &kernel.function;
         Self {
@@ -90,27 +89,27 @@ impl Uniformity {
         result
     }
 
-    /// The indices that may be taken as signed 32-bit numbers where they are accessed.
+    /// The indices that can be interpreted as signed 32-bit numbers at accesses.
     pub fn narrow(&self) -> &NarrowIndices {
         &self.narrow
     }
 
-    /// The flow of the whole function and its masks; none with one lane.
+    /// The CFG of the whole function and its mask classes; `None` with one lane.
     pub fn cfg(&self) -> Option<&(Rc<Cfg>, MaskClasses)> {
         self.cfg.as_ref()
     }
 
-    /// What is known of a value where it is defined.
+    /// Shape of a value at its definition.
     pub fn of(&self, value: ValueId) -> &Known {
         &self.known[value.0 as usize]
     }
 
-    /// Whether inactive lanes keep what the value was for them when it is computed.
+    /// Whether inactive lanes keep their previous value when it is computed.
     pub fn is_temporally_divergent(&self, value: ValueId) -> bool {
         self.temporal.contains(&value)
     }
 
-    /// The block that defines a value; none for parameters and what a step's surroundings give.
+    /// The block that defines a value; `None` for parameters, positions and private arrays.
     pub fn home(&self, value: ValueId) -> Option<BlockId> {
         self.places[value.0 as usize].map(|(block, _)| block)
     }
@@ -121,7 +120,7 @@ impl Uniformity {
         kernel.function.block(block).insts.get(index)
     }
 
-    /// What is known of an operand used in a block.
+    /// Shape of an operand at a use in a block.
     pub fn at(&self, operand: &Operand, ty: &Type, block: BlockId) -> Known {
         match operand {
             Operand::Const(c) => constant(c, ty),
@@ -132,7 +131,7 @@ impl Uniformity {
         }
     }
 
-    /// Whether `block` is outside of a loop that lanes leave in different iterations and that the value comes from.
+    /// Whether the value is defined in a loop with a divergent exit, and `block` is outside that loop.
     pub fn has_left(&self, value: ValueId, block: BlockId) -> bool {
         match (&self.cfg, self.home(value)) {
             (Some((cfg, masks)), Some(home)) => masks.leaves_divergent_loop(cfg, home, block),
@@ -140,21 +139,21 @@ impl Uniformity {
         }
     }
 
-    /// Whether `block` is in the innermost loop that the value is defined in, so that what the value was computed
-    /// from still is what it was.
+    /// Whether `block` is in the innermost loop in which the value is defined, so that the value's operands
+    /// are unchanged.
     pub fn stays(&self, value: ValueId, block: BlockId) -> bool {
         let (Some((cfg, _)), Some(home)) = (&self.cfg, self.home(value)) else { return true };
         cfg.loop_of(home).is_none_or(|l| cfg.contains(l, block))
     }
 
-    /// Whether a value follows in few steps from what is there for every step: parameters, positions, constants.
-    /// Then computing it costs no more than keeping it.
+    /// Whether a value is cheap to rematerialize from parameters, positions and constants.
+    /// Recomputing it then costs no more than a store and a load.
     pub fn is_cheap(&self, kernel: &Kernel, value: ValueId) -> bool {
         let most = if self.of(value).pattern().is_some() { CHEAP_SCALAR } else { CHEAP_VECTOR };
         self.cost(kernel, value, most).is_some()
     }
 
-    /// The instructions to compute a value, if that is no more than `most`.
+    /// Number of instructions to compute a value, if that is at most `most`.
     fn cost(&self, kernel: &Kernel, value: ValueId, most: u32) -> Option<u32> {
         if self.home(value).is_none() {
             return Some(0);
@@ -189,7 +188,7 @@ impl Uniformity {
         Some(sum)
     }
 
-    /// What a value is computed from, if it may be computed anew for an address: see [`crate::vector::emit`].
+    /// The operands of a value, if it may be rematerialized for an address: see [`crate::vector::emit`].
     pub fn address_operands(&self, kernel: &Kernel, value: ValueId) -> Vec<ValueId> {
         let Some(inst) = self.definition(kernel, value) else { return Vec::new() };
         let loose = self.of(value).pattern().is_some_and(|p| p.loose);
@@ -201,7 +200,7 @@ impl Uniformity {
     }
 }
 
-/// Of each value the block that defines it, and the instruction's place in it.
+/// The block and the index of each value's definition.
 fn places(function: &Function) -> Vec<Option<(BlockId, usize)>> {
     let mut places = vec![None; function.values.len()];
     for block in function.block_ids() {
@@ -214,7 +213,7 @@ fn places(function: &Function) -> Vec<Option<(BlockId, usize)>> {
     places
 }
 
-/// The width of a type as a number; anything else counts as 64 bits.
+/// Bit width of an integer type; 64 for all others.
 pub(crate) fn width(ty: &Type) -> u32 {
     match ty {
         Type::Int(width) => *width,
@@ -222,7 +221,7 @@ pub(crate) fn width(ty: &Type) -> u32 {
     }
 }
 
-/// What is known of a constant.
+/// Shape of a constant.
 pub(crate) fn constant(c: &Const, ty: &Type) -> Known {
     match (c, ty) {
         (Const::Int(_) | Const::Zero, Type::Int(width)) if *width <= 64 => {
@@ -238,14 +237,14 @@ struct Analysis<'a> {
     kernel: &'a Kernel,
     layout: &'a Layout,
     order: Vec<BlockId>,
-    /// What has been found so far.
+    /// Shapes so far.
     result: Uniformity,
-    /// How often each value's largest number has grown.
+    /// Number of increases of each value's maximum.
     growth: Vec<u8>,
 }
 
 impl Analysis<'_> {
-    /// Parameters, positions and private arrays.
+    /// Initializes parameters, positions and private arrays.
     fn begin(&mut self) {
         let single = self.layout.factor == 1;
         for param in &self.kernel.function.params {
@@ -297,7 +296,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Go over all values once; whether anything has changed.
+    /// One iteration over all values; returns whether anything changed.
     fn pass(&mut self) -> bool {
         let mut changed = false;
         for block in self.order.clone() {
@@ -324,7 +323,7 @@ impl Analysis<'_> {
             *growth += 1;
             if *growth > GROWTH {
                 merged.max = largest(width(self.kernel.function.ty(value)));
-                // Whether it fits was judged by a smaller number.
+                // The wrap test used a smaller maximum.
                 if let Shape::Lanes(p) = &mut merged.shape {
                     p.unwrapped &= p.is_uniform();
                 }
@@ -372,7 +371,7 @@ impl Analysis<'_> {
                 self.gep(rules, block, source, base, indices)
             }
             Op::Load { ptr, atomic, volatile, .. } => {
-                // Others may change it between one vector's turn and the next.
+                // Other threads may change the memory between two vectors.
                 let fixed = atomic.is_none() && !volatile;
                 let address = self.typed(ptr, block);
                 let max = largest(width(ty));
@@ -392,7 +391,7 @@ impl Analysis<'_> {
         known
     }
 
-    /// Uniform if all operands are.
+    /// Uniform if all operands are uniform.
     fn all_uniform(&self, block: BlockId, op: &Op, ty: &Type) -> Known {
         let function = &self.kernel.function;
         let operands = op.operands();
@@ -438,7 +437,7 @@ impl Analysis<'_> {
         address
     }
 
-    /// An index as the 64-bit number that LLVM makes of it.
+    /// An index, extended to 64 bits as LLVM does.
     fn wide(&self, rules: Rules, index: &Typed, block: BlockId) -> Known {
         let known = self.typed(index, block);
         match &index.ty {
@@ -458,7 +457,7 @@ impl Analysis<'_> {
                     lane.is_some_and(|a| self.result.at(&a.op, &a.ty, block).is_uniform())
                 }
             };
-            // Of one simdgroup.
+            // Uniform over one simdgroup.
             let same = self.layout.factor == 1;
             return if uniform { Known::uniform(same, width(ty)) } else { Known::varying(width(ty)) };
         }
@@ -468,7 +467,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether a sum is that of a thread's position in the grid: the group's first plus the thread's in the group.
+    /// Whether a sum is a thread's position in the grid: the threadgroup's base plus the position in the threadgroup.
     fn global_position(&self, a: &Operand, b: &Operand) -> bool {
         let position = |o: &Operand| o.value().and_then(|v| self.kernel.positions.get(&v).copied());
         let first = |o: &Operand, dim: usize| {
@@ -490,7 +489,7 @@ impl Analysis<'_> {
     }
 }
 
-/// A position in the grid: sizes of grids are 32-bit numbers, so no thread's has wrapped around.
+/// A position in the grid: grid sizes have 32 bits, so it does not wrap around.
 fn unwrapped(known: Known) -> Known {
     let shape = match known.shape {
         Shape::Lanes(p) => Shape::Lanes(Pattern { unwrapped: true, ..p }),
@@ -500,7 +499,7 @@ fn unwrapped(known: Known) -> Known {
 }
 
 impl Known {
-    /// The same, but vectors side by side have it in common only if they had and `same` holds.
+    /// As above, but uniform over the vectors of an iteration only if it was and `same` holds.
     fn side_by_side(self, same: bool) -> Known {
         let shape = match self.shape {
             Shape::Lanes(p) => Shape::Lanes(Pattern { same: p.same && same, ..p }),

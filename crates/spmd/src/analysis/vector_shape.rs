@@ -1,46 +1,45 @@
-//! What is known of a value across the lanes of a vector: its shape.
+//! Vector shapes: relations between the values of a vector's lanes.
 //!
-//! A [`Pattern`] says that the values of all lanes follow from lane 0's: `v[l] = v[0] + offset(l)`, in the
-//! arithmetic of the value's own width. That is a value that is the same for all lanes (all offsets 0), one
-//! that counts with the lane, or any other sum of lane 0's value and constants. Such a value is computed once.
+//! A [`Pattern`] means that the values of all lanes follow from lane 0's: `v[l] = v[0] + offset(l)`, in arithmetic of the value's
+//! width. Patterns include uniform values (all offsets 0), strided values, and other sums of lane 0's value and constants. A
+//! value with a pattern is computed once, as a scalar.
 //!
-//! Widening such a number keeps the pattern only if no lane has wrapped around where lane 0 has not. Where that
-//! is not known, the wide number has a *loose* pattern: right but for a multiple of 2³² in some lanes, which is
-//! good enough for addresses, since lanes that access one object cannot differ by that much. Whatever else is done with
-//! such a number is done with each lane's own. An address made from such a number has no pattern: it may be in another
-//! object.
+//! Extending such a value preserves the pattern only if no lane has wrapped around where lane 0 has not. Otherwise the extended
+//! value has a *loose* pattern: correct up to a multiple of 2³² in some lanes. That suffices for addresses, since lanes that
+//! access one object cannot differ by that much; all other uses take each lane's own value. An address computed from a loose
+//! value has no pattern, since it may be in another object.
 
 use std::rc::Rc;
 
 use elinvar_ir::{BinaryOp, CastOp};
 
-/// What is known of a value across lanes.
+/// Relation between the values of the lanes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// Nothing has been found out yet.
+    /// Not yet known (the lattice's top element).
     Unknown,
     Lanes(Pattern),
     Varying,
 }
 
-/// Lanes that follow from lane 0.
+/// The values of all lanes as offsets from lane 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     pub offsets: Offsets,
-    /// Whether some lanes may be off by a multiple of 2³².
+    /// Whether the pattern is loose: some lanes may be off by a multiple of 2³².
     pub loose: bool,
-    /// As unsigned integers too: no lane has wrapped around where lane 0 has not.
+    /// Whether the relation holds for unsigned integers without wrapping.
     pub unwrapped: bool,
-    /// Whether all vectors that are computed side by side have the same lane 0.
+    /// Whether lane 0 is equal in all vectors of an iteration.
     pub same: bool,
     /// Lane 0's value is a multiple of 2 to this power.
     pub align: u32,
 }
 
-/// What each lane has more than lane 0.
+/// Offsets of the lanes from lane 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Offsets {
-    /// The lane's number times this.
+    /// The lane's index times this stride.
     Linear(i64),
     Table(Rc<[i64]>),
 }
@@ -65,7 +64,7 @@ impl Offsets {
         }
     }
 
-    /// The largest distance from lane 0.
+    /// Maximum absolute offset from lane 0.
     pub fn span(&self, lanes: u32) -> u64 {
         match self {
             Offsets::Linear(step) => step.unsigned_abs().saturating_mul(u64::from(lanes.saturating_sub(1))),
@@ -93,7 +92,7 @@ impl Offsets {
 }
 
 impl Pattern {
-    /// The same value in all lanes.
+    /// The uniform pattern.
     pub fn uniform(same: bool, align: u32) -> Self {
         Self { offsets: Offsets::NONE, loose: false, unwrapped: true, same, align }
     }
@@ -103,7 +102,7 @@ impl Pattern {
     }
 }
 
-/// A value's shape, and what is known of the number itself.
+/// Shape of a value, and the range of its numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Known {
     pub shape: Shape,

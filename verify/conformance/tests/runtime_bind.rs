@@ -357,8 +357,8 @@ fn threadgroup_memory() {
     let plain = bench.declare(signature("plain", vec![out()]), |_| Ok(()));
     assert_eq!(
         invalid(bench.launch(&plain, (Threadgroup::bytes(4),))),
-        "kernel `plain`, argument 0 `out` (device float*): given threadgroup memory, but it is no threadgroup \
-         argument"
+        "kernel `plain`, argument 0 `out` (device float*): given threadgroup memory, but it is not a \
+         threadgroup argument"
     );
 }
 

@@ -244,8 +244,8 @@ fn graphs_order_by_the_counts() {
     unsafe { unwritten.launch(&seen_by, Grid::indirect(&counts).group(2), (&mut out,)) }.unwrap();
     assert_eq!(
         invalid(unwritten.plan()),
-        "graph: `seen` (node 0): kernel `seen`, the counts of its threadgroups: the transient is read before anything \
-         writes it"
+        "graph: `seen` (node 0): kernel `seen`, the counts of its threadgroups: the transient is read before it \
+         is written"
     );
 }
 

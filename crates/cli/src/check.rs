@@ -3,8 +3,8 @@
 //! It uses the target's compiler without a launch, so that it needs neither arguments nor a device. Each kernel is built for a
 //! threadgroup of one simdgroup, because some are rejected only then.
 
-mod checked;
 mod emit;
+mod file_report;
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ use crate::source::SourceOptions;
 use crate::stages::Times;
 use crate::target::Target;
 use crate::value::{parse_size, split_pair};
-use checked::{Built, Checked};
 use emit::Emit;
+use file_report::{Built, FileReport};
 
 /// Compile Metal files, each on its own, and print what their kernels take
 #[derive(Args)]
@@ -34,15 +34,18 @@ use emit::Emit;
     elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n  \
     elinvar check --emit ptx gemm.metal --kernel gemm\n  \
     elinvar check --emit asm gemm.metal --group 16,16\n\n\
-    Each kernel is listed with its state for each target: ok; unsupported, with the reason, as one that takes\n\
-    a texture; not built, for want of the values of function constants; or in error.\n\n\
-    Warnings include what Metal refuses and Elinvar takes, such as a pointer into another address\n\
-    space. A kernel that needs the value of a function constant is built when it is given.\n\n\
-    Stages: cache (looking for what was made before), preprocess, header (our declarations are read or\n\
-    made, beside preprocess), rewrite, check, spaces; then for each kernel entry, define, optimize, parse, passes,\n\
-    codegen, link, load.\n\n\
-    --emit prints the code of all kernels, or of the one that --kernel names, in the order of the files and of\n\
-    each file's kernels. Each begins with a comment that names kernel, place and target, and an empty line ends it.\n\n\
+    Each kernel is listed with its state for each target: ok; unsupported, with the reason, such as a texture\n\
+    parameter; not built, because values of function constants are missing; or in error.\n\n\
+    Warnings include code that Metal rejects and Elinvar accepts, such as a pointer into another address\n\
+    space. A kernel that needs the value of a function constant is built if the value is given.\n\n\
+    Stages: cache (lookup), preprocess, header (the precompiled header, concurrent with preprocess), rewrite,\n\
+    check, spaces; then for each kernel entry, define, optimize, parse, passes, codegen, link, load.\n\n\
+    --emit prints the code of all kernels, or of the one of --kernel, in the order of the files and of\n\
+    each file's kernels. Each begins with a comment that names kernel, location and target, and ends with an\n\
+    empty line.\n\n\
+    Environment: ELINVAR_DUMP=PASS,... or all writes the IR after each named compiler pass to the folder\n\
+    ELINVAR_DUMP_DIR (elinvar-dump if not set); code from the cache is not dumped, so set ELINVAR_CACHE=off.\n\
+    ELINVAR_VERIFY_EACH=1 verifies the IR after each pass.\n\n\
     Exit code 1 when a file or a kernel has errors, or a target does not support a kernel.")]
 pub struct Check {
     /// Metal source files
@@ -50,12 +53,12 @@ pub struct Check {
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: SourceOptions,
-    /// What to compile for; may be given several times
+    /// Target of the compilation; may be given several times
     ///
     /// Without it, cpu; for --emit ptx, cuda.
     #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]")]
     targets: Vec<Target>,
-    /// Look at this kernel only
+    /// Check this kernel only
     #[arg(long, value_name = "K")]
     kernel: Option<String>,
     /// The value of a function constant, by name or index, such as `7u32` or `true`
@@ -69,13 +72,13 @@ pub struct Check {
     /// Without it, 256 threads along x, or as many as the kernel allows.
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "emit")]
     group: Option<Dim3>,
-    /// Say how long each stage of the compilation took, for the source and for each kernel
+    /// Print the duration of each stage of the compilation, for the source and for each kernel
     #[arg(long)]
     times: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print what is wrong as annotations for GitHub Actions, and nothing else
+    /// Print diagnostics as annotations for GitHub Actions, and nothing else
     #[arg(long, conflicts_with = "json")]
     github: bool,
 }
@@ -86,83 +89,83 @@ impl Check {
         if let Some(emit) = self.emit {
             return self.emit(emit, &constants);
         }
-        let checked: Vec<Checked> = self.files.iter().map(|file| self.check(file, &constants)).collect();
-        expect_declared(&constants, &checked)?;
+        let reports: Vec<FileReport> = self.files.iter().map(|file| self.check(file, &constants)).collect();
+        expect_declared(&constants, &reports)?;
         if self.json {
-            let files: Vec<Value> = checked.iter().map(|checked| checked.to_json(self.times)).collect();
+            let files: Vec<Value> = reports.iter().map(|report| report.to_json(self.times)).collect();
             print_json(&json!({ "files": files }))?;
         } else if self.github {
-            checked.iter().try_for_each(Checked::annotate)?;
+            reports.iter().try_for_each(FileReport::annotate)?;
         } else {
-            checked.iter().try_for_each(|checked| checked.print(self.times))?;
+            reports.iter().try_for_each(|report| report.print(self.times))?;
         }
-        expect_no_errors(&checked)
+        expect_no_errors(&reports)
     }
 
     fn emit(&self, emit: Emit, constants: &[Constant]) -> Result<()> {
         let target = emit.target(&self.targets)?;
         let mut all = Vec::new();
         for file in &self.files {
-            let mut checked = Checked::new(file.display().to_string());
+            let mut report = FileReport::new(file.display().to_string());
             match self.options.load(file, MathMode::default()) {
                 Ok(source) => {
                     let what = (emit, target, self.group);
-                    emit::print(what, &source, self.kernel.as_deref(), constants, &mut checked)?;
+                    emit::print(what, &source, self.kernel.as_deref(), constants, &mut report)?;
                 }
-                Err(failure) => checked.fail(failure),
+                Err(failure) => report.fail(failure),
             }
-            checked.print_diagnostics();
-            all.push(checked);
+            report.print_diagnostics();
+            all.push(report);
         }
         expect_declared(constants, &all)?;
         expect_no_errors(&all)
     }
 
-    fn check(&self, file: &Path, constants: &[Constant]) -> Checked {
-        let mut checked = Checked::new(file.display().to_string());
+    fn check(&self, file: &Path, constants: &[Constant]) -> FileReport {
+        let mut report = FileReport::new(file.display().to_string());
         match self.options.load(file, MathMode::default()).map(Source::check_spaces) {
             Ok(source) => {
                 let cpu = [Target::Cpu(None)];
                 for target in if self.targets.is_empty() { &cpu[..] } else { &self.targets } {
-                    self.check_for(*target, &source, constants, &mut checked);
+                    self.check_for(*target, &source, constants, &mut report);
                 }
             }
-            Err(failure) => checked.fail(failure),
+            Err(failure) => report.fail(failure),
         }
-        checked
+        report
     }
 
-    fn check_for(&self, target: Target, source: &Source, constants: &[Constant], checked: &mut Checked) {
+    fn check_for(&self, target: Target, source: &Source, constants: &[Constant], report: &mut FileReport) {
         let (compiled, times) = Times::of(None, || target.compile(source));
-        checked.took(target, times);
+        report.took(target, times);
         let library = match compiled {
             Ok(library) => library,
-            Err(failure) => return checked.fail(failure),
+            Err(failure) => return report.fail(failure),
         };
-        library.warnings().iter().for_each(|warning| checked.note(warning));
-        checked.constants = library.constants().to_vec();
-        let own = constants.iter().filter(|c| checked.constants.iter().any(|known| is(known, c)));
+        library.warnings().iter().for_each(|warning| report.note(warning));
+        report.constants = library.constants().to_vec();
+        let own = constants.iter().filter(|c| report.constants.iter().any(|known| is(known, c)));
         let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
         let wanted = |name: &str| self.kernel.as_deref().is_none_or(|kernel| kernel == name);
         for kernel in library.kernels().iter().filter(|kernel| wanted(&kernel.name)) {
             let build = || build(&*library, kernel, &options);
             let (built, times) = Times::of(Some(&kernel.name), build);
-            checked.took(target, times);
-            checked.enter(target, kernel, built);
+            report.took(target, times);
+            report.enter(target, kernel, built);
         }
         for kernel in library.unsupported().iter().filter(|kernel| wanted(&kernel.name)) {
-            checked.enter_unsupported(target, kernel);
+            report.enter_unsupported(target, kernel);
         }
         if let Some(name) = &self.kernel
-            && !checked.has(name)
+            && !report.has(name)
             && let Err(error) = library.pipeline(name, &options)
         {
-            checked.fail(error.into());
+            report.fail(error.into());
         }
     }
 }
 
-/// Build one kernel. Its signature is known even if it is rejected.
+/// Builds one kernel. Its signature is known even if it is rejected.
 fn build(library: &dyn Library, kernel: &Signature, options: &PipelineOptions) -> Built {
     let pipeline = match library.pipeline(&kernel.name, options) {
         Ok(pipeline) => pipeline,
@@ -183,7 +186,7 @@ fn build(library: &dyn Library, kernel: &Signature, options: &PipelineOptions) -
     }
 }
 
-/// Whether a given value is for this constant.
+/// Whether a value is for this constant.
 pub fn is(known: &FunctionConstant, given: &Constant) -> bool {
     match &given.key {
         ConstantKey::Index(index) => known.index == *index,
@@ -192,15 +195,15 @@ pub fn is(known: &FunctionConstant, given: &Constant) -> bool {
 }
 
 /// Fails with the highest exit code of all files.
-fn expect_no_errors(files: &[Checked]) -> Result<()> {
-    match files.iter().filter_map(Checked::exit_code).max() {
+fn expect_no_errors(files: &[FileReport]) -> Result<()> {
+    match files.iter().filter_map(FileReport::exit_code).max() {
         Some(code) => Err(Failure::Reported(code)),
         None => Ok(()),
     }
 }
 
-/// Fail for a constant that no file declares.
-fn expect_declared(constants: &[Constant], files: &[Checked]) -> Result<()> {
+/// Rejects a constant that no file declares.
+fn expect_declared(constants: &[Constant], files: &[FileReport]) -> Result<()> {
     let compiled = files.iter().all(|file| !file.has_errors());
     let unknown =
         constants.iter().find(|given| !files.iter().flat_map(|f| &f.constants).any(|c| is(c, given)));

@@ -10,7 +10,7 @@ use elinvar_driver::{Constant, PipelineOptions};
 use elinvar_native::Form;
 use elinvar_ptx::Constants;
 
-use super::checked::{Built, Checked};
+use super::file_report::{Built, FileReport};
 use super::is;
 use crate::failure::{Failure, Result};
 use crate::report::say;
@@ -120,7 +120,7 @@ impl Compiler {
     }
 }
 
-/// Prints the code of a source's kernels, of all or of the one of that name. What cannot be compiled is entered into `checked`.
+/// Prints the code of a source's kernels, of all or of the one of that name. What cannot be compiled is entered into `report`.
 ///
 /// # Errors
 /// When standard output cannot be written to.
@@ -129,18 +129,18 @@ pub fn print(
     source: &Source,
     kernel: Option<&str>,
     constants: &[Constant],
-    checked: &mut Checked,
+    report: &mut FileReport,
 ) -> Result<()> {
     let compiler = match Compiler::new(target, source) {
         Ok(compiler) => compiler,
         Err(error) => {
-            checked.fail(error.into());
+            report.fail(error.into());
             return Ok(());
         }
     };
     let Declared { kernels, unsupported, constants: declared, warnings } = compiler.declared();
-    warnings.iter().for_each(|warning| checked.note(warning));
-    checked.constants = declared.clone();
+    warnings.iter().for_each(|warning| report.note(warning));
+    report.constants = declared.clone();
     let own = constants.iter().filter(|given| declared.iter().any(|known| is(known, given)));
     let options = PipelineOptions { constants: own.cloned().collect(), checked: false };
     let wanted = |name: &str| kernel.is_none_or(|kernel| kernel == name);
@@ -151,20 +151,20 @@ pub fn print(
                 say(format_args!("{} kernel {name} ({file}:{line}), {target}", emit.comment()))?;
                 say(code.trim_end())?;
                 say("")?;
-                checked.enter(target, kernel, Built::Ok(kernel.clone()));
+                report.enter(target, kernel, Built::Ok(kernel.clone()));
             }
-            Err(error) => checked.enter(target, kernel, Built::Refused(kernel.clone(), error)),
+            Err(error) => report.enter(target, kernel, Built::Refused(kernel.clone(), error)),
         }
     }
     for kernel in unsupported.iter().filter(|kernel| wanted(&kernel.name)) {
-        checked.enter_unsupported(target, kernel);
+        report.enter_unsupported(target, kernel);
     }
     if let Some(name) = kernel
-        && !checked.has(name)
+        && !report.has(name)
     {
         let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         let known = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
-        checked.fail(Failure::input(format!("no kernel `{name}` in the source; it has {known}")));
+        report.fail(Failure::input(format!("no kernel `{name}` in the source; it has {known}")));
     }
     Ok(())
 }

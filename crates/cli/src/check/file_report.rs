@@ -1,4 +1,4 @@
-//! [`Checked`]: what a check has found of one file, for people, as JSON and as annotations.
+//! [`FileReport`]: results of checking a file, printed as text, JSON or annotations.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,22 @@ use crate::signature;
 use crate::stages::Times;
 use crate::target::Target;
 
-/// What came of one file.
-pub struct Checked {
+/// Results of checking a file.
+pub struct FileReport {
     file: String,
     kernels: Vec<Row>,
     diagnostics: Vec<Diagnostic>,
-    /// Refusals that have no place in the source.
+    /// Errors without a source location.
     failures: Vec<Failure>,
-    /// The function constants that it declares.
+    /// Function constants that the file declares.
     pub constants: Vec<FunctionConstant>,
     times: Vec<Times>,
 }
 
-/// What came of building a kernel.
+/// Result of building a kernel.
 pub enum Built {
     Ok(Signature),
-    /// It needs values of function constants, as the text says.
+    /// Values of function constants are missing; has the message.
     Incomplete(String),
     Refused(Signature, Error),
 }
@@ -38,12 +38,12 @@ struct Row {
     name: String,
     file: String,
     line: u32,
-    /// Unknown of one that no target supports.
+    /// `None` if no target supports the kernel.
     signature: Option<Signature>,
     states: Vec<(Target, State)>,
 }
 
-/// What a kernel is for one target.
+/// State of a kernel for a target.
 enum State {
     Ok,
     NotBuilt(String),
@@ -52,7 +52,7 @@ enum State {
 }
 
 impl State {
-    /// In a word, and why.
+    /// The state's name, and the reason.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Ok => ("ok", None),
@@ -63,27 +63,27 @@ impl State {
     }
 }
 
-impl Checked {
-    /// Of a file of which nothing is known.
+impl FileReport {
+    /// An empty report.
     pub fn new(file: String) -> Self {
         let (kernels, diagnostics, failures) = (Vec::new(), Vec::new(), Vec::new());
         Self { file, kernels, diagnostics, failures, constants: Vec::new(), times: Vec::new() }
     }
 
-    /// How long something took for a target.
+    /// Adds durations for a target.
     pub fn took(&mut self, target: Target, mut times: Times) {
         times.target = Some(target.to_string());
         self.times.push(times);
     }
 
-    /// Something that the compiler says; once, if it does so for several targets.
+    /// Adds a diagnostic, once for all targets.
     pub fn note(&mut self, diagnostic: &Diagnostic) {
         if !self.diagnostics.contains(diagnostic) {
             self.diagnostics.push(diagnostic.clone());
         }
     }
 
-    /// The file, or a kernel, is refused; told once, if several targets do so.
+    /// Adds an error of the file or of a kernel, once for all targets.
     pub fn fail(&mut self, failure: Failure) {
         match failure {
             Failure::Runtime(Error::Compile(diagnostics)) => diagnostics.iter().for_each(|d| self.note(d)),
@@ -97,7 +97,7 @@ impl Checked {
         self.kernels.iter().any(|row| row.name == name)
     }
 
-    /// What came of a kernel for a target.
+    /// Adds the result of building a kernel for a target.
     pub fn enter(&mut self, target: Target, kernel: &Signature, built: Built) {
         let (signature, state) = match built {
             Built::Ok(signature) => (signature, State::Ok),
@@ -295,23 +295,23 @@ mod tests {
     #[test]
     fn each_target_has_a_state_of_its_own() {
         let targets: [Target; 3] = ["cpu", "cuda:sm_80", "cuda:sm_90"].map(|name| name.parse().unwrap());
-        let mut checked = Checked::new("a.metal".into());
-        checked.enter(targets[0], &kernel(), Built::Ok(kernel()));
-        assert_eq!(checked.exit_code(), None);
+        let mut report = FileReport::new("a.metal".into());
+        report.enter(targets[0], &kernel(), Built::Ok(kernel()));
+        assert_eq!(report.exit_code(), None);
         for target in &targets[1..] {
             let error = Error::unsupported("a.metal:7:2: a call: of `f`");
-            checked.enter(*target, &kernel(), Built::Refused(kernel(), error));
+            report.enter(*target, &kernel(), Built::Refused(kernel(), error));
         }
-        assert_eq!(checked.exit_code(), Some(1));
+        assert_eq!(report.exit_code(), Some(1));
         let why = "a call: of `f`";
         let text =
             format!("cpu: ok\n      cuda:sm_80: unsupported: {why}\n      cuda:sm_90: unsupported: {why}");
-        assert!(checked.kernels[0].text().ends_with(&text), "{}", checked.kernels[0].text());
-        let json = checked.to_json(false);
+        assert!(report.kernels[0].text().ends_with(&text), "{}", report.kernels[0].text());
+        let json = report.to_json(false);
         assert_eq!(json["kernels"][0]["targets"]["cpu"], json!({ "state": "ok", "reason": null }));
         assert_eq!(json["kernels"][0]["targets"]["cuda:sm_80"]["reason"], why);
-        assert_eq!(checked.diagnostics, [Diagnostic::error("a.metal", 7, 2, why)], "told once");
-        assert_eq!((checked.kernels.len(), checked.failures.len()), (1, 0));
+        assert_eq!(report.diagnostics, [Diagnostic::error("a.metal", 7, 2, why)], "told once");
+        assert_eq!((report.kernels.len(), report.failures.len()), (1, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use elinvar_cache::{Cache, KeyBuilder, decode, encode};
 use elinvar_driver::sync::Mutex;
 use elinvar_driver::{Constant, Result, Source};
 use elinvar_ir::Module;
-use elinvar_msl::{Checked, Counters, Declared, Specialized, Toolchain};
+use elinvar_msl::{CachedProgram, Declared, InductionVariables, Specialized, Toolchain};
 
 use crate::Origin;
 
@@ -17,11 +17,11 @@ type Key = (String, Vec<Constant>);
 
 /// A source that has passed all checks.
 pub struct Program {
-    checked: Checked,
+    checked: CachedProgram,
     clang: PathBuf,
     cache: Cache,
     source: Arc<Source>,
-    counters: Counters,
+    induction_variables: InductionVariables,
     threads: Mutex<HashMap<Key, Arc<Thread>>>,
 }
 
@@ -38,11 +38,18 @@ impl Program {
     ///
     /// # Errors
     /// `Compile` with the diagnostics; `Environment` when there is no clang.
-    pub fn new(cache: &Cache, source: &Source, counters: Counters) -> Result<Self> {
+    pub fn new(cache: &Cache, source: &Source, induction_variables: InductionVariables) -> Result<Self> {
         let toolchain = Toolchain::find_with(cache)?;
-        let checked = Checked::new(&toolchain, source)?;
+        let checked = CachedProgram::new(&toolchain, source)?;
         let (clang, source) = (toolchain.path().to_owned(), Arc::new(source.clone()));
-        Ok(Self { checked, clang, cache: cache.clone(), source, counters, threads: Mutex::default() })
+        Ok(Self {
+            checked,
+            clang,
+            cache: cache.clone(),
+            source,
+            induction_variables,
+            threads: Mutex::default(),
+        })
     }
 
     /// What the source declares.
@@ -90,13 +97,13 @@ impl Program {
     /// # Errors
     /// As the front end.
     pub fn ir(&self, name: &str, constants: &[Constant]) -> Result<String> {
-        Ok(self.checked.specialize_with(name, constants, self.counters)?.ir)
+        Ok(self.checked.specialize_with(name, constants, self.induction_variables)?.ir)
     }
 
     fn make(&self, name: &str, constants: &[Constant]) -> Result<Thread> {
-        let kind = match self.counters {
-            Counters::Widened => "kernel",
-            Counters::AsWritten => "kernel with counters as written",
+        let kind = match self.induction_variables {
+            InductionVariables::Widened => "kernel",
+            InductionVariables::AsWritten => "kernel, induction variables as written",
         };
         let key = self.checked.key(kind, name, constants).map(KeyBuilder::finish);
         let cached = key.as_ref().and_then(|key| decode(&self.cache.load(key)?));
@@ -104,7 +111,7 @@ impl Program {
             Some(signature) => (signature, None),
             None => {
                 let Specialized { ir, signature } =
-                    self.checked.specialize_with(name, constants, self.counters)?;
+                    self.checked.specialize_with(name, constants, self.induction_variables)?;
                 let origin = Origin { signature, source: self.source.clone() };
                 let module = origin.parse(&ir)?;
                 let code = origin.facts(&module)?;
@@ -129,7 +136,7 @@ impl Program {
             return Ok(module.clone());
         }
         let (name, constants) = (&thread.origin.signature.name, &thread.constants);
-        let specialized = self.checked.specialize_with(name, constants, self.counters)?;
+        let specialized = self.checked.specialize_with(name, constants, self.induction_variables)?;
         Ok(module.insert(Arc::new(thread.origin.parse(&specialized.ir)?)).clone())
     }
 }

@@ -8,7 +8,7 @@
 //! [`Program::compile`] checks a source and reads its kernels' signatures ([`Signature`]). [`Program::ir`] compiles one kernel
 //! to the LLVM IR of one thread. clang is located at run time ([`Toolchain`]) and run as a process.
 //!
-//! [`Checked`] is the same through the toolchain's cache ([`Toolchain::find_with`]): a hit starts no process.
+//! [`CachedProgram`] is the same through the toolchain's cache ([`Toolchain::find_with`]): a hit starts no process.
 //!
 //! Invariants: diagnostics have locations in the user's files, never in generated text. The rewriter is total and takes linear
 //! time. Only requested kernels are emitted.
@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod checked;
+mod cached_program;
 mod clang;
 mod diagnostics;
 mod error;
@@ -31,9 +31,9 @@ mod reflection;
 mod rewrite;
 pub mod stage;
 
-pub use checked::{Checked, Declared};
+pub use cached_program::{CachedProgram, Declared};
 pub use clang::toolchain::Toolchain;
-pub use clang::{Counters, process, scratch};
+pub use clang::{InductionVariables, process, scratch};
 pub use error::{Error, Result};
 pub use program::{Program, Specialized, Together};
 pub use rewrite::glue::ENTRY;

@@ -5,7 +5,7 @@ use elinvar_driver::{
     UnsupportedKernel,
 };
 
-use crate::clang::Counters;
+use crate::clang::InductionVariables;
 use crate::clang::pch;
 use crate::clang::toolchain::Toolchain;
 use crate::diagnostics::address_spaces;
@@ -202,7 +202,7 @@ impl Program {
     /// `NoKernel`; `Constant` for a constant that is unknown, has another type, or is needed and not given; `Unsupported` with
     /// the parameter; `Compile`; `Clang`; `Io`.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
-        self.specialize_with(kernel, constants, Counters::default())
+        self.specialize_with(kernel, constants, InductionVariables::default())
     }
 
     /// [`Program::specialize`] with induction variables of this width.
@@ -213,7 +213,7 @@ impl Program {
         &self,
         kernel: &str,
         constants: &[Constant],
-        counters: Counters,
+        induction_variables: InductionVariables,
     ) -> Result<Specialized> {
         let (found, signature) = self.find(kernel)?;
         let values = function_constants::values(&self.constants, constants)?;
@@ -225,7 +225,7 @@ impl Program {
             let error = Diagnostic { source_line, ..Diagnostic::error(file, line, 0, message) };
             return Err(Error::Compile(vec![error]));
         }
-        let ir = self.optimize(&written, counters)?;
+        let ir = self.optimize(&written, induction_variables)?;
         let (present, ir) = tables::extract(ir, glue::PRESENT);
         let mut present = present.into_iter().skip(1);
         let mut there = Vec::new();
@@ -284,7 +284,7 @@ impl Program {
         }
         let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
         let unoptimized = self.emit_unoptimized(&entries, &vec![None; self.constants.len()])?;
-        let optimized = self.optimize(&unoptimized, Counters::default())?;
+        let optimized = self.optimize(&unoptimized, InductionVariables::default())?;
         Ok(Together { unoptimized, optimized })
     }
 
@@ -305,9 +305,9 @@ impl Program {
     }
 
     /// Legalize and optimize IR.
-    fn optimize(&self, written: &str, counters: Counters) -> Result<String> {
+    fn optimize(&self, written: &str, induction_variables: InductionVariables) -> Result<String> {
         let defined = stage::timed("define", || legalize::legalize(written));
-        let flags = clang::optimize_flags(counters);
+        let flags = clang::optimize_flags(induction_variables);
         let optimize = || clang::run(&self.toolchain, &flags, &defined);
         let output = stage::timed("optimize", optimize)?;
         if output.success { text_of(output) } else { Err(output.unexplained_failure()) }

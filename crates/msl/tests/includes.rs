@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use elinvar_cache::Cache;
 use elinvar_driver::Source;
-use elinvar_msl::{Checked, Error, Toolchain};
+use elinvar_msl::{CachedProgram, Error, Toolchain};
 
 /// Folders with names that must be escaped somewhere on the way, and a cache that all tests share.
 struct Place {
@@ -70,7 +70,7 @@ impl Place {
 
 /// The name of the kernel, or the first message.
 fn name(toolchain: &Toolchain, source: &Source) -> Result<String, String> {
-    match Checked::new(toolchain, source) {
+    match CachedProgram::new(toolchain, source) {
         Ok(checked) => Ok(checked.kernels()[0].name.clone()),
         Err(Error::Compile(found)) => Err(found[0].to_string()),
         Err(other) => panic!("{other}"),
@@ -117,7 +117,7 @@ fn errors_name_the_file_in_folders_of_any_name() {
             ("\n\n#include \"none.h\"\n", 3, "'none.h' file not found"),
         ] {
             place.write(&format!("{odd}/a.h"), text);
-            let Err(Error::Compile(found)) = Checked::new(&place.toolchain, &source) else {
+            let Err(Error::Compile(found)) = CachedProgram::new(&place.toolchain, &source) else {
                 panic!("{odd}: compiled");
             };
             assert_eq!((found[0].file.as_str(), found[0].line), (file.as_str(), line), "{}", found[0]);
@@ -188,10 +188,13 @@ fn a_word_that_is_only_mentioned_does_not_prevent_keeping() {
     let place = Place::new();
     let text = "#ifdef __has_include\n#define V 1\n#endif\n#if 0\n#if __has_include(<x.h>)\n#endif\n#endif\n// __DATE__\n";
     let source = place.source(text, &["one"]);
-    assert!(Checked::new(&place.toolchain, &source).unwrap().key("x", "k_1_none", &[]).is_some());
+    assert!(CachedProgram::new(&place.toolchain, &source).unwrap().key("x", "k_1_none", &[]).is_some());
     for text in ["constant char when[] = __DATE__;", "#if __has_include(<x.h>)\n#endif"] {
         let source = place.source(text, &["one"]);
-        assert!(Checked::new(&place.toolchain, &source).unwrap().key("x", "k", &[]).is_none(), "{text}");
+        assert!(
+            CachedProgram::new(&place.toolchain, &source).unwrap().key("x", "k", &[]).is_none(),
+            "{text}"
+        );
     }
 }
 
@@ -353,7 +356,7 @@ fn files_outside_the_folders_are_not_read() {
     for text in &refused {
         let source = place.source(text, &["inside"]);
         for toolchain in [place.toolchain.clone(), Toolchain::find().unwrap()] {
-            match Checked::new(&toolchain, &source) {
+            match CachedProgram::new(&toolchain, &source) {
                 Err(Error::Compile(found)) => {
                     let all = format!("{found:?}");
                     assert!(!all.contains("the secret") && !all.contains("it is there"), "{text}: {all}");
@@ -364,12 +367,14 @@ fn files_outside_the_folders_are_not_read() {
     }
     // Not by the name of a line either.
     let source = place.source(&format!("#line 1 \"{secret}\"\nfloat x = missing;"), &["inside"]);
-    let Err(Error::Compile(found)) = Checked::new(&place.toolchain, &source) else { panic!("compiled") };
+    let Err(Error::Compile(found)) = CachedProgram::new(&place.toolchain, &source) else {
+        panic!("compiled")
+    };
     assert_eq!((found[0].file.as_str(), found[0].source_line.as_deref()), (secret.as_str(), None));
     // An option lifts it.
     for (text, name) in [(&refused[5], "k_none"), (&refused[8], "k_none")] {
         let source = place.source(text, &["inside"]).include_outside();
-        let found = Checked::new(&place.toolchain, &source);
+        let found = CachedProgram::new(&place.toolchain, &source);
         let read = match &found {
             Ok(_) => true,
             Err(Error::Compile(found)) => found[0].message.contains("unknown type name 'the'"),

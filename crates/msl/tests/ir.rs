@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use elinvar_driver::{MathMode, Source};
-use elinvar_msl::{Counters, ENTRY, Program, Toolchain};
+use elinvar_msl::{ENTRY, InductionVariables, Program, Toolchain};
 
 const TEXT: &str = r#"#include <metal_stdlib>
 using namespace metal;
@@ -246,9 +246,15 @@ fn loops_stay_as_written() {
     }";
     let program = Program::compile(&Toolchain::find().unwrap(), &Source::msl(text)).unwrap();
     assert_eq!(count(&program.ir("f").unwrap(), "fadd"), 1, "not unrolled");
-    for (counters, wide) in [(Counters::Widened, true), (Counters::AsWritten, false)] {
-        let ir = program.specialize_with("f", &[], counters).unwrap().ir;
-        assert_eq!((ir.contains("phi i64"), ir.contains("phi i32")), (wide, !wide), "{counters:?}: {ir}");
+    for (induction_variables, wide) in
+        [(InductionVariables::Widened, true), (InductionVariables::AsWritten, false)]
+    {
+        let ir = program.specialize_with("f", &[], induction_variables).unwrap().ir;
+        assert_eq!(
+            (ir.contains("phi i64"), ir.contains("phi i32")),
+            (wide, !wide),
+            "{induction_variables:?}: {ir}"
+        );
     }
 }
 

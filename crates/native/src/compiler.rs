@@ -10,7 +10,7 @@ use elinvar_cache::{Cache, Key, decode, encode};
 use elinvar_code::{Declared, Program, Thread, check_group, given, is_invariant, least_bytes};
 use elinvar_driver::{ArgKind, Dim3, PipelineOptions, Result, Signature, Source};
 use elinvar_ir::Location;
-use elinvar_msl::{Counters, stage};
+use elinvar_msl::{InductionVariables, stage};
 use elinvar_spmd::Compiled;
 
 use crate::generate::Generator;
@@ -39,7 +39,7 @@ impl Compiler {
     /// # Errors
     /// `Compile` with the diagnostics; `Environment` when there is no clang.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
-        let program = Program::new(cache, source, Counters::Widened)?;
+        let program = Program::new(cache, source, InductionVariables::Widened)?;
         let generator = Generator::new(program.clang(), target);
         Ok(Self { program, generator })
     }

@@ -3,7 +3,7 @@
 use elinvar_cache::{Cache, Key, decode, encode};
 use elinvar_code::{Declared, Program, Thread, given, is_invariant};
 use elinvar_driver::{Arg, ArgKind, Dim3, MathMode, PipelineOptions, Result, Signature, Source};
-use elinvar_msl::{Counters, stage};
+use elinvar_msl::{InductionVariables, stage};
 use elinvar_spmd::bounds::Checks;
 use elinvar_spmd::nvptx::{self, Argument, Parameter, Prepared};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Compiler {
     /// # Errors
     /// `Compile` with the diagnostics; `Environment` when there is no clang.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
-        let program = Program::new(cache, source, Counters::AsWritten)?;
+        let program = Program::new(cache, source, InductionVariables::AsWritten)?;
         let generator = Generator::new(program.clang(), target);
         Ok(Self { program, generator })
     }

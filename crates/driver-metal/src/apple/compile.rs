@@ -12,7 +12,7 @@ use elinvar_driver::{
     Constant, ConstantKey, Diagnostic, Error, FunctionConstant, Library, MathMode, MetalLibrary as Compiled,
     Pipeline, PipelineOptions, Result, Severity, Signature, Source, UnsupportedKernel,
 };
-use elinvar_msl::Checked;
+use elinvar_msl::CachedProgram;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::{NSObjectProtocol as _, ProtocolObject};
 use objc2::sel;
@@ -36,7 +36,7 @@ struct MetalLibrary {
     /// What its pipelines are archived under: the source, the device, and how the one is compiled for the other.
     key: Key,
     /// What the front end knows.
-    checked: Option<Checked>,
+    checked: Option<CachedProgram>,
     kernels: Vec<Signature>,
     constants: Vec<FunctionConstant>,
     warnings: Vec<Diagnostic>,
@@ -141,7 +141,7 @@ fn refused(error: &NSError, source: &Source) -> Error {
 }
 
 impl MetalLibrary {
-    fn checked(self, checked: Checked) -> Self {
+    fn checked(self, checked: CachedProgram) -> Self {
         let (kernels, constants) = (checked.kernels().to_vec(), checked.constants().to_vec());
         let warnings = checked.warnings().to_vec();
         Self { kernels, constants, warnings, checked: Some(checked), ..self }
@@ -257,7 +257,7 @@ impl Library for MetalLibrary {
     }
 
     fn unsupported(&self) -> &[UnsupportedKernel] {
-        self.checked.as_ref().map_or(&[], Checked::unsupported)
+        self.checked.as_ref().map_or(&[], CachedProgram::unsupported)
     }
 
     fn warnings(&self) -> &[Diagnostic] {

@@ -5,19 +5,19 @@
 use elinvar_cache::{KeyBuilder, decode, encode};
 use elinvar_driver::{CodeFacts, Constant, Result, Signature, Source};
 use elinvar_ir::Module;
-use elinvar_msl::{Checked, Toolchain};
+use elinvar_msl::{CachedProgram, Toolchain};
 
 use super::core::Core;
 
 /// Check a source.
-pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<Checked> {
-    Checked::new(&Toolchain::find_with(&core.cache)?, source)
+pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<CachedProgram> {
+    CachedProgram::new(&Toolchain::find_with(&core.cache)?, source)
 }
 
 /// What a kernel takes with these function constants, and what its code uses, as far as that can be found out.
 pub(super) fn signature(
     core: &Core,
-    checked: &Checked,
+    checked: &CachedProgram,
     name: &str,
     constants: &[Constant],
 ) -> Result<Signature> {

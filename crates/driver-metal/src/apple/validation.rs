@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use elinvar_driver::{Arg, ArgKind, Command, Constant, Error, Fault, Result};
 use elinvar_ir::Module;
-use elinvar_msl::Checked;
+use elinvar_msl::CachedProgram;
 use elinvar_spmd::bounds::{Given, Reach, RootKind, reach};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, NSObjectProtocol as _, ProtocolObject};
@@ -92,7 +92,11 @@ pub(super) fn expect(state: &ProtocolObject<dyn MTLComputePipelineState>, kernel
 ///
 /// # Errors
 /// `Unsupported` with the access that could.
-pub(super) fn expect_only_buffers(checked: &Checked, kernel: &str, constants: &[Constant]) -> Result<()> {
+pub(super) fn expect_only_buffers(
+    checked: &CachedProgram,
+    kernel: &str,
+    constants: &[Constant],
+) -> Result<()> {
     let specialized = checked.specialize(kernel, constants)?;
     let args = &specialized.signature.args;
     let module = Module::parse(&specialized.ir).map_err(|error| refusal(kernel, error))?;

@@ -341,7 +341,7 @@ fn check_flags(math: MathMode) -> Vec<OsString> {
 
 /// Width of induction variables (LLVM's `indvars-widen-indvars`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counters {
+pub enum InductionVariables {
     /// Widened to pointer width where that saves an extension: for CPUs.
     #[default]
     Widened,
@@ -350,7 +350,7 @@ pub enum Counters {
 }
 
 /// Flags of the run that optimizes IR.
-pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
+pub(crate) fn optimize_flags(induction_variables: InductionVariables) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["-x".into(), "ir".into()];
     args.extend(
         [
@@ -376,7 +376,7 @@ pub(crate) fn optimize_flags(counters: Counters) -> Vec<OsString> {
         ]
         .map(OsString::from),
     );
-    if counters == Counters::AsWritten {
+    if induction_variables == InductionVariables::AsWritten {
         args.extend(["-mllvm", "-indvars-widen-indvars=false"].map(OsString::from));
     }
     args.push("-".into());

@@ -1,8 +1,8 @@
-//! A checked source, by way of the cache.
+//! [`CachedProgram`]: a source checked by the front end, through the cache.
 //!
-//! The cache is looked up in two steps. The key of the source (its identity, include directories, options and the compiler)
-//! leads to the list of files that it included last time. That key with the present content of these files is the key of what
-//! the source declares and of its kernels' code.
+//! The cache is queried in two steps. The key of the source (identity, include folders, options, compiler) maps to the list of files that it
+//! included last time. That key and the current content of these files form the key of the source's declarations and of its kernels'
+//! code.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use elinvar_driver::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::clang::Counters;
+use crate::clang::InductionVariables;
 use crate::preprocess::dependencies::Dependencies;
 use crate::program::Specialized;
 use crate::{Error, Program, Result, Toolchain, stage};
 
 /// A checked source, compiled on demand. Results come from the toolchain's cache, without a run of clang, or are stored there.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CachedProgram {
     toolchain: Toolchain,
     source: Source,
     declared: Declared,
@@ -44,7 +44,7 @@ pub struct Declared {
     pub warnings: Vec<Diagnostic>,
 }
 
-impl Checked {
+impl CachedProgram {
     /// Check a source, or find the result in the cache.
     ///
     /// # Errors
@@ -115,26 +115,27 @@ impl Checked {
     /// # Errors
     /// As [`Program::specialize`], and `Io` when an included file has changed meanwhile.
     pub fn specialize(&self, kernel: &str, constants: &[Constant]) -> Result<Specialized> {
-        self.specialize_with(kernel, constants, Counters::default())
+        self.specialize_with(kernel, constants, InductionVariables::default())
     }
 
     /// [`Program::specialize_with`] by way of the cache.
     ///
     /// # Errors
-    /// As [`Checked::specialize`].
+    /// As [`CachedProgram::specialize`].
     pub fn specialize_with(
         &self,
         kernel: &str,
         constants: &[Constant],
-        counters: Counters,
+        induction_variables: InductionVariables,
     ) -> Result<Specialized> {
         let key = self.key("ir", kernel, constants);
-        let key = key.map(|key| key.number(u64::from(counters == Counters::AsWritten)).finish());
+        let key = key
+            .map(|key| key.number(u64::from(induction_variables == InductionVariables::AsWritten)).finish());
         let found = || decode(&self.toolchain.cache.load(key.as_ref()?)?);
         if let Some(found) = stage::timed("cache", found) {
             return Ok(found);
         }
-        let made = self.program()?.specialize_with(kernel, constants, counters)?;
+        let made = self.program()?.specialize_with(kernel, constants, induction_variables)?;
         if let Some(key) = key {
             self.toolchain.cache.store(&key, &encode(&made));
         }

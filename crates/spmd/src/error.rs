@@ -2,19 +2,19 @@
 
 use elinvar_ir::Location;
 
-/// Why a kernel could not be compiled.
+/// An error of the compilation of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A construct that the CPU compiler does not do.
+    /// The kernel uses a construct that the back end does not support.
     #[error("{}{what}", place(.location))]
     Unsupported {
         /// The construct.
         what: String,
-        /// Where in the user's source.
+        /// Location in the user's source.
         location: Option<Location>,
     },
-    /// A barrier that some threads of the group reach and others provably miss.
+    /// A barrier that some threads of the threadgroup reach and others provably do not.
     #[error(
         "{}threadgroup_barrier under control flow that differs between the threads of a threadgroup{}",
         place(.location),
@@ -23,10 +23,10 @@ pub enum Error {
     DivergentBarrier {
         /// The barrier.
         location: Option<Location>,
-        /// The branch that decides.
+        /// The divergent branch.
         branch: Option<Location>,
     },
-    /// The module is not what the front end promises; not the user's fault.
+    /// The module violates the front end's contract; an internal error.
     #[error("malformed kernel module: {0}")]
     Malformed(String),
     /// `ELINVAR_DUMP` names a pass that does not exist, or a dump cannot be written.

@@ -1,13 +1,12 @@
-//! Intrinsics: what a thread may ask of its launch and its group. Positions and sizes, barriers, operations across a simdgroup or
-//! quadgroup, products of simdgroup matrices.
+//! Intrinsics: positions and sizes, barriers, simdgroup and quadgroup operations, products of simdgroup matrices.
 //!
-//! The front end's headers declare each as a function `__elinvar_*`; [`Intrinsic`] is the same list as a type, with its declarations. It
-//! is the whole interface between MSL's library and the compilers behind it. The vector backend, the PTX backend and the interpreter of
-//! `verify/reference` match it without a default arm, so that a new one names every place that lacks it. That the headers declare exactly
-//! these is a test of `verify/reference`.
+//! The front end's headers declare each as a function `__elinvar_*`; [`Intrinsic`] is the same list as a type, with the
+//! declarations. It is the whole interface between MSL's library and the back ends. The CPU back end, the PTX back end and the
+//! interpreter of `verify/reference` match it without a default arm, so the compiler reports every place that lacks a new one. A
+//! test of `verify/reference` compares the headers with this list.
 //!
-//! Fences are LLVM's `fence` and no intrinsics. Positions within simdgroups and quadgroups are computed by the headers, from a thread's
-//! place in its threadgroup.
+//! Fences are LLVM's `fence` instructions, not intrinsics. The headers compute positions within simdgroups and quadgroups from
+//! the position in the threadgroup.
 
 use elinvar_ir::Type;
 
@@ -37,7 +36,7 @@ pub enum Intrinsic {
 }
 
 impl Intrinsic {
-    /// The intrinsic that a function's name stands for.
+    /// The intrinsic with this function name.
     pub fn parse(name: &str) -> Option<Self> {
         let rest = name.strip_prefix(PREFIX)?;
         match rest {
@@ -59,7 +58,7 @@ impl Intrinsic {
         }
     }
 
-    /// Whether its effect depends on which threads call it together, so that no pass may move a call across control flow.
+    /// Whether it is convergent: its effect depends on the set of threads that call it together, so calls must not be moved across control flow.
     pub fn is_convergent(self) -> bool {
         match self {
             Self::Position(_) => false,
@@ -67,7 +66,7 @@ impl Intrinsic {
         }
     }
 
-    /// Every intrinsic of the headers, each operation once for each group and element type that it has.
+    /// All intrinsics of the headers; operations once for each of their groups and element types.
     pub fn all() -> impl Iterator<Item = Self> {
         let positions = Position::ALL.iter().map(|position| Self::Position(*position));
         let barriers = [Self::ThreadgroupBarrier, Self::SimdgroupBarrier];
@@ -87,14 +86,14 @@ macro_rules! positions {
             /// Every position.
             pub const ALL: &[Self] = &[$(Self::$position),*];
 
-            /// The name behind [`PREFIX`].
+            /// The name without [`PREFIX`].
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$position => $name,)*
                 }
             }
 
-            /// Whether the headers declare it. The others are calls that passes insert.
+            /// Whether the headers declare it. Passes insert calls of the others.
             pub const fn is_declared(self) -> bool {
                 match self {
                     $(Self::$position => matches!(Source::$from, Source::Headers),)*
@@ -111,19 +110,19 @@ enum Source {
 }
 
 positions! {
-    /// `thread_position_in_threadgroup`. The one that differs between threads of a threadgroup.
+    /// `thread_position_in_threadgroup`, the only one that differs between threads of a threadgroup.
     Thread "thread_position_in_threadgroup", Headers;
     /// `threadgroup_position_in_grid`.
     Group "threadgroup_position_in_grid", Headers;
-    /// `threads_per_threadgroup`: smaller in the groups at the grid's far edges.
+    /// `threads_per_threadgroup`: smaller in threadgroups at the grid's edges.
     GroupSize "threads_per_threadgroup", Headers;
-    /// `dispatch_threads_per_threadgroup`: the size of a full group.
+    /// `dispatch_threads_per_threadgroup`: the size of a full threadgroup.
     FullGroupSize "dispatch_threads_per_threadgroup", Headers;
     /// `threads_per_grid`.
     Grid "threads_per_grid", Headers;
     /// `threadgroups_per_grid`.
     Groups "threadgroups_per_grid", Headers;
-    /// Size in bytes of an argument's memory, an i64; the dimension is the argument's position. For bounds checks.
+    /// Size in bytes of an argument's memory, an i64; the dimension is the argument's index. For bounds checks.
     ArgumentBytes "argument_bytes", Passes;
     /// Address of the launch's fault record, without a dimension. For bounds checks.
     FaultRecord "fault_record", Passes;
@@ -140,18 +139,18 @@ impl Position {
     }
 }
 
-/// A call of an operation across a group: which one, of which group, on values of which type.
+/// A group operation: operation, group and element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupCall {
     /// The operation.
     pub op: GroupOp,
-    /// The threads that take part.
+    /// The group.
     pub group: Group,
     /// The type of the values; `None` where the declaration has [`Elements::None`].
     pub element: Option<Element>,
 }
 
-/// The threads that take part in an operation.
+/// The group of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// 32 consecutive threads of a threadgroup.
@@ -161,7 +160,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Threads of it.
+    /// Number of threads.
     pub const fn width(self) -> u32 {
         match self {
             Self::Simdgroup => SIMDGROUP,
@@ -169,7 +168,7 @@ impl Group {
         }
     }
 
-    /// What the names of its operations begin with in MSL.
+    /// Prefix of its operations' names in MSL.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Simdgroup => "simd_",
@@ -180,7 +179,7 @@ impl Group {
 
 macro_rules! elements {
     ($($element:ident $suffix:literal $ty:expr, $is_unsigned:literal;)*) => {
-        /// The type of the values of an operation.
+        /// Element type of an operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)] // the names say it
         pub enum Element {
@@ -191,7 +190,7 @@ macro_rules! elements {
             /// Every type.
             pub const ALL: &[Self] = &[$(Self::$element),*];
 
-            /// What ends the names of operations on it.
+            /// Suffix of operations' names.
             pub const fn suffix(self) -> &'static str {
                 match self {
                     $(Self::$element => $suffix,)*
@@ -205,7 +204,7 @@ macro_rules! elements {
                 }
             }
 
-            /// Whether it is compared, and extended, as an unsigned integer.
+            /// Whether it is compared and extended as an unsigned integer.
             pub const fn is_unsigned(self) -> bool {
                 match self {
                     $(Self::$element => $is_unsigned,)*
@@ -230,24 +229,24 @@ elements! {
     F32 "f32" Type::Float, false;
 }
 
-/// How an operation is declared.
+/// Declaration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// The name, behind `simd_` or `quad_`.
+    /// The name without `simd_` or `quad_`.
     pub name: &'static str,
-    /// What is passed.
+    /// Parameters.
     pub parameters: &'static [Parameter],
-    /// What is returned.
+    /// Result.
     pub result: Returns,
-    /// The types that it is declared for.
+    /// Element types.
     pub elements: Elements,
-    /// The groups that have it.
+    /// Groups.
     pub groups: &'static [Group],
-    /// When all threads of a simdgroup that call it together get one value. Quadgroups of a simdgroup get different ones.
+    /// Condition under which the result is uniform over the calling threads of a simdgroup. Results of quadgroups differ.
     pub uniform: Uniform,
 }
 
-/// What is passed to an operation.
+/// A parameter of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// A value of the element type.
@@ -256,16 +255,16 @@ pub enum Parameter {
     Lane,
     /// A condition: `bool`.
     Condition,
-    /// A constant that selects an element of the thread's two: `uint`.
+    /// A constant that selects one of the thread's two elements: `uint`.
     Index,
 }
 
-/// What an operation returns.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// A value of the element type.
     Value,
-    /// A bit per lane: `ulong`.
+    /// A bit for each lane: `ulong`.
     Mask,
     /// `bool`.
     Flag,
@@ -274,7 +273,7 @@ pub enum Returns {
 /// The element types of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elements {
-    /// It has none, and no suffix.
+    /// None; the name has no suffix.
     None,
     /// All of [`Element`].
     All,
@@ -287,7 +286,7 @@ pub enum Elements {
 }
 
 impl Elements {
-    /// Whether a type, or none, is among them.
+    /// Whether it includes a type, or none.
     pub fn contains(self, element: Option<Element>) -> bool {
         match (self, element) {
             (Self::None, element) => element.is_none(),
@@ -300,14 +299,14 @@ impl Elements {
     }
 }
 
-/// When a result is the same for all threads of a simdgroup that call together.
+/// Condition under which a result is uniform over the calling threads of a simdgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uniform {
     /// Always.
     Always,
-    /// Where the argument with this index is.
+    /// If the argument with this index is uniform.
     WithArgument(usize),
-    /// It differs in general.
+    /// Not uniform in general.
     Never,
 }
 
@@ -317,7 +316,7 @@ const SIMD: &[Group] = &[Group::Simdgroup];
 macro_rules! group_ops {
     ($($(#[$doc:meta])* $op:ident $name:literal ($($parameter:ident),*) -> $result:ident, $elements:ident, $groups:ident, $uniform:expr;)*) => {
         /// An operation across a simdgroup or quadgroup (MSL specification, "SIMD-Group Functions", "Quad-Group Functions",
-        /// "SIMD-Group Matrix Functions"). Threads that do not call it are inactive: they take no part.
+        /// "SIMD-Group Matrix Functions"). Threads that do not call it are inactive and do not participate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum GroupOp {
             $($(#[$doc])* $op,)*
@@ -327,7 +326,7 @@ macro_rules! group_ops {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
 
-            /// How it is declared.
+            /// Its declaration.
             pub const fn declaration(self) -> Declaration {
                 match self {
                     $(Self::$op => Declaration {
@@ -345,25 +344,25 @@ macro_rules! group_ops {
 }
 
 group_ops! {
-    /// The active lanes for which a condition holds, by bit.
+    /// Ballot: a bit for each active lane for which a condition holds.
     Ballot "ballot" (Condition) -> Mask, None, BOTH, Uniform::Always;
-    /// Whether the thread is the first active one.
+    /// Whether the thread is the first active lane.
     IsFirst "is_first" () -> Flag, None, BOTH, Uniform::Never;
-    /// The value of a lane, which is the same for all threads.
+    /// Broadcast of a lane's value; the lane is uniform.
     Broadcast "broadcast" (Value, Lane) -> Value, All, BOTH, Uniform::WithArgument(1);
     /// The value of the first active lane.
     BroadcastFirst "broadcast_first" (Value) -> Value, All, BOTH, Uniform::Always;
     /// The value of a lane.
     Shuffle "shuffle" (Value, Lane) -> Value, All, BOTH, Uniform::WithArgument(1);
-    /// The value of the lane whose index is the own one xor a mask.
+    /// The value of the lane whose index is the own index xor a mask.
     ShuffleXor "shuffle_xor" (Value, Lane) -> Value, All, BOTH, Uniform::Never;
-    /// The value of a lane with a lower index; below the first lane the own value.
+    /// The value of the lane `delta` below; the own value if there is none.
     ShuffleUp "shuffle_up" (Value, Lane) -> Value, All, BOTH, Uniform::Never;
-    /// The value of a lane with a higher index; behind the last lane the own value.
+    /// The value of the lane `delta` above; the own value if there is none.
     ShuffleDown "shuffle_down" (Value, Lane) -> Value, All, BOTH, Uniform::Never;
-    /// [`GroupOp::ShuffleUp`], from the last lane on below the first.
+    /// [`GroupOp::ShuffleUp`] that wraps around.
     ShuffleRotateUp "shuffle_rotate_up" (Value, Lane) -> Value, All, BOTH, Uniform::Never;
-    /// [`GroupOp::ShuffleDown`], from the first lane on behind the last.
+    /// [`GroupOp::ShuffleDown`] that wraps around.
     ShuffleRotateDown "shuffle_rotate_down" (Value, Lane) -> Value, All, BOTH, Uniform::Never;
     /// A shift up within segments of lanes, filled from the last lanes of a second value's segment.
     ShuffleAndFillUp "shuffle_and_fill_up" (Value, Value, Lane, Lane) -> Value, All, BOTH, Uniform::Never;
@@ -373,9 +372,9 @@ group_ops! {
     Sum "sum" (Value) -> Value, Numbers, BOTH, Uniform::Always;
     /// The product over active lanes.
     Product "product" (Value) -> Value, Numbers, BOTH, Uniform::Always;
-    /// The least value of active lanes.
+    /// The minimum over active lanes.
     Min "min" (Value) -> Value, Numbers, BOTH, Uniform::Always;
-    /// The greatest value of active lanes.
+    /// The maximum over active lanes.
     Max "max" (Value) -> Value, Numbers, BOTH, Uniform::Always;
     /// The bitwise and over active lanes.
     And "and" (Value) -> Value, Integers, BOTH, Uniform::Always;
@@ -383,15 +382,15 @@ group_ops! {
     Or "or" (Value) -> Value, Integers, BOTH, Uniform::Always;
     /// The bitwise xor over active lanes.
     Xor "xor" (Value) -> Value, Integers, BOTH, Uniform::Always;
-    /// The sum over active lanes up to the own one.
+    /// Inclusive prefix sum over active lanes.
     PrefixInclusiveSum "prefix_inclusive_sum" (Value) -> Value, Numbers, BOTH, Uniform::Never;
-    /// The sum over active lanes before the own one.
+    /// Exclusive prefix sum over active lanes.
     PrefixExclusiveSum "prefix_exclusive_sum" (Value) -> Value, Numbers, BOTH, Uniform::Never;
-    /// The product over active lanes up to the own one.
+    /// Inclusive prefix product over active lanes.
     PrefixInclusiveProduct "prefix_inclusive_product" (Value) -> Value, Numbers, BOTH, Uniform::Never;
-    /// The product over active lanes before the own one.
+    /// Exclusive prefix product over active lanes.
     PrefixExclusiveProduct "prefix_exclusive_product" (Value) -> Value, Numbers, BOTH, Uniform::Never;
-    /// An element of the thread's two in `a * b + c` of 8x8 matrices, each of which the lanes hold two elements of.
+    /// One of the thread's two elements of `a * b + c`, for 8x8 matrices of which each lane holds two elements.
     MatrixMultiplyAccumulate "matrix_multiply_accumulate"
         (Value, Value, Value, Value, Value, Value, Index) -> Value, Float, SIMD, Uniform::Never;
 }
@@ -409,19 +408,19 @@ pub enum Reduction {
     Xor,
 }
 
-/// The lanes that a reduction takes in, of those that are active.
+/// Scope of a reduction, among the active lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Extent {
-    /// All of the group.
+    /// All lanes: a reduction.
     All,
-    /// Those up to the own one: an inclusive scan.
+    /// Lanes up to the own one: an inclusive scan.
     Inclusive,
-    /// Those before the own one: an exclusive scan.
+    /// Lanes before the own one: an exclusive scan.
     Exclusive,
 }
 
 impl GroupOp {
-    /// What it reduces and over which lanes, if it is a reduction or scan.
+    /// The operation and its scope, if it is a reduction or scan.
     pub const fn reduction(self) -> Option<(Reduction, Extent)> {
         match self {
             Self::Sum => Some((Reduction::Sum, Extent::All)),
@@ -473,7 +472,7 @@ impl GroupCall {
         declaration.groups.contains(&self.group) && declaration.elements.contains(self.element)
     }
 
-    /// Every call that is declared.
+    /// All declared operations.
     pub fn all() -> impl Iterator<Item = Self> {
         let elements = || std::iter::once(None).chain(Element::ALL.iter().copied().map(Some));
         let of = move |op: GroupOp| {
@@ -483,13 +482,13 @@ impl GroupCall {
         GroupOp::ALL.iter().copied().flat_map(of).filter(|call| call.is_declared())
     }
 
-    /// The name behind [`PREFIX`].
+    /// The name without [`PREFIX`].
     pub fn name(self) -> String {
         let suffix = self.element.map_or(String::new(), |element| format!("_{}", element.suffix()));
         format!("{}{}{suffix}", self.group.prefix(), self.op.declaration().name)
     }
 
-    /// When all threads of a simdgroup that call it together get one value.
+    /// Condition under which the result is uniform over the calling threads of a simdgroup.
     pub fn uniform(self) -> Uniform {
         match self.group {
             Group::Simdgroup => self.op.declaration().uniform,

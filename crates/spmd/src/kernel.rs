@@ -1,4 +1,4 @@
-//! The form of a kernel that the passes of the CPU backend work on: one function without calls of intrinsics.
+//! [`Kernel`]: the form of a kernel on which the passes of the CPU back end work: one function without calls of intrinsics.
 
 use std::collections::HashMap;
 
@@ -17,19 +17,19 @@ pub(crate) struct Kernel {
     pub function: Function,
     /// The barriers. Each is the edge `from → cont`, the only edge out of `from` and into `cont`.
     pub barriers: Vec<Barrier>,
-    /// Values that a thread asks for, with the dimension.
+    /// Position and size values, with the dimension.
     pub positions: HashMap<ValueId, (Position, usize)>,
-    /// Values that are the same for all threads of all groups, loaded once.
+    /// Invariant loads: uniform over the launch, executed once per call.
     pub invariant_loads: Vec<InvariantLoad>,
-    /// Private arrays: what each thread has one of.
+    /// Private arrays: one for each thread.
     pub private_arrays: Vec<PrivateArray>,
     /// Names of the module's threadgroup variables.
     pub threadgroup: Vec<String>,
     /// The functions of the module that the entry calls, directly or not.
     pub callees: Vec<Function>,
-    /// Where threads of a simdgroup first exchange values or wait for one another, if they do.
+    /// Location of the first simdgroup operation or barrier, if any.
     pub exchanges: Option<Option<Location>>,
-    /// Where each branch of the function is in the user's source, by block.
+    /// Source location of each block's branch.
     pub branch_locations: HashMap<BlockId, Location>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct PrivateArray {
     pub value: ValueId,
     pub ty: Type,
     pub align: u64,
-    /// Bytes from a thread's first element to its neighbor's.
+    /// Distance in bytes between the first elements of consecutive threads.
     pub lane_stride: u64,
 }
 
@@ -62,8 +62,8 @@ impl Kernel {
         std::iter::once(&mut self.function).chain(&mut self.callees)
     }
 
-    /// The kernel as a module again, to print and to verify: positions and barriers are calls, private arrays are allocas, and
-    /// invariant loads stand at the start of the entry.
+    /// Converts the kernel back to a module, to print and verify it: positions and barriers are calls, private arrays are allocas, and
+    /// invariant loads are at the start of the entry.
     pub fn to_module(&self, module: &Module) -> Module {
         let mut output = module.clone();
         let mut function = self.function.clone();

@@ -1,6 +1,6 @@
-//! From the code of one thread to a function that runs whole threadgroups.
+//! The SPMD compiler: compiles the code of one thread to a function that runs whole threadgroups.
 //!
-//! Input is a module with one per-thread entry, as the front end leaves it: positions, sizes and barriers are calls of
+//! The input is a module with one per-thread entry, as the front end emits it: positions, sizes and barriers are calls of
 //! [intrinsics](intrinsic), threadgroup variables are globals in a marked section. For a CPU the output is LLVM IR text with one
 //! function, [`SYMBOL`], in which each threadgroup is a loop over vectors of its threads. For an NVIDIA GPU it is a module for NVPTX
 //! ([`nvptx`]).
@@ -15,14 +15,14 @@
 //! | `vector/` | the CPU back end: unroll-and-jam, linearization, uniform and masked versions, emission of vector code |
 //! | `nvptx/` | the NVIDIA back end: prologue, warp masks, shared memory, matrix products |
 //!
-//! A *region* is what a thread may run from the entry, or from one barrier, to the next barriers or its return. On a CPU each region is
-//! a loop over vector iterations, in two versions: one for all lanes, one with masks. Which region runs next is decided once for the
+//! A *region* is the code from the entry, or from one barrier, to the next barriers or the return. On a CPU each region is
+//! a loop over vector iterations, in two versions: a uniform and a masked one. The next region is selected once for the
 //! threadgroup.
 //!
-//! With one lane ([`Options::lanes`]) all branches are branches and there is no masked version: code that has no vector form runs so.
-//! Kernels whose threads exchange values have vectors of a whole simdgroup.
+//! With one lane ([`Options::lanes`]) there is no masked version; code without a vector form is compiled this way.
+//! Kernels with simdgroup operations have vectors of a whole simdgroup.
 //!
-//! The passes do no optimization that clang does afterwards: no constant folding, no promotion to registers.
+//! The passes omit optimizations that clang performs afterwards, such as constant folding and promotion to registers.
 #![forbid(unsafe_code)]
 
 mod analysis;
@@ -63,37 +63,37 @@ pub const THREADGROUP_SECTION: &str = "elinvar.threadgroup";
 /// those that can be stopped ([`Options::stoppable`]). An entry
 /// of `args` is an address; for a threadgroup argument it is the byte offset of its memory behind the
 /// first [`Compiled::scratch_bytes`] of `scratch`. `scratch` is aligned to 64 and belongs to one call
-/// at a time; what it holds on entry does not matter. `sizes` are the bytes of each argument's memory,
-/// `record` is a [`bounds::FaultRecord`]. While the byte at `stop` is not 0, the function returns [`STOPPED`] where a
-/// thread would run a loop's body again.
+/// at a time; its content on entry is irrelevant. `sizes` has the size of each argument's memory in bytes,
+/// `record` is a [`bounds::FaultRecord`]. While the byte at `stop` is not 0, the function returns [`STOPPED`] before the
+/// next iteration of a loop.
 pub const SYMBOL: &str = "elinvar_threadgroups";
 
-/// What the function returns when it has been stopped.
+/// Return value of a stopped function.
 pub const STOPPED: i32 = -1;
 
-/// What to compile for.
+/// Options of the CPU back end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The kernel's name, for dumps.
     pub name: String,
-    /// Threads of a full threadgroup along x, y, z. The output is specialized for it.
+    /// Size of a full threadgroup in threads, for which the output is specialized.
     pub group: [u32; 3],
-    /// Threads that one vector covers: a power of two up to 32. A simdgroup where threads exchange values.
+    /// Maximum number of threads of a vector: a power of two up to 32. With simdgroup operations a vector is a simdgroup.
     pub lanes: u32,
-    /// Vectors of 32-bit elements that the processor's registers hold.
+    /// Number of vectors of `lanes` 32-bit elements that fit into the vector registers.
     pub registers: u32,
-    /// Whether the processor has instructions that load and store at an address per lane.
+    /// Whether the processor has gather and scatter instructions.
     pub gathers: bool,
-    /// For each parameter of the entry, whether it points to threadgroup memory of the launch.
+    /// For each parameter of the entry, whether it points to dynamic threadgroup memory.
     pub threadgroup_args: Vec<bool>,
-    /// For each parameter of the entry the bytes from its start that are there and do not change while the function
-    /// runs: the size of a `constant T&`.
+    /// For each parameter of the entry, the number of bytes from its start that are dereferenceable and invariant while the function
+    /// runs: the size of a `constant T&`, otherwise 0.
     pub invariant_bytes: Vec<u64>,
-    /// Whether groups have to start in ascending order, since the kernel could tell.
+    /// Whether threadgroups must start in ascending order, since the kernel can observe it.
     pub ascending: bool,
-    /// To check every access against the bounds of its memory: for each parameter of the entry what a launch gives at least.
+    /// Enables bounds checks: for each parameter of the entry, the properties that launches guarantee.
     pub checks: Option<Vec<bounds::Given>>,
-    /// Whether the function can be stopped in loops, its own and those of functions that are not inlined.
+    /// Whether the function can be stopped in loops, including those of functions that are not inlined.
     pub stoppable: bool,
 }
 
@@ -102,29 +102,29 @@ pub struct Options {
 pub struct Compiled {
     /// LLVM IR text that defines [`SYMBOL`].
     pub ir: String,
-    /// Bytes of scratch before the dynamic threadgroup memory; a multiple of 64.
+    /// Size in bytes of the scratch memory before the dynamic threadgroup memory; a multiple of 64.
     pub scratch_bytes: u64,
-    /// What the function's fault codes mean: code `n` is entry `n - 1`.
+    /// Meaning of the function's fault codes: code `n` is entry `n - 1`.
     pub faults: Vec<FaultSite>,
-    /// What a fault record means, of a kernel with bounds checks.
+    /// Meaning of a fault record, with bounds checks.
     pub checks: Option<bounds::Checks>,
 }
 
-/// What a fault code stands for.
+/// Meaning of a fault code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSite {
-    /// What happened.
+    /// Description.
     pub message: String,
-    /// Where in the user's source.
+    /// Location in the user's source.
     pub location: Option<Location>,
 }
 
-/// What a module is compiled for.
+/// Target of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A CPU: [`compile`].
     Cpu,
-    /// A GPU of NVIDIA: [`nvptx::prepare`].
+    /// An NVIDIA GPU: [`nvptx::prepare`].
     Nvptx,
 }
 
@@ -145,11 +145,11 @@ pub fn passes(target: Target) -> Vec<PassInfo> {
     }
 }
 
-/// Compile the entry of `module` to a function over threadgroups.
+/// Compiles the entry of `module` to a function over threadgroups.
 ///
 /// # Errors
-/// `Unsupported` and `DivergentBarrier` with what and where in the source; `Malformed` for a module that the front end does not
-/// write.
+/// `Unsupported` and `DivergentBarrier` with the source location; `Malformed` for a module that violates the front end's
+/// contract.
 pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     expect_lanes(options)?;
     let mut state = State::new(module, options);
@@ -161,7 +161,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, Error> {
     Ok(Compiled { ir: output.to_string(), scratch_bytes, faults, checks: state.checks })
 }
 
-/// The IR that `pass` leaves of the entry of `module`, as text, with what [`compile`] runs before it. For tests and tools.
+/// Runs the pipeline of [`compile`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.
 ///
 /// # Errors
 /// As [`compile`]; `Malformed` if there is no such pass.

@@ -1,14 +1,14 @@
 //! Passes, and the pass manager that runs a pipeline of them.
 //!
-//! A [`Pass`] is a value: a name, the [`Form`] of IR that it takes and leaves, what holds before and after it, and the function
-//! that does it. Each target has one list of passes, its pipeline ([`crate::vector::pipeline`], [`crate::nvptx::pipeline`]).
+//! A [`Pass`] is a value: a name, the [`Form`]s of IR that it takes and produces, preconditions and postconditions, and a
+//! function. Each target has one list of passes, its pipeline ([`crate::vector::pipeline`], [`crate::nvptx::pipeline`]).
 //!
 //! The pass manager
 //!
 //! - emits a `tracing` event of the target [`TARGET`] with `pass` and `ns` for each pass;
-//! - verifies the IR after each pass in debug builds, and where [`verify_each`] or `ELINVAR_VERIFY_EACH=1` asks for it;
-//! - writes the IR after the passes that `ELINVAR_DUMP` names (separated by commas, or `all`) to the folder
-//!   `ELINVAR_DUMP_DIR`, by default `elinvar-dump`, in files named `KERNEL-TARGET-ORDER-PASS.ll`.
+//! - verifies the IR after each pass in debug builds, and if [`verify_each`] was called or `ELINVAR_VERIFY_EACH=1` is set;
+//! - writes the IR after the passes that `ELINVAR_DUMP` names (separated by commas, or `all`) to the folder `ELINVAR_DUMP_DIR`,
+//!   by default `elinvar-dump`, in files named `KERNEL-TARGET-ORDER-PASS.ll`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,21 +17,21 @@ use std::time::Instant;
 
 use crate::{Error, Target, passes};
 
-/// The target of the events.
+/// Target of the `tracing` events.
 pub const TARGET: &str = "elinvar::passes";
 
 /// The form of IR between two passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A module of one thread's code: the entry is [`ENTRY`](crate::ENTRY), intrinsics are calls.
+    /// A module with one thread's code: the entry is [`ENTRY`](crate::ENTRY), intrinsics are calls.
     Thread,
     /// CPU: the entry as a function without calls of intrinsics; barriers are edges.
     Kernel,
-    /// CPU: the function over threadgroups, without what it calls.
+    /// CPU: the function over threadgroups, without its callees.
     Workgroup,
-    /// NVPTX: the kernel with its parameters beside the rest of its module.
+    /// NVPTX: the kernel with its parameters, separate from the rest of its module.
     Device,
-    /// A module that clang compiles.
+    /// A complete module for clang.
     Target,
 }
 
@@ -47,27 +47,27 @@ impl fmt::Display for Form {
     }
 }
 
-/// What a pass is, for documentation and tools.
+/// Description of a pass, for documentation and tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassInfo {
-    /// The name, as `ELINVAR_DUMP` takes it.
+    /// The name, as in `ELINVAR_DUMP`.
     pub name: &'static str,
-    /// The form that it takes.
+    /// Input form.
     pub input: Form,
-    /// The form that it leaves.
+    /// Output form.
     pub output: Form,
-    /// What holds before it.
+    /// Precondition.
     pub requires: &'static str,
-    /// What holds after it.
+    /// Postcondition.
     pub ensures: &'static str,
 }
 
-/// Which analyses of a kernel stay valid after a pass.
+/// The analyses that a pass preserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preserves {
     /// All: the pass does not change the code.
     Everything,
-    /// Those of the control-flow graph alone.
+    /// Analyses of the control-flow graph.
     ControlFlow,
     Nothing,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Pass<U> {
     pub run: fn(&mut U) -> Result<(), Error>,
 }
 
-/// What the passes of a target work on: a kernel in one of its forms.
+/// The unit of a target's pipeline: a kernel in one of its forms.
 pub(crate) trait Unit {
     const TARGET: Target;
     /// The kernel's name.
@@ -89,15 +89,15 @@ pub(crate) trait Unit {
     fn form(&self) -> Form;
     /// The IR, as text.
     fn text(&self) -> String;
-    /// Verify the IR; the errors.
+    /// Verifies the IR and returns the errors.
     fn verify(&self) -> Result<(), String>;
-    /// Drop the analyses that a pass has not preserved.
+    /// Drops the analyses that a pass has not preserved.
     fn invalidate(&mut self, preserves: Preserves);
 }
 
 static VERIFY_EACH: AtomicBool = AtomicBool::new(false);
 
-/// Verify the IR after each pass from now on, also in release builds. For fuzzers and tests.
+/// Enables verification after each pass, also in release builds. For fuzzers and tests.
 pub fn verify_each(on: bool) {
     VERIFY_EACH.store(on, Ordering::Relaxed);
 }
@@ -108,10 +108,10 @@ fn verifies() -> bool {
         || std::env::var_os("ELINVAR_VERIFY_EACH").is_some_and(|value| value == "1")
 }
 
-/// Run those of `passes` that apply to `unit`, in order, up to and with the pass `last` if there is one.
+/// Runs the `passes` that apply to `unit`, in order, up to and including `last` if it is given.
 ///
 /// # Errors
-/// A pass's own; `Malformed` if it leaves IR that does not verify; `Dump` if `ELINVAR_DUMP` names no pass, or a dump cannot be
+/// Errors of a pass; `Malformed` if the IR after a pass does not verify; `Dump` if `ELINVAR_DUMP` has an unknown name, or a dump cannot be
 /// written.
 pub(crate) fn run<U: Unit>(passes: &[Pass<U>], unit: &mut U, last: Option<&str>) -> Result<(), Error> {
     let dump = Dump::from_environment()?;
@@ -151,7 +151,7 @@ fn expect_form<U: Unit>(unit: &U, pass: &str, when: &str, form: Form) -> Result<
     }
 }
 
-/// The passes whose IR is written, and where.
+/// The passes whose IR is dumped, and the folder.
 struct Dump {
     passes: Vec<String>,
     folder: PathBuf,

@@ -1,7 +1,7 @@
 //! Private memory of a thread: its size, and the limit.
 //!
 //! Small private arrays are on the stack of the worker; larger ones of the entry are in scratch memory; those of functions that
-//! are not inlined are in their frames. Calls do not recurse ([`admit`](crate::analysis::allowlist)), so the sum over the deepest
+//! are not inlined are in their frames. Calls do not recurse ([`allowlist`](crate::analysis::allowlist)), so the sum over the deepest
 //! call chain is known, and a kernel above [`MOST`] is rejected. That leaves most of a worker's stack to the code generator. If
 //! that should not suffice, every page of a frame is probed in order ([`PROBES`]), so that no access bypasses the guard page
 //! below the stack.

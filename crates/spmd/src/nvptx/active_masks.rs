@@ -1,18 +1,17 @@
-//! Which lanes of a simdgroup are together in each block: the masks of votes, shuffles and reductions.
+//! Masks of converged lanes of a simdgroup for each block, for votes, shuffles and reductions.
 //!
-//! The hardware does not promise that lanes that have parted meet again where their ways do, so nothing here asks which
-//! lanes happen to run side by side. A mask is computed from branches alone:
+//! The hardware does not guarantee that diverged lanes reconverge, so masks do not depend on which lanes happen to execute
+//! together. They are computed from branches alone:
 //!
-//! - Where every lane that came to a block before comes to this one, and within the same iteration, it is that one's.
-//! - Behind a branch it is the vote of the lanes before it on the branch's condition.
-//! - Elsewhere, where ways meet that not all lanes take, all lanes of the last block that they had in common vote: with yes on
-//!   the edges into the block, with no on the edges that pass it by. So are the lanes counted that go round a loop
-//!   again.
+//! - If every lane that reached a dominating block reaches this one, within the same iteration, the mask is that block's.
+//! - After a branch it is the ballot of the preceding lanes on the branch's condition.
+//! - Otherwise, at joins that not all lanes reach, all lanes of the immediate dominator vote: with yes on the edges into the
+//!   block, with no on the edges that bypass it. The lanes of a loop's next iteration are determined in the same way.
 //!
-//! Blocks are in an order that all edges but those back to a loop's header follow; a vote is due on an edge that passes
-//! its place in that order. Every lane thus casts the votes that it shares with others in the same order, and each waits for
-//! the lanes of its mask that have not exited (PTX ISA, "vote.sync": from sm_70 on they need not be at one
-//! instruction). Branches that lanes provably take together ([`divergence`](crate::analysis::divergence)) need no votes.
+//! Blocks are in an order that all edges except back edges follow; a vote is due on an edge that passes its position in that
+//! order. Every lane therefore casts the votes that it shares with others in the same order, and each vote waits for the lanes of
+//! its mask that have not exited (PTX ISA, "vote.sync": from sm_70 on they need not be at one instruction). Uniform branches
+//! ([`divergence`](crate::analysis::divergence)) need no votes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +23,7 @@ use crate::support::builder::{Builder, call, i32_const};
 
 const VOTE: &str = "llvm.nvvm.vote.ballot.sync";
 
-/// Where in the order of blocks a vote stands: at a block, or at the end of a loop, the inner before the outer.
+/// Position of a vote in the order: at a block, or at the end of a loop, inner loops first.
 type Place = (usize, usize);
 
 /// A vote on an edge.
@@ -34,22 +33,22 @@ struct Vote {
     result: ValueId,
 }
 
-/// Computes masks as they are asked for; [`ActiveMasks::write`] puts them into the function.
+/// Computes masks on demand; [`ActiveMasks::write`] inserts them into the function.
 pub(super) struct ActiveMasks<'f> {
     function: &'f mut Function,
     cfg: Cfg,
     divergence: DivergenceAnalysis,
     known: HashMap<BlockId, Operand>,
-    /// Votes by edge, in their order.
+    /// Votes by edge, in order.
     votes: BTreeMap<(BlockId, BlockId), BTreeMap<Place, Vote>>,
-    /// Votes on a branch, at the end of its block: of the lanes of a mask, the results by successor.
+    /// Votes on a branch, at the end of its block: for a mask, the results by successor.
     branches: BTreeMap<BlockId, (Operand, Vec<(BlockId, ValueId)>)>,
-    /// Masks that depend on the edge by which a block is entered.
+    /// Masks that are phis over the incoming edges of a block.
     joins: BTreeMap<BlockId, (ValueId, Vec<(BlockId, Operand)>)>,
 }
 
 impl<'f> ActiveMasks<'f> {
-    /// `first` is the block that all lanes of `mask` begin in.
+    /// `first` is the block in which all lanes of `mask` begin.
     pub fn new(function: &'f mut Function, cfg: Cfg, first: BlockId, mask: Operand) -> Self {
         let divergence = DivergenceAnalysis::new(function, &cfg);
         let known = HashMap::from([(first, mask)]);
@@ -57,7 +56,7 @@ impl<'f> ActiveMasks<'f> {
         Self { function, cfg, divergence, known, votes, branches, joins }
     }
 
-    /// The lanes that are together in a block.
+    /// The mask of a block.
     pub fn of(&mut self, block: BlockId) -> Operand {
         if let Some(mask) = self.known.get(&block) {
             return mask.clone();
@@ -77,7 +76,7 @@ impl<'f> ActiveMasks<'f> {
         }
     }
 
-    /// Whether lanes leave a loop in different iterations.
+    /// Whether a loop has a divergent exit.
     fn parts_lanes(&self, l: usize) -> bool {
         let leaves = |block: &BlockId| {
             self.divergence.is_divergent(*block)
@@ -87,7 +86,7 @@ impl<'f> ActiveMasks<'f> {
         self.cfg.order.iter().any(leaves)
     }
 
-    /// The loop that a block is in, or a header when it is entered.
+    /// The innermost loop of a block; of a header, on entry, the enclosing loop.
     fn home(&self, block: BlockId) -> Option<usize> {
         match self.cfg.header_of(block) {
             Some(l) => self.cfg.loops[l].parent,
@@ -95,7 +94,7 @@ impl<'f> ActiveMasks<'f> {
         }
     }
 
-    /// The mask with which a block is entered, by other edges than those back to it.
+    /// The mask on entry to a block, by edges other than back edges.
     fn entered(&mut self, block: BlockId) -> Operand {
         let home = self.home(block);
         let dominators: Vec<BlockId> =
@@ -124,7 +123,7 @@ impl<'f> ActiveMasks<'f> {
         join.into()
     }
 
-    /// The first block dominates all and is in no loop.
+    /// The first block dominates all others and is in no loop.
     fn known_first(&self) -> Operand {
         Const::int(32, -1).into()
     }
@@ -144,7 +143,7 @@ impl<'f> ActiveMasks<'f> {
         }
         let entries = self.cfg.entries(header).map(|from| (from, entered.clone()));
         let mut incoming: Vec<(BlockId, Operand)> = entries.collect();
-        // A header that is entered by votes has a value for each edge.
+        // A header whose entry mask is voted has a value for each edge.
         if let Some((join, by_edge)) = self.joins.remove(&header)
             && entered == Operand::Value(join)
         {
@@ -156,7 +155,7 @@ impl<'f> ActiveMasks<'f> {
         mask.into()
     }
 
-    /// The lanes that take the edge between two blocks.
+    /// The mask of an edge.
     fn behind_branch(&mut self, from: BlockId, to: BlockId) -> Operand {
         let mask = self.of(from);
         if !self.divergence.is_divergent(from) {
@@ -167,7 +166,7 @@ impl<'f> ActiveMasks<'f> {
         result.into()
     }
 
-    /// Whether lanes may part between a block and one that it dominates.
+    /// Whether lanes may diverge between a block and one that it dominates.
     fn is_parted_between(&self, from: BlockId, to: BlockId) -> bool {
         let (first, last) = (self.cfg.position(from), self.cfg.position(to));
         self.cfg.order[first..last].iter().any(|b| self.divergence.is_divergent(*b))
@@ -189,13 +188,13 @@ impl<'f> ActiveMasks<'f> {
             .flat_map(|from| self.cfg.successors[from.0 as usize].iter().map(|to| (*from, *to)))
     }
 
-    /// Let the lanes of `mask`, which are together in `near`, vote on whether they come to `block`.
+    /// Adds a vote of the lanes of `mask`, which are converged in `near`, on whether they reach `block`.
     fn vote(&mut self, block: BlockId, mask: &Operand, near: BlockId) {
         let at = self.cfg.position(block);
         let passes = |(from, to): &(BlockId, BlockId)| {
             let (begin, end) = (self.cfg.position(*from), self.cfg.position(*to));
             let ahead = self.cfg.dominates(near, *from) && begin < at;
-            // Back to the header of a loop around both, or on to the block or one behind it.
+            // To the header of a loop around both, to the block, or to one after it.
             ahead
                 && match self.cfg.is_back_edge(*from, *to) {
                     true => end <= self.cfg.position(near),
@@ -218,7 +217,7 @@ impl<'f> ActiveMasks<'f> {
         vote.map_or_else(|| self.known_first(), |vote| vote.result.into())
     }
 
-    /// Put all that was asked for into the function.
+    /// Inserts the computed masks into the function.
     pub fn write(self) {
         let Self { function, votes, branches, joins, .. } = self;
         for (block, (mask, results)) in branches {
@@ -227,7 +226,7 @@ impl<'f> ActiveMasks<'f> {
             }
         }
         for (block, (value, incoming)) in joins {
-            // As often as there are edges: a switch may have several.
+            // Once for each edge: a switch may have several.
             let edges = |from: BlockId| {
                 let targets = function.block(from).term.successors();
                 targets.into_iter().filter(|to| *to == block).count()
@@ -250,7 +249,7 @@ impl<'f> ActiveMasks<'f> {
     }
 }
 
-/// Let the lanes of `mask` vote, at the end of a block, on whether its branch goes to `to`.
+/// Adds a vote of the lanes of `mask`, at the end of a block, on whether its branch goes to `to`.
 fn vote_on_branch(function: &mut Function, block: BlockId, to: BlockId, mask: &Operand, result: ValueId) {
     let term = function.block(block).term.clone();
     let mut b = Builder::new(function, block);
@@ -260,7 +259,7 @@ fn vote_on_branch(function: &mut Function, block: BlockId, to: BlockId, mask: &O
             b.binary(BinaryOp::Xor, "", &Type::I1, cond.clone(), Const::int(1, 1)).into()
         }
         Term::Switch { value, default, cases } => {
-            // Whether it is one of the cases that lead there, or none of those that lead elsewhere.
+            // Whether it is one of the cases for `to`; for the default, none of the others.
             let wanted = |(_, target): &&(Const, BlockId)| (*target == to) != (*default == to);
             let mut any: Operand = Const::int(1, 0).into();
             for (case, _) in cases.iter().filter(wanted) {
@@ -285,7 +284,7 @@ fn split_edge(function: &mut Function, from: BlockId, to: BlockId) -> BlockId {
     function.block_mut(from).term.map_successors(|s| if s == to { between } else { s });
     for inst in &mut function.block_mut(to).insts {
         let Op::Phi { incoming, .. } = &mut inst.op else { break };
-        // A switch may have had several edges there; now it is one.
+        // A switch may have had several edges to it; now it has one.
         let mut seen = false;
         incoming.retain(|(_, block)| *block != from || !std::mem::replace(&mut seen, true));
         for (_, block) in incoming.iter_mut().filter(|(_, block)| *block == from) {
@@ -295,7 +294,7 @@ fn split_edge(function: &mut Function, from: BlockId, to: BlockId) -> BlockId {
     between
 }
 
-/// The lanes of a simdgroup for which a condition holds, all of them voting; appended to a block.
+/// Ballot of a condition over all lanes, appended to a block.
 pub(super) fn vote_of_all(b: &mut Builder<'_>, condition: impl Into<Operand>) -> ValueId {
     b.call(Type::I32, VOTE, &[(Type::I32, i32_const(u32::MAX).into()), (Type::I1, condition.into())])
 }

@@ -1,8 +1,8 @@
-//! Division and roots of floats, where the source's math mode lets them be some units in the last place off.
+//! Approximate division and square roots of `float`, if the source's math mode allows errors of some ulp.
 //!
-//! clang is told then to divide with `div.full.f32`, whose results are within 2 ulp; divisions that have to be right, as
-//! in the library's own functions, are written as such here. The library's reciprocal square root becomes
-//! `rsqrt.approx.f32`, within 2^-22.9 of the result (PTX ISA, "div", "rsqrt").
+//! clang is instructed to divide with `div.full.f32`, whose results are within 2 ulp; divisions that must be correctly rounded,
+//! such as those of the library, are marked here. The library's reciprocal square root becomes `rsqrt.approx.f32`, with a
+//! relative error of at most 2^-22.9 (PTX ISA, "div", "rsqrt").
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const DIVIDE: &str = "llvm.nvvm.div.rn.f";
 const ROOT: &str = "llvm.sqrt.f32";
 const RECIPROCAL_ROOT: &str = "llvm.nvvm.rsqrt.approx.f";
 
-/// Write a function's divisions of single floats.
+/// Rewrites the `float` divisions of a function.
 pub(super) fn write(function: &mut Function) {
     let roots: HashMap<ValueId, Operand> =
         function.blocks.iter().flat_map(|b| &b.insts).filter_map(root_of).collect();
@@ -30,7 +30,7 @@ pub(super) fn write(function: &mut Function) {
     }
 }
 
-/// A square root, and what of.
+/// A square root and its operand.
 fn root_of(inst: &Inst) -> Option<(ValueId, Operand)> {
     match &inst.op {
         Op::Call(call) if callee_name(call) == Some(ROOT) => {

@@ -1,11 +1,11 @@
-//! Barriers and fences, as PTX has them.
+//! Lowers barriers, fences and atomic orderings to those of PTX.
 //!
-//! A threadgroup barrier is `bar.sync 0`, which orders all memory among the threads of a block. With `mem_device` it has a
-//! fence of the device before it: what a thread wrote before the barrier is seen by other blocks once they have seen what
-//! any thread of this one writes atomically behind it (PTX ISA, "Memory Consistency Model": causality order).
+//! A threadgroup barrier is `bar.sync 0`, which orders all memory among the threads of a block. With `mem_device` it is preceded
+//! by a device-scope fence: writes of a thread before the barrier are visible to other blocks after they observe an atomic write
+//! by any thread of this block after the barrier (PTX ISA, "Memory Consistency Model": causality order).
 //!
-//! Atomic operations that order others have fences of the device before them, behind them or both, and are relaxed themselves:
-//! LLVM makes relaxed ones of all that read and write, and has no code for some that load or store.
+//! Atomic operations with an ordering get device-scope fences before them, after them or both, and become relaxed: LLVM lowers
+//! read-modify-write operations to relaxed ones, and has no lowering for some ordered loads and stores.
 
 use elinvar_ir::{CallArg, Function, Inst, Module, Op, Operand, Ordering, Type};
 
@@ -16,7 +16,7 @@ use crate::support::ir::callee_name;
 const BARRIER: &str = "llvm.nvvm.barrier0";
 const FENCE: &str = "llvm.nvvm.membar.gl";
 
-/// Write the kernel's barriers and fences, and those of the functions that are not inlined.
+/// Lowers the barriers and fences of the kernel, and of the functions that are not inlined.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) {
     for function in module.functions.iter_mut().chain([kernel]) {
         for block in &mut function.blocks {
@@ -47,7 +47,7 @@ fn written(mut inst: Inst) -> Vec<Inst> {
     }
 }
 
-/// Make an atomic operation relaxed; whether others before it and behind it were ordered by it.
+/// Makes an atomic operation relaxed; returns whether it had release and acquire ordering.
 fn relax(op: &mut Op) -> (bool, bool) {
     let (ordering, failure) = match op {
         Op::Load { atomic: Some(atomic), .. } | Op::Store { atomic: Some(atomic), .. } => {
@@ -68,7 +68,7 @@ fn relax(op: &mut Op) -> (bool, bool) {
     (release, acquire)
 }
 
-/// Whether a barrier's flags, if they are known, include device memory.
+/// Whether a barrier's flags include device memory; true if they are unknown.
 fn orders_device(args: &[CallArg]) -> bool {
     match args.first().map(|a| &a.op) {
         Some(Operand::Const(c)) => c.as_unsigned(32).is_none_or(|flags| flags & DEVICE_FLAGS != 0),

@@ -1,4 +1,4 @@
-//! The kernel's parameters; what each thread asks for by intrinsics becomes what the [`prologue`](super::prologue) knows.
+//! Kernel entry: the kernel's parameters, and positions from the [`prologue`](super::prologue) in place of intrinsics.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::support::ir::rename_incoming;
 /// The address space of global memory.
 pub(super) const GLOBAL: u32 = 1;
 
-/// Turn the entry into the kernel. Its blocks are behind block 0 then, which is the prologue.
+/// Converts the entry to the kernel, whose block 0 is the prologue.
 pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) -> Result<Wrapped, Error> {
     if kernel.params.len() != options.arguments.len() {
         return Err(Error::Malformed(format!(
@@ -53,7 +53,7 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
     let names: HashMap<ValueId, Operand> =
         asked.iter().filter_map(|(value, p, d)| Some((*value, known.get(&(*p, *d))?.clone()))).collect();
     rename(kernel, &names);
-    // The entry's own blocks follow behind the prologue's last.
+    // The entry's blocks follow the prologue's.
     let term = kernel.block(body).term.clone();
     rename_incoming(kernel, &term, BlockId(0), body);
     kernel.name = options.name.clone();
@@ -65,15 +65,15 @@ pub(super) fn wrap(module: &Module, kernel: &mut Function, options: &Options) ->
 /// The kernel's shape.
 pub(super) struct Wrapped {
     pub parameters: Vec<Parameter>,
-    /// The block that the prologue goes on to.
+    /// The block in which the prologue continues.
     pub body: BlockId,
-    /// The lanes of the simdgroup that come there, if they exchange values.
+    /// The mask of lanes that reach it, if the kernel has simdgroup operations.
     pub mask: Option<ValueId>,
-    /// Whether lanes are arranged for products of matrices.
+    /// Whether lanes are permuted for matrix products.
     pub permuted: bool,
 }
 
-/// What the launch's own parameters say.
+/// Values of the launch's parameters.
 pub(super) struct Launch {
     pub threads: [ValueId; 3],
     pub extent: ValueId,
@@ -82,10 +82,10 @@ pub(super) struct Launch {
     pub bytes: Vec<ValueId>,
 }
 
-/// A value and the position that it is.
+/// A value and its position intrinsic.
 type Asked = Vec<(ValueId, Position, usize)>;
 
-/// Take the calls that ask for positions out.
+/// Removes the calls of position intrinsics.
 fn take_positions(module: &Module, kernel: &mut Function) -> Result<Asked, Error> {
     let mut asked = Vec::new();
     for block in &mut kernel.blocks {
@@ -106,7 +106,7 @@ fn take_positions(module: &Module, kernel: &mut Function) -> Result<Asked, Error
     Ok(asked)
 }
 
-/// Move what block 0 has, but for private variables, to a new block.
+/// Moves the instructions of block 0, except allocas, to a new block.
 fn split(kernel: &mut Function) -> BlockId {
     let body = kernel.new_block(None);
     let first = kernel.block_mut(BlockId(0));
@@ -120,7 +120,7 @@ fn split(kernel: &mut Function) -> BlockId {
     body
 }
 
-/// Give the kernel a parameter for an argument, and `value` what the entry was given for it.
+/// Adds a kernel parameter for an argument, and defines the entry's `value` from it.
 fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument, checked: bool) {
     let define = |kernel: &mut Function, op| {
         kernel.block_mut(BlockId(0)).insts.push(Inst { result: Some(value), op, metadata: Vec::new() });
@@ -133,7 +133,7 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument, che
     };
     match argument {
         Argument::Pointer { constant } => {
-            // A launch may give the same memory to another argument, too: what is checked is loaded once.
+            // Arguments may alias: a checked value is loaded once.
             let attrs = if *constant && !checked { "noalias readonly" } else { "" };
             let given = kernel.add_param(Type::Ptr(GLOBAL), attrs, None);
             define(kernel, cast(Type::Ptr(GLOBAL), given.into()));
@@ -157,7 +157,7 @@ fn take_argument(kernel: &mut Function, value: ValueId, argument: &Argument, che
     }
 }
 
-/// Let other values stand for some.
+/// Replaces values.
 fn rename(function: &mut Function, names: &HashMap<ValueId, Operand>) {
     let one = |operand: &mut Operand| {
         if let Some(other) = operand.value().and_then(|value| names.get(&value)) {

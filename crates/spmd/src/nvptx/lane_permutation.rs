@@ -1,12 +1,12 @@
-//! Lanes arranged for products of matrices: which thread of a simdgroup each lane of the warp is.
+//! Lane permutation for matrix products: the mapping from a warp's lanes to threads of a simdgroup.
 //!
-//! Lane i of a simdgroup holds row i / 16 * 4 + i / 2 % 4 of a matrix, and the two columns from i / 8 % 2 * 4 + i % 2 * 2 on. A
-//! warp's lane p holds row p / 4 and the columns from p % 4 * 2 on of what `mma` takes on the left and gives (PTX ISA,
-//! "Matrix Fragments for mma.m16n8k8"). Both are the bits of a number in another order, so where lane p *is* the thread whose
-//! index has its bits in the order 4, 1, 3, 2, 0, matrices lie as the instruction wants them, and none has to be moved.
+//! Lane i of a simdgroup holds row i / 16 * 4 + i / 2 % 4 of a matrix, and two columns from i / 8 % 2 * 4 + i % 2 * 2 on. A
+//! warp's lane p holds row p / 4 and two columns from p % 4 * 2 on of the left operand and the result of `mma` (PTX ISA, "Matrix
+//! Fragments for mma.m16n8k8"). Both are permutations of a number's bits. If lane p *is* the thread whose index has its bits in
+//! the order 4, 1, 3, 2, 0, Metal's matrix layout is the fragment layout, and no element needs to be moved.
 //!
-//! Positions then come from that index. What else looks at lanes has to know; only kernels are arranged whose other
-//! functions across a simdgroup do not ask for the order of lanes.
+//! Positions are derived from the permuted index. Only kernels whose other simdgroup functions do not depend on the order of
+//! lanes are permuted.
 
 use elinvar_ir::{BinaryOp, Call, Function, IntPredicate, Operand, Type, ValueId};
 
@@ -14,7 +14,7 @@ use super::simdgroup;
 use crate::intrinsic::{Group, GroupCall, GroupOp};
 use crate::support::builder::{Builder, i32_const};
 
-/// Whether a kernel is one for arranged lanes: it makes products, all of them on tensor cores.
+/// Whether a kernel's lanes are permuted: it has matrix products, all of them on tensor cores.
 pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
     if !approximate {
         return false;
@@ -30,7 +30,7 @@ pub(super) fn suits(kernel: &Function, approximate: bool) -> bool {
     calls.iter().any(|(function, _)| is_product(function)) && calls.iter().all(one)
 }
 
-/// Whether an operation gives the same in whichever order the lanes are.
+/// Whether an operation's result is independent of the order of lanes.
 fn is_orderless(call: GroupCall) -> bool {
     let of_simdgroup = call.group == Group::Simdgroup;
     match call.op {
@@ -61,9 +61,9 @@ fn is_orderless(call: GroupCall) -> bool {
     }
 }
 
-/// The positions of a thread in its threadgroup, of what CUDA says of thread and block.
+/// The position of a thread in its threadgroup, from CUDA's thread and block indices.
 ///
-/// The last simdgroup of a threadgroup is as it is if it is not whole: no product can be made there.
+/// A partial last simdgroup is not permuted, since it cannot compute products.
 pub(super) fn threads(b: &mut Builder<'_>, thread: [ValueId; 3], full: [ValueId; 3]) -> [Operand; 3] {
     let ty = Type::I32;
     let rows = b.binary(BinaryOp::Mul, "", &ty, thread[2], full[1]);

@@ -1,8 +1,8 @@
-//! Functions across a simdgroup, as LLVM IR text: shuffles, votes and reductions of a warp's lanes, each with the mask of
-//! the lanes that call it.
+//! Library of simdgroup functions, as LLVM IR text: shuffles, votes and reductions of a warp's lanes, each with the mask of the
+//! calling lanes.
 //!
-//! What a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions are in
-//! [`folds`](super::reductions), matrix products in [`product`](super::matrix_product).
+//! The value that a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions are in
+//! [`reductions`](super::reductions), matrix products in [`matrix_product`](super::matrix_product).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,21 +13,21 @@ use super::{matrix_product, reductions};
 use crate::Error;
 use crate::intrinsic::{self, Element, GroupCall, GroupOp, Intrinsic};
 
-/// What the library's names begin with.
+/// Prefix of the library's names.
 pub(super) const PREFIX: &str = "elinvar.";
 
-/// What the names of reductions of the active lanes, one after the other, begin with.
+/// Prefix of the names of sequential reductions over the active lanes.
 pub(super) const ACTIVE: &str = "active.";
 
-/// What is behind the name of a shuffle by a distance that is known to be within the lanes.
+/// Suffix of the names of shuffles with a distance that is known to be in range.
 const NEAR: &str = ".near";
 
-/// The library's name for an operation across a group.
+/// The library's name of a group operation.
 pub(super) fn name(call: GroupCall, near: bool) -> String {
     format!("{PREFIX}{}{}", call.name(), if near { NEAR } else { "" })
 }
 
-/// The operation of this name, and whether its distance is known to be within the lanes.
+/// The operation with this name, and whether its distance is known to be in range.
 fn operation(rest: &str) -> Option<(GroupCall, bool)> {
     let (name, near) = match rest.strip_suffix(NEAR) {
         Some(name) => (name, true),
@@ -39,12 +39,12 @@ fn operation(rest: &str) -> Option<(GroupCall, bool)> {
     }
 }
 
-/// The lanes within which a shuffle is cheaper when its distance is known to be smaller.
+/// The group width for which a shuffle is cheaper if its distance is known to be smaller.
 pub(super) fn has_near(call: GroupCall) -> Option<u32> {
     matches!(call.op, GroupOp::ShuffleUp | GroupOp::ShuffleDown).then(|| call.group.width())
 }
 
-/// Add the functions of these names, and those that they call.
+/// Adds the functions with these names, and their callees.
 pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Error> {
     let mut text = String::new();
     let (mut todo, mut done): (Vec<String>, BTreeSet<String>) =
@@ -64,7 +64,7 @@ pub(super) fn add(module: &mut Module, names: BTreeSet<String>) -> Result<(), Er
     Ok(())
 }
 
-/// The type of the values of an operation.
+/// Element type of an operation.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar {
     pub element: Element,
@@ -74,7 +74,7 @@ pub(super) struct Scalar {
     pub wide: &'static str,
 }
 
-/// A word and a float, for what shuffles them.
+/// The types that are shuffled: a word and a float.
 pub(super) const WORD: Scalar = scalar(Element::U32);
 pub(super) const FLOAT: Scalar = scalar(Element::F32);
 
@@ -176,13 +176,13 @@ fn define(name: &str, body: &mut Body) -> Option<()> {
         | GroupOp::PrefixExclusiveSum
         | GroupOp::PrefixInclusiveProduct
         | GroupOp::PrefixExclusiveProduct => reductions::reduce(name, call, body)?,
-        // Its calls become those of its steps.
+        // Its calls are replaced by those of its steps.
         GroupOp::MatrixMultiplyAccumulate => return None,
     }
     Some(())
 }
 
-/// A shuffle of words, `mode.c.type`, of any type.
+/// A shuffle of any type, by words: `mode.c.type`.
 fn word_shuffle(name: &str, rest: &str, body: &mut Body) -> Option<()> {
     let mut parts = rest.split('.');
     let (mode, c, ty) = (parts.next()?, parts.next()?, parts.next()?);
@@ -227,7 +227,7 @@ fn word_shuffle(name: &str, rest: &str, body: &mut Body) -> Option<()> {
     Some(())
 }
 
-/// The name of the own group's bits of the word `of`.
+/// The name of the bits of the word `of` that belong to the own group.
 fn group_bits<'a>(body: &mut Body, width: u32, of: &'a str) -> &'a str {
     if width == 32 {
         return of;
@@ -247,7 +247,7 @@ fn ballot(name: &str, width: u32, body: &mut Body) {
     body.close("i64", "%r");
 }
 
-/// `%first` is the first lane of the own group that is in the mask, by its place in the group.
+/// `%first` is the index in the group of the first lane in the mask.
 fn first(body: &mut Body, width: u32) {
     let bits = group_bits(body, width, "%mask");
     body.line(format!("%first = call i32 @llvm.cttz.i32(i32 {bits}, i1 false)"));
@@ -271,7 +271,7 @@ fn broadcast_first(name: &str, width: u32, s: Scalar, body: &mut Body) {
     body.close(s.ty, "%r");
 }
 
-/// Where each lane of a shuffle reads from.
+/// Source lanes of a shuffle.
 enum Shuffle {
     To,
     Xor,
@@ -323,7 +323,7 @@ fn shift(body: &mut Body, op: &str, rotates: bool, width: u32, s: Scalar) {
     body.shuffle("%r", "idx", s, "%v", "%from", within(width, false));
 }
 
-/// A shift within segments of lanes, with the other value's lanes coming in.
+/// A shift within segments of lanes, filled from another value's lanes.
 fn fill(name: &str, up: bool, width: u32, s: Scalar, body: &mut Body) {
     let ty = s.ty;
     let params = format!("{ty} %v, {ty} %other, i16 %by, i16 %modulo, i32 %mask");

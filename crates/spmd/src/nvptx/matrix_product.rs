@@ -1,18 +1,17 @@
-//! Products of 8x8 matrices whose elements are spread over a simdgroup.
+//! Products of 8x8 matrices whose elements are distributed over a simdgroup.
 //!
-//! Lane i holds row i / 16 * 4 + i / 2 % 4, and the two columns from i / 8 % 2 * 4 + i % 2 * 2 on. Products of
-//! `float` are made of single products in the order in which the CPU makes them. Where the source's math mode allows sums in
-//! another order, and both factors are `half` or `bfloat`, one `mma.m16n8k8` makes them (PTX ISA, "Matrix
-//! Fragments for mma.m16n8k8"): its lane l holds row l / 4 and the columns from l % 4 * 2 on of the left factor and of
-//! the sum, and of the right factor column l / 4 and the rows from l % 4 * 2 on. The lower eight rows of the
-//! instruction's left factor are zero.
+//! Lane i holds row i / 16 * 4 + i / 2 % 4, and two columns from i / 8 % 2 * 4 + i % 2 * 2 on. Products of `float` are computed
+//! by scalar multiply-adds, in the CPU's order. If the source's math mode allows reassociation, and both factors are `half` or
+//! `bfloat`, they are one `mma.m16n8k8` (PTX ISA, "Matrix Fragments for mma.m16n8k8"): its lane l holds row l / 4 and two columns
+//! from l % 4 * 2 on of the left factor and of the sum, and of the right factor column l / 4 and two rows from l % 4 * 2 on. The
+//! lower eight rows of the instruction's left factor are zero.
 //!
-//! A product is made in three steps, so that a factor of several products is shuffled once: the left factor as the
-//! product needs it, the right one, and the sum.
+//! A product has three steps, so that a factor of several products is shuffled once: the left factor in fragment layout, the
+//! right factor, and the sum.
 //!
-//! Where lanes are [`arranged`](super::lane_permutation), sums and left factors lie as the instruction has them, and a right factor is
-//! turned. Then several products are made by one instruction: of two left factors over one another, and of two pairs of
-//! factors one behind the other (`mma.m16n8k16`, which has the fragments of two `mma.m16n8k8`).
+//! With [permuted lanes](super::lane_permutation), sums and left factors are in fragment layout, and right factors are
+//! transposed. Several products can then be one instruction: two left factors stacked, or two pairs of factors along the inner
+//! dimension (`mma.m16n8k16`, which has the fragments of two `mma.m16n8k8`).
 
 use elinvar_ir::Type;
 
@@ -21,18 +20,18 @@ use super::library::{Body, FLOAT, PREFIX, WORD, within};
 /// A step of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Takes both elements of the left factor, and the mask.
+    /// Parameters: both elements of the left factor, and the mask.
     Left,
-    /// Takes those of the right one, and the mask.
+    /// Parameters: both elements of the right factor, and the mask.
     Right,
-    /// Takes what the others give, both elements to add to, and the mask; gives both elements.
+    /// Parameters: the results of the other steps, both elements of the addend, and the mask. Returns both elements.
     Sum,
-    /// With arranged lanes: as [`Step::Left`].
+    /// With permuted lanes: as [`Step::Left`].
     Word,
-    /// With arranged lanes: as [`Step::Right`].
+    /// With permuted lanes: as [`Step::Right`].
     Turned,
-    /// With arranged lanes: takes left factors, of the first depth those of all rows first, a right factor for each depth, the
-    /// elements to add to for each row, and the mask; gives the elements of all rows.
+    /// With permuted lanes. Parameters: left factors, by depth and within it by row; a right factor for each depth; the
+    /// addend's elements for each row; and the mask. Returns the elements of all rows.
     Tiles {
         /// 1 or 2.
         rows: usize,
@@ -62,14 +61,14 @@ impl Step {
         }
     }
 
-    /// The step of this name, and the factors' type.
+    /// The step with this name, and the factors' type.
     pub fn parse(name: &str) -> Option<(Self, Type)> {
         let factors = [Type::Float, Type::Half, Type::BFloat];
         let mut all = STEPS.iter().flat_map(|step| factors.iter().map(|factor| (*step, factor.clone())));
         all.find(|(step, factor)| step.name(factor) == name)
     }
 
-    /// What it gives.
+    /// Its result type.
     pub fn result(self, factor: &Type) -> Type {
         let floats = |count| Type::Struct { packed: false, fields: vec![Type::Float; count] };
         match (self, factor) {
@@ -82,7 +81,7 @@ impl Step {
     }
 }
 
-/// Define the step of this name.
+/// Defines the step with this name.
 pub(super) fn define(name: &str, body: &mut Body) -> Option<()> {
     let (step, factor) = Step::parse(name)?;
     let (ret, ty) = (step.result(&factor).to_string(), factor.to_string());
@@ -116,7 +115,7 @@ pub(super) fn define(name: &str, body: &mut Body) -> Option<()> {
     Some(())
 }
 
-/// The eight elements of the own row.
+/// Gathers the eight elements of the own row.
 fn left_floats(body: &mut Body, ret: &str) {
     body.lane();
     body.line("%row = and i32 %lane, 22");
@@ -128,7 +127,7 @@ fn left_floats(body: &mut Body, ret: &str) {
     give(body, ret, 8);
 }
 
-/// The eight elements of both own columns, the first column's first.
+/// Gathers the eight elements of each of the two own columns, the first column first.
 fn right_floats(body: &mut Body, ret: &str) {
     body.lane();
     body.line("%column = and i32 %lane, 9");
@@ -141,7 +140,7 @@ fn right_floats(body: &mut Body, ret: &str) {
     give(body, ret, 16);
 }
 
-/// Return `%x0`, `%x1` and so on.
+/// Returns `%x0`, `%x1` and so on.
 fn give(body: &mut Body, ret: &str, count: usize) {
     let mut all = "poison".to_owned();
     for at in 0..count {
@@ -256,7 +255,7 @@ fn sum_of_words(body: &mut Body, factor: &Type) {
     pair(body, "%r0", "%r1");
 }
 
-/// With arranged lanes: column n = l / 4 of rows k = l % 4 * 2 and k + 1 is in lanes k * 4 + n / 2 and four behind it, as
+/// With permuted lanes: column n = l / 4 of rows k = l % 4 * 2 and k + 1 is in lanes k * 4 + n / 2 and four behind it, as
 /// element n % 2.
 fn turned(body: &mut Body, ty: &str) {
     body.lane();
@@ -269,7 +268,7 @@ fn turned(body: &mut Body, ty: &str) {
     column_of_two(body);
 }
 
-/// What the instruction gives.
+/// Result of the instruction.
 const FOUR: &str = "{ float, float, float, float }";
 
 /// `%d` is a sum and the product of these words, of the left factor by depth and in it by row; rows that the instruction has
@@ -293,7 +292,7 @@ fn mma(body: &mut Body, factor: &Type, [left, right]: [&[String]; 2], sums: &[St
     body.line(format!("%d = call {FOUR} @llvm.nvvm.mma.m16n8k{}.row.col.{types}({args})", 8 * depth));
 }
 
-/// With arranged lanes: one instruction.
+/// With permuted lanes: one instruction.
 fn tiles(body: &mut Body, factor: &Type, [rows, depth]: [usize; 2]) {
     let names = |name, count| (0..count).map(|at| format!("%{name}{at}")).collect::<Vec<String>>();
     mma(body, factor, [&names("a", rows * depth), &names("b", depth)], &names("c", 2 * rows));

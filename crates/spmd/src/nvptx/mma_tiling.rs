@@ -1,7 +1,7 @@
-//! Products of several tiles in one instruction, where lanes are [`arranged`](super::lane_permutation).
+//! Combines products of several tiles into one instruction, with [permuted lanes](super::lane_permutation).
 //!
-//! Two products of which one adds to what the other gives, and nothing else does, are one of twice the depth; two that have
-//! the right factors in common, and do not wait for one another, are one of twice the rows.
+//! Two products of which one adds to the other's result, which has no other use, become one of twice the depth. Two independent
+//! products with the same right factors become one of twice the rows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,21 +11,21 @@ use super::matrix_product::Step;
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
 
-/// A call of [`Step::Tiles`] and what is taken of its result.
+/// A call of [`Step::Tiles`] and the uses of its result.
 struct Tiles {
-    /// Where the call is in its block.
+    /// Index of the call in its block.
     at: usize,
     factor: Type,
-    /// By depth, and in it by row.
+    /// By depth, and within it by row.
     left: Vec<Typed>,
     right: Vec<Typed>,
     sums: Vec<Typed>,
     mask: Typed,
-    /// What takes an element out: where, and which.
+    /// The extracts of elements: index in the block, and element.
     taken: Vec<(usize, u32)>,
 }
 
-/// Join the products of a block, and note the functions that they call.
+/// Combines the products of a block, and records the functions that they call.
 pub(super) fn join(kernel: &mut Function, block: BlockId, needed: &mut BTreeSet<String>) {
     let mut insts: Vec<Option<Inst>> =
         std::mem::take(&mut kernel.block_mut(block).insts).into_iter().map(Some).collect();
@@ -71,7 +71,7 @@ fn found(insts: &[Option<Inst>]) -> Vec<Tiles> {
     all
 }
 
-/// How often each value is used in the kernel, whose block has these instructions.
+/// Number of uses of each value in the kernel.
 fn users(kernel: &Function, insts: &[Option<Inst>]) -> HashMap<ValueId, usize> {
     let mut users = HashMap::new();
     let own = insts.iter().flatten();
@@ -84,7 +84,7 @@ fn users(kernel: &Function, insts: &[Option<Inst>]) -> HashMap<ValueId, usize> {
     users
 }
 
-/// Join products of which one adds to the other alone. What is joined is gone from the block, but for the last.
+/// Combines products along the depth. Combined products are removed from the block, except the last.
 fn deepen(all: &mut Vec<Tiles>, insts: &mut [Option<Inst>], users: &HashMap<ValueId, usize>) {
     let mut last = 0;
     while last < all.len() {
@@ -96,7 +96,7 @@ fn deepen(all: &mut Vec<Tiles>, insts: &mut [Option<Inst>], users: &HashMap<Valu
         for at in before.taken.iter().map(|(at, _)| *at).chain([before.at]) {
             insts[at] = None;
         }
-        // It is one place before, and the next one is at `last`.
+        // The removal shifts it by one; the next one is at `last`.
         let after = &mut all[last - 1];
         after.left.splice(0..0, before.left);
         after.right.splice(0..0, before.right);
@@ -104,7 +104,7 @@ fn deepen(all: &mut Vec<Tiles>, insts: &mut [Option<Inst>], users: &HashMap<Valu
     }
 }
 
-/// Whether all of what `first` gives goes into the sums of `last` and nowhere else.
+/// Whether the result of `first` is used by the sums of `last` only.
 fn feeds(first: &Tiles, last: &Tiles, insts: &[Option<Inst>], users: &HashMap<ValueId, usize>) -> bool {
     let element = |(at, element): &(usize, u32)| {
         let value = insts[*at].as_ref()?.result?;
@@ -120,7 +120,7 @@ fn feeds(first: &Tiles, last: &Tiles, insts: &[Option<Inst>], users: &HashMap<Va
         && first.taken.iter().all(|taken| element(taken).is_some_and(goes))
 }
 
-/// Each product, or two with the same right factors of which the first can be made where the second is.
+/// Each product, or two with the same right factors of which the first can be moved to the second.
 fn stacked(all: Vec<Tiles>, insts: &[Option<Inst>]) -> Vec<(Tiles, Option<Tiles>)> {
     let mut pairs: Vec<(Tiles, Option<Tiles>)> = Vec::new();
     for tiles in all {
@@ -136,7 +136,7 @@ fn stacked(all: Vec<Tiles>, insts: &[Option<Inst>]) -> Vec<(Tiles, Option<Tiles>
     pairs
 }
 
-/// Whether nothing looks at a product before `at`.
+/// Whether a product has no use before `at`.
 fn waits(first: &Tiles, at: usize, insts: &[Option<Inst>]) -> bool {
     let results: Vec<ValueId> =
         first.taken.iter().filter_map(|(at, _)| insts[*at].as_ref()?.result).collect();
@@ -145,7 +145,7 @@ fn waits(first: &Tiles, at: usize, insts: &[Option<Inst>]) -> bool {
         && !between.filter_map(Operand::value).any(|value| results.contains(&value))
 }
 
-/// Write a product, or two, where the last of them is; the name of the function that it calls.
+/// Emits a product, or two, at the position of the last of them; returns the name of the called function.
 fn write(
     kernel: &mut Function,
     insts: &mut [Option<Inst>],

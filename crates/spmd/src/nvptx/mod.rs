@@ -1,44 +1,45 @@
-//! The NVPTX preparation: from the code of one thread to a module that clang compiles to PTX.
+//! The NVIDIA back end: lowers the code of one thread to a module that clang compiles to PTX.
 //!
-//! A thread stays a thread here, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. Input is what
-//! the CPU's passes take; output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
+//! A thread is a CUDA thread, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. The input is that of the
+//! CPU's passes; the output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
 //!
-//! 1. [`bounds`](crate::transform::bounds), where asked for, as on the CPU; [`clear`](mod@zero_shared_memory) sets threadgroup memory to zero then.
-//! 2. [`target`](mod@target) takes what is x86's out of the module, [`shared`](mod@shared_memory) puts threadgroup variables
-//!    into shared memory.
-//! 3. [`entry`](mod@entry) gives the kernel its parameters, and a [`prologue`](mod@prologue) that knows all positions;
-//!    threads outside the grid end there.
-//! 4. [`sync`](mod@barriers) writes barriers and fences, and makes division and shifts defined; [`wide`](mod@vectorize_copies) copies as wide as
-//!    addresses allow.
-//! 5. [`exchange`](mod@simdgroup) turns functions across a simdgroup into calls of the [`library`](mod@library), with the
-//!    lanes that are together, which [`masks`](mod@active_masks) finds from what [`divergence`](crate::analysis::divergence) says of branches.
-//!    Where products of matrices are for tensor cores, lanes are [`permuted`](mod@lane_permutation) as these want them, and products of
-//!    several [`tiles`](mod@mma_tiling) are one instruction.
-//! 6. [`math`](mod@approximate_math) says which divisions have to be right.
+//! 1. [`bounds`](crate::transform::bounds) inserts bounds checks, if requested, as on the CPU;
+//!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
+//! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
+//!    variables to shared memory.
+//! 3. [`entry`](mod@entry) adds the kernel's parameters, and a [`prologue`](mod@prologue) that computes all positions, in which
+//!    threads outside the grid exit.
+//! 4. [`barriers`](mod@barriers) lowers barriers and fences; division and shifts are legalized;
+//!    [`vectorize_copies`](mod@vectorize_copies) widens copies as far as their alignment allows.
+//! 5. [`simdgroup`](mod@simdgroup) lowers simdgroup functions to calls of the [`library`](mod@library), with the masks of
+//!    converged lanes that [`active_masks`](mod@active_masks) derives from branches that
+//!    [`divergence`](crate::analysis::divergence) does not prove uniform. If matrix products use tensor cores,
+//!    [`lane_permutation`](mod@lane_permutation) permutes lanes to the fragment layout, and [`mma_tiling`](mod@mma_tiling)
+//!    combines products.
+//! 6. [`approximate_math`](mod@approximate_math) marks the divisions that must be correctly rounded.
 //!
 //! # The kernel's parameters
 //!
 //! In this order, each aligned to its size, as [`Prepared::parameters`] lists them:
 //!
-//! - One for each argument of the launch: [`Argument::Pointer`] the address (u64), [`Argument::Value`] the bytes
-//!   themselves (in the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of
-//!   16 and not below [`Prepared::dynamic_base`].
+//! - One for each argument of the launch: [`Argument::Pointer`] the address (u64), [`Argument::Value`] the bytes themselves (in
+//!   the constant bank), [`Argument::Threadgroup`] a byte offset (u32) into dynamic shared memory, a multiple of 16 and at least
+//!   [`Prepared::dynamic_base`].
 //! - `threads` (three u32): `threads_per_grid`.
 //! - `extent` (u32): an [`Extent`].
-//! - `linear` (two u32): of [`Extent::Row`] the threadgroups along x and y; of others nothing looks at them.
-//! - Of a kernel with bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in
-//!   device memory, all zero before the launch, and for each argument the bytes of its memory (u64).
+//! - `linear` (two u32): for [`Extent::Row`] the number of threadgroups along x and y; otherwise unused.
+//! - With bounds checks: the address of the launch's [`FaultRecord`](crate::transform::bounds::FaultRecord) (u64) in device
+//!   memory, all zero before the launch, and for each argument the size of its memory in bytes (u64).
 //!
-//! # What a launch does
+//! # Launching
 //!
-//! The block has the shape of a full threadgroup, also where the grid ends within it: all blocks are launched whole. Threads
-//! outside the grid return before anything else; a barrier waits for the threads that have not exited (PTX ISA,
-//! "barrier", for sm_70 and above). `threads_per_threadgroup` is the smaller size there, and functions of a simdgroup
-//! leave them out, as inactive lanes.
+//! Blocks have the shape of a full threadgroup and are launched whole, also at the grid's edges. Threads outside the grid exit
+//! first; a barrier does not wait for exited threads (PTX ISA, "barrier", for sm_70 and above). `threads_per_threadgroup` is the
+//! smaller size at the edges, and the missing threads are inactive lanes of simdgroup functions.
 //!
-//! Dynamic shared memory is [`Prepared::dynamic_base`] bytes and behind them that of the threadgroup arguments.
+//! Dynamic shared memory has [`Prepared::dynamic_base`] bytes, followed by the memory of the threadgroup arguments.
 //!
-//! It does no optimisation that clang does afterwards.
+//! The passes omit optimizations that clang performs afterwards.
 
 mod active_masks;
 mod approximate_math;
@@ -68,38 +69,38 @@ use crate::{Error, Target};
 use pipeline::State;
 use shared_memory::Memory;
 
-/// How the kernel takes an argument of the launch.
+/// How an argument is passed to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Argument {
     /// As an address in global memory.
     Pointer {
-        /// Whether nothing writes that memory while the kernel runs: `constant` in MSL.
+        /// Whether the memory is invariant while the kernel runs: `constant` in MSL.
         constant: bool,
     },
-    /// As bytes among the parameters.
+    /// By value.
     Value {
-        /// How many.
+        /// Size in bytes.
         bytes: u64,
-        /// The alignment of the first, a power of two.
+        /// Alignment, a power of two.
         align: u64,
     },
     /// As an offset into dynamic shared memory.
     Threadgroup,
 }
 
-/// What to prepare for.
+/// Options of the NVIDIA back end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The kernel's name in PTX, an identifier there.
+    /// Name of the kernel in PTX, an identifier.
     pub name: String,
     /// How each parameter of the entry is passed.
     pub arguments: Vec<Argument>,
-    /// Whether quotients and roots may be some units in the last place off, as where the source's math mode is not
+    /// Whether division and square roots may be approximate (some ulp), if the source's math mode is not
     /// safe.
     pub approximate: bool,
-    /// The most threads of a threadgroup, if the source says so.
+    /// Maximum number of threads of a threadgroup, if the source declares it.
     pub max_threads: Option<u32>,
-    /// To check every access against the bounds of its memory: for each parameter of the entry what a launch gives at least.
+    /// Enables bounds checks: for each parameter of the entry, the properties that launches guarantee.
     pub checks: Option<Vec<bounds::Given>>,
 }
 
@@ -110,47 +111,47 @@ pub struct Prepared {
     pub ir: String,
     /// The kernel's parameters.
     pub parameters: Vec<Parameter>,
-    /// Bytes of shared memory that the module declares itself.
+    /// Static shared memory in bytes.
     pub static_bytes: u64,
-    /// Bytes at the start of dynamic shared memory that the kernel uses itself; a multiple of 16. It declares none then.
+    /// Bytes at the start of dynamic shared memory for the kernel's own variables; a multiple of 16. If not 0, there is no static shared memory.
     pub dynamic_base: u64,
-    /// What a fault record means, of a kernel with bounds checks.
+    /// Meaning of a fault record, with bounds checks.
     pub checks: Option<bounds::Checks>,
 }
 
 /// A parameter of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Parameter {
-    /// An argument of the launch, by its place.
+    /// An argument of the launch, by index.
     Argument(usize, Argument),
     /// `threads_per_grid` along a dimension, a u32.
     Threads(usize),
     /// An [`Extent`], a u32.
     Extent,
-    /// Threadgroups along x (0) or y (1) of a grid in one row, a u32.
+    /// Number of threadgroups along x (0) or y (1) for [`Extent::Row`], a u32.
     Linear(usize),
     /// The address of the fault record, a u64.
     Record,
-    /// The bytes of an argument's memory, a u64.
+    /// Size of an argument's memory in bytes, a u64.
     Bytes(usize),
 }
 
-/// How CUDA's grid stands for the grid of threadgroups. What is before [`Extent::Edged`] is quicker.
+/// Mapping of the grid of threadgroups to CUDA's grid. Those before [`Extent::Edged`] are faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Extent {
-    /// It is the grid of threadgroups, all of whole simdgroups and inside the grid, with all threads along x.
+    /// One to one; all threadgroups are whole simdgroups inside the grid and one-dimensional.
     Flat = 0,
-    /// It is the grid of threadgroups, all of whole simdgroups and inside the grid.
+    /// One to one; all threadgroups are whole simdgroups inside the grid.
     Whole = 1,
-    /// It is the grid of threadgroups.
+    /// One to one.
     Edged = 2,
-    /// It is one row of all threadgroups, x fastest: for more than 65535 along y or z.
+    /// One-dimensional, x fastest: for more than 65535 threadgroups along y or z.
     Row = 3,
 }
 
 impl Extent {
-    /// That of a grid of so many threads in threadgroups of this size that is no row.
+    /// The mapping, other than [`Extent::Row`], of a grid of `threads` threads in threadgroups of this size.
     pub fn of(threads: [u32; 3], group: [u32; 3]) -> Self {
         let lanes: u32 = group.iter().product();
         let mut sides = threads.iter().zip(group);
@@ -164,12 +165,12 @@ impl Extent {
     }
 }
 
-/// The most shared memory that a module may declare (CUDA C++ Programming Guide, compute capabilities); beyond that
-/// it has to be dynamic.
+/// Maximum static shared memory of a module in bytes (CUDA C++ Programming Guide, compute capabilities); beyond it
+/// shared memory must be dynamic.
 const MOST_STATIC: u64 = 48 << 10;
 
-/// Refuse barriers that some threads of a threadgroup of this size reach and others provably miss; the hardware would let
-/// them pass one another.
+/// Rejects barriers that some threads of a threadgroup of this size reach and others provably do not; on the hardware
+/// different barriers would match.
 ///
 /// # Errors
 /// `DivergentBarrier`, and as [`prepare`].
@@ -179,10 +180,10 @@ pub fn check_group(module: &Module, group: [u32; 3]) -> Result<(), Error> {
     barrier_divergence::check(module, &kernel, &regions::regions(&kernel), group)
 }
 
-/// Prepare the entry of `module`.
+/// Lowers the entry of `module`.
 ///
 /// # Errors
-/// `Unsupported` with what the kernel does that this does not do, `Malformed`.
+/// `Unsupported` that names the construct; `Malformed`.
 pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     let mut state = State::new(module, options);
     pass::run(&pipeline::passes(), &mut state, None)?;
@@ -197,7 +198,7 @@ pub fn prepare(module: &Module, options: &Options) -> Result<Prepared, Error> {
     })
 }
 
-/// The IR that `pass` leaves of the entry of `module`, as text, with what [`prepare`] runs before it. For tests and tools.
+/// Runs the pipeline of [`prepare`] on the entry of `module` up to `pass`, and returns the IR as text. For tests and tools.
 ///
 /// # Errors
 /// As [`prepare`]; `Malformed` if there is no such pass.

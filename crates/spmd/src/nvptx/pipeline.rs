@@ -133,7 +133,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     ];
     let pass = |(name, input, output, applies, run, requires, ensures)| Pass {
         info: PassInfo { name, input, output, requires, ensures },
-        // No analysis is used by two passes.
+        // No analysis is shared by passes.
         preserves: Preserves::Nothing,
         applies,
         run,
@@ -141,13 +141,13 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     list.into_iter().map(pass).collect()
 }
 
-/// What the passes work on.
+/// The unit of the pipeline.
 pub(crate) struct State<'a> {
     options: &'a Options,
     pub module: Cow<'a, Module>,
     pub checks: Option<Checks>,
     pub(super) memory: Memory,
-    /// The kernel while it is apart from its module, and its shape.
+    /// The kernel while it is separate from its module, and its shape.
     kernel: Option<Function>,
     pub(super) wrapped: Option<Wrapped>,
     is_done: bool,
@@ -225,7 +225,7 @@ fn is_approximate(state: &State<'_>) -> bool {
     state.options.approximate
 }
 
-/// Whether lanes exchange values.
+/// Whether the kernel has simdgroup operations.
 fn exchanges(state: &State<'_>) -> bool {
     state.wrapped.as_ref().is_some_and(|wrapped| wrapped.mask.is_some())
 }
@@ -245,7 +245,7 @@ fn bounds(state: &mut State<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the entry is in its module.
+/// Index of the entry in its module.
 fn entry_index(module: &Module) -> Result<usize, Error> {
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))

@@ -1,5 +1,4 @@
-//! What comes before a kernel's own code: positions from CUDA's registers and the launch's parameters, and the way out for
-//! threads outside the grid.
+//! Prologue of a kernel: computes positions from CUDA's registers and the launch's parameters; threads outside the grid exit.
 //!
 //! ```text
 //! first ── groups whole? ──> near ── all along x? ──> enter
@@ -8,8 +7,8 @@
 //!         └────> edged ───────────────┴── outside? ──> return
 //! ```
 //!
-//! Most launches take the shortest way, `first`, `near`, `enter`. On it nothing is asked for of y and z, and nothing is
-//! computed of the grid's edges: until a thread's first load it is what a short kernel's time goes to.
+//! Most launches take the shortest path, `first`, `near`, `enter`. It computes nothing for y and z and nothing for the grid's
+//! edges, since the time until a thread's first load dominates short kernels.
 
 use std::collections::HashMap;
 
@@ -20,33 +19,33 @@ use super::{Extent, active_masks, lane_permutation, simdgroup};
 use crate::intrinsic::Position;
 use crate::support::builder::{Builder, i32_const};
 
-/// What the kernel's own code can rely on.
+/// Values available to the kernel's code.
 pub(super) struct Prologue {
-    /// Every position and size, by dimension, and the launch's memory.
+    /// Positions and sizes, by dimension, and the launch's memory.
     pub known: HashMap<(Position, usize), Operand>,
-    /// The lanes of the simdgroup that come to the kernel's own code, if they exchange values.
+    /// The mask of lanes that reach the kernel's code, if it has simdgroup operations.
     pub mask: Option<ValueId>,
 }
 
-/// What is known of a dimension where a thread comes in.
+/// Values of a dimension on entry.
 #[derive(Clone)]
 struct Place {
     thread: Operand,
     group: Operand,
-    /// Threads of a full threadgroup, and of this one.
+    /// Size of a full threadgroup, and of this one.
     full: Operand,
     size: Operand,
 }
 
-/// A way to the kernel's own code: from this block, with this known of each dimension, and with these lanes.
+/// A path to the kernel's code: its last block, the values of each dimension, and the mask.
 struct Way {
     from: BlockId,
     places: [Place; 3],
     mask: Operand,
 }
 
-/// Fill block 0 and new blocks, from which threads inside the grid go to `body` and the others to `outside`. The lanes of a
-/// simdgroup are those of the warp, or `permuted` for products of matrices.
+/// Fills block 0 and new blocks, from which threads inside the grid continue at `body` and others at `outside`. The lanes of a
+/// simdgroup are those of the warp, or `permuted` for matrix products.
 pub(super) fn write(
     kernel: &mut Function,
     launch: &Launch,
@@ -112,21 +111,21 @@ pub(super) fn write(
 }
 
 impl Place {
-    /// Of a threadgroup that is whole.
+    /// The values of a full threadgroup.
     fn whole(b: &mut Builder<'_>, threads: Option<&[Operand; 3]>, d: usize) -> Self {
         let thread = threads.map_or_else(|| register(b, "tid", d).into(), |threads| threads[d].clone());
         let [group, full] = ["ctaid", "ntid"].map(|name| Operand::from(register(b, name, d)));
         Self { thread, group, size: full.clone(), full }
     }
 
-    /// Of a dimension in which there is one thread.
+    /// The values of a dimension of size 1.
     fn one() -> Self {
         let [zero, one] = [0, 1].map(|n| Operand::from(i32_const(n)));
         Self { thread: zero.clone(), group: zero, full: one.clone(), size: one }
     }
 }
 
-/// A condition that mostly holds.
+/// A condition that is likely.
 fn expected(b: &mut Builder<'_>, condition: ValueId) -> ValueId {
     let args = [(Type::I1, condition.into()), (Type::I1, Const::int(1, 1).into())];
     b.call(Type::I1, "llvm.expect.i1", &args)
@@ -137,12 +136,12 @@ fn phi(b: &mut Builder<'_>, incoming: &[(Operand, BlockId)]) -> ValueId {
     b.value(Type::I32, None, Op::Phi { flags: String::new(), ty: Type::I32, incoming })
 }
 
-/// Read a special register.
+/// Reads a special register.
 fn register(b: &mut Builder<'_>, name: &str, d: usize) -> ValueId {
     b.call(Type::I32, &format!("llvm.nvvm.read.ptx.sreg.{name}.{}", ["x", "y", "z"][d]), &[])
 }
 
-/// The threadgroup's position where all are in one row.
+/// The threadgroup's position for [`Extent::Row`](super::Extent::Row).
 fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3] {
     let index = register(b, "ctaid", 0);
     let x = b.binary(BinaryOp::URem, "", &Type::I32, index, along_x);
@@ -152,7 +151,7 @@ fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3]
     [x, y, z]
 }
 
-/// What is known of each dimension of a threadgroup that may reach over the grid's edge, and whether the thread is inside.
+/// The values of each dimension of a threadgroup at the grid's edge, and whether the thread is inside.
 fn inside(
     b: &mut Builder<'_>,
     launch: &Launch,

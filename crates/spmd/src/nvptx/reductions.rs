@@ -1,18 +1,18 @@
-//! Reductions and prefix sums across a simdgroup or quadgroup, as LLVM IR text.
+//! Reductions and scans over a simdgroup or quadgroup, as LLVM IR text.
 //!
-//! Over all lanes they go the way that the CPU's go, so that sums of floats are the same; over some lanes they go from lane
-//! to lane. Sums and bounds of 32-bit integers are one instruction over any lanes.
+//! Over all lanes they combine values in the CPU's order, so that floating-point sums are identical; over a subset of lanes they
+//! are sequential. Sums, minima and maxima of 32-bit integers are one instruction over any lanes.
 
 use super::library::{ACTIVE, Body, PREFIX, Scalar, scalar, within};
 use crate::intrinsic::{Extent, GroupCall, Reduction};
 
-/// How two values become one, and the value that changes nothing.
+/// A reduction's operation and its neutral element.
 struct Fold {
     identity: String,
     /// The operation, or the intrinsic.
     op: String,
     is_call: bool,
-    /// What `redux.sync` calls it.
+    /// Its name in `redux.sync`.
     redux: Option<&'static str>,
 }
 
@@ -57,12 +57,12 @@ impl Fold {
     }
 }
 
-/// The scalar in which values are folded.
+/// The scalar type of the reduction.
 fn folded(s: Scalar) -> Scalar {
     Scalar { ty: s.wide, ..s }
 }
 
-/// The name of `%v` in the type in which it is folded.
+/// The name of `%v` converted to the reduction's type.
 fn widen(body: &mut Body, s: Scalar) -> &'static str {
     if s.ty == s.wide {
         return "%v";
@@ -76,7 +76,7 @@ fn widen(body: &mut Body, s: Scalar) -> &'static str {
     "%x"
 }
 
-/// Return what was folded.
+/// Returns the result.
 fn narrow(body: &mut Body, s: Scalar, value: &str) {
     if s.ty == s.wide {
         return body.close(s.ty, value);
@@ -121,7 +121,7 @@ pub(super) fn reduce(name: &str, call: GroupCall, body: &mut Body) -> Option<()>
     Some(())
 }
 
-/// What all lanes of a group have together, all lanes being there.
+/// Reduction with all lanes active.
 fn butterfly(body: &mut Body, how: &Fold, s: Scalar, width: u32, x: &str) -> String {
     // The CPU's order.
     let distances: &[u32] = if width == 32 { &[16, 8, 4, 2, 1] } else { &[1, 2] };
@@ -135,7 +135,7 @@ fn butterfly(body: &mut Body, how: &Fold, s: Scalar, width: u32, x: &str) -> Str
     value
 }
 
-/// What the lanes up to the own one have together, all lanes being there.
+/// Scan with all lanes active.
 fn scan(body: &mut Body, how: &Fold, s: Scalar, width: u32, x: &str, exclusive: bool) -> String {
     let ty = s.ty;
     let up = within(width, true);
@@ -162,12 +162,12 @@ fn scan(body: &mut Body, how: &Fold, s: Scalar, width: u32, x: &str, exclusive: 
     value
 }
 
-/// What no lane has together: the sum of none is 0, not -0, which is neutral otherwise.
+/// Result of an empty reduction: the empty sum is 0, not -0, the neutral element.
 fn nothing(how: &Fold, ty: &str) -> String {
     if how.op == "fadd" && ty == "float" { "0.000000e+00".into() } else { how.identity.clone() }
 }
 
-/// A reduction or scan over the lanes of a mask, one after the other.
+/// Sequential reduction or scan over the lanes of a mask.
 pub(super) fn reduce_active(
     name: &str,
     reduction: Reduction,

@@ -1,4 +1,4 @@
-//! Threadgroup memory: variables of the module, and the dynamic memory that a launch adds.
+//! Threadgroup memory in shared memory: static variables, and the dynamic memory of a launch.
 
 use elinvar_ir::{CastOp, Const, Global, Module, Operand, Type};
 
@@ -11,21 +11,21 @@ const SPACE: u32 = 3;
 /// The name of dynamic shared memory.
 const DYNAMIC: &str = "elinvar_dynamic";
 
-/// Alignment of each variable and of dynamic memory.
+/// Alignment of each variable and of dynamic memory, in bytes.
 const ALIGN: u64 = 16;
 
-/// Bytes of a variable are a multiple of this: an exchange of one byte or two reads the word that they are in.
+/// The size of a variable is rounded up to a multiple of this: 8- and 16-bit atomics access the containing word.
 const WORD: u64 = 4;
 
-/// How much shared memory the kernel uses itself.
+/// Shared memory of the kernel's own variables.
 pub(super) struct Memory {
     pub static_bytes: u64,
     pub dynamic_base: u64,
 }
 
-/// Put the threadgroup variables of these names into shared memory, and declare the dynamic one.
+/// Moves the threadgroup variables with these names to shared memory, and declares dynamic shared memory.
 pub(super) fn place(module: &mut Module, names: &[String]) -> Memory {
-    // Lists for the linker of another target, which name variables by their old addresses.
+    // Lists for the linker of another target, which refer to the old variables.
     module.globals.retain(|g| !g.name.starts_with("llvm."));
     let mut places: Vec<(String, u64)> = Vec::new();
     let mut sizes = Vec::new();
@@ -93,7 +93,7 @@ fn offset(at: u64) -> Const {
     }
 }
 
-/// A shared address as one of any memory.
+/// Casts a shared address to the generic address space.
 fn generic(constant: Const) -> Const {
     let from = Box::new((Type::Ptr(SPACE), constant));
     Const::Cast { op: CastOp::AddrSpaceCast, from, to: Box::new(Type::PTR) }

@@ -1,5 +1,4 @@
-//! Functions across a simdgroup: each call gets the mask of the lanes that make it together, and is one of the
-//! library's then.
+//! Lowers simdgroup functions: each call gets the mask of the converged lanes and becomes a call of the library.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,28 +18,28 @@ use crate::support::ir::callee_name;
 
 const BARRIER: &str = "llvm.nvvm.bar.warp.sync";
 
-/// How functions are written.
+/// Options of the lowering.
 #[derive(Clone, Copy)]
 pub(super) struct How {
-    /// Sums of matrix products may be in any order.
+    /// Whether sums of matrix products may be reassociated.
     pub approximate: bool,
-    /// Lanes are arranged for products of matrices, all of which are on tensor cores.
+    /// Whether lanes are permuted for matrix products, all of which use tensor cores.
     pub permuted: bool,
 }
 
-/// Whether a kernel exchanges values.
+/// Whether a kernel has simdgroup operations.
 pub(super) fn is_used(kernel: &Function) -> bool {
     kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| together(inst).is_some())
 }
 
-/// What the lanes of a simdgroup do together.
+/// A convergent operation of a simdgroup.
 #[derive(Clone, Copy)]
 enum Together {
     Barrier,
     Group(GroupCall),
 }
 
-/// What an instruction has a simdgroup's lanes do together.
+/// The convergent operation of an instruction, if any.
 fn together(inst: &Inst) -> Option<Together> {
     let Op::Call(call) = &inst.op else { return None };
     match Intrinsic::parse(callee_name(call)?)? {
@@ -50,7 +49,7 @@ fn together(inst: &Inst) -> Option<Together> {
     }
 }
 
-/// The operation across a group that an instruction calls.
+/// The group operation that an instruction calls, if any.
 pub(super) fn of(inst: &Inst) -> Option<(GroupCall, &Call)> {
     match (together(inst)?, &inst.op) {
         (Together::Group(function), Op::Call(call)) => Some((function, call)),
@@ -58,7 +57,7 @@ pub(super) fn of(inst: &Inst) -> Option<(GroupCall, &Call)> {
     }
 }
 
-/// Write the kernel's calls, and add what they call to the module. All lanes of `mask` begin in `first`.
+/// Lowers the kernel's calls, and adds the called functions to the module. All lanes of `mask` begin in `first`.
 pub(super) fn write(
     module: &mut Module,
     kernel: &mut Function,
@@ -95,7 +94,7 @@ pub(super) fn write(
     library::add(module, needed)
 }
 
-/// Floats that were a `half` or a `bfloat` before.
+/// `float` values extended from `half` or `bfloat`.
 pub(super) fn widened(kernel: &Function) -> HashMap<ValueId, Typed> {
     let insts = kernel.blocks.iter().flat_map(|b| &b.insts);
     let from = insts.filter_map(|inst| match &inst.op {
@@ -105,7 +104,7 @@ pub(super) fn widened(kernel: &Function) -> HashMap<ValueId, Typed> {
     from.filter(|(_, from)| matches!(from.ty, Type::Half | Type::BFloat)).collect()
 }
 
-/// The factors' elements of a product, as what they were before they were widened to floats, if all had one type.
+/// The elements of a product's factors before their extension to `float`, if all had one type.
 pub(super) fn narrow_factors(widened: &HashMap<ValueId, Typed>, product: &Call) -> Option<[Typed; 4]> {
     let [a, b, c, d] = [0, 1, 2, 3].map(|at| widened.get(&product.args.get(at)?.op.value()?));
     let all = [a?, b?, c?, d?];
@@ -116,16 +115,16 @@ fn calls_any(kernel: &Function, block: BlockId) -> bool {
     kernel.block(block).insts.iter().any(|inst| together(inst).is_some())
 }
 
-/// A block being written.
+/// A block being emitted.
 struct Written<'k> {
     kernel: &'k mut Function,
-    /// What was widened to a float, with its type.
+    /// Values extended to `float`, with the original type.
     narrow: &'k HashMap<ValueId, Typed>,
     permuted: bool,
-    /// The functions of the library that are called.
+    /// Called functions of the library.
     needed: &'k mut BTreeSet<String>,
     mask: Operand,
-    /// Steps of matrix products in this block, with what they take.
+    /// Steps of matrix products in this block, with their arguments.
     steps: Vec<(String, Vec<Typed>, ValueId)>,
     out: Vec<Inst>,
 }
@@ -162,7 +161,7 @@ impl Written<'_> {
         Ok(())
     }
 
-    /// An element of a product; what is the same for several is made once.
+    /// An element of a product; common steps are emitted once.
     fn product(&mut self, inst: Inst, call: &Call) -> Result<(), Error> {
         let malformed = || Error::Malformed("a matrix product without a constant element".into());
         let (element, of) = call.args.split_last().ok_or_else(malformed)?;
@@ -185,7 +184,7 @@ impl Written<'_> {
         Ok(())
     }
 
-    /// A step of a product, made once for what it takes.
+    /// A step of a product, emitted once for the same arguments.
     fn step(&mut self, step: Step, factor: &Type, mut args: Vec<Typed>, inst: &Inst) -> Typed {
         let (name, ty) = (step.name(factor), step.result(factor));
         let known = self.steps.iter().find(|(known, of, _)| *known == name && *of == args);

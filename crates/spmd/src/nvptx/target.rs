@@ -1,7 +1,7 @@
-//! From a module for the host's processor to one for NVPTX: triple, layout, attributes, metadata.
+//! Retargets a module from the host to NVPTX: triple, data layout, attributes, metadata.
 //!
-//! Types have the same sizes and alignments in both layouts: those of MSL are spelled out in the IR that the front end
-//! writes, with an alignment at every access.
+//! Types have the same sizes and alignments in both data layouts: the front end emits MSL's explicitly, with an alignment at
+//! every access.
 
 use elinvar_ir::{MetadataNode, Module, Op};
 
@@ -13,20 +13,20 @@ use crate::support::ir::callee_name;
 /// The target, as clang names it.
 pub const TRIPLE: &str = "nvptx64-nvidia-cuda";
 
-/// LLVM's layout for it.
+/// LLVM's data layout for it.
 const LAYOUT: &str = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64";
 
-/// Make the module one for the target.
+/// Retargets the module.
 pub(super) fn retarget(module: &mut Module, options: &Options) {
     module.triple = Some(TRIPLE.into());
     module.data_layout = Some(LAYOUT.into());
     for node in &mut module.metadata {
-        // With line tables of their own the assembler would not optimise.
+        // With full debug info, ptxas would not optimize.
         for kind in ["FullDebug", "LineTablesOnly"] {
             node.text =
                 node.text.replace(&format!("emissionKind: {kind}"), "emissionKind: DebugDirectivesOnly");
         }
-        // Else there are labels within calls, which the assembler does not read.
+        // Otherwise there are labels within calls, which ptxas rejects.
         node.text = node.text.replace("DIFlagAllCallsDescribed", "DIFlagPrototyped");
     }
     for (_, text) in &mut module.attributes {
@@ -47,7 +47,7 @@ pub(super) fn retarget(module: &mut Module, options: &Options) {
     let values = options.arguments.iter().enumerate().filter(|(_, a)| matches!(a, Argument::Value { .. }));
     let places: Vec<String> = values.map(|(index, _)| format!("i32 {}", index + 1)).collect();
     let mut annotations = Vec::new();
-    // A parameter that nothing writes needs no copy of each thread's own.
+    // A parameter that is not written needs no per-thread copy.
     if !places.is_empty() {
         let list = annotate(format!("!{{{}}}", places.join(", ")));
         annotations.push(annotate(format!("!{{ptr @{}, !\"grid_constant\", {list}}}", options.name)));
@@ -62,10 +62,10 @@ pub(super) fn retarget(module: &mut Module, options: &Options) {
     }
 }
 
-/// Functions of C's library that are intrinsics to LLVM and nothing on the target. Our headers have their own.
+/// C library functions that LLVM treats as intrinsics and the target lacks. The headers implement their own.
 const MATHEMATICS: [&str; 9] = ["cos", "exp", "exp10", "exp2", "log", "log10", "log2", "pow", "sin"];
 
-/// Refuse calls of what is neither in the module nor known to the target.
+/// Rejects calls of functions that are neither in the module nor known to the target.
 pub(super) fn check_calls(module: &Module) -> Result<(), Error> {
     for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
         let Op::Call(call) = &inst.op else { continue };
@@ -87,8 +87,8 @@ fn next_number(module: &Module) -> u32 {
     numbers.max().map_or(0, |last| last + 1)
 }
 
-/// Attributes without those that are strings: they are about the processor and about how floats were compiled, which
-/// the instructions say themselves.
+/// Attributes without string attributes, which concern the host processor and the floating-point mode; the
+/// instructions have the latter.
 fn without_strings(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !word.starts_with('"'));
     words.filter(|word| !word.starts_with("uwtable")).collect::<Vec<_>>().join(" ")

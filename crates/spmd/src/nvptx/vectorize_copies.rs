@@ -1,8 +1,8 @@
-//! Copies of so many bytes in words as wide as their addresses allow.
+//! Vectorizes memory copies of constant size: uses words as wide as the addresses' alignment allows at run time.
 //!
-//! NVPTX loads and stores at addresses that are multiples of the size alone, so clang copies a piece of memory in units of
-//! the alignment that the source promises: a vector that is read as bytes goes byte by byte. Here such a copy looks at the
-//! addresses when it runs: 16 bytes at a time where they are multiples of 16, else as clang has it.
+//! NVPTX requires naturally aligned loads and stores, so clang copies memory in units of the alignment that the source
+//! guarantees: a vector that is read as bytes is copied byte by byte. Here such a copy tests its addresses at run time: it uses
+//! 16-byte words if they are multiples of 16, and clang's code otherwise.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -14,23 +14,23 @@ use crate::Error;
 use crate::support::ir::callee_name;
 
 const COPY: &str = "llvm.memcpy.p0.p0.i64";
-/// The widest word.
+/// Width of the widest word in bytes.
 const WORD: u64 = 16;
-/// The longest copy that is made in one piece.
+/// Maximum size of a copy that is vectorized, in bytes.
 const MOST: u64 = 128;
-/// The most copies that are decided together.
+/// Maximum number of copies that share a test.
 const TOGETHER: usize = 4;
 
-/// How a copy is made.
+/// Shape of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     bytes: u64,
-    /// What is known of the addresses: where it is written, and where it is read.
+    /// Known alignments of the target and the source.
     aligned: [u64; 2],
 }
 
-/// Write the copies of the kernel and of the functions that are not inlined. What follows one another without other accesses
-/// between is decided together, so that the second copy need not wait for the first.
+/// Vectorizes the copies of the kernel and of the functions that are not inlined. Consecutive copies without other accesses
+/// between them share a test, so that the second copy does not wait for the first.
 pub(super) fn write(module: &mut Module, kernel: &mut Function) -> Result<(), Error> {
     let mut needed = BTreeSet::new();
     for function in module.functions.iter_mut().chain([kernel]) {
@@ -105,7 +105,7 @@ fn name(shapes: &[Shape]) -> String {
     format!("{PREFIX}copy{}", shapes.iter().map(one).collect::<String>())
 }
 
-/// Addresses of variables of a function's own, which are better left to clang: it keeps them in registers.
+/// Addresses of private variables, which are left to clang, since it promotes them to registers.
 fn own_memory(function: &Function) -> HashSet<ValueId> {
     let mut own = HashSet::new();
     let insts: Vec<&Inst> = function.blocks.iter().flat_map(|block| &block.insts).collect();
@@ -128,7 +128,7 @@ fn own_memory(function: &Function) -> HashSet<ValueId> {
     }
 }
 
-/// The shape of a copy that can be wider than clang makes it.
+/// The shape of a copy that can be widened.
 fn shape(call: &Call, own: &HashSet<ValueId>) -> Option<Shape> {
     if callee_name(call) != Some(COPY) {
         return None;
@@ -144,13 +144,13 @@ fn shape(call: &Call, own: &HashSet<ValueId>) -> Option<Shape> {
 }
 
 impl Shape {
-    /// Bytes of the widest word that the copy is made of.
+    /// Width in bytes of the widest word of the copy.
     fn word(self) -> u64 {
         WORD.min(1 << self.bytes.trailing_zeros())
     }
 }
 
-/// The function that makes copies of these shapes.
+/// The function that performs copies of these shapes.
 fn define(shapes: &[Shape], text: &mut String) {
     let mut line = |line: String| {
         let _ = writeln!(text, "{line}");
@@ -158,7 +158,7 @@ fn define(shapes: &[Shape], text: &mut String) {
     let params =
         (0..shapes.len()).map(|n| format!("ptr %to.{n}, ptr %from.{n}")).collect::<Vec<_>>().join(", ");
     line(format!("define internal void @{}({params}) alwaysinline nounwind {{", name(shapes)));
-    // Bits that are set in an address that is no multiple of its word.
+    // The low address bits that must be clear for an aligned access.
     let mut last = "0".to_owned();
     for (n, shape) in shapes.iter().enumerate() {
         let sides = ["to", "from"].into_iter().zip(shape.aligned);

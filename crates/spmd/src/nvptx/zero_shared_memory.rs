@@ -1,6 +1,6 @@
-//! Threadgroup memory of checked kernels begins as zero: what another kernel has left in shared memory is not for this one.
+//! Zeroes the threadgroup memory of checked kernels, so that they cannot read content of other kernels.
 //!
-//! The threads of a threadgroup share the work, and meet before the kernel's own code.
+//! The threads of a threadgroup share the work, and synchronize before the kernel's code.
 
 use elinvar_ir::{
     BinaryOp, BlockId, CastOp, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type, ValueId,
@@ -11,8 +11,8 @@ use crate::intrinsic::{Intrinsic, Position};
 use crate::support::builder::{Builder, call, i32_const, i64_const};
 use crate::support::ir::rename_incoming;
 
-/// Let `entry` clear the variables of these names and sizes, and its threadgroup arguments. Sizes are rounded up to words, as their
-/// places are.
+/// Makes `entry` zero the variables with these names and sizes, and its threadgroup arguments. Sizes are rounded up to words, as their
+/// allocations are.
 pub(super) fn write(entry: &mut Function, variables: &[(String, u64)], arguments: &[Argument]) {
     let given = arguments.iter().enumerate().filter(|(_, argument)| **argument == Argument::Threadgroup);
     let given: Vec<usize> = given.map(|(index, _)| index).collect();
@@ -51,7 +51,7 @@ fn ask(b: &mut Builder<'_>, position: Position, dimension: u32) -> ValueId {
     b.call(Type::I32, &position.function(), &[(Type::I32, i32_const(dimension).into())])
 }
 
-/// Set so many words behind an address to zero, of which this thread has every `threads`th from `first` on.
+/// Zeroes words at an address; this thread zeroes every `threads`-th from `first` on.
 fn each(b: &mut Builder<'_>, place: Operand, words: &Operand, first: ValueId, threads: ValueId) {
     let [head, body, done] = [(); 3].map(|()| b.f.new_block(None));
     let from = b.at;
@@ -78,7 +78,7 @@ fn each(b: &mut Builder<'_>, place: Operand, words: &Operand, first: ValueId, th
     b.at = done;
 }
 
-/// Move what block 0 has, but for private variables, to a new block.
+/// Moves the instructions of block 0, except allocas, to a new block.
 fn split(entry: &mut Function) -> BlockId {
     let body = entry.new_block(None);
     let first = entry.block_mut(BlockId(0));

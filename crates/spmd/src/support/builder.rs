@@ -1,11 +1,11 @@
-//! Appends instructions to a block of a function.
+//! [`Builder`]: appends instructions to a block of a function.
 
 use elinvar_ir::{
     BinaryOp, BlockId, Call, CallArg, Callee, Const, Function, Inst, IntPredicate, Op, Operand, Term, Type,
     Typed, ValueId,
 };
 
-/// A place in a function to append to.
+/// An insertion point at the end of a block.
 pub(crate) struct Builder<'f> {
     pub f: &'f mut Function,
     pub at: BlockId,
@@ -16,14 +16,14 @@ impl<'f> Builder<'f> {
         Self { f, at }
     }
 
-    /// Append an instruction with a result.
+    /// Appends an instruction with a result.
     pub fn value(&mut self, ty: Type, name: Option<&str>, op: Op) -> ValueId {
         let result = self.f.new_value(ty, name);
         self.push(Inst { result: Some(result), op, metadata: Vec::new() });
         result
     }
 
-    /// Append an instruction without a result.
+    /// Appends an instruction without a result.
     pub fn effect(&mut self, op: Op) {
         self.push(Inst { result: None, op, metadata: Vec::new() });
     }
@@ -127,7 +127,7 @@ impl<'f> Builder<'f> {
         self.value(ty.clone(), None, op)
     }
 
-    /// Call a function by name.
+    /// Appends a call of a function by name.
     pub fn call(&mut self, ret: Type, name: &str, args: &[(Type, Operand)]) -> ValueId {
         let op = call(ret.clone(), name, args);
         self.value(ret, None, op)
@@ -145,9 +145,9 @@ impl<'f> Builder<'f> {
     }
 }
 
-/// A variable of a loop, whose next value is still to be given.
+/// An induction variable whose next value is not yet set.
 pub(crate) struct Counter {
-    /// The block that the loop goes back to.
+    /// The loop's header.
     pub at: BlockId,
     pub value: ValueId,
     first: (Operand, BlockId),
@@ -155,7 +155,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// One with this value on the way from a block.
+    /// Creates a variable with this value on the edge from a block.
     pub fn new(
         f: &mut Function,
         at: BlockId,
@@ -167,7 +167,7 @@ impl Counter {
         Self { at, value, first: (first.into(), from), ty }
     }
 
-    /// Give its next value, on the way from a block.
+    /// Sets the next value, on the back edge from a block.
     pub fn end(self, f: &mut Function, next: impl Into<Operand>, from: BlockId) {
         let incoming = vec![self.first, (next.into(), from)];
         let op = Op::Phi { flags: String::new(), ty: self.ty, incoming };
@@ -175,7 +175,7 @@ impl Counter {
         f.block_mut(self.at).insts.insert(0, phi);
     }
 
-    /// Give the next number, of an i32, on the way from where `b` appends to; whether that is below `end`.
+    /// Increments an i32 variable on the back edge from `b`'s block; returns whether the new value is below `end`.
     pub fn count(self, b: &mut Builder<'_>, flags: &str, end: impl Into<Operand>) -> ValueId {
         let next = b.binary(BinaryOp::Add, flags, &Type::I32, self.value, i32_const(1));
         let more = b.icmp(IntPredicate::Ult, &Type::I32, next, end);

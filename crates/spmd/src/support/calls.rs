@@ -1,4 +1,4 @@
-//! What a kernel may call: intrinsics of the headers and of LLVM, functions of its own module, and the C math library.
+//! Classification of a kernel's calls: intrinsics of the headers and of LLVM, functions of its module, and the C math library.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use crate::support::demangle::source_name;
 use crate::support::ir::callee_name;
 use crate::{ENTRY, Error};
 
-/// What a call is to the passes.
+/// Class of a call.
 pub(crate) enum CallKind {
     /// A hint without effect.
     Dropped,
-    /// Runs per thread, as it stands.
+    /// Executed for each thread, unchanged.
     Ordinary,
-    /// Asks for a position or size along a dimension.
+    /// A position or size along a dimension.
     Position(Position, usize),
     /// A threadgroup barrier.
     Barrier,
-    /// A barrier of a simdgroup.
+    /// A simdgroup barrier.
     SimdgroupBarrier,
-    /// An operation across a simdgroup or quadgroup.
+    /// A simdgroup or quadgroup operation.
     Group,
 }
 
-/// Intrinsics without effect on what a kernel computes.
+/// Intrinsics without effect on a kernel's results.
 const HINTS: &[&str] = &[
     "llvm.assume",
     "llvm.donothing",
@@ -35,7 +35,7 @@ const HINTS: &[&str] = &[
     "llvm.lifetime.start",
 ];
 
-/// External functions that optimised kernels call: clang's own memory functions and C99's float math.
+/// External functions that optimized kernels may call: memory functions that clang inserts, and C99's `float` math.
 pub(crate) const EXTERNAL: &[&str] = &[
     "acosf",
     "acoshf",
@@ -95,7 +95,7 @@ pub(crate) const EXTERNAL: &[&str] = &[
     "truncf",
 ];
 
-/// Classify a call of the entry.
+/// Classifies a call of the entry.
 pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>) -> Result<CallKind, Error> {
     let Some(name) = callee_name(call) else {
         return Err(Error::unsupported("a call through a function pointer", location));
@@ -140,8 +140,8 @@ fn classify_position(position: Position, name: &str, call: &Call) -> Result<Call
     }
 }
 
-/// The defined functions that `entry` reaches. Each runs per thread, so none may ask for a position,
-/// meet other threads, or name a threadgroup variable: such functions have to be inlined.
+/// The defined functions that `entry` calls, transitively. They run for each thread, so they must not use positions,
+/// synchronize, or reference threadgroup variables: functions that do must be inlined.
 pub(crate) fn callees(
     module: &Module,
     entry: &Function,

@@ -1,5 +1,5 @@
-//! Constants that name globals: finding them, and turning those that name threadgroup variables into
-//! values, since such a variable is memory of one threadgroup and no constant.
+//! Constants that reference globals. Those that reference threadgroup variables are replaced by values, since such a variable is
+//! memory of one threadgroup and not a constant.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use elinvar_ir::{Const, Op, Operand, Type, Typed};
 use crate::Error;
 use crate::support::builder::Builder;
 
-/// Whether a constant names a global for which `wanted` holds.
+/// Whether a constant references a global for which `wanted` holds.
 pub(crate) fn mentions(constant: &Const, wanted: &dyn Fn(&str) -> bool) -> bool {
     let any = |parts: &[(Type, Const)]| parts.iter().any(|(_, c)| mentions(c, wanted));
     match constant {
@@ -27,7 +27,7 @@ pub(crate) fn mentions(constant: &Const, wanted: &dyn Fn(&str) -> bool) -> bool 
     }
 }
 
-/// Threadgroup variables by name, with the values that stand for them and for constants built on them.
+/// Threadgroup variables by name, with the values that replace them and constants derived from them.
 #[derive(Default)]
 pub(crate) struct Threadgroup {
     variables: HashMap<String, Operand>,
@@ -35,12 +35,12 @@ pub(crate) struct Threadgroup {
 }
 
 impl Threadgroup {
-    /// Let `pointer` stand for the variable.
+    /// Sets the value of a variable's address.
     pub fn insert(&mut self, name: String, pointer: Operand) {
         self.variables.insert(name, pointer);
     }
 
-    /// Make a value, in the block that `b` appends to, for a constant that names threadgroup variables.
+    /// Creates a value, in `b`'s block, for a constant that references threadgroup variables.
     pub fn materialize(&mut self, constant: &Const, b: &mut Builder<'_>) -> Result<(), Error> {
         if mentions(constant, &|n| self.variables.contains_key(n)) && !self.made.contains_key(constant) {
             let value = self.build(constant, b)?;
@@ -49,7 +49,7 @@ impl Threadgroup {
         Ok(())
     }
 
-    /// What stands for a constant: itself, or the value made for it.
+    /// The replacement of a constant: itself, or the value created for it.
     pub fn resolve(&self, constant: &Const) -> Operand {
         self.made.get(constant).cloned().unwrap_or_else(|| Operand::Const(constant.clone()))
     }

@@ -1,4 +1,4 @@
-//! Declarations of functions that a pass calls.
+//! Declarations of functions that passes call.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use elinvar_ir::{Call, Function, Module, Op};
 
 use crate::support::ir::callee_name;
 
-/// `module` with a declaration of every function that is called: passes call intrinsics of ours and of LLVM that it does not declare
-/// until it is linked.
+/// `module` with a declaration of every called function: passes call intrinsics of the headers and of LLVM that it does not declare
+/// before it is complete.
 pub(crate) fn declared(module: &Module) -> Module {
     let mut module = module.clone();
     declare_called(&mut module, |_| true);
     module
 }
 
-/// Declare the functions that are called and that the module does not have, as their calls say, if `wanted` holds for the name.
+/// Declares the called functions that the module lacks, with the types of their calls, if `wanted` holds for the name.
 pub(crate) fn declare_called(module: &mut Module, wanted: impl Fn(&str) -> bool) {
     let mut missing = BTreeMap::new();
     for inst in module.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
@@ -29,7 +29,7 @@ pub(crate) fn declare_called(module: &mut Module, wanted: impl Fn(&str) -> bool)
     module.functions.extend(missing.into_values());
 }
 
-/// The declaration of an intrinsic that the passes have called.
+/// The declaration of an intrinsic that passes call.
 pub(crate) fn declaration(name: &str, call: &Call) -> Function {
     let mut function = Function::new(name, call.ret.clone());
     for (i, arg) in call.args.iter().enumerate() {
@@ -39,7 +39,7 @@ pub(crate) fn declaration(name: &str, call: &Call) -> Function {
     function
 }
 
-/// Whether a parameter of an intrinsic must be a constant: the alignment of masked accesses, flags.
+/// Whether a parameter of an intrinsic is `immarg`: the alignment of masked accesses, flags.
 fn is_immediate(name: &str, parameter: usize) -> bool {
     match parameter {
         0 => false,

@@ -1,20 +1,20 @@
-//! Names of the user's source in mangled names.
+//! Source names of mangled symbols (Itanium C++ ABI).
 
 /// The name that a mangled one has in the source: `deep` for `_ZL4deepj`, `shared` for `_ZZL7partialPjRKjjjE6shared`. Anything that is
 /// not mangled is its own name.
 pub(crate) fn source_name(mangled: &str) -> String {
     let encoding = mangled.strip_prefix("_Z").unwrap_or_default();
     let found = match encoding.strip_prefix('Z') {
-        // What is local to a function stands behind it, and has no parameters.
+        // A local entity follows its function, and has no parameters.
         Some(_) => names(encoding).last(),
-        // The names of a function's parameters stand behind its own, in `N…E` or first.
+        // The parameters follow the function's name, which is `N…E` or first.
         None if encoding.starts_with('N') => names(qualified(encoding)).last(),
         None => names(encoding).next(),
     };
     found.unwrap_or(mangled).to_owned()
 }
 
-/// A nested name up to its end or to the arguments of a template.
+/// A nested name, up to its end or to template arguments.
 fn qualified(encoding: &str) -> &str {
     let bytes = encoding.as_bytes();
     let mut at = 1;
@@ -24,7 +24,7 @@ fn qualified(encoding: &str) -> &str {
     &encoding[..at.min(bytes.len())]
 }
 
-/// The digits at a place and the length that they say, of a name that is there.
+/// A length prefix and its value.
 fn length(text: &str, at: usize) -> Option<(usize, usize)> {
     let digits = text.as_bytes()[at..].iter().take_while(|b| b.is_ascii_digit()).count();
     let length: usize = text.get(at..at + digits)?.parse().ok()?;
@@ -32,13 +32,13 @@ fn length(text: &str, at: usize) -> Option<(usize, usize)> {
     Some((digits, length))
 }
 
-/// The names with their lengths before them.
+/// The sequence of length-prefixed names.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
         while at < bytes.len() {
-            // The value of a template argument, as in `Li16E`, is no length.
+            // The value of a template argument, as in `Li16E`, is not a length.
             let is_value = at >= 2 && bytes[at - 2] == b'L' && bytes[at - 1].is_ascii_lowercase();
             let digits = bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
             match length(text, at).filter(|_| !is_value) {

@@ -1,16 +1,16 @@
-//! What the indices of an address computation add to its base.
+//! Offsets of address computations (`getelementptr`).
 
 use elinvar_ir::{Const, Module, Operand, Type, Typed};
 
-/// What an index of an address computation adds.
+/// Contribution of an index to an address.
 pub(crate) enum Step {
-    /// These bytes: a struct's field.
+    /// A constant offset in bytes: a struct's field.
     Field(u64),
-    /// The index times these bytes.
+    /// The index times this size in bytes.
     Elements(u64),
 }
 
-/// What each index adds; `None` for what cannot be told.
+/// The contribution of each index; `None` if one is unknown.
 pub(crate) fn steps(module: &Module, source: &Type, indices: &[Typed]) -> Vec<Option<Step>> {
     let stride = |ty: &Type| {
         let (size, align) = ty.size_align(module);
@@ -43,7 +43,7 @@ pub(crate) fn steps(module: &Module, source: &Type, indices: &[Typed]) -> Vec<Op
     all
 }
 
-/// What the indices add, if they are constants.
+/// The constant offset in bytes, if all indices are constants.
 pub(crate) fn constant_bytes(module: &Module, source: &Type, indices: &[Typed]) -> Option<i64> {
     let steps = steps(module, source, indices).into_iter().zip(indices);
     let mut bytes = steps.map(|(step, index)| match (step?, &index.op) {

@@ -1,4 +1,4 @@
-//! Queries and edits of IR that several passes need.
+//! Queries and edits of IR, shared by several passes.
 
 use elinvar_ir::{BlockId, Call, Callee, Const, Function, Inst, Module, Op, Operand, Term, Type};
 
@@ -10,7 +10,7 @@ pub(crate) fn threadgroup_globals(module: &Module) -> Vec<String> {
     module.globals.iter().filter(|g| is_threadgroup(&g.section)).map(|g| g.name.clone()).collect()
 }
 
-/// The blocks that are reached, each behind one that comes before it on every path.
+/// The reachable blocks, each after its immediate dominator.
 pub(crate) fn blocks_in_order(function: &Function) -> Vec<BlockId> {
     let successors = |b: &elinvar_ir::Block| b.term.successors().iter().map(|s| s.0 as usize).collect();
     let successors: Vec<Vec<usize>> = function.blocks.iter().map(successors).collect();
@@ -18,12 +18,12 @@ pub(crate) fn blocks_in_order(function: &Function) -> Vec<BlockId> {
     order.into_iter().rev().map(|b| BlockId(b as u32)).collect()
 }
 
-/// Whether a type is a number or an address, one that a lane of a vector can be.
+/// Whether a type is a number or a pointer, and so can be an element of a vector.
 pub(crate) fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Int(8 | 16 | 32 | 64) | Type::Half | Type::BFloat | Type::Float | Type::Ptr(_))
 }
 
-/// In the phis of the blocks behind `term`, `old` as a predecessor becomes `new`.
+/// Replaces the predecessor `old` by `new` in the phis of the successors of `term`.
 pub(crate) fn rename_incoming(function: &mut Function, term: &Term, old: BlockId, new: BlockId) {
     for successor in term.successors() {
         for inst in &mut function.block_mut(successor).insts {

@@ -1,5 +1,5 @@
-//! Helpers that analyses, transformations and both backends share: building instructions, address arithmetic,
-//! classification of calls, names.
+//! Helpers shared by analyses, transformations and both back ends: building instructions, address arithmetic, classification of
+//! calls, names.
 
 pub(crate) mod builder;
 pub(crate) mod calls;

@@ -1,10 +1,10 @@
-//! Calls that work on vectors as they do on scalars: LLVM's intrinsics.
+//! LLVM intrinsics that have an elementwise vector form.
 
 use elinvar_ir::{Call, Type};
 
 use crate::support::ir::callee_name;
 
-/// Intrinsics whose vector form treats each lane alone. All parameters become vectors but those noted.
+/// Elementwise intrinsics. All parameters become vectors except those listed.
 const ELEMENTWISE: &[&str] = &[
     "abs",
     "bitreverse",
@@ -57,7 +57,7 @@ const ELEMENTWISE: &[&str] = &[
     "usub.sat",
 ];
 
-/// Whether the parameter of an intrinsic is a constant of all lanes, no vector.
+/// Whether a parameter of an intrinsic remains a scalar constant.
 fn is_immediate(intrinsic: &str, parameter: usize) -> bool {
     match intrinsic {
         "abs" | "ctlz" | "cttz" | "is.fpclass" | "powi" => parameter == 1,
@@ -71,11 +71,11 @@ pub(crate) struct Elementwise<'a> {
 }
 
 impl<'a> Elementwise<'a> {
-    /// The intrinsic that a call calls, if it is one of these and has scalars.
+    /// The intrinsic of a call, if it is in the list and scalar.
     pub fn of(call: &'a Call) -> Option<Self> {
         let rest = callee_name(call)?.strip_prefix("llvm.")?;
         let name = ELEMENTWISE.iter().find(|n| rest.strip_prefix(**n).is_some_and(|r| r.starts_with('.')))?;
-        // `llvm.fma` must not be taken for a longer name that begins alike: the types follow at once.
+        // The type suffix must follow immediately: `llvm.fma` is a prefix of other names.
         let types = rest[name.len() + 1..].split('.').all(is_scalar_type);
         types.then_some(Self { name })
     }
@@ -87,7 +87,7 @@ impl<'a> Elementwise<'a> {
     /// The name of the vector form.
     pub fn vector_name(&self, call: &Call, lanes: u32) -> String {
         let mut name = format!("llvm.{}.{}", self.name, mangled(&call.ret, lanes));
-        // These are named by their argument's type too.
+        // The names of these include their argument's type.
         if matches!(self.name, "fptosi.sat" | "fptoui.sat" | "ldexp") {
             let other = usize::from(self.name == "ldexp");
             name = format!("{name}.{}", mangled(&call.args[other].ty, lanes));

@@ -1,20 +1,20 @@
-//! Makes loops of a region that have two entries into loops with one.
+//! Makes the loops of regions reducible: loops with two entries become loops with one.
 //!
-//! Clang leaves no such loops in a kernel. But a region begins behind a barrier, in the middle of a loop, and may come
-//! to a loop around it by two ways:
+//! Clang emits no irreducible loops. But a region begins after a barrier, in the middle of a loop, and may reach an enclosing
+//! loop by two paths:
 //!
 //! ```text
 //! for (…) {
 //!     for (…) {
 //!         if (…) break;
-//!         threadgroup_barrier(…);         // behind it: to the head of the inner loop, or to its end,
-//!     }                                   // and both lie on a way around the outer loop that meets no barrier
+//!         threadgroup_barrier(…);         // behind it: to the header of the inner loop, or to its end;
+//!     }                                   // both are on a barrier-free path around the outer loop
 //! }
 //! ```
 //!
-//! The edges into one of the entries become barriers that order no memory: a region ends there, and the next begins at
-//! that entry. All threads of a group take such an edge together if they come to the same barriers in the same iterations, as Metal
-//! demands; threads that return are no matter.
+//! The edges into one of the entries become barriers without memory order: a region ends there, and the next begins at that
+//! entry. All threads of a threadgroup take such an edge together if they reach the same barriers in the same iterations, as
+//! Metal requires; exited threads do not matter.
 
 use std::collections::HashSet;
 
@@ -24,13 +24,13 @@ use crate::analysis::cfg::{Cfg, Irreducible};
 use crate::analysis::regions::{self, Region};
 use crate::kernel::{Barrier, Kernel};
 
-/// Entries that are cut off before a kernel counts as one with irreducible control flow.
+/// Maximum number of entries that are cut; beyond it the kernel counts as irreducible.
 const MOST: usize = 32;
 
-/// Cut the regions of `kernel` until each has loops with one entry only;
+/// Splits the regions of `kernel` until all their loops have one entry.
 ///
 /// # Errors
-/// When the whole function has a loop with two entries, which cutting does not mend.
+/// If the whole function has a loop with two entries, which splitting cannot fix.
 pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<(), Irreducible> {
     Cfg::new(&kernel.function, BlockId(0), |_| false)?;
     for _ in 0..MOST {
@@ -51,14 +51,14 @@ pub(crate) fn split_regions(kernel: &mut Kernel) -> Result<(), Irreducible> {
     Err(Irreducible)
 }
 
-/// An entry of a loop with several entries, not the first that is come to, and the blocks outside of the loop that lead there.
+/// An entry of an irreducible loop, other than the first one reached, and its predecessors outside the loop.
 fn second_entry(kernel: &Kernel, region: &Region) -> Option<(BlockId, Vec<BlockId>)> {
     if region.blocks.is_empty() {
         return None;
     }
     let ends = |b: BlockId| kernel.barrier_after(b).is_some();
     let Err(_) = Cfg::new(&kernel.function, region.start, ends) else { return None };
-    // A cycle's blocks reach one another.
+    // The blocks of a cycle reach one another.
     let reached: Vec<(BlockId, Vec<bool>)> = region
         .blocks
         .iter()
@@ -99,7 +99,7 @@ fn successors(kernel: &Kernel, block: BlockId) -> Vec<BlockId> {
     }
 }
 
-/// Let the edges from `block` to `entry` lead over `last` and `cont`.
+/// Redirects the edges from `block` to `entry` through `last` and `cont`.
 fn redirect(kernel: &mut Kernel, block: BlockId, entry: BlockId, last: BlockId, cont: BlockId) {
     let function = &mut kernel.function;
     function.block_mut(block).term.map_successors(|to| if to == entry { last } else { to });
@@ -107,7 +107,7 @@ fn redirect(kernel: &mut Kernel, block: BlockId, entry: BlockId, last: BlockId, 
     function.block_mut(cont).term = Term::Br(entry);
     for inst in &mut function.block_mut(entry).insts {
         let Op::Phi { incoming, .. } = &mut inst.op else { break };
-        // A switch may have several edges there, with the same value.
+        // A switch may have several edges to it, with the same value.
         let mut seen = false;
         incoming.retain(|(_, from)| *from != block || !std::mem::replace(&mut seen, true));
         incoming.iter_mut().filter(|(_, from)| *from == block).for_each(|(_, from)| *from = cont);

@@ -1,5 +1,5 @@
-//! Takes loads of arguments that hold still (`constant T&` in MSL) out of the threads' code: they are made once per
-//! call of the function over threadgroups, and what they give is the same for all threads.
+//! Hoists invariant loads (of `constant T&` arguments) out of the threads' code: they are executed once per call of the function
+//! over threadgroups, and their results are uniform.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use crate::kernel::Kernel;
 use crate::support::gep::constant_bytes;
 use crate::support::ir::{blocks_in_order, is_number};
 
-/// A value that is loaded once.
+/// A hoisted load.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InvariantLoad {
     pub value: ValueId,
-    /// The parameter that points to it, by its place.
+    /// Index of the parameter that it loads from.
     pub param: usize,
-    /// Bytes behind the parameter's address.
+    /// Offset from the parameter's address in bytes.
     pub offset: u64,
     pub ty: Type,
     pub align: Option<u64>,
 }
 
-/// Move the loads that lie within the first `invariant_bytes` bytes of each parameter's memory to [`Kernel::invariant_loads`].
+/// Moves the loads from the first `invariant_bytes` bytes of each parameter's memory to [`Kernel::invariant_loads`].
 pub(crate) fn hoist(module: &Module, kernel: &mut Kernel, invariant_bytes: &[u64]) {
     let params = kernel.function.params.iter().enumerate();
     let mut places: HashMap<ValueId, (usize, i64)> = params.map(|(i, p)| (p.value, (i, 0))).collect();

@@ -1,13 +1,12 @@
-//! Makes integer arithmetic defined for every operand.
+//! Legalizes integer division and shifts: defines the result for every operand.
 //!
-//! LLVM leaves division by zero, `MIN / -1` and shifts by the width or more undefined, and x86 traps on
-//! the first two. Here a division by zero gives 0 (quotient and remainder), `MIN / -1` gives `MIN` with
-//! remainder 0, and a shift counts its amount modulo the width. Divisors and amounts that are constants
-//! known to be harmless are left alone.
+//! In LLVM, division by zero, `MIN / -1` and shifts by at least the width are undefined, and x86 traps on the first two. After
+//! this pass a division by zero gives 0 (quotient and remainder), `MIN / -1` gives `MIN` with remainder 0, and shift amounts are
+//! taken modulo the width. Constant divisors and amounts that are known to be safe are not changed.
 
 use elinvar_ir::{BinaryOp, Const, Function, Inst, IntPredicate, Op, Operand, Type, Typed};
 
-/// Guard every division and shift of `function`.
+/// Legalizes every division and shift of `function`.
 pub(crate) fn legalize(function: &mut Function) {
     for index in 0..function.blocks.len() {
         let insts = std::mem::take(&mut function.blocks[index].insts);

@@ -1,14 +1,14 @@
-//! Conversions of `half` to integers go by way of `float`, which holds every half.
+//! Lowers conversions of `half` to integers to conversions of `float`, which represents every `half` exactly.
 //!
-//! LLVM 19 makes `llvm.fptosi.sat.i16.f16` of processors with AVX512-FP16 give -32768 for NaN, where the intrinsic
-//! gives 0; from `float` it is right everywhere.
+//! LLVM 19 compiles `llvm.fptosi.sat.i16.f16` for processors with AVX512-FP16 to code that gives -32768 for NaN, where the
+//! intrinsic gives 0; conversions from `float` are correct everywhere.
 
 use elinvar_ir::{Call, CastOp, Function, Inst, Op, Type, Typed};
 
 use crate::support::builder::call as call_of;
 use crate::support::ir::callee_name;
 
-/// Rewrite the conversions of `function`.
+/// Rewrites the conversions of `function`.
 pub(crate) fn lower(function: &mut Function) {
     for index in 0..function.blocks.len() {
         let insts = std::mem::take(&mut function.blocks[index].insts);
@@ -30,7 +30,7 @@ pub(crate) fn lower(function: &mut Function) {
     }
 }
 
-/// The intrinsic for floats and its parameter's type, if a call converts halves.
+/// The intrinsic for `float` and its parameter's type, if a call converts a `half`.
 fn widened(call: &Call) -> Option<(String, Type)> {
     let name = callee_name(call)?;
     let is_conversion = ["llvm.fptosi.sat.", "llvm.fptoui.sat."].iter().any(|start| name.starts_with(start));

@@ -1,7 +1,7 @@
 //! Lowers intrinsics: extracts the entry from its module as a [`Kernel`].
 //!
-//! Calls that ask for a position become values without a defining instruction, each barrier becomes an edge between two
-//! blocks, and allocas become private arrays of the kernel.
+//! Calls of position intrinsics become values without a defining instruction, barriers become edges between blocks, and allocas
+//! become private arrays of the kernel.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::support::calls::{self, CallKind};
 use crate::support::ir::{rename_incoming, threadgroup_globals};
 use crate::{ENTRY, Error};
 
-/// Lower the entry of `module`.
+/// Lowers the entry of `module`.
 ///
 /// # Errors
-/// `Malformed` without an entry; `Unsupported` for a call that no target knows, or a private array of variable length.
+/// `Malformed` without an entry; `Unsupported` for an unknown call, or a private array of variable length.
 pub(crate) fn lower(module: &Module) -> Result<Kernel, Error> {
     let entry = module
         .function(ENTRY)
@@ -76,7 +76,7 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
                     kernel.exchanges.get_or_insert(location);
                     kernel.function.block_mut(at).insts.push(inst);
                 }
-                // A vector is a simdgroup then, and does one thing after the other.
+                // A vector is a whole simdgroup, whose memory operations are in order.
                 CallKind::SimdgroupBarrier => {
                     kernel.exchanges.get_or_insert(location);
                 }
@@ -100,7 +100,7 @@ fn lower_block(module: &Module, kernel: &mut Kernel, start: BlockId) -> Result<(
     Ok(())
 }
 
-/// The constant length of an alloca, which must stand in the entry block.
+/// The constant length of an alloca, which must be in the entry block.
 fn array_count(count: Option<&Operand>, block: BlockId, location: Option<Location>) -> Result<u64, Error> {
     let constant = match count {
         None => Some(1),
@@ -113,7 +113,7 @@ fn array_count(count: Option<&Operand>, block: BlockId, location: Option<Locatio
     }
 }
 
-/// Whether a barrier's flags, if they are known, include device memory.
+/// Whether a barrier's flags include device memory; true if they are unknown.
 fn orders_device(call: &Call) -> bool {
     match call.args.first().map(|a| &a.op) {
         Some(Operand::Const(c)) => c.as_unsigned(32).is_none_or(|flags| flags & DEVICE_FLAGS != 0),

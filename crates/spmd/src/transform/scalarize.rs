@@ -1,6 +1,6 @@
-//! Takes a thread's own short vectors apart, so that its values are scalars: lanes are the vectors here.
+//! Scalarizes a thread's own short vectors, so that all values are scalars before vectorization over threads.
 //!
-//! clang keeps small structs in them. A function with a vector operation that is not known here stays as it is.
+//! clang uses such vectors for small structs. A function with an unknown vector operation is not changed.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use elinvar_ir::{
 use crate::support::builder::call;
 use crate::support::ir::callee_name;
 
-/// Replace all vector values of `function` by scalars.
+/// Replaces all vector values of `function` by scalars.
 pub(crate) fn scalarize(module: &Module, function: &mut Function) {
     let insts = || function.blocks.iter().flat_map(|b| &b.insts);
     if !insts().any(|i| is_of_vectors(function, i)) || !insts().all(|i| is_known(function, i)) {
@@ -44,7 +44,7 @@ fn is_of_vectors(function: &Function, inst: &Inst) -> bool {
         || matches!(&inst.op, Op::Store { value, .. } if is_vector(&value.ty))
 }
 
-/// Whether an instruction can be taken apart, if it has vectors.
+/// Whether an instruction can be scalarized.
 fn is_known(function: &Function, inst: &Inst) -> bool {
     if !is_of_vectors(function, inst) {
         return true;
@@ -65,7 +65,7 @@ fn is_known(function: &Function, inst: &Inst) -> bool {
     }
 }
 
-/// Bits of a number, or of a vector of numbers.
+/// Bit width of a number or a vector.
 fn bits(ty: &Type) -> Option<u32> {
     match ty {
         Type::Int(width) => Some(*width),
@@ -77,7 +77,7 @@ fn bits(ty: &Type) -> Option<u32> {
     }
 }
 
-/// The name of an intrinsic on one element: `llvm.fabs.f32` for `llvm.fabs.v2f32`.
+/// The scalar form of an intrinsic's name: `llvm.fabs.f32` for `llvm.fabs.v2f32`.
 fn scalar_name(call: &Call) -> Option<String> {
     let name = callee_name(call)?;
     name.strip_prefix("llvm.").filter(|n| !n.starts_with("vector.") && !n.starts_with("masked."))?;
@@ -166,7 +166,7 @@ impl Work<'_> {
         }
     }
 
-    /// An instruction that takes vectors and gives none.
+    /// Scalarizes an instruction with vector operands and a scalar result.
     fn without_vector_result(&mut self, inst: Inst) {
         match &inst.op {
             Op::Store { value, ptr, align, .. } => {
@@ -242,7 +242,7 @@ impl Work<'_> {
         }
     }
 
-    /// Where an element of a vector in memory lies, and its alignment.
+    /// Address and alignment of a vector element in memory.
     fn place(&mut self, ty: &Type, ptr: &Typed, align: Option<u64>, index: usize) -> (Typed, u64) {
         let size = ty.scalar().size_align(self.module).0;
         let align = align.unwrap_or_else(|| ty.size_align(self.module).1);
@@ -296,8 +296,8 @@ impl Work<'_> {
         op
     }
 
-    /// The bits of a number or a vector of numbers where the element of this type at `index` would be, as one. Only the
-    /// elements that overlap with it are looked at: others may be poison.
+    /// The bits of a number or a vector at the place of the element of this type at `index`, as one integer. Uses only the
+    /// elements that overlap it: others may be poison.
     fn bits_at(&mut self, from: &Typed, ty: &Type, index: usize) -> Op {
         let all = bits(&from.ty).unwrap_or(64);
         let own = bits(from.ty.scalar()).unwrap_or(8);

@@ -1,9 +1,9 @@
-//! What the steps of a group keep across barriers, and where: the layout of the scratch memory.
+//! Barrier contexts: the values that vector iterations keep across barriers, and their layout in scratch memory.
 //!
-//! Each value has an array with an element per step, of the forms that it has; one that is the same for all threads
-//! of the group has a single place, which is read before the steps and written by each of them. So has each private array of a
-//! kernel with barriers, with an element per thread; and, where threads can return while others go on, the
-//! lanes that have.
+//! Each value has an array with an element for each iteration, in the forms that it has. A value that is uniform over the
+//! threadgroup has a single element, which is loaded before the iterations and stored by each of them. Further arrays hold each
+//! private array of a kernel with barriers, with an element for each thread, and the returned lanes, if threads can return while
+//! others continue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,43 +15,43 @@ use crate::kernel::Kernel;
 use crate::support::builder::{Builder, i64_const};
 use crate::vector::emit::{Emit, Forms, Source};
 
-/// Arrays start at multiples of this, and so do their elements that are vectors.
+/// Alignment of arrays, and of their vector elements, in bytes.
 const ALIGN: u64 = 64;
 
-/// Private arrays of up to this many bytes for all threads of a step are on the stack, if no barrier is to be crossed.
+/// Private arrays of up to this many bytes for all threads of an iteration are on the stack, in kernels without barriers.
 const STACK_BYTES: u64 = 16 << 10;
-/// All of them together are of at most so many. The rest is in the scratch memory too.
+/// Maximum total size of private arrays on the stack, in bytes. The rest is in scratch memory.
 const MOST_STACK_BYTES: u64 = 1 << 20;
 
-/// An array with an element per step.
+/// An array with an element for each iteration.
 #[derive(Clone, Debug)]
 struct Array {
     offset: u64,
-    /// Bytes per step.
+    /// Element size in bytes.
     stride: u64,
     scalars: usize,
     vectors: usize,
-    /// Bytes of a scalar and of a vector.
+    /// Sizes in bytes of a scalar and of a vector.
     sizes: [u64; 2],
 }
 
 /// The layout.
 pub(crate) struct BarrierContext {
     values: HashMap<ValueId, Array>,
-    /// Of values used outside a loop that lanes leave in different iterations.
+    /// Arrays of values used outside a loop with a divergent exit.
     left: HashMap<ValueId, Array>,
-    /// Offsets of values that are the same for all threads of a group.
+    /// Offsets of values that are uniform over the threadgroup.
     shared: BTreeMap<ValueId, u64>,
     privates: HashMap<ValueId, u64>,
     /// Offset of the returned lanes, a u32 per vector.
     pub returned: Option<u64>,
-    /// Size of the whole, a multiple of 64.
+    /// Total size in bytes, a multiple of 64.
     pub bytes: u64,
 }
 
 impl BarrierContext {
-    /// `group` is what is known of values across all threads of a group. With the lanes that have returned, if some
-    /// threads `returns_diverge` from others.
+    /// `group` is the uniformity over the whole threadgroup. Includes the returned lanes, if some
+    /// threads return while others continue (`returns_diverge`).
     pub fn new(source: &Source<'_>, live: &Liveness, group: &Uniformity, returns_diverge: bool) -> Self {
         let mut context = Self {
             values: HashMap::new(),
@@ -127,12 +127,12 @@ impl BarrierContext {
         self.privates.get(&value).copied()
     }
 
-    /// Whether a value is the same for all threads and kept in one place.
+    /// Whether a value is uniform over the threadgroup and stored once.
     pub fn is_shared(&self, value: ValueId) -> bool {
         self.shared.contains_key(&value)
     }
 
-    /// Read, before the steps of a region, those of its values that are the same for all threads.
+    /// Loads the uniform values of a region before its iterations.
     pub fn read_shared(
         &self,
         b: &mut Builder<'_>,
@@ -148,7 +148,7 @@ impl BarrierContext {
         read.collect()
     }
 
-    /// Put what is live behind a barrier, and is defined in the blocks of a region, into the scratch memory.
+    /// Stores the values that are live after a barrier and defined in a region's blocks.
     pub fn save(&self, emit: &mut Emit<'_, '_>, place: &ContextSlot, value: ValueId, cont: BlockId) {
         if let Some(offset) = self.shared.get(&value) {
             let ty = emit.source.kernel.function.ty(value).clone();
@@ -170,7 +170,7 @@ impl BarrierContext {
         });
     }
 
-    /// Put it back into the slots.
+    /// Loads the live values into their slots.
     pub fn restore(&self, emit: &mut Emit<'_, '_>, place: &ContextSlot, value: ValueId, cont: BlockId) {
         self.each_form(emit, value, cont, &mut |emit, array, slots, ty| {
             let addresses = place.forms(emit, array);
@@ -206,17 +206,17 @@ impl BarrierContext {
     }
 }
 
-/// Bytes from one element of a type to the next.
+/// Distance in bytes between consecutive elements of a type.
 pub(crate) fn private_size(module: &Module, ty: &Type) -> u64 {
     let (size, align) = ty.size_align(module);
     size.next_multiple_of(align)
 }
 
-/// A step's place in the scratch memory.
+/// Position of an iteration in the scratch memory.
 #[derive(Clone)]
 pub(crate) struct ContextSlot {
     pub scratch: Operand,
-    /// The step's number, an i64.
+    /// Number of the iteration, an i64.
     pub iteration: Operand,
 }
 

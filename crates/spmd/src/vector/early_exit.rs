@@ -1,11 +1,11 @@
-//! Branches at which a step finds that the steps behind it have nothing to do in a region.
+//! Early exits: branches at which an iteration determines that the following iterations have no work in a region.
 //!
-//! `if (thread < count) { … }` up to the next barrier: the threads of later steps have larger numbers, so once no
-//! thread of a step goes inside, none of a later step does. All of them would only arrive at the barrier, which needs
-//! one step. The rounds of a reduction then cost what is in them, not what the group has threads.
+//! Example: `if (thread < count) { … }` up to the next barrier. The threads of later iterations have larger indices, so if no
+//! thread of an iteration takes the branch, none of a later one does. The later iterations would only reach the barrier, for
+//! which one iteration suffices. The rounds of a tree reduction then cost what they do, not the size of the threadgroup.
 //!
-//! It needs that what stands before the branch in the region, and on the way from it to the barrier, has no effect
-//! and leaves nothing of each thread's own behind the barrier.
+//! Requires that the code before the branch in the region, and on the path from it to the barrier, has no effects, and that no
+//! per-thread value it defines is live after the barrier.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,26 +16,26 @@ use crate::intrinsic::Position;
 use crate::vector::barrier_context::BarrierContext;
 use crate::vector::workgroup::Inputs;
 
-/// How far back a compared number is followed.
+/// Maximum depth of the analysis of a comparison's operand.
 const DEPTH: u32 = 6;
-/// Branches of a region that are looked at.
+/// Maximum number of branches of a region that are analyzed.
 const CANDIDATES: usize = 4;
 
-/// What the analysis is made of.
+/// Inputs of the analysis.
 pub(crate) struct EarlyExits<'a> {
     pub inputs: &'a Inputs<'a>,
     pub context: &'a BarrierContext,
 }
 
 impl EarlyExits<'_> {
-    /// The blocks that end in such a branch, with where it then goes.
+    /// The blocks with such a branch, each with the successor of an iteration without work.
     pub fn of(&self, region: &Region) -> HashMap<BlockId, BlockId> {
         let branches = self.first_branches(region).into_iter().take(CANDIDATES);
         let exits = branches.filter_map(|block| Some((block, self.taken_by_all_behind(block)?)));
         exits.filter(|(_, to)| self.does_nothing(region, *to)).collect()
     }
 
-    /// The branches which threads of the group take apart and that come first, with nothing done before.
+    /// The divergent branches that come first, without effects before them.
     fn first_branches(&self, region: &Region) -> Vec<BlockId> {
         let (mut before, mut branches) = (HashSet::new(), Vec::new());
         let mut todo = vec![region.start];
@@ -58,7 +58,7 @@ impl EarlyExits<'_> {
         if comes_back { Vec::new() } else { branches }
     }
 
-    /// Where a branch goes for every step behind one that goes there with all lanes.
+    /// The successor that all iterations take after one that takes it with all lanes.
     fn taken_by_all_behind(&self, block: BlockId) -> Option<BlockId> {
         let Term::CondBr { cond: Operand::Value(cond), then, other } =
             &self.inputs.kernel.function.block(block).term
@@ -88,7 +88,7 @@ impl EarlyExits<'_> {
         }
     }
 
-    /// The largest value of a number that does not become smaller from thread to thread, in the order of the steps.
+    /// The maximum of a value that is non-decreasing over the threads, in iteration order; `None` for other values.
     fn ascends(&self, operand: &Operand, depth: u32) -> Option<u64> {
         let value = operand.value()?;
         let [_, y, z] = self.inputs.layout.group;
@@ -139,7 +139,7 @@ impl EarlyExits<'_> {
         }
     }
 
-    /// Whether steps that go on from `to` do nothing but arrive at one barrier, or return unnoticed.
+    /// Whether iterations that continue at `to` only reach one barrier, or return without an observable effect.
     fn does_nothing(&self, region: &Region, to: BlockId) -> bool {
         let kernel = self.inputs.kernel;
         let (mut seen, mut todo, mut barriers) = (HashSet::new(), vec![to], HashSet::new());
@@ -163,7 +163,7 @@ impl EarlyExits<'_> {
         barriers.len() <= 1 && !barriers.iter().any(keeps)
     }
 
-    /// Whether a block does more than compute and read.
+    /// Whether a block has side effects.
     fn has_effect(&self, block: BlockId) -> bool {
         self.inputs.kernel.function.block(block).insts.iter().any(|inst| match &inst.op {
             Op::Load { volatile, atomic, .. } => *volatile || atomic.is_some(),
@@ -173,7 +173,7 @@ impl EarlyExits<'_> {
     }
 }
 
-/// The predicate with its sides exchanged.
+/// The predicate with swapped operands.
 fn swapped(pred: IntPredicate) -> IntPredicate {
     use IntPredicate::{Eq, Ne, Sge, Sgt, Sle, Slt, Uge, Ugt, Ule, Ult};
     match pred {

@@ -1,5 +1,5 @@
-//! Functions that load or store at an address per lane, for processors without instructions for that: a loop over
-//! the active lanes, out of line, since written out at each access it would be the larger part of a kernel.
+//! Gather and scatter functions for processors without such instructions: loops over the active lanes, out of line, since the
+//! inlined code would dominate a kernel's size.
 
 use elinvar_ir::{Function, Module, Type};
 
@@ -8,17 +8,17 @@ use crate::support::vector_intrinsics::mangled;
 const LOAD: &str = "elinvar.gather.";
 const STORE: &str = "elinvar.scatter.";
 
-/// `vector of element (vector of ptr addresses, i32 mask)`: what is at the addresses of the lanes in the mask.
+/// `vector of element (vector of ptr addresses, i32 mask)`: loads the lanes in the mask.
 pub(crate) fn gather_name(element: &Type, lanes: u32) -> String {
     format!("{LOAD}{}", mangled(element, lanes))
 }
 
-/// `void (vector of element, vector of ptr addresses, i32 mask)`: store the lanes in the mask, in their order.
+/// `void (vector of element, vector of ptr addresses, i32 mask)`: stores the lanes in the mask, in order.
 pub(crate) fn scatter_name(element: &Type, lanes: u32) -> String {
     format!("{STORE}{}", mangled(element, lanes))
 }
 
-/// The function with such a name, for vectors of type `vector`.
+/// The function with this name, for vectors of type `vector`.
 pub(crate) fn definition(name: &str, vector: &Type) -> Option<Function> {
     let Type::Vector(lanes, element) = vector else { return None };
     let loads = name.starts_with(LOAD);

@@ -1,4 +1,4 @@
-//! The steps through a threadgroup: a loop over its vectors, where each thread of a step is, and which exist.
+//! Vector iterations of a threadgroup: the loop over its vectors, the position of each thread, and the mask of existing threads.
 
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, IntPredicate, Op, Operand, Type, ValueId};
 
@@ -6,24 +6,24 @@ use crate::analysis::lane_layout::Layout;
 use crate::support::builder::{Builder, Counter, i32_const};
 use crate::vector::emit::{Emit, Forms};
 
-/// A loop over steps whose body is still to be written.
+/// A loop over iterations whose body is still to be emitted.
 pub(crate) struct Iterations {
-    /// The step's number, an i32.
+    /// Number of the iteration, an i32.
     pub iteration: Operand,
     /// The same as an i64.
     pub wide: Operand,
-    /// The number of the row, and of the step in it, where there are several rows.
+    /// Number of the row, and of the iteration in it, if there are several rows.
     pub row: Option<(Operand, Operand)>,
-    /// Where the body starts; it has no terminator yet.
+    /// Start of the body, without a terminator.
     pub body: BlockId,
-    /// Where the body goes when a step is done.
+    /// Target of the body's end.
     pub next: BlockId,
-    /// Where the loop goes when all steps are done; empty.
+    /// Target of the loop's exit; empty.
     pub done: BlockId,
 }
 
-/// Write the loop over the steps of a row, of so many in a group, entered from the block that `b` appends to. It ends
-/// early where a step has put true into the slot `last`.
+/// Emits the loop over the iterations of a row, entered from the block that `b` appends to. It ends
+/// early if an iteration has stored true in the slot `last`.
 pub(crate) fn vector_loop(
     b: &mut Builder<'_>,
     layout: &Layout,
@@ -63,13 +63,13 @@ pub(crate) fn vector_loop(
     Iterations { iteration, wide, row, body, next, done }
 }
 
-/// The positions of a step's threads in their group.
+/// Positions of an iteration's threads in their threadgroup.
 pub(crate) struct Positions {
     /// Per dimension; in the forms of [`Layout::thread`].
     pub thread: [Forms; 3],
 }
 
-/// Write the positions of a step's threads.
+/// Emits the positions of an iteration's threads.
 pub(crate) fn positions(emit: &mut Emit<'_, '_>, iterations: &Iterations) -> Positions {
     let layout = emit.source.layout;
     match layout.per_row {
@@ -78,7 +78,7 @@ pub(crate) fn positions(emit: &mut Emit<'_, '_>, iterations: &Iterations) -> Pos
     }
 }
 
-/// `a op n`, left away where it changes nothing.
+/// `a op n`, omitted for the identity.
 fn by(b: &mut Builder<'_>, op: BinaryOp, a: &Operand, n: u32) -> Operand {
     let zero: Operand = i32_const(0).into();
     match (op, n) {
@@ -108,7 +108,7 @@ fn in_rows(emit: &mut Emit<'_, '_>, iterations: &Iterations, per_row: u32) -> Po
             let column = by(b, BinaryOp::Mul, &iteration_of_row, factor);
             (by(b, BinaryOp::Add, &column, part), row_of_iteration.clone())
         } else {
-            // Whole rows in a step.
+            // An iteration has whole rows.
             let row = by(b, BinaryOp::Mul, &row_of_iteration, factor / per_row);
             (i32_const(part % per_row).into(), by(b, BinaryOp::Add, &row, part / per_row))
         };
@@ -157,7 +157,7 @@ fn across_rows(emit: &mut Emit<'_, '_>, iteration: &Operand) -> Positions {
     Positions { thread }
 }
 
-/// The lanes of each part whose threads exist in a group of this size. `positions` names the values that stand for
+/// For each part, the mask of lanes whose threads exist in a threadgroup of this size. `positions` are the values of
 /// the threads' positions.
 pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[Operand; 3]) -> Vec<Operand> {
     let layout = emit.source.layout;
@@ -193,7 +193,7 @@ pub(crate) fn existing(emit: &mut Emit<'_, '_>, positions: &Positions, size: &[O
     masks
 }
 
-/// Lanes kept as a number in memory: a u32 per vector.
+/// Masks in memory: a u32 for each vector.
 pub(crate) struct ExitedLanes {
     pub base: ValueId,
 }
@@ -226,7 +226,7 @@ impl ExitedLanes {
         emit.b.store(Type::I32, bits, place);
     }
 
-    /// Add lanes to those that are marked.
+    /// Adds lanes to a mask.
     pub fn add(&self, emit: &mut Emit<'_, '_>, iteration: &Operand, part: usize, mask: Operand) {
         let before = self.load(emit, iteration, part);
         let ty = emit.mask_type();

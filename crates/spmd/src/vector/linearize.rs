@@ -1,12 +1,12 @@
-//! The order in which the masked copy of a region runs its blocks: partial linearisation.
+//! Partial control-flow linearization: the order in which the masked version of a region runs its blocks.
 //!
-//! Where lanes part, all sides are run one after the other, each for its own lanes; branches that no lane takes
-//! apart stay branches. Nodes are numbered in the region's order. Whatever lanes may still have to go to is
-//! pending; control always goes on to the first node among what it could go to and what is pending, and the rest
-//! stays pending there (Moll and Hack, Partial Control-Flow Linearization, 2018).
+//! After a divergent branch, all sides are run one after the other, each for its own lanes; uniform branches remain branches.
+//! Nodes are numbered in the region's order. A node with lanes that may still reach it is *pending*; control always continues at
+//! the first node among its targets and the pending nodes, and the others remain pending there (Moll and Hack, "Partial
+//! Control-Flow Linearization", PLDI 2018).
 //!
-//! A loop that lanes leave in different iterations has a node at its end, which goes round while a lane is left
-//! inside. What leaves the region stands at the end: returns, arrivals at barriers, the end itself.
+//! A loop with a divergent exit has a node at its end, which iterates while a lane is active in the loop. Nodes that leave the
+//! region are last: returns, barriers, the end itself.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,57 +18,57 @@ use crate::analysis::mask_classes::MaskClasses;
 /// A node's number.
 pub(crate) type NodeId = usize;
 
-/// What is run.
+/// A node of the linearized order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     Block(BlockId),
-    /// The end of a loop that lanes leave in different iterations.
+    /// The end of a loop with a divergent exit.
     LoopEnd(usize),
     Return,
     Barrier(usize),
     End,
 }
 
-/// Where control goes from a node.
+/// Control flow out of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Onward {
-    /// Every lane takes the same edge: per successor, where the edge leads and where control goes.
+    /// A uniform branch: for each successor, the target of the edge and the next node.
     Together(Vec<(BlockId, Target, NodeId)>),
-    /// Lanes take different edges; control goes on to one node.
+    /// A divergent branch; control continues at one node.
     Apart(Vec<(BlockId, Target)>, NodeId),
     /// The node has no edges of its own, or one.
     To(Option<Target>, NodeId),
 }
 
-/// Where an edge leads.
+/// Target of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Node(NodeId),
-    /// Round again, in a loop that all lanes leave together: to the header.
+    /// The back edge of a loop with a uniform exit: the header.
     Again(BlockId),
 }
 
-/// The plan of a region.
+/// The linearization of a region.
 pub(crate) struct Linearization {
     pub nodes: Vec<Node>,
     pub number: HashMap<Node, NodeId>,
-    /// Where control goes from each node when its lanes have run it.
+    /// Control flow out of each node.
     pub onward: Vec<Onward>,
-    /// Where control goes instead of a node for which no lane is active, if that is looked at.
+    /// The next node if no lane is active in a node that tests for it.
     pub skip: Vec<Option<NodeId>>,
 }
 
-/// What the plan needs to know of a region.
+/// Inputs of the linearization.
 pub(crate) struct Input<'a> {
     pub function: &'a Function,
     pub cfg: &'a Cfg,
     pub masks: &'a MaskClasses,
     pub divergent: &'a [bool],
-    /// The barrier behind a block.
+    /// The barrier at the end of a block.
     pub barrier_after: &'a dyn Fn(BlockId) -> Option<usize>,
-    /// Whether it matters who has returned.
+    /// Whether returned lanes are recorded.
     pub returns: bool,
-    /// The blocks that may be skipped.
+    /// The blocks that can be skipped without active lanes.
     pub skippable: &'a dyn Fn(BlockId) -> bool,
 }
 
@@ -82,7 +82,7 @@ impl Linearization {
         let mut linearization = Self { nodes, number, onward: Vec::new(), skip: Vec::new() };
         for at in 0..linearization.nodes.len() {
             let mut waiting = pending[at].clone();
-            // However lanes leave such a loop, its end sees to it that all of them have.
+            // The loop's end waits until all lanes have left.
             waiting.extend(input.loop_end(linearization.nodes[at]).map(|node| linearization.number[&node]));
             let mut go = |targets: &[NodeId]| {
                 let all: BTreeSet<NodeId> = waiting.iter().chain(targets).copied().collect();
@@ -106,11 +106,11 @@ impl Linearization {
         linearization
     }
 
-    /// The blocks that must have a mask of their own for this plan to be right.
+    /// The blocks that need their own mask for this linearization to be correct.
     ///
-    /// A block may stand in the way of lanes that do not go there: what is pending on one way to a node is so on
-    /// all of them. So a block to which a branch leads that all lanes take together, if other nodes come before
-    /// it; and a block of a class whose first block may not have been run on the way.
+    /// Control may pass a block without lanes for it, since nodes pending on one path are pending on
+    /// all paths. This concerns a target of a uniform branch with other nodes before it, and a block of a class
+    /// whose first block may not have been executed on the path.
     pub fn lacking_masks(&self, input: &Input<'_>) -> HashSet<BlockId> {
         let mut lacking = HashSet::new();
         let mut add = |block: BlockId| {
@@ -135,7 +135,7 @@ impl Linearization {
             if let Node::Block(block) = self.nodes[at]
                 && input.divergent[block.0 as usize]
             {
-                // The copy for all lanes comes in here, with the masks of what dominates the block set.
+                // The uniform version enters here, with the masks of dominating classes set.
                 let mut set = Executed::new(self.nodes.len());
                 let above = std::iter::successors(Some(block), |b| input.cfg.idom(*b));
                 above.filter(|b| input.masks.is_own(*b)).for_each(|b| set.add(self.number[&Node::Block(b)]));
@@ -205,7 +205,7 @@ impl Linearization {
     }
 }
 
-/// Nodes that have been run on every way.
+/// Nodes that have been executed on every path.
 #[derive(Clone)]
 struct Executed(Vec<u64>);
 
@@ -235,7 +235,7 @@ fn meet(at: &mut Option<Executed>, executed: &Executed) {
 }
 
 impl Input<'_> {
-    /// The end of the loop that begins with a node and that lanes leave in different iterations.
+    /// The end node of the loop with a divergent exit that begins with a node.
     fn loop_end(&self, node: Node) -> Option<Node> {
         let Node::Block(block) = node else { return None };
         let l = self.cfg.header_of(block).filter(|l| self.masks.divergent_loops[*l])?;

@@ -1,4 +1,4 @@
-//! The CPU backend: SPMD vectorization of one thread's code to a function over threadgroups.
+//! The CPU back end: SPMD vectorization of one thread's code to a function over threadgroups.
 
 pub(crate) mod barrier_context;
 pub(crate) mod early_exit;

@@ -1,6 +1,5 @@
-//! Puts the finished function into a module of its own, with just the globals and functions that it
-//! uses. Attributes and metadata of the input stay behind: they hold for one thread's code on the front
-//! end's target, not for this function on this machine.
+//! Assembles the output module: the function with the globals and callees that it uses. Attributes and metadata of the input are
+//! dropped: they apply to one thread's code on the front end's target.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::support::declarations::declaration;
 use crate::support::ir::callee_name;
 use crate::transform::bounds::RECORD;
 
-/// The module that defines `function` and what it names.
+/// The module with `function` and everything that it references.
 pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Result<Module, Error> {
     let mut output = Module {
         data_layout: input.data_layout.clone(),
@@ -43,7 +42,7 @@ pub(crate) fn module(input: &Module, kernel: &Kernel, function: Function) -> Res
     Ok(output)
 }
 
-/// Remove what refers to metadata.
+/// Removes references to metadata.
 fn strip(function: &mut Function) {
     function.metadata.clear();
     for block in &mut function.blocks {
@@ -54,7 +53,7 @@ fn strip(function: &mut Function) {
     }
 }
 
-/// Define the functions for accesses per lane that are called.
+/// Defines the gather and scatter functions that are called.
 fn add_scattered(output: &mut Module) {
     let mut found = BTreeMap::new();
     for inst in output.functions.iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts) {
@@ -94,7 +93,7 @@ fn add_declarations(input: &Module, output: &mut Module) {
     output.functions.extend(declarations);
 }
 
-/// Add the globals that the functions name, and those that these name.
+/// Adds the globals that the functions reference, transitively.
 fn add_globals(input: &Module, output: &mut Module) -> Result<(), Error> {
     let named = |constant: &Const, found: &mut Vec<String>| {
         let names = std::cell::RefCell::new(Vec::new());

@@ -1,4 +1,4 @@
-//! The pipeline of the CPU backend: from one thread's module to a function over threadgroups.
+//! The pipeline of the CPU back end: from one thread's module to a function over threadgroups.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -201,7 +201,7 @@ pub(crate) fn passes<'a>() -> Vec<Pass<State<'a>>> {
     list.into_iter().map(pass).collect()
 }
 
-/// What the passes work on.
+/// The unit of the pipeline.
 pub(crate) struct State<'a> {
     options: &'a Options,
     /// One thread's code.
@@ -213,7 +213,7 @@ pub(crate) struct State<'a> {
     analyses: Analyses,
 }
 
-/// What there is besides the module.
+/// State besides the module.
 pub(crate) enum Code {
     Thread,
     Kernel(Box<Kernel>),
@@ -234,7 +234,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The module and the kernel, which is there between `lower-intrinsics` and `vectorize`.
+    /// The module and the kernel, which exists between `lower-intrinsics` and `vectorize`.
     fn kernel(&mut self) -> Result<(&Module, &mut Kernel, &mut Analyses), Error> {
         match &mut self.code {
             Code::Kernel(kernel) => Ok((&self.module, kernel, &mut self.analyses)),
@@ -296,7 +296,7 @@ fn is_stoppable(state: &State<'_>) -> bool {
     state.options.stoppable
 }
 
-/// Whether the kernel has to be vectorized, whatever its loops.
+/// Whether the kernel must be vectorized regardless of its loops.
 fn may_be_irreducible(state: &State<'_>) -> bool {
     matches!(&state.code, Code::Kernel(kernel) if kernel.exchanges.is_some())
 }
@@ -372,7 +372,7 @@ fn choose_lanes(state: &mut State<'_>) -> Result<(), Error> {
     let exchanges = kernel.exchanges.is_some();
     let lanes = match legality::vectorizable(module, kernel, analyses) {
         Ok(()) => options.lanes,
-        // Thread by thread, unless threads exchange values.
+        // One lane, unless the kernel has simdgroup operations.
         Err(_) if !exchanges => 1,
         Err(why) => return Err(why),
     };
@@ -412,7 +412,7 @@ fn vectorize(state: &mut State<'_>) -> Result<(), Error> {
     let live = state.live.clone().ok_or_else(|| Error::Malformed("no liveness".into()))?;
     let (module, kernel, analyses) = state.kernel()?;
     let uniform = analyses.get::<Uniformity>(module, kernel, &layout).map_err(legality::irreducible)?;
-    // As if all vectors of a threadgroup were one iteration.
+    // The layout in which the whole threadgroup is one iteration.
     let group = match kernel.barriers.is_empty() || layout.iterations() == 1 {
         true => uniform.clone(),
         false => {

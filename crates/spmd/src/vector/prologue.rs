@@ -1,4 +1,4 @@
-//! What the function over threadgroups sets up once per call: arguments, sizes, threadgroup memory.
+//! Prologue of the function over threadgroups, executed once per call: arguments, sizes, threadgroup memory.
 
 use elinvar_ir::{BlockId, Const, Function, Op, Operand, Type, Typed, ValueId};
 
@@ -9,15 +9,15 @@ use crate::support::constants::Threadgroup;
 use crate::transform::hoist_invariant_loads::InvariantLoad;
 use crate::{Error, Options};
 
-/// Byte offsets in `Launch`: three u32 each.
+/// Byte offsets in `Launch` of arrays of three u32.
 const LAUNCH_THREADS: u64 = 8;
 const LAUNCH_GROUPS: u64 = 20;
-/// Byte offsets in `Launch`: an address each.
+/// Byte offsets in `Launch` of addresses.
 const LAUNCH_SIZES: u64 = 32;
 const LAUNCH_RECORD: u64 = 40;
 const LAUNCH_STOP: u64 = 48;
 
-/// What the entry block leaves.
+/// Values of the entry block.
 pub(crate) struct Prologue {
     pub entry: BlockId,
     pub scratch: Operand,
@@ -25,19 +25,19 @@ pub(crate) struct Prologue {
     pub end: Operand,
     /// Addresses of the per-thread function's parameters.
     pub arguments: Vec<(ValueId, Operand)>,
-    /// What is loaded once.
+    /// Invariant loads.
     pub invariant: Vec<(ValueId, Operand)>,
     /// `threads_per_grid` and `threadgroups_per_grid`, i32 each.
     pub grid: [Operand; 3],
     pub groups: [Operand; 3],
-    /// Bytes of each argument's memory and address of the fault record, with bounds checks.
+    /// Sizes of the arguments' memory in bytes and address of the fault record, with bounds checks.
     pub sizes: Vec<Operand>,
     pub record: Operand,
-    /// Threadgroup memory that each group finds zeroed, with bounds checks: address and bytes.
+    /// Threadgroup memory that is zeroed for each threadgroup, with bounds checks: address and size in bytes.
     pub cleared: Vec<(Operand, Operand)>,
-    /// Address of the byte that says to stop, if the function looks at it.
+    /// Address of the stop byte, if the function polls it.
     pub stop: Option<Operand>,
-    /// Slot for the number of the barrier that the group's threads have arrived at, 0 for none.
+    /// Slot for the number of the barrier that the threadgroup's threads have reached, 0 for none.
     pub arrived: Operand,
 }
 
@@ -110,7 +110,7 @@ impl Prologue {
 }
 
 impl Prologue {
-    /// Return from the function if it is to stop.
+    /// Returns from the function if the stop byte is set.
     pub fn poll(&self, b: &mut Builder<'_>) {
         if let Some(stop) = &self.stop {
             safepoints::poll(b, stop, safepoints::stopped());
@@ -129,7 +129,7 @@ fn constants(function: &Function) -> impl Iterator<Item = &Const> {
     })
 }
 
-/// Load the arguments' addresses.
+/// Loads the arguments' addresses.
 fn arguments(
     b: &mut Builder<'_>,
     kernel: &Kernel,
@@ -167,7 +167,7 @@ fn load_invariant(
     (invariant.value, b.value(ty, None, op).into())
 }
 
-/// Load the arguments' sizes and the address of the fault record.
+/// Loads the arguments' sizes and the address of the fault record.
 fn check_frame(b: &mut Builder<'_>, launch: ValueId, arguments: usize) -> (Vec<Operand>, Operand) {
     let place = b.gep(Type::I8, launch, i64_const(LAUNCH_SIZES));
     let sizes = b.load(Type::PTR, place, Some("sizes"));

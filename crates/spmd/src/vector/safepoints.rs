@@ -1,8 +1,8 @@
-//! Looks for a stop in functions that were not inlined, so that their loops end too.
+//! Safepoints: polls of the stop byte in functions that are not inlined, so that their loops can be stopped.
 //!
-//! Such a function gets the address of the stop's byte as one more argument. It looks there at the start of each loop, and
-//! returns zero when it is to stop; whoever has called it looks behind the call and uses nothing of what it has returned. The
-//! kernel's own loops are seen to where they are written ([`crate::vector::prologue`]).
+//! Such a function receives the address of the stop byte as an additional argument. It polls it at the start of each loop and
+//! returns zero when it is set; its callers poll it after the call and do not use the result. The kernel's own loops are polled
+//! where they are emitted ([`crate::vector::prologue`]).
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::STOPPED;
 use crate::support::builder::Builder;
 use crate::support::ir::callee_name;
 
-/// Look for a stop at the end of `b`: the function returns, or goes on where `b` then is.
+/// Emits a poll at the end of `b`: the function returns, or continues in `b`'s new block.
 pub(crate) fn poll(b: &mut Builder<'_>, stop: &Operand, stopped: Const) {
     let ptr = Typed::new(Type::PTR, stop.clone());
     let atomic = Some(Atomic { ordering: Ordering::Monotonic, scope: None });
@@ -29,12 +29,12 @@ pub(crate) fn poll(b: &mut Builder<'_>, stop: &Operand, stopped: Const) {
     b.at = go_on;
 }
 
-/// What the kernel's function returns when it is stopped.
+/// Return value of the kernel's function when it is stopped.
 pub(crate) fn stopped() -> Const {
     Const::int(32, STOPPED.into())
 }
 
-/// Adds the looks to `kernel`, which has the byte's address in `stop`, and to those of `callees` that may run for long.
+/// Adds polls to `kernel`, which has the byte's address in `stop`, and to those of `callees` that have loops.
 pub(crate) fn insert(kernel: &mut Function, stop: &Operand, callees: &mut [Function]) {
     let long = long_running(callees);
     for callee in callees.iter_mut().filter(|callee| long.contains(&callee.name)) {
@@ -45,7 +45,7 @@ pub(crate) fn insert(kernel: &mut Function, stop: &Operand, callees: &mut [Funct
     add_to(kernel, stop, &stopped(), &HashSet::new(), &long);
 }
 
-/// The functions with a loop, and those that call one.
+/// The functions with a loop, and their callers.
 fn long_running(callees: &[Function]) -> HashSet<String> {
     let has_loop = |callee: &&Function| !headers(callee).is_empty();
     let mut long: HashSet<String> =
@@ -64,11 +64,11 @@ fn calls_one(op: &Op, names: &HashSet<String>) -> bool {
     matches!(op, Op::Call(call) if callee_name(call).is_some_and(|name| names.contains(name)))
 }
 
-/// The blocks that a walk from the entry comes back to: one of each loop at least.
+/// Targets of retreating edges in a depth-first traversal: at least one block of each loop.
 fn headers(function: &Function) -> HashSet<BlockId> {
     let mut found = HashSet::new();
     let mut state = vec![0u8; function.blocks.len()];
-    // A block, and how many of its successors were gone to.
+    // A block, and the number of its visited successors.
     let mut path: Vec<(BlockId, usize)> = function.block_ids().take(1).map(|entry| (entry, 0)).collect();
     while let Some((block, next)) = path.last_mut() {
         const ON_PATH: u8 = 1;
@@ -91,7 +91,7 @@ fn headers(function: &Function) -> HashSet<BlockId> {
     found
 }
 
-/// A look at the start of `headers`, and behind each call of one of `long`, which is handed the address.
+/// Adds polls at the start of `headers`, and after each call of one of `long`, to which the address is passed.
 fn add_to(
     function: &mut Function,
     stop: &Operand,
@@ -107,7 +107,7 @@ fn add_to(
                 && let Op::Call(call) = &mut inst.op
             {
                 call.args.push(CallArg { ty: Type::PTR, attrs: String::new(), op: stop.clone() });
-                // What held of a function that does not look there.
+                // Attributes that assume that the function does not read the byte.
                 call.attrs.clear();
                 call.tail.clear();
                 places.push(index + 1);
@@ -124,7 +124,7 @@ fn add_to(
     }
 }
 
-/// A look in `block` before its instruction `at`.
+/// Adds a poll in `block` before its instruction `at`.
 fn look_at(function: &mut Function, block: BlockId, at: usize, stop: &Operand, stopped: &Const) {
     let rest = function.block_mut(block).insts.split_off(at);
     let term = std::mem::replace(&mut function.block_mut(block).term, Term::Unreachable);

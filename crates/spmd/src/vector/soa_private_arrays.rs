@@ -1,9 +1,9 @@
-//! Turns private arrays round: element `i` of all lanes together, so that lanes that access the same element access
-//! a row of memory.
+//! Transposes private arrays to structure-of-arrays layout: element `i` of all lanes is contiguous, so that lanes that access the
+//! same element access consecutive memory.
 //!
-//! A thread's array is at a distance of one element from its neighbor's, and what is `n` bytes into it is
-//! `n * lanes` bytes behind its first element. That holds for arrays all of whose accesses have one size, are at
-//! multiples of it, and find their address by indices; the others stay as they are, one thread's behind another's.
+//! The arrays of consecutive threads are one element apart, and byte offset `n` in an array is `n * lanes` bytes after its first
+//! element. Applies to arrays whose accesses all have one size, are at multiples of it, and are addressed by indices; others keep
+//! array-of-structures layout.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::support::builder::i64_const;
 use crate::support::gep::{Step, constant_bytes, steps};
 use crate::support::ir::{blocks_in_order, callee_name, is_number};
 
-/// A call that sets more bytes than this is kept, and its array with it.
+/// Maximum size of a memset that is expanded, in bytes. Arrays with larger ones are not transposed.
 const MOST_SET: u64 = 512;
 
-/// Turn the private arrays round that can be, for vectors of `lanes` threads.
+/// Transposes the eligible private arrays, for vectors of `lanes` threads.
 pub(crate) fn transpose(module: &Module, kernel: &mut Kernel, lanes: u32) {
     if lanes == 1 {
         return;
@@ -37,15 +37,15 @@ pub(crate) fn transpose(module: &Module, kernel: &mut Kernel, lanes: u32) {
     }
 }
 
-/// What is done with one array.
+/// Uses of an array.
 struct Uses {
     /// Addresses in the array.
     pointers: HashSet<ValueId>,
     /// Sizes of accesses.
     sizes: Vec<u64>,
-    /// Numbers of which addresses are sums of multiples.
+    /// Indices of which addresses are linear combinations.
     multiples: Vec<u64>,
-    /// Whether there is nothing else.
+    /// Whether there are no other uses.
     simple: bool,
 }
 
@@ -53,7 +53,7 @@ impl Uses {
     fn of(module: &Module, function: &Function, array: ValueId, lanes: u64) -> Self {
         let mut uses =
             Self { pointers: HashSet::from([array]), sizes: Vec::new(), multiples: Vec::new(), simple: true };
-        // Definitions come before uses but for phis, which are no simple use.
+        // Definitions precede uses except for phis, which are not eligible.
         for block in blocks_in_order(function) {
             for inst in &function.block(block).insts {
                 if inst.op.operands().into_iter().any(|o| uses.is_pointer(o)) {
@@ -69,7 +69,7 @@ impl Uses {
         operand.value().is_some_and(|v| self.pointers.contains(&v))
     }
 
-    /// Note a use; whether it is one of those that are known.
+    /// Records a use; returns whether it is eligible.
     fn add(&mut self, module: &Module, inst: &Inst, lanes: u64) -> bool {
         match &inst.op {
             Op::Load { ty, volatile: false, atomic: None, .. } => {
@@ -108,7 +108,7 @@ impl Uses {
         }
     }
 
-    /// The size of all accesses of an array of `size` bytes, and its addresses.
+    /// The common access size of an array of `size` bytes, and its addresses.
     fn fit(self, size: u64) -> Option<(u64, HashSet<ValueId>)> {
         let element = *self.sizes.first()?;
         let one_size = self.sizes.iter().all(|s| *s == element);
@@ -117,7 +117,7 @@ impl Uses {
     }
 }
 
-/// How many bytes a call sets to zero, if that is what it does.
+/// Number of bytes that a call zeroes, if it is a memset with 0.
 fn zeroed(call: &Call) -> Option<u64> {
     callee_name(call).filter(|name| name.starts_with("llvm.memset."))?;
     let constant = |i: usize, width| match call.args.get(i).map(|a| &a.op) {
@@ -128,7 +128,7 @@ fn zeroed(call: &Call) -> Option<u64> {
     (constant(1, 8)? == 0).then(|| constant(2, width))?
 }
 
-/// The type with each number in it `lanes` times, if that makes all of it `lanes` times as large.
+/// The type with each scalar repeated `lanes` times, if its size is then multiplied by `lanes`.
 fn scaled(module: &Module, ty: &Type, lanes: u64) -> Option<Type> {
     let new = match ty.resolve(module)? {
         Type::Array(count, element) => Type::array(*count, scaled(module, element, lanes)?),
@@ -190,7 +190,7 @@ impl Rewrite<'_> {
         self.out.push(inst);
     }
 
-    /// Set an element behind an address to zero.
+    /// Zeroes an element at an offset from an address.
     fn clear(&mut self, function: &mut Function, base: &Operand, index: u64) {
         let at = function.new_value(Type::PTR, None);
         let op = Op::Gep {

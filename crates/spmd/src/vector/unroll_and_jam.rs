@@ -1,8 +1,8 @@
-//! How many vectors of a group to compute side by side.
+//! Chooses the unroll-and-jam factor: the number of vectors that one iteration computes.
 //!
-//! Where all threads of a group go through a loop together, several vectors can go through it as one step, so that
-//! what they have in common (a row of one matrix, a column of the other) is loaded once and stays in registers.
-//! What each has of its own, the values carried round the loop, must stay in registers too.
+//! If all threads of a threadgroup run a loop together, one iteration can process several vectors, so that uniform values (a row
+//! of one matrix, a column of the other) are loaded once and stay in registers. The loop-carried values of each vector must stay
+//! in registers too.
 
 use elinvar_ir::{BlockId, Op};
 
@@ -11,17 +11,17 @@ use crate::analysis::uniformity::Uniformity;
 use crate::analysis::vector_shape::Shape;
 use crate::kernel::Kernel;
 
-/// More than this brings nothing.
+/// Maximum unroll-and-jam factor; larger factors gain nothing.
 const MOST: u32 = 16;
-/// Instructions that a kernel may have, taken times the vectors.
+/// Maximum number of instructions of a kernel, multiplied by the factor.
 const CODE: usize = 6000;
 
-/// The vectors side by side, by what is known with one. `registers` is how many vectors the processor holds.
+/// The factor, from the uniformity with factor 1. `registers` is the number of vectors that fit into the registers.
 pub(crate) fn factor(kernel: &Kernel, uniform: &Uniformity, layout: &Layout, registers: u32) -> u32 {
     let (Some((cfg, masks)), Some(per_row)) = (uniform.cfg(), layout.per_row) else { return 1 };
     let in_loop = |b: &BlockId| cfg.loop_of(*b).is_some();
     let parts_lanes = |b: &BlockId| uniform.divergent[b.0 as usize];
-    // An exchange is within one vector, which is a simdgroup then.
+    // Simdgroup operations are within one vector, which is a simdgroup.
     if kernel.exchanges.is_some()
         || cfg.loops.is_empty()
         || masks.divergent_loops.contains(&true)

@@ -1,13 +1,13 @@
-//! Writes a region twice: for all lanes, and for lanes of a mask.
+//! Emits each region in two versions: a uniform version for all lanes, and a masked version.
 //!
-//! In the first copy every lane is active and branches are branches. Where lanes part, a branch of the first copy
-//! looks whether all of them go one way, and if not goes over to the second, to the same place: values live in
-//! slots that both copies share. The second copy runs in the order of the [`linearization`](crate::vector::linearize) with masks; where
-//! all lanes have come together again it goes back to the first.
+//! In the uniform version all lanes are active and branches are branches. At a divergent branch, it tests whether all lanes take
+//! one side, and otherwise continues at the same point of the masked version: both versions share the stack slots of values. The
+//! masked version runs in the order of the [`linearization`](crate::vector::linearize) with masks; where all lanes have
+//! reconverged, it continues in the uniform version.
 //!
-//! Each class of blocks ([`masks`](crate::analysis::mask_classes)) has a slot for the lanes *pending* for it, set on edges and taken
-//! when its first block is run, and one for the lanes *active* in it. All pending masks are empty unless lanes
-//! have parted, so the first copy leaves them alone.
+//! Each class of blocks ([`mask_classes`](crate::analysis::mask_classes)) has a slot for its *pending* lanes, set on edges and
+//! cleared when its first block is run, and one for its *active* lanes. All pending masks are empty unless lanes have diverged,
+//! so the uniform version does not change them.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -21,54 +21,54 @@ use crate::support::builder::Builder;
 use crate::vector::emit::{Emit, Forms};
 use crate::vector::linearize::{Input, Linearization, Node, NodeId, Onward, Target};
 
-/// Instructions from which on a class is worth a branch around it.
+/// Minimum number of instructions of a class for a branch around it.
 const WORTH_SKIPPING: usize = 12;
-/// Plans that are tried before every block is given a mask.
+/// Maximum number of linearizations that are tried before every block gets a mask.
 const ATTEMPTS: usize = 8;
 
-/// What happens where lanes leave a region.
+/// Actions where lanes leave a region.
 pub(crate) trait Exits {
-    /// Where a step goes when it is done.
+    /// Target of an iteration's end.
     fn next(&self) -> BlockId;
-    /// Blocks at whose start to look whether to stop.
+    /// Blocks with a safepoint at their start.
     fn safepoints(&self) -> HashSet<BlockId>;
-    /// Write that look; the function returns or goes on.
+    /// Emits a safepoint.
     fn poll(&self, b: &mut Builder<'_>);
-    /// Blocks at whose end the steps behind have nothing to do, if all lanes go to this successor.
+    /// Blocks with an early exit: following iterations have no work if all lanes take this successor.
     fn early_exits(&self) -> &HashMap<BlockId, BlockId>;
-    /// Note that the step is the last.
+    /// Marks the iteration as the last one.
     fn exit_early(&self, b: &mut Builder<'_>);
-    /// Write what happens when lanes arrive at a barrier.
+    /// Emits the arrival of lanes at a barrier.
     fn arrive(&mut self, emit: &mut Emit<'_, '_>, barrier: usize);
-    /// Write what happens when the lanes of these masks return.
+    /// Emits the return of the lanes of these masks.
     fn returned(&mut self, emit: &mut Emit<'_, '_>, masks: &[Operand]);
-    /// Whether it matters who has returned.
+    /// Whether returned lanes are recorded.
     fn notes_returns(&self) -> bool;
 }
 
-/// Where the copies of a region begin.
+/// Entries of the versions of a region.
 pub(crate) struct Entries {
     pub uniform: BlockId,
-    /// The masked copy, and the slots for its lanes.
+    /// The masked version, and the slots for its lanes.
     pub masked: Option<(BlockId, Vec<Operand>)>,
 }
 
-/// The masked copy's parts.
+/// The masked version.
 struct Masked {
     cfg: Rc<Cfg>,
     masks: MaskClasses,
     linearization: Linearization,
-    /// Where each node begins.
+    /// Start of each node.
     nodes: Vec<BlockId>,
-    /// Where each block of the kernel begins when its class's lanes are known.
+    /// Start of each block of the kernel after its class's mask is computed.
     bodies: HashMap<BlockId, BlockId>,
-    /// Where lanes part at the end of a block.
+    /// Entry from a divergent branch at the end of a block.
     ends: HashMap<BlockId, BlockId>,
-    /// Slots, by node.
+    /// Slots of pending lanes, by node.
     pending: HashMap<NodeId, Vec<Operand>>,
-    /// Slots, by the first block of the class.
+    /// Slots of active lanes, by the first block of the class.
     active: HashMap<BlockId, Vec<Operand>>,
-    /// By the first block of the class, the last place in the flow's order where its lanes may be asked for.
+    /// By the first block of the class, the last index in the CFG's order where its mask may be used.
     until: HashMap<BlockId, usize>,
 }
 
@@ -77,12 +77,12 @@ struct Versions<'r, 'a, 'f, E> {
     region: &'r Region,
     exits: &'r mut E,
     uniform: HashMap<BlockId, BlockId>,
-    /// Blocks at whose start to look whether to stop.
+    /// Blocks with a safepoint at their start.
     safepoints: HashSet<BlockId>,
     masked: Option<Masked>,
 }
 
-/// Write the copies of a region. The pending masks are emptied in `start`, which both copies come after.
+/// Emits the versions of a region. The pending masks are cleared in `start`, which dominates both versions.
 pub(crate) fn write<E: Exits>(
     emit: Emit<'_, '_>,
     region: &Region,
@@ -153,7 +153,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         Masked { cfg, masks, linearization, nodes, bodies, ends, pending, active, until }
     }
 
-    /// Masks and a plan that fit each other.
+    /// Consistent mask classes and linearization.
     fn linearization(&self, cfg: &Cfg) -> (MaskClasses, Linearization) {
         let kernel = self.emit.source.kernel;
         let divergent = &self.emit.source.uniform.divergent;
@@ -183,7 +183,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         unreachable!("where every block has a mask none is lacking")
     }
 
-    /// The first blocks of classes that must not run without an active lane, or that are worth a branch.
+    /// The first blocks of classes that must not run without an active lane, or that are large enough for a branch.
     fn skippable(&self, cfg: &Cfg, masks: &MaskClasses) -> HashSet<BlockId> {
         let mut size: HashMap<BlockId, usize> = HashMap::new();
         let function = &self.emit.source.kernel.function;
@@ -201,7 +201,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
             .collect()
     }
 
-    /// Whether an instruction does something even without an active lane: what is done once for all lanes.
+    /// Whether an instruction has an effect even without an active lane, because it is executed as a scalar.
     fn needs_a_lane(&self, inst: &Inst, block: BlockId) -> bool {
         let uniform = self.emit.source.uniform;
         match &inst.op {
@@ -217,7 +217,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         matches!(insts.first(), Some(Inst { op: Op::Phi { .. }, .. }))
     }
 
-    /// Give the phis of `to` their values for the edge from `from`; with `keep` for the active lanes only.
+    /// Stores the incoming values of the phis of `to` for the edge from `from`; with `keep`, for active lanes only.
     fn edge(&mut self, from: BlockId, to: BlockId, keep: bool) {
         let source = self.emit.source;
         let mut moves: Vec<(Forms, Type, Forms)> = Vec::new();
@@ -244,7 +244,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
     }
 
-    // The copy for all lanes.
+    // The uniform version.
 
     fn write_uniform(&mut self, block: BlockId) {
         self.emit.begin(block, self.uniform[&block], None);
@@ -277,7 +277,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
     }
 
-    /// As [`edges`](Self::edges), for branches that all lanes take together.
+    /// As [`edges`](Self::edges), for uniform branches.
     fn uniform_edges(&mut self, block: BlockId) -> HashMap<BlockId, BlockId> {
         let at = self.emit.b.at;
         let mut targets = self.edges(block, &|versions, to| versions.uniform[&to]);
@@ -292,7 +292,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         targets
     }
 
-    /// A block per successor in which its phis get their values; or the target itself.
+    /// For each successor, a block that stores the incoming values of its phis; or the target itself.
     fn edges(
         &mut self,
         block: BlockId,
@@ -311,7 +311,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         edges
     }
 
-    /// A block for the edge, which goes on to `target`. Leaves the builder in that block's stead where it was.
+    /// A block for the edge, which continues at `target`. Restores the builder's position.
     fn edge_block(&mut self, from: BlockId, to: BlockId, target: BlockId) -> BlockId {
         if !self.phis_of(to) {
             return target;
@@ -323,7 +323,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         edge
     }
 
-    /// A branch that all lanes take together.
+    /// A uniform branch.
     fn branch(&mut self, term: &Term, targets: &HashMap<BlockId, BlockId>) {
         let mut term = term.clone();
         term.map_operands(|o| *o = self.emit.scalar(o, 0));
@@ -331,7 +331,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         self.emit.b.end(term);
     }
 
-    /// A branch at which lanes may part.
+    /// A divergent branch.
     fn part(&mut self, block: BlockId, term: &Term) {
         let apart = self.emit.b.f.new_block(None);
         match term {
@@ -364,7 +364,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         self.emit.b.br(end);
     }
 
-    // The masked copy.
+    // The masked version.
 
     fn write_masked(&mut self, m: &Masked, node: NodeId) {
         self.emit.b.at = m.nodes[node];
@@ -403,7 +403,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
     }
 
-    /// Where control goes from a node without edges.
+    /// Target of a node without edges.
     fn onward(&self, m: &Masked, node: NodeId) -> BlockId {
         match m.linearization.onward[node] {
             Onward::To(_, next) => m.nodes[next],
@@ -411,7 +411,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         }
     }
 
-    /// The lanes pending for a node, which then are no more.
+    /// Takes and clears the lanes pending for a node.
     fn take(&mut self, m: &Masked, node: NodeId) -> Vec<Operand> {
         let ty = self.emit.mask_type();
         let slots = &m.pending[&node];
@@ -465,7 +465,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
         self.leave(m, node, block);
     }
 
-    /// Whether lanes that have parted come together again in a block.
+    /// Whether diverged lanes reconverge in a block.
     fn rejoins(&self, m: &Masked, block: BlockId) -> bool {
         let class = m.masks.of(block);
         m.cfg
@@ -473,7 +473,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
             .any(|p| m.masks.of(p) != class || m.masks.leaves_divergent_loop(&m.cfg, p, block))
     }
 
-    /// The end of a block in the masked copy.
+    /// The end of a block in the masked version.
     fn leave(&mut self, m: &Masked, node: NodeId, block: BlockId) {
         let lanes = self.emit.mask.clone().unwrap_or_default();
         let term = &self.emit.source.kernel.function.block(block).term;
@@ -491,7 +491,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
                     let edge = self.emit.b.f.new_block(None);
                     self.emit.turn_aside(edge);
                     self.masked_edge(m, block, *to, *target, &lanes);
-                    // Round again the lanes are those that there were.
+                    // On the back edge the active lanes are unchanged.
                     let onward = match target {
                         Target::Again(header) => m.bodies[header],
                         Target::Node(_) => m.nodes[*next],

@@ -1,11 +1,12 @@
-//! Writes the function over threadgroups: the loop over [`groups`](crate::vector::workgroup_tiling), and within it the regions in the order
-//! in which the threads of a group arrive at them.
+//! Emits the function over threadgroups: the loops over threadgroups ([`workgroup_tiling`](crate::vector::workgroup_tiling)), and
+//! within them the regions in the order in which the threads reach them.
 //!
 //! ```text
-//! entry → groups ⟲ → region 0 ⟲ steps → region k ⟲ steps → … → next group
+//! entry → threadgroups ⟲ → region 0 ⟲ iterations → region k ⟲ iterations → … → next threadgroup
 //! ```
-//! All threads of a group run a region before any runs the next. Each step that arrives at a barrier notes its
-//! number; if two of a group note different ones the function returns a fault.
+//!
+//! All threads of a threadgroup run a region before any runs the next. Each iteration that reaches a barrier records its number;
+//! if two iterations of a threadgroup record different ones, the function returns a fault.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -32,17 +33,17 @@ use crate::vector::versions::{self, Exits};
 use crate::vector::workgroup_tiling::{self, WorkgroupLoops};
 use crate::{Error, FaultSite, Options, SYMBOL};
 
-/// What is built from.
+/// Inputs of the emission.
 pub(crate) struct Inputs<'a> {
     pub module: &'a Module,
     pub kernel: &'a Kernel,
     pub regions: &'a [Region],
-    /// The control-flow graph of each region; none for one lane.
+    /// The control-flow graph of each region; `None` with one lane.
     pub cfgs: Option<&'a [Option<Rc<Cfg>>]>,
     pub live: &'a Liveness,
     pub layout: &'a Layout,
     pub uniform: &'a Uniformity,
-    /// What is known of values across all threads of a group.
+    /// Uniformity over the whole threadgroup.
     pub group: &'a Uniformity,
     pub options: &'a Options,
 }
@@ -56,13 +57,13 @@ pub(crate) struct WorkgroupFunction {
     pub faults: Vec<FaultSite>,
 }
 
-/// Write the function over threadgroups.
+/// Emits the function over threadgroups.
 pub(crate) fn build(inputs: &Inputs<'_>) -> Result<WorkgroupFunction, Error> {
     let Inputs { module, kernel, regions, live, layout, uniform, options, .. } = *inputs;
     let mut function = Function::new(SYMBOL, Type::I32);
     function.suffix = "nounwind null_pointer_is_valid".into();
     let mut source = Source::new(module, kernel, uniform, layout, options);
-    // What crosses barriers decides where the dynamic threadgroup memory begins.
+    // The dynamic threadgroup memory begins behind the barrier contexts.
     let context = BarrierContext::new(
         &source,
         live,
@@ -92,10 +93,10 @@ struct WorkgroupWriter<'a> {
     source: &'a Source<'a>,
     context: &'a BarrierContext,
     prologue: &'a Prologue,
-    /// Rows of steps that are run in several groups in turn.
+    /// Number of rows of iterations that are interleaved over several threadgroups.
     rows: u32,
     slots: Slots,
-    /// Where private arrays begin: of a step's first thread, or with barriers of the group's.
+    /// Addresses of private arrays: of an iteration's first thread, or with barriers of the threadgroup's.
     privates: HashMap<ValueId, Operand>,
     faults: Vec<FaultSite>,
 }
@@ -121,7 +122,7 @@ impl<'a> WorkgroupWriter<'a> {
         let mut b = Builder::new(f, groups.exit);
         b.end(Term::Ret(Some(Typed::new(Type::I32, i32_const(0)))));
         b.at = groups.body;
-        // What another kernel has left there is not for this one.
+        // Content of other kernels must not be visible.
         for (address, bytes) in &self.prologue.cleared {
             let [zero, volatile] = [Const::int(8, 0), Const::int(1, 0)].map(Operand::from);
             let args = [
@@ -152,7 +153,7 @@ impl<'a> WorkgroupWriter<'a> {
         let (region, source) = (&self.inputs.regions[number], self.source);
         let mut b = Builder::new(f, starts[number]);
         if number > 0 {
-            // A loop with a barrier in it comes by here.
+            // Loops with barriers pass here.
             self.prologue.poll(&mut b);
         }
         if number > 0 && source.kernel.barriers[number - 1].device {
@@ -220,14 +221,14 @@ impl<'a> WorkgroupWriter<'a> {
         Ok(())
     }
 
-    /// A slot for whether a step is the last that has something to do, which is not so yet.
+    /// A slot for whether an iteration is the last one with work, initially false.
     fn last(&self, b: &mut Builder<'_>) -> Operand {
         let slot: Operand = Builder::new(b.f, self.prologue.entry).alloca(Type::I1, 1, "last").into();
         b.store(Type::I1, Const::int(1, 0), slot.clone());
         slot
     }
 
-    /// At the start of a step: which of the copies to run, for which lanes.
+    /// Start of an iteration: selects the version and the mask.
     fn decide(
         &self,
         emit: &mut Emit<'_, '_>,
@@ -273,7 +274,7 @@ impl<'a> WorkgroupWriter<'a> {
         emit.b.cond_br(any, *masked, iterations.next);
     }
 
-    /// What stands for parameters, positions and private arrays in the body of a step.
+    /// Values of parameters, positions and private arrays in an iteration's body.
     fn given(
         &self,
         emit: &mut Emit<'_, '_>,
@@ -315,7 +316,7 @@ impl<'a> WorkgroupWriter<'a> {
         given
     }
 
-    /// After all steps: to the region of the barrier they arrived at, or to the next group.
+    /// After all iterations: continues at the region of the barrier that they reached, or with the next threadgroup.
     fn go_on(&self, b: &mut Builder<'_>, region: &Region, starts: &[BlockId], latch: BlockId) {
         if region.barriers.is_empty() {
             b.br(latch);
@@ -327,7 +328,7 @@ impl<'a> WorkgroupWriter<'a> {
     }
 }
 
-/// What happens where lanes leave a region.
+/// Actions where lanes leave a region.
 struct RegionExits<'a> {
     source: &'a Source<'a>,
     live: &'a Liveness,
@@ -338,14 +339,14 @@ struct RegionExits<'a> {
     next: BlockId,
     iteration: Operand,
     exited: Option<&'a ExitedLanes>,
-    /// Branches behind which no step is left that has something to do, and the slot to note it in.
+    /// Early exits, and the slot that records them.
     early_exits: HashMap<BlockId, BlockId>,
     last: Option<Operand>,
     faults: &'a mut Vec<FaultSite>,
 }
 
 impl RegionExits<'_> {
-    /// Return a fault if a step has arrived at another barrier than this one.
+    /// Returns a fault if an iteration has reached another barrier.
     fn check_same_barrier(&mut self, b: &mut Builder<'_>, barrier: usize) {
         let (fault, fine) = (b.f.new_block(None), b.f.new_block(None));
         let other = b.load(Type::I32, self.prologue.arrived.clone(), None);

@@ -1,12 +1,13 @@
-//! The loops over threadgroups.
+//! Workgroup tiling: the loops over threadgroups.
 //!
 //! ```text
-//! run ⟲ → row ⟲ → group ⟲ → the steps of one row of one group
+//! run ⟲ → row ⟲ → threadgroup ⟲ → the iterations of one row of one threadgroup
 //! ```
-//! A run is groups that follow one another along x. Where the threads of a vector reach what lies together, a row of
-//! threads is run in all groups of the run before the next row is: what they reach then follows in memory for as long
-//! as the run is. That needs threads that never wait for one another, in a kernel that cannot tell in which order groups
-//! start. Otherwise all steps are one row, and groups run from start to end in ascending order.
+//!
+//! A run is a sequence of consecutive threadgroups along x. If the threads of a vector access adjacent memory, one row of threads
+//! is executed in all threadgroups of the run before the next row, so that the accesses are contiguous over the length of the
+//! run. This requires threads that do not wait for one another, in a kernel that cannot observe the order of threadgroups.
+//! Otherwise all iterations are one row, and threadgroups run from start to end in ascending order.
 
 use elinvar_ir::{
     BinaryOp, BlockId, CastOp, Const, Function, IntPredicate, Op, Operand, Type, Typed, ValueId,
@@ -16,31 +17,31 @@ use crate::support::builder::{Builder, Counter, i32_const};
 use crate::vector::prologue::Prologue;
 use crate::vector::workgroup::Inputs;
 
-/// Threads along x that a run of several rows covers. Long enough for the prefetchers of processors, short enough that
-/// what the run's rows have in common stays in the first cache.
+/// Number of threads along x of a run with several rows. Long enough for hardware prefetchers, short enough that
+/// data shared by the run's rows stays in the L1 cache.
 const RUN: u32 = 256;
-/// Bytes within which the lanes of a vector reach for what lies together.
+/// Maximum range in bytes of a vector's accesses that count as adjacent.
 const TOGETHER: u64 = 1024;
 
-/// Loops whose body is still to be written.
+/// Loops whose body is still to be emitted.
 pub(crate) struct WorkgroupLoops {
-    /// The group that the loops are at.
+    /// Position of the current threadgroup.
     pub position: [Operand; 3],
     /// Its size.
     pub size: [Operand; 3],
-    /// Whether it is as large as a full one.
+    /// Whether it is a full threadgroup.
     pub complete: Operand,
-    /// The row that the loops are at; 0 if there is one.
+    /// Current row; 0 if there is only one.
     pub row: Operand,
-    /// Where the body starts; it has no terminator yet.
+    /// Start of the body, without a terminator.
     pub body: BlockId,
-    /// Where the body goes when it is done.
+    /// Target of the body's end.
     pub next: BlockId,
-    /// Where the loops go when all groups are done; empty.
+    /// Target of the loops' exit; empty.
     pub exit: BlockId,
 }
 
-/// How many rows of steps of a full group are run in turn in several groups.
+/// Number of rows of a full threadgroup that are interleaved over several threadgroups.
 pub(crate) fn rows(inputs: &Inputs<'_>) -> u32 {
     let Inputs { kernel, uniform, layout, options, .. } = *inputs;
     let together = |block: BlockId, ptr: &Typed| {
@@ -58,7 +59,7 @@ pub(crate) fn rows(inputs: &Inputs<'_>) -> u32 {
     if in_rows { layout.rows() } else { 1 }
 }
 
-/// Write the loops, from the entry block on, over groups of this full size with so many rows.
+/// Emits the loops, from the entry block, over threadgroups of this full size and number of rows.
 pub(crate) fn loops(f: &mut Function, prologue: &Prologue, full: [u32; 3], rows: u32) -> WorkgroupLoops {
     let [head, run, row, group] = ["runs", "run", "row", "group"].map(|name| f.new_block(Some(name)));
     let [body, next, next_row, next_run] = [(); 4].map(|()| f.new_block(None));
@@ -114,7 +115,7 @@ pub(crate) fn loops(f: &mut Function, prologue: &Prologue, full: [u32; 3], rows:
     groups
 }
 
-/// In the block `at`: count on, and back to the counter's block, or to `onward` at the end.
+/// In the block `at`: increments the counter and branches to its block, or to `onward` at the end.
 fn again(b: &mut Builder<'_>, counter: Counter, end: impl Into<Operand>, (at, onward): (BlockId, BlockId)) {
     b.at = at;
     let back = counter.at;
@@ -122,7 +123,7 @@ fn again(b: &mut Builder<'_>, counter: Counter, end: impl Into<Operand>, (at, on
     b.cond_br(more, back, onward);
 }
 
-/// The position of the first group.
+/// Position of the first threadgroup.
 fn first_position(b: &mut Builder<'_>, prologue: &Prologue) -> [Operand; 3] {
     let begin = prologue.begin.clone();
     let wide = [0, 1].map(|d| b.cast(CastOp::ZExt, Type::I32, prologue.groups[d].clone(), Type::I64));
@@ -133,7 +134,7 @@ fn first_position(b: &mut Builder<'_>, prologue: &Prologue) -> [Operand; 3] {
     [x, y, z].map(|p| Operand::from(b.cast(CastOp::Trunc, Type::I64, p, Type::I32)))
 }
 
-/// How many groups of a run there are, at most `most`: those left along x and those left at all.
+/// Number of threadgroups of a run: at most `most`, the rest along x, and the rest of the range.
 fn run_length(b: &mut Builder<'_>, prologue: &Prologue, index: &Counter, x: &Counter, most: u32) -> ValueId {
     let left = b.binary(BinaryOp::Sub, "nuw", &Type::I64, prologue.end.clone(), index.value);
     let along = b.binary(BinaryOp::Sub, "nuw", &Type::I32, prologue.groups[0].clone(), x.value);
@@ -148,7 +149,7 @@ fn run_length(b: &mut Builder<'_>, prologue: &Prologue, index: &Counter, x: &Cou
     b.select(&Type::I32, fewer, count, i32_const(most))
 }
 
-/// The size of a group at this position along a dimension, and whether it is the full one.
+/// Size of the threadgroup at a position along a dimension, and whether it is full.
 fn size(
     b: &mut Builder<'_>,
     prologue: &Prologue,
@@ -166,7 +167,7 @@ fn size(
     (b.select(&Type::I32, whole, i32_const(full), left).into(), whole.into())
 }
 
-/// The position of the group behind a run that ends at `end`.
+/// Position of the threadgroup after a run that ends at `end`.
 fn next_position(
     b: &mut Builder<'_>,
     prologue: &Prologue,

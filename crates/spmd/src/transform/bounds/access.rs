@@ -1,4 +1,4 @@
-//! What an instruction reads and writes through pointers.
+//! Memory accesses of an instruction.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use crate::support::demangle::source_name;
 use crate::support::gep::constant_bytes;
 use crate::support::ir::callee_name;
 
-/// A range of bytes that an instruction touches.
+/// A byte range that an instruction accesses.
 pub(super) struct Access {
     pub pointer: Operand,
     /// Number of bytes, an i64.
     pub bytes: Operand,
-    /// The alignment that the instruction needs, a power of two.
+    /// Required alignment, a power of two.
     pub align: u64,
     pub writes: bool,
 }
 
-/// The accesses of an instruction, those that write first.
+/// The accesses of an instruction, writes first.
 ///
 /// # Errors
-/// `Unsupported` for one whose accesses are not known.
+/// `Unsupported` for an instruction with unknown accesses.
 pub(super) fn accesses(module: &Module, op: &Op, location: Option<Location>) -> Result<Vec<Access>, Error> {
     let fixed = |ty: &Type, ptr: &Typed, align: &Option<u64>, writes| {
         if ptr.ty != Type::PTR {
@@ -45,7 +45,7 @@ pub(super) fn accesses(module: &Module, op: &Op, location: Option<Location>) -> 
     }
 }
 
-/// The accesses of a call: those of the intrinsics that copy and set bytes.
+/// The accesses of a call of a memory intrinsic.
 fn of_call(module: &Module, call: &Call, location: Option<Location>) -> Result<Vec<Access>, Error> {
     let name = callee_name(call).unwrap_or_default();
     let begins = |head: &str| name.strip_prefix(head).is_some_and(|rest| rest.starts_with(".p0"));
@@ -69,7 +69,7 @@ fn of_call(module: &Module, call: &Call, location: Option<Location>) -> Result<V
     Ok(if copies { vec![access(0, true), access(1, false)] } else { vec![access(0, true)] })
 }
 
-/// Whether a value of a type is, or holds, a pointer.
+/// Whether a type is or contains a pointer.
 fn has_pointer(ty: &Type) -> bool {
     match ty {
         Type::Ptr(_) | Type::Named(_) => true,
@@ -79,7 +79,7 @@ fn has_pointer(ty: &Type) -> bool {
     }
 }
 
-/// Intrinsics that take pointers and access nothing.
+/// Intrinsics that take pointers and access no memory.
 const HINTS: [&str; 6] = [
     "llvm.assume",
     "llvm.invariant.",
@@ -89,14 +89,14 @@ const HINTS: [&str; 6] = [
     "llvm.strip.invariant.group.",
 ];
 
-/// A call may not touch memory that is out of this pass's sight.
+/// Rejects calls that access memory outside the scope of this pass.
 fn check_call(
     module: &Module,
     name: &str,
     takes_pointer: bool,
     location: Option<Location>,
 ) -> Result<(), Error> {
-    // Of the checks themselves: no kernel has the name.
+    // The function of the checks themselves; kernels cannot have this name.
     let own = Intrinsic::parse(name) == Some(Intrinsic::Position(Position::FaultRecord));
     if own || HINTS.iter().any(|hint| name.starts_with(hint)) || (name.starts_with("llvm.") && !takes_pointer)
     {
@@ -110,8 +110,8 @@ fn check_call(
     Ok(())
 }
 
-/// Whether a defined function, itself, reads or writes memory. What it calls is looked at in its turn
-/// only as far as it takes pointers or has a body with accesses.
+/// Whether a defined function itself accesses memory. Its callees are examined separately,
+/// if they take pointers or have a body with accesses.
 fn touches_memory(module: &Module, name: &str) -> bool {
     let insts = module.function(name).into_iter().flat_map(|f| &f.blocks).flat_map(|b| &b.insts);
     insts.into_iter().any(|inst| {
@@ -127,8 +127,8 @@ fn touches_memory(module: &Module, name: &str) -> bool {
     })
 }
 
-/// What takes the place of an access's result when it is out of bounds: zero; for a compare-exchange a
-/// success, so that a loop around it ends.
+/// The result of an out-of-bounds access: zero; for a compare-exchange a
+/// success, so that a retry loop ends.
 pub(super) fn instead(op: &Op) -> Const {
     match op {
         Op::CmpXchg { new, .. } => Const::Struct {
@@ -139,7 +139,7 @@ pub(super) fn instead(op: &Op) -> Const {
     }
 }
 
-/// Whether an access is within its only root whatever happens.
+/// Whether an access is provably within its only root.
 pub(super) fn is_certain(
     module: &Module,
     geps: &HashMap<ValueId, Op>,
@@ -156,7 +156,7 @@ pub(super) fn is_certain(
     ends.is_some_and(|ends| ends <= u128::from(roots.list[root].bytes))
 }
 
-/// The offset of a pointer from the start of its only root, if it is a constant. `geps` are the function's
+/// The offset of a pointer from the start of its only root, if constant. `geps` are the function's
 /// address computations with constant indices.
 pub(super) fn constant_offset(
     module: &Module,

@@ -1,14 +1,14 @@
-//! Makes checked code defined, so that no compiler behind this one can take a check out.
+//! Removes undefined behavior from checked code, so that no later optimization can remove a check.
 //!
-//! LLVM may assume that undefined behavior does not happen, and that poison is not looked at: from `unreachable`, a loop
-//! without effects, an overflow that is said not to happen or a value that was never written it follows that a check
-//! cannot fail, or may have any outcome. Here nothing of that is left. What a kernel's text leaves undefined has some value
-//! then, the same for a check and for the access behind it, or an end:
+//! LLVM may assume that undefined behavior does not occur and that poison is not used: from `unreachable`, a loop without
+//! effects, an overflow marked as impossible, or an uninitialized value, it may conclude that a check cannot fail, or may have
+//! any outcome. This pass removes all of these. Values that the source leaves undefined then have some fixed value, equal for a
+//! check and for the access behind it:
 //!
-//! - no flag, attribute or metadata says what a value is;
-//! - `undef` and `poison` are zero; a thread's own memory begins as zero;
-//! - what is loaded, converted or picked out is frozen: memory that others write meanwhile may differ from one look to the
-//!   next (LLVM Language Reference, "freeze");
+//! - no flag, attribute or metadata makes assumptions about values;
+//! - `undef` and `poison` are zero; private memory is zero-initialized;
+//! - loaded, converted and extracted values are frozen: memory that other threads write concurrently may differ between two reads
+//!   (LLVM Language Reference, "freeze");
 //! - `unreachable` returns; loops are not assumed to end.
 
 use elinvar_ir::{BlockId, Call, CastOp, Const, Function, Inst, Module, Op, Operand, Term, Type, Typed};
@@ -16,14 +16,14 @@ use elinvar_ir::{BlockId, Call, CastOp, Const, Function, Inst, Module, Op, Opera
 use crate::support::builder::{call, i64_const};
 use crate::support::ir::callee_name;
 
-/// Attributes of functions that say how to compile, not what may be assumed.
+/// Function attributes that control the compilation and make no assumptions.
 const KEPT: [&str; 7] =
     ["alwaysinline", "cold", "convergent", "noinline", "nounwind", "null_pointer_is_valid", "optsize"];
 
-/// Attributes of parameters that are part of how they are passed.
+/// Parameter attributes that belong to the calling convention.
 const PASSED: [&str; 4] = ["immarg", "inreg", "signext", "zeroext"];
 
-/// Make all code of a module defined.
+/// Removes undefined behavior from a module.
 pub(crate) fn define(module: &mut Module) {
     for (_, text) in &mut module.attributes {
         *text = kept(text, |word| KEPT.contains(&word) || word.starts_with('"'));
@@ -38,7 +38,7 @@ pub(crate) fn define(module: &mut Module) {
     module.functions = functions;
 }
 
-/// The words of a list of attributes that pass a test.
+/// The attributes of a list for which a predicate holds.
 fn kept(text: &str, test: impl Fn(&str) -> bool) -> String {
     text.split_whitespace().filter(|word| test(word)).collect::<Vec<_>>().join(" ")
 }
@@ -82,7 +82,7 @@ fn zero(ty: &Type) -> Const {
     if ty.is_ptr() { Const::Null } else { Const::Zero }
 }
 
-/// Write an instruction, defined.
+/// Rewrites an instruction without undefined behavior.
 fn write(module: &Module, function: &mut Function, mut inst: Inst, block: BlockId, out: &mut Vec<Inst>) {
     inst.metadata.retain(|(kind, _)| kind == "dbg");
     if let Op::Call(call) = &mut inst.op {
@@ -113,7 +113,7 @@ fn has_metadata(op: &Op) -> bool {
     matches!(op, Op::Call(call) if call.args.iter().any(|arg| arg.ty == Type::Metadata))
 }
 
-/// A call without assumptions about what it takes and gives.
+/// A call without assumptions about its arguments and result.
 fn called(call: &mut Call) {
     call.ret_attrs = passed(&call.ret_attrs);
     call.attrs = kept(&call.attrs, |word| KEPT.contains(&word) || word.starts_with('#'));
@@ -123,7 +123,7 @@ fn called(call: &mut Call) {
             arg.attrs = passed(&arg.attrs);
         }
     }
-    // The last argument says that a result of the smallest number, or for zero, is poison.
+    // The last argument makes the result for the minimum, or for zero, poison.
     let name = callee_name(call).unwrap_or_default();
     let poisons = ["llvm.abs.", "llvm.ctlz.", "llvm.cttz."].iter().any(|head| name.starts_with(head));
     if let (true, Some(last)) = (poisons, call.args.get_mut(1)) {
@@ -131,7 +131,7 @@ fn called(call: &mut Call) {
     }
 }
 
-/// Take out the flags by which a result may be poison.
+/// Removes the flags that can make a result poison.
 fn flags(op: &mut Op) {
     match op {
         Op::Binary { flags, ty, .. } if !ty.scalar().is_float() => flags.clear(),
@@ -150,7 +150,7 @@ fn flags(op: &mut Op) {
     }
 }
 
-/// Fast-math flags without those that make NaN and infinity poison.
+/// Fast-math flags without `nnan` and `ninf`.
 fn of_floats(flags: &str) -> String {
     let mut words = Vec::new();
     for word in flags.split_whitespace() {
@@ -163,7 +163,7 @@ fn of_floats(flags: &str) -> String {
     words.join(" ")
 }
 
-/// Zero for what has no value.
+/// Replaces `undef` and `poison` by zero.
 fn whole(operand: &mut Operand) {
     if let Operand::Const(constant) = operand {
         defined(constant);
@@ -187,7 +187,7 @@ fn defined(constant: &mut Const) {
     }
 }
 
-/// Whether a result may be poison, or undefined, though its operands are not. Division and shifts are written anew later.
+/// Whether a result may be poison or undefined though its operands are not. Division and shifts are legalized later.
 fn needs_freeze(op: &Op) -> bool {
     match op {
         Op::Load { .. } => true,
@@ -197,7 +197,7 @@ fn needs_freeze(op: &Op) -> bool {
     }
 }
 
-/// What sets a thread's own memory to zero.
+/// Instructions that zero private memory.
 fn memory_of(module: &Module, inst: &Inst, block: BlockId) -> Option<Inst> {
     let (Op::Alloca { ty, count, addrspace: 0, .. }, Some(result)) = (&inst.op, inst.result) else {
         return None;

@@ -1,16 +1,15 @@
-//! Bounds checks: every access of a kernel that could leave its memory is guarded.
+//! Bounds checks: guards every access of a kernel that could be out of bounds.
 //!
-//! A read outside gives zero, a write outside is dropped, and the first such access of a launch is
-//! noted in its [`FaultRecord`]; the kernel goes on. The pass works on the per-thread entry before anything else: each
-//! access becomes a branch around it, on a comparison of the pointer with its root's bounds (`roots`).
-//! Where a pointer may have several roots, its base, size and root travel beside it (`shadows`).
-//! Accesses that are within bounds whatever happens get no check, and a pointer that is certainly aligned is not asked
-//! whether it is. A null pointer has the bounds of no memory.
+//! An out-of-bounds read returns zero, an out-of-bounds write is dropped, and the first such access of a launch is recorded in
+//! its [`FaultRecord`]; the kernel continues. The pass is the first one on the per-thread entry. Each access becomes a branch
+//! around it, on a comparison of the pointer with its root's bounds (`alias_roots`). If a pointer may have several roots, its
+//! base, size and root are computed beside it (`shadows`). Accesses that are provably in bounds get no check, and provably
+//! aligned pointers no alignment check. A null pointer has empty bounds.
 //!
-//! So that a check holds whatever the text leaves undefined, the code is made defined first ([`freeze`](mod@freeze)).
+//! The code is made free of undefined behavior first ([`freeze`](mod@freeze)), so that the checks hold for every input.
 //!
-//! A pointer read from memory has no bounds that the pass could know, and a function that was not
-//! inlined has none for its parameters: kernels with such accesses are refused.
+//! The bounds of a pointer loaded from memory, or of a parameter of a function that is not inlined, are unknown: kernels with
+//! such accesses are rejected.
 
 mod access;
 pub(crate) mod freeze;
@@ -37,33 +36,33 @@ use crate::{ENTRY, Error};
 use access::{Access, accesses, constant_geps, is_certain};
 use shadows::Shadows;
 
-/// The function that compiled code calls to note a fault.
+/// The function that compiled code calls to record a fault.
 pub(crate) const RECORD: &str = "elinvar_record_fault";
 
-/// What compiled code writes of the first access out of bounds. All zero before the launch.
+/// Record of the first out-of-bounds access, written by compiled code. All zero before the launch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRecord {
-    /// 1 once there has been one.
+    /// 1 after a fault.
     pub taken: u32,
-    /// Which of [`Checks::sites`].
+    /// Index into [`Checks::sites`].
     pub site: u32,
-    /// Which of [`Checks::roots`].
+    /// Index into [`Checks::roots`].
     pub root: u32,
-    /// The thread's position in the grid.
+    /// Position of the thread in the grid.
     pub thread: [u32; 3],
-    /// Bytes from the root's start; negative before it.
+    /// Offset from the root's start in bytes; may be negative.
     pub offset: i64,
-    /// The root's size in bytes.
+    /// Size of the root in bytes.
     pub size: u64,
 }
 
-/// What the numbers in a [`FaultRecord`] mean.
+/// Tables for the indices in a [`FaultRecord`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Checks {
-    /// The accesses that are checked.
+    /// The checked accesses.
     pub sites: Vec<Site>,
-    /// The pieces of memory that the kernel names.
+    /// The memory objects of the kernel.
     pub roots: Vec<Root>,
 }
 
@@ -72,16 +71,16 @@ pub struct Checks {
 pub struct Site {
     /// Whether it writes.
     pub writes: bool,
-    /// How many bytes, or 0 where that is known only when the code runs.
+    /// Number of bytes; 0 if it is known at run time only.
     pub bytes: u64,
-    /// Where it is in the user's source.
+    /// Location in the user's source.
     pub location: Option<Location>,
 }
 
-/// Insert bounds checks into the entry of `module`, which is frozen. `given` is what a launch gives for each argument.
+/// Inserts bounds checks into the entry of `module`, and freezes the module. `given` has the guarantees for each argument.
 ///
 /// # Errors
-/// `Unsupported` for an access whose memory is not known, with its line.
+/// `Unsupported` for an access with unknown bounds, with its line.
 pub(crate) fn insert(module: &mut Module, given: &[Given]) -> Result<Checks, Error> {
     let index = module.functions.iter().position(|f| f.name == ENTRY && !f.is_declaration());
     let index = index.ok_or_else(|| Error::Malformed(format!("there is no function `{ENTRY}`")))?;
@@ -163,7 +162,7 @@ impl<'m> Pass<'m> {
         Ok(())
     }
 
-    /// An access with its pointer's bounds, unless it is within them whatever happens.
+    /// An access with its pointer's bounds, unless it is provably within them.
     fn needed(&self, access: Access, location: &Option<Location>) -> Result<Option<Check>, Error> {
         let known = self.alignments.of(self.module, &self.roots, &access.pointer);
         let aligned = known >= access.align;
@@ -182,7 +181,7 @@ impl<'m> Pass<'m> {
         Ok(Some(Check { access, shadow, align }))
     }
 
-    /// Constant tables lie where nothing can be written.
+    /// Rejects writes to constant tables, which are in read-only memory.
     fn expect_writable(&self, access: &Access, location: &Option<Location>) -> Result<(), Error> {
         let roots = reach::all_of(&self.function, &self.roots, &access.pointer);
         let is_constant = |name: &String| self.module.global(name).is_none_or(|global| global.constant);
@@ -193,7 +192,7 @@ impl<'m> Pass<'m> {
         }
     }
 
-    /// Append `inst` behind its checks; returns the block that goes on.
+    /// Appends `inst` behind its checks; returns the block in which the code continues.
     fn guarded(
         &mut self,
         at: BlockId,
@@ -241,7 +240,7 @@ impl<'m> Pass<'m> {
         go_on
     }
 
-    /// End `from` with the comparison; returns the offset of the access from its root's start.
+    /// Terminates `from` with the comparison; returns the offset of the access from its root's start.
     fn compare(&mut self, from: BlockId, check: &Check, good: BlockId, bad: BlockId) -> ValueId {
         let mut b = Builder::new(&mut self.function, from);
         let pointer = b.cast(CastOp::PtrToInt, Type::PTR, check.access.pointer.clone(), Type::I64);
@@ -261,7 +260,7 @@ impl<'m> Pass<'m> {
         offset
     }
 
-    /// Fill `bad`: note the fault and go on.
+    /// Fills `bad`: records the fault and continues.
     fn report(&mut self, bad: BlockId, site: u32, check: &Check, offset: ValueId, go_on: BlockId) {
         let mut args = vec![
             arg(Type::PTR, self.record.into()),
@@ -295,7 +294,7 @@ fn unknown_bounds(location: Option<Location>) -> Error {
 struct Check {
     access: Access,
     shadow: shadows::Shadow,
-    /// The alignment to look for when it runs; 1 if that is known.
+    /// Alignment to check at run time; 1 if it is provable.
     align: u64,
 }
 
@@ -317,7 +316,7 @@ fn call(name: &str, ret: Type, args: Vec<CallArg>) -> Op {
     })
 }
 
-/// A call that asks for a position.
+/// A call of a position intrinsic.
 fn ask(position: Position, ret: Type, number: Option<u32>, result: ValueId) -> Inst {
     let args = number.map(|n| arg(Type::I32, i32_const(n).into())).into_iter().collect();
     Inst { result: Some(result), op: call(&position.function(), ret, args), metadata: Vec::new() }

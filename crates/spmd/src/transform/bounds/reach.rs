@@ -1,7 +1,7 @@
-//! Which memory a kernel could leave: the accesses that nothing proves to be within it, by what they are in.
+//! Finds accesses that may be out of bounds, by the kind of memory that they access.
 //!
-//! For a device that itself checks accesses to some kinds of memory only, so that a kernel is refused whose safety it would
-//! not keep.
+//! For devices that check accesses to some kinds of memory only: kernels whose safety the device would not guarantee are
+//! rejected.
 
 use elinvar_ir::{Function, Inst, Location, Module, Op, Operand, ValueId};
 
@@ -12,20 +12,20 @@ use crate::analysis::allowlist;
 use crate::support::ir::threadgroup_globals;
 use crate::{ENTRY, Error};
 
-/// An access that could leave its memory.
+/// An access that may be out of bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// What it is in, one of several if that is known when the kernel runs.
+    /// Its root; one of several if that is determined at run time.
     pub root: Root,
-    /// Where it is in the user's source.
+    /// Location in the user's source.
     pub location: Option<Location>,
 }
 
-/// The first access that could leave memory of another kind than `is_checked` names. `given` is what a launch
-/// gives for each argument.
+/// The first access that may be out of bounds of memory for which `is_checked` does not hold. `given` has the
+/// guarantees for each argument.
 ///
 /// # Errors
-/// `Unsupported` where a pointer has no bounds that can be known.
+/// `Unsupported` for a pointer with unknown bounds.
 pub fn reach(
     module: &Module,
     given: &[Given],
@@ -55,7 +55,7 @@ pub fn reach(
     Ok(None)
 }
 
-/// Every root that an access could be in.
+/// Every root that an access may have.
 pub(crate) fn all_of<'r>(function: &Function, roots: &'r Roots, pointer: &Operand) -> Vec<&'r Root> {
     let (mut found, mut seen) = (Vec::new(), Vec::<ValueId>::new());
     let mut open = vec![pointer.clone()];
@@ -73,7 +73,7 @@ pub(crate) fn all_of<'r>(function: &Function, roots: &'r Roots, pointer: &Operan
     found
 }
 
-/// The pointers that a pointer is one of, or is computed from.
+/// The pointers from which a pointer is selected or computed.
 fn made_from(function: &Function, value: ValueId) -> Vec<Operand> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     let made = insts.into_iter().find(|inst| inst.result == Some(value));

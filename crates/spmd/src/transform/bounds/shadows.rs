@@ -1,7 +1,6 @@
-//! Bounds beside pointers: base, size and root of each, as operands.
+//! Shadow values of pointers: base, size and root, as operands.
 //!
-//! A pointer with one root has that root's. For a phi or select of several roots there are three more
-//! phis or selects.
+//! A pointer with one root has the root's values. For a phi or select of several roots, three more phis or selects are inserted.
 
 use std::collections::HashMap;
 
@@ -28,7 +27,7 @@ pub(super) struct Shadows {
 }
 
 impl Shadows {
-    /// Make them, adding what it takes to `function`. `sizes` are the values that hold the arguments'
+    /// Computes them, with new instructions in `function`. `sizes` are the values of the arguments'
     /// sizes.
     pub fn new(function: &mut Function, roots: &Roots, sizes: &HashMap<usize, ValueId>) -> Self {
         let mut bases: HashMap<usize, Operand> = HashMap::new();
@@ -72,7 +71,7 @@ impl Shadows {
         })
     }
 
-    /// Give every pointer with several roots its three values; pointer arithmetic shares its base's.
+    /// Assigns three values to every pointer with several roots; pointer arithmetic shares those of its base.
     fn name_mixed(&mut self, function: &mut Function, roots: &Roots) {
         let insts: Vec<(ValueId, Option<Operand>)> = function
             .blocks
@@ -97,7 +96,7 @@ impl Shadows {
                 self.mixed.insert(*value, Shadow { base, size, root });
             }
         }
-        // Definitions may stand behind their uses in order of blocks: go on until all are named.
+        // Definitions may follow their uses in block order: iterate to a fixed point.
         let mut left = insts.len();
         while left > 0 {
             left -= 1;
@@ -112,7 +111,7 @@ impl Shadows {
         }
     }
 
-    /// Add the phis and selects.
+    /// Inserts the phis and selects.
     fn define_mixed(&self, function: &mut Function, roots: &Roots) {
         for block in &mut function.blocks {
             let mut out = Vec::with_capacity(block.insts.len());

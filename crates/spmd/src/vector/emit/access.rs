@@ -1,4 +1,4 @@
-//! Loads and stores: one for all lanes, a row of memory, or an address per lane.
+//! Loads and stores: scalar, contiguous or strided, or gather and scatter.
 
 use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 
@@ -8,11 +8,11 @@ use crate::support::builder::{call, i32_const};
 use crate::support::vector_intrinsics::mangled;
 use crate::vector::gather_scatter::{gather_name, scatter_name};
 
-/// The addresses of a part's lanes.
+/// Addresses of a vector's lanes.
 enum Address {
-    /// One for all.
+    /// Uniform.
     One(Operand),
-    /// From the first lane's on, at this distance in bytes.
+    /// Strided from the first lane's, with this stride in bytes.
     Row(Operand, i64),
     Each(Operand),
 }
@@ -39,7 +39,7 @@ impl Emit<'_, '_> {
         if !pattern.loose || self.mask.is_none() {
             return Address::Row(self.scalar(&ptr.op, part), step);
         }
-        // Lane 0 may have wrapped around where the active lanes have not: count from one of these.
+        // Lane 0 may have wrapped around where the active lanes have not: use an active lane as the base.
         let lane = self.first_lane(part);
         match self.at_lane(&ptr.op, &ptr.ty, part, &lane) {
             Some(at) => {
@@ -113,7 +113,7 @@ impl Emit<'_, '_> {
         self.b.call(wide, &name, &args).into()
     }
 
-    /// Lane 0 has the highest address.
+    /// A negative stride: lane 0 has the highest address.
     fn load_backwards(&mut self, access: &Access, at: Operand, part: usize) -> Operand {
         let first = Const::int(64, -i128::from(access.size) * i128::from(self.lanes() - 1));
         let first = self.b.gep(Type::I8, at, first);
@@ -173,7 +173,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// All lanes write to one place: the last active lane's value stays.
+    /// A store to a uniform address: the last active lane's value is stored.
     fn store_one(&mut self, access: &Access, value: &Typed, at: Operand, part: usize) {
         let plain = |value: Operand| Op::Store {
             value: Typed::new(access.ty.clone(), value),
@@ -194,7 +194,7 @@ impl Emit<'_, '_> {
             };
             return self.b.effect(plain(one));
         }
-        // Some of the parts may have no active lane.
+        // Some vectors may have no active lane.
         let vector = self.vector(&value.op, &value.ty, part);
         let mask = self.part_mask(part);
         let any = self.any(&[mask]);

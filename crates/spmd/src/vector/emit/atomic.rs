@@ -1,8 +1,8 @@
 //! Atomic operations.
 //!
-//! One worker runs a threadgroup from start to end, so in threadgroup memory an atomic operation is a plain read,
-//! change and write of one lane after the other. Where all lanes change one place and none looks at what was
-//! there, their values are merged first.
+//! One worker runs a threadgroup from start to end, so an atomic operation on threadgroup memory is a plain load, operation and
+//! store of one lane after the other. If all lanes update one location and none uses the previous value, their values are reduced
+//! first.
 
 use elinvar_ir::{Atomic, BinaryOp, Inst, IntPredicate, Op, Operand, RmwOp, Type, Typed};
 
@@ -27,7 +27,7 @@ impl Emit<'_, '_> {
         self.serial(inst);
     }
 
-    /// Whether an atomic operation can be a plain change.
+    /// Whether an atomic operation can be non-atomic.
     pub fn is_plain_change(&self, op: RmwOp, ptr: &Typed) -> bool {
         is_plain(op) && self.source.is_threadgroup(&ptr.op)
     }
@@ -51,7 +51,7 @@ impl Emit<'_, '_> {
         self.b.value(ty, None, op);
     }
 
-    /// Read, change and write, by one worker alone; what was there before.
+    /// A non-atomic read-modify-write; returns the previous value.
     pub fn read_modify_write(
         &mut self,
         op: RmwOp,
@@ -99,13 +99,13 @@ impl Emit<'_, '_> {
     }
 }
 
-/// Whether [`Emit::read_modify_write`] knows the operation.
+/// Whether [`Emit::read_modify_write`] supports the operation.
 fn is_plain(op: RmwOp) -> bool {
     use RmwOp::*;
     matches!(op, Xchg | Add | Sub | And | Or | Xor | Max | Min | UMax | UMin | FAdd | FSub)
 }
 
-/// The reduction that merges the values of several lanes, and whether they are without sign.
+/// The reduction that combines the values of several lanes, and whether they are unsigned.
 fn merging(op: RmwOp, ty: &Type) -> Option<(Reduction, bool)> {
     if !ty.is_int() {
         return None;

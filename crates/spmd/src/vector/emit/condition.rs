@@ -1,36 +1,36 @@
-//! Conditions of branches, asked for all lanes at once: whether all lanes fulfil one, and whether any may.
+//! Branch conditions over all lanes: whether all lanes satisfy a condition, and whether any may.
 //!
-//! A comparison of a number that grows from lane to lane with one that is the same for all is decided by the first
-//! and the last lane, in scalars.
+//! A comparison of a value that is monotonic over the lanes with a uniform value is decided by the first and the last lane, in
+//! scalars.
 
 use elinvar_ir::{BinaryOp, Const, IntPredicate, Op, Operand, Type, Typed};
 
 use super::Emit;
 use crate::analysis::vector_shape::Offsets;
 
-/// How far back a condition is taken apart.
+/// Maximum depth of the analysis of a condition.
 const DEPTH: u32 = 4;
 
-/// What is known of the lanes of a part: an i1 each.
+/// Results for the lanes of a vector: an i1 each.
 struct Lanes {
-    /// Whether all fulfil the condition; if `any` may be true though none does, it may be false though all do.
+    /// Whether all lanes satisfy the condition. If `any` is inexact, it may be false though all do.
     all: Operand,
-    /// Whether any does; it may be true though none does.
+    /// Whether any lane does. May be true though none does.
     any: Operand,
 }
 
 impl Emit<'_, '_> {
-    /// Whether all lanes of all parts fulfil a condition, in code for all lanes.
+    /// Whether all lanes of all vectors satisfy a condition, in the uniform version.
     pub fn all_fulfil(&mut self, cond: &Operand) -> Operand {
         self.decided(cond, BinaryOp::And, |lanes| lanes.all, Self::all)
     }
 
-    /// Whether any lane of any part may fulfil a condition, in code for all lanes.
+    /// Whether any lane of any vector may satisfy a condition, in the uniform version.
     pub fn any_may_fulfil(&mut self, cond: &Operand) -> Operand {
         self.decided(cond, BinaryOp::Or, |lanes| lanes.any, Self::any)
     }
 
-    /// What is known of all parts, joined by `op`; or `of_masks`, if that is not known of each.
+    /// The scalar results of all vectors, combined by `op`; or `of_masks`, if one has none.
     fn decided(
         &mut self,
         cond: &Operand,
@@ -55,7 +55,7 @@ impl Emit<'_, '_> {
         }
         let value = cond.value()?;
         let source = self.source;
-        // What it is computed from is there only in its own block.
+        // Its operands are available in its own block only.
         if depth == 0 || source.uniform.home(value) != Some(self.block) {
             return None;
         }
@@ -79,7 +79,7 @@ impl Emit<'_, '_> {
     fn both(&mut self, a: &Operand, b: &Operand, part: usize, depth: u32) -> Option<Lanes> {
         let a = self.lanes_of(a, part, depth - 1)?;
         let b = self.lanes_of(b, part, depth - 1)?;
-        // The second may be undefined where the first does not hold.
+        // The second condition may be undefined where the first does not hold.
         let mut and = |a: Operand, b: Operand| -> Operand {
             let bit = |o: Operand| Typed::new(Type::I1, o);
             let none = bit(Const::int(1, 0).into());
@@ -89,7 +89,7 @@ impl Emit<'_, '_> {
         Some(Lanes { all: and(a.all, b.all), any: and(a.any, b.any) })
     }
 
-    /// A comparison of a number that grows with the lane, on either side, with one for all lanes.
+    /// A comparison of a value that increases with the lane, on either side, with a uniform one.
     fn compared(
         &mut self,
         pred: IntPredicate,

@@ -1,7 +1,7 @@
-//! Functions across a simdgroup or quadgroup: a vector is a simdgroup here.
+//! Simdgroup and quadgroup operations; a vector is a simdgroup here.
 //!
-//! Inactive lanes take no part in reductions. What a shuffle reads from one is undefined, as in Metal. A shuffle
-//! by a constant is one instruction; any other goes through memory.
+//! Inactive lanes do not participate in reductions. The value that a shuffle reads from one is undefined, as in Metal. A shuffle
+//! by a constant is one instruction; others use memory.
 
 use elinvar_ir::{BinaryOp, Call, CastOp, Const, IntPredicate, Op, Operand, Type, Typed, ValueId};
 
@@ -10,13 +10,13 @@ use crate::intrinsic::{Element, Extent, Group, GroupCall, GroupOp, QUADGROUP, Re
 use crate::support::builder::i32_const;
 use crate::support::vector_intrinsics::mangled;
 
-/// Where each lane reads from.
+/// Source lane of each lane.
 enum Lanes {
     Constant(Vec<u32>),
     Computed(Operand),
 }
 
-/// How a shuffle chooses lanes.
+/// Selection of the source lanes of a shuffle.
 #[derive(Clone, Copy)]
 enum Shuffle {
     To,
@@ -27,7 +27,7 @@ enum Shuffle {
     RotateDown,
 }
 
-/// How two values become one, and the value that changes nothing.
+/// A reduction's operation and its neutral element.
 struct Fold {
     reduce: &'static str,
     identity: Const,
@@ -40,7 +40,7 @@ enum Combine {
 }
 
 impl Emit<'_, '_> {
-    /// Write a call of an operation across a group.
+    /// Emits a group operation.
     pub fn group_op(&mut self, function: GroupCall, call: &Call, result: ValueId) {
         let ty = self.source.kernel.function.ty(result).clone();
         let width = match function.group {
@@ -55,7 +55,7 @@ impl Emit<'_, '_> {
             GroupOp::BroadcastFirst if uniform => {
                 let vector = self.shared(call, 0);
                 let lane = self.first_lane(0);
-                // Where code is run for no lane there is no first one.
+                // Without an active lane there is no first one.
                 let lane = self.b.binary(BinaryOp::And, "", &Type::I32, lane, i32_const(width - 1)).into();
                 let one = self.extract(vector, &ty, lane);
                 return self.define_uniform(result, one);
@@ -114,7 +114,7 @@ impl Emit<'_, '_> {
         self.vector(&arg.op, &arg.ty, 0)
     }
 
-    /// An argument that other lanes read. What an inactive lane has is some value then, on which code may branch.
+    /// An argument that other lanes read. Inactive lanes are frozen, so that code can branch on their values.
     fn shared(&mut self, call: &Call, index: usize) -> Operand {
         let vector = self.argument(call, index);
         if self.mask.is_none() {
@@ -142,7 +142,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The active lanes for which the argument holds, as bits: of the simdgroup one number, of each quadgroup its own.
+    /// Ballot of the argument over active lanes: one number for a simdgroup, one for each quadgroup.
     fn ballot(&mut self, call: &Call, width: u32) -> Operand {
         let cond = self.argument(call, 0);
         let mask = self.part_mask(0);
@@ -156,7 +156,7 @@ impl Emit<'_, '_> {
         self.b.cast(CastOp::ZExt, narrow, quads, wide).into()
     }
 
-    /// Per lane the four bits of its quadgroup.
+    /// For each lane, the four bits of its quadgroup.
     fn of_quads(&mut self, bits: Operand) -> Operand {
         let wide = self.wide(&Type::I32);
         let all = self.splat(bits, &Type::I32);
@@ -166,7 +166,7 @@ impl Emit<'_, '_> {
         self.b.binary(BinaryOp::And, "", &wide, shifted, four).into()
     }
 
-    /// Per lane the first active lane of its group.
+    /// For each lane, the first active lane of its group.
     fn first_of_group(&mut self, width: u32) -> Operand {
         if width == self.lanes() {
             let first = self.first_lane(0);
@@ -199,7 +199,7 @@ impl Emit<'_, '_> {
         Const::Vector((0..self.lanes()).map(|l| (Type::I32, i32_const(of(l)))).collect()).into()
     }
 
-    /// Where each lane reads from in a shuffle within groups of `width`.
+    /// Source lanes of a shuffle within groups of `width`.
     fn sources(&mut self, how: Shuffle, call: &Call, width: u32) -> Lanes {
         let low = width - 1;
         if let Some(by) = Self::constant_argument(call, 1) {
@@ -250,7 +250,7 @@ impl Emit<'_, '_> {
                 let moved = self.permute(value.into(), &Type::Int(16), lanes);
                 self.b.cast(CastOp::BitCast, bits, moved, wide).into()
             }
-            // Processors gather nothing narrower.
+            // Processors have no narrower gathers.
             Lanes::Computed(_) if matches!(ty, Type::Int(width) if *width < 32) => {
                 let words = self.wide(&Type::I32);
                 let value = self.b.cast(CastOp::ZExt, wide.clone(), vector, words.clone());
@@ -273,7 +273,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// A shift within segments of lanes, with the other value's lanes coming in.
+    /// A shift within segments of lanes, filled from another value's lanes.
     fn filled(&mut self, call: &Call, ty: &Type, width: u32, up: bool) -> Operand {
         let (own, other) = (self.shared(call, 0), self.shared(call, 1));
         if let (Some(by), Some(segment)) =
@@ -323,16 +323,16 @@ impl Emit<'_, '_> {
         self.blend(inside, ty, own, other)
     }
 
-    /// Reductions and prefix sums.
+    /// Reductions and scans.
     fn reduction(&mut self, function: GroupCall, call: &Call, width: u32, result: ValueId) {
         let Some((reduction, extent)) = function.op.reduction() else { return };
         let ty = &self.source.kernel.function.ty(result).clone();
         let value = self.argument(call, 0);
-        // Half precision is reduced in single, and rounded once.
+        // Half precision is reduced in single precision and rounded once.
         let inner = if matches!(ty, Type::Half | Type::BFloat) { Type::Float } else { ty.clone() };
         let value = self.convert(CastOp::FpExt, value, ty, &inner);
         let fold = fold(reduction, &inner, function.element.is_some_and(Element::is_unsigned));
-        // What no lane is before has the sum 0, not -0, which is neutral otherwise.
+        // The empty sum is 0, not -0, the neutral element.
         let identity = match (extent, reduction) {
             (Extent::Exclusive, Reduction::Sum) => Const::Zero,
             _ => fold.identity.clone(),
@@ -362,7 +362,7 @@ impl Emit<'_, '_> {
         self.define(result, Forms { scalars: Vec::new(), vectors: vec![value] });
     }
 
-    /// The active lanes' values merged into one.
+    /// Reduces the active lanes' values to a scalar.
     pub fn merged(&mut self, reduction: Reduction, unsigned: bool, value: &Typed) -> Operand {
         let vector = self.vector(&value.op, &value.ty, 0);
         let fold = fold(reduction, &value.ty, unsigned);
@@ -393,7 +393,7 @@ impl Emit<'_, '_> {
         }
         let mut op = crate::support::builder::call(ty.clone(), &name, &args);
         if let (Op::Call(call), true) = (&mut op, starts) {
-            // In any order: as a tree.
+            // Associative operations: as a tree.
             call.flags = "reassoc".into();
         }
         self.b.value(ty.clone(), None, op).into()
@@ -410,7 +410,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// All lanes of a group have the whole group's.
+    /// Broadcasts the result of each group to its lanes.
     fn butterfly(&mut self, fold: &Fold, ty: &Type, mut value: Operand, width: u32) -> Operand {
         let mut distance = 1;
         while distance < width {
@@ -437,13 +437,13 @@ impl Emit<'_, '_> {
         value
     }
 
-    /// The lane before by some, or what comes in.
+    /// The value of a preceding lane at a distance, or the fill value.
     fn shifted_up(&self, by: u32, width: u32) -> Vec<u32> {
         let lanes = self.lanes();
         (0..lanes).map(|l| if l % width >= by { l - by } else { lanes }).collect()
     }
 
-    /// One element of each lane of an 8x8 product and sum. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two
+    /// One element of each lane of an 8x8 multiply-add. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two
     /// columns from i / 8 % 2 * 4 + i % 2 * 2 on.
     fn multiply_accumulate(&mut self, call: &Call) -> Operand {
         let lane_of = |row: u32, column: u32| row / 4 * 16 + row % 4 * 2 + column / 4 * 8 + column % 4 / 2;

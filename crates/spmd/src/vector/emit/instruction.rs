@@ -1,4 +1,4 @@
-//! One instruction of the kernel: once for lane 0, as a vector instruction, or lane by lane.
+//! Emission of one instruction: as a scalar, as a vector instruction, or replicated lane by lane.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::support::ir::callee_name;
 use crate::support::vector_intrinsics::Elementwise;
 
 impl Emit<'_, '_> {
-    /// Write what the instruction at `index` of the present block does; phis have been written before.
+    /// Emits the instruction at `index` of the current block; phis have been emitted before.
     pub fn instruction(&mut self, index: usize, inst: &Inst) {
         match &inst.op {
             Op::Phi { .. } => {}
@@ -39,7 +39,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Compute a value in the present block, and before it what it is computed from, as far as these are not there.
+    /// Computes a value in the current block, after its operands that are not available.
     pub fn rematerialize(&mut self, value: ValueId) {
         if self.is_here(value) {
             return;
@@ -49,7 +49,7 @@ impl Emit<'_, '_> {
         self.pure(inst);
     }
 
-    /// An instruction without effects.
+    /// An instruction without side effects.
     fn pure(&mut self, inst: &Inst) {
         let Some(result) = inst.result else { return };
         let ty = self.source.kernel.function.ty(result).clone();
@@ -68,7 +68,7 @@ impl Emit<'_, '_> {
         self.define(result, forms);
     }
 
-    /// The operation on lane 0's values.
+    /// The scalar operation, on lane 0's values.
     pub fn scalar_op(&mut self, op: &Op, part: usize) -> Op {
         let mut op = op.clone();
         op.map_operands(|o| *o = self.scalar(o, part));
@@ -76,7 +76,7 @@ impl Emit<'_, '_> {
         op
     }
 
-    /// The operation on vectors.
+    /// The vector operation.
     fn vector_op(&mut self, op: &Op, part: usize) -> Op {
         let mut op = match op {
             Op::Cast { op, flags, from, to } => {
@@ -85,7 +85,7 @@ impl Emit<'_, '_> {
             }
             Op::Select { flags, cond, a, b } => {
                 let (a, b) = (self.typed(a, part), self.typed(b, part));
-                // A condition that all lanes share stays one.
+                // A uniform condition remains scalar.
                 let cond = match self.known(&cond.op, &cond.ty).is_uniform() {
                     true => Typed::new(Type::I1, self.scalar(&cond.op, part)),
                     false => self.typed(cond, part),
@@ -116,7 +116,7 @@ impl Emit<'_, '_> {
         Typed::new(self.wide(&typed.ty), vector)
     }
 
-    /// Operations whose operands all have one type.
+    /// Operations whose operands have the same type.
     fn vector_arithmetic(&mut self, op: &Op, part: usize) -> Op {
         let mut op = op.clone();
         if let Op::Binary { ty, .. } | Op::FNeg { ty, .. } | Op::ICmp { ty, .. } | Op::FCmp { ty, .. } =
@@ -145,14 +145,14 @@ impl Emit<'_, '_> {
         op
     }
 
-    /// An address per lane.
+    /// A vector of addresses.
     fn vector_gep(&mut self, op: &Op, part: usize) -> Op {
         let Op::Gep { base, .. } = op else { return op.clone() };
         let base = self.vector_base(base, part);
         self.vector_gep_from(op, base, part, &HashSet::new())
     }
 
-    /// A common base stays one, so that it is seen as such.
+    /// A uniform base remains scalar, so that LLVM recognizes it.
     fn vector_base(&mut self, base: &Typed, part: usize) -> Typed {
         match self.known(&base.op, &base.ty).is_uniform() {
             true => Typed::new(Type::PTR, self.scalar(&base.op, part)),
@@ -160,7 +160,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// An address per lane from a base, the indices of `narrow` taken as signed numbers of 32 bits.
+    /// A vector of addresses from a base, with the indices of `narrow` as signed 32-bit numbers.
     fn vector_gep_from(&mut self, op: &Op, base: Typed, part: usize, narrow: &HashSet<ValueId>) -> Op {
         let Op::Gep { flags, source, indices, .. } = op else { return op.clone() };
         let mut new = Vec::new();
@@ -172,7 +172,7 @@ impl Emit<'_, '_> {
                 _ => self.typed(index, part),
             });
         }
-        // With nothing but common operands there would be one address.
+        // With uniform operands only, the address would be uniform.
         if base.ty.is_ptr() && new.iter().all(|i| i.ty.is_int()) {
             let zero = Typed::new(self.wide(&Type::I64), Const::Zero);
             let first = Op::Gep { flags: flags.clone(), source: source.clone(), base, indices: new };
@@ -183,7 +183,7 @@ impl Emit<'_, '_> {
         Op::Gep { flags: flags.clone(), source: source.clone(), base, indices: new }
     }
 
-    /// A 32-bit number without sign, widened as if it had one.
+    /// Sign-extends an unsigned 32-bit number.
     fn narrow_index(&mut self, value: ValueId, index: &Typed, part: usize) -> Typed {
         match self.source.definition(value).map(|inst| &inst.op) {
             Some(Op::Cast { from, .. }) => {
@@ -195,7 +195,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The addresses at which the active lanes make an access, with narrow indices where they are exact there: see
+    /// The addresses of an access for the active lanes, with narrow indices where they are exact: see
     /// [`crate::analysis::index_narrowing`].
     pub(super) fn addresses(&mut self, ptr: &Typed, part: usize) -> Operand {
         let source = self.source;
@@ -204,7 +204,7 @@ impl Emit<'_, '_> {
         let here =
             |v: ValueId| source.uniform.stays(v, self.block) && !source.uniform.has_left(v, self.block);
         let mut steps = chain(source.kernel, source.uniform, address);
-        // What the indices were widened from must be what it was then, too.
+        // The operands of the extensions must be unchanged since.
         let from = |v: &ValueId| source.definition(*v).and_then(|i| i.op.operands().first()?.value());
         let froms_here = narrow.iter().filter_map(from).all(|v| !source.uniform.has_left(v, self.block));
         if !froms_here || !steps.iter().map(|s| s.0).chain(narrow.iter().copied()).all(here) {

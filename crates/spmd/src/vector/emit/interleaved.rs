@@ -1,5 +1,5 @@
-//! Runs: accesses at a constant distance, as one row of memory and shuffles. For all lanes only: masked code
-//! accesses each lane's own.
+//! Interleaved accesses: runs of accesses with a constant stride, as contiguous accesses and shuffles. In the uniform version
+//! only; masked code accesses each lane separately.
 
 use elinvar_ir::{Const, Inst, Op, Operand, Type, Typed};
 
@@ -8,7 +8,7 @@ use super::{Emit, Forms};
 use crate::analysis::interleaved_access::InterleaveGroup;
 
 impl Emit<'_, '_> {
-    /// Whether an access is done together with others; does it where the run stands here.
+    /// Whether an access belongs to a run; emits the run if this is its position.
     pub fn in_interleave_group(&mut self, index: usize) -> bool {
         if self.mask.is_some() {
             return false;
@@ -71,7 +71,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Where the run begins, from the address of the member at `index`.
+    /// Start address of the run, from the address of the member at `index`.
     fn group_start(&mut self, group: &InterleaveGroup, index: usize, ptr: &Typed, part: usize) -> Operand {
         let at = self.scalar(&ptr.op, part);
         match group.members.iter().find(|m| m.0 == index) {
@@ -82,7 +82,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The alignment of the run's first byte.
+    /// Alignment of the run's first byte.
     fn group_align(&self, group: &InterleaveGroup, insts: &[Inst], access: &Access) -> u64 {
         let first = group.members.iter().find(|m| m.1 == 0).map(|m| &insts[m.0].op);
         match first {
@@ -91,12 +91,12 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Element 0 of each vector, then element 1 of each, and so on; with its type.
+    /// Interleaves vectors: element 0 of each, then element 1 of each, and so on. Returns the result and its type.
     fn interleaved(&mut self, ty: &Type, vectors: Vec<Operand>) -> (Type, Operand) {
         let (lanes, count) = (self.lanes(), vectors.len() as u32);
         let mut level = vectors;
         let mut width = lanes;
-        // Until two are left, which the last shuffle takes.
+        // Until two are left for the last shuffle.
         while level.len() > 2 {
             let from = Type::vector(width, ty.clone());
             let order: Vec<u32> = (0..2 * width).collect();

@@ -1,13 +1,13 @@
-//! Writes the instructions of a kernel for vectors of threads.
+//! Emission of a kernel's instructions for vectors of threads.
 //!
-//! A value whose lanes follow from lane 0 is computed once, as lane 0's; any other is a vector. Several vectors
-//! may be computed side by side, the *parts*: then a value has one form per part, or one for all parts where
-//! they are known to be the same. A value that is used outside its block lives in stack slots, which clang turns
-//! into registers: control flow can then be cut and joined without repairing SSA form.
+//! A value with a pattern is computed once, as lane 0's scalar; other values are vectors. With an unroll-and-jam factor above 1,
+//! several vectors (*parts*) are computed in one iteration: a value then has one form for each part, or one for all parts if it
+//! is uniform over them. Values used outside their block live in stack slots, which clang promotes to registers, so that control
+//! flow can be changed without repairing SSA form.
 //!
-//! In code for all lanes (`mask` is `None`) every lane is active. In masked code the lanes of the mask are; other
-//! lanes compute anything, so flags that make results undefined are dropped, and nothing that could trap or be
-//! seen is done for them.
+//! In the uniform version (`mask` is `None`) all lanes are active. In the masked version the lanes of the mask are active.
+//! Inactive lanes compute unspecified values, so flags that make results undefined are dropped, and operations that could trap or
+//! have visible effects are not executed for them.
 
 mod access;
 mod atomic;
@@ -31,46 +31,46 @@ use crate::kernel::Kernel;
 use crate::support::builder::Builder;
 use crate::support::constants::Threadgroup;
 
-/// Up to so many lanes an access per lane is written out where there is no instruction for it.
+/// Maximum number of lanes for which gathers and scatters without an instruction are unrolled.
 const UNROLLED_ACCESSES: u32 = 8;
 
-/// The forms in which a value is there.
+/// The available forms of a value.
 #[derive(Clone, Default)]
 pub(crate) struct Forms {
-    /// Lane 0's value: one per part, one for all parts, or none.
+    /// Lane 0's value: one for each part, one for all parts, or none.
     pub scalars: Vec<Operand>,
-    /// All lanes, one per part, or none.
+    /// Vectors: one for each part, or none.
     pub vectors: Vec<Operand>,
 }
 
-/// Stack slots of values, kept from region to region.
+/// Stack slots of values, shared by regions.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// Of values used outside their block.
+    /// Slots of values used outside their block.
     pub values: HashMap<ValueId, Forms>,
-    /// Of values used outside a loop that lanes leave in different iterations: of each lane its last.
+    /// Slots of values used outside a loop with a divergent exit: each lane's last value.
     left: HashMap<ValueId, Vec<Operand>>,
-    /// Of what a phi will be.
+    /// Slots of the incoming values of phis.
     phis: HashMap<ValueId, Forms>,
 }
 
-/// What all code of a kernel is written from.
+/// Inputs of the emission, shared by all code of a kernel.
 pub(crate) struct Source<'a> {
     pub module: &'a Module,
     pub kernel: &'a Kernel,
     pub uniform: &'a Uniformity,
     pub layout: &'a Layout,
-    /// Where threadgroup variables are; none before the frame is written.
+    /// Addresses of threadgroup variables; empty before the prologue is emitted.
     pub threadgroup: Threadgroup,
-    /// Whether accesses with an address per lane are a loop over lanes.
+    /// Whether gathers and scatters are loops over lanes.
     pub loops_over_lanes: bool,
-    /// Accesses that are done together.
+    /// Interleaved accesses.
     pub interleave_groups: InterleaveGroups,
     /// Values used outside their block.
     pub crossing: HashSet<ValueId>,
-    /// Values used outside a loop that lanes leave in different iterations.
+    /// Values used outside a loop with a divergent exit.
     pub leaving: HashSet<ValueId>,
-    /// Values that are used at all.
+    /// Values with uses.
     pub used: HashSet<ValueId>,
     /// Parameters that point to threadgroup memory.
     pub threadgroup_params: HashSet<ValueId>,
@@ -111,7 +111,7 @@ impl<'a> Source<'a> {
             }
             function.block(block).term.operands().into_iter().for_each(|o| used(o, block));
         }
-        // Where lanes part the copy for all lanes leaves it to the masked copy to take the edges.
+        // Where lanes diverge, the uniform version leaves the edges to the masked version.
         for block in function.block_ids().filter(|b| uniform.divergent[b.0 as usize]) {
             crossing.extend(function.block(block).term.operands().into_iter().filter_map(Operand::value));
         }
@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
         self.uniform.definition(self.kernel, value)
     }
 
-    /// Whether an address is in threadgroup memory, as far as that can be seen.
+    /// Whether an address is provably in threadgroup memory.
     pub fn is_threadgroup(&self, address: &Operand) -> bool {
         let mut at = address;
         loop {
@@ -163,7 +163,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How many scalars and how many vectors stand for a value.
+    /// Number of scalars and of vectors that represent a value.
     pub fn counts(&self, known: &Known) -> (usize, usize) {
         match &known.shape {
             Shape::Lanes(p) => (self.parts(p.same), if p.loose { self.parts(false) } else { 0 }),
@@ -171,29 +171,29 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Parts whose lane 0 differs.
+    /// Number of parts with different values of lane 0.
     pub fn parts(&self, same: bool) -> usize {
         if same { 1 } else { self.layout.factor as usize }
     }
 }
 
-/// A place in the output to write to, and what is known there.
+/// A position in the output, and the values available there.
 pub(crate) struct Emit<'a, 'f> {
     pub source: &'a Source<'a>,
     pub b: Builder<'f>,
     /// The block for stack slots.
     pub entry: BlockId,
     pub slots: &'a mut Slots,
-    /// What the step's surroundings give: parameters, positions, private arrays.
+    /// Values defined outside the kernel's code: parameters, positions, private arrays.
     pub given: HashMap<ValueId, Forms>,
-    /// Values made in the present block.
+    /// Values computed in the current block.
     local: HashMap<ValueId, Forms>,
-    /// Whether the present code is run after the block's own on some paths only, so that what is loaded there is
-    /// not there for others.
+    /// Whether the current code follows the block's on some paths only, so that values loaded there are
+    /// not available on others.
     pub aside: bool,
-    /// The kernel's block that is being written.
+    /// The kernel's block that is being emitted.
     pub block: BlockId,
-    /// The active lanes, one vector per part; `None` for all.
+    /// The mask of active lanes, one vector for each part; `None` in the uniform version.
     pub mask: Option<Vec<Operand>>,
 }
 
@@ -219,7 +219,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         }
     }
 
-    /// Go on in `at`, with the code of `block` for the lanes of `mask`.
+    /// Continues in `at`, with the code of `block` for the lanes of `mask`.
     pub fn begin(&mut self, block: BlockId, at: BlockId, mask: Option<Vec<Operand>>) {
         self.local.clear();
         self.aside = false;
@@ -228,7 +228,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.mask = mask;
     }
 
-    /// Go on in `at`, which comes after what has been written of the block.
+    /// Continues in `at`, which follows the emitted part of the block.
     pub fn turn_aside(&mut self, at: BlockId) {
         self.aside = true;
         self.b.at = at;
@@ -294,12 +294,12 @@ impl<'a, 'f> Emit<'a, 'f> {
         Type::vector(self.lanes(), Type::I1)
     }
 
-    /// A mask as a number, a bit per lane.
+    /// A mask as an integer, a bit for each lane.
     pub fn bits(&mut self, mask: Operand) -> Operand {
         self.b.cast(elinvar_ir::CastOp::BitCast, self.mask_type(), mask, Type::Int(self.lanes())).into()
     }
 
-    /// The active lanes of a part as an i32, a bit per lane.
+    /// The active lanes of a part as an i32, a bit for each lane.
     pub fn mask_bits(&mut self, part: usize) -> Operand {
         let mask = self.part_mask(part);
         let bits = self.bits(mask);
@@ -331,7 +331,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         merged
     }
 
-    /// The lanes of `mask` for which `cond` holds; what `cond` is for other lanes does not matter.
+    /// The lanes of `mask` for which `cond` holds; `cond` may be poison in other lanes.
     pub fn and(&mut self, mask: Operand, cond: Operand) -> Operand {
         let ty = self.mask_type();
         let op = Op::Select {
@@ -343,7 +343,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.b.value(ty, None, op).into()
     }
 
-    /// Per lane `a` where the mask is set, else `b`; of vectors of a scalar type.
+    /// Selects `a` where the mask is set and `b` elsewhere; vectors of a scalar type.
     pub fn blend(&mut self, mask: Operand, ty: &Type, a: Operand, b: Operand) -> Operand {
         let typed = |ty: &Type, o| elinvar_ir::Typed::new(ty.clone(), o);
         if let Type::Struct { fields, .. } = ty {

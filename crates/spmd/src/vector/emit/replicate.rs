@@ -1,4 +1,4 @@
-//! What has no vector form, lane by lane.
+//! Replication: instructions without a vector form, executed lane by lane.
 
 use elinvar_ir::{BinaryOp, Const, Inst, IntPredicate, Op, Operand, Type, Typed};
 
@@ -6,11 +6,11 @@ use super::value::clear_flags;
 use super::{Emit, Forms};
 use crate::support::builder::i32_const;
 
-/// Up to so many lanes are written one after the other, where all are active.
+/// Maximum number of lanes for which replicated code is unrolled, if all are active.
 const UNROLLED: u32 = 16;
 
 impl Emit<'_, '_> {
-    /// Run an instruction for each active lane, one after the other.
+    /// Executes an instruction for each active lane, in order.
     pub fn serial(&mut self, inst: &Inst) {
         if self.lanes() * self.source.layout.factor == 1 {
             return self.single(inst);
@@ -20,7 +20,7 @@ impl Emit<'_, '_> {
         if let Some(result) = inst.result {
             let ty = self.source.kernel.function.ty(result).clone();
             let vectors: Vec<Operand> = vectors.into_iter().flatten().collect();
-            // Of a value that is known to be the same for all lanes any active lane's will do.
+            // For a uniform value, any active lane's is correct.
             let known = self.source.uniform.of(result).clone();
             let scalars = match known.pattern() {
                 Some(p) => {
@@ -38,7 +38,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// With one lane: the instruction as it stands.
+    /// With one lane: the scalar instruction.
     fn single(&mut self, inst: &Inst) {
         let mut op = inst.op.clone();
         op.map_operands(|o| *o = self.scalar(o, 0));
@@ -52,7 +52,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// One part for all lanes, without a loop.
+    /// All lanes of one part, unrolled.
     fn unrolled_part(&mut self, inst: &Inst, part: usize) -> Option<Operand> {
         let ty = inst.result.map(|r| self.source.kernel.function.ty(r).clone());
         let operands = self.lane_operands(&inst.op, part);
@@ -68,7 +68,7 @@ impl Emit<'_, '_> {
         gathered
     }
 
-    /// What `inst` does for one thread, whose operands are in `op`.
+    /// Emits `inst` for one thread with the operands `op`.
     fn one(&mut self, inst: &Inst, op: Op, ty: Option<&Type>) -> Option<Operand> {
         let plain = matches!(&inst.op, Op::AtomicRmw { op, ptr, .. } if self.is_plain_change(*op, ptr));
         match (op, ty) {
@@ -143,7 +143,7 @@ impl Emit<'_, '_> {
         gathered.map(Operand::from)
     }
 
-    /// Each operand as a scalar of all lanes, or as a vector with its scalar type.
+    /// Each operand as a uniform scalar, or as a vector with its scalar type.
     fn lane_operands(&mut self, op: &Op, part: usize) -> Vec<(Operand, Option<Type>)> {
         let function = &self.source.kernel.function;
         let operands: Vec<Operand> = op.operands().into_iter().cloned().collect();
@@ -183,7 +183,7 @@ impl Emit<'_, '_> {
         op
     }
 
-    /// One lane of a vector.
+    /// Extracts a lane of a vector.
     pub fn extract(&mut self, vector: Operand, ty: &Type, lane: Operand) -> Operand {
         let wide = self.wide(ty);
         if let Type::Struct { fields, .. } = ty {
@@ -203,7 +203,7 @@ impl Emit<'_, '_> {
         self.b.value(ty.clone(), None, op).into()
     }
 
-    /// A vector with one lane replaced.
+    /// Replaces a lane of a vector.
     pub fn insert(&mut self, vector: Operand, ty: &Type, value: Operand, lane: Operand) -> Operand {
         let wide = self.wide(ty);
         if let Type::Struct { fields, .. } = ty {
@@ -229,7 +229,7 @@ impl Emit<'_, '_> {
         self.b.value(wide, None, op).into()
     }
 
-    /// The numbers of the lanes, as a constant vector of i32.
+    /// The lane indices as a constant vector of i32.
     pub fn lane_numbers(&self) -> Operand {
         Const::Vector((0..self.lanes()).map(|l| (Type::I32, i32_const(l))).collect()).into()
     }

@@ -1,4 +1,4 @@
-//! Values in their forms: reading them, making one form from another, and keeping them in slots.
+//! Forms of values: reading them, converting between them, and storing them in slots.
 
 use elinvar_ir::{BinaryOp, BlockId, CastOp, Const, Inst, Op, Operand, Type, Typed, ValueId};
 
@@ -7,11 +7,11 @@ use crate::analysis::uniformity::width;
 use crate::analysis::vector_shape::{Known, Offsets, Pattern, Shape};
 use crate::support::builder::{i32_const, i64_const};
 
-/// How far back an address is computed anew for another lane.
+/// Maximum depth of the rematerialization of an address for another lane.
 const DEPTH: u32 = 24;
 
 impl Emit<'_, '_> {
-    /// What is known of an operand in the present block.
+    /// Shape of an operand in the current block.
     pub fn known(&self, operand: &Operand, ty: &Type) -> Known {
         self.source.uniform.at(operand, ty, self.block)
     }
@@ -45,7 +45,7 @@ impl Emit<'_, '_> {
         self.spread(scalar, ty, &pattern)
     }
 
-    /// All lanes of a value from lane 0's.
+    /// Expands a value with a pattern to a vector.
     pub fn spread(&mut self, scalar: Operand, ty: &Type, pattern: &Pattern) -> Operand {
         if pattern.is_uniform() {
             return self.splat(scalar, ty);
@@ -66,13 +66,13 @@ impl Emit<'_, '_> {
         self.b.binary(BinaryOp::Add, "", &wide, splat, offsets).into()
     }
 
-    /// What each lane has more than lane 0, as a constant vector.
+    /// Offsets of the lanes from lane 0, as a constant vector.
     fn offsets(&self, offsets: &Offsets, width: u32) -> Operand {
         let lane = |l| (Type::Int(width), Const::int(width, i128::from(offsets.at(l))));
         Const::Vector((0..self.lanes()).map(lane).collect()).into()
     }
 
-    /// A vector of one value.
+    /// Broadcasts a value.
     pub fn splat(&mut self, scalar: Operand, ty: &Type) -> Operand {
         if let Operand::Const(c) = &scalar {
             return self.splat_const(ty, c);
@@ -95,7 +95,7 @@ impl Emit<'_, '_> {
         self.b.value(wide, None, shuffle).into()
     }
 
-    /// Elements of one or two vectors of type `from`.
+    /// Shuffles one or two vectors of type `from`.
     pub fn shuffle(&mut self, from: &Type, a: Operand, b: Option<Operand>, order: &[u32]) -> Operand {
         let element = from.scalar().clone();
         let indices = order.iter().map(|i| (Type::I32, i32_const(*i))).collect();
@@ -122,7 +122,7 @@ impl Emit<'_, '_> {
         whole
     }
 
-    /// The forms in which a value is there in the present block.
+    /// The available forms of a value in the current block.
     fn forms(&mut self, value: ValueId) -> Forms {
         if let Some(forms) = self.given.get(&value).or_else(|| self.local.get(&value)) {
             return forms.clone();
@@ -143,12 +143,12 @@ impl Emit<'_, '_> {
         forms
     }
 
-    /// Whether a value is given or has been computed in the present block.
+    /// Whether a value is available in the current block.
     pub fn is_here(&self, value: ValueId) -> bool {
         self.given.contains_key(&value) || self.local.contains_key(&value)
     }
 
-    /// Let a value be what it has been computed to be.
+    /// Defines a value's forms.
     pub fn define(&mut self, value: ValueId, mut forms: Forms) {
         let ty = self.source.kernel.function.ty(value).clone();
         let keep = self.source.uniform.is_temporally_divergent(value);
@@ -170,14 +170,14 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Put a value that is the same for all lanes and parts into its slot.
+    /// Stores a value that is uniform over all lanes and parts in its slot.
     pub fn put(&mut self, value: ValueId, one: Operand) {
         let ty = self.source.kernel.function.ty(value).clone();
         let slots = self.value_slots(value);
         self.store(&slots, &ty, &Forms { scalars: vec![one], vectors: Vec::new() }, false);
     }
 
-    /// The values in slots.
+    /// Loads values from slots.
     pub fn load(&mut self, slots: &Forms, ty: &Type) -> Forms {
         let scalars = slots.scalars.iter().map(|s| self.b.load(ty.clone(), s.clone(), None).into()).collect();
         let wide = self.wide(ty);
@@ -186,7 +186,7 @@ impl Emit<'_, '_> {
         Forms { scalars, vectors }
     }
 
-    /// Put values into slots; with `keep` the vectors of inactive lanes stay.
+    /// Stores values in slots; with `keep`, inactive lanes keep their previous values.
     pub fn store(&mut self, slots: &Forms, ty: &Type, forms: &Forms, keep: bool) {
         for (slot, value) in slots.scalars.iter().zip(&forms.scalars) {
             self.b.store(ty.clone(), value.clone(), slot.clone());
@@ -202,7 +202,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The forms that a value of this shape has, each made by `make` from its type.
+    /// The forms of a value of this shape, each created by `make` from its type.
     pub fn shaped(
         &mut self,
         known: &Known,
@@ -246,7 +246,7 @@ impl Emit<'_, '_> {
         self.slots.left[&value].clone()
     }
 
-    /// An operand in the forms that a value of this shape has.
+    /// An operand in the forms of this shape.
     pub fn formed(&mut self, known: &Known, operand: &Operand, ty: &Type) -> Forms {
         let Shape::Lanes(p) = &known.shape else {
             return Forms {
@@ -259,7 +259,7 @@ impl Emit<'_, '_> {
         Forms { scalars, vectors: (0..parts).map(|part| self.vector(operand, ty, part)).collect() }
     }
 
-    /// The value of one lane, given as an i32, where it follows from lane 0's.
+    /// The value of lane `lane` (an i32), for a value with a pattern.
     pub fn at_lane(&mut self, operand: &Operand, ty: &Type, part: usize, lane: &Operand) -> Option<Operand> {
         self.lane_value(operand, ty, part, lane, DEPTH)
     }
@@ -342,7 +342,7 @@ impl Emit<'_, '_> {
         self.b.binary(BinaryOp::Sub, "", &Type::I32, i32_const(31), zeros).into()
     }
 
-    /// A number of up to 32 bits as an i32.
+    /// Extends an integer of up to 32 bits to i32.
     pub fn resize(&mut self, bits: Operand, width: u32) -> Operand {
         if width == 32 {
             return bits;
@@ -355,7 +355,7 @@ impl Emit<'_, '_> {
         self.b.call(Type::I32, &format!("llvm.{what}.i32"), &args).into()
     }
 
-    /// Start a block of the kernel: its phis.
+    /// Begins a block of the kernel: loads its phis.
     pub fn phis(&mut self, block: BlockId) {
         let function = &self.source.kernel.function;
         for inst in &function.block(block).insts {
@@ -372,7 +372,7 @@ fn pick(forms: &[Operand], part: usize) -> Operand {
     forms.get(part).or_else(|| forms.first()).cloned().unwrap_or(Operand::Const(Const::Poison))
 }
 
-/// Drop flags under which a result may be undefined.
+/// Drops flags that can make a result poison.
 pub(crate) fn clear_flags(op: &mut Op) {
     match op {
         Op::Binary { flags, ty, .. } if !ty.scalar().is_float() => flags.clear(),

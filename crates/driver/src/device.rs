@@ -46,7 +46,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// Allocates `bytes` bytes, aligned to at least 256 bytes. A size of 0 is allowed.
     ///
     /// # Errors
-    /// `OutOfMemory` with the requested and the available size; `InvalidArgument` above [`Limits::max_buffer_bytes`];
+    /// `OutOfMemory` with the requested and the available size; `InvalidArgument` above [`Limits::max_buffer_bytes`](crate::Limits::max_buffer_bytes);
     /// `Unsupported` for a storage mode that the device lacks.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>>;
 
@@ -54,14 +54,14 @@ pub unsafe trait Device: Send + Sync + Any {
     fn available_memory(&self) -> u64;
 
     /// Imports host memory without a copy. Dropping the last reference to the returned memory drops the block's owner.
-    /// Unsupported by default; [`Limits::wrap_granule`] is `Some` if it is supported.
+    /// Unsupported by default; [`Limits::wrap_granule`](crate::Limits::wrap_granule) is `Some` if it is supported.
     ///
     /// # Safety
     /// The block must be readable and writable and must not move until its owner is dropped. Until then it may be accessed
     /// through the returned memory only.
     ///
     /// # Errors
-    /// `Unsupported`; `InvalidArgument` if address or length is not a multiple of [`Limits::wrap_granule`].
+    /// `Unsupported`; `InvalidArgument` if address or length is not a multiple of [`Limits::wrap_granule`](crate::Limits::wrap_granule).
     #[allow(unsafe_code)] // declares an unsafe method
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
         let HostBlock { bytes, .. } = block;
@@ -79,7 +79,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// Creates a queue, independent of all others.
     ///
     /// # Errors
-    /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Features::priorities`] is false.
+    /// `Unsupported` for a priority other than [`Priority::Normal`] where [`Features::priorities`](crate::Features::priorities) is false.
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>>;
 
     /// Creates a queue of normal priority.
@@ -101,7 +101,7 @@ pub unsafe trait Device: Send + Sync + Any {
     /// Current time of the device's clock in nanoseconds, comparable with [`Timing`].
     fn clock_ns(&self) -> u64;
 
-    /// Limits execution to `units` compute units, from 1 to [`Limits::compute_units`]. Running work is not affected.
+    /// Limits execution to `units` compute units, from 1 to [`Limits::compute_units`](crate::Limits::compute_units). Running work is not affected.
     ///
     /// # Errors
     /// `Unsupported` by default.
@@ -144,7 +144,7 @@ pub unsafe trait Device: Send + Sync + Any {
     ///   of their queues, until it is acknowledged, and of the events that they would have signaled.
     /// - Queues, memory, libraries and pipelines remain valid.
     /// - [`Storage::Shared`] memory has its content, including partial results of the ended submissions. All other memory has
-    ///   unspecified content until it is written, unless the device restarts by itself ([`Features::restarts`]): then all memory
+    ///   unspecified content until it is written, unless the device restarts by itself ([`Features::restarts`](crate::Features::restarts)): then all memory
     ///   has its content.
     ///
     /// Unsupported by default.
@@ -203,7 +203,7 @@ pub trait Pipeline: Send + Sync + Any {
         self.signature().code.map_or(0, |code| code.threadgroup_memory)
     }
 
-    /// Maximum number of threads of a threadgroup of this kernel, at most [`Limits::max_threads_per_threadgroup`].
+    /// Maximum number of threads of a threadgroup of this kernel, at most [`Limits::max_threads_per_threadgroup`](crate::Limits::max_threads_per_threadgroup).
     fn max_threads_per_threadgroup(&self) -> u32;
 
     /// Prepares the kernel for threadgroups of this size; a driver that compiles per size does so here. Called before every
@@ -226,7 +226,7 @@ impl fmt::Debug for dyn Pipeline {
     }
 }
 
-/// Scheduling priority of a queue. Running work is not preempted. Devices without [`Features::priorities`] support
+/// Scheduling priority of a queue. Running work is not preempted. Devices without [`Features::priorities`](crate::Features::priorities) support
 /// [`Priority::Normal`] only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -324,7 +324,7 @@ pub unsafe trait Queue: Send + Sync + Any {
     /// [`Error::Cancelled`]. Returns `false`, without effect, if the submission has begun or ended.
     fn cancel(&self, submission: Submission) -> bool;
 
-    /// Ends a submission with `cause`: in submission order if it has not begun; otherwise at a point of [`Features::stops_at`],
+    /// Ends a submission with `cause`: in submission order if it has not begun; otherwise at a point of [`Features::stops_at`](crate::Features::stops_at),
     /// or when it is blocked on an event. Its effects so far remain, and `cause` is the queue's failure. Returns `false`, without
     /// effect, if the submission has ended. A submission that is about to end may still succeed.
     ///

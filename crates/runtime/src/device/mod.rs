@@ -153,7 +153,7 @@ impl Device {
     /// Allocates a buffer of `len` zeroed elements, accessible by host and device.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidArgument` if the size exceeds [`Limits::max_buffer_bytes`], or for an element of size 0 or with an
+    /// `OutOfMemory`; `InvalidArgument` if the size exceeds [`Limits::max_buffer_bytes`](crate::Limits::max_buffer_bytes), or for an element of size 0 or with an
     /// alignment above 256 bytes.
     #[track_caller]
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
@@ -208,7 +208,7 @@ impl Device {
     /// Creates a buffer over host memory without a copy (`makeBuffer(bytesNoCopy:)` in Metal). `owner` is dropped when the last
     /// handle is gone and the device has finished all work that uses the memory. Its destructor runs on the thread that releases
     /// the last reference; it must not wait for work ([`Error::WouldDeadlock`]). Address and length must be multiples of
-    /// [`Limits::wrap_granule`], as those of a mapped file are.
+    /// [`Limits::wrap_granule`](crate::Limits::wrap_granule), as those of a mapped file are.
     ///
     /// # Safety
     /// The slice that `owner` returns must not move until `owner` is dropped. Until then it may be accessed through the buffer
@@ -216,7 +216,7 @@ impl Device {
     ///
     /// # Errors
     /// `Unsupported` if the device cannot import host memory; `InvalidArgument` if address or length is not a multiple of
-    /// [`Limits::wrap_granule`], the size exceeds [`Limits::max_buffer_bytes`], or the element has size 0.
+    /// [`Limits::wrap_granule`](crate::Limits::wrap_granule), the size exceeds [`Limits::max_buffer_bytes`](crate::Limits::max_buffer_bytes), or the element has size 0.
     #[allow(unsafe_code)] // declares an unsafe function
     #[track_caller]
     pub unsafe fn buffer_no_copy<T: Pod>(
@@ -265,7 +265,7 @@ impl Device {
         Ok(Stream::recovering(self.clone(), queue, Priority::Normal))
     }
 
-    /// A group of streams for independent work: up to [`Limits::parallel_queues`], each created on demand.
+    /// A group of streams for independent work: up to [`Limits::parallel_queues`](crate::Limits::parallel_queues), each created on demand.
     pub fn stream_group(&self) -> StreamGroup {
         self.stream_group_with(self.caps().limits.parallel_queues as usize, Priority::Normal)
     }

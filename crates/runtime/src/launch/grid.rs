@@ -77,7 +77,7 @@ impl Grid {
     ///
     /// The launch is rejected for a buffer of another device, elements other than `u32` or bytes, fewer than 12 bytes, or a slice
     /// at an offset that is not a multiple of 4 bytes. Counts above the device's limits end the launch in an error that has them
-    /// if [`Features::sees_counts`] is true; otherwise the behavior is undefined, as in Metal.
+    /// if [`Features::sees_counts`](crate::Features::sees_counts) is true; otherwise the behavior is undefined, as in Metal.
     pub fn indirect<'b, T: Pod>(counts: impl Into<BufferSlice<'b, T>>) -> Self {
         Self { count: Count::Indirect(counts.into().span, Element::of::<T>()), group: None }
     }

@@ -13,7 +13,7 @@ use elinvar_driver::{Caps, Storage};
 /// | transient | `Private` | `Private` | `Private` |
 /// | staging | `Shared` | `Shared` | `Shared` |
 ///
-/// The columns are [`Features::unified_memory`] and [`Features::managed_memory`]. [`crate::Device::buffer_in`] takes an explicit
+/// The columns are [`Features::unified_memory`](crate::Features::unified_memory) and [`Features::managed_memory`](crate::Features::managed_memory). [`crate::Device::buffer_in`] takes an explicit
 /// mode instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostAccess {

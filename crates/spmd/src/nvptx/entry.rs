@@ -1,4 +1,4 @@
-//! Kernel entry: the kernel's parameters, and positions from the [`prologue`](super::prologue) in place of intrinsics.
+//! Kernel entry: the kernel's parameters, and positions from the [`prologue`] in place of intrinsics.
 
 use std::collections::HashMap;
 

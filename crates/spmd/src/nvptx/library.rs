@@ -2,7 +2,7 @@
 //! calling lanes.
 //!
 //! The value that a shuffle reads from a lane outside the mask is undefined, as in Metal. Reductions are in
-//! [`reductions`](super::reductions), matrix products in [`matrix_product`](super::matrix_product).
+//! [`reductions`], matrix products in [`matrix_product`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@
 //! A thread is a CUDA thread, a threadgroup is a block (CTA) of the same shape, a simdgroup is a warp. The input is that of the
 //! CPU's passes; the output is LLVM IR text for `nvptx64-nvidia-cuda` with one kernel.
 //!
-//! 1. [`bounds`](crate::transform::bounds) inserts bounds checks, if requested, as on the CPU;
+//! 1. [`crate::transform::bounds`] inserts bounds checks, if requested, as on the CPU;
 //!    [`zero_shared_memory`](mod@zero_shared_memory) then zeroes threadgroup memory.
 //! 2. [`target`](mod@target) removes x86's properties from the module; [`shared_memory`](mod@shared_memory) moves threadgroup
 //!    variables to shared memory.

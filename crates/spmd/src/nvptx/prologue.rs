@@ -141,7 +141,7 @@ fn register(b: &mut Builder<'_>, name: &str, d: usize) -> ValueId {
     b.call(Type::I32, &format!("llvm.nvvm.read.ptx.sreg.{name}.{}", ["x", "y", "z"][d]), &[])
 }
 
-/// The threadgroup's position for [`Extent::Row`](super::Extent::Row).
+/// The threadgroup's position for [`Extent::Row`].
 fn in_row(b: &mut Builder<'_>, [along_x, along_y]: [ValueId; 2]) -> [ValueId; 3] {
     let index = register(b, "ctaid", 0);
     let x = b.binary(BinaryOp::URem, "", &Type::I32, index, along_x);

@@ -1,4 +1,4 @@
-//! Emits the function over threadgroups: the loops over threadgroups ([`workgroup_tiling`](crate::vector::workgroup_tiling)), and
+//! Emits the function over threadgroups: the loops over threadgroups ([`crate::vector::workgroup_tiling`]), and
 //! within them the regions in the order in which the threads reach them.
 //!
 //! ```text

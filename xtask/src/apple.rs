@@ -1,12 +1,11 @@
-//! `cargo xtask apple`: the Metal driver and the conformance suite built for Apple's systems, on Linux.
+//! `cargo xtask apple`: builds the Metal driver and the conformance suite for Apple's systems, on Linux.
 //!
-//! They are type-checked and linked for both of Apple's architectures, against files that name the symbols of Apple's
-//! libraries which they may use (`sdk`). Linking checks those names and no more: classes and methods are looked up when a
-//! program runs. A compiler that has the standard library for these targets is used as it is; else Debian's `rustc-web`,
-//! which builds it from source.
+//! They are type-checked and linked for both of Apple's architectures, against files that list the symbols of Apple's libraries
+//! that they may use (`sdk`). Linking checks those symbols only: classes and methods are looked up at run time. A compiler with
+//! the standard library for these targets is used as is; otherwise Debian's `rustc-web`, which builds it from source.
 //!
-//! `run` also runs what was built for x86-64, on Linux, by a loader of ours (`apple/loader`), against the libraries that
-//! stand in for Apple's. There a panic ends the process, and so the run.
+//! `run` also runs the x86-64 programs on Linux, with the loader of `apple/loader`, against the libraries that stand in for
+//! Apple's. A panic ends the process there, and with it the run.
 
 mod sdk;
 
@@ -123,7 +122,7 @@ impl Toolchain {
         )
     }
 
-    /// `cargo test`, so far as not to run it. Without optimisation: what is built is looked at, or run for its calls.
+    /// `cargo test`, so far as not to run it. Without optimization: what is built is looked at, or run for its calls.
     fn cargo(&self, target: &str) -> Command {
         let (mut cargo, std) = match self {
             Self::Own => (Command::new("cargo"), None),

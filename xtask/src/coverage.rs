@@ -1,9 +1,9 @@
-//! `cargo xtask coverage`: which lines of what ships the tests run, by crate, measured with `cargo-llvm-cov`.
+//! `cargo xtask coverage`: line coverage of the shipped crates by the tests, measured with `cargo-llvm-cov`.
 //!
-//! The tests are built with LLVM's instrumentation and run; words behind `coverage` go to `cargo nextest run`. LLVM's tools must
-//! read the profiles of this rustc: those of `LLVM_COV` and `LLVM_PROFDATA` are taken, then `llvm-cov-NN` of rustc's own LLVM
-//! or a later one, then those of rustup. What another process runs (the command line's tests, `elinvar test`) is counted too, as
-//! it inherits where profiles are written.
+//! The tests are built with LLVM's instrumentation and run; arguments after `coverage` are passed to `cargo nextest run`. LLVM's
+//! tools must read the profiles of this rustc: `LLVM_COV` and `LLVM_PROFDATA` are used if set, then `llvm-cov-NN` of rustc's own
+//! LLVM or a later one, then those of rustup. Child processes (of the command line's tests, `elinvar test`) are counted too,
+//! since they inherit the profile's path.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `cargo xtask`: chores of the workspace that are no tests of a crate.
+//! `cargo xtask`: chores of the workspace that are not tests of a crate.
 
 mod apple;
 mod corpus;

@@ -17,7 +17,7 @@
 //! | `watch`, `busy` | counts of live objects, what is said of mistakes, and when all work is done |
 //!
 //! What a program does wrong ends the process with a message that names class and selector; an exception that could be
-//! caught there is not thrown. Freed objects stay recognisable for a while, so that a message to one, or
+//! caught there is not thrown. Freed objects stay recognizable for a while, so that a message to one, or
 //! a release too many, is seen. There are no weak references, no associated objects, no forwarding, and no
 //! classes that are loaded from images.
 //!

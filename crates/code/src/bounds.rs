@@ -1,4 +1,4 @@
-//! What a kernel with bounds checks has found, in words.
+//! Formats the fault records of kernels with bounds checks.
 
 use elinvar_driver::{Arg, Fault, Signature};
 use elinvar_spmd::bounds::{Checks, FaultRecord, RootKind, Site};
@@ -10,12 +10,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a kernel with these checks.
+    /// For a kernel with these checks.
     pub fn new(checks: Checks, signature: Signature) -> Self {
         Self { checks, signature }
     }
 
-    /// The fault that a record stands for.
+    /// The fault of a record.
     pub fn fault(&self, record: &FaultRecord) -> Fault {
         let site = self.checks.sites.get(record.site as usize);
         let root = self.checks.roots.get(record.root as usize).map(|root| &root.kind);
@@ -48,7 +48,7 @@ impl Bounds {
     }
 }
 
-/// Whether an access lies within its memory: then it was misaligned.
+/// Whether an access is in bounds; then it was misaligned.
 fn is_within(site: &Site, record: &FaultRecord) -> bool {
     let end = u64::try_from(record.offset).ok().and_then(|offset| offset.checked_add(site.bytes));
     site.bytes > 0 && end.is_some_and(|end| end <= record.size)

@@ -1,18 +1,18 @@
-//! The limit on a kernel's threadgroups, which all compilers behind the front end share.
+//! Maximum threadgroup size of a kernel, shared by the back ends.
 
 use elinvar_driver::{Dim3, Error, Result, Signature};
 
-/// Threads of a threadgroup, at most: Metal's limit (Metal Feature Set Tables), and CUDA's for every compute capability (CUDA C++
+/// Maximum number of threads of a threadgroup: Metal's limit (Metal Feature Set Tables), and CUDA's for every compute capability (CUDA C++
 /// Programming Guide, compute capabilities).
 pub const MAX_THREADS_PER_THREADGROUP: u32 = 1024;
 
-/// Threads of the kernel's largest threadgroup, at least 1.
+/// Maximum number of threads of the kernel's threadgroups, at least 1.
 pub fn max_threads(signature: &Signature) -> u32 {
     let own_limit = signature.max_threads_per_threadgroup.unwrap_or(u32::MAX);
     own_limit.min(MAX_THREADS_PER_THREADGROUP)
 }
 
-/// Refuse a threadgroup that is empty or larger than [`max_threads`].
+/// Rejects a threadgroup that is empty or larger than [`max_threads`].
 ///
 /// # Errors
 /// `InvalidArgument` with the kernel's name, the size and the limit.

@@ -1,7 +1,7 @@
-//! What the compilers behind the front end share, for CPUs (`elinvar-native`) and for NVIDIA GPUs (`elinvar-ptx`): a kernel's code read
-//! and described, errors and faults in the user's words, and bundles of what was compiled ahead.
+//! Shared by the back ends for CPUs (`elinvar-native`) and NVIDIA GPUs (`elinvar-ptx`): parsing and describing a kernel's code,
+//! errors and faults with source locations, and bundles.
 //!
-//! It compiles nothing and knows no device.
+//! It compiles nothing and is independent of devices.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -21,10 +21,10 @@ pub use program::{Program, Thread};
 use elinvar_cache::Cache;
 use elinvar_driver::PerProcess;
 
-/// The version that a cache for compiled kernels is opened with: that of this build of the compilers.
+/// Version of caches for compiled kernels: identifies this build of the compilers.
 pub const COMPILER: &str = env!("ELINVAR_COMPILER");
 
-/// The user's cache, opened when it is first asked for.
+/// The user's cache, opened on first use.
 pub fn user_cache() -> &'static Cache {
     static CACHE: PerProcess<Cache> = PerProcess::new(|| Cache::user(COMPILER));
     CACHE.get()

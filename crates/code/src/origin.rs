@@ -1,4 +1,4 @@
-//! Where a kernel comes from: its code read, what the code uses, and errors in the user's words.
+//! [`Origin`]: a kernel's signature and source, with which its code is parsed, analyzed, and errors get locations.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use elinvar_ir::{Location, Module};
 use elinvar_msl::stage;
 use elinvar_spmd::bounds::Given;
 
-/// The alignment of each argument's threadgroup memory, on all devices.
+/// Alignment of dynamic threadgroup memory in bytes, on all devices.
 const THREADGROUP_ALIGN: u64 = 16;
-/// The alignment of a value given by a launch, and of all memory that a driver allocates.
+/// Alignment in bytes of values passed by launches and of driver allocations.
 const MEMORY_ALIGN: u64 = 64;
 
-/// Whether nothing writes an argument's memory while the kernel runs.
+/// Whether an argument's memory is invariant while the kernel runs.
 pub fn is_invariant(arg: &Arg) -> bool {
     arg.constant && arg.access == Access::Read
 }
 
-/// The least bytes that a launch gives for an argument.
+/// Minimum size of an argument's memory in bytes.
 pub fn least_bytes(arg: &Arg) -> u64 {
     match arg.kind {
         ArgKind::Reference => arg.element_size,
@@ -27,30 +27,30 @@ pub fn least_bytes(arg: &Arg) -> u64 {
     }
 }
 
-/// What a launch gives at least for an argument, as bounds checks take it.
+/// Guarantees for an argument's memory, for bounds checks.
 pub fn given(arg: &Arg) -> Given {
     let align = match arg.kind {
         ArgKind::Threadgroup => THREADGROUP_ALIGN,
         ArgKind::Reference | ArgKind::Pointer => arg.element_align,
     };
-    // No more than memory itself has.
+    // At most the alignment of allocations.
     let align = if align.is_power_of_two() { align.min(MEMORY_ALIGN) } else { 1 };
     Given { bytes: least_bytes(arg), align }
 }
 
-/// Where a kernel comes from, for messages about it.
+/// A kernel's signature and source.
 pub struct Origin {
-    /// What it takes.
+    /// The signature.
     pub signature: Signature,
-    /// The source that it is in.
+    /// The source.
     pub source: Arc<Source>,
 }
 
 impl Origin {
-    /// The code of one thread, read.
+    /// Parses the code of one thread.
     ///
     /// # Errors
-    /// `Unsupported` when clang has written what the reader does not know.
+    /// `Unsupported` if clang emitted syntax that the parser does not support.
     pub fn parse(&self, ir: &str) -> Result<Module> {
         stage::timed("parse", || Module::parse(ir)).map_err(|error| {
             let name = &self.signature.name;
@@ -58,10 +58,10 @@ impl Origin {
         })
     }
 
-    /// What the code uses.
+    /// Facts about the code.
     ///
     /// # Errors
-    /// `Unsupported` when it is no kernel's.
+    /// `Unsupported` if the module has no kernel entry.
     pub fn facts(&self, module: &Module) -> Result<CodeFacts> {
         let facts = elinvar_spmd::facts(module).map_err(|error| self.error(error))?;
         Ok(CodeFacts {
@@ -74,7 +74,7 @@ impl Origin {
         })
     }
 
-    /// An error of the passes, in the words of the contract.
+    /// Converts an error of the passes to the contract's.
     pub fn error(&self, error: elinvar_spmd::Error) -> Error {
         let Signature { name, file, line, .. } = &self.signature;
         match &error {
@@ -97,7 +97,7 @@ impl Origin {
         }
     }
 
-    /// An error at a place, or at the kernel's declaration, with the source line if it is ours.
+    /// An error at a location, or at the kernel's declaration, with the source line if it is in the source.
     fn diagnostic(&self, location: Option<&Location>, message: String) -> Diagnostic {
         let (file, line, column) = match location {
             Some(Location { file, line, column, .. }) => (file, *line, *column),

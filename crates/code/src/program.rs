@@ -1,4 +1,4 @@
-//! A checked source and the code of one thread of its kernels: what every compiler behind the front end begins with.
+//! A validated source and the code of one thread of its kernels: the input of both back ends.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use elinvar_msl::{CachedProgram, Declared, InductionVariables, Specialized, Tool
 
 use crate::Origin;
 
-/// A kernel's name, and the function constants that it is specialized with.
+/// Kernel name and values of function constants.
 type Key = (String, Vec<Constant>);
 
-/// A source that has passed all checks.
+/// A validated source.
 pub struct Program {
     checked: CachedProgram,
     clang: PathBuf,
@@ -25,7 +25,7 @@ pub struct Program {
     threads: Mutex<HashMap<Key, Arc<Thread>>>,
 }
 
-/// The code of one thread of a kernel, read when it is first needed.
+/// The code of one thread of a kernel, parsed on first use.
 pub struct Thread {
     /// The kernel's signature, with facts about its code, and its source.
     pub origin: Origin,
@@ -34,10 +34,10 @@ pub struct Thread {
 }
 
 impl Program {
-    /// Check a source in full, with the clang that is found, by way of a cache.
+    /// Validates a source with the installed clang, through a cache.
     ///
     /// # Errors
-    /// `Compile` with the diagnostics; `Environment` when there is no clang.
+    /// `Compile` with the diagnostics; `Environment` if there is no clang.
     pub fn new(cache: &Cache, source: &Source, induction_variables: InductionVariables) -> Result<Self> {
         let toolchain = Toolchain::find_with(cache)?;
         let checked = CachedProgram::new(&toolchain, source)?;
@@ -52,7 +52,7 @@ impl Program {
         })
     }
 
-    /// What the source declares.
+    /// Declarations of the source.
     pub fn declared(&self) -> &Declared {
         self.checked.declared()
     }
@@ -62,17 +62,17 @@ impl Program {
         &self.source
     }
 
-    /// The clang that it was checked with.
+    /// The clang with which it was validated.
     pub fn clang(&self) -> &Path {
         &self.clang
     }
 
-    /// The cache for what is compiled from it.
+    /// The cache for its compiled code.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Begin a key of something that depends on a kernel's code and nothing else of this source. `None` when nothing of it can be
+    /// Begins a cache key for a value that depends on a kernel's code only. `None` if the source cannot be
     /// cached.
     pub fn key(&self, kind: &str, kernel: &str, constants: &[Constant]) -> Option<KeyBuilder> {
         self.checked.key(kind, kernel, constants)
@@ -81,18 +81,18 @@ impl Program {
     /// The code of one thread of a kernel with these function constants. Its signature may come from the cache, without the code.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel or constant; as the front end and [`Origin::facts`].
+    /// `InvalidArgument` if there is no such kernel or constant; as the front end and [`Origin::facts`].
     pub fn thread(&self, name: &str, constants: &[Constant]) -> Result<Arc<Thread>> {
         let place = (name.to_owned(), constants.to_vec());
         if let Some(thread) = self.threads.lock().get(&place) {
             return Ok(thread.clone());
         }
-        // Not under the lock: of two threads that make the same one, the second drops its own.
+        // Without the lock: if two threads create the same one, the second drops its own.
         let made = Arc::new(self.make(name, constants)?);
         Ok(self.threads.lock().entry(place).or_insert(made).clone())
     }
 
-    /// The LLVM IR of one thread of a kernel with these function constants, optimized, as the front end gives it.
+    /// The optimized LLVM IR of one thread of a kernel with these function constants, as the front end emits it.
     ///
     /// # Errors
     /// As the front end.

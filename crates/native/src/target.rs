@@ -1,4 +1,4 @@
-//! What machine code is made for: a processor, the threads of a vector, and how much clang optimises.
+//! What machine code is made for: a processor, the threads of a vector, and how much clang optimizes.
 
 use elinvar_driver::{Error, Result};
 
@@ -25,7 +25,7 @@ pub struct Target {
     lanes: u32,
     /// Bits of the processor's vectors.
     bits: u32,
-    /// Whether clang optimises.
+    /// Whether clang optimizes.
     pub(crate) optimized: bool,
 }
 
@@ -99,7 +99,7 @@ impl Target {
         &self.level
     }
 
-    /// The same with code that clang does not optimise: quickly made, slow.
+    /// The same with code that clang does not optimize: quickly made, slow.
     pub fn unoptimized(self) -> Self {
         Self { optimized: false, ..self }
     }

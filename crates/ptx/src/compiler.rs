@@ -1,4 +1,4 @@
-//! A source and the PTX of its kernels.
+//! [`Compiler`]: compiles the kernels of a source to PTX.
 
 use elinvar_cache::{Cache, Key, decode, encode};
 use elinvar_code::{Declared, Program, Thread, given, is_invariant};
@@ -11,72 +11,72 @@ use serde::{Deserialize, Serialize};
 use crate::generate::Generator;
 use crate::target::Target;
 
-/// Bytes of `constant` arguments that a kernel takes by value: of the 4096 that all parameters have (CUDA C++ Programming
-/// Guide), some are left for the others.
+/// Maximum size of `constant` arguments passed by value, in bytes: of the 4096 bytes of all parameters (CUDA C++ Programming
+/// Guide), the rest is for the others.
 const MOST_VALUES: u64 = 3584;
 
-/// How a kernel takes its `constant T&` arguments.
+/// Passing of `constant T&` arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Constants {
-    /// As bytes among its parameters, in the constant bank: for launches that bind bytes to them, which is what
-    /// programs do nearly always. The first 3584 bytes of them; what is beyond is an address.
+    /// By value among the parameters, in the constant bank: for launches that bind bytes to them, the
+    /// common case. The first 3584 bytes; further arguments are passed as addresses.
     #[default]
     Values,
-    /// As addresses: for launches that bind a buffer to one.
+    /// As addresses: for launches that bind a buffer to one of them.
     Addresses,
 }
 
-/// A kernel as PTX, with all that a launch has to know.
+/// A kernel as PTX, with everything that a launch needs.
 ///
 /// The calling convention is that of [`elinvar_spmd::nvptx`]: the parameters in order, each aligned to its size, dynamic shared
-/// memory of [`Ptx::dynamic_base`] bytes and that of the threadgroup arguments behind it, the block as large as a full
-/// threadgroup, and as many blocks as the grid has threadgroups.
+/// memory of [`Ptx::dynamic_base`] bytes followed by that of the threadgroup arguments, blocks of the size of a full
+/// threadgroup, and one block for each threadgroup of the grid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ptx {
     /// The PTX text of a module.
     pub text: String,
-    /// The name of its one entry.
+    /// Name of its entry.
     pub entry: String,
-    /// The capability that it is for, and every later one.
+    /// Minimum compute capability.
     pub target: Target,
-    /// What the kernel takes, with [`Signature::code`] known.
+    /// Signature of the kernel, with [`Signature::code`].
     pub signature: Signature,
     /// The entry's parameters, in order.
     pub parameters: Vec<Parameter>,
-    /// Bytes of shared memory that the module declares.
+    /// Static shared memory in bytes.
     pub static_bytes: u64,
-    /// Bytes at the start of dynamic shared memory that belong to the kernel itself; a multiple of 16.
+    /// Bytes at the start of dynamic shared memory for the kernel's own variables; a multiple of 16.
     pub dynamic_base: u64,
-    /// What a fault record means, of a kernel with bounds checks; [`elinvar_code::Bounds`] puts it into words.
+    /// Meaning of a fault record, with bounds checks; [`elinvar_code::Bounds`] formats it.
     pub checks: Option<Checks>,
 }
 
 impl Ptx {
-    /// Whether a launch that binds a buffer to a `constant T&` needs the kernel made with [`Constants::Addresses`].
+    /// Whether a launch that binds a buffer to a `constant T&` needs the variant with [`Constants::Addresses`].
     pub fn takes_values(&self) -> bool {
         let is_value = |p: &Parameter| matches!(p, Parameter::Argument(_, Argument::Value { .. }));
         self.parameters.iter().any(is_value)
     }
 }
 
-/// A source that has passed all checks.
+/// A validated source.
 pub struct Compiler {
     program: Program,
     generator: Generator,
 }
 
 impl Compiler {
-    /// Check a source in full, with the clang that is found, by way of a cache.
+    /// Validates a source with the installed clang, through a cache.
     ///
     /// # Errors
-    /// `Compile` with the diagnostics; `Environment` when there is no clang.
+    /// `Compile` with the diagnostics; `Environment` if there is no clang.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         let program = Program::new(cache, source, InductionVariables::AsWritten)?;
         let generator = Generator::new(program.clang(), target);
         Ok(Self { program, generator })
     }
 
-    /// What the source declares.
+    /// Declarations of the source.
     pub fn declared(&self) -> &Declared {
         self.program.declared()
     }
@@ -89,7 +89,7 @@ impl Compiler {
         self.program.source()
     }
 
-    /// The LLVM IR of one thread of a kernel, as the front end gives it.
+    /// The LLVM IR of one thread of a kernel, as the front end emits it.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -97,11 +97,11 @@ impl Compiler {
         self.program.ir(name, &options.constants)
     }
 
-    /// The PTX of a kernel, from the cache or made.
+    /// The PTX of a kernel, from the cache or compiled.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel or constant, `Compile`, `Unsupported` with the source line,
-    /// `Environment` when clang fails.
+    /// `InvalidArgument` if there is no such kernel or constant; `Compile`; `Unsupported` with the source line;
+    /// `Environment` if clang fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
         let key = self.key(name, options, constants);
         let found = || decode(&self.program.cache().load(key.as_ref()?)?);
@@ -116,13 +116,13 @@ impl Compiler {
         Ok(made)
     }
 
-    /// Refuse a threadgroup's size with which some threads reach a barrier that others provably miss.
+    /// Rejects a threadgroup size with which some threads reach a barrier and others provably do not.
     ///
     /// # Errors
     /// `Compile` with the barrier and the branch, and as [`Compiler::kernel`].
     pub fn check_group(&self, name: &str, options: &PipelineOptions, group: Dim3) -> Result<()> {
         let thread = self.program.thread(name, &options.constants)?;
-        // Only barriers can be missed, and reading code takes time.
+        // Without barriers the code need not be parsed.
         if thread.origin.signature.code.is_some_and(|code| code.barriers == 0) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Compiler {
     }
 }
 
-/// How each argument is passed.
+/// Passing of each argument.
 fn arguments(args: &[Arg], constants: Constants) -> Vec<Argument> {
     let mut values = 0;
     let of = |arg: &Arg| match arg.kind {

@@ -1,4 +1,4 @@
-//! LLVM IR text to PTX text: one run of clang.
+//! Compiles LLVM IR to PTX with one run of clang.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,23 +12,23 @@ use elinvar_spmd::nvptx::TRIPLE;
 
 use crate::target::Target;
 
-/// How clang is called.
+/// Flags of clang.
 const FLAGS: [&str; 10] = [
     "-S",
     "-O3",
     "-Wno-override-module",
     "-Wno-unknown-cuda-version",
-    // Products and sums become one where their instructions say so, and nowhere else.
+    // Contraction to fused multiply-adds only where the instructions allow it.
     "-ffp-contract=on",
     "-mllvm",
     "-nvptx-fma-level=0",
-    // Loops of up to thirty instructions go eight rounds at once: loads of later rounds are under way then.
+    // Loops of up to 30 instructions are unrolled 8 times, so that loads of later iterations are issued early.
     "-mllvm",
     "-unroll-partial-threshold=250",
     "-fno-crash-diagnostics",
 ];
 
-/// clang, and the GPU that it makes code for.
+/// clang and its target GPU.
 pub(crate) struct Generator {
     clang: PathBuf,
     target: Target,
@@ -43,15 +43,15 @@ impl Generator {
         self.target
     }
 
-    /// Add what decides, beside the IR, what comes out.
+    /// Adds all inputs besides the IR to a cache key.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
         FLAGS.iter().fold(key.program(&self.clang).text(&self.target.to_string()), |key, flag| key.text(flag))
     }
 
-    /// Compile a module, with quotients that may be some units in the last place off where it is `approximate`.
+    /// Compiles a module; `approximate` allows errors of some ulp in divisions.
     ///
     /// # Errors
-    /// `Environment` when clang fails, with its call and what it said; its input is kept then.
+    /// `Environment` if clang fails, with its command line and output; its input is kept.
     pub(crate) fn ptx(&self, ir: &str, approximate: bool) -> Result<String> {
         let cannot =
             |error: std::io::Error| Error::Environment(format!("cannot write a kernel's IR: {error}"));
@@ -69,15 +69,15 @@ impl Generator {
     }
 }
 
-/// `abs.s16` in other words. What assembles PTX takes its result for non-negative and extends it with zeroes, which for -32768
-/// it is not: that has no other absolute value (seen with CUDA 13.0).
+/// Replaces `abs.s16`. ptxas assumes that its result is non-negative and zero-extends it, which is wrong for -32768
+/// (observed with CUDA 13.0).
 fn signed(text: &str) -> String {
     let line = |line: &str| match line
         .trim()
         .strip_prefix("abs.s16")
         .and_then(|rest| rest.trim().split_once(", "))
     {
-        // Each register is written once, so the two differ.
+        // Registers are in SSA form, so the two differ.
         Some((to, of)) => {
             let of = of.trim_end_matches(';');
             format!("\tneg.s16 \t{to}, {of};\n\tmax.s16 \t{to}, {to}, {of};\n")
@@ -87,8 +87,8 @@ fn signed(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Branches to what follows and around it as one branch around it. What assembles PTX leaves the likely side of a branch, which
-/// clang puts first, where it is then, and moves it away otherwise.
+/// Merges a branch to the next block and a branch around it into one branch around it. ptxas places the likely side of a branch, which
+/// clang emits first, in line only in this form.
 fn straight(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut out = String::with_capacity(text.len());
@@ -112,7 +112,7 @@ fn straight(text: &str) -> String {
     out
 }
 
-/// The condition and the label of a branch that has one.
+/// The condition and the label of a conditional branch.
 fn branch(line: &str) -> Option<(&str, &str)> {
     let (condition, to) = line.trim().strip_prefix('@')?.split_once(" bra ")?;
     Some((condition, to.trim().strip_suffix(';')?))
@@ -143,10 +143,10 @@ fn run(mut command: Command) -> Result<String, String> {
     Err(why)
 }
 
-/// The text without lines that are comments or empty.
+/// The text without comments and empty lines.
 fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_once("//") {
-        // A file's name may have that in it.
+        // A file name may contain `//`.
         Some((code, _)) if !code.contains('"') => code.trim_end(),
         _ => line,
     });

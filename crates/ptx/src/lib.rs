@@ -1,14 +1,14 @@
-//! Metal kernels as PTX: what a driver for NVIDIA GPUs loads, and what `elinvar check --target cuda` looks at.
+//! PTX of Metal kernels, for the CUDA driver and for `elinvar check --target cuda`.
 //!
-//! [`Compiler`] is a source that has been checked; [`Compiler::kernel`] gives the PTX of one kernel, by way of the cache.
-//! The front end's code of one thread (`elinvar-msl`) is prepared by `elinvar_spmd::nvptx` and compiled by clang, which has
-//! NVIDIA's instruction set as a target; nothing of NVIDIA's is needed.
+//! [`Compiler`] is a validated source; [`Compiler::kernel`] returns the PTX of a kernel, through the cache. The front end's code
+//! of one thread (`elinvar-msl`) is lowered by `elinvar_spmd::nvptx` and compiled by clang, which has an NVPTX target; no
+//! software of NVIDIA is needed.
 //!
-//! [`Library`] is the same by way of a bundle that was packed ahead, for machines without clang. [`Sources`] gives both in the
-//! contract's shape, for tools that make code and run nothing.
+//! [`Library`] is the same through a bundle that was packed ahead of time, for machines without clang. [`Sources`] implements the
+//! driver contract for tools that compile and run nothing.
 //!
-//! What a launch has to do is in the docs of [`Ptx`] and [`elinvar_spmd::nvptx`]. This crate loads nothing and knows no
-//! device.
+//! The documentation of [`Ptx`] and [`elinvar_spmd::nvptx`] specifies launches. This crate loads nothing and is independent of
+//! devices.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

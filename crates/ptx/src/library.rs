@@ -1,4 +1,4 @@
-//! Sources, libraries and pipelines in the contract's shape, for tools that make code and run nothing.
+//! The driver contract's sources, libraries and pipelines, for tools that compile and run nothing.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use elinvar_driver::{
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::target::Target;
 
-/// Compiles sources for a target that need not be here.
+/// Compiles sources for a target, which need not be installed.
 pub struct Sources {
     cache: Cache,
     target: Target,
 }
 
 impl Sources {
-    /// For a target, by way of a cache.
+    /// Creates a compiler for a target, with a cache.
     pub fn new(cache: &Cache, target: Target) -> Self {
         Self { cache: cache.clone(), target }
     }
 
-    /// Check a source; its kernels are made as their pipelines are asked for.
+    /// Validates a source; kernels are compiled when their pipelines are requested.
     ///
     /// # Errors
     /// As [`Compiler::new`].
@@ -63,7 +63,7 @@ impl Library for Checking {
     }
 }
 
-/// A kernel that was made and stays where it is.
+/// A compiled kernel.
 struct Made {
     ptx: Ptx,
     compiler: Arc<Compiler>,

@@ -1,4 +1,4 @@
-//! A source whose kernels were compiled ahead, or are compiled as they are asked for.
+//! A source whose kernels come from a bundle or are compiled on demand.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -10,11 +10,11 @@ use elinvar_driver::{Dim3, Error, Packed, PipelineOptions, Result, Signature, So
 use crate::compiler::{Compiler, Constants, Ptx};
 use crate::target::Target;
 
-/// The environment variable that names a bundle's file. What that has is taken from it, before any cache or compiler is
-/// asked; it is run as it is, so the file is to be trusted as a program is.
+/// The environment variable with the path of a bundle. Its kernels take precedence over cache and compiler. They are
+/// executed as is, so the file must be as trusted as a program.
 pub const BUNDLE: &str = "ELINVAR_BUNDLE";
 
-/// A source and the PTX of its kernels, from a bundle if one has it.
+/// A source and the PTX of its kernels, from a bundle if one contains it.
 pub struct Library {
     source: Source,
     target: Target,
@@ -27,10 +27,10 @@ enum From {
 }
 
 impl Library {
-    /// A source, from its own bundle, or from the one that [`BUNDLE`] names, or compiled.
+    /// Loads a source from its own bundle or that of [`BUNDLE`], or compiles it.
     ///
     /// # Errors
-    /// As [`Compiler::new`]; what is wrong with the bundle.
+    /// As [`Compiler::new`]; errors of the bundle.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         source.expect_no_metal_library()?;
         let own = source
@@ -48,7 +48,7 @@ impl Library {
         Ok(Self { source: source.clone(), target, from })
     }
 
-    /// What the source declares; a bundle does not list kernels that cannot be compiled.
+    /// Declarations of the source; a bundle does not list unsupported kernels.
     pub fn declared(&self) -> &Declared {
         match &self.from {
             From::Compiler(compiler) => compiler.declared(),
@@ -56,16 +56,16 @@ impl Library {
         }
     }
 
-    /// [`Compiler::kernel`], from the bundle if that has the source.
+    /// [`Compiler::kernel`], from the bundle if it contains the source.
     ///
     /// # Errors
-    /// As there; `Unsupported` for a kernel, or constants for it, that the bundle has not.
+    /// As [`Compiler::kernel`]; `Unsupported` for a kernel or constants that the bundle lacks.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, constants: Constants) -> Result<Ptx> {
         let bundle = match &self.from {
             From::Compiler(compiler) => return compiler.kernel(name, options, constants),
             From::Bundle(bundle, _) => bundle,
         };
-        // Where there is no code with addresses, no launch needs any other.
+        // Without a variant with addresses, all launches use this one.
         let forms = [constants, Constants::Values];
         let keys = self
             .target
@@ -83,8 +83,8 @@ impl Library {
 }
 
 impl Library {
-    /// A kernel in every form that a launch may need, in a bundle that has nothing else: another process makes a pipeline of it
-    /// without a compiler. With what the kernel takes.
+    /// Packs all variants of a kernel into a bundle of its own, from which another process creates a pipeline
+    /// without a compiler. Returns the bundle and the kernel's signature.
     ///
     /// # Errors
     /// As [`Library::kernel`].
@@ -105,7 +105,7 @@ impl Library {
         Ok((signature, Packed { bundle: bundle.to_bytes().into(), key: source.identity() }))
     }
 
-    /// [`Compiler::check_group`]; by a bundle for threadgroups in one row.
+    /// [`Compiler::check_group`]; with a bundle, for one-dimensional threadgroups.
     ///
     /// # Errors
     /// As there.
@@ -121,10 +121,10 @@ impl Library {
     }
 }
 
-/// Threadgroups in one row are looked at up to 2 to this power.
+/// Logarithm (base 2) of the maximum size of one-dimensional threadgroups that are checked.
 const ROWS: u32 = 10;
 
-/// The key of why threadgroups in a row of at least this length are refused.
+/// The key of the error for one-dimensional threadgroups of at least this size.
 fn row_key(source: &Source, name: &str, options: &PipelineOptions, x: u32) -> Key {
     kernel_key(&format!("group {x}"), source, name, options)
 }
@@ -147,7 +147,7 @@ fn key(target: Target, source: &Source, name: &str, options: &PipelineOptions, c
 }
 
 impl Compiler {
-    /// Check a source and add it to a bundle: what it declares, or why it is refused.
+    /// Validates a source and adds its declarations, or its error, to a bundle.
     ///
     /// # Errors
     /// As [`Compiler::new`].
@@ -158,7 +158,7 @@ impl Compiler {
         compiled
     }
 
-    /// Add a kernel to a bundle, in every form that a launch may need, or why there is none. What was made.
+    /// Adds all variants of a kernel, or its error, to a bundle. Returns the compiled variants.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].

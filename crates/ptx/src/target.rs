@@ -1,4 +1,4 @@
-//! Which GPU code is made for.
+//! [`Target`]: target GPUs of code generation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use elinvar_driver::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A GPU's compute capability. Code for one runs on all later ones: the driver translates PTX.
+/// A compute capability. PTX for one runs on all later ones, since the driver compiles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Target {
-    /// Ten times the major number plus the minor: 90 for `sm_90`.
+    /// 10 · major + minor: 90 for `sm_90`.
     capability: u32,
 }
 
 impl Target {
-    /// The least capability: threads of a warp that go their own ways, and `mma` of 16-bit floats.
+    /// Minimum capability: independent thread scheduling, and `mma` with 16-bit floats.
     const LEAST: u32 = 80;
-    /// Those that are told apart, all of them known to every clang that Elinvar takes.
+    /// The distinguished capabilities, all of which every supported clang knows.
     const KNOWN: [u32; 4] = [90, 89, 86, Self::LEAST];
 
-    /// For a GPU of this compute capability, or the last before it that clang is sure to know.
+    /// The target for a GPU of this compute capability: the latest known one that is not above it.
     ///
     /// # Errors
     /// `Unsupported` below 8.0.
@@ -32,12 +32,12 @@ impl Target {
                 "compute capability {major}.{minor}; {least} or above is required"
             )));
         }
-        // Of those between, code for the one below is right.
+        // Capabilities in between run code for the next lower one.
         let known = Self::KNOWN.into_iter().find(|known| *known <= capability);
         Ok(Self { capability: known.unwrap_or(Self::LEAST) })
     }
 
-    /// The targets whose code runs on this one, this one first.
+    /// The targets whose code runs on this one, in descending order.
     pub fn that_run(self) -> impl Iterator<Item = Self> {
         Self::KNOWN
             .into_iter()
@@ -45,12 +45,12 @@ impl Target {
             .map(|capability| Self { capability })
     }
 
-    /// Ten times the major number plus the minor.
+    /// 10 · major + minor.
     pub fn capability(self) -> u32 {
         self.capability
     }
 
-    /// The version of PTX, as clang names the feature: the first that has the capability and all that is used.
+    /// The PTX version, as clang's feature name: the first with the capability and all used instructions.
     pub(crate) fn feature(self) -> &'static str {
         if self.capability >= 89 { "+ptx78" } else { "+ptx77" }
     }

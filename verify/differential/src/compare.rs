@@ -1,4 +1,4 @@
-//! Kernels run both ways.
+//! Runs kernels in both ways and compares the results.
 
 use std::ffi::c_void;
 
@@ -18,7 +18,7 @@ const STEPS: u64 = 800_000;
 /// Words behind each buffer that nothing may change, and what they are.
 const BEHIND: usize = 64;
 const UNTOUCHED: u32 = 0xa5a5_5a5a;
-/// Bytes of stack for compiled code: what clang has not optimised needs much.
+/// Bytes of stack for compiled code: what clang has not optimized needs much.
 const STACK: usize = 1 << 28;
 
 /// What running a kernel both ways showed.

@@ -1,4 +1,4 @@
-//! Many kernels of one source, compiled with few processes: each of them as the CPU driver compiles it.
+//! Compiles many kernels of one source with few processes, each as the CPU driver compiles it.
 
 use anyhow::{Context, Result};
 use elinvar_driver::Source;
@@ -20,7 +20,7 @@ pub struct Setting {
     pub lanes: u32,
     /// The processor's name for clang; `None` is this machine's.
     pub processor: Option<&'static str>,
-    /// Whether clang optimises the machine code.
+    /// Whether clang optimizes the machine code.
     pub optimized: bool,
     /// Whether accesses are checked against their bounds.
     pub checked: bool,

@@ -1,15 +1,15 @@
-//! Random kernels, compiled and run by the reference interpreter, and what differs.
+//! Differential fuzzing: random kernels, compiled and interpreted, and their differences.
 //!
-//! [`Kernel::random`] writes a kernel in Metal Shading Language that is free of races and of undefined
-//! behavior by construction, with its launch and how it is compiled ([`Setting`]): a seed says all. [`check`] runs
-//! kernels both ways and compares every byte; [`shrink`] takes out of a kernel what its difference does not
-//! need. The compiler gets optimised code, the interpreter the same kernel's unoptimised code.
+//! [`Kernel::random`] generates a kernel in Metal Shading Language that is free of data races and undefined behavior by
+//! construction, with its launch and compilation options ([`Setting`]); the seed determines everything. [`check`] runs kernels in
+//! both ways and compares every byte; [`shrink`] reduces a kernel while its difference remains. The compiler receives optimized
+//! code, the interpreter the same kernel's unoptimized code.
 //!
-//! Kernels come in batches ([`BATCH`]): those of one share the runs of clang, in the front end and behind the
-//! compiler (`compile`, `module`). Most machine code is not optimised by clang, which would cost most of the
-//! time and is not what is looked at here; a part is, for what clang makes of undefined values in our output.
+//! Kernels are processed in batches ([`BATCH`]) that share the runs of clang, in the front end and for code generation
+//! (`compile`, `module`). Most machine code is not optimized by clang, which would take most of the time; a part is, to test
+//! clang's treatment of undefined values in the compiler's output.
 //!
-//! Floating-point arithmetic is left to small whole numbers, whose results are exact in any order.
+//! Floating-point arithmetic is limited to small integers, whose results are exact in any order.
 #![warn(missing_docs)]
 
 mod compare;

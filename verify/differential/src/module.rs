@@ -1,6 +1,5 @@
-//! The text of LLVM modules, taken apart by kernel and put together again.
-//!
-//! One run of clang serves many kernels this way. No line is changed but for the names of entries.
+//! Splits and joins the text of LLVM modules by kernel, so that one run of clang serves many kernels. Only the names of entries
+//! are changed.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Random numbers from a seed, the same everywhere.
+//! A reproducible random number generator.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Smaller kernels with the same difference.
+//! Reduces kernels while their difference remains.
 
 use crate::generate::{Kernel, Statement};
 

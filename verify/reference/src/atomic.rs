@@ -1,4 +1,4 @@
-//! What an atomic operation leaves in memory. Threads run one at a time, so there is no more to it.
+//! Results of atomic operations. Threads run one at a time, so they are plain read-modify-writes.
 
 use elinvar_ir::{BinaryOp, RmwOp, Type};
 

@@ -1,4 +1,4 @@
-//! Calls: of functions of the module, intrinsics of the headers and of LLVM, and C's library.
+//! Calls of the module's functions, intrinsics of the headers and of LLVM, and the C library.
 
 use elinvar_ir::{Call, CallArg, Callee, Type, ValueId};
 use elinvar_spmd::intrinsic::{Intrinsic, PREFIX, Position};

@@ -1,4 +1,4 @@
-//! What can go wrong in a kernel, and where.
+//! Faults of a kernel, and their location.
 
 use elinvar_ir::Location;
 

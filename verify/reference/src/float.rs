@@ -1,7 +1,7 @@
 //! Floating-point arithmetic on encodings.
 //!
-//! half and bfloat are computed in float and rounded: for `+ - * /` and square roots that is the
-//! correctly rounded result. Fast-math flags change nothing.
+//! half and bfloat are computed in float and rounded, which is correctly rounded for `+ - * /` and square roots. Fast-math flags
+//! have no effect.
 
 use elinvar_ir::{BinaryOp, FloatPredicate, Type};
 use half::{bf16, f16};

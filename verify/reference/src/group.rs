@@ -1,9 +1,8 @@
-//! Runs the threads of a group: one after the other up to where they must meet.
+//! Runs the threads of a threadgroup, one after the other up to synchronization points.
 //!
-//! A thread runs until it returns, reaches a barrier of the threadgroup, or a call that its simdgroup
-//! makes together. Once all threads of a simdgroup have stopped, those that are at the first such
-//! call in program order make it. Once all threads of the group have stopped otherwise, they pass
-//! the barrier if it is the same for all that have not returned.
+//! A thread runs until it returns, reaches a threadgroup barrier, or reaches a simdgroup operation. When all threads of a
+//! simdgroup have stopped, those at the first such operation in program order execute it. When all threads of the threadgroup
+//! have stopped otherwise, they pass the barrier if all threads that have not returned are at the same one.
 
 use crate::fault::{Fault, Problem, Result};
 use crate::group_ops::{self, LANES};

@@ -1,7 +1,7 @@
-//! Operations across a simdgroup or quadgroup, for the threads that call them together.
+//! Simdgroup and quadgroup operations, for the threads that execute them together.
 //!
-//! The other lanes are inactive: reductions leave them out, and what a shuffle reads from one is
-//! undefined in Metal and zero here.
+//! Other lanes are inactive: they do not participate in reductions, and the value that a shuffle reads from one is undefined in
+//! Metal and zero here.
 
 use elinvar_ir::{BinaryOp, Type};
 use elinvar_spmd::intrinsic::{Element, Extent, GroupCall, GroupOp, Reduction};

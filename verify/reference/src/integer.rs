@@ -1,8 +1,7 @@
-//! Integer arithmetic on bits of a width.
+//! Integer arithmetic on bit patterns of a given width.
 //!
-//! Defined for every operand, as the compilers define it: a division by zero gives 0, `MIN / -1` gives
-//! `MIN` with remainder 0, a shift counts its amount modulo the width. Results have no bits above the
-//! width.
+//! Defined for every operand, as in the compilers: a division by zero gives 0, `MIN / -1` gives `MIN` with remainder 0, shift
+//! amounts are taken modulo the width. Bits of results above the width are 0.
 
 use elinvar_ir::{BinaryOp, IntPredicate};
 

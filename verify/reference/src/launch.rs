@@ -1,4 +1,4 @@
-//! A launch: sizes and arguments in, the arguments' memory out.
+//! Launches: sizes and arguments as input, the arguments' memory as output.
 
 use elinvar_ir::Module;
 use elinvar_spmd::ENTRY;

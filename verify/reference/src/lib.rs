@@ -1,21 +1,19 @@
-//! A plain, slow interpreter of kernels, to check compilers against.
+//! Reference interpreter of kernels, for the verification of the compilers. Simple and slow.
 //!
-//! [`run`] takes the code of one thread as the front end leaves it and runs every thread of a launch
-//! step by step, groups in ascending order. It shares nothing with the compilers but the IR's model and
-//! the list of intrinsics, so what both give is unlikely to be wrong in both.
+//! [`run`] interprets the code of one thread, as the front end emits it, for every thread of a launch, threadgroups in ascending
+//! order. It shares only the IR's data model and the list of intrinsics with the compilers, so that common errors are unlikely.
 //!
-//! - Every access is checked against its allocation: bounds, alignment, constness, lifetime
-//!   (`memory`). Addresses are integers, and an access through one that names no allocation is a fault.
-//! - Memory never written reads as zero, or is tracked to where a decision rests on it
-//!   ([`Uninitialized`]).
-//! - Integer arithmetic is defined for every operand, as the compilers define it (`integer`). `undef` is
-//!   zero. Flags that make results poison (`nsw`, `inbounds`, fast-math and their kin) change nothing.
-//! - Barriers and functions across a simdgroup are met in lockstep (`group`, `group_ops`, `order`).
-//! - Code that was prepared for NVPTX runs as well ([`Options::blocks`]), its lanes in no order (`warp`).
-//! - What is unknown is a [`Fault`] that names it, never skipped.
+//! - Every access is checked against its allocation: bounds, alignment, constness, lifetime (`memory`). Addresses are integers;
+//!   an access through one that belongs to no allocation is a fault.
+//! - Unwritten memory reads as zero, or is tracked up to decisions that depend on it ([`Uninitialized`]).
+//! - Integer arithmetic is defined for every operand, as in the compilers (`integer`). `undef` is zero. Flags that can make
+//!   results poison (`nsw`, `inbounds`, fast-math and others) have no effect.
+//! - Barriers and simdgroup operations are executed in lockstep (`group`, `group_ops`, `order`).
+//! - Modules lowered for NVPTX can be interpreted too ([`Options::blocks`]), with lanes in arbitrary order (`warp`).
+//! - Unknown constructs are a [`Fault`] that names them, and are never skipped.
 //!
-//! It does not look for races: threads of a group run one after the other between barriers, so a kernel
-//! with a race gets one of the results that it may have.
+//! It does not detect data races: threads of a threadgroup run one after the other between barriers, so a kernel with a race gets
+//! one of its possible results.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What all threads share: the module, memory, and the place of the group that runs.
+//! State shared by all threads: the module, memory, and the position of the current threadgroup.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Functions of floating-point numbers, as intrinsics and as C's library has them.
+//! Floating-point functions, as LLVM intrinsics and as C library functions.
 
 use elinvar_ir::{Call, Type};
 

@@ -1,9 +1,9 @@
-//! Memory: allocations of bytes, and addresses that name one of them.
+//! Memory: allocations of bytes, and addresses into them.
 //!
-//! An address is 64 bits: slot and generation of the allocation above, the offset in it below, moved by
-//! [`BASE`] so that an offset just before the allocation still names it. Addresses are plain integers
-//! to the program: they can be added to, stored, and made from integers. Each access is checked
-//! against its allocation. Beside each byte stands whether it was ever written.
+//! An address has 64 bits: slot and generation of the allocation in the upper ones, the offset in the lower ones, biased by
+//! [`BASE`] so that an offset just before the allocation still belongs to it. To the program, addresses are integers: they can be
+//! computed with, stored, and converted. Each access is checked against its allocation. Each byte has a flag whether it has been
+//! written.
 
 use crate::fault::{Problem, Result};
 

@@ -1,9 +1,8 @@
-//! The order in which threads that wait apart go on.
+//! Reconvergence order of diverged threads.
 //!
-//! Where threads of a simdgroup wait at different calls, those go on that are first in program order; so
-//! threads that took different ways meet again where their ways join. A place is compared as a list:
-//! for each loop around it, outermost first, the loop's place and how often it was gone round; then the
-//! block's place and the instruction. Blocks are placed in reverse postorder.
+//! If threads of a simdgroup wait at different operations, those at the first one in program order continue, so that diverged
+//! threads reconverge at joins. A position is compared as a list: for each enclosing loop, outermost first, the loop's position
+//! and the number of its iteration; then the block's position and the instruction. Blocks are ordered in reverse postorder.
 
 use elinvar_ir::{BlockId, Dominators, Function, predecessors};
 

@@ -1,4 +1,4 @@
-//! One instruction of one thread.
+//! Execution of one instruction of one thread.
 
 use elinvar_ir::{BlockId, Const, Inst, Module, Op, Operand, Term, Type, Typed};
 

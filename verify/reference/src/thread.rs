@@ -1,4 +1,4 @@
-//! The state of a thread: its calls, and what it waits for.
+//! State of a thread: its call stack, and the synchronization point at which it waits.
 
 use elinvar_ir::{BlockId, ValueId};
 use elinvar_spmd::intrinsic::GroupCall;

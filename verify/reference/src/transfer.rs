@@ -1,8 +1,7 @@
-//! Values in memory: the bytes of a value of a type, and back.
+//! Conversion between values and their bytes in memory.
 //!
-//! Invariant: both directions touch the same bytes, in the layout that `elinvar-ir` computes. A scalar
-//! counts as uninitialized when none of its bytes was written: structs are passed in registers with
-//! their padding, which nobody writes.
+//! Invariant: both directions access the same bytes, in the layout computed by `elinvar-ir`. A scalar is uninitialized if none of
+//! its bytes has been written: structs are passed in registers with their padding, which is never written.
 
 use elinvar_ir::{Module, Type};
 

@@ -1,8 +1,8 @@
-//! Code prepared for NVPTX: what its threads ask the hardware for, and how a warp's lanes wait for one another.
+//! Modules lowered for NVPTX: special registers, and the synchronization of a warp's lanes.
 //!
-//! A lane that votes, shuffles or reduces waits for all lanes of its mask that have not exited, which have to make the same
-//! call with the same mask, wherever it stands (PTX ISA, "vote.sync", "shfl.sync", "redux.sync"). Lanes run in no
-//! order otherwise: nothing here brings those together that have parted.
+//! A lane that votes, shuffles or reduces waits for all lanes of its mask that have not exited, which must execute the same
+//! operation with the same mask, at any position (PTX ISA, "vote.sync", "shfl.sync", "redux.sync"). Otherwise lanes run in
+//! arbitrary order: diverged lanes are never reconverged.
 
 use elinvar_ir::{BinaryOp, Type};
 

@@ -1,7 +1,7 @@
-//! A folder that a linker takes for Apple's SDK: for each library the symbols in it that may be used, as text.
+//! A stand-in for Apple's SDK for the linker: for each library the symbols that may be used, as text.
 //!
-//! The list is `symbols.txt`: what our programs use of Apple's libraries, each line a library and symbols of it. A symbol
-//! that is not on it does not link, so that a new one is looked at.
+//! The list is `symbols.txt`: each line is a library and its symbols. A symbol that is not listed does not link, so that every
+//! new one is reviewed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Which mutants are run, the copy of the sources that they are put into, and what became of them.
+//! The sample of mutants, the copy of the sources to which they are applied, and their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

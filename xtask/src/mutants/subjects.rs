@@ -1,4 +1,4 @@
-//! Which crates are mutated, how many mutants of each are drawn, and the tests of other packages that concern them.
+//! The mutated crates, the number of mutants of each, and the tests of other packages that apply to them.
 
 /// What is mutated.
 pub struct Subject {

@@ -1,4 +1,4 @@
-//! How many mutants were caught, and whether each that was not is explained.
+//! The number of caught mutants, and whether each survivor is explained.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Results to 160 bits, where f64 is not beyond doubt.
+//! Reference results to 160 bits, where f64 is not sufficient.
 
 use dashu_float::{FBig, round::mode::HalfEven};
 

@@ -1,4 +1,4 @@
-//! The floating-point formats of MSL: bits, values, and what a unit in the last place is.
+//! The floating-point formats of MSL: encodings, values, and units in the last place.
 
 use bytemuck::Pod;
 use elinvar::{bf16, f16};

@@ -1,4 +1,4 @@
-//! What is measured: each function with two references and its bounds.
+//! The measured functions: each with two references and its error bounds.
 
 use super::exact::{self, Exact};
 

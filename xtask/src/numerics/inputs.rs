@@ -1,4 +1,4 @@
-//! Where to look: every number of the short formats; of float all sizes, places of interest, and edges.
+//! Sample inputs: every number of the 16-bit formats; for float all exponents, points of interest, and edge cases.
 
 use super::formats::Format;
 use super::functions::Function;

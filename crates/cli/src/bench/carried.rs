@@ -1,5 +1,5 @@
-//! The kernels of the benchmarks, compiled ahead for NVIDIA GPUs, which this program carries if it was built with a bundle of
-//! them (`make elinvar`): for machines without clang.
+//! The benchmarks' kernels, compiled ahead of time for NVIDIA GPUs, for machines without clang. Included if the program was built
+//! with a bundle of them (`make elinvar`).
 
 use elinvar::{Device, DeviceKind, Error, Library, Source, SourceFile};
 use elinvar_driver::Packed;

@@ -1,4 +1,4 @@
-//! The `checks` suite: kernels with bounds checks or a deadline against themselves without.
+//! The `checks` suite: kernels with bounds checks or a deadline, compared with the same kernels without.
 
 use std::time::Duration;
 

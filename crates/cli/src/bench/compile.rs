@@ -1,7 +1,7 @@
-//! The `compile` suite: from MSL text to the end of the first dispatch, with more and less in the cache.
+//! The `compile` suite: time from MSL text to the end of the first dispatch, with different states of the cache.
 //!
-//! Each measurement has a cache folder of its own. The compiler has been found before, and the process's
-//! worker threads run. The stages that it took are told by the compiler itself (`elinvar_msl::stage`).
+//! Each measurement has its own cache folder. The compiler has been located before, and the worker threads run. The compiler
+//! reports the durations of its stages (`elinvar_msl::stage`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The `cpu` suite: whole kernels on the CPU device against the same work done otherwise.
+//! The `cpu` suite: kernels on the CPU device, compared with other implementations of the same work.
 //!
-//! Every contestant (the device, `native`, the libraries, an OpenCL driver) gets its own copy of a problem's
-//! data and the same number of threads. Each result is compared with `native`'s before anything is timed. Then
-//! they take turns, a round each, so that what disturbs the machine disturbs all of them alike.
+//! Every contestant (the device, `native`, the libraries, an OpenCL driver) gets its own copy of a problem's data and the same
+//! number of threads. Each result is verified against `native`'s before the measurement. Rounds of the contestants are
+//! interleaved, so that disturbances affect all of them.
 
 mod blas;
 mod device;

@@ -1,9 +1,9 @@
-//! The `cuda` suite: kernels on an NVIDIA GPU against the same kernels in CUDA C++, and what launches and copies cost against
-//! the driver's own calls.
+//! The `cuda` suite: kernels on an NVIDIA GPU, compared with the same kernels in CUDA C++; and the latency of launches and
+//! copies, compared with calls of the CUDA driver.
 //!
-//! CUDA C++ is compiled by NVRTC, as its default is and with `--use_fast_math`: MSL's default is fast math, too, but keeps
-//! subnormal numbers here. Where NVRTC is not, there is no such baseline, and the output says so. Each result is compared with the baseline's before anything is
-//! timed; then they take turns.
+//! CUDA C++ is compiled by NVRTC, with its default options and with `--use_fast_math`: MSL's default is fast math too, but
+//! preserves subnormal numbers here. Without NVRTC this baseline is skipped and the output says so. Each result is verified
+//! against the baseline's before the measurement; then rounds are interleaved.
 
 mod candle;
 mod host;

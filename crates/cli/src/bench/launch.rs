@@ -1,7 +1,7 @@
-//! The `launch` suite: what it costs to hand little work to the device and to wait for it, by the host's clock.
+//! The `launch` suite: latency of a small launch, end to end, on the host's clock.
 //!
-//! The work is `vector_add` on a few threadgroups. It is compared with the same addition in Rust: `direct`, by
-//! the thread that waits, and `rayon`, handed to a pool of as many threads as the device has. They take turns.
+//! The work is `vector_add` on a few threadgroups. It is compared with the same addition in Rust: `direct`, on the waiting
+//! thread, and `rayon`, on a pool with as many threads as the device. Rounds are interleaved.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

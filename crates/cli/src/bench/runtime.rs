@@ -1,4 +1,4 @@
-//! The `runtime` suite: what the runtime itself costs, with kernels that do nothing or as good as nothing.
+//! The `runtime` suite: overhead of the runtime, with empty or nearly empty kernels.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The results for people: a table with a column of ratios for each baseline, and one of stages.
+//! Results as text: a table with a column of ratios for each baseline, and one of stages.
 
 use super::{Measured, Outcome, absences, ratio};
 use crate::failure::Result;

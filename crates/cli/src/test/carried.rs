@@ -1,5 +1,5 @@
-//! The stand-in's sources, which this program carries, and the folder in which they are unpacked and built: one of the user's
-//! cache for each state of them, or what `ELINVAR_APPLE_FOLDER` names.
+//! The stand-in's sources, embedded in this program, and the folder in which they are unpacked and built: one in the user's cache
+//! for each version of them, or `ELINVAR_APPLE_FOLDER`.
 
 use std::path::{Path, PathBuf};
 

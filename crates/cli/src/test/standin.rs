@@ -1,5 +1,5 @@
-//! [`StandIn`]: the library that stands for the Objective-C runtime and Apple's frameworks, and the folder in which the
-//! linker finds it under their names.
+//! [`StandIn`]: the stand-in for the Objective-C runtime and Apple's frameworks, and the folder in which the linker finds it
+//! under their names.
 
 use std::path::{Path, PathBuf};
 

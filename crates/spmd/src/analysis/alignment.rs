@@ -19,7 +19,7 @@ pub(crate) struct Alignments {
 }
 
 impl Alignments {
-    /// Runs the analysis: an optimistic fixed point, which starts with all pointers aligned.
+    /// Runs the analysis: an optimiztic fixed point, which starts with all pointers aligned.
     pub fn new(module: &Module, function: &Function, roots: &Roots) -> Self {
         let mut alignments = Self { values: HashMap::new() };
         for (value, root) in &roots.of_value {

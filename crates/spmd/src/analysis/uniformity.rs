@@ -1,6 +1,6 @@
 //! Uniformity analysis: the shape of each value over lanes, and the divergent branches.
 //!
-//! An optimistic fixed point over the function. Shapes are propagated from operands; a phi at a join of divergent paths is a
+//! An optimiztic fixed point over the function. Shapes are propagated from operands; a phi at a join of divergent paths is a
 //! select; a branch on a non-uniform value is divergent. A value that leaves a loop with a divergent exit is non-uniform outside
 //! the loop, regardless of its shape inside.
 

@@ -1,8 +1,8 @@
-//! Launches random checked kernels between pages that nothing may touch.
+//! Launches random checked kernels with arguments between guard pages.
 //!
-//! `fuzz-checked [--count N] [--seed S] [--launches L] [--out DIR]`: N kernels from seed S on, L launches of each. Kernels run in
-//! a child process, so that one that ends its process is counted, and the next ones still run. What is found is printed with its seed, and
-//! the kernel is written to DIR. Exit code 1 when something was found.
+//! `fuzz-checked [--count N] [--seed S] [--launches L] [--out DIR]`: N kernels from seed S on, with L launches of each. Kernels
+//! run in a child process, so that a crash is counted and the next kernels still run. Findings are printed with their seed, and
+//! the kernel is written to DIR. The exit code is 1 if there are findings.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};

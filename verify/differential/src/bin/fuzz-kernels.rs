@@ -1,8 +1,8 @@
 //! Compares random kernels, compiled for the CPU, with the reference interpreter.
 //!
-//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]`: N kernels from seed S on, of any kind or
-//! with indices of all widths in each. Each difference is shrunk, printed,
-//! and written to DIR; kernels that the compiler refuses are named. Exit code 1 when there was a difference.
+//! `fuzz-kernels [--count N] [--seed S] [--out DIR] [--kernels any|indexed]`: N kernels from seed S on, of any kind or with
+//! indices of all widths. Each difference is reduced, printed, and written to DIR; rejected kernels are listed. The exit code is
+//! 1 if there are differences.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! Random expressions. Every one is defined for all values of its variables, by MSL or by our rules for division
-//! and shifts.
+//! Random expressions, defined for all values of their variables, by MSL or by Elinvar's rules for division and shifts.
 
 use crate::random::Random;
 

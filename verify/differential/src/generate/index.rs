@@ -1,9 +1,8 @@
-//! Random indices: sums of wide numbers from memory that come to something small, or do not.
+//! Random indices: sums of large numbers from memory, whose result is or is not small.
 //!
-//! Each kernel has [`WIDE`], numbers just above one of [`BIASES`] in the order of these. An index takes the bias away
-//! again, in a random order, width and sign, so that it is within its array though what it is made of is not. Where an
-//! index may be outside, the access is written as `READ` or `WRITE`, which are either guarded or, in code that checks
-//! its bounds, plain.
+//! Each kernel has [`WIDE`], numbers slightly above one of [`BIASES`], in that order. An index subtracts the bias again, in a
+//! random order, width and signedness, so that it is in bounds though its terms are not. Where an index may be out of bounds, the
+//! access is written as `READ` or `WRITE`, which are guarded or, in checked code, plain.
 
 use super::Statement;
 use super::expression::{INTEGERS, Scope, condition, integer};

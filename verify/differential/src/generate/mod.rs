@@ -13,7 +13,7 @@ use crate::compile::Setting;
 use crate::random::Random;
 use expression::Scope;
 
-/// Seeds that follow one another from a multiple of this have the same processor and optimisation.
+/// Seeds that follow one another from a multiple of this have the same processor and optimization.
 pub const BATCH: u64 = 32;
 /// Elements of `out` per thread.
 pub(crate) const WORDS: usize = 4;
@@ -189,7 +189,7 @@ pub(crate) fn header() -> String {
 }
 
 /// Every processor with vectors of every width, mostly of those that fit it: what others cost grows with their
-/// distance. One batch of thirteen is optimised.
+/// distance. One batch of thirteen is optimized.
 fn setting(seed: u64) -> Setting {
     #[cfg(target_arch = "x86_64")]
     let processors: [(_, [u32; 16]); 4] = [

@@ -1,4 +1,4 @@
-//! Memory between pages that nothing may touch.
+//! Memory between guard pages.
 #![allow(unsafe_code)] // maps pages, and gives compiled code their addresses
 
 use std::ptr::NonNull;

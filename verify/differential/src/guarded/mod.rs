@@ -1,11 +1,11 @@
-//! Checked kernels whose pointers go anywhere, launched between pages that nothing may touch.
+//! Checked kernels with arbitrary pointers, launched with arguments between guard pages.
 //!
-//! A [`Wild`] kernel is compiled once and launched often ([`Launches`]). Each argument lies in pages of its own, as close to a page that
-//! ends the process as its alignment allows, before or behind it; what the kernel does not write is in pages that cannot be
-//! written. Behind a launch every byte beside the arguments is as it was, and a fault is one of the kernel's. A launch of one thread
-//! with small numbers that the reference interpreter runs without a fault has the interpreter's results.
+//! A [`Wild`] kernel is compiled once and launched repeatedly ([`Launches`]). Each argument has its own pages, as close to a
+//! guard page before or behind it as its alignment allows; read-only arguments are in read-only pages. After a launch every byte
+//! around the arguments must be unchanged, and a fault must be one of the kernel's. A launch of one thread with small numbers
+//! that the reference interpreter runs without a fault must have the interpreter's results.
 //!
-//! A kernel that leaves its memory may end the process: it is for the caller to have one to spare.
+//! A kernel that accesses other memory may end the process, which the caller must isolate.
 
 mod memory;
 mod run;

@@ -1,7 +1,7 @@
-//! The text of random kernels whose pointers go anywhere.
+//! The text of random kernels with arbitrary pointers.
 //!
-//! What an index or a pointer comes to is decided by the numbers in `k`: with small ones nearly all accesses are inside, and a thread alone
-//! has one result; with others they are anywhere. Loops count in variables that have no address, so that every kernel ends.
+//! The values of indices and pointers depend on the numbers in `k`: with small ones nearly all accesses are in bounds, and a
+//! single thread has one result; with others they are arbitrary. Loop counters have no address, so every kernel ends.
 
 use crate::random::Random;
 

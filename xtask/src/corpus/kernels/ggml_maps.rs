@@ -1,4 +1,4 @@
-//! ggml's element-wise kernels: arithmetic with broadcast, unary functions, gated units, optimiser steps.
+//! ggml's element-wise kernels: arithmetic with broadcast, unary functions, gated units, optimizer steps.
 //!
 //! The file's kernels compute in float, whatever the type of their arrays, where a comment does not say otherwise.
 

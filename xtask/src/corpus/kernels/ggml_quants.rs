@@ -1,4 +1,4 @@
-//! ggml's kernels that quantise, dequantise and copy rows of blocks.
+//! ggml's kernels that quantize, dequantize and copy rows of blocks.
 //!
 //! A block is a scale of half precision and 32 or 256 short integers. The scales of the sources are powers of
 //! two or short sums, so that what the kernels compute is exact, however they arrange it.

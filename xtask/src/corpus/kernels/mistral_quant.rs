@@ -50,7 +50,7 @@ fn alias<T: Element>() -> &'static str {
     if T::SCALAR == Scalar::BF16 { "bfloat16_t" } else { name::<T>() }
 }
 
-/// Half-quadratic quantisation: `chunks` numbers of `bits` in a word, the first in the highest bits, each with
+/// Half-quadratic quantization: `chunks` numbers of `bits` in a word, the first in the highest bits, each with
 /// the column's zero and scale.
 fn hqq<T: Element>(bits: usize, chunks: usize, word: usize) -> Case {
     let (height, width) = (7, 9);

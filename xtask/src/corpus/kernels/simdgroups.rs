@@ -1,4 +1,4 @@
-//! Kernels that exchange values between the threads of a simdgroup: reductions, normalisation, softmax.
+//! Kernels that exchange values between the threads of a simdgroup: reductions, normalization, softmax.
 
 use elinvar::{Constants, bf16, f16};
 

@@ -1,4 +1,4 @@
-//! The libraries for matrix multiplication: the crate `gemm`, and OpenBLAS where the system has it.
+//! Matrix multiplication libraries: the crate `gemm`, and OpenBLAS if it is installed.
 
 use std::ffi::c_int;
 use std::sync::LazyLock;

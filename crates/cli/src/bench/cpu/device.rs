@@ -1,4 +1,4 @@
-//! A problem on a device of ours: buffers, one submission of many dispatches, the device's own clock.
+//! A problem on an Elinvar device: buffers, one submission of many dispatches, timed by the device's clock.
 
 use elinvar::{Arg, Buffer, Device, Grid, Kernel, Stream};
 

@@ -1,4 +1,4 @@
-//! `histogram_device` and `histogram_threadgroup`: counts of bytes, against private tables.
+//! `histogram_device` and `histogram_threadgroup`: byte histograms, compared with private tables.
 
 use super::problem::{Agreement, Argument, Problem, scattered};
 use super::team::Team;

@@ -1,4 +1,4 @@
-//! What is bound by memory: `saxpy_dram`, `saxpy_l2` and `gather`.
+//! Memory-bound kernels: `saxpy_dram`, `saxpy_l2` and `gather`.
 
 use multiversion::multiversion;
 

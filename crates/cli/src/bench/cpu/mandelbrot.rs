@@ -1,4 +1,4 @@
-//! `mandelbrot`, against scalar Rust: a loop whose length differs from point to point.
+//! `mandelbrot`, compared with scalar Rust: a loop with a divergent trip count.
 
 use super::problem::{Agreement, Argument, Problem};
 use super::team::Team;

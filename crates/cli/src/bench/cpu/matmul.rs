@@ -1,4 +1,4 @@
-//! `matmul_naive`, `matmul_naive_16x16` and `matmul_tiled`, against a blocked loop and two libraries.
+//! `matmul_naive`, `matmul_naive_16x16` and `matmul_tiled`, compared with a blocked loop and two libraries.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;

@@ -1,4 +1,4 @@
-//! `nbody`: the accelerations of all bodies by all bodies.
+//! `nbody`: accelerations of all bodies by all bodies.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;

@@ -1,8 +1,8 @@
-//! A problem on an OpenCL CPU driver, PoCL as a rule: the same kernel in OpenCL C.
+//! A problem on an OpenCL CPU driver, such as PoCL: the same kernel in OpenCL C.
 //!
-//! The OpenCL loader is opened at run time; a machine without it, or without a driver for its CPU, measures
-//! without this baseline and says so. On fewer threads than the driver has, a part of its device is used
-//! (`clCreateSubDevices`). The time is the host's, from the first enqueued dispatch to the last one's end.
+//! The OpenCL loader is opened at run time; without it, or without a driver for the CPU, this baseline is skipped and the output
+//! says so. With fewer threads than the driver has, a sub-device is used (`clCreateSubDevices`). Timed by the host, from the
+//! first enqueued dispatch to the end of the last one.
 
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};

@@ -1,4 +1,4 @@
-//! [`Problem`]: one kernel with its data, as every contestant gets it.
+//! [`Problem`]: a kernel with its data, for every contestant.
 
 use super::team::Team;
 

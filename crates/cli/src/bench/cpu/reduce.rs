@@ -1,6 +1,6 @@
 //! `reduce_tree` and `reduce_simd`: the sum of a million floats.
 //!
-//! The kernels write one sum per threadgroup, the baseline the whole; what is compared is the whole.
+//! The kernels write one sum per threadgroup, the baseline the total; the totals are compared.
 
 use multiversion::multiversion;
 

@@ -1,4 +1,4 @@
-//! `softmax`: the softmax of each row, against three passes with a vectorised exponential function.
+//! `softmax`: the softmax of each row, compared with three passes with a vectorized exponential function.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;

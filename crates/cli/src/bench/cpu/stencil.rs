@@ -1,4 +1,4 @@
-//! `stencil3d`: seven points of a cube.
+//! `stencil3d`: a seven-point stencil on a cube.
 
 use multiversion::multiversion;
 

@@ -1,7 +1,7 @@
 //! [`Team`]: the threads of the baselines, as many as the measured device has.
 //!
-//! One thread is the caller's own. Several are a pool that lives as long as the team, so that a baseline pays
-//! for waking threads and not for starting them.
+//! A single thread is the caller's. Several are a pool that lives as long as the team, so that a baseline includes waking
+//! threads, but not starting them.
 
 use rayon::prelude::*;
 

@@ -1,10 +1,10 @@
-//! The `candle` suite: kernels of the crate candle-metal-kernels as they are published, on an NVIDIA GPU, with the share of
-//! what the card can do.
+//! The `candle` suite: published kernels of the crate candle-metal-kernels on an NVIDIA GPU, with the fraction of the GPU's peak
+//! that they reach.
 //!
-//! The sources are not ours and not here: `ELINVAR_CANDLE` names the crate's folder `src/metal_src`, or a bundle of its
-//! `reduce.metal` and `mlx_gemm.metal`. They are launched with the arguments and sizes of the crate's own host code (version
-//! 0.11.1). What the card can do is measured as well: `copy` is the time in which the driver's copy moves as many
-//! bytes, `peak` that in which multiplications in registers alone, in CUDA C++, are as many operations.
+//! The sources are not part of this repository: `ELINVAR_CANDLE` names the crate's folder `src/metal_src`, or a bundle of its
+//! `reduce.metal` and `mlx_gemm.metal`. They are launched with the arguments and sizes of the crate's host code (version 0.11.1).
+//! The peak is measured as well: `copy` is the time of a driver's copy of as many bytes, `peak` the time of as many multiply-adds
+//! in registers, in CUDA C++.
 #![allow(unsafe_code)] // launches, and loading a bundle
 
 use std::path::PathBuf;

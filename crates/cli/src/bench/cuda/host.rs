@@ -1,4 +1,4 @@
-//! What launches and copies cost, against loops of the driver's own calls.
+//! Latency of launches and copies, compared with loops of CUDA driver calls.
 #![allow(unsafe_code)] // launches and C functions
 
 use std::time::Instant;

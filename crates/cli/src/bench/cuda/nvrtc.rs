@@ -1,4 +1,4 @@
-//! The baseline: CUDA C++ compiled by NVRTC, loaded and launched by the driver's own calls.
+//! The baseline: CUDA C++ compiled by NVRTC, loaded and launched by CUDA driver calls.
 #![allow(unsafe_code)] // C functions
 
 use std::ffi::{CString, c_void};

@@ -1,5 +1,5 @@
-//! A copy from one GPU to another: ours, by the route that the driver grants, against the driver's own before the two reach
-//! each other's memory, which it stages through the host.
+//! A copy between GPUs, by the path that the driver supports, compared with the driver's copy without peer access, which is
+//! staged through the host.
 #![allow(unsafe_code)] // a graph's run and C functions
 
 use cudarc::driver::{CudaContext, result, sys};

@@ -1,4 +1,4 @@
-//! The kernels of the suite with their data: large enough that caches hold little of it.
+//! The suite's kernels with their data, which is larger than the caches.
 
 use super::super::cpu::problem::{Agreement, Argument, scattered};
 

@@ -13,7 +13,7 @@
 //! | compiled kernels on disk | a `MTLBinaryArchive` for each pipeline (`archive`) |
 //! | signature | Elinvar's front end, compared with Metal's reflection; without clang the reflection alone (`reflect`) |
 //! | bounds checks | shader validation, on copies of the arguments (`validation`, `copies`) |
-//! | queue | `MTLCommandQueue`, one command buffer of it committed at a time (`queue`) |
+//! | queue | `MTLCommandQueue`, with command buffers committed ahead where a failure allows it (`queue`, `ahead`) |
 //! | wait | the host's: the command buffer behind it is committed when the event is there |
 //! | signal | within a command buffer that of an `MTLSharedEvent`, of which the host is told (`signals`); at its end, and without shared events, the host's |
 //! | timestamp | within a command buffer a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU's end time |
@@ -23,9 +23,9 @@
 //! | copies between devices | blits from a remote view within a peer group, else through pages of the host (`crossing`) |
 //! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
 //!
-//! A command buffer is committed when the one before it has ended well, because Metal goes on with the next after one has
-//! failed, and the contract does not. For the same reason no command buffer waits for an event on the GPU: what it waits
-//! for may fail, and a committed command buffer cannot be taken back.
+//! Metal goes on with the next command buffer after one has failed, and the contract does not. So a command buffer is committed
+//! before those before it have ended well only if its run behind a failure shows nowhere (`ahead`). No command buffer waits for an
+//! event on the GPU: what it waits for may fail, and a committed command buffer cannot be taken back.
 //!
 //! Where a Metal function is newer than the oldest system, the object is asked whether it has it, and what is done
 //! without it is said where that is decided.
@@ -37,6 +37,8 @@
 //! cannot).
 #![warn(missing_docs)]
 
+#[cfg(any(target_vendor = "apple", elinvar_apple, test))]
+mod ahead;
 #[cfg(any(target_vendor = "apple", elinvar_apple))]
 mod apple;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
@@ -47,6 +49,8 @@ mod diagnostics;
 mod flatten;
 #[cfg(any(target_vendor = "apple", elinvar_apple, test))]
 mod hazards;
+#[cfg(any(target_vendor = "apple", elinvar_apple))]
+mod steering;
 
 #[cfg(any(target_vendor = "apple", elinvar_apple))]
 pub use apple::{MetalDriver, driver};

@@ -50,7 +50,8 @@
 //! 4. **Completion.** The `done` callback of a submission is called exactly once, on a thread of the driver, after the submission's
 //!    effects are visible to the host. It must not block or unwind. [`Queue::cancel`] removes a submission that has not begun.
 //! 5. **Failure.** A failure is sticky: until [`Queue::acknowledge`], the submissions that follow a failed one do not run and end in
-//!    [`Error::Poisoned`] with the first cause. A cancellation is not a failure. If a submission ends in any error, the events that
+//!    [`Error::Poisoned`] with the first cause. A device may have executed them if that shows only in the memory that they write,
+//!    whose content is then unspecified, and they can be executed again. A cancellation is not a failure. If a submission ends in any error, the events that
 //!    it would have signaled fail ([`fail_signals`]) before its `done` is called. A submission that waits for a failed event fails.
 //! 6. **Numerics.** Integer results are identical on every driver. Integer division by zero, `INT_MIN / -1` and shifts by at least
 //!    the width return Metal's result or zero, and never trap.

@@ -21,9 +21,10 @@ use objc2_metal::{MTLCompileOptions, MTLDevice as _, MTLFunction, MTLLibrary, MT
 use parking_lot::Mutex;
 
 use super::core::Core;
-use super::pipeline::{self, MetalPipeline};
+use super::pipeline::{self, Known, MetalPipeline};
 use super::reflect::Reflection;
 use super::{archive, constants, front, reflect, validation};
+use crate::steering;
 use crate::{diagnostics, flatten};
 
 type Function = Retained<ProtocolObject<dyn MTLFunction>>;
@@ -232,14 +233,15 @@ impl MetalLibrary {
         let (state, reflection) = pipeline::build(&self.core, name, &function, &key, options.checked)
             .map_err(|error| self.named(error))?;
         let reflected = known.is_none();
-        let signature = match known {
-            Some(signature) => {
+        let (signature, steering) = match known {
+            Some((signature, steering)) => {
                 reflection.compare(&signature)?;
-                signature
+                (signature, steering)
             }
-            None => reflection.signature(name, &self.file)?,
+            None => (reflection.signature(name, &self.file)?, steering::ALL),
         };
-        Ok(MetalPipeline::new(&self.core, state, signature, reflected, options.checked))
+        let known = Known { signature, steering, reflected };
+        Ok(MetalPipeline::new(&self.core, state, known, options.checked))
     }
 }
 

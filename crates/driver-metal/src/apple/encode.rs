@@ -43,8 +43,8 @@ pub(super) fn encode(
     // The framework's kernels use objects that nobody but the command buffer keeps, and know nothing of the fence.
     let library = together(&commands[*next..]).any(|command| matches!(command, Command::Primitive { .. }));
     let mut encoding = Encoding::new(core, queue, info, library);
-    let within = !library && times_within(&commands[*next..]);
-    let stamps = if within { marks.stamps(core).filter(|stamps| stamps.has(core, 0)) } else { None };
+    let notes_times = !library && times_within(&commands[*next..]);
+    let stamps = if notes_times { marks.stamps(core).filter(|stamps| stamps.has(core, 0)) } else { None };
     let times = stamps.is_some();
     encoding.note_times(stamps);
     while let Some(command) = commands.get(*next) {
@@ -101,15 +101,20 @@ fn goes_on(commands: &[Command], times: bool) -> bool {
 }
 
 /// The commands before the next wait behind something that the device does: one command buffer has no others.
-fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
+pub(super) fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
     let behind = commands.iter().skip_while(|command| is_hosts(command));
     behind.take_while(|command| !matches!(command, Command::Wait { .. }))
 }
 
 /// Whether the device has something to do on both sides of a timestamp.
-fn times_within(commands: &[Command]) -> bool {
-    let mut stamped = together(commands).skip_while(|command| !matches!(command, Command::Timestamp { .. }));
-    stamped.any(|command| !is_hosts(command))
+pub(super) fn times_within(commands: &[Command]) -> bool {
+    within(commands, |command| matches!(command, Command::Timestamp { .. }))
+}
+
+/// Whether the device has something to do on both sides of such a command.
+pub(super) fn within(commands: &[Command], is_it: impl Fn(&Command) -> bool) -> bool {
+    let mut rest = together(commands).skip_while(|command| !is_it(command));
+    rest.any(|command| !is_hosts(command))
 }
 
 /// Whether it is done by the host.

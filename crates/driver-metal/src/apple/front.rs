@@ -8,34 +8,37 @@ use elinvar_ir::Module;
 use elinvar_msl::{CachedProgram, Toolchain};
 
 use super::core::Core;
+use crate::steering::{self, steering};
 
 /// Check a source.
 pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<CachedProgram> {
     CachedProgram::new(&Toolchain::find_with(&core.cache)?, source)
 }
 
-/// What a kernel takes with these function constants, and what its code uses, as far as that can be found out.
+/// What a kernel takes with these function constants, and what its code uses, as far as that can be found out; and the arguments that it
+/// steers by.
 pub(super) fn signature(
     core: &Core,
     checked: &CachedProgram,
     name: &str,
     constants: &[Constant],
-) -> Result<Signature> {
-    let key = checked.key("metal signature", name, constants).map(KeyBuilder::finish);
+) -> Result<(Signature, u64)> {
+    let key = checked.key("metal signature and steering", name, constants).map(KeyBuilder::finish);
     let cached = key.as_ref().and_then(|key| decode(&core.cache.load(key)?));
-    if let Some(signature) = cached {
-        return Ok(signature);
+    if let Some(known) = cached {
+        return Ok(known);
     }
     let specialized = checked.specialize(name, constants)?;
-    let code = Module::parse(&specialized.ir).ok().and_then(|module| facts(&module));
-    let signature = match code {
+    let module = Module::parse(&specialized.ir).ok();
+    let signature = match module.as_ref().and_then(facts) {
         Some(code) => specialized.signature.with_code(code),
         None => specialized.signature,
     };
+    let known = (signature, module.as_ref().map_or(steering::ALL, steering));
     if let Some(key) = &key {
-        core.cache.store(key, &encode(&signature));
+        core.cache.store(key, &encode(&known));
     }
-    Ok(signature)
+    Ok(known)
 }
 
 fn facts(module: &Module) -> Option<CodeFacts> {

@@ -17,10 +17,20 @@ use super::validation;
 /// Attributes by which a kernel cannot tell how its grid is divided into threadgroups.
 const GRID_ATTRIBUTES: [&str; 2] = ["thread_position_in_grid", "threads_per_grid"];
 
+/// What is known of a kernel's code.
+pub(super) struct Known {
+    pub(super) signature: Signature,
+    /// The arguments that it steers by, as far as it may.
+    pub(super) steering: u64,
+    /// Whether only Metal's reflection is known.
+    pub(super) reflected: bool,
+}
+
 pub(super) struct MetalPipeline {
     core: Arc<Core>,
     state: State,
     signature: Signature,
+    steering: u64,
     /// Bytes that the kernel declares, by Metal.
     threadgroup_memory: u64,
     max_threads: u32,
@@ -61,14 +71,8 @@ pub(super) fn build(
 }
 
 impl MetalPipeline {
-    /// Of a signature from the front end, or from the reflection, of which less is known.
-    pub(super) fn new(
-        core: &Arc<Core>,
-        state: State,
-        signature: Signature,
-        reflected: bool,
-        checked: bool,
-    ) -> Self {
+    pub(super) fn new(core: &Arc<Core>, state: State, known: Known, checked: bool) -> Self {
+        let Known { signature, steering, reflected } = known;
         let threadgroup_memory = state.staticThreadgroupMemoryLength() as u64;
         let code = signature.code.map(|code| CodeFacts { threadgroup_memory, ..code });
         let signature = Signature { code, ..signature };
@@ -80,7 +84,8 @@ impl MetalPipeline {
             || threadgroup_memory > 0
             || attributes.into_iter().any(|attribute| !GRID_ATTRIBUTES.contains(&attribute))
             || signature.args.iter().any(|arg| arg.kind == ArgKind::Threadgroup);
-        Self { core: core.clone(), state, signature, threadgroup_memory, max_threads, checked, sees_groups }
+        let core = core.clone();
+        Self { core, state, signature, steering, threadgroup_memory, max_threads, checked, sees_groups }
     }
 
     pub(super) fn is_of(&self, core: &Core) -> bool {
@@ -89,6 +94,11 @@ impl MetalPipeline {
 
     pub(super) fn state(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {
         &self.state
+    }
+
+    /// The arguments, by bit from the first, on whose content it may depend what the kernel accesses.
+    pub(super) fn steering(&self) -> u64 {
+        self.steering
     }
 
     pub(super) fn is_checked(&self) -> bool {

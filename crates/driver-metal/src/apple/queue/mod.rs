@@ -3,7 +3,11 @@
 //! Events that a command buffer raises before it has ended are raised when Metal reports it; at its end all of them are, in order,
 //! before anything else is said of it. If it fails, those that it has come to are raised, and the others fail.
 //!
+//! Command buffers are committed ahead of those in flight as far as [`Ahead`] allows.
+//!
 //! Callbacks are made in completion handlers, on the queue of shared events, and on the device's dispatch queue ([`Tasks`](super::tasks::Tasks)).
+
+mod footprint;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +29,7 @@ use super::label::label;
 use super::marks::Marks;
 use super::signals::Signals;
 use super::{crossing, encode, failure, host, validation};
+use crate::ahead::{Ahead, Footprint};
 
 type Completion = RcBlock<dyn Fn(NonNull<ProtocolObject<dyn MTLCommandBuffer>>)>;
 
@@ -54,10 +59,25 @@ unsafe impl Sync for Block {}
 
 #[derive(Default)]
 struct Buffers {
-    /// Command buffers that are committed, in order, by address, with the commands of their submission.
-    committed: VecDeque<(usize, BufferInfo, Arc<[Command]>)>,
+    /// Command buffers that are committed and have not ended, in order.
+    committed: VecDeque<Committed>,
+    ahead: Ahead,
+    /// When the last one ended.
+    last_ns: u64,
     /// What the next command buffers are described in.
     spare: Vec<BufferInfo>,
+}
+
+struct Committed {
+    /// The command buffer's address.
+    address: usize,
+    info: BufferInfo,
+    /// The commands of its submission.
+    commands: Arc<[Command]>,
+    /// Its number in [`Ahead`].
+    number: u64,
+    /// What its submission is to end in.
+    stop: Option<Error>,
 }
 
 /// What an operation of the queue ends with.
@@ -145,19 +165,36 @@ unsafe impl Backend for CommandQueue {
     fn work(&self) {}
 
     fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
-        if issue.in_flight() > 0 {
+        let commands = &issue.commands()[issue.next()..];
+        let is_ahead = issue.in_flight() > 0;
+        if is_ahead && encode::crosses(&commands[0]) {
             return Ok(Issued::Full);
         }
-        let mut info = self.buffers.lock().spare.pop().unwrap_or_default();
+        let mut buffers = self.buffers.lock();
+        if !is_ahead {
+            buffers.ahead.restart();
+        }
+        let mut footprint = buffers.ahead.footprint();
+        let mut info = buffers.spare.pop().unwrap_or_default();
+        drop(buffers);
+        footprint::note(&mut footprint, commands);
+        if !self.buffers.lock().ahead.allows(&footprint) {
+            self.keep(info, Some(footprint));
+            return Ok(Issued::Full);
+        }
         info.submission = issue.submission().0;
         let begun = autoreleasepool(|_| self.encode(issue, &mut info));
         match begun {
             Ok(Encoded { buffer: Some(buffer), next, drain }) => {
-                self.commit(issue, next, info, &buffer);
+                self.commit(issue, next, info, footprint, &buffer);
                 Ok(Issued::InFlight { drain })
             }
             Ok(Encoded { buffer: None, next, .. }) => {
-                self.keep(info);
+                self.keep(info, Some(footprint));
+                // What takes no time does so in its turn.
+                if is_ahead {
+                    return Ok(Issued::Full);
+                }
                 let now = host::now_ns();
                 Ok(Issued::Executed { next, start_ns: now, end_ns: now })
             }
@@ -177,14 +214,31 @@ unsafe impl Backend for CommandQueue {
         host::now_ns()
     }
 
-    /// What runs on a GPU runs to its end.
+    /// What runs on a GPU runs to its end. What is committed behind it runs as well, and ends in the cause.
     fn stop(
         &self,
         (): &(),
-        _fences: &mut dyn Iterator<Item = &Fence>,
-        _cause: &Error,
+        fences: &mut dyn Iterator<Item = &Fence>,
+        cause: &Error,
     ) -> Result<Option<Deferred<Self, Result<()>>>> {
-        Err(Error::unsupported("Metal cannot stop running work"))
+        let committed = &mut self.buffers.lock().committed;
+        let mut are_behind = false;
+        for fence in fences {
+            let Fence::Buffer(address) = fence else { continue };
+            match committed.iter().position(|buffer| buffer.address == *address) {
+                Some(0) => return Err(Error::unsupported("Metal cannot stop running work")),
+                Some(at) => {
+                    committed[at].stop.get_or_insert_with(|| cause.clone());
+                    are_behind = true;
+                }
+                // It is at its end.
+                None => are_behind = true,
+            }
+        }
+        match are_behind {
+            true => Ok(None),
+            false => Err(Error::unsupported("Metal cannot stop running work")),
+        }
     }
 }
 
@@ -202,14 +256,25 @@ impl CommandQueue {
     }
 
     #[allow(unsafe_code)] // hands a block to Metal
-    fn commit(&self, issue: &Issue<'_, Self>, next: usize, mut info: BufferInfo, buffer: &CommandBuffer) {
+    fn commit(
+        &self,
+        issue: &Issue<'_, Self>,
+        next: usize,
+        mut info: BufferInfo,
+        footprint: Footprint,
+        buffer: &CommandBuffer,
+    ) {
         let address = address(buffer);
         for (ticket, command) in &info.signals {
             issue.announce_mark(*command, Fence::Ticket(*ticket));
         }
         self.marks.before(&self.core, &mut info);
         issue.announce(next, Fence::Buffer(address));
-        self.buffers.lock().committed.push_back((address, info, issue.commands().clone()));
+        let commands = issue.commands().clone();
+        let mut buffers = self.buffers.lock();
+        let number = buffers.ahead.commit(footprint);
+        buffers.committed.push_back(Committed { address, info, commands, number, stop: None });
+        drop(buffers);
         // SAFETY: the block is valid, and Metal retains it.
         unsafe { buffer.addCompletedHandler(RcBlock::as_ptr(&self.completion.0)) };
         buffer.commit();
@@ -221,13 +286,12 @@ impl CommandQueue {
         let address = std::ptr::from_ref(buffer).addr();
         let committed = {
             let committed = &mut this.buffers.lock().committed;
-            let at = committed.iter().position(|(other, ..)| *other == address);
+            let at = committed.iter().position(|other| other.address == address);
             at.and_then(|at| committed.remove(at))
         };
-        let Some((_, mut info, commands)) = committed else { return };
+        let Some(Committed { mut info, commands, number, stop, .. }) = committed else { return };
         let failed = buffer.error();
-        let start_ns = host::from_seconds(buffer.GPUStartTime());
-        let end_ns = host::from_seconds(buffer.GPUEndTime()).max(start_ns);
+        let [start_ns, end_ns] = this.in_order([buffer.GPUStartTime(), buffer.GPUEndTime()]);
         let last = info.signals.last().map(|(ticket, _)| *ticket);
         if let Some((signals, last)) = this.marks.signals.as_ref().zip(last) {
             match &failed {
@@ -236,19 +300,22 @@ impl CommandQueue {
             }
         }
         this.marks.note_times(&this.core, buffer, failed.is_none(), &commands, &info);
-        let error = match failed {
-            Some(error) => {
-                let core = info.other.as_ref().unwrap_or(&this.core);
-                let error = failure::error(core, &error, &commands, &info);
-                core.note(&error);
-                Some(error)
-            }
+        let core = info.other.as_ref().unwrap_or(&this.core);
+        let error = match &failed {
+            Some(error) => Some(failure::error(core, error, &commands, &info)),
             None => validation::fault(buffer, &commands, &info).map(Error::Fault),
         };
+        let is_well = error.is_none() && stop.is_none();
+        let is_behind = this.buffers.lock().ahead.end(number, is_well);
+        if let Some(error) = error.as_ref().filter(|_| failed.is_some() && !is_behind) {
+            // Behind a failure Metal may refuse what the device could do.
+            core.note(error);
+        }
+        let error = stop.or(error);
         let completed = match error {
             None => {
                 info.clear();
-                this.keep(info);
+                this.keep(info, None);
                 Completed::Executed { start_ns: Some(start_ns), end_ns }
             }
             Some(error) => {
@@ -268,8 +335,19 @@ impl CommandQueue {
         submissions.turn(&mut ());
     }
 
-    fn keep(&self, info: BufferInfo) {
-        self.buffers.lock().spare.push(info);
+    fn keep(&self, info: BufferInfo, footprint: Option<Footprint>) {
+        let mut buffers = self.buffers.lock();
+        buffers.spare.push(info);
+        footprint.into_iter().for_each(|footprint| buffers.ahead.recycle(footprint));
+    }
+
+    /// The begin and the end of a command buffer in nanoseconds. One that Metal has begun beside an earlier one begins behind it,
+    /// as the contract has it.
+    fn in_order(&self, seconds: [f64; 2]) -> [u64; 2] {
+        let last_ns = &mut self.buffers.lock().last_ns;
+        let [start_ns, end_ns] = seconds.map(|time| host::from_seconds(time).max(*last_ns));
+        *last_ns = end_ns.max(start_ns);
+        [start_ns, *last_ns]
     }
 }
 

@@ -1,0 +1,421 @@
+//! Command buffers that are committed while earlier ones are in flight: which are, and what is left behind a failure.
+#![cfg(elinvar_apple)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use elinvar_driver::{
+    Binding, Command, Device, Error, Memory, Pipeline, PipelineOptions, Queue, Result, Source, Storage,
+    Submission, Timing,
+};
+use objc2_metal::MTLCommandBufferError;
+use support::standin::{EXECUTION, Held, alone, committed, inject_on};
+use support::{devices, dispatch, memory, run, slice, submit, whole, words, write};
+
+/// Longer than anything takes that comes at all.
+const LONG: Duration = Duration::from_secs(60);
+/// Command buffers of a queue that may be in flight.
+const DEPTH: u64 = 8;
+
+const KERNELS: &str = "
+    kernel void map(device const uint* from [[buffer(0)]], device uint* to [[buffer(1)]], constant uint& k [[buffer(2)]],
+        uint i [[thread_position_in_grid]]) { to[i] = from[i] * 3u + k; }
+    kernel void scatter(device const uint* from [[buffer(0)]], device uint* to [[buffer(1)]], constant uint& k [[buffer(2)]],
+        uint i [[thread_position_in_grid]]) { to[from[i] % 100u] = k; }
+    kernel void update(device uint* x [[buffer(0)]], constant uint& k [[buffer(1)]],
+        uint i [[thread_position_in_grid]]) { x[i] = x[i] * 5u + k; }";
+
+/// Buffers of 100 numbers, and kernels for them.
+struct Fixture {
+    number: usize,
+    device: Arc<dyn Device>,
+    kernels: [Arc<dyn Pipeline>; 3],
+    buffers: Vec<Arc<dyn Memory>>,
+}
+
+impl Fixture {
+    /// On each device.
+    fn all() -> impl Iterator<Item = Self> {
+        devices().into_iter().enumerate().map(|(number, device)| {
+            let text = format!("#include <metal_stdlib>\nusing namespace metal;\n{KERNELS}");
+            let library = device.compile(&Source::msl(text)).unwrap();
+            let kernel = |name| library.pipeline(name, &PipelineOptions::default()).unwrap();
+            let kernels = ["map", "scatter", "update"].map(kernel);
+            let buffers = (0..12).map(|_| memory(&*device, 400, Storage::Shared)).collect();
+            Self { number, device, kernels, buffers }
+        })
+    }
+
+    fn between(&self, kernel: usize, from: usize, to: usize, k: u32) -> Command {
+        let [from, to] = [from, to].map(|at| Binding::Memory(whole(&self.buffers[at])));
+        let k = Binding::Bytes(k.to_ne_bytes().to_vec());
+        dispatch(&self.kernels[kernel], vec![from, to, k], 100, 25)
+    }
+
+    fn map(&self, from: usize, to: usize, k: u32) -> Command {
+        self.between(0, from, to, k)
+    }
+
+    fn scatter(&self, from: usize, to: usize, k: u32) -> Command {
+        self.between(1, from, to, k)
+    }
+
+    fn update(&self, at: usize, k: u32) -> Command {
+        let bindings =
+            vec![Binding::Memory(whole(&self.buffers[at])), Binding::Bytes(k.to_ne_bytes().to_vec())];
+        dispatch(&self.kernels[2], bindings, 100, 25)
+    }
+
+    fn fill(&self, at: usize, k: u32) -> Command {
+        Command::Fill { target: whole(&self.buffers[at]), pattern: k.to_ne_bytes().into() }
+    }
+
+    fn copy(&self, from: usize, to: usize) -> Command {
+        Command::Copy { source: whole(&self.buffers[from]), target: whole(&self.buffers[to]) }
+    }
+
+    fn words(&self, at: usize) -> Vec<u32> {
+        words(&self.buffers[at])
+    }
+
+    fn set(&self, at: usize, k: u32) {
+        write(&self.buffers[at], 0, &k.to_ne_bytes().repeat(100));
+    }
+
+    /// How many command buffers are committed of these submissions while the first is held, and what becomes of them.
+    fn held(&self, queue: &dyn Queue, all: Vec<Vec<Command>>) -> (u64, Vec<Pending>) {
+        let (held, before) = (Held::before(self.number, 0), committed(self.number));
+        let all = all.into_iter().map(|commands| submit(queue, commands)).collect();
+        let count = committed(self.number) - before;
+        drop(held);
+        (count, all)
+    }
+
+    /// The next command buffer fails before its encoder of that number.
+    fn fail(&self, encoder: isize) {
+        inject_on(self.number, EXECUTION, 1, MTLCommandBufferError::PageFault, encoder);
+    }
+}
+
+type Pending = (Submission, Receiver<Result<Timing>>);
+
+fn ended(pending: &Pending) -> Result<Timing> {
+    pending.1.recv_timeout(LONG).expect("it ends")
+}
+
+fn is_poisoned(result: &Result<Timing>) -> bool {
+    matches!(result, Err(Error::Poisoned(cause)) if is_failure(cause))
+}
+
+/// Whether it is what Metal's error becomes, in a launch or in a copy.
+fn is_failure(error: &Error) -> bool {
+    matches!(error, Error::Fault(_) | Error::Environment(_))
+}
+
+#[test]
+fn a_chain_of_submissions_is_in_flight_at_once() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let queue = fixture.device.queue().unwrap();
+        fixture.set(0, 1);
+        let chain = (0..10).map(|at| vec![fixture.map(at, at + 1, 2)]).collect();
+        let (count, all) = fixture.held(&*queue, chain);
+        assert_eq!(count, DEPTH);
+        let mut before = 0;
+        for pending in &all {
+            let timing = ended(pending).unwrap();
+            assert!(before <= timing.start_ns && timing.start_ns <= timing.end_ns, "{before} {timing:?}");
+            before = timing.end_ns;
+        }
+        let last = (0..10).fold(1_u32, |x, _| x * 3 + 2);
+        assert!(fixture.words(10).iter().all(|word| *word == last));
+        // Several kernels, copies and fills.
+        let (count, all) = fixture.held(
+            &*queue,
+            vec![
+                vec![fixture.update(0, 1), fixture.map(0, 1, 1)],
+                vec![fixture.copy(1, 2), fixture.map(2, 3, 1)],
+                vec![fixture.fill(4, 9), fixture.update(4, 1), fixture.scatter(5, 6, 1)],
+            ],
+        );
+        assert_eq!(count, 3);
+        assert!(all.iter().all(|pending| ended(pending).is_ok()));
+    }
+}
+
+#[test]
+fn what_would_show_behind_a_failure_is_not_committed_ahead() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let queue = fixture.device.queue().unwrap();
+        let first = || vec![fixture.map(0, 1, 1)];
+        let part = |at: usize, offset| slice(&fixture.buffers[at], offset, 40);
+        for (what, next) in [
+            ("the first one's input", vec![fixture.fill(0, 1)]),
+            ("the first one's output", vec![fixture.fill(1, 1)]),
+            ("its own input", vec![fixture.update(2, 1)]),
+            ("its own input, by copies", vec![fixture.copy(2, 3), fixture.copy(3, 2)]),
+            ("overlapping", vec![Command::Copy { source: part(2, 0), target: part(2, 20) }]),
+            ("steered by the first one's output", vec![fixture.scatter(1, 2, 1)]),
+            ("steered by what is computed from it", vec![fixture.map(1, 2, 1), fixture.scatter(2, 3, 1)]),
+        ] {
+            let (count, all) = fixture.held(&*queue, vec![first(), next]);
+            assert_eq!(count, 1, "{what}");
+            assert!(all.iter().all(|pending| ended(pending).is_ok()), "{what}");
+        }
+        let (count, all) = fixture.held(&*queue, vec![first(), vec![fixture.scatter(0, 2, 1)]]);
+        assert_eq!(count, 2, "both read what is there");
+        assert!(all.iter().all(|pending| ended(pending).is_ok()));
+    }
+}
+
+#[test]
+fn behind_a_failure_all_is_poisoned_and_what_others_need_is_unchanged() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        for encoder in [-1, 0, 1] {
+            let (queue, event) = (fixture.device.queue().unwrap(), fixture.device.event().unwrap());
+            (0..6).for_each(|at| fixture.set(at, at as u32));
+            fixture.fail(encoder);
+            let signal = Command::Signal { event: event.clone(), value: 1 };
+            let work = || {
+                vec![
+                    vec![fixture.map(0, 1, 1), fixture.copy(1, 2)],
+                    vec![fixture.map(2, 3, 1), signal.clone()],
+                    vec![fixture.update(4, 1)],
+                    vec![fixture.fill(0, 77)],
+                    vec![fixture.map(5, 6, 1)],
+                ]
+            };
+            let (count, all) = fixture.held(&*queue, work());
+            // One that fails before its first encoder is not held there.
+            assert!(count == 2 || encoder < 0, "nothing is committed before what waits for its turn");
+            let results: Vec<_> = all.iter().map(ended).collect();
+            assert!(matches!(&results[0], Err(error) if is_failure(error)), "{results:?}");
+            assert!(results[1..].iter().all(is_poisoned), "{results:?}");
+            assert!(event.value() == 0 && event.failure().is_some());
+            for at in [0, 4, 5] {
+                assert!(fixture.words(at).iter().all(|word| *word == at as u32), "buffer {at}");
+            }
+            assert!(is_poisoned(&run(&*queue, vec![fixture.update(4, 1)])));
+            assert!(queue.acknowledge().is_some());
+            // As if nothing had been run.
+            for commands in work() {
+                let again = commands.into_iter().filter(|command| !matches!(command, Command::Signal { .. }));
+                run(&*queue, again.collect()).unwrap();
+            }
+            let expected = [(1, 1), (2, 1), (3, 4), (4, 21), (0, 77), (6, 16)];
+            for (at, expected) in expected {
+                assert!(fixture.words(at).iter().all(|word| *word == expected), "buffer {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_of_one_that_was_committed_ahead_is_its_own() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let queue = fixture.device.queue().unwrap();
+        fixture.set(0, 1);
+        inject_on(fixture.number, EXECUTION, 2, MTLCommandBufferError::PageFault, 0);
+        let chain = (0..4).map(|at| vec![fixture.map(at, at + 1, 0)]).collect();
+        let (count, all) = fixture.held(&*queue, chain);
+        assert_eq!(count, 4);
+        let results: Vec<_> = all.iter().map(ended).collect();
+        assert!(results[0].is_ok() && matches!(results[1], Err(Error::Fault(_))), "{results:?}");
+        assert!(results[2..].iter().all(is_poisoned), "{results:?}");
+        assert!(fixture.words(1).iter().all(|word| *word == 3));
+        assert!(queue.acknowledge().is_some());
+        // A device that refuses what is behind a failure is not lost.
+        inject_on(fixture.number, EXECUTION, 1, MTLCommandBufferError::PageFault, 0);
+        inject_on(fixture.number, EXECUTION, 2, MTLCommandBufferError::NotPermitted, -1);
+        let chain = (0..2).map(|at| vec![fixture.map(at, at + 1, 0)]).collect();
+        let (count, all) = fixture.held(&*queue, chain);
+        assert_eq!(count, 2);
+        assert!(matches!(ended(&all[0]), Err(Error::Fault(_))) && is_poisoned(&ended(&all[1])));
+        assert!(queue.acknowledge().is_some());
+        run(&*queue, vec![fixture.map(0, 1, 5)]).unwrap();
+        assert!(fixture.words(1).iter().all(|word| *word == 8));
+    }
+}
+
+#[test]
+fn what_is_committed_ahead_is_not_cancelled_and_stops_in_its_turn() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let queue = fixture.device.queue().unwrap();
+        let held = Held::before(fixture.number, 0);
+        let chain = (0..3).map(|at| vec![fixture.map(at, at + 1, 1)]);
+        let mut all: Vec<_> = chain.map(|commands| submit(&*queue, commands)).collect();
+        all.push(submit(&*queue, vec![fixture.update(0, 1)]));
+        assert!(!queue.cancel(all[0].0) && !queue.cancel(all[1].0), "they are committed");
+        assert!(queue.cancel(all[3].0), "it is not");
+        assert!(matches!(ended(&all[3]), Err(Error::Cancelled)));
+        let late = || Error::Timeout("late".into());
+        assert!(matches!(queue.stop(all[0].0, late()), Err(Error::Unsupported(_))), "it runs");
+        assert!(queue.stop(all[1].0, late()).unwrap());
+        assert!(all.iter().take(3).all(|pending| pending.1.try_recv().is_err()), "in its turn");
+        drop(held);
+        assert!(ended(&all[0]).is_ok());
+        assert!(matches!(ended(&all[1]), Err(Error::Timeout(text)) if text == "late"));
+        assert!(matches!(ended(&all[2]), Err(Error::Poisoned(_))));
+        assert!(matches!(queue.acknowledge(), Some(Error::Timeout(_))));
+        run(&*queue, vec![fixture.map(0, 1, 1)]).unwrap();
+    }
+}
+
+#[test]
+fn queues_that_wait_for_one_another_fail_with_what_they_wait_for() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let (queue, other) = (fixture.device.queue().unwrap(), fixture.device.queue().unwrap());
+        let event = fixture.device.event().unwrap();
+        (0..6).for_each(|at| fixture.set(at, at as u32));
+        fixture.fail(0);
+        let signal = |value| Command::Signal { event: event.clone(), value };
+        let wait = |value| Command::Wait { event: event.clone(), value };
+        let held = Held::before(fixture.number, 0);
+        let first = submit(&*queue, vec![fixture.map(0, 1, 1), signal(1)]);
+        let second = submit(&*queue, vec![fixture.map(1, 2, 1), signal(2)]);
+        let waits = submit(&*other, vec![wait(2), fixture.update(3, 1)]);
+        let behind = submit(&*other, vec![fixture.map(4, 5, 1)]);
+        drop(held);
+        assert!(matches!(ended(&first), Err(Error::Fault(_))));
+        assert!([second, waits, behind].iter().all(|pending| is_poisoned(&ended(pending))));
+        assert!([3, 4, 5].into_iter().all(|at| fixture.words(at).iter().all(|word| *word == at as u32)));
+        assert_eq!(event.value(), 0);
+    }
+}
+
+/// Numbers that depend on nothing but where they begin (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+
+    fn buffer(&mut self) -> usize {
+        self.below(6) as usize
+    }
+}
+
+/// A command of a random history, on buffers by number.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Map(usize, usize, u32),
+    Scatter(usize, usize, u32),
+    Update(usize, u32),
+    Fill(usize, u32),
+    Copy(usize, usize),
+}
+
+impl Step {
+    fn random(random: &mut Random) -> Self {
+        let (from, k) = (random.buffer(), random.below(1000) as u32);
+        let to = (from + 1 + random.below(5) as usize) % 6;
+        match random.below(10) {
+            0 => Self::Update(from, k),
+            1..3 => Self::Scatter(from, to, k),
+            3..5 => Self::Fill(from, k),
+            5..7 => Self::Copy(from, to),
+            _ => Self::Map(from, to, k),
+        }
+    }
+
+    fn command(self, fixture: &Fixture) -> Command {
+        match self {
+            Self::Map(from, to, k) => fixture.map(from, to, k),
+            Self::Scatter(from, to, k) => fixture.scatter(from, to, k),
+            Self::Update(at, k) => fixture.update(at, k),
+            Self::Fill(at, k) => fixture.fill(at, k),
+            Self::Copy(from, to) => fixture.copy(from, to),
+        }
+    }
+
+    fn apply(self, buffers: &mut [Vec<u32>]) {
+        let step = |x: u32, factor: u32, k: u32| x.wrapping_mul(factor).wrapping_add(k);
+        match self {
+            Self::Map(from, to, k) => buffers[to] = buffers[from].iter().map(|x| step(*x, 3, k)).collect(),
+            Self::Scatter(from, to, k) => {
+                for at in buffers[from].clone() {
+                    buffers[to][at as usize % 100] = k;
+                }
+            }
+            Self::Update(at, k) => buffers[at].iter_mut().for_each(|x| *x = step(*x, 5, k)),
+            Self::Fill(at, k) => buffers[at].fill(k),
+            Self::Copy(from, to) => buffers[to] = buffers[from].clone(),
+        }
+    }
+
+    fn input(self) -> Option<usize> {
+        match self {
+            Self::Map(from, ..) | Self::Scatter(from, ..) | Self::Copy(from, _) | Self::Update(from, _) => {
+                Some(from)
+            }
+            Self::Fill(..) => None,
+        }
+    }
+
+    fn output(self) -> usize {
+        match self {
+            Self::Map(_, to, _) | Self::Scatter(_, to, _) | Self::Copy(_, to) => to,
+            Self::Update(at, _) | Self::Fill(at, _) => at,
+        }
+    }
+}
+
+/// Submits work of which some fails, has what has failed and what is behind it done again, as a stream that recovers does, and compares:
+/// after each failure what neither the failed nor the poisoned work writes, at the end everything.
+fn history(fixture: &Fixture, seed: u64) {
+    let (mut random, queue) = (Random(seed * 2 + 1), fixture.device.queue().unwrap());
+    let mut expected: Vec<Vec<u32>> = (0..6).map(|at| vec![at; 100]).collect();
+    (0..6).for_each(|at| fixture.set(at, at as u32));
+    let mut left: Vec<Vec<Step>> =
+        (0..20).map(|_| (0..1 + random.below(3)).map(|_| Step::random(&mut random)).collect()).collect();
+    while !left.is_empty() {
+        let at = random.below(8);
+        if let Some(steps) = left.get(at as usize) {
+            // One that works in place and has begun could not be done again.
+            let reads = |place: usize| steps.iter().any(|step| step.input() == Some(place));
+            let again = !steps.iter().any(|step| reads(step.output()));
+            let encoder = if again { random.below(3) as isize - 1 } else { -1 };
+            inject_on(fixture.number, EXECUTION, at + 1, MTLCommandBufferError::Internal, encoder);
+        }
+        let commands = |steps: &Vec<Step>| steps.iter().map(|step| step.command(fixture)).collect();
+        let held = (random.below(2) == 0).then(|| Held::before(fixture.number, 0));
+        let all: Vec<Pending> = left.iter().map(|steps| submit(&*queue, commands(steps))).collect();
+        drop(held);
+        let results: Vec<_> = all.iter().map(ended).collect();
+        let well = results.iter().take_while(|result| result.is_ok()).count();
+        let done = left.drain(..well).flatten();
+        done.for_each(|step| step.apply(&mut expected));
+        if let [first, behind @ ..] = &results[well..] {
+            assert!(!matches!(first, Err(Error::Poisoned(_))), "seed {seed}: {first:?}");
+            assert!(behind.iter().all(|result| matches!(result, Err(Error::Poisoned(_)))), "seed {seed}");
+            assert!(queue.acknowledge().is_some());
+        }
+        for (at, expected) in expected.iter().enumerate() {
+            if !left.iter().flatten().any(|step| step.output() == at) {
+                assert_eq!(&fixture.words(at), expected, "seed {seed}, buffer {at}, {left:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn random_histories_with_failures_end_as_without() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        for seed in 0..12 {
+            history(&fixture, seed);
+        }
+    }
+}

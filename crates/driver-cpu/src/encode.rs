@@ -83,32 +83,47 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
     };
-    let running = Arc::new(Running::new(dispatch, threads, kernel, stop.clone())?);
+    // A helper that has left the last dispatch may have yet to drop it.
+    let mut running = worker.spare.take().unwrap_or_default();
+    let unused = match Arc::get_mut(&mut running) {
+        Some(unused) => unused,
+        None => {
+            running = Arc::default();
+            let Some(unused) = Arc::get_mut(&mut running) else { return Ok(()) };
+            unused
+        }
+    };
+    unused.set(dispatch, threads, &kernel, stop)?;
     let group_ns = worker.run(&running, demand)?;
-    if let Some(error) = running.failure.lock().take() {
-        return Err(error);
+    let ended = running.end();
+    if let Some(unused) = Arc::get_mut(&mut running) {
+        unused.kernel = None;
+        unused.stop = None;
+        worker.spare = Some(running);
     }
-    running.expect_in_bounds()?;
-    running.kernel.group_ns.store(group_ns, Ordering::Relaxed);
+    ended?;
+    kernel.group_ns.store(group_ns, Ordering::Relaxed);
     Ok(())
 }
 
-/// A dispatch that workers run. The submission keeps the memory alive that `launch` points to.
-struct Running {
-    kernel: Arc<Kernel>,
+/// A dispatch that workers run. The submission keeps the memory alive that `launch` points to. A worker keeps it for its next dispatch.
+#[derive(Default)]
+pub(crate) struct Running {
+    /// `None` between dispatches, as `stop`.
+    kernel: Option<Arc<Kernel>>,
     launch: Launch,
     /// Bytes of scratch memory, static and dynamic.
     scratch: u64,
     /// The submission's.
-    stop: Arc<Stop>,
+    stop: Option<Arc<Stop>>,
     /// What stopped it first.
     failure: Mutex<Option<Error>>,
     /// What `launch` points to.
     record: Box<UnsafeCell<FaultRecord>>,
-    _sizes: Box<[u64]>,
-    _args: Box<[*const c_void]>,
+    sizes: Vec<u64>,
+    args: Vec<*const c_void>,
     /// What arguments given by value point to.
-    _values: Box<[Block]>,
+    values: Vec<Block>,
 }
 
 /// A piece of memory with the largest alignment that a value can ask for.
@@ -117,7 +132,7 @@ struct Running {
 struct Block([u8; 64]);
 
 #[allow(unsafe_code)] // holds addresses for compiled code
-// SAFETY: the addresses point to boxed slices of this very value, which stay where they are, and to
+// SAFETY: the addresses point to lists of this very value, which stay where they are during a dispatch, and to
 // memory of the driver, which any thread may use; nothing here is bound to a thread.
 unsafe impl Send for Running {}
 #[allow(unsafe_code)] // as above
@@ -127,16 +142,22 @@ unsafe impl Send for Running {}
 unsafe impl Sync for Running {}
 
 impl Running {
-    fn new(dispatch: &Dispatch, threads: Dim3, kernel: Arc<Kernel>, stop: Arc<Stop>) -> Result<Self> {
+    fn set(
+        &mut self,
+        dispatch: &Dispatch,
+        threads: Dim3,
+        kernel: &Arc<Kernel>,
+        stop: &Arc<Stop>,
+    ) -> Result<()> {
         for used in &dispatch.uses {
             address(&used.slice)?;
         }
-        let values = values(&dispatch.bindings);
-        let mut value = values.as_ptr();
+        copy_values(&dispatch.bindings, &mut self.values);
+        let mut value = self.values.as_ptr();
         let mut dynamic = 0_u64;
-        let mut args = Vec::with_capacity(dispatch.bindings.len());
+        self.args.clear();
         for binding in &dispatch.bindings {
-            args.push(match binding {
+            self.args.push(match binding {
                 Binding::Memory(slice) => address(slice)?.cast::<c_void>().cast_const(),
                 Binding::Bytes(bytes) => {
                     let at = value;
@@ -156,30 +177,26 @@ impl Running {
                 }
             });
         }
-        let args = args.into_boxed_slice();
-        let sizes: Box<[u64]> = dispatch.bindings.iter().map(bytes).collect();
-        let record = Box::new(UnsafeCell::new(FaultRecord::default()));
-        let launch = Launch {
-            args: args.as_ptr(),
+        self.sizes.clear();
+        self.sizes.extend(dispatch.bindings.iter().map(bytes));
+        *self.record.get_mut() = FaultRecord::default();
+        *self.failure.get_mut() = None;
+        self.launch = Launch {
+            args: self.args.as_ptr(),
             threads: threads.to_array(),
             groups: threads.div_ceil(dispatch.group).to_array(),
-            sizes: sizes.as_ptr(),
-            record: record.get(),
+            sizes: self.sizes.as_ptr(),
+            record: self.record.get(),
             stop: stop.byte(),
         };
-        let scratch = kernel.scratch_bytes.saturating_add(dynamic);
-        let failure = Mutex::new(None);
-        Ok(Self {
-            kernel,
-            launch,
-            scratch,
-            stop,
-            failure,
-            record,
-            _sizes: sizes,
-            _args: args,
-            _values: values,
-        })
+        self.scratch = kernel.scratch_bytes.saturating_add(dynamic);
+        (self.kernel, self.stop) = (Some(kernel.clone()), Some(stop.clone()));
+        Ok(())
+    }
+
+    /// How it has ended. Only once all groups have.
+    fn end(&self) -> Result<()> {
+        self.failure.lock().take().map_or_else(|| self.expect_in_bounds(), Err)
     }
 
     /// The fault of a kernel with bounds checks, if it has noted one. Only once all groups have ended.
@@ -187,7 +204,7 @@ impl Running {
     fn expect_in_bounds(&self) -> Result<()> {
         // SAFETY: the record is plain numbers, and nothing writes to it any more.
         let record = unsafe { *self.record.get() };
-        match &self.kernel.bounds {
+        match self.kernel.as_ref().and_then(|kernel| kernel.bounds.as_ref()) {
             Some(bounds) if record.taken != 0 => Err(Error::Fault(bounds.fault(&record))),
             _ => Ok(()),
         }
@@ -202,25 +219,26 @@ impl Running {
 impl Work for Running {
     #[allow(unsafe_code)] // calls compiled code
     fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()> {
-        if let Err(cause) = self.stop.check() {
+        let (Some(kernel), Some(stop)) = (&self.kernel, &self.stop) else { return ControlFlow::Break(()) };
+        if let Err(cause) = stop.check() {
             return self.fail(cause);
         }
         let scratch = match scratch.reserve(self.scratch) {
             Ok(scratch) => scratch,
             Err(error) => return self.fail(error),
         };
-        let _named = crash::running(&self.kernel.crash);
+        let _named = crash::running(&kernel.crash);
         // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever
         // launched the kernel answers for what it does with them. Addresses are alive while the
         // submission is, which the job's owner holds. The scratch memory has the size asked for and
         // belongs to this thread.
-        match unsafe { self.kernel.code.run(&self.launch, scratch, groups) } {
+        match unsafe { kernel.code.run(&self.launch, scratch, groups) } {
             0 => ControlFlow::Continue(()),
-            elinvar_spmd::STOPPED => match self.stop.check() {
+            elinvar_spmd::STOPPED => match stop.check() {
                 Err(cause) => self.fail(cause),
                 Ok(()) => ControlFlow::Break(()),
             },
-            code => self.fail(self.kernel.fault(code)),
+            code => self.fail(kernel.fault(code)),
         }
     }
 }
@@ -240,8 +258,8 @@ fn blocks(bytes: &[u8]) -> usize {
 
 /// Copies of all values, each at the start of a block. Copies, since a kernel may write to them and
 /// the command may be submitted again.
-fn values(bindings: &[Binding]) -> Box<[Block]> {
-    let mut values = Vec::new();
+fn copy_values(bindings: &[Binding], values: &mut Vec<Block>) {
+    values.clear();
     for binding in bindings {
         if let Binding::Bytes(bytes) = binding {
             values.extend(bytes.chunks(size_of::<Block>()).map(|chunk| {
@@ -251,7 +269,6 @@ fn values(bindings: &[Binding]) -> Box<[Block]> {
             }));
         }
     }
-    values.into_boxed_slice()
 }
 
 /// The address of a slice's first byte, all of it within the memory.

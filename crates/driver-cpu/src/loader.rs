@@ -5,6 +5,7 @@
 use std::ffi::{CString, c_void};
 use std::ops::Range;
 use std::path::Path;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use elinvar_driver::{Error, PerProcess, Result};
@@ -31,6 +32,14 @@ pub struct Launch {
     pub record: *mut FaultRecord,
     /// A byte that is not 0 once a kernel that can be stopped is to stop.
     pub stop: *const u8,
+}
+
+impl Default for Launch {
+    /// A launch of nothing.
+    fn default() -> Self {
+        let (args, sizes, record, stop) = (null(), null(), null_mut(), null());
+        Self { args, threads: [0; 3], groups: [0; 3], sizes, record, stop }
+    }
 }
 
 type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) -> i32;

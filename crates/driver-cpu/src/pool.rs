@@ -21,6 +21,7 @@ use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Error, Priority, Process, Result};
 
 use crate::crash;
+use crate::encode::Running;
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
 use crate::scratch::Scratch;
 
@@ -51,6 +52,8 @@ pub(crate) struct Worker {
     scratch: Scratch,
     /// Time spent alone, since the last job that was shared, on dispatches that a worker awake could have helped with.
     alone_ns: u64,
+    /// That of the last dispatch, for the next.
+    pub(crate) spare: Option<Arc<Running>>,
 }
 
 #[derive(Default)]
@@ -91,7 +94,7 @@ impl Pool {
         let pool = Self { shared, process: Process::this() };
         for index in 0..workers {
             let shared = pool.shared.clone();
-            let mut worker = Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 };
+            let mut worker = Worker { shared, index, scratch: Scratch::new(), alone_ns: 0, spare: None };
             let thread = std::thread::Builder::new().name(format!("elinvar-cpu-{index}"));
             thread.stack_size(STACK_BYTES).spawn(move || worker.work()).map_err(|error| {
                 Error::Environment(format!("cannot start worker thread {index} of {workers}: {error}"))
@@ -116,7 +119,7 @@ impl Pool {
     pub(crate) fn guest(&self) -> Worker {
         // No two guests meet in one job: they help nobody.
         let (shared, index) = (self.shared.clone(), self.shared.workers);
-        Worker { shared, index, scratch: Scratch::new(), alone_ns: 0 }
+        Worker { shared, index, scratch: Scratch::new(), alone_ns: 0, spare: None }
     }
 
     /// From now on at most so many workers, at least one, have something at a time. What they have they end.

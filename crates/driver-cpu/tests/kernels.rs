@@ -88,12 +88,8 @@ fn vector_addition_at_an_odd_size() {
     let (a_memory, b_memory) = (floats(&device, &a), floats(&device, &b));
     for group in [1, 32, 100, 256, 1024] {
         let out = floats(&device, &vec![-1.0; n + 50]);
-        let bindings = vec![
-            bound(&a_memory),
-            bound(&b_memory),
-            bound(&out),
-            Binding::Bytes((n as u32).to_ne_bytes().to_vec()),
-        ];
+        let bindings =
+            vec![bound(&a_memory), bound(&b_memory), bound(&out), Binding::bytes(&(n as u32).to_ne_bytes())];
         let sizes = (Dim3::from(n as u32 + 20), Dim3::from(group));
         launch(&device, &library, "add", sizes, bindings).unwrap();
         let out = read(&out);

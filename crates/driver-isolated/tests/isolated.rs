@@ -384,7 +384,7 @@ fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned
     let checked = bench.checked_add();
     let (input, out, short) = (bench.memory(&[3; 1000]), bench.memory(&[0; 1000]), bench.memory(&[0; 10]));
     let add = |out: &Arc<dyn Memory>| {
-        let k = Binding::Bytes(1_u32.to_le_bytes().to_vec());
+        let k = Binding::bytes(&1_u32.to_le_bytes());
         dispatch(&checked, vec![whole(out), whole(&input), k], 1000)
     };
     let (queue, other) = (bench.device.queue().unwrap(), bench.device.queue().unwrap());

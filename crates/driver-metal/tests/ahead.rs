@@ -51,7 +51,7 @@ impl Fixture {
 
     fn between(&self, kernel: usize, from: usize, to: usize, k: u32) -> Command {
         let [from, to] = [from, to].map(|at| Binding::Memory(whole(&self.buffers[at])));
-        let k = Binding::Bytes(k.to_ne_bytes().to_vec());
+        let k = Binding::bytes(&k.to_ne_bytes());
         dispatch(&self.kernels[kernel], vec![from, to, k], 100, 25)
     }
 
@@ -64,8 +64,7 @@ impl Fixture {
     }
 
     fn update(&self, at: usize, k: u32) -> Command {
-        let bindings =
-            vec![Binding::Memory(whole(&self.buffers[at])), Binding::Bytes(k.to_ne_bytes().to_vec())];
+        let bindings = vec![Binding::Memory(whole(&self.buffers[at])), Binding::bytes(&k.to_ne_bytes())];
         dispatch(&self.kernels[2], bindings, 100, 25)
     }
 

@@ -60,7 +60,7 @@ fn a_launch_allocates_nothing_of_the_drivers_own() {
     let device = devices().swap_remove(0);
     let (add, x) = (pipeline(&*device, body, "add_k"), memory(&*device, 400, Storage::Shared));
     let launch = || {
-        let bindings = vec![Binding::Memory(whole(&x)), Binding::Bytes(1_u32.to_ne_bytes().to_vec())];
+        let bindings = vec![Binding::Memory(whole(&x)), Binding::bytes(&1_u32.to_ne_bytes())];
         dispatch(&add, bindings, 100, 50)
     };
     let commands: Arc<[Command]> =

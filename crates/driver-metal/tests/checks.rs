@@ -140,7 +140,7 @@ fn expect_bounds_of_arguments(device: &dyn Device) {
         let (x, y) = (memory(device, 4000, storage), memory(device, 4000, storage));
         let numbers: Vec<u8> = (0..1000_u32).flat_map(u32::to_ne_bytes).collect();
         write(&x, 0, &numbers);
-        let by = |by: i32| Binding::Bytes(by.to_ne_bytes().to_vec());
+        let by = |by: i32| Binding::bytes(&by.to_ne_bytes());
         let launch = |from: u64, len: u64, shifted: i32, name: &str| {
             let bindings = vec![
                 Binding::Memory(slice(&x, 4 * from, 4 * len)),
@@ -202,7 +202,7 @@ fn expect_others_are_let_be(device: &dyn Device) {
     let (x, y) = (memory(device, 4000, Storage::Shared), memory(device, 4000, Storage::Shared));
     // It reads the word behind its buffer, in the same page.
     let launch = |kernel: &Arc<dyn Pipeline>, by: i32, name: &str| {
-        let by = Binding::Bytes(by.to_ne_bytes().to_vec());
+        let by = Binding::bytes(&by.to_ne_bytes());
         shift(kernel, vec![Binding::Memory(whole(&x)), Binding::Memory(whole(&y)), by], 1000, name)
     };
     let queue = device.queue().unwrap();
@@ -224,7 +224,7 @@ fn expect_refusals(device: &dyn Device) {
     checked(device, "within").expect("what cannot leave its array is none");
     let (kernel, queue, x) =
         (checked(device, "shift").unwrap(), device.queue().unwrap(), memory(device, 400, Storage::Shared));
-    let by = Binding::Bytes(vec![0; 4]);
+    let by = Binding::bytes(&[0; 4]);
     let both = vec![Binding::Memory(slice(&x, 0, 200)), Binding::Memory(slice(&x, 196, 200)), by.clone()];
     let refused = run(&*queue, vec![dispatch(&kernel, both, 10, 10)]).unwrap_err().to_string();
     assert!(refused.contains("arguments `in` and `out` share memory"), "{refused}");

@@ -72,7 +72,7 @@ fn one(device: &dyn Device, queue: &dyn Queue, record: &dyn Fn() -> Arc<[Command
 
 fn launches(add: &Arc<dyn Pipeline>, x: &Arc<dyn Memory>, count: usize) -> Arc<[Command]> {
     let launch = || {
-        let bindings = vec![Binding::Memory(whole(x)), Binding::Bytes(1_u32.to_ne_bytes().to_vec())];
+        let bindings = vec![Binding::Memory(whole(x)), Binding::bytes(&1_u32.to_ne_bytes())];
         dispatch(add, bindings, 32, 32)
     };
     (0..count).map(|_| launch()).collect()

@@ -18,7 +18,7 @@ const N: u32 = 1000;
 const BYTES: u64 = 4000;
 
 fn step(pipeline: &Arc<dyn Pipeline>, memory: &Arc<dyn elinvar_driver::Memory>, k: u32) -> Command {
-    let bindings = vec![Binding::Memory(whole(memory)), Binding::Bytes(k.to_ne_bytes().to_vec())];
+    let bindings = vec![Binding::Memory(whole(memory)), Binding::bytes(&k.to_ne_bytes())];
     // Divides the grid, for devices that want that.
     dispatch(pipeline, bindings, N, 50)
 }
@@ -78,7 +78,7 @@ fn values_of_every_size_reach_the_kernel() {
             let bindings = vec![
                 Binding::Memory(whole(&out)),
                 Binding::Bytes(data),
-                Binding::Bytes(count.to_ne_bytes().to_vec()),
+                Binding::bytes(&count.to_ne_bytes()),
             ];
             run(&*queue, vec![dispatch(&sums, bindings, 1, 1)]).unwrap();
             assert_eq!(words(&out), [(0..count).fold(0_u32, |sum, i| sum.wrapping_add(i * i))], "{count}");
@@ -96,7 +96,7 @@ fn threadgroup_memory_of_any_length_and_memory_by_address() {
         let turns = pipeline(&*device, body, "turns");
         let out = memory(&*device, 20, Storage::Private);
         let Some(address) = out.gpu_address() else { continue };
-        let bindings = vec![Binding::Bytes(address.to_ne_bytes().to_vec()), Binding::Threadgroup(20)];
+        let bindings = vec![Binding::bytes(&address.to_ne_bytes()), Binding::Threadgroup(20)];
         let Command::Dispatch(plain) = dispatch(&turns, bindings, 5, 5) else { unreachable!("a dispatch") };
         let uses = vec![Use { slice: whole(&out), access: Access::ReadWrite }];
         let launch = Command::Dispatch(Dispatch { uses, ..plain });

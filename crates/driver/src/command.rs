@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::{Access, Dim3, Error, Event, Fault, Grid, Memory, Pipeline, Primitive, Result, TimestampSlot};
 
 /// An operation of a queue.
@@ -111,15 +113,25 @@ impl Dispatch {
     }
 }
 
+/// Bytes of an argument that is passed by value; up to 16 are stored without an allocation.
+pub type InlineBytes = SmallVec<[u8; 16]>;
+
 /// Value of a kernel argument.
 #[derive(Clone, Debug)]
 pub enum Binding {
     /// Pointer to the first byte of the slice.
     Memory(MemorySlice),
     /// Pointer to a copy of these bytes that lives as long as the dispatch (`setBytes` in Metal).
-    Bytes(Vec<u8>),
+    Bytes(InlineBytes),
     /// Pointer to this many bytes of threadgroup memory, aligned to 16 bytes.
     Threadgroup(u64),
+}
+
+impl Binding {
+    /// A pointer to a copy of these bytes.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Self::Bytes(InlineBytes::from_slice(bytes))
+    }
 }
 
 /// Memory that a dispatch accesses without an argument for it.

@@ -83,7 +83,7 @@ mod timestamp_slot;
 pub use callback::Callback;
 pub use caps::{Caps, DeviceKind, Features, Limits, StopsAt};
 pub use capture::Capture;
-pub use command::{Binding, Command, Dispatch, Label, MemorySlice, Use};
+pub use command::{Binding, Command, Dispatch, InlineBytes, Label, MemorySlice, Use};
 pub use device::{
     Device, Done, Driver, Library, OnCompleted, Pipeline, Priority, Queue, Reach, Submission, Timing,
 };

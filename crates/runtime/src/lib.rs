@@ -62,7 +62,7 @@ pub use device::{Device, TuningCache};
 pub use graph::{
     Batching, Graph, GraphStats, Node, Parameter, ParameterKey, Plan, PlanOptions, Route, Transfer,
 };
-pub use launch::args::{Arg, Args, Threadgroup};
+pub use launch::args::{Arg, ArgList, Args, Threadgroup};
 pub use launch::bundle::Bundle;
 pub use launch::command_buffer::CommandBuffer;
 pub use launch::command_list_pool::CommandListStats;

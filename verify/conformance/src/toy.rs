@@ -259,7 +259,7 @@ impl ToyPipeline {
         }
         let load = |binding: &Binding| match binding {
             Binding::Memory(slice) => access::load(slice).map(Argument::Bytes),
-            Binding::Bytes(bytes) => Ok(Argument::Bytes(bytes.clone())),
+            Binding::Bytes(bytes) => Ok(Argument::Bytes(bytes.to_vec())),
             Binding::Threadgroup(len) => Ok(Argument::Threadgroup(*len)),
         };
         let arguments = dispatch.bindings.iter().map(load).collect::<Result<_>>()?;

@@ -40,7 +40,7 @@ fn bindings(bench: &Bench) -> Vec<Binding> {
 
 fn bytes(bench: &Bench, index: usize) -> Vec<u8> {
     match &bindings(bench)[index] {
-        Binding::Bytes(bytes) => bytes.clone(),
+        Binding::Bytes(bytes) => bytes.to_vec(),
         other => panic!("expected bytes, got {other:?}"),
     }
 }

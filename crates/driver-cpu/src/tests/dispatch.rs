@@ -78,7 +78,7 @@ fn a_fault_stops_the_dispatch_and_names_its_place() {
         let queue = device.queue().unwrap();
         for wrong in [100, GROUPS / 2, GROUPS - 1] {
             let count = memory(&device, 4);
-            let value = Binding::Bytes(u64::from(wrong).to_ne_bytes().to_vec());
+            let value = Binding::bytes(&u64::from(wrong).to_ne_bytes());
             let commands = vec![dispatch(&kernel, GROUPS, vec![bound(&count), value])];
             let Err(Error::Fault(fault)) = run(&*queue, commands) else { panic!("no fault") };
             let location = Some("test.metal:3".into());
@@ -119,7 +119,7 @@ fn commands_of_a_submission_run_one_after_the_other() {
     let device = testing::device(4);
     let queue = device.queue().unwrap();
     let (kernel, value) = (pipeline(testing::STEP), memory(&device, 4));
-    let step = |n: u32| dispatch(&kernel, 1, vec![bound(&value), Binding::Bytes(n.to_ne_bytes().to_vec())]);
+    let step = |n: u32| dispatch(&kernel, 1, vec![bound(&value), Binding::bytes(&n.to_ne_bytes())]);
     let timing = run(&*queue, (1..=20).map(step).collect()).unwrap();
     assert!(timing.end_ns >= timing.start_ns);
     let expected = (1..=20).fold(0_u32, |sum, n| sum.wrapping_mul(3).wrapping_add(n));
@@ -135,7 +135,7 @@ fn threadgroup_memory_is_aligned_and_grows_with_the_launch() {
     let (kernel, out) = (pipeline(testing::THREADGROUP), memory(&device, 24));
     for (first, second, offset) in [(1, 8, 16), (16, 100, 16), (17, 40_000, 32), (0, 1, 0), (33, 1 << 20, 48)]
     {
-        let length = Binding::Bytes(u64::to_ne_bytes(second).to_vec());
+        let length = Binding::bytes(&u64::to_ne_bytes(second));
         let bindings = vec![bound(&out), Binding::Threadgroup(first), Binding::Threadgroup(second), length];
         run(&*queue, vec![dispatch(&kernel, 1, bindings)]).unwrap();
         assert_eq!(words(&out), [0, 0, offset, 0, 77, 0]);
@@ -152,7 +152,7 @@ fn values_are_copied_and_the_command_can_be_submitted_again() {
     let device = testing::device(1);
     let queue = device.queue().unwrap();
     // COUNT increments its first argument, here a value of the command.
-    let value = Binding::Bytes(7_u32.to_ne_bytes().to_vec());
+    let value = Binding::bytes(&7_u32.to_ne_bytes());
     let command = dispatch(&pipeline(testing::COUNT), 1, vec![value]);
     run(&*queue, vec![command.clone(), command.clone()]).unwrap();
     let elinvar_driver::Command::Dispatch(dispatch) = command else { unreachable!() };

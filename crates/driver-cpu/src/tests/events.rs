@@ -28,7 +28,7 @@ fn many_queues_wait_in_a_chain_on_few_workers() {
         let ends: Vec<_> = (0..QUEUES)
             .rev()
             .map(|n| {
-                let add = Binding::Bytes((n as u32).to_ne_bytes().to_vec());
+                let add = Binding::bytes(&(n as u32).to_ne_bytes());
                 let commands = vec![
                     wait(&event, n),
                     dispatch(&step, 1, vec![bound(&value), add]),

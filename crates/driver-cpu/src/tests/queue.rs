@@ -40,7 +40,7 @@ fn many_queues_from_many_threads_keep_their_own_order() {
                     let value = memory(&device, 4);
                     let (sender, ended) = channel();
                     for n in 0..STEPS {
-                        let add = Binding::Bytes(n.to_ne_bytes().to_vec());
+                        let add = Binding::bytes(&n.to_ne_bytes());
                         let commands = [dispatch(&kernel, 1, vec![bound(&value), add])];
                         let sender = sender.clone();
                         let done = elinvar_driver::Done::new(move |result: Result<_>| {

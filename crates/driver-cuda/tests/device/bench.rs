@@ -110,7 +110,7 @@ pub fn bound(memory: &Arc<dyn Memory>) -> Binding {
 }
 
 pub fn number(value: u32) -> Binding {
-    Binding::Bytes(value.to_ne_bytes().to_vec())
+    Binding::bytes(&value.to_ne_bytes())
 }
 
 pub fn bytes(memory: &Arc<dyn Memory>) -> Vec<u8> {

@@ -60,7 +60,7 @@ pub fn child(fault: &str, bench: Bench) {
     let (event, gate) = (bench.event(), bench.event());
     let x = bench.memory(4096);
     let far: u64 = if fault == "alignment" { 1 } else { 1 << 46 };
-    let bindings = vec![bound(&x), Binding::Bytes(far.to_ne_bytes().to_vec())];
+    let bindings = vec![bound(&x), Binding::bytes(&far.to_ne_bytes())];
     let bad = dispatch(&wild, bindings, Dim3::from(32), Dim3::from(32));
     let good = dispatch(&tame, vec![bound(&x)], Dim3::from(1024), Dim3::from(256));
     submit(&queue, [good.clone()]).wait().unwrap();

@@ -84,13 +84,13 @@ impl Bench {
 
     /// out = in + k.
     pub fn adds(&self, out: &Arc<dyn Memory>, input: &Arc<dyn Memory>, k: u32) -> Command {
-        let bindings = vec![whole(out), whole(input), Binding::Bytes(k.to_le_bytes().to_vec())];
+        let bindings = vec![whole(out), whole(input), Binding::bytes(&k.to_le_bytes())];
         dispatch(&self.add, bindings, (out.len() / 4) as u32)
     }
 
     /// A store to an address.
     pub fn stores(&self, out: &Arc<dyn Memory>, at: u64) -> Command {
-        dispatch(&self.wild, vec![whole(out), Binding::Bytes(at.to_le_bytes().to_vec())], 1)
+        dispatch(&self.wild, vec![whole(out), Binding::bytes(&at.to_le_bytes())], 1)
     }
 
     /// A loop that has no end while the first number is 0. The second is 1 once it runs.

@@ -160,7 +160,7 @@ impl Fixture {
 
     /// Adds to each of 100 numbers.
     pub fn add_to(&self, x: &Arc<dyn Memory>, k: u32) -> Command {
-        let bindings = vec![Binding::Memory(whole(x)), Binding::Bytes(k.to_ne_bytes().to_vec())];
+        let bindings = vec![Binding::Memory(whole(x)), Binding::bytes(&k.to_ne_bytes())];
         dispatch(&self.add, bindings, 100, 25)
     }
 

@@ -198,7 +198,7 @@ fn launch(
     let value = |(index, binding): (usize, &Binding)| match binding {
         Binding::Memory(slice) => memory(slice),
         Binding::Bytes(bytes) => {
-            parameter(node, index).map_or_else(|| Value::Bytes(bytes.clone()), Value::Parameter)
+            parameter(node, index).map_or_else(|| Value::Bytes(bytes.to_vec()), Value::Parameter)
         }
         Binding::Threadgroup(bytes) => Value::Threadgroup(*bytes),
     };

@@ -174,7 +174,7 @@ impl Plan {
             let on = self.branches[segment.branch].stream.as_ref().unwrap_or(stream);
             let mut command_buffer = on.command_buffer();
             match &segment.parts[..] {
-                [Part::Run(only)] => command_buffer.replay(only.commands.clone(), only.usages.clone()),
+                [Part::Run(only)] => command_buffer.replay(only.commands.clone(), &only.usages),
                 several => {
                     several.iter().for_each(|part| self.add(&mut command_buffer, segment.branch, part))
                 }

@@ -6,8 +6,9 @@
 use std::any::{TypeId, type_name};
 
 use bytemuck::Pod;
-use elinvar_driver::{Dim3, Scalar};
+use elinvar_driver::{Dim3, InlineBytes, Scalar};
 use half::{bf16, f16};
+use smallvec::{SmallVec, smallvec};
 
 use crate::memory::span::Span;
 use crate::{Buffer, BufferSlice, BufferSliceMut};
@@ -26,7 +27,7 @@ pub(crate) enum Value {
         writable: bool,
     },
     Bytes {
-        bytes: Vec<u8>,
+        bytes: InlineBytes,
         element: Element,
     },
     Threadgroup(u64),
@@ -83,13 +84,14 @@ impl Arg {
 
     /// Values for a pointer that the kernel only reads, such as `constant float*`. Copied; use a buffer for more than a few KiB.
     pub fn values<T: Pod>(values: &[T]) -> Self {
-        let bytes = bytemuck::cast_slice(values).to_vec();
+        let bytes = InlineBytes::from_slice(bytemuck::cast_slice(values));
         Self { value: Value::Bytes { bytes, element: Element::of::<T>() } }
     }
 
     /// A value as raw bytes, of any type. The length must be that of the kernel's type.
-    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { value: Value::Bytes { bytes: bytes.into(), element: Element::Raw } }
+    pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+        let bytes = InlineBytes::from_slice(bytes.as_ref());
+        Self { value: Value::Bytes { bytes, element: Element::Raw } }
     }
 
     /// Sets the element type of a `Buffer<u8>`, a slice of one, or [`Arg::bytes`], if it is known at run time only. Replaces the
@@ -255,36 +257,45 @@ impl<T: Pod> From<&mut BufferSliceMut<'_, T>> for Arg {
 /// or a list of [`Arg`]s.
 pub trait Args {
     /// The arguments as a list.
-    fn into_args(self) -> Vec<Arg>;
+    fn into_args(self) -> ArgList;
 }
 
-impl Args for Vec<Arg> {
-    fn into_args(self) -> Vec<Arg> {
+/// A list of arguments; up to 8 are stored without an allocation.
+pub type ArgList = SmallVec<[Arg; 8]>;
+
+impl Args for ArgList {
+    fn into_args(self) -> ArgList {
         self
     }
 }
 
-impl Args for &[Arg] {
-    fn into_args(self) -> Vec<Arg> {
-        self.to_vec()
-    }
-}
-
-impl Args for &Vec<Arg> {
-    fn into_args(self) -> Vec<Arg> {
-        self.clone()
-    }
-}
-
-impl<const N: usize> Args for [Arg; N] {
-    fn into_args(self) -> Vec<Arg> {
+impl Args for Vec<Arg> {
+    fn into_args(self) -> ArgList {
         self.into()
     }
 }
 
+impl Args for &[Arg] {
+    fn into_args(self) -> ArgList {
+        self.into()
+    }
+}
+
+impl Args for &Vec<Arg> {
+    fn into_args(self) -> ArgList {
+        self.as_slice().into()
+    }
+}
+
+impl<const N: usize> Args for [Arg; N] {
+    fn into_args(self) -> ArgList {
+        self.into_iter().collect()
+    }
+}
+
 impl Args for () {
-    fn into_args(self) -> Vec<Arg> {
-        Vec::new()
+    fn into_args(self) -> ArgList {
+        ArgList::new()
     }
 }
 
@@ -292,9 +303,9 @@ macro_rules! tuples {
     ($first:ident $($rest:ident)*) => {
         #[allow(non_snake_case)] // one letter is the type and the value
         impl<$first: Into<Arg>, $($rest: Into<Arg>),*> Args for ($first, $($rest,)*) {
-            fn into_args(self) -> Vec<Arg> {
+            fn into_args(self) -> ArgList {
                 let ($first, $($rest,)*) = self;
-                vec![$first.into(), $($rest.into()),*]
+                smallvec![$first.into(), $($rest.into()),*]
             }
         }
         tuples!($($rest)*);

@@ -6,33 +6,42 @@
 use std::sync::Arc;
 
 use elinvar_driver as driver;
-use elinvar_driver::{ArgKind, Binding, Dim3, ElementType, Error, Pipeline, Result, Scalar, Signature, Use};
+use elinvar_driver::{
+    ArgKind, Binding, Dim3, ElementType, Error, InlineBytes, Pipeline, Result, Scalar, Signature, Use,
+};
 
 use crate::Device;
-use crate::launch::args::{Arg, Element, Value};
+use crate::launch::args::{Arg, ArgList, Element, Value};
 use crate::memory::operands::{declaration, no_address, place, used_place};
 use crate::memory::span::Span;
-use crate::memory::usage::{Access, Usage, Who};
+use crate::memory::usage::{Access, Usage, Usages, Who};
 
 /// Bindings of a launch, and the memory that it uses.
 pub(crate) struct Bound {
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Vec<Use>,
-    pub(crate) usages: Vec<Usage>,
+    pub(crate) usages: Usages,
 }
 
-/// Validates `args` against the signature of `pipeline`, which belongs to `device`.
-pub(crate) fn bind(device: &Device, pipeline: &Arc<dyn Pipeline>, args: Vec<Arg>) -> Result<Bound> {
+/// Validates `args` against the signature of `pipeline`, which belongs to `device`. `bindings` is an empty list to be filled.
+pub(crate) fn bind(
+    device: &Device,
+    pipeline: &Arc<dyn Pipeline>,
+    args: ArgList,
+    mut bindings: Vec<Binding>,
+) -> Result<Bound> {
     let signature = pipeline.signature();
-    let (used, args): (Vec<Arg>, Vec<Arg>) =
-        args.into_iter().partition(|arg| matches!(arg.value, Value::Use(_)));
-    let given = args.len();
-    let mut bound =
-        Bound { bindings: Vec::with_capacity(signature.args.len()), uses: Vec::new(), usages: Vec::new() };
-    for (number, arg) in used.into_iter().enumerate() {
+    let is_use = |arg: &&Arg| matches!(arg.value, Value::Use(_));
+    let given = args.len() - args.iter().filter(is_use).count();
+    bindings.reserve(signature.args.len());
+    let mut bound = Bound { bindings, uses: Vec::new(), usages: Usages::new() };
+    for (number, arg) in args.iter().filter(is_use).enumerate() {
         bind_use(device, pipeline, number, arg, &mut bound)?;
     }
     for arg in args {
+        if is_use(&&arg) {
+            continue;
+        }
         let index = bound.bindings.len();
         let Some(expected) = signature.args.get(index) else {
             return Err(wrong_count(signature, given));
@@ -92,11 +101,11 @@ fn bind_use(
     device: &Device,
     pipeline: &Arc<dyn Pipeline>,
     number: usize,
-    arg: Arg,
+    arg: &Arg,
     bound: &mut Bound,
 ) -> Result<()> {
     let place = || used_place(pipeline.signature(), number);
-    let Value::Use(Some((span, writable))) = arg.value else {
+    let Value::Use(Some((span, writable))) = &arg.value else {
         return Err(Error::invalid(format!("{}: not a buffer", place())));
     };
     device.expect_same(&span.storage.device, || format!("{}: the buffer is", place()))?;
@@ -104,14 +113,14 @@ fn bind_use(
     if slice.memory.gpu_address().is_none() {
         return Err(no_address(device));
     }
-    let (access, usage) = match writable {
+    let (access, usage) = match *writable {
         true => (driver::Access::ReadWrite, Access::Write),
         false => (driver::Access::Read, Access::Read),
     };
     let who = Who::Use(pipeline.clone(), number);
     bound.uses.push(Use { slice, access });
     // The written range is unknown.
-    bound.usages.push(Usage { storage: span.storage, who, access: usage, covers: false });
+    bound.usages.push(Usage { storage: span.storage.clone(), who, access: usage, covers: false });
     Ok(())
 }
 
@@ -149,7 +158,7 @@ impl Slot<'_> {
         Ok(Binding::Threadgroup(bytes))
     }
 
-    fn bind_bytes(&self, bytes: Vec<u8>, element: Element) -> Result<Binding> {
+    fn bind_bytes(&self, bytes: InlineBytes, element: Element) -> Result<Binding> {
         self.refuse_threadgroup()?;
         if self.expected.access == driver::Access::ReadWrite {
             return self.refuse("the kernel may write to it; pass a `&mut` buffer instead of a value");
@@ -276,14 +285,14 @@ impl Slot<'_> {
         if by_value(self.expected)
             && matches!(self.expected.element, ElementType::Vector { scalar: Scalar::U32, lanes: 3, .. })
         {
-            let mut bytes: Vec<u8> = bytemuck::cast_slice(&words).to_vec();
+            let mut bytes = InlineBytes::from_slice(bytemuck::cast_slice(&words));
             bytes.resize(self.expected.element_size as usize, 0);
             bindings.push(Binding::Bytes(bytes));
             return Ok(());
         }
         let next = self.signature.args.get(self.index..self.index + 3);
         if next.is_some_and(|args| args.iter().all(is_uint)) {
-            bindings.extend(words.map(|word| Binding::Bytes(word.to_ne_bytes().to_vec())));
+            bindings.extend(words.map(|word| Binding::bytes(&word.to_ne_bytes())));
             return Ok(());
         }
         self.refuse("a `Dim3` requires a read-only `uint3`, or three consecutive `uint` arguments")

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use elinvar_driver::sync::OnceLock;
-use elinvar_driver::{Command, Dispatch, Error, Result, fail_signals};
+use elinvar_driver::{Command, Dispatch, Done, Error, Result, fail_signals};
 
 use crate::launch::bind::{Bound, bind};
 use crate::launch::command_list_pool::CommandList;
 use crate::launch::grid::Size;
+use crate::launch::submitted::{Held, Pending, Submitted};
 use crate::memory::span::Span;
-use crate::memory::usage::{Access, Storage, Usage, Who, commit};
+use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::trace::{Noted, Notes, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
-use crate::sync::dependencies::{self, Entered, Step};
-use crate::sync::in_flight::InFlight;
-use crate::sync::loss::Pending;
+use crate::sync::dependencies::{self, Step};
+use crate::sync::loss;
 use crate::{
     Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
 };
@@ -80,7 +80,7 @@ const STEPS: usize = 6;
 pub struct CommandBuffer {
     stream: Stream,
     list: CommandList,
-    usages: Vec<Usage>,
+    usages: Usages,
     /// Waits and signals.
     steps: Vec<Step>,
     /// The events that it raises.
@@ -94,23 +94,11 @@ pub struct CommandBuffer {
     traced: Vec<Noted>,
 }
 
-/// Resources that a submission holds until it has ended.
-struct Held {
-    _storages: Vec<Arc<Storage>>,
-    /// Dropped before the events, which return to the pool if nothing else references them.
-    _entered: Option<Entered>,
-    /// The events that it raises.
-    _events: Vec<Event>,
-    _watched: Option<Arc<OnceLock<Watched>>>,
-    _list: CommandList,
-    _in_flight: InFlight,
-}
-
 impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
         let list = CommandList::new(&stream.device);
-        let (usages, steps, events) = (Vec::new(), Vec::new(), Vec::new());
+        let (usages, steps, events) = (Usages::new(), Vec::new(), Vec::new());
         let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
         let mut command_buffer =
             Self { stream, list, usages, steps, events, replayed: None, deadline: None, notes, traced };
@@ -166,7 +154,7 @@ impl CommandBuffer {
         let name = &pipeline.signature().name;
         self.note(|| TraceStep::Encode { kernel: pipeline.clone(), label: label.clone() });
         self.stream.device.expect_same(&kernel.device, || format!("kernel `{name}` is"))?;
-        let bound = bind(&kernel.device, pipeline, args.into_args())?;
+        let bound = bind(&kernel.device, pipeline, args.into_args(), self.list.bindings())?;
         self.note(|| TraceStep::Bind { arguments: bound.bindings.len() });
         let Some(Size { grid, group, counts }) = grid.resolve(kernel)? else {
             return Ok(());
@@ -256,7 +244,12 @@ impl CommandBuffer {
     }
 
     /// Adds a validated command, with the memory that it uses.
-    pub(crate) fn push(&mut self, command: Command, usages: Vec<Usage>, step: TraceStep) {
+    pub(crate) fn push(
+        &mut self,
+        command: Command,
+        usages: impl IntoIterator<Item = Usage>,
+        step: TraceStep,
+    ) {
         self.list.commands.push(command);
         self.usages.extend(usages);
         self.note(|| step);
@@ -295,7 +288,7 @@ impl CommandBuffer {
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut list, usages, steps, events, replayed, notes, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.loss())?;
-        let mut commands = replayed.unwrap_or_else(|| list.commands.drain(..).collect());
+        let mut commands = replayed.unwrap_or_else(|| list.take_commands());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
@@ -303,41 +296,36 @@ impl CommandBuffer {
         let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
         let device = stream.device.clone();
-        let trace_to = notes.map(|notes| (notes, device.clone()));
-        let submit = |storages: Vec<Arc<Storage>>| {
+        // Moved to the driver: a list that nobody else has is used again.
+        let mut commands = Some(commands);
+        let submit = |storages: Storages| {
+            let commands = commands.take().unwrap_or_else(|| Arc::new([]));
             // A recovering stream holds the work back during a reset.
             let uses_content = !stream.recovers() && storages.iter().any(|storage| storage.is_own());
+            let (promise, outcome) = Promise::reuse(&mut list.reuse.outcomes);
+            let submitted = list.reuse.submitted.take().unwrap_or_else(Arc::<Submitted>::default);
+            let pending = loss::Pending::new(&outcome, &commands, &stream.in_flight_count);
+            let (_present, entry) = device.loss().enter(pending, uses_content)?;
             let held = Held {
                 _storages: storages,
                 _entered: entered,
-                _events: events.clone(),
+                _events: events,
                 _watched: watched.clone(),
-                _list: list,
                 _in_flight: in_flight,
+                commands: commands.clone(),
+                list,
             };
-            let (promise, outcome) = Promise::new();
-            let flying = Pending::new(&outcome, &commands, &stream.in_flight_count);
-            let _present = stream.device.loss().enter(flying, uses_content)?;
-            let done = elinvar_driver::Done::new(move |result: Result<_>| {
-                let complete =
-                    notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
-                device.recovery().vitals.submission(result.as_ref().err());
-                // Before the promise is resolved, so that waiters find the memory released.
-                drop(held);
-                if let (Some(notes), Some(complete)) = (notes, complete) {
-                    device.trace().add([complete, notes.event(TraceStep::Release)].into_iter());
-                }
-                promise.resolve(result);
-            });
-            if let Some((notes, device)) = trace_to {
+            submitted.begin(Pending { promise, entry, notes, device: device.clone(), held });
+            let done = Done::shared(submitted);
+            if let Some(notes) = notes {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));
             }
-            let origin = stream.hand_over(commands.clone(), done, notes, &outcome, alone)?;
+            let origin = stream.hand_over(commands, done, notes, &outcome, alone)?;
             Ok((outcome, origin))
         };
         let (outcome, origin): (Arc<Outcome>, _) = commit(usages, stream.id, submit)?;
-        if let (None, Some(Err(cause))) = (&origin, outcome.get()) {
-            fail_signals(&commands, cause);
+        if let (Some(commands), None, Some(Err(cause))) = (&commands, &origin, outcome.get()) {
+            fail_signals(commands, cause);
         }
         if let (Some((_, submission)), Some((then, cause)), Some(watched)) = (&origin, due, watched) {
             // If the work has ended already, the deadline is dropped with the last reference, below.
@@ -376,17 +364,17 @@ impl CommandBuffer {
     /// Appends recorded commands.
     pub(crate) fn append(&mut self, commands: &[Command], usages: &[Usage]) {
         self.list.commands.extend_from_slice(commands);
-        self.usages.extend_from_slice(usages);
+        self.usages.extend(usages.iter().cloned());
     }
 
     /// The recorded commands and uses.
     pub(crate) fn into_lists(mut self) -> (Arc<[Command]>, Vec<Usage>) {
-        (self.list.commands.drain(..).collect(), self.usages)
+        (self.list.commands.drain(..).collect(), self.usages.into_vec())
     }
 
     /// Sets a recorded list to be submitted instead of its own.
-    pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: Vec<Usage>) {
-        (self.replayed, self.usages) = (Some(commands), usages);
+    pub(crate) fn replay(&mut self, commands: Arc<[Command]>, usages: &[Usage]) {
+        (self.replayed, self.usages) = (Some(commands), usages.into());
     }
 
     fn record_use(&mut self, subject: &'static str, span: &Span, access: Access) -> Result<()> {

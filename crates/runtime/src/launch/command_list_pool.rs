@@ -1,14 +1,19 @@
 //! Pool of command lists, into which command buffers record.
 //!
+//! With a list goes what a submission of one command needs, so that a launch in the steady state allocates nothing.
+//!
 //! A command buffer takes a list and holds it until the device has finished the work, so the statistics show the pending
 //! submissions.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use elinvar_driver::Command;
 use elinvar_driver::sync::Mutex;
+use elinvar_driver::{Binding, Command, Dispatch, TimestampSlot};
 
 use crate::Device;
+use crate::launch::submitted::Submitted;
+use crate::sync::completion::Spare;
 
 /// Default number of command lists that a device allocates in advance and keeps.
 const KEPT: usize = 16;
@@ -43,11 +48,37 @@ impl CommandListStats {
 /// The command lists of a device.
 pub(crate) struct CommandListPool {
     state: Mutex<State>,
+    /// Of the command that is in place of one that has been executed.
+    unused: Arc<TimestampSlot>,
+}
+
+/// A list, and allocations of earlier submissions.
+#[derive(Default)]
+struct List {
+    commands: Vec<Command>,
+    reuse: Reuse,
+}
+
+impl List {
+    fn new() -> Self {
+        Self { commands: Vec::with_capacity(ROOM), reuse: Reuse::default() }
+    }
+}
+
+/// Allocations of earlier submissions, to be used again.
+#[derive(Default)]
+pub(crate) struct Reuse {
+    /// Empty.
+    bindings: Vec<Binding>,
+    /// A list of one command.
+    single: Option<Arc<[Command]>>,
+    pub(crate) submitted: Option<Arc<Submitted>>,
+    pub(crate) outcomes: Spare,
 }
 
 struct State {
     /// In ascending order of their last use.
-    idle: Vec<(Vec<Command>, Instant)>,
+    idle: Vec<(List, Instant)>,
     keep: usize,
     stats: CommandListStats,
 }
@@ -55,8 +86,9 @@ struct State {
 impl CommandListPool {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        let idle = (0..KEPT).map(|_| (Vec::with_capacity(ROOM), now)).collect();
-        Self { state: Mutex::new(State { idle, keep: KEPT, stats: CommandListStats::default() }) }
+        let idle = (0..KEPT).map(|_| (List::new(), now)).collect();
+        let state = Mutex::new(State { idle, keep: KEPT, stats: CommandListStats::default() });
+        Self { state, unused: Arc::default() }
     }
 
     pub(crate) fn stats(&self) -> CommandListStats {
@@ -71,7 +103,7 @@ impl CommandListPool {
         state.idle.truncate(keep);
         let now = Instant::now();
         while state.idle.len() + state.stats.active < keep {
-            state.idle.push((Vec::with_capacity(ROOM), now));
+            state.idle.push((List::new(), now));
         }
     }
 
@@ -80,27 +112,27 @@ impl CommandListPool {
         self.state.lock().idle.retain(|(_, since)| *since > then);
     }
 
-    fn take(&self) -> Vec<Command> {
+    fn take(&self) -> List {
         let mut state = self.state.lock();
         state.stats.active += 1;
         state.stats.peak = state.stats.peak.max(state.stats.active);
         match state.idle.pop() {
-            Some((commands, _)) => {
+            Some((list, _)) => {
                 state.stats.hits += 1;
-                commands
+                list
             }
             None => {
                 state.stats.misses += 1;
-                Vec::with_capacity(ROOM)
+                List::new()
             }
         }
     }
 
-    fn put(&self, commands: Vec<Command>) {
+    fn put(&self, list: List) {
         let mut state = self.state.lock();
         state.stats.active -= 1;
         if state.idle.len() < state.keep {
-            state.idle.push((commands, Instant::now()));
+            state.idle.push((list, Instant::now()));
         }
     }
 }
@@ -108,13 +140,44 @@ impl CommandListPool {
 /// A command list in use; dropping it returns it to the pool.
 pub(crate) struct CommandList {
     pub(crate) commands: Vec<Command>,
+    pub(crate) reuse: Reuse,
     device: Device,
 }
 
 impl CommandList {
     pub(crate) fn new(device: &Device) -> Self {
-        let commands = if device.is_here() { device.command_lists().take() } else { Vec::new() };
-        Self { commands, device: device.clone() }
+        let list = if device.is_here() { device.command_lists().take() } else { List::default() };
+        Self { commands: list.commands, reuse: list.reuse, device: device.clone() }
+    }
+
+    /// An empty list for the bindings of a launch.
+    pub(crate) fn bindings(&mut self) -> Vec<Binding> {
+        std::mem::take(&mut self.reuse.bindings)
+    }
+
+    /// Takes the commands, for a submission.
+    pub(crate) fn take_commands(&mut self) -> Arc<[Command]> {
+        if self.commands.len() == 1
+            && let Some(mut single) = self.reuse.single.take()
+            && let Some([place]) = Arc::get_mut(&mut single)
+            && let Some(command) = self.commands.pop()
+        {
+            *place = command;
+            return single;
+        }
+        self.commands.drain(..).collect()
+    }
+
+    /// Takes back what the submission of this list needed. What the commands name is released.
+    pub(crate) fn reclaim(&mut self, mut commands: Arc<[Command]>, submitted: Option<Arc<Submitted>>) {
+        self.reuse.submitted = submitted;
+        let Some([place]) = Arc::get_mut(&mut commands) else { return };
+        let unused = Command::Timestamp { into: self.device.command_lists().unused.clone() };
+        if let Command::Dispatch(Dispatch { mut bindings, .. }) = std::mem::replace(place, unused) {
+            bindings.clear();
+            self.reuse.bindings = bindings;
+        }
+        self.reuse.single = Some(commands);
     }
 }
 
@@ -125,7 +188,8 @@ impl Drop for CommandList {
         if !self.device.is_here() {
             return;
         }
-        self.device.command_lists().put(std::mem::take(&mut self.commands));
+        let (commands, reuse) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.reuse));
+        self.device.command_lists().put(List { commands, reuse });
     }
 }
 

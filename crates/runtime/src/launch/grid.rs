@@ -102,7 +102,7 @@ impl Grid {
             Count::Threads(count) => {
                 let threads = checked(kernel, "grid", *count)?;
                 let group = self.given_group(launched)?;
-                (threads, group.unwrap_or_else(|| launched.choose(threads).group))
+                (threads, group.unwrap_or_else(|| launched.choose_size(threads)))
             }
             Count::Groups(count) => {
                 let count = checked(kernel, "grid", *count)?.to_array();

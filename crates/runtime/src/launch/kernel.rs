@@ -8,7 +8,8 @@ use std::sync::Arc;
 use elinvar_driver::{Dim3, Label, Pipeline, Result, Signature};
 
 use crate::launch::grid::checked;
-use crate::launch::suggest::{Suggestion, suggest};
+use crate::launch::suggest::{Suggestion, suggest, suggested_size};
+use crate::launch::tune::Measured;
 use crate::{Device, Extent, Grid};
 
 /// A kernel of a [`crate::Library`]. A clone is another handle.
@@ -53,19 +54,36 @@ impl Kernel {
         Ok(self.choose(threads))
     }
 
-    /// The size for a grid: the measured one, otherwise a heuristic.
+    /// The size for a grid, with the reason: the measured one, otherwise a heuristic.
     pub(crate) fn choose(&self, threads: Dim3) -> Suggestion {
-        let caps = self.device.caps();
-        let most = self.max_threads_per_threadgroup().min(caps.limits.max_threads_per_threadgroup);
-        let tuned = self.device.tuned().suggestion(&self.identity, threads);
-        let fits = |tuned: &Suggestion| {
+        let measured = self.measured(threads).map(|measured| measured.suggestion(threads));
+        let suggest = || suggest(threads, self.most_threads(), self.device.caps(), self.signature());
+        measured.unwrap_or_else(suggest)
+    }
+
+    /// The size for a grid, as [`Kernel::choose`].
+    pub(crate) fn choose_size(&self, threads: Dim3) -> Dim3 {
+        let measured = self.measured(threads).map(|measured| measured.group);
+        let size = || suggested_size(threads, self.most_threads(), self.device.caps(), self.signature());
+        measured.unwrap_or_else(size)
+    }
+
+    /// Maximum number of threads of a threadgroup, by kernel and device.
+    fn most_threads(&self) -> u32 {
+        self.max_threads_per_threadgroup().min(self.device.caps().limits.max_threads_per_threadgroup)
+    }
+
+    /// The measured size for a grid, if it is within the limits.
+    fn measured(&self, threads: Dim3) -> Option<Measured> {
+        let (caps, most) = (self.device.caps(), self.most_threads());
+        let fits = |tuned: &Measured| {
             let (size, limits) = (tuned.group.to_array(), caps.limits.max_threadgroup_size.to_array());
             let volume = tuned.group.volume();
             volume > 0
                 && volume <= u128::from(most)
                 && size.iter().zip(limits).all(|(size, most)| *size <= most)
         };
-        tuned.filter(fits).unwrap_or_else(|| suggest(threads, most, caps, self.signature()))
+        self.device.tuned().measured(&self.identity, threads).filter(fits)
     }
 
     /// This kernel with a label for its launches, which traces and errors show.

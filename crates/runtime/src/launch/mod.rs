@@ -14,6 +14,7 @@ pub(crate) mod primitive;
 pub(crate) mod profile;
 pub(crate) mod recording;
 pub(crate) mod stream;
+pub(crate) mod submitted;
 pub(crate) mod suggest;
 pub(crate) mod timestamp;
 pub(crate) mod transfer;

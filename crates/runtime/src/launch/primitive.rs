@@ -5,9 +5,9 @@
 use elinvar_driver::primitive::{Operand, OperandUse};
 use elinvar_driver::{Command, Error, MemorySlice, Primitive, Result};
 
-use crate::launch::args::{Arg, Element, Value};
+use crate::launch::args::{Arg, ArgList, Element, Value};
 use crate::memory::span::Span;
-use crate::memory::usage::{Access, Usage, Who};
+use crate::memory::usage::{Access, Usage, Usages, Who};
 use crate::observe::trace::TraceStep;
 use crate::{Args, CommandBuffer, Completion, Stream};
 
@@ -53,7 +53,7 @@ impl CommandBuffer {
         self.noted(recorded)
     }
 
-    fn record_primitive(&mut self, primitive: &Primitive, args: Vec<Arg>) -> Result<()> {
+    fn record_primitive(&mut self, primitive: &Primitive, args: ArgList) -> Result<()> {
         let wanted = primitive.operands_for(args.len())?;
         let spans = wanted.iter().zip(args).map(|(operand, arg)| self.operand(primitive, operand, arg));
         let spans = spans.collect::<Result<Vec<Span>>>()?;
@@ -67,7 +67,7 @@ impl CommandBuffer {
         let caps = self.device().caps();
         caps.features.primitives.expect(primitive, &caps.name)?;
         let usages = spans.iter().zip(&wanted).flat_map(|(span, operand)| usages(primitive, operand, span));
-        let usages = usages.collect();
+        let usages: Usages = usages.collect();
         let command = Command::Primitive { primitive: *primitive, operands };
         self.push(command, usages, TraceStep::Primitive(primitive.kind()));
         Ok(())

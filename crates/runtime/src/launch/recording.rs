@@ -58,7 +58,7 @@ impl Stream {
     pub unsafe fn replay(&self, recording: &Recording) -> Result<Completion> {
         self.device.expect_same(&recording.device, || "replay: the recording is".into())?;
         let mut command_buffer = self.command_buffer();
-        command_buffer.replay(recording.commands.clone(), recording.usages.clone());
+        command_buffer.replay(recording.commands.clone(), &recording.usages);
         command_buffer.submit()
     }
 }

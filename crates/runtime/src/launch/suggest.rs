@@ -30,10 +30,8 @@ const AIM_WITH_BARRIERS: u32 = 512;
 
 /// The size for a grid and a kernel with at most `most` threads per threadgroup.
 pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Suggestion {
-    let most = most.max(1);
-    let (aim, barriers) = aim(signature.code);
-    let aim = if aim <= most { aim } else { floor_multiple(most, caps.limits.simdgroup_width) };
-    let group = shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width);
+    let group = suggested_size(grid, most, caps, signature);
+    let (aim, barriers) = limited_aim(most, caps, signature);
     let dimensions = if grid.z > 1 {
         "three"
     } else if grid.y > 1 {
@@ -50,6 +48,19 @@ pub(crate) fn suggest(grid: Dim3, most: u32, caps: &Caps, signature: &Signature)
     Suggestion { group, reason }
 }
 
+/// The size of [`suggest`], without the reason.
+pub(crate) fn suggested_size(grid: Dim3, most: u32, caps: &Caps, signature: &Signature) -> Dim3 {
+    let (aim, _) = limited_aim(most, caps, signature);
+    shape(grid, aim, caps.limits.max_threadgroup_size, caps.limits.simdgroup_width)
+}
+
+/// Target size within the kernel's limit, and the reason.
+fn limited_aim(most: u32, caps: &Caps, signature: &Signature) -> (u32, &'static str) {
+    let (aim, barriers) = aim(signature.code);
+    let most = most.max(1);
+    (if aim <= most { aim } else { floor_multiple(most, caps.limits.simdgroup_width) }, barriers)
+}
+
 /// Target size according to the code's facts, and the reason.
 fn aim(code: Option<CodeFacts>) -> (u32, &'static str) {
     match code.map(|code| code.barriers > 0) {
@@ -64,7 +75,7 @@ pub(crate) fn candidates(grid: Dim3, most: u32, caps: &Caps, signature: &Signatu
     let width = caps.limits.simdgroup_width;
     let most = most.clamp(1, caps.limits.max_threads_per_threadgroup.max(1));
     let aims = (0..6).map(|power| width << power).filter(|aim| *aim <= most);
-    let mut sizes = vec![suggest(grid, most, caps, signature).group];
+    let mut sizes = vec![suggested_size(grid, most, caps, signature)];
     for aim in aims {
         let size = shape(grid, aim, caps.limits.max_threadgroup_size, width);
         if !sizes.contains(&size) {

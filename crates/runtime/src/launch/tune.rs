@@ -36,16 +36,11 @@ pub(crate) struct Tuned {
 }
 
 impl Tuned {
-    pub(crate) fn suggestion(&self, kernel: &Arc<str>, threads: Dim3) -> Option<Suggestion> {
+    pub(crate) fn measured(&self, kernel: &Arc<str>, threads: Dim3) -> Option<Measured> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let measured = self.sizes.read().get(&(kernel.clone(), class(threads))).copied()?;
-        let Measured { group, ns } = measured;
-        let [x, y, z] = class(threads);
-        let reason =
-            format!("measured for grids up to {x} x {y} x {z}: {ns} ns, the fastest of the sizes tried");
-        Some(Suggestion { group, reason })
+        self.sizes.read().get(&(kernel.clone(), class(threads))).copied()
     }
 
     pub(crate) fn insert(&self, kernel: Arc<str>, class: [u32; 3], measured: Measured) {
@@ -56,6 +51,17 @@ impl Tuned {
     pub(crate) fn list(&self) -> Vec<(Arc<str>, [u32; 3], Measured)> {
         let sizes = self.sizes.read();
         sizes.iter().map(|((kernel, class), measured)| (kernel.clone(), *class, *measured)).collect()
+    }
+}
+
+impl Measured {
+    /// The suggestion for a grid of its class.
+    pub(crate) fn suggestion(self, threads: Dim3) -> Suggestion {
+        let Self { group, ns } = self;
+        let [x, y, z] = class(threads);
+        let reason =
+            format!("measured for grids up to {x} x {y} x {z}: {ns} ns, the fastest of the sizes tried");
+        Suggestion { group, reason }
     }
 }
 
@@ -90,7 +96,7 @@ impl Kernel {
         for group in candidates(threads, most, self.device.caps(), self.signature()) {
             let profile = stream.profile(1 + TIMES, |command_buffer| {
                 // SAFETY: the caller vouches for launches with any size.
-                unsafe { command_buffer.launch(self, Grid::threads(threads).group(group), &args) }
+                unsafe { command_buffer.launch(self, Grid::threads(threads).group(group), &args[..]) }
             })?;
             let ns = profile.min_ns();
             if best.is_none_or(|best| ns < best.ns) {

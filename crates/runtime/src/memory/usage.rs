@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use elinvar_driver::sync::{Mutex, MutexGuard};
 use elinvar_driver::{Error, Pipeline, PrimitiveKind, Result, Storage as StorageMode};
+use smallvec::SmallVec;
 
 use crate::Device;
 use crate::memory::operands::{counts_place, place, used_place};
@@ -48,6 +49,8 @@ pub(crate) struct UsageRecord {
     covered: u64,
     maps: u32,
     mapped_mut: bool,
+    /// An empty list of uses, for the next stream.
+    spare: VecDeque<Use>,
 }
 
 /// Uses by one stream that may be pending, in submission order.
@@ -195,7 +198,14 @@ impl UsageRecord {
                 uses.uses.pop_front();
             }
         }
-        self.streams.retain(|uses| !uses.uses.is_empty());
+        let spare = &mut self.spare;
+        self.streams.retain_mut(|uses| {
+            let is_empty = uses.uses.is_empty();
+            if is_empty && uses.uses.capacity() > spare.capacity() {
+                *spare = std::mem::take(&mut uses.uses);
+            }
+            !is_empty
+        });
     }
 
     /// Pending work that conflicts with a host access; if there is none, work that has ended is removed.
@@ -243,7 +253,11 @@ impl UsageRecord {
         let entry = Use { number: self.entered, outcome, writes, covers };
         match self.streams.iter_mut().find(|uses| uses.stream == stream) {
             Some(uses) => uses.uses.push_back(entry),
-            None => self.streams.push(StreamUses { stream, uses: VecDeque::from([entry]) }),
+            None => {
+                let mut uses = std::mem::take(&mut self.spare);
+                uses.push_back(entry);
+                self.streams.push(StreamUses { stream, uses });
+            }
         }
     }
 }
@@ -281,6 +295,13 @@ pub(crate) struct Usage {
     pub(crate) covers: bool,
 }
 
+/// Number of uses of a submission that are stored without an allocation.
+const INLINE: usize = 8;
+/// Uses of a submission.
+pub(crate) type Usages = SmallVec<[Usage; INLINE]>;
+/// Allocations of a submission.
+pub(crate) type Storages = SmallVec<[Arc<Storage>; INLINE]>;
+
 /// Checks all uses, submits the work and enters it into all usage records, atomically.
 ///
 /// If the work reads content that failed work should have written, `submit` is not called and the
@@ -289,13 +310,13 @@ pub(crate) struct Usage {
 /// # Errors
 /// `InvalidArgument` if a map guard conflicts; errors of `submit`. Nothing is entered in that case.
 pub(crate) fn commit<S>(
-    mut usages: Vec<Usage>,
+    mut usages: Usages,
     stream: u64,
-    submit: impl FnOnce(Vec<Arc<Storage>>) -> Result<(Arc<Outcome>, S)>,
+    submit: impl FnOnce(Storages) -> Result<(Arc<Outcome>, S)>,
 ) -> Result<(Arc<Outcome>, Option<S>)> {
     // A stable sort keeps the uses of one allocation in command order.
     usages.sort_by_key(|usage| Arc::as_ptr(&usage.storage));
-    let mut locked: Vec<(&[Usage], MutexGuard<'_, UsageRecord>)> = usages
+    let mut locked: SmallVec<[(&[Usage], MutexGuard<'_, UsageRecord>); INLINE]> = usages
         .chunk_by(|a, b| Arc::ptr_eq(&a.storage, &b.storage))
         .map(|group| (group, group[0].storage.record.lock()))
         .collect();

@@ -205,12 +205,15 @@ impl Copies<'_> {
     fn run(&self, commands: Arc<[Command]>) -> Result<Timing> {
         let queue = self.other.driver().queue()?;
         let (promise, outcome) = Promise::new();
+        let pending = Pending::new(&outcome, &commands, &Arc::default());
+        let (present, entry) = self.other.loss().enter(pending, true)?;
         let copies: Vec<Buffer<u8>> = self.memories.iter().map(|(_, copy)| copy.clone()).collect();
+        let other = self.other.clone();
         let done = elinvar_driver::Done::new(move |result| {
             drop(copies);
+            other.loss().leave(entry, promise.outcome());
             promise.resolve(result);
         });
-        let present = self.other.loss().enter(Pending::new(&outcome, &commands, &Arc::default()), true)?;
         queue.submit(commands, done)?;
         drop(present);
         outcome.wait("work on another device")?.clone()

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use elinvar_driver::sync::{Condvar, Mutex, OnceLock};
 use elinvar_driver::{Callback, Error, Process, Queue, Result, Submission, Timing};
+use smallvec::SmallVec;
 
 use crate::sync::coalesce::Coalescer;
 
@@ -183,6 +184,11 @@ impl Outcome {
     }
 }
 
+/// Number of outcomes that a command list keeps. The last one may still be in use by the thread that resolves it.
+const SPARE: usize = 2;
+/// Outcomes of earlier submissions.
+pub(crate) type Spare = SmallVec<[Arc<Outcome>; SPARE]>;
+
 /// The driver's side of an [`Outcome`]: if dropped without a result, it resolves to an error.
 pub(crate) struct Promise(Arc<Outcome>);
 
@@ -190,6 +196,25 @@ impl Promise {
     pub(crate) fn new() -> (Self, Arc<Outcome>) {
         let outcome = Arc::new(Outcome::default());
         (Self(outcome.clone()), outcome)
+    }
+
+    /// As [`Promise::new`], with one of the spare outcomes if nobody has it any more.
+    pub(crate) fn reuse(spare: &mut Spare) -> (Self, Arc<Outcome>) {
+        let unused = spare.iter_mut().find_map(|outcome| {
+            *Arc::get_mut(outcome)? = Outcome::default();
+            Some(outcome.clone())
+        });
+        let outcome = unused.unwrap_or_else(|| {
+            let outcome = Arc::new(Outcome::default());
+            spare.truncate(SPARE - 1);
+            spare.insert(0, outcome.clone());
+            outcome
+        });
+        (Self(outcome.clone()), outcome)
+    }
+
+    pub(crate) fn outcome(&self) -> &Arc<Outcome> {
+        &self.0
     }
 
     pub(crate) fn resolve(self, result: Result<Timing>) {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 use elinvar_driver::sync::{Mutex, RwLock, RwLockReadGuard};
 use elinvar_driver::{Command, Error, Result, fail_signals};
+use slab::Slab;
 
 use crate::sync::completion::Outcome;
 use crate::sync::in_flight::InFlightCount;
@@ -19,7 +20,7 @@ use crate::sync::in_flight::InFlightCount;
 #[derive(Default)]
 pub(crate) struct Loss {
     fate: RwLock<Fate>,
-    in_flight: Mutex<Vec<Pending>>,
+    in_flight: Mutex<Slab<Pending>>,
 }
 
 #[derive(Default)]
@@ -65,6 +66,10 @@ impl Present<'_> {
     }
 }
 
+/// Number of pending work, for [`Loss::leave`].
+#[derive(Clone, Copy)]
+pub(crate) struct Entry(usize);
+
 impl Pending {
     pub(crate) fn new(
         outcome: &Arc<Outcome>,
@@ -77,6 +82,10 @@ impl Pending {
 
     fn is_pending(&self) -> bool {
         self.outcome.upgrade().is_some_and(|outcome| outcome.get().is_none())
+    }
+
+    fn is_of(&self, outcome: &Arc<Outcome>) -> bool {
+        std::ptr::eq(self.outcome.as_ptr(), Arc::as_ptr(outcome))
     }
 
     /// Ends the submission with the cause, fails the events that it would have signaled, and wakes submissions that wait for room.
@@ -112,26 +121,35 @@ impl Loss {
     ///
     /// # Errors
     /// The cause.
-    pub(crate) fn enter(&self, flying: Pending, uses_content: bool) -> Result<Present<'_>> {
+    pub(crate) fn enter(&self, pending: Pending, uses_content: bool) -> Result<(Present<'_>, Entry)> {
         let present = self.hold();
         if uses_content { present.expect_content() } else { present.expect() }?;
         let mut in_flight = self.in_flight.lock();
         if in_flight.len() == in_flight.capacity() {
-            in_flight.retain(Pending::is_pending);
+            // Of work that the driver has dropped.
+            in_flight.retain(|_, pending| pending.is_pending());
         }
-        in_flight.push(flying);
-        Ok(present)
+        Ok((present, Entry(in_flight.insert(pending))))
+    }
+
+    /// Removes work that has ended, or was not submitted after all.
+    pub(crate) fn leave(&self, Entry(entry): Entry, outcome: &Arc<Outcome>) {
+        let mut in_flight = self.in_flight.lock();
+        // After a loss the number may be another's.
+        if in_flight.get(entry).is_some_and(|pending| pending.is_of(outcome)) {
+            in_flight.remove(entry);
+        }
     }
 
     /// Outcomes of pending work.
     pub(crate) fn pending(&self) -> Vec<Arc<Outcome>> {
-        self.in_flight.lock().iter().filter_map(|flying| flying.outcome.upgrade()).collect()
+        self.in_flight.lock().iter().filter_map(|(_, pending)| pending.outcome.upgrade()).collect()
     }
 
     /// Marks the device as lost. Returns the pending work, which the caller must end.
     pub(crate) fn declare(&self, cause: &Error) -> Vec<Pending> {
         self.fate.write().lost.get_or_insert_with(|| cause.clone());
-        std::mem::take(&mut self.in_flight.lock())
+        self.in_flight.lock().drain().collect()
     }
 
     /// Marks the begin of a reset.

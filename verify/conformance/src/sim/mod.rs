@@ -492,7 +492,7 @@ impl Launch<'_> {
                 unsafe { slice.memory.read(slice.offset, &mut bytes) }?;
                 Ok(bytes)
             }
-            Some(Binding::Bytes(bytes)) => Ok(bytes.clone()),
+            Some(Binding::Bytes(bytes)) => Ok(bytes.to_vec()),
             Some(Binding::Threadgroup(len)) => Ok(vec![0; *len as usize]),
             None => Err(Error::invalid(format!("the launch has no argument {index}"))),
         }

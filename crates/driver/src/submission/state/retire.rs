@@ -166,10 +166,8 @@ impl<B: Backend> State<B> {
             None => Ok(Times { start_ns: first.start_ns, end_ns: first.end_ns }),
             Some(Verdict::Cancelled) => Err(Error::Cancelled),
             Some(Verdict::Poisoned(error)) => Err(error.clone()),
-            Some(Verdict::Lost(error)) => {
-                self.failure.get_or_insert_with(|| error.clone());
-                Err(error.clone())
-            }
+            // It became the queue's failure when the device was lost, which may have been acknowledged since.
+            Some(Verdict::Lost(error)) => Err(error.clone()),
             Some(Verdict::Failed(error)) => {
                 let error = error.clone();
                 self.poison_all(&error);

@@ -1,0 +1,90 @@
+//! [`Submitted`]: the runtime's side of a submission that the driver has, from the call of `submit` to its completion.
+//!
+//! It holds what the submission uses, and releases it before waiters are woken. Everything that a submission of one command needs is
+//! kept with its command list ([`crate::launch::command_list_pool`]) and used again.
+
+use std::sync::Arc;
+
+use elinvar_driver::sync::{Mutex, OnceLock};
+use elinvar_driver::{Command, OnCompleted, Result, Timing};
+
+use crate::launch::command_list_pool::CommandList;
+use crate::memory::usage::Storages;
+use crate::observe::trace::{Notes, TraceStep};
+use crate::sync::completion::Promise;
+use crate::sync::deadline::Watched;
+use crate::sync::dependencies::Entered;
+use crate::sync::in_flight::InFlight;
+use crate::sync::loss::Entry;
+use crate::{Device, Event};
+
+/// Receives the result of one submission at a time.
+#[derive(Default)]
+pub(crate) struct Submitted(Mutex<Option<Pending>>);
+
+/// A submission that has not ended.
+pub(crate) struct Pending {
+    pub(crate) promise: Promise,
+    /// In the device's list of pending work.
+    pub(crate) entry: Entry,
+    pub(crate) notes: Option<Notes>,
+    pub(crate) device: Device,
+    pub(crate) held: Held,
+}
+
+/// Resources that a submission holds until it has ended.
+pub(crate) struct Held {
+    pub(crate) _storages: Storages,
+    /// Dropped before the events, which return to the pool if nothing else references them.
+    pub(crate) _entered: Option<Entered>,
+    /// The events that it raises.
+    pub(crate) _events: Vec<Event>,
+    pub(crate) _watched: Option<Arc<OnceLock<Watched>>>,
+    pub(crate) _in_flight: InFlight,
+    pub(crate) commands: Arc<[Command]>,
+    pub(crate) list: CommandList,
+}
+
+impl Submitted {
+    /// Sets the submission whose result is received next.
+    pub(crate) fn begin(&self, pending: Pending) {
+        *self.0.lock() = Some(pending);
+    }
+
+    fn take(&self) -> Option<Pending> {
+        self.0.lock().take()
+    }
+}
+
+impl Held {
+    /// Releases everything; the command list keeps what can be used again.
+    fn release(self, submitted: Option<Arc<Submitted>>) {
+        let Self { commands, mut list, .. } = self;
+        list.reclaim(commands, submitted);
+    }
+}
+
+impl OnCompleted for Submitted {
+    fn completed(self: Arc<Self>, result: Result<Timing>) {
+        let Some(Pending { promise, entry, notes, device, held }) = self.take() else { return };
+        let complete =
+            notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
+        device.recovery().vitals.submission(result.as_ref().err());
+        device.loss().leave(entry, promise.outcome());
+        // Before the promise is resolved, so that waiters find the memory released.
+        held.release(Some(self));
+        if let (Some(notes), Some(complete)) = (notes, complete) {
+            device.trace().add([complete, notes.event(TraceStep::Release)].into_iter());
+        }
+        promise.resolve(result);
+    }
+
+    fn dropped(self: Arc<Self>) {
+        let Some(Pending { promise, entry, device, held, .. }) = self.take() else { return };
+        if device.is_here() {
+            device.loss().leave(entry, promise.outcome());
+        }
+        held.release(None);
+        drop(promise);
+    }
+}

@@ -1,0 +1,100 @@
+//! A launch on an ordinary stream allocates nothing in the steady state: not the calling thread, nor the driver's.
+//!
+//! One test, without the test harness: any other thread of the process would be counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use elinvar::{Device, DeviceKind, Grid, Source};
+
+struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static REPORTS: Cell<bool> = const { Cell::new(true) };
+}
+
+#[allow(unsafe_code)] // an allocator
+// SAFETY: all calls go to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTS.load(Ordering::Relaxed) {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+            report();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(address, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Says where, if `ELINVAR_TEST_TRACE_ALLOCATIONS` is set.
+fn report() {
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    if REPORTS.replace(false) {
+        COUNTS.store(false, Ordering::Relaxed);
+        if IS_ASKED.load(Ordering::Relaxed) || std::env::var_os("ELINVAR_TEST_TRACE_ALLOCATIONS").is_some() {
+            IS_ASKED.store(true, Ordering::Relaxed);
+            eprintln!("{}", std::backtrace::Backtrace::force_capture());
+        }
+        COUNTS.store(true, Ordering::Relaxed);
+        REPORTS.set(true);
+    }
+}
+
+/// Fewest allocations of `count` launches in ten rounds. Every `batch`th launch is waited for.
+fn allocations(device: &Device, count: u32, batch: u32) -> u64 {
+    let source = Source::named("runtime_cuda.metal", include_str!("runtime_cuda.metal"));
+    let kernel = device.compile(source).unwrap().kernel("triple").unwrap();
+    let stream = device.stream().unwrap();
+    let x = device.buffer_with_data(&[7_u32; 256]).unwrap();
+    let mut y = device.buffer::<u32>(256).unwrap();
+    let mut run = |count: u32| {
+        for launch in 1..=count {
+            #[allow(unsafe_code)] // launches a kernel without checks
+            // SAFETY: the kernel writes the elements of its threads, which are in the buffer.
+            let done = unsafe { kernel.launch(&stream, Grid::threads(256), (&x, &mut y, 256_u32)) }.unwrap();
+            if launch.is_multiple_of(batch) {
+                done.wait().unwrap();
+            }
+        }
+    };
+    run(1000);
+    // On a busy machine a thread may still have what the launch before it has used; the next round has it then.
+    let mut allocations = u64::MAX;
+    for _ in 0..10 {
+        ALLOCATIONS.store(0, Ordering::Relaxed);
+        COUNTS.store(true, Ordering::Relaxed);
+        run(count);
+        COUNTS.store(false, Ordering::Relaxed);
+        allocations = allocations.min(ALLOCATIONS.load(Ordering::Relaxed));
+    }
+    assert_eq!(y.to_vec().unwrap(), [21; 256]);
+    allocations
+}
+
+fn main() {
+    elinvar::serve_if_asked();
+    for device in Device::all().unwrap() {
+        let name = device.name();
+        if !matches!(device.kind(), DeviceKind::Cpu | DeviceKind::Cuda) {
+            println!("skipped: {name}: Metal allocates each command buffer");
+            continue;
+        }
+        for batch in [1, 8] {
+            let count = allocations(&device, 1000, batch);
+            println!("{name}: {count} allocations in 1000 launches, every {batch}. waited for");
+            assert_eq!(count, 0);
+        }
+    }
+}

@@ -9,12 +9,17 @@
 //! 3. Which bytes it accesses does not depend on what a failure leaves undefined: no command *steers* by memory that is written by a
 //!    command buffer in flight, or computed from that. So it writes what it would write behind a success, and ends as surely.
 //!
+//! The GPU waits for an event that a queue of the same device raises behind command buffers in flight: these count as in flight here as well,
+//! until the event is raised (see [`Gate`]).
+//!
 //! Reading what one in flight writes is allowed otherwise. Not committed ahead are command buffers whose reads Metal would not order behind
 //! the writes in flight, since they go through another object over the same memory, and those of more than [`MOST`] accesses.
 //! `docs/metal.md` gives the reasons.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Command buffers of a queue in flight. Metal allows 64 (`maxCommandBufferCount`).
 pub(crate) const DEPTH: usize = 8;
@@ -134,6 +139,26 @@ impl Footprint {
     }
 }
 
+/// What a GPU waits for: an event behind command buffers of another queue, or of the same one.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// What the command buffers do before which the event is not raised.
+    footprint: Footprint,
+    /// Whether the event was raised.
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    /// The event was raised.
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+}
+
 struct InFlight {
     number: u64,
     footprint: Footprint,
@@ -144,6 +169,8 @@ struct InFlight {
 #[derive(Default)]
 pub(crate) struct Ahead {
     in_flight: VecDeque<InFlight>,
+    /// What the GPU waits for, of which it is not known that it comes.
+    gates: Vec<Arc<Gate>>,
     last: u64,
     /// The first that has failed.
     failed: Option<u64>,
@@ -165,17 +192,19 @@ impl Ahead {
     /// Nothing is in flight, and no failure is unknown to whoever commits.
     pub(crate) fn restart(&mut self) {
         self.failed = None;
+        self.gates.clear();
         while let Some(InFlight { footprint, .. }) = self.in_flight.pop_front() {
             self.recycle(footprint);
         }
     }
 
     /// Whether a command buffer may be committed now.
-    pub(crate) fn allows(&self, next: &Footprint) -> bool {
+    pub(crate) fn allows(&mut self, next: &Footprint) -> bool {
+        self.forget();
         if self.failed.is_some() {
             return false;
         }
-        if self.in_flight.is_empty() {
+        if self.in_flight.is_empty() && self.gates.is_empty() {
             return true;
         }
         let are_known = !next.is_unknown && self.earlier().all(|earlier| !earlier.is_unknown);
@@ -191,7 +220,50 @@ impl Ahead {
     }
 
     fn earlier(&self) -> impl Iterator<Item = &Footprint> {
-        self.in_flight.iter().map(|entry| &entry.footprint)
+        let awaited = self.gates.iter().map(|gate| &gate.footprint);
+        self.in_flight.iter().map(|entry| &entry.footprint).chain(awaited)
+    }
+
+    /// Forget what has ended well.
+    fn forget(&mut self) {
+        self.gates.retain(|gate| !gate.is_open());
+        // What is behind one in flight, or behind a gate, may have to be run again with it.
+        while self.gates.is_empty()
+            && let Some(first) = self.in_flight.pop_front_if(|first| first.has_ended)
+        {
+            self.recycle(first.footprint);
+        }
+    }
+
+    /// The GPU is to wait at a gate before what is committed next, which begins with this. Whether that may be committed before the gate
+    /// is open; if not, nothing changes.
+    pub(crate) fn enter(&mut self, gate: &Arc<Gate>, next: &Footprint) -> bool {
+        self.gates.push(gate.clone());
+        let is_allowed = self.allows(next);
+        if !is_allowed {
+            self.gates.retain(|other| !Arc::ptr_eq(other, gate));
+        }
+        is_allowed
+    }
+
+    /// A gate for an event behind all that was committed, with the number of the last command buffer; `None` if all has ended, or some
+    /// has failed.
+    pub(crate) fn gate(&mut self) -> Option<(u64, Gate)> {
+        self.forget();
+        if self.in_flight.is_empty() || self.failed.is_some() {
+            return None;
+        }
+        let mut footprint = Footprint::default();
+        for earlier in self.earlier() {
+            footprint.uses.extend(earlier.uses.iter().cloned());
+            footprint.is_unknown |= earlier.is_unknown || footprint.uses.len() > MOST;
+        }
+        Some((self.last, Gate { footprint, is_open: AtomicBool::new(false) }))
+    }
+
+    /// The number of the command buffer that was committed last.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
     }
 
     /// Rule 1.
@@ -234,9 +306,9 @@ impl Ahead {
         self.last
     }
 
-    /// A command buffer has ended, `well` or not. Whether an earlier one has failed.
+    /// A command buffer has ended, `well` or not. Whether what is before it has failed, or may have.
     pub(crate) fn end(&mut self, number: u64, well: bool) -> bool {
-        let is_behind = self.failed.is_some_and(|failed| failed < number);
+        let is_behind = self.failed.is_some_and(|failed| failed < number) || !self.gates.is_empty();
         if !well {
             self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
             return is_behind;
@@ -244,10 +316,7 @@ impl Ahead {
         if let Some(entry) = self.in_flight.iter_mut().find(|entry| entry.number == number) {
             entry.has_ended = true;
         }
-        // What is behind one in flight may have to be run again with it.
-        while let Some(first) = self.in_flight.pop_front_if(|first| first.has_ended) {
-            self.recycle(first.footprint);
-        }
+        self.forget();
         is_behind
     }
 }
@@ -415,6 +484,29 @@ mod tests {
         assert!(!ahead.allows(&footprint([fill(9)])));
         ahead.restart();
         assert!(ahead.allows(&footprint([update(1)])));
+    }
+
+    #[test]
+    fn what_is_behind_a_gate_may_have_to_be_run_again() {
+        let (mut first, mut second) = (Ahead::default(), Ahead::default());
+        assert!(first.gate().is_none());
+        first.commit(footprint([copy(1, 2)]));
+        let (number, gate) = first.gate().unwrap();
+        assert_eq!(number, first.last());
+        let gate = Arc::new(gate);
+        assert!(!second.enter(&gate, &footprint([fill(1)])), "an input of the other queue's");
+        assert!(second.allows(&footprint([fill(1)])), "it has not entered");
+        assert!(second.enter(&gate, &footprint([copy(2, 3)])));
+        let own = second.commit(footprint([copy(2, 3)]));
+        let (_, both) = second.gate().unwrap();
+        let mut third = Ahead::default();
+        assert!(!third.enter(&Arc::new(both), &footprint([fill(1)])), "what a gate is behind counts as well");
+        second.end(own, true);
+        assert!(!second.allows(&footprint([fill(2)])) && !second.allows(&footprint([fill(3)])));
+        first.end(number, true);
+        assert!(!second.allows(&footprint([fill(3)])), "the event may yet fail");
+        gate.open();
+        assert!(second.allows(&footprint([fill(3)])));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! | signature | Elinvar's front end, compared with Metal's reflection; without clang the reflection alone (`reflect`) |
 //! | bounds checks | shader validation, on copies of the arguments (`validation`, `copies`) |
 //! | queue | `MTLCommandQueue`, with command buffers committed ahead where a failure allows it (`queue`, `ahead`) |
-//! | wait | the host's: the command buffer behind it is committed when the event is there |
+//! | wait | the GPU's for an `MTLSharedEvent` where the command buffer behind it may be committed (`queue`, `ahead`); else the host's, and that is committed when the event is there |
 //! | signal | within a command buffer that of an `MTLSharedEvent`, of which the host is told (`signals`); at its end, and without shared events, the host's |
 //! | timestamp | within a command buffer a sample of an `MTLCounterSampleBuffer` (`stamps`); at its end, and without counters, the GPU's end time |
 //! | label of a launch | a debug group of the encoder; queues and command buffers have numbers for labels |
@@ -24,8 +24,8 @@
 //! | pooled and aliased memory | offsets of one buffer, so heaps are not needed |
 //!
 //! Metal goes on with the next command buffer after one has failed, and the contract does not. So a command buffer is committed
-//! before those before it have ended well only if its run behind a failure shows nowhere (`ahead`). No command buffer waits for an
-//! event on the GPU: what it waits for may fail, and a committed command buffer cannot be taken back.
+//! before those before it have ended well only if its run behind a failure shows nowhere (`ahead`). That goes for what it waits for
+//! on the GPU as well.
 //!
 //! Where a Metal function is newer than the oldest system, the object is asked whether it has it, and what is done
 //! without it is said where that is decided.

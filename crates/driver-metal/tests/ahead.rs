@@ -4,7 +4,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use elinvar_driver::{
@@ -290,6 +290,141 @@ fn queues_that_wait_for_one_another_fail_with_what_they_wait_for() {
     }
 }
 
+/// Gives a queue whose signals are promised, and another.
+fn queues(fixture: &Fixture) -> [Arc<dyn Queue>; 2] {
+    let queues = [0, 1].map(|_| fixture.device.queue().unwrap());
+    for queue in &queues {
+        let event = fixture.device.event().unwrap();
+        run(&**queue, vec![fixture.fill(11, 0), Command::Signal { event, value: 1 }]).unwrap();
+    }
+    queues
+}
+
+#[test]
+fn a_gpu_waits_for_what_another_queue_raises() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let [queue, other] = queues(&fixture);
+        let events: Vec<_> = (0..3).map(|_| fixture.device.event().unwrap()).collect();
+        let signal = |at: usize| Command::Signal { event: events[at].clone(), value: 1 };
+        let wait = |at: usize| Command::Wait { event: events[at].clone(), value: 1 };
+        fixture.set(0, 1);
+        let (held, before) = (Held::before(fixture.number, 0), committed(fixture.number));
+        let mut all = vec![
+            submit(&*queue, vec![fixture.map(0, 1, 1), signal(0)]),
+            submit(&*other, vec![wait(0), fixture.map(1, 2, 1), signal(1)]),
+            // By submissions of their own.
+            submit(&*queue, vec![wait(1)]),
+            submit(&*queue, vec![fixture.map(2, 3, 1)]),
+            submit(&*queue, vec![signal(2)]),
+            submit(&*other, vec![wait(2), fixture.map(3, 4, 1)]),
+        ];
+        assert_eq!(committed(fixture.number) - before, 4);
+        // What would show behind a failure waits for the host.
+        all.push(submit(&*other, vec![wait(2), fixture.update(0, 1)]));
+        assert_eq!(committed(fixture.number) - before, 4);
+        assert!(all.iter().all(|pending| pending.1.try_recv().is_err()));
+        drop(held);
+        assert!(all.iter().all(|pending| ended(pending).is_ok()));
+        for (at, expected) in [6, 4, 13, 40, 121].into_iter().enumerate() {
+            assert!(fixture.words(at).iter().all(|word| *word == expected), "buffer {at}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_on_the_gpu_fails_with_what_it_waits_for() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let [queue, other] = queues(&fixture);
+        let events: Vec<_> = (0..2).map(|_| fixture.device.event().unwrap()).collect();
+        let signal = |at: usize| Command::Signal { event: events[at].clone(), value: 1 };
+        let wait = |at: usize| Command::Wait { event: events[at].clone(), value: 1 };
+        (0..6).for_each(|at| fixture.set(at, at as u32));
+        let (held, before) = (Held::before(fixture.number, 1), committed(fixture.number));
+        fixture.fail(1);
+        // The first comes to its second encoder before the second is there.
+        let (begun, (sender, has_begun)) = (fixture.device.event().unwrap(), channel());
+        begun.when(1, Box::new(move |result| drop(sender.send(result))));
+        let begins = Command::Signal { event: begun, value: 1 };
+        let first = vec![fixture.map(0, 1, 1), begins, fixture.map(0, 6, 1), signal(0)];
+        let mut all = vec![submit(&*queue, first)];
+        has_begun.recv_timeout(LONG).expect("it begins").unwrap();
+        all.push(submit(&*other, vec![wait(0), fixture.map(1, 2, 1), signal(1)]));
+        assert_eq!(committed(fixture.number) - before, 2);
+        all.extend([
+            submit(&*other, vec![fixture.fill(0, 9)]),
+            submit(&*other, vec![fixture.update(3, 1)]),
+            submit(&*queue, vec![wait(1), fixture.update(4, 1)]),
+            submit(&*queue, vec![fixture.update(5, 1)]),
+        ]);
+        assert_eq!(committed(fixture.number) - before, 2);
+        assert!(!other.cancel(all[1].0), "it is committed");
+        drop(held);
+        let results: Vec<_> = all.iter().map(ended).collect();
+        assert!(matches!(&results[0], Err(Error::Fault(_))), "{results:?}");
+        assert!(results[1..].iter().all(is_poisoned), "{results:?}");
+        assert!(events.iter().all(|event| event.value() == 0 && event.failure().is_some()));
+        for at in [0, 3, 4, 5] {
+            assert!(fixture.words(at).iter().all(|word| *word == at as u32), "buffer {at}");
+        }
+        assert!(queue.acknowledge().is_some() && other.acknowledge().is_some());
+        // Both go on, and wait for one another again.
+        let event = fixture.device.event().unwrap();
+        let held = Held::before(fixture.number, 0);
+        let first =
+            submit(&*queue, vec![fixture.map(0, 1, 1), Command::Signal { event: event.clone(), value: 7 }]);
+        let second = submit(&*other, vec![Command::Wait { event, value: 7 }, fixture.map(1, 2, 1)]);
+        assert_eq!(committed(fixture.number) - before, 4);
+        drop(held);
+        assert!(ended(&first).is_ok() && ended(&second).is_ok());
+        assert!(fixture.words(2).iter().all(|word| *word == 4));
+    }
+}
+
+#[test]
+fn a_signal_behind_a_wait_is_behind_what_that_waits_for() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let ([queue, other], third) = (queues(&fixture), fixture.device.queue().unwrap());
+        let events: Vec<_> = (0..2).map(|_| fixture.device.event().unwrap()).collect();
+        let signal = |at: usize| Command::Signal { event: events[at].clone(), value: 1 };
+        let wait = |at: usize| Command::Wait { event: events[at].clone(), value: 1 };
+        let (held, before) = (Held::before(fixture.number, 0), committed(fixture.number));
+        let mut all = vec![
+            submit(&*queue, vec![fixture.map(0, 1, 1), signal(0)]),
+            submit(&*other, vec![fixture.map(2, 3, 1)]),
+            submit(&*other, vec![wait(0), signal(1)]),
+            submit(&*third, vec![wait(1), fixture.map(1, 4, 1)]),
+        ];
+        assert_eq!(committed(fixture.number) - before, 2);
+        all.push(submit(&*other, vec![fixture.map(1, 5, 1)]));
+        assert_eq!(committed(fixture.number) - before, 3);
+        drop(held);
+        assert!(all.iter().all(|pending| ended(pending).is_ok()));
+        assert!([4, 5].into_iter().all(|at| fixture.words(at).iter().all(|word| *word == 4)));
+    }
+}
+
+#[test]
+fn what_waits_on_the_gpu_stops_in_its_turn() {
+    let _alone = alone();
+    for fixture in Fixture::all() {
+        let [queue, other] = queues(&fixture);
+        let event = fixture.device.event().unwrap();
+        let held = Held::before(fixture.number, 0);
+        let first =
+            submit(&*queue, vec![fixture.map(0, 1, 1), Command::Signal { event: event.clone(), value: 1 }]);
+        let second = submit(&*other, vec![Command::Wait { event, value: 1 }, fixture.map(1, 2, 1)]);
+        assert!(other.stop(second.0, Error::Timeout("late".into())).unwrap());
+        drop(held);
+        assert!(ended(&first).is_ok());
+        assert!(matches!(ended(&second), Err(Error::Timeout(text)) if text == "late"));
+        assert!(matches!(other.acknowledge(), Some(Error::Timeout(_))));
+        run(&*other, vec![fixture.update(0, 1)]).unwrap();
+    }
+}
+
 /// Numbers that depend on nothing but where they begin (xorshift).
 struct Random(u64);
 
@@ -373,24 +508,45 @@ impl Step {
 
 /// Submits work of which some fails, has what has failed and what is behind it done again, as a stream that recovers does, and compares:
 /// after each failure what neither the failed nor the poisoned work writes, at the end everything.
+///
+/// The work goes to two queues in turn, each submission behind those before it by events.
 fn history(fixture: &Fixture, seed: u64) {
-    let (mut random, queue) = (Random(seed * 2 + 1), fixture.device.queue().unwrap());
+    let (mut random, queues) = (Random(seed * 2 + 1), queues(fixture));
     let mut expected: Vec<Vec<u32>> = (0..6).map(|at| vec![at; 100]).collect();
     (0..6).for_each(|at| fixture.set(at, at as u32));
-    let mut left: Vec<Vec<Step>> =
-        (0..20).map(|_| (0..1 + random.below(3)).map(|_| Step::random(&mut random)).collect()).collect();
+    // Half of the histories have nothing that works in place, so that failures come in the middle as well: it can be done again.
+    let can_fail_within = seed % 2 == 0;
+    let mut submission = || -> Vec<Step> {
+        loop {
+            let steps: Vec<_> = (0..1 + random.below(3)).map(|_| Step::random(&mut random)).collect();
+            let reads = |place: usize| steps.iter().any(|step| step.input() == Some(place));
+            if !(can_fail_within && steps.iter().any(|step| reads(step.output()))) {
+                return steps;
+            }
+        }
+    };
+    let mut left: Vec<Vec<Step>> = (0..20).map(|_| submission()).collect();
     while !left.is_empty() {
         let at = random.below(8);
-        if let Some(steps) = left.get(at as usize) {
-            // One that works in place and has begun could not be done again.
-            let reads = |place: usize| steps.iter().any(|step| step.input() == Some(place));
-            let again = !steps.iter().any(|step| reads(step.output()));
-            let encoder = if again { random.below(3) as isize - 1 } else { -1 };
+        if at < left.len() as u64 {
+            let encoder = if can_fail_within { random.below(3) as isize - 1 } else { -1 };
             inject_on(fixture.number, EXECUTION, at + 1, MTLCommandBufferError::Internal, encoder);
         }
-        let commands = |steps: &Vec<Step>| steps.iter().map(|step| step.command(fixture)).collect();
         let held = (random.below(2) == 0).then(|| Held::before(fixture.number, 0));
-        let all: Vec<Pending> = left.iter().map(|steps| submit(&*queue, commands(steps))).collect();
+        let mut all: Vec<Pending> = Vec::new();
+        let (mut on, mut last) = (0, None);
+        for steps in &left {
+            let mut commands: Vec<Command> = steps.iter().map(|step| step.command(fixture)).collect();
+            let next = random.below(2) as usize;
+            if let Some(event) = last.take().filter(|_| next != on) {
+                commands.insert(0, Command::Wait { event, value: 1 });
+            }
+            on = next;
+            let event = fixture.device.event().unwrap();
+            commands.push(Command::Signal { event: event.clone(), value: 1 });
+            last = Some(event);
+            all.push(submit(&*queues[on], commands));
+        }
         drop(held);
         let results: Vec<_> = all.iter().map(ended).collect();
         let well = results.iter().take_while(|result| result.is_ok()).count();
@@ -399,7 +555,8 @@ fn history(fixture: &Fixture, seed: u64) {
         if let [first, behind @ ..] = &results[well..] {
             assert!(!matches!(first, Err(Error::Poisoned(_))), "seed {seed}: {first:?}");
             assert!(behind.iter().all(|result| matches!(result, Err(Error::Poisoned(_)))), "seed {seed}");
-            assert!(queue.acknowledge().is_some());
+            let acknowledged = queues.iter().filter(|queue| queue.acknowledge().is_some()).count();
+            assert!(acknowledged > 0, "seed {seed}");
         }
         for (at, expected) in expected.iter().enumerate() {
             if !left.iter().flatten().any(|step| step.output() == at) {

@@ -180,3 +180,42 @@ fn host_cost_of_launches() {
     }
     assert!(words(&x).iter().all(|word| *word as usize == total), "{:?}", &words(&x)[..2]);
 }
+
+const MAP: &str = "kernel void map_k(device const uint* from [[buffer(0)]], device uint* to [[buffer(1)]],
+    uint i [[thread_position_in_grid]]) { to[i] = from[i] + 1u; }";
+
+/// A chain of submissions, each of which reads what the one before it writes: what one takes if they are committed ahead, if each
+/// overwrites what the one before it reads, so that they are not, and if each is waited for.
+#[test]
+#[ignore = "prints figures"]
+fn host_cost_of_a_chain() {
+    const LENGTH: usize = 1000;
+    let device = devices().swap_remove(0);
+    let map = pipeline(&*device, MAP, "map_k");
+    let buffers: Vec<_> = (0..10).map(|_| memory(&*device, 128, Storage::Shared)).collect();
+    let queue = device.queue().unwrap();
+    let launch = |at: usize, among: usize| {
+        let [from, to] = [at, at + 1].map(|at| Binding::Memory(whole(&buffers[at % among])));
+        dispatch(&map, vec![from, to], 32, 32)
+    };
+    let micros = |among: usize, is_waited_for: bool| {
+        let (sender, ended) = channel();
+        let begin = Instant::now();
+        for at in 0..LENGTH {
+            let sender = sender.clone();
+            let done = Done::new(move |result: elinvar_driver::Result<_>| drop(sender.send(result.is_ok())));
+            queue.submit(vec![launch(at, among)].into(), done).unwrap();
+            if is_waited_for {
+                assert!(ended.recv().unwrap());
+            }
+        }
+        if !is_waited_for {
+            assert!(ended.iter().take(LENGTH).all(|is_well| is_well));
+        }
+        begin.elapsed().as_secs_f64() * 1e6 / LENGTH as f64
+    };
+    println!("µs for a submission: committed ahead, one at a time, waited for");
+    for _ in 0..5 {
+        println!("{:>8.1} {:>8.1} {:>8.1}", micros(10, false), micros(2, false), micros(10, true));
+    }
+}

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use elinvar_cache::Cache;
 use elinvar_code::user_cache;
 use elinvar_driver::{
-    Caps, Capture, Device, Driver, Error, HostBlock, Init, Library, Memory, Priority, Queue, Reach, Result,
-    Source, Storage,
+    Caps, Capture, Device, Driver, Error, Event, HostBlock, Init, Library, Memory, Priority, Queue, Reach,
+    Result, Source, Storage,
 };
 use objc2::rc::autoreleasepool;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice as _};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::crossing;
 use super::memory::MetalMemory;
-use super::queue::CommandQueue;
+use super::queue::{CommandQueue, MetalEvent};
 use super::removal::{Lost, Watch, Watched};
 use super::{capture, compile, host};
 
@@ -118,6 +118,10 @@ unsafe impl Device for MetalDevice {
     }
 
     /// `MTLCommandQueue` and its descriptor have no priority, so only the normal one is given.
+    fn event(&self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(MetalEvent::default()))
+    }
+
     fn queue_with(&self, priority: Priority) -> Result<Arc<dyn Queue>> {
         self.core.expect_present()?;
         if priority != Priority::Normal {

@@ -26,6 +26,7 @@ use super::crossing::Between;
 use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
+use super::queue::Promise;
 use super::signals::Signals;
 use super::stamps::Stamps;
 use crate::clock::Moment;
@@ -60,6 +61,8 @@ impl Place<'_> {
 pub(super) struct BufferInfo {
     /// The number of the submission.
     pub(super) submission: u64,
+    /// What it waits for first, if it has not begun.
+    pub(super) waits: Vec<Promise>,
     /// For each encoder, in order, the numbers of the commands in it.
     pub(super) encoders: Vec<Range<usize>>,
     /// Of each signal within it, in order, the ticket and the number of the command.
@@ -151,6 +154,9 @@ impl<'a> Encoding<'a> {
         let buffer = buffer.ok_or_else(|| Error::Environment("Metal has no command buffer".into()))?;
         if self.info.submission > 0 {
             buffer.setLabel(Some(&label(format_args!("submission {}", self.info.submission))));
+        }
+        for wait in &self.info.waits {
+            buffer.encodeWaitForEvent_value(ProtocolObject::from_ref(&*wait.counter), wait.number);
         }
         Ok(self.buffer.insert(buffer).clone())
     }

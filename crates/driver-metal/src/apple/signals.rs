@@ -5,8 +5,7 @@
 //! event of the contract. That is the host's, so it can be any driver's, fail, and be raised from several queues in any
 //! order; the counter is raised by one queue in its order, so it only grows, and says after a failure exactly what was reached.
 //!
-//! Nothing on a GPU waits for an event: what is waited for may fail, a committed command buffer cannot be taken back, and one
-//! that only waits must be possible to cancel.
+//! Nothing on a GPU waits for this counter. What one may wait for is the end of a command buffer (`queue`).
 //!
 //! A device without shared events (macOS before 10.14, or none is given) has none of this: a signal then ends its
 //! command buffer.

@@ -7,20 +7,22 @@
 //!
 //! Callbacks are made in completion handlers, on the queue of shared events, and on the device's dispatch queue ([`Tasks`](super::tasks::Tasks)).
 
+mod event;
 mod footprint;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use block2::RcBlock;
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
-use elinvar_driver::{Command, Error, Result};
+use elinvar_driver::{Command, Error, Event, Result};
 use objc2::rc::{Retained, autoreleasepool};
-use objc2::runtime::ProtocolObject;
-use objc2_metal::{MTLCommandBuffer, MTLCommandQueue, MTLDevice as _};
+use objc2::runtime::{NSObjectProtocol as _, ProtocolObject};
+use objc2::sel;
+use objc2_metal::{MTLCommandBuffer, MTLCommandQueue, MTLDevice as _, MTLSharedEvent};
 use parking_lot::Mutex;
 
 use super::core::Core;
@@ -30,6 +32,8 @@ use super::marks::Marks;
 use super::signals::Signals;
 use super::{crossing, encode, failure, host, validation};
 use crate::ahead::{Ahead, Footprint};
+
+pub(super) use event::{MetalEvent, Promise};
 
 type Completion = RcBlock<dyn Fn(NonNull<ProtocolObject<dyn MTLCommandBuffer>>)>;
 
@@ -44,6 +48,8 @@ pub(super) struct CommandQueue {
     /// What Metal calls when a command buffer has ended; one for all of them.
     completion: Block,
     marks: Marks,
+    /// What the GPU raises to the number of each command buffer when that has ended. Made when an event is first to be raised.
+    ends: OnceLock<Option<Retained<ProtocolObject<dyn MTLSharedEvent>>>>,
     buffers: Mutex<Buffers>,
 }
 
@@ -62,10 +68,23 @@ struct Buffers {
     /// Command buffers that are committed and have not ended, in order.
     committed: VecDeque<Committed>,
     ahead: Ahead,
+    /// What the next command buffers are to wait for.
+    waits: Vec<Promise>,
+    /// Whether the end of what was committed last is raised, behind all of them.
+    is_end_raised: bool,
     /// When the last one ended.
     last_ns: u64,
     /// What the next command buffers are described in.
     spare: Vec<BufferInfo>,
+}
+
+impl Buffers {
+    /// Nothing is in flight, and all that was waited for has come.
+    fn restart(&mut self) {
+        self.ahead.restart();
+        self.waits.clear();
+        self.is_end_raised = false;
+    }
 }
 
 struct Committed {
@@ -124,7 +143,7 @@ impl CommandQueue {
             });
             let marks = Marks::new(autoreleasepool(|_| signals(core, submissions)));
             let (core, completion, buffers) = (core.clone(), Block(completion), Mutex::default());
-            Self { core, queue, completion, marks, buffers }
+            Self { core, queue, completion, marks, ends: OnceLock::new(), buffers }
         }))
     }
 }
@@ -142,6 +161,12 @@ fn signals(core: &Core, submissions: &Weak<Submissions>) -> Option<Signals> {
             });
         }));
     })
+}
+
+/// `None` where Metal has no shared events.
+fn ends(core: &Core) -> Option<Retained<ProtocolObject<dyn MTLSharedEvent>>> {
+    let has_events = core.device.respondsToSelector(sel!(newSharedEvent));
+    has_events.then(|| autoreleasepool(|_| core.device.newSharedEvent())).flatten()
 }
 
 /// The device has come to all signals up to a ticket.
@@ -172,16 +197,21 @@ unsafe impl Backend for CommandQueue {
         }
         let mut buffers = self.buffers.lock();
         if !is_ahead {
-            buffers.ahead.restart();
+            buffers.restart();
         }
         let mut footprint = buffers.ahead.footprint();
         let mut info = buffers.spare.pop().unwrap_or_default();
         drop(buffers);
         footprint::note(&mut footprint, commands);
-        if !self.buffers.lock().ahead.allows(&footprint) {
+        let mut buffers = self.buffers.lock();
+        if !buffers.ahead.allows(&footprint) {
+            drop(buffers);
             self.keep(info, Some(footprint));
             return Ok(Issued::Full);
         }
+        buffers.waits.retain(|wait| !wait.gate.is_open());
+        info.waits.clone_from(&buffers.waits);
+        drop(buffers);
         info.submission = issue.submission().0;
         let begun = autoreleasepool(|_| self.encode(issue, &mut info));
         match begun {
@@ -200,6 +230,40 @@ unsafe impl Backend for CommandQueue {
             }
             Err(error) => Err(self.core.explained(error)),
         }
+    }
+
+    /// The GPU waits for what is promised, if what is behind the wait may be committed before it is known to come.
+    fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
+        let promise = MetalEvent::of(&**event).and_then(|event| event.promised(value));
+        let Some(promise) = promise.filter(|promise| promise.is_of(&self.core)) else { return Ok(false) };
+        let mut buffers = self.buffers.lock();
+        if issue.in_flight() == 0 {
+            buffers.restart();
+        }
+        let mut next = buffers.ahead.footprint();
+        footprint::note(&mut next, &issue.commands()[issue.next() + 1..]);
+        let is_allowed = buffers.ahead.enter(&promise.gate, &next);
+        buffers.ahead.recycle(next);
+        if is_allowed {
+            buffers.waits.push(promise);
+            buffers.is_end_raised = false;
+        }
+        Ok(is_allowed)
+    }
+
+    /// A signal behind command buffers in flight is promised, unless it is the queue's first: from then on their ends are encoded.
+    fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
+        let Command::Signal { event, value } = &issue.commands()[issue.next()] else { return None };
+        let event = MetalEvent::of(&**event)?;
+        let counter = self.ends.get_or_init(|| ends(&self.core)).clone()?;
+        let mut buffers = self.buffers.lock();
+        let gate = if buffers.is_end_raised { buffers.ahead.gate() } else { None };
+        drop(buffers);
+        if let Some((number, gate)) = gate {
+            let device = Arc::as_ptr(&self.core).addr();
+            event.promise(*value, Promise { counter, number, gate: Arc::new(gate), device });
+        }
+        None
     }
 
     fn panicked(&self, message: &str) -> Error {
@@ -222,11 +286,14 @@ unsafe impl Backend for CommandQueue {
         cause: &Error,
     ) -> Result<Option<Deferred<Self, Result<()>>>> {
         let committed = &mut self.buffers.lock().committed;
+        let runs = |buffer: &Committed| buffer.info.waits.iter().all(|wait| wait.gate.is_open());
         let mut are_behind = false;
         for fence in fences {
             let Fence::Buffer(address) = fence else { continue };
             match committed.iter().position(|buffer| buffer.address == *address) {
-                Some(0) => return Err(Error::unsupported("Metal cannot stop running work")),
+                Some(0) if runs(&committed[0]) => {
+                    return Err(Error::unsupported("Metal cannot stop running work"));
+                }
                 Some(at) => {
                     committed[at].stop.get_or_insert_with(|| cause.clone());
                     are_behind = true;
@@ -273,6 +340,11 @@ impl CommandQueue {
         let commands = issue.commands().clone();
         let mut buffers = self.buffers.lock();
         let number = buffers.ahead.commit(footprint);
+        let ends = self.ends.get().and_then(Option::as_ref).filter(|_| info.other.is_none());
+        if let Some(ends) = ends {
+            buffer.encodeSignalEvent_value(ProtocolObject::from_ref(&**ends), number);
+        }
+        buffers.is_end_raised = ends.is_some();
         buffers.committed.push_back(Committed { address, info, commands, number, stop: None });
         drop(buffers);
         // SAFETY: the block is valid, and Metal retains it.
@@ -306,12 +378,20 @@ impl CommandQueue {
             None => validation::fault(buffer, &commands, &info).map(Error::Fault),
         };
         let is_well = error.is_none() && stop.is_none();
-        let is_behind = this.buffers.lock().ahead.end(number, is_well);
+        let mut buffers = this.buffers.lock();
+        let (is_behind, committed) = (buffers.ahead.end(number, is_well), buffers.ahead.last());
+        drop(buffers);
+        if let (false, Some(Some(ends))) = (is_well, this.ends.get()) {
+            // Who waits for this one or those behind it goes on, to fail with the event. Nothing more is committed until that is known.
+            ends.setSignaledValue(committed);
+        }
         if let Some(error) = error.as_ref().filter(|_| failed.is_some() && !is_behind) {
             // Behind a failure Metal may refuse what the device could do.
             core.note(error);
         }
         let error = stop.or(error);
+        // Whoever is told of the end finds the memory let go of.
+        drop(commands);
         let completed = match error {
             None => {
                 info.clear();
@@ -335,7 +415,8 @@ impl CommandQueue {
         submissions.turn(&mut ());
     }
 
-    fn keep(&self, info: BufferInfo, footprint: Option<Footprint>) {
+    fn keep(&self, mut info: BufferInfo, footprint: Option<Footprint>) {
+        info.waits.clear();
         let mut buffers = self.buffers.lock();
         buffers.spare.push(info);
         footprint.into_iter().for_each(|footprint| buffers.ahead.recycle(footprint));

@@ -35,7 +35,7 @@ pub use cached_program::{CachedProgram, Declared};
 pub use clang::toolchain::Toolchain;
 pub use clang::{InductionVariables, process, scratch};
 pub use error::{Error, Result};
-pub use program::{Program, Specialized, Together};
+pub use program::{CombinedModule, Program, Specialized};
 pub use rewrite::glue::ENTRY;
 
 /// The rewriter's output for preprocessed text, for fuzzing. Not part of the API.

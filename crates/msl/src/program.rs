@@ -273,7 +273,7 @@ impl Program {
     ///
     /// # Errors
     /// `NoKernel`, `Constant` when a parameter depends on a function constant, `Unsupported` with the parameter, `Clang`, `Io`.
-    pub fn together(&self, kernels: &[&str]) -> Result<Together> {
+    pub fn combine(&self, kernels: &[&str]) -> Result<CombinedModule> {
         let mut entries = Vec::new();
         for (index, name) in kernels.iter().enumerate() {
             let (found, _) = self.find(name)?;
@@ -285,7 +285,7 @@ impl Program {
         let entries: Vec<_> = entries.iter().map(|(kernel, name)| (*kernel, name.as_str())).collect();
         let unoptimized = self.emit_unoptimized(&entries, &vec![None; self.constants.len()])?;
         let optimized = self.optimize(&unoptimized, InductionVariables::default())?;
-        Ok(Together { unoptimized, optimized })
+        Ok(CombinedModule { unoptimized, optimized })
     }
 
     /// Compile kernels to unoptimized IR, with entries of these names.
@@ -355,9 +355,9 @@ pub struct Specialized {
     pub signature: Signature,
 }
 
-/// Several kernels in one module; see [`Program::together`].
+/// A module with several kernels; see [`Program::combine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Together {
+pub struct CombinedModule {
     /// Unoptimized LLVM IR text.
     pub unoptimized: String,
     /// Optimized LLVM IR text.

@@ -138,7 +138,7 @@ fn kernels_together_have_the_code_that_each_has_alone() {
         own.collect()
     };
     let names = ["add", "simd", "atomics"];
-    let together = PROGRAM.together(&names).unwrap();
+    let together = PROGRAM.combine(&names).unwrap();
     for (index, name) in names.iter().enumerate() {
         let entry = format!("{ENTRY}_{index}");
         let alone = body(&PROGRAM.ir(name).unwrap(), ENTRY);
@@ -147,7 +147,7 @@ fn kernels_together_have_the_code_that_each_has_alone() {
         let alone = body(&PROGRAM.ir_unoptimized(name).unwrap(), ENTRY);
         assert_eq!(body(&together.unoptimized, &entry), alone);
     }
-    assert!(PROGRAM.together(&["add", "nothing"]).is_err());
+    assert!(PROGRAM.combine(&["add", "nothing"]).is_err());
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     let both = cases.iter().flat_map(|case| [Some(&case.name), case.plain.as_ref()]);
     let mut names: Vec<&str> = both.flatten().map(String::as_str).collect();
     names.dedup();
-    let together = program.together(&names)?;
+    let together = program.combine(&names)?;
     let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
     let mut threads = Vec::new();
     let (mut functions, mut warps) = (Vec::new(), Vec::new());

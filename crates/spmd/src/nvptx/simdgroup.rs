@@ -29,30 +29,30 @@ pub(super) struct How {
 
 /// Whether a kernel has simdgroup operations.
 pub(super) fn is_used(kernel: &Function) -> bool {
-    kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| together(inst).is_some())
+    kernel.blocks.iter().flat_map(|b| &b.insts).any(|inst| convergent_op(inst).is_some())
 }
 
 /// A convergent operation of a simdgroup.
 #[derive(Clone, Copy)]
-enum Together {
+enum ConvergentOp {
     Barrier,
     Group(GroupCall),
 }
 
 /// The convergent operation of an instruction, if any.
-fn together(inst: &Inst) -> Option<Together> {
+fn convergent_op(inst: &Inst) -> Option<ConvergentOp> {
     let Op::Call(call) = &inst.op else { return None };
     match Intrinsic::parse(callee_name(call)?)? {
-        Intrinsic::SimdgroupBarrier => Some(Together::Barrier),
-        Intrinsic::Group(call) => Some(Together::Group(call)),
+        Intrinsic::SimdgroupBarrier => Some(ConvergentOp::Barrier),
+        Intrinsic::Group(call) => Some(ConvergentOp::Group(call)),
         Intrinsic::Position(_) | Intrinsic::ThreadgroupBarrier => None,
     }
 }
 
 /// The group operation that an instruction calls, if any.
 pub(super) fn of(inst: &Inst) -> Option<(GroupCall, &Call)> {
-    match (together(inst)?, &inst.op) {
-        (Together::Group(function), Op::Call(call)) => Some((function, call)),
+    match (convergent_op(inst)?, &inst.op) {
+        (ConvergentOp::Group(function), Op::Call(call)) => Some((function, call)),
         _ => None,
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn narrow_factors(widened: &HashMap<ValueId, Typed>, product: &Call) 
 }
 
 fn calls_any(kernel: &Function, block: BlockId) -> bool {
-    kernel.block(block).insts.iter().any(|inst| together(inst).is_some())
+    kernel.block(block).insts.iter().any(|inst| convergent_op(inst).is_some())
 }
 
 /// A block being emitted.
@@ -131,17 +131,17 @@ struct Written<'k> {
 
 impl Written<'_> {
     fn inst(&mut self, inst: Inst) -> Result<(), Error> {
-        let (Some(together), Op::Call(call)) = (together(&inst), &inst.op) else {
+        let (Some(together), Op::Call(call)) = (convergent_op(&inst), &inst.op) else {
             self.out.push(inst);
             return Ok(());
         };
         let mask = (Type::I32, self.mask.clone());
         let function = match together {
-            Together::Barrier => {
+            ConvergentOp::Barrier => {
                 self.out.push(Inst { op: call_of(Type::Void, BARRIER, &[mask]), ..inst });
                 return Ok(());
             }
-            Together::Group(function) => function,
+            ConvergentOp::Group(function) => function,
         };
         if function.op == GroupOp::MatrixMultiplyAccumulate {
             let call = call.clone();

@@ -33,9 +33,9 @@ pub(crate) enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Onward {
     /// A uniform branch: for each successor, the target of the edge and the next node.
-    Together(Vec<(BlockId, Target, NodeId)>),
+    Uniform(Vec<(BlockId, Target, NodeId)>),
     /// A divergent branch; control continues at one node.
-    Apart(Vec<(BlockId, Target)>, NodeId),
+    Divergent(Vec<(BlockId, Target)>, NodeId),
     /// The node has no edges of its own, or one.
     To(Option<Target>, NodeId),
 }
@@ -142,7 +142,7 @@ impl Linearization {
                 executed.meet(&set);
             }
             match &self.onward[at] {
-                Onward::Together(edges) => {
+                Onward::Uniform(edges) => {
                     for (to, target, next) in edges {
                         if let Target::Node(node) = target {
                             if node != next && matches!(self.nodes[*node], Node::Block(_)) {
@@ -152,10 +152,10 @@ impl Linearization {
                         }
                     }
                 }
-                Onward::Apart(_, next) | Onward::To(_, next) if *next > at => {
+                Onward::Divergent(_, next) | Onward::To(_, next) if *next > at => {
                     meet(&mut known[*next], &executed)
                 }
-                Onward::Apart(..) | Onward::To(..) => {}
+                Onward::Divergent(..) | Onward::To(..) => {}
             }
         }
         lacking
@@ -192,7 +192,7 @@ impl Linearization {
         if input.divergent[block.0 as usize] && edges.len() > 1 {
             let all: Vec<NodeId> = edges.iter().map(|(_, t)| number(t)).collect();
             let next = go(&all);
-            return Onward::Apart(edges, next);
+            return Onward::Divergent(edges, next);
         }
         let together = edges.into_iter().map(|(to, target)| {
             let next = match target {
@@ -201,7 +201,7 @@ impl Linearization {
             };
             (to, target, next)
         });
-        Onward::Together(together.collect())
+        Onward::Uniform(together.collect())
     }
 }
 
@@ -284,8 +284,8 @@ mod tests {
     fn next(linearization: &Linearization, block: u32) -> Vec<Node> {
         let to = |n: &NodeId| linearization.nodes[*n];
         match &linearization.onward[linearization.number[&Node::Block(BlockId(block))]] {
-            Onward::Together(edges) => edges.iter().map(|(_, _, n)| to(n)).collect(),
-            Onward::Apart(_, n) | Onward::To(_, n) => vec![to(n)],
+            Onward::Uniform(edges) => edges.iter().map(|(_, _, n)| to(n)).collect(),
+            Onward::Divergent(_, n) | Onward::To(_, n) => vec![to(n)],
         }
     }
 

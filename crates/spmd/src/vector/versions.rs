@@ -407,7 +407,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
     fn onward(&self, m: &Masked, node: NodeId) -> BlockId {
         match m.linearization.onward[node] {
             Onward::To(_, next) => m.nodes[next],
-            Onward::Together(_) | Onward::Apart(..) => m.nodes[m.linearization.nodes.len() - 1],
+            Onward::Uniform(_) | Onward::Divergent(..) => m.nodes[m.linearization.nodes.len() - 1],
         }
     }
 
@@ -484,7 +484,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
                 }
                 self.emit.b.br(m.nodes[*next]);
             }
-            Onward::Together(edges) => {
+            Onward::Uniform(edges) => {
                 let at = self.emit.b.at;
                 let mut targets = HashMap::new();
                 for (to, target, next) in edges {
@@ -502,7 +502,7 @@ impl<'a, 'f, E: Exits> Versions<'_, 'a, 'f, E> {
                 self.emit.b.at = at;
                 self.branch(term, &targets);
             }
-            Onward::Apart(edges, next) => {
+            Onward::Divergent(edges, next) => {
                 for (to, target) in edges {
                     let taken = self.taken(term, *to, &lanes);
                     self.emit.mask = Some(taken.clone());

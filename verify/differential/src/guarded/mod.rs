@@ -76,7 +76,7 @@ pub(crate) fn build(kernels: &[Wild]) -> Result<Vec<Result<Built, String>>> {
     let text = kernels.iter().fold(text::HEADER.to_owned(), |all, kernel| all + &kernel.text);
     let program = Program::compile(&toolchain, &Source::named("wild.metal", &*text))?;
     let names: Vec<String> = kernels.iter().map(|kernel| format!("k{}", kernel.seed)).collect();
-    let together = program.together(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let together = program.combine(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     let (unoptimized, optimized) = (Items::new(&together.unoptimized), Items::new(&together.optimized));
     let entry = |items: &Items, at: usize| -> Result<Module> {
         Ok(Module::parse(&items.alone(&format!("{}_{at}", elinvar_msl::ENTRY)))?)

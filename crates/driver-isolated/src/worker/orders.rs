@@ -36,7 +36,7 @@ fn dispatch(table: &Table, launch: &Launch<'_>) -> Result<Dispatch> {
     let bindings = launch.bindings.iter().map(|value| {
         Ok(match value {
             Value::Memory(bytes) => Binding::Memory(slice(table, *bytes)?),
-            Value::Bytes(bytes) => Binding::bytes(&bytes),
+            Value::Bytes(bytes) => Binding::bytes(bytes),
             Value::Threadgroup(bytes) => Binding::Threadgroup(*bytes),
         })
     });

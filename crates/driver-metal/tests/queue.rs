@@ -77,7 +77,7 @@ fn values_of_every_size_reach_the_kernel() {
             let data: Vec<u8> = (0..count).flat_map(|i| (i * i).to_ne_bytes()).collect();
             let bindings = vec![
                 Binding::Memory(whole(&out)),
-                Binding::Bytes(data),
+                Binding::bytes(&data),
                 Binding::bytes(&count.to_ne_bytes()),
             ];
             run(&*queue, vec![dispatch(&sums, bindings, 1, 1)]).unwrap();

@@ -322,7 +322,7 @@ impl Run<'_> {
         match argument {
             Argument::Buffer(held, offset) if is_validated => Binding::Memory(self.store(held).rest(*offset)),
             Argument::Buffer(held, offset) => Binding::Memory(self.store(held).from(*offset)),
-            Argument::Bytes(bytes) => Binding::bytes(&bytes),
+            Argument::Bytes(bytes) => Binding::bytes(bytes),
             Argument::Threadgroup(bytes) => Binding::Threadgroup(*bytes as u64),
         }
     }

@@ -50,7 +50,7 @@ fn bytes_for_a_pointer(bench: &Bench) {
     let mut last = Vec::new();
     for (k, out) in outs.iter().enumerate() {
         let table: Vec<u8> = (0..100_u32).flat_map(|i| (i * 1000 + k as u32).to_ne_bytes()).collect();
-        let arguments = vec![Binding::Bytes(table), bound(out)];
+        let arguments = vec![Binding::bytes(&table), bound(out)];
         last.push(submit(&queue, [dispatch(&take, arguments, Dim3::from(1000), Dim3::from(128))]));
     }
     for done in &last {

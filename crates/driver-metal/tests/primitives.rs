@@ -175,7 +175,7 @@ fn operands_are_looked_at_here_as_well() {
         let result = floats(&*device, &[0.0; 4]);
         let error = run(&*queue, vec![command(product(2), &[&a, &small, &result])]).unwrap_err();
         assert!(
-            matches!(&error, Error::InvalidArgument(text) if text.contains("`right` takes 16")),
+            matches!(&error, Error::InvalidArgument(text) if text.contains("`right` needs 16")),
             "{error}"
         );
         queue.acknowledge();

@@ -270,7 +270,7 @@ fn things_of_another_device_or_driver_are_refused() {
         let foreign = memory(&**other, 16, Storage::Shared);
         let refused = run(&*queue, vec![Command::Fill { target: whole(&foreign), pattern: vec![1] }]);
         assert!(
-            matches!(&refused, Err(Error::InvalidArgument(text)) if text.contains("another device")),
+            matches!(&refused, Err(Error::InvalidArgument(text)) if text.contains("does not belong to Metal device")),
             "{refused:?}"
         );
         drop(queue.acknowledge());

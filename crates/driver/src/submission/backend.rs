@@ -26,8 +26,8 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     type Fence: Send;
 
     /// Whether the backend is a layer over another queue, which executes waits, signals and timestamps itself: [`Backend::begin`] is
-    /// then given whole submissions, also empty ones, up to the signals at the end ([`last_signals`]). Those are raised here, so that none of the other
-    /// queue's failures reaches an event.
+    /// then given whole submissions, also empty ones, up to the signals at the end ([`last_signals`]). Those are raised here, so that
+    /// none of the other queue's failures reaches an event.
     const IS_LAYER: bool = false;
 
     /// A thread for the calling thread, where any thread may begin commands. Then [`Queue::submit`](crate::Queue::submit) issues

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use super::backend::{Backend, Completed, Issue, Issued, Suspended};
 use super::state::{Kind, State, ToIssue, ToRetire};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Command, Done, Error, Event, Result, Submission, Timing, end_submission, panic_text};
 
 /// The submissions of one queue of a device.
@@ -282,18 +282,10 @@ impl<B: Backend> SubmissionQueue<B> {
     pub fn settle(self: &Arc<Self>) {
         loop {
             self.retire();
-            let mut state = self.state.lock();
-            if state.can_retire() {
-                continue;
+            let state = self.state.lock();
+            if !state.can_retire() {
+                return self.leave(state);
             }
-            let to_schedule = state.needs_turn();
-            state.is_scheduled |= to_schedule;
-            let kept = if state.is_idle() { state.keep.take() } else { None };
-            drop(state);
-            if to_schedule {
-                self.backend.schedule(self.clone());
-            }
-            return drop(kept);
         }
     }
 
@@ -311,15 +303,20 @@ impl<B: Backend> SubmissionQueue<B> {
                 continue;
             }
             state.turns -= 1;
-            let to_schedule = state.needs_turn();
-            state.is_scheduled |= to_schedule;
-            let kept = if state.is_idle() { state.keep.take() } else { None };
-            drop(state);
-            if to_schedule {
-                self.backend.schedule(self.clone());
-            }
-            return drop(kept);
+            return self.leave(state);
         }
+    }
+
+    /// Leave what is left to do to the backend, and the queue to its owners when nothing is.
+    fn leave(self: &Arc<Self>, mut state: MutexGuard<'_, State<B>>) {
+        let to_schedule = state.needs_turn();
+        state.is_scheduled |= to_schedule;
+        let kept = if state.is_idle() { state.keep.take() } else { None };
+        drop(state);
+        if to_schedule {
+            self.backend.schedule(self.clone());
+        }
+        drop(kept);
     }
 
     pub(super) fn announce_commands(&self, submission: u64, next: usize, fence: B::Fence) {

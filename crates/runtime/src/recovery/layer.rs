@@ -222,10 +222,6 @@ unsafe impl Backend for Layer {
         self.device.expect_here(what)
     }
 
-    fn spin(&self, _queue: &Arc<Submissions>, is_over: &mut dyn FnMut() -> bool) {
-        self.inner.spin(is_over);
-    }
-
     fn begin(&self, issue: &mut Issue<'_, Self>, (): &mut ()) -> Result<Issued> {
         let is_first = issue.in_flight() == 0;
         let signals_within = issue.run().iter().any(replay::is_signal);

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
-use elinvar_driver::{Error, Result};
+use elinvar_driver::{Error, Promise, Result};
 use parking_lot::Mutex;
 
 use crate::api::Api;
@@ -28,8 +28,8 @@ pub(crate) struct Context {
     lost: OnceLock<Error>,
     /// Streams for what the host waits for, when none uses them.
     idle: Mutex<Vec<Handle<CUstream>>>,
-    /// Events that none uses.
-    events: Mutex<Vec<Handle<CUevent>>>,
+    /// Events that are not in use.
+    events: Mutex<Vec<Arc<RawEvent>>>,
     /// Whether memory can be had and given back in the order of a stream.
     pub(crate) has_pools: bool,
 }
@@ -159,52 +159,70 @@ impl Drop for Context {
         if let Ok(_current) = self.enter() {
             // SAFETY: nothing uses these any more, or the context would live. A failure leaves them to the process's end.
             let _left = idle.iter().try_for_each(|stream| unsafe { self.api.destroy_stream(stream.0) });
-            // SAFETY: as above.
-            let _left = events.iter().try_for_each(|event| unsafe { self.api.destroy_event(event.0) });
+            drop(events);
         }
         // SAFETY: retained once by `new`.
         let _gone = unsafe { self.api.release_context(self.device) };
     }
 }
 
-/// A point of a stream that the device comes to, at a time that can be asked for. It is used again when it is dropped.
+/// A point of a stream that the device reaches at a time that can be read. Clones are the same point; the event is recorded again
+/// once the last of them has been dropped.
+#[derive(Clone)]
 pub(crate) struct DeviceEvent {
+    /// Only taken when it is dropped. Declared before the context, which outlives it.
+    raw: Option<Arc<RawEvent>>,
     context: Arc<Context>,
-    raw: CUevent,
 }
 
-#[allow(unsafe_code)] // the handle is a pointer
-// SAFETY: as for `Handle`.
-unsafe impl Send for DeviceEvent {}
-#[allow(unsafe_code)] // as above
-// SAFETY: as above.
-unsafe impl Sync for DeviceEvent {}
+/// A CUDA event, destroyed when it is dropped.
+struct RawEvent {
+    api: &'static Api,
+    raw: Handle<CUevent>,
+}
+
+impl Drop for RawEvent {
+    #[allow(unsafe_code)] // a C function
+    fn drop(&mut self) {
+        // SAFETY: created by `record`, and nothing uses it any more. A failure leaves it to the process's end.
+        let _left = unsafe { self.api.destroy_event(self.raw.0) };
+    }
+}
 
 impl DeviceEvent {
-    /// The end of what the stream has now. The context is current.
+    /// The end of the work that the stream has now. The context is current.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn record(context: &Arc<Context>, stream: CUstream) -> Result<Self, Failure> {
         let idle = context.events.lock().pop();
         let raw = match idle {
-            Some(event) => event.0,
+            Some(event) => event,
             None => {
                 let mut event: CUevent = std::ptr::null_mut();
                 // SAFETY: it writes a handle. Without flags an event has a time.
                 unsafe { context.api.create_event(&mut event, 0) }?;
-                event
+                Arc::new(RawEvent { api: context.api, raw: Handle(event) })
             }
         };
-        let event = Self { context: context.clone(), raw };
+        let event = Self { raw: Some(raw), context: context.clone() };
         // SAFETY: both are of this context.
-        unsafe { context.api.record(raw, stream) }?;
+        unsafe { context.api.record(event.raw(), stream) }?;
         Ok(event)
+    }
+
+    fn raw(&self) -> CUevent {
+        self.raw.as_ref().map_or(std::ptr::null_mut(), |event| event.raw.0)
+    }
+
+    /// Whether both are the same point.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
     }
 
     /// Whether the device has come there. The context is current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn has_come(&self) -> Result<bool, Failure> {
         // SAFETY: the event is ours.
-        match unsafe { self.context.api.query(self.raw) } {
+        match unsafe { self.context.api.query(self.raw()) } {
             Err(Failure { code: code::NOT_READY, .. }) => Ok(false),
             other => other.map(|()| true),
         }
@@ -214,7 +232,7 @@ impl DeviceEvent {
     #[allow(unsafe_code)] // a C function
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         // SAFETY: the event is ours.
-        unsafe { self.context.api.wait_for_event(self.raw) }
+        unsafe { self.context.api.wait_for_event(self.raw()) }
     }
 
     /// Nanoseconds from an earlier event to this one, negative if it is a later one; both have been reached. The context is
@@ -223,7 +241,7 @@ impl DeviceEvent {
     pub(crate) fn since(&self, earlier: &Self) -> Result<i64, Failure> {
         let mut ms = 0.0_f32;
         // SAFETY: both events are of this context and were recorded with their times.
-        unsafe { self.context.api.elapsed(&mut ms, earlier.raw, self.raw) }?;
+        unsafe { self.context.api.elapsed(&mut ms, earlier.raw(), self.raw()) }?;
         Ok((f64::from(ms) * 1e6) as i64)
     }
 
@@ -231,7 +249,7 @@ impl DeviceEvent {
     #[allow(unsafe_code)] // a C function
     pub(crate) fn gate(&self, stream: CUstream) -> Result<(), Failure> {
         // SAFETY: both are of this context, and the event was recorded.
-        unsafe { self.context.api.stream_waits(stream, self.raw, 0) }
+        unsafe { self.context.api.stream_waits(stream, self.raw(), 0) }
     }
 
     pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
@@ -239,9 +257,16 @@ impl DeviceEvent {
     }
 }
 
+impl Promise for DeviceEvent {}
+
 impl Drop for DeviceEvent {
     fn drop(&mut self) {
-        self.context.events.lock().push(Handle(self.raw));
+        // Two last clones that are dropped at the same time destroy the event instead.
+        if let Some(mut event) = self.raw.take()
+            && Arc::get_mut(&mut event).is_some()
+        {
+            self.context.events.lock().push(event);
+        }
     }
 }
 

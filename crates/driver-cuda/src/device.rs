@@ -15,12 +15,11 @@ use crate::api::{Api, Version, api};
 use crate::caps::{attribute, capability, caps, details};
 use crate::clock::now_ns;
 use crate::context::Context;
-use crate::event::CudaEvent;
 use crate::failure::{Failure, code};
 use crate::library::CudaLibrary;
 use crate::memory::CudaMemory;
 use crate::peers;
-use crate::queue::Stream;
+use crate::queue::{CudaEvent, Stream};
 use crate::shared::Shared;
 use crate::temperature::{Sensor, thermal};
 

@@ -34,7 +34,6 @@ mod clock;
 mod context;
 mod device;
 mod encode;
-mod event;
 mod failure;
 mod function;
 mod library;

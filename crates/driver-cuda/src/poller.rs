@@ -94,12 +94,11 @@ impl Poller {
     }
 
     fn run(&self) {
-        let (mut watched, mut is_busy): (Vec<Arc<Submissions>>, bool) = (Vec::new(), false);
-        let mut last = Instant::now();
-        loop {
-            let Some(turns) = self.take(&mut watched, last, is_busy) else { return };
+        let (mut watched, mut turns) = (Vec::new(), Vec::new());
+        let (mut last, mut is_busy) = (Instant::now(), false);
+        while self.take(&mut watched, &mut turns, last, is_busy) {
             let mut has_done = !turns.is_empty();
-            turns.into_iter().for_each(|queue| queue.turn(&mut ()));
+            turns.drain(..).for_each(|queue| queue.turn(&mut ()));
             is_busy = false;
             watched.retain(|queue| {
                 let looked = look(queue);
@@ -113,13 +112,14 @@ impl Poller {
         }
     }
 
-    /// What has come, after a pause that depends on when something `last` ended. `None` at the end.
+    /// Empties the inbox, after a pause that depends on when something `last` ended. `false` at the end.
     fn take(
         &self,
         watched: &mut Vec<Arc<Submissions>>,
+        turns: &mut Vec<Arc<Submissions>>,
         last: Instant,
         is_busy: bool,
-    ) -> Option<Vec<Arc<Submissions>>> {
+    ) -> bool {
         if watched.is_empty() {
             self.spin_until(last + IDLE);
         } else if last.elapsed() < EAGER {
@@ -137,11 +137,12 @@ impl Poller {
         }
         inbox.waits = false;
         if inbox.closed && watched.is_empty() && inbox.is_empty() {
-            return None;
+            return false;
         }
         self.has_some.store(false, Ordering::Release);
         watched.append(&mut inbox.watched);
-        Some(std::mem::take(&mut inbox.turns))
+        turns.append(&mut inbox.turns);
+        true
     }
 
     /// Until then, or until something comes.
@@ -190,7 +191,7 @@ fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> 
         *passed += 1;
         return Ok(());
     };
-    let mut come: Option<(Arc<DeviceEvent>, u64)> = None;
+    let mut come: Option<(DeviceEvent, u64)> = None;
     // Fences from the first on to which the device is known to have come.
     let mut known = 0;
     while *passed < MOST_AT_ONCE {
@@ -212,7 +213,7 @@ fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> 
         let ns = match at {
             None => 0,
             Some(at) => match &come {
-                Some((known, ns)) if Arc::ptr_eq(known, &at) => *ns,
+                Some((known, ns)) if known.is(&at) => *ns,
                 _ if known == 0 && !at.has_come()? => return Ok(()),
                 _ => {
                     let ns = stream.shared.clock.place(&at)?;

@@ -20,13 +20,12 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
 use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
-use elinvar_driver::{Command, Dim3, Error, Event, Result};
+use elinvar_driver::{Command, Dim3, Error, Event, PromisedTimeline, Result};
 use parking_lot::Mutex;
 
 use crate::clock::now_ns;
 use crate::context::{DeviceEvent, Handle};
 use crate::encode::{Encoder, Step, pipeline};
-use crate::event::CudaEvent;
 use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::staging::Staging;
@@ -39,6 +38,10 @@ const FIRST_NS: u64 = AHEAD_NS / 4;
 const MOST_AHEAD: u32 = 960;
 /// Commands between two fences.
 const PART: u32 = 128;
+
+/// An event of this driver. Only what the stream has been given is promised; what may yet fail, such as a launch with bounds checks, has
+/// nothing behind it in the stream.
+pub(crate) type CudaEvent = PromisedTimeline<DeviceEvent>;
 
 pub(crate) type CudaQueue = QueueHandle<Stream>;
 
@@ -57,7 +60,7 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct Tail {
     /// The last event that was recorded.
-    last: Option<Arc<DeviceEvent>>,
+    last: Option<DeviceEvent>,
     /// Whether the stream was given something since.
     has_more: bool,
     params: Vec<u8>,
@@ -85,7 +88,7 @@ pub(crate) struct Progress {
 /// A point of the stream.
 pub(crate) struct Fence {
     /// `None`: the device comes there with the fence before it.
-    pub(crate) at: Option<Arc<DeviceEvent>>,
+    pub(crate) at: Option<DeviceEvent>,
     /// It was issued by the host then, so the device was not there before.
     given_ns: u64,
     /// Commands that the device has executed then, behind the fence before it.
@@ -137,7 +140,7 @@ impl Stream {
         }
         if std::mem::take(&mut tail.has_more) {
             match DeviceEvent::record(context, self.stream.0) {
-                Ok(event) => tail.last = Some(Arc::new(event)),
+                Ok(event) => tail.last = Some(event),
                 Err(failure) => broken = Some(failure),
             }
         }
@@ -272,7 +275,7 @@ unsafe impl Backend for Stream {
         if let (Command::Signal { event, value }, Some(at)) = (command, &fence.at)
             && let Some(event) = CudaEvent::of(&**event)
         {
-            event.promise(*value, at);
+            event.promise(*value, at.clone());
         }
         Some(fence)
     }

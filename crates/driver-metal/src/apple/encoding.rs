@@ -26,7 +26,7 @@ use super::crossing::Between;
 use super::kernels::State;
 use super::label::label;
 use super::mps::InUse;
-use super::queue::Promise;
+use super::queue::CommandBufferEnd;
 use super::signals::Signals;
 use super::stamps::Stamps;
 use crate::clock::Moment;
@@ -62,7 +62,7 @@ pub(super) struct BufferInfo {
     /// The number of the submission.
     pub(super) submission: u64,
     /// What it waits for first, if it has not begun.
-    pub(super) waits: Vec<Promise>,
+    pub(super) waits: Vec<CommandBufferEnd>,
     /// For each encoder, in order, the numbers of the commands in it.
     pub(super) encoders: Vec<Range<usize>>,
     /// Of each signal within it, in order, the ticket and the number of the command.

@@ -33,7 +33,7 @@ use super::signals::Signals;
 use super::{crossing, encode, failure, host, validation};
 use crate::ahead::{Ahead, Footprint};
 
-pub(super) use event::{MetalEvent, Promise};
+pub(super) use event::{CommandBufferEnd, MetalEvent};
 
 type Completion = RcBlock<dyn Fn(NonNull<ProtocolObject<dyn MTLCommandBuffer>>)>;
 
@@ -69,7 +69,7 @@ struct Buffers {
     committed: VecDeque<Committed>,
     ahead: Ahead,
     /// What the next command buffers are to wait for.
-    waits: Vec<Promise>,
+    waits: Vec<CommandBufferEnd>,
     /// Whether the end of what was committed last is raised, behind all of them.
     is_end_raised: bool,
     /// When the last one ended.
@@ -261,7 +261,8 @@ unsafe impl Backend for CommandQueue {
         drop(buffers);
         if let Some((number, gate)) = gate {
             let device = Arc::as_ptr(&self.core).addr();
-            event.promise(*value, Promise { counter, number, gate: Arc::new(gate), device });
+            let gate = Arc::new(gate);
+            event.promise(*value, CommandBufferEnd { counter, number, gate, device });
         }
         None
     }

@@ -115,7 +115,8 @@ ifeq ($(shell uname -sm),Linux x86_64)
 apple:
 	$(CARGO) build --workspace $(PROGRAMS) --quiet
 	$(STANDIN) --cargo-arg=--no-run --cargo-arg=--lib $(DRIVER_TESTS:%=--cargo-arg=--test=%) \
-	    --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives
+	    --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives \
+	    --cargo-arg=--test=runtime_faults --cargo-arg=--test=runtime_metal_faults
 	$(MAKE) --jobs=2 --output-sync=target apple-suite apple-driver
 
 apple-suite:
@@ -130,6 +131,8 @@ apple-driver:
 	for cases in check fault a_failure_goes_on; do \
 	    MTL_SHADER_VALIDATION=1 MTL_SHADER_VALIDATION_DEFAULT_STATE=none \
 	        $(STANDIN) --cargo-arg=--test=drivers -- $$cases || exit 1; done
+	MTL_SHADER_VALIDATION=1 $(STANDIN) --cargo-arg=--test=runtime_faults -- metal::
+	$(STANDIN) --cargo-arg=--test=runtime_metal_faults
 	ELINVAR_APPLE_PROFILE=discrete,discrete,apple9 $(STANDIN) --cargo-arg=--test=drivers -- ::between::
 	ELINVAR_APPLE_PROFILE=apple9,apple7,apple1 \
 	    $(STANDIN) --cargo-arg=--test=drivers --cargo-arg=--test=runtime_primitives -- primitives

@@ -5,6 +5,7 @@
 //! device answers it to everything.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
@@ -168,10 +169,9 @@ impl Drop for Context {
 
 /// A point of a stream that the device reaches at a time that can be read. Clones are the same point; the event is recorded again
 /// once the last of them has been dropped.
-#[derive(Clone)]
 pub(crate) struct DeviceEvent {
-    /// Only taken when it is dropped. Declared before the context, which outlives it.
-    raw: Option<Arc<RawEvent>>,
+    /// Declared before the context, which outlives it.
+    event: Arc<RawEvent>,
     context: Arc<Context>,
 }
 
@@ -179,6 +179,8 @@ pub(crate) struct DeviceEvent {
 struct RawEvent {
     api: &'static Api,
     raw: Handle<CUevent>,
+    /// The [`DeviceEvent`]s that refer to it; 0 while it is not in use.
+    references: AtomicUsize,
 }
 
 impl Drop for RawEvent {
@@ -194,23 +196,24 @@ impl DeviceEvent {
     #[allow(unsafe_code)] // C functions
     pub(crate) fn record(context: &Arc<Context>, stream: CUstream) -> Result<Self, Failure> {
         let idle = context.events.lock().pop();
-        let raw = match idle {
+        let event = match idle {
             Some(event) => event,
             None => {
                 let mut event: CUevent = std::ptr::null_mut();
                 // SAFETY: it writes a handle. Without flags an event has a time.
                 unsafe { context.api.create_event(&mut event, 0) }?;
-                Arc::new(RawEvent { api: context.api, raw: Handle(event) })
+                Arc::new(RawEvent { api: context.api, raw: Handle(event), references: AtomicUsize::new(0) })
             }
         };
-        let event = Self { raw: Some(raw), context: context.clone() };
+        event.references.store(1, Ordering::Relaxed);
+        let event = Self { event, context: context.clone() };
         // SAFETY: both are of this context.
         unsafe { context.api.record(event.raw(), stream) }?;
         Ok(event)
     }
 
     fn raw(&self) -> CUevent {
-        self.raw.as_ref().map_or(std::ptr::null_mut(), |event| event.raw.0)
+        self.event.raw.0
     }
 
     /// Whether both are the same point.
@@ -259,13 +262,17 @@ impl DeviceEvent {
 
 impl Promise for DeviceEvent {}
 
+impl Clone for DeviceEvent {
+    fn clone(&self) -> Self {
+        self.event.references.fetch_add(1, Ordering::Relaxed);
+        Self { event: self.event.clone(), context: self.context.clone() }
+    }
+}
+
 impl Drop for DeviceEvent {
     fn drop(&mut self) {
-        // Two last clones that are dropped at the same time destroy the event instead.
-        if let Some(mut event) = self.raw.take()
-            && Arc::get_mut(&mut event).is_some()
-        {
-            self.context.events.lock().push(event);
+        if self.event.references.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.context.events.lock().push(self.event.clone());
         }
     }
 }

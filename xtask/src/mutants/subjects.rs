@@ -116,7 +116,7 @@ const OF_THE_RUNTIME: &[(&[&str], Tests<'_>)] = &[
     (
         &[
             "crates/runtime/src/recovery/",
-            "crates/runtime/src/sync/loss.rs",
+            "crates/runtime/src/sync/device_state.rs",
             "crates/runtime/src/observe/health.rs",
             "crates/runtime/src/observe/notice.rs",
             "crates/runtime/src/observe/thermal.rs",

@@ -28,7 +28,7 @@ use crate::memory::object_pool::ObjectPool;
 use crate::memory::span::Span;
 use crate::recovery::{RecoveringQueue, Recovery};
 use crate::sync::coalesce::Coalescers;
-use crate::sync::loss::Loss;
+use crate::sync::device_state::DeviceState;
 use crate::{
     Buffer, CommandListStats, Event, EventStats, HostAccess, Library, Pool, RecoveryPolicy, Stream,
     StreamGroup, Trace,
@@ -285,7 +285,7 @@ impl Device {
     /// `WouldDeadlock` in a waker or the destructor of a buffer's memory, unless all work has ended.
     pub fn synchronize(&self) -> Result<()> {
         self.expect_here("Device::synchronize")?;
-        self.loss().pending().iter().try_for_each(|outcome| outcome.wait("Device::synchronize").map(drop))
+        self.state().pending().iter().try_for_each(|outcome| outcome.wait("Device::synchronize").map(drop))
     }
 
     /// Creates an event with value 0.
@@ -348,8 +348,8 @@ impl Device {
         &self.inner.recovery
     }
 
-    pub(crate) fn loss(&self) -> &Loss {
-        &self.inner.loss
+    pub(crate) fn state(&self) -> &DeviceState {
+        &self.inner.state
     }
 
     pub(crate) fn timestamps(&self) -> &ObjectPool<Arc<TimestampSlot>> {
@@ -373,8 +373,8 @@ impl Device {
         let bytes = element_bytes::<T>(len)?;
         self.expect_allowed(bytes)?;
         // The allocation is registered before a reset can begin.
-        let present = self.loss().hold();
-        if storage == StorageMode::Shared { present.expect() } else { present.expect_content() }?;
+        let state = self.state().read();
+        if storage == StorageMode::Shared { state.check_available() } else { state.check_content() }?;
         let block = self.pool().allocate(bytes, storage, init, Location::caller())?;
         Ok(Buffer::new(Span::whole(self.clone(), block)))
     }

@@ -17,7 +17,7 @@ use crate::launch::tune::Tuned;
 use crate::memory::object_pool::ObjectPool;
 use crate::recovery::Recovery;
 use crate::sync::coalesce::Coalescers;
-use crate::sync::loss::Loss;
+use crate::sync::device_state::DeviceState;
 use crate::{Pool, Trace};
 
 /// Interval between sweeps.
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) command_lists: CommandListPool,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
-    pub(crate) loss: Loss,
+    pub(crate) state: DeviceState,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
     /// Groups of streams, to close idle streams.
@@ -54,7 +54,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
-    let (timestamps, loss, tuned) = (ObjectPool::new(), Loss::default(), Tuned::default());
+    let (timestamps, state, tuned) = (ObjectPool::new(), DeviceState::default(), Tuned::default());
     let (command_lists, trace, recovery) = (CommandListPool::new(), Trace::new(), Recovery::new());
     let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {
@@ -66,7 +66,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         command_lists,
         trace,
         recovery,
-        loss,
+        state,
         tuned,
         coalescers,
         groups,

@@ -14,7 +14,7 @@ use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::identity::identity;
 use crate::launch::recording::Recording;
-use crate::memory::touched::slices_mut;
+use crate::memory::memory_effects::slices_mut;
 use crate::memory::usage::{Access, Usage, Who};
 use crate::{Buffer, Device, HostAccess};
 

@@ -11,7 +11,7 @@ use elinvar_driver::{Binding, Command, Dim3, Dispatch, MemorySlice};
 
 use super::step::{MemoryAccess, Mode, Step, Work};
 use crate::identity::identity;
-use crate::memory::touched::slices_mut;
+use crate::memory::memory_effects::slices_mut;
 use crate::memory::usage::Storage;
 
 /// Content, by its origin.

@@ -14,9 +14,9 @@ use crate::launch::args::{Arg, Element, Value};
 use crate::launch::bind::rebind;
 use crate::launch::grid::check_counts;
 use crate::launch::recording::Recording;
+use crate::memory::memory_effects::{memory_effects, slices_mut};
 use crate::memory::operands::place;
 use crate::memory::span::Span;
-use crate::memory::touched::{slices_mut, touched};
 use crate::memory::usage::{Access, Storage, Usage};
 
 /// The current buffer of a parameter, and its uses.
@@ -149,12 +149,12 @@ impl Plan {
         let memory = identity(&storage.block.memory);
         let mut slices = Vec::new();
         for (command_index, command) in self.commands() {
-            let named = touched(command).into_iter().enumerate();
-            let of = named.filter(|(_, touched)| identity(&touched.slice.memory) == memory);
-            slices.extend(of.map(|(number, touched)| Slice {
+            let named = memory_effects(command).into_iter().enumerate();
+            let of = named.filter(|(_, effect)| identity(&effect.slice.memory) == memory);
+            slices.extend(of.map(|(number, effect)| Slice {
                 command_index,
                 number,
-                offset: touched.slice.offset,
+                offset: effect.slice.offset,
             }));
         }
         let span = Span { offset: 0, len: storage.block.bytes, storage };

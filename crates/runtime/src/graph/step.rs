@@ -10,8 +10,8 @@ use elinvar_driver::Command;
 
 use crate::Device;
 use crate::identity::identity;
+use crate::memory::memory_effects::{Effect, MemoryEffect, memory_effects};
 use crate::memory::span::Span;
-use crate::memory::touched::{Effect, Touched, touched};
 use crate::memory::usage::{Access, Storage, Usage, Who};
 
 /// A node of a graph.
@@ -95,7 +95,7 @@ impl MemoryAccess {
 
 /// Memory accesses of a command; `usages` has the allocations that it names.
 pub(super) fn accesses(command: &Command, usages: &[Usage]) -> Vec<MemoryAccess> {
-    let access = |Touched { slice, effect, who }: Touched<'_>| {
+    let access = |MemoryEffect { slice, effect, who }: MemoryEffect<'_>| {
         let of = |usage: &&Usage| identity(&usage.storage.block.memory) == identity(&slice.memory);
         let usage = usages.iter().find(of)?;
         let mode = match effect {
@@ -110,5 +110,5 @@ pub(super) fn accesses(command: &Command, usages: &[Usage]) -> Vec<MemoryAccess>
             who,
         })
     };
-    touched(command).into_iter().filter_map(access).collect()
+    memory_effects(command).into_iter().filter_map(access).collect()
 }

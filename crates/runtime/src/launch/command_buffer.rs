@@ -22,7 +22,7 @@ use crate::observe::trace::{Noted, Notes, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
 use crate::sync::dependencies::{self, Step};
-use crate::sync::loss;
+use crate::sync::device_state::PendingSubmission;
 use crate::{
     Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
 };
@@ -287,7 +287,7 @@ impl CommandBuffer {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
         let Self { stream, mut list, usages, steps, events, replayed, notes, .. } = self;
-        let in_flight = stream.in_flight_count.enter(stream.device.loss())?;
+        let in_flight = stream.in_flight_count.enter(stream.device.state())?;
         let mut commands = replayed.unwrap_or_else(|| list.take_commands());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
@@ -304,8 +304,8 @@ impl CommandBuffer {
             let uses_content = !stream.recovers() && storages.iter().any(|storage| storage.is_own());
             let (promise, outcome) = Promise::reuse(&mut list.reuse.outcomes);
             let submitted = list.reuse.submitted.take().unwrap_or_else(Arc::<Submitted>::default);
-            let pending = loss::Pending::new(&outcome, &commands, &stream.in_flight_count);
-            let (_present, entry) = device.loss().enter(pending, uses_content)?;
+            let pending = PendingSubmission::new(&outcome, &commands, &stream.in_flight_count);
+            let (_state, id) = device.state().register(pending, uses_content)?;
             let held = Held {
                 _storages: storages,
                 _entered: entered,
@@ -315,7 +315,7 @@ impl CommandBuffer {
                 commands: commands.clone(),
                 list,
             };
-            submitted.begin(Pending { promise, entry, notes, device: device.clone(), held });
+            submitted.begin(Pending { promise, id, notes, device: device.clone(), held });
             let done = Done::shared(submitted);
             if let Some(notes) = notes {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));

@@ -3,10 +3,10 @@
 pub(crate) mod buffer;
 pub(crate) mod host_access;
 pub(crate) mod map;
+pub(crate) mod memory_effects;
 pub(crate) mod object_pool;
 pub(crate) mod operands;
 pub(crate) mod pool;
 pub(crate) mod slice;
 pub(crate) mod span;
-pub(crate) mod touched;
 pub(crate) mod usage;

@@ -109,8 +109,8 @@ impl Storage {
     /// Rejects access to content that is or may be lost. To be called after a read, with the record's lock held: a reset that began
     /// during the read cannot have ended, since it takes that lock to record the loss.
     pub(crate) fn expect_content(&self) -> Result<()> {
-        let present = self.device.loss().hold();
-        if self.is_own() { present.expect_content() } else { present.expect() }
+        let state = self.device.state().read();
+        if self.is_own() { state.check_content() } else { state.check_available() }
     }
 
     /// Records that the content is lost, with the results of all work that has ended.

@@ -21,7 +21,7 @@ use super::{Attempts, RecoveryPolicy, replay};
 use crate::Device;
 use crate::observe::trace::Notes;
 use crate::sync::completion::given_up;
-use crate::sync::loss::Present;
+use crate::sync::device_state::StateGuard;
 
 /// The submissions of a stream that recovers.
 pub(super) type Submissions = SubmissionQueue<Layer>;
@@ -128,8 +128,8 @@ impl Layer {
     }
 
     /// Whether the work may be given to the device: the breaker's permit.
-    fn permit(&self, present: &Present<'_>, issue: &Issue<'_, Self>) -> Result<Permit> {
-        present.expect_content()?;
+    fn permit(&self, state: &StateGuard<'_>, issue: &Issue<'_, Self>) -> Result<Permit> {
+        state.check_content()?;
         let resets = self.device.recovery().resets();
         let seen = issue.with_work(|work| std::mem::replace(&mut work.seen, resets));
         if seen.is_some_and(|seen| seen != resets)
@@ -236,8 +236,8 @@ unsafe impl Backend for Layer {
         {
             return Ok(Issued::Full);
         }
-        let present = self.device.loss().hold();
-        let permit = match self.permit(&present, issue) {
+        let state = self.device.state().read();
+        let permit = match self.permit(&state, issue) {
             Ok(permit) => permit,
             Err(error) if is_first => return Err(error),
             // Asked again when it is the first.
@@ -252,7 +252,7 @@ unsafe impl Backend for Layer {
         let id = issue.submission().0;
         issue.announce(issue.next() + issue.run().len(), id);
         let result = self.inner.submit(Self::for_driver(issue), Report::done(issue.queue(), id));
-        drop(present);
+        drop(state);
         let (was_dropped, begun) = issue
             .with_work(|work| {
                 work.is_submitting = false;

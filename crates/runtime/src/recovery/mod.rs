@@ -144,7 +144,7 @@ impl Device {
     /// The device is lost, with what runs on it.
     pub(crate) fn lose(&self, cause: &Error) {
         self.breaker().lose(cause);
-        let in_flight = self.loss().declare(cause);
+        let in_flight = self.state().mark_lost(cause);
         // Before anybody knows: what is told to have failed is not tried again.
         let queues: Vec<Arc<Submissions>> =
             self.recovery().queues.lock().iter().filter_map(Weak::upgrade).collect();
@@ -154,7 +154,7 @@ impl Device {
 
     fn reset_counted(&self) -> Result<()> {
         self.coalescers().flush();
-        self.loss().begin_reset();
+        self.state().begin_reset();
         let reset = self.driver().reset();
         if reset.is_ok() {
             self.recovery().count_reset();
@@ -167,7 +167,7 @@ impl Device {
             }
             self.breaker().restore();
         }
-        self.loss().end_reset(reset.is_ok());
+        self.state().end_reset(reset.is_ok());
         reset
     }
 

@@ -1,7 +1,7 @@
 //! Whether commands can be run again, and running them on another device.
 //!
 //! Commands can be run again if what they read before they have written it is never written by them
-//! ([`crate::memory::touched`]). What two arguments share counts by its bytes.
+//! ([`crate::memory::memory_effects`]). What two arguments share counts by its bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use elinvar_driver::{
 };
 
 use crate::identity::identity;
-use crate::memory::touched::{Effect, Touched, slices_mut, touched};
+use crate::memory::memory_effects::{Effect, MemoryEffect, memory_effects, slices_mut};
 use crate::sync::completion::Promise;
-use crate::sync::loss::Pending;
+use crate::sync::device_state::PendingSubmission;
 use crate::{Buffer, Device};
 
 /// Why commands that have begun cannot be run again; `None` if they can.
@@ -24,19 +24,19 @@ pub(super) fn not_again(commands: &[Command]) -> Option<String> {
     if commands[..last_signals(commands)].iter().any(is_signal) {
         return Some("it may have raised an event, which happens once".into());
     }
-    let touches = touches(commands);
-    let inputs = inputs(&touches);
-    let writes = || touches.iter().filter(|touch| touch.effect != Effect::Reads);
-    let clash = |input: &&&Touched<'_>| writes().any(|write| overlap(write.slice, input.slice));
+    let effects = effects(commands);
+    let inputs = inputs(&effects);
+    let writes = || effects.iter().filter(|effect| effect.effect != Effect::Reads);
+    let clash = |input: &&&MemoryEffect<'_>| writes().any(|write| overlap(write.slice, input.slice));
     let input = inputs.iter().find(clash)?;
     Some(format!("{}: it works in place, and may have overwritten its input", input.who))
 }
 
 /// Why commands that have not begun cannot be run once the device was reset; `None` if they can.
 pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
-    let touches = touches(commands);
-    let own = |input: &&Touched<'_>| input.slice.memory.storage() != Storage::Shared;
-    let input = inputs(&touches).into_iter().find(own)?;
+    let effects = effects(commands);
+    let own = |input: &&MemoryEffect<'_>| input.slice.memory.storage() != Storage::Shared;
+    let input = inputs(&effects).into_iter().find(own)?;
     Some(format!("{}: its content was lost when the device was reset", input.who))
 }
 
@@ -45,16 +45,16 @@ pub(super) fn is_signal(command: &Command) -> bool {
 }
 
 /// What the commands read before they have written it for certain.
-fn inputs<'t, 'a>(touches: &'t [Touched<'a>]) -> Vec<&'t Touched<'a>> {
+fn inputs<'t, 'a>(effects: &'t [MemoryEffect<'a>]) -> Vec<&'t MemoryEffect<'a>> {
     let mut covered: Vec<&MemorySlice> = Vec::new();
     let mut inputs = Vec::new();
-    for touch in touches {
-        match touch.effect {
-            Effect::Overwrites => covered.push(touch.slice),
+    for effect in effects {
+        match effect.effect {
+            Effect::Overwrites => covered.push(effect.slice),
             Effect::MayWrite => {}
             Effect::Reads | Effect::MayReadAndWrite => {
-                if !covered.iter().any(|slice| contains(slice, touch.slice)) {
-                    inputs.push(touch);
+                if !covered.iter().any(|slice| contains(slice, effect.slice)) {
+                    inputs.push(effect);
                 }
             }
         }
@@ -63,8 +63,8 @@ fn inputs<'t, 'a>(touches: &'t [Touched<'a>]) -> Vec<&'t Touched<'a>> {
 }
 
 /// Every use of memory, in order.
-fn touches(commands: &[Command]) -> Vec<Touched<'_>> {
-    commands.iter().flat_map(touched).collect()
+fn effects(commands: &[Command]) -> Vec<MemoryEffect<'_>> {
+    commands.iter().flat_map(memory_effects).collect()
 }
 
 fn same(a: &MemorySlice, b: &MemorySlice) -> bool {
@@ -148,8 +148,8 @@ pub(super) fn rerun<G>(
     drop(carrying);
     let timing = copies.run(translated.into())?;
     let carrying = carry()?;
-    for touch in touches(commands).iter().filter(|touch| touch.effect != Effect::Reads) {
-        copies.bring_back(touch.slice)?;
+    for effect in effects(commands).iter().filter(|effect| effect.effect != Effect::Reads) {
+        copies.bring_back(effect.slice)?;
     }
     Ok((timing, carrying))
 }
@@ -205,17 +205,17 @@ impl Copies<'_> {
     fn run(&self, commands: Arc<[Command]>) -> Result<Timing> {
         let queue = self.other.driver().queue()?;
         let (promise, outcome) = Promise::new();
-        let pending = Pending::new(&outcome, &commands, &Arc::default());
-        let (present, entry) = self.other.loss().enter(pending, true)?;
+        let pending = PendingSubmission::new(&outcome, &commands, &Arc::default());
+        let (state, id) = self.other.state().register(pending, true)?;
         let copies: Vec<Buffer<u8>> = self.memories.iter().map(|(_, copy)| copy.clone()).collect();
         let other = self.other.clone();
         let done = elinvar_driver::Done::new(move |result| {
             drop(copies);
-            other.loss().leave(entry, promise.outcome());
+            other.state().unregister(id, promise.outcome());
             promise.resolve(result);
         });
         queue.submit(commands, done)?;
-        drop(present);
+        drop(state);
         outcome.wait("work on another device")?.clone()
     }
 

@@ -159,9 +159,9 @@ impl Layer {
             }
             loop {
                 self.device.recovery().wait_for_reset();
-                let present = self.device.loss().hold();
-                if !present.is_resetting() {
-                    return Ok((carrying, present));
+                let state = self.device.state().read();
+                if !state.is_resetting() {
+                    return Ok((carrying, state));
                 }
             }
         };

@@ -174,8 +174,8 @@ impl Coalescer {
             return None;
         }
         // If the device was lost they have ended already, and must not run after it has recovered.
-        let present = self.device.loss().hold();
-        if let Err(cause) = present.expect() {
+        let availability = self.device.state().read();
+        if let Err(cause) = availability.check_available() {
             return Some(Ends(coalesced, cause));
         }
         // A device that restarts by itself has lost only work that reached it.

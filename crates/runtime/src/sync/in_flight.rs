@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use elinvar_driver::sync::{Condvar, Mutex};
 use elinvar_driver::{Callback, Error, Result};
 
-use crate::sync::loss::Loss;
+use crate::sync::device_state::DeviceState;
 
 /// Behavior of a submission when its stream has reached its limit of pending submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl InFlightCount {
     ///
     /// # Errors
     /// `QueueFull`; the cause of the device loss, if the stream is full.
-    pub(crate) fn enter(self: &Arc<Self>, loss: &Loss) -> Result<InFlight> {
+    pub(crate) fn enter(self: &Arc<Self>, device: &DeviceState) -> Result<InFlight> {
         let mut count = self.count.lock();
         if let Some((limit, when_full)) = self.limit {
             let end = match when_full {
@@ -63,7 +63,7 @@ impl InFlightCount {
             };
             while *count >= limit {
                 // Pending work of a lost device may never end.
-                loss.check()?;
+                device.check()?;
                 if end.is_none_or(|end| end > Instant::now()) {
                     Callback::expect_none("a submission to a full stream")?;
                 }

@@ -4,6 +4,6 @@ pub(crate) mod coalesce;
 pub(crate) mod completion;
 pub(crate) mod deadline;
 pub(crate) mod dependencies;
+pub(crate) mod device_state;
 pub(crate) mod event;
 pub(crate) mod in_flight;
-pub(crate) mod loss;

@@ -20,16 +20,16 @@ pub(crate) enum Effect {
     Overwrites,
 }
 
-/// An access of a command to a byte range.
-pub(crate) struct Touched<'a> {
+/// Effect of a command on a byte range.
+pub(crate) struct MemoryEffect<'a> {
     pub(crate) slice: &'a MemorySlice,
     pub(crate) effect: Effect,
     pub(crate) who: Who,
 }
 
-/// All accesses of a command, in the order of its arguments.
-pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
-    let operation = |slice, effect, name| Touched { slice, effect, who: Who::Operation(name) };
+/// All memory effects of a command, in the order of its arguments.
+pub(crate) fn memory_effects(command: &Command) -> Vec<MemoryEffect<'_>> {
+    let operation = |slice, effect, name| MemoryEffect { slice, effect, who: Who::Operation(name) };
     match command {
         Command::Dispatch(dispatch) => by_launch(dispatch),
         Command::Copy { source, target } => vec![
@@ -42,25 +42,25 @@ pub(crate) fn touched(command: &Command) -> Vec<Touched<'_>> {
     }
 }
 
-fn by_primitive<'a>(primitive: &Primitive, operands: &'a [MemorySlice]) -> Vec<Touched<'a>> {
+fn by_primitive<'a>(primitive: &Primitive, operands: &'a [MemorySlice]) -> Vec<MemoryEffect<'a>> {
     // Validated when it was recorded.
     let wanted = primitive.operands().unwrap_or_default();
-    let touched = |(operand, slice): (Operand, &'a MemorySlice)| {
+    let memory_effect = |(operand, slice): (Operand, &'a MemorySlice)| {
         let effect = match operand.used {
             OperandUse::Read => Effect::Reads,
             OperandUse::Replaced => Effect::Overwrites,
             OperandUse::Written => Effect::MayWrite,
             OperandUse::Updated => Effect::MayReadAndWrite,
         };
-        Touched { slice, effect, who: Who::Operand(primitive.kind(), operand.name) }
+        MemoryEffect { slice, effect, who: Who::Operand(primitive.kind(), operand.name) }
     };
-    wanted.into_iter().zip(operands).map(touched).collect()
+    wanted.into_iter().zip(operands).map(memory_effect).collect()
 }
 
-fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
+fn by_launch(dispatch: &Dispatch) -> Vec<MemoryEffect<'_>> {
     let (pipeline, signature) = (&dispatch.pipeline, dispatch.pipeline.signature());
     let only_written = signature.code.map_or(0, |code| code.only_written);
-    let mut touched = Vec::new();
+    let mut effects = Vec::new();
     for (index, (binding, arg)) in dispatch.bindings.iter().zip(&signature.args).enumerate() {
         if let Binding::Memory(slice) = binding {
             let effect = match arg.access {
@@ -68,7 +68,7 @@ fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
                 Access::ReadWrite if index < 64 && only_written >> index & 1 == 1 => Effect::MayWrite,
                 Access::ReadWrite => Effect::MayReadAndWrite,
             };
-            touched.push(Touched { slice, effect, who: Who::Argument(pipeline.clone(), index) });
+            effects.push(MemoryEffect { slice, effect, who: Who::Argument(pipeline.clone(), index) });
         }
     }
     for (number, used) in dispatch.uses.iter().enumerate() {
@@ -76,14 +76,14 @@ fn by_launch(dispatch: &Dispatch) -> Vec<Touched<'_>> {
             Access::Read => Effect::Reads,
             Access::ReadWrite => Effect::MayReadAndWrite,
         };
-        touched.push(Touched { slice: &used.slice, effect, who: Who::Use(pipeline.clone(), number) });
+        effects.push(MemoryEffect { slice: &used.slice, effect, who: Who::Use(pipeline.clone(), number) });
     }
-    let counts = |slice| Touched { slice, effect: Effect::Reads, who: Who::Counts(pipeline.clone()) };
-    touched.extend(dispatch.grid.counts().map(counts));
-    touched
+    let counts = |slice| MemoryEffect { slice, effect: Effect::Reads, who: Who::Counts(pipeline.clone()) };
+    effects.extend(dispatch.grid.counts().map(counts));
+    effects
 }
 
-/// Mutable references to the ranges that a command names, in the order of [`touched`].
+/// Mutable references to the ranges that a command names, in the order of [`memory_effects`].
 pub(crate) fn slices_mut(command: &mut Command) -> Vec<&mut MemorySlice> {
     match command {
         Command::Dispatch(dispatch) => {
@@ -164,7 +164,7 @@ mod tests {
                 group: Dim3::new(1, 1, 1),
                 label: None,
             };
-            by_launch(&dispatch).into_iter().map(|touched| touched.effect).collect()
+            by_launch(&dispatch).into_iter().map(|effect| effect.effect).collect()
         };
         let (read, both) = (Access::Read, Access::ReadWrite);
         let (reads, may_write, may_do_both) = (Effect::Reads, Effect::MayWrite, Effect::MayReadAndWrite);

@@ -1,10 +1,10 @@
-//! [`Loss`]: availability of a device. It is lost if its running work cannot be stopped. During a reset, the content of
+//! [`DeviceState`]: availability of a device. It is lost if its running work cannot be stopped. During a reset, the content of
 //! device-only memory is unavailable.
 //!
 //! When a device is lost, all pending work ends immediately, and new work is rejected. The driver keeps the resources of the work
 //! until it has released them, possibly forever: their memory is not reused while the device may still write to it.
 //!
-//! Invariant: work is passed to the driver, and content is read, while a [`Present`] is held. A loss and the begin and end of a
+//! Invariant: work is passed to the driver, and content is read, while a [`StateGuard`] is held. A loss and the begin and end of a
 //! reset wait for it, so none of them can occur between a check and the operation that depends on it.
 
 use std::sync::{Arc, Weak};
@@ -18,20 +18,20 @@ use crate::sync::in_flight::InFlightCount;
 
 /// Pending work of a device, and the cause of its loss, if it is lost.
 #[derive(Default)]
-pub(crate) struct Loss {
-    fate: RwLock<Fate>,
-    in_flight: Mutex<Slab<Pending>>,
+pub(crate) struct DeviceState {
+    availability: RwLock<Availability>,
+    in_flight: Mutex<Slab<PendingSubmission>>,
 }
 
 #[derive(Default)]
-struct Fate {
+struct Availability {
     lost: Option<Error>,
     resetting: bool,
 }
 
 /// A pending submission.
 #[derive(Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingSubmission {
     outcome: Weak<Outcome>,
     commands: Weak<[Command]>,
     /// The counter of its stream, on which other submissions may wait.
@@ -40,21 +40,21 @@ pub(crate) struct Pending {
 
 /// While it is held, the device is not marked as lost and no reset begins or ends. Must not be held for long, nor
 /// during a wait.
-pub(crate) struct Present<'a>(RwLockReadGuard<'a, Fate>);
+pub(crate) struct StateGuard<'a>(RwLockReadGuard<'a, Availability>);
 
-impl Present<'_> {
+impl StateGuard<'_> {
     /// # Errors
     /// The cause of the loss.
-    pub(crate) fn expect(&self) -> Result<()> {
+    pub(crate) fn check_available(&self) -> Result<()> {
         self.0.lost.clone().map_or(Ok(()), Err)
     }
 
-    /// As [`Present::expect`], for content that a reset loses.
+    /// As [`StateGuard::check_available`], for content that a reset loses.
     ///
     /// # Errors
     /// `DeviceLost` also during a reset.
-    pub(crate) fn expect_content(&self) -> Result<()> {
-        self.expect()?;
+    pub(crate) fn check_content(&self) -> Result<()> {
+        self.check_available()?;
         match self.is_resetting() {
             true => Err(Error::DeviceLost("the device is being reset".into())),
             false => Ok(()),
@@ -66,11 +66,11 @@ impl Present<'_> {
     }
 }
 
-/// Number of pending work, for [`Loss::leave`].
+/// Key of a pending submission, for [`DeviceState::unregister`].
 #[derive(Clone, Copy)]
-pub(crate) struct Entry(usize);
+pub(crate) struct SubmissionId(usize);
 
-impl Pending {
+impl PendingSubmission {
     pub(crate) fn new(
         outcome: &Arc<Outcome>,
         commands: &Arc<[Command]>,
@@ -103,17 +103,17 @@ impl Pending {
     }
 }
 
-impl Loss {
+impl DeviceState {
     /// Holds the current state.
-    pub(crate) fn hold(&self) -> Present<'_> {
+    pub(crate) fn read(&self) -> StateGuard<'_> {
         // A thread may hold it recursively.
-        Present(self.fate.read())
+        StateGuard(self.availability.read())
     }
 
     /// # Errors
     /// The cause.
     pub(crate) fn check(&self) -> Result<()> {
-        self.hold().expect()
+        self.read().check_available()
     }
 
     /// Registers work that is about to be submitted, which must happen while the result is held. `uses_content`: whether it uses content
@@ -121,23 +121,27 @@ impl Loss {
     ///
     /// # Errors
     /// The cause.
-    pub(crate) fn enter(&self, pending: Pending, uses_content: bool) -> Result<(Present<'_>, Entry)> {
-        let present = self.hold();
-        if uses_content { present.expect_content() } else { present.expect() }?;
+    pub(crate) fn register(
+        &self,
+        pending: PendingSubmission,
+        uses_content: bool,
+    ) -> Result<(StateGuard<'_>, SubmissionId)> {
+        let state = self.read();
+        if uses_content { state.check_content() } else { state.check_available() }?;
         let mut in_flight = self.in_flight.lock();
         if in_flight.len() == in_flight.capacity() {
-            // Of work that the driver has dropped.
+            // Submissions that the driver dropped are still in the list.
             in_flight.retain(|_, pending| pending.is_pending());
         }
-        Ok((present, Entry(in_flight.insert(pending))))
+        Ok((state, SubmissionId(in_flight.insert(pending))))
     }
 
     /// Removes work that has ended, or was not submitted after all.
-    pub(crate) fn leave(&self, Entry(entry): Entry, outcome: &Arc<Outcome>) {
+    pub(crate) fn unregister(&self, SubmissionId(id): SubmissionId, outcome: &Arc<Outcome>) {
         let mut in_flight = self.in_flight.lock();
-        // After a loss the number may be another's.
-        if in_flight.get(entry).is_some_and(|pending| pending.is_of(outcome)) {
-            in_flight.remove(entry);
+        // After a loss, another submission may have the same ID.
+        if in_flight.get(id).is_some_and(|pending| pending.is_of(outcome)) {
+            in_flight.remove(id);
         }
     }
 
@@ -147,20 +151,20 @@ impl Loss {
     }
 
     /// Marks the device as lost. Returns the pending work, which the caller must end.
-    pub(crate) fn declare(&self, cause: &Error) -> Vec<Pending> {
-        self.fate.write().lost.get_or_insert_with(|| cause.clone());
+    pub(crate) fn mark_lost(&self, cause: &Error) -> Vec<PendingSubmission> {
+        self.availability.write().lost.get_or_insert_with(|| cause.clone());
         self.in_flight.lock().drain().collect()
     }
 
     /// Marks the begin of a reset.
     pub(crate) fn begin_reset(&self) {
-        self.fate.write().resetting = true;
+        self.availability.write().resetting = true;
     }
 
     /// Marks the end of a reset; `is_back`: whether it succeeded.
     pub(crate) fn end_reset(&self, is_back: bool) {
-        let mut fate = self.fate.write();
-        fate.resetting = false;
-        fate.lost.take_if(|_| is_back);
+        let mut availability = self.availability.write();
+        availability.resetting = false;
+        availability.lost.take_if(|_| is_back);
     }
 }

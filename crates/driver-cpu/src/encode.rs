@@ -15,7 +15,7 @@ use elinvar_spmd::bounds::FaultRecord;
 
 use crate::crash;
 use crate::job::{Demand, Work};
-use crate::kernel::{CpuPipeline, Kernel};
+use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Launch;
 use crate::memory::HostMemory;
 use crate::pool::Worker;
@@ -110,7 +110,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
 #[derive(Default)]
 pub(crate) struct Running {
     /// `None` between dispatches, as `stop`.
-    kernel: Option<Arc<Kernel>>,
+    kernel: Option<Arc<CompiledKernel>>,
     launch: Launch,
     /// Bytes of scratch memory, static and dynamic.
     scratch: u64,
@@ -146,7 +146,7 @@ impl Running {
         &mut self,
         dispatch: &Dispatch,
         threads: Dim3,
-        kernel: &Arc<Kernel>,
+        kernel: &Arc<CompiledKernel>,
         stop: &Arc<Stop>,
     ) -> Result<()> {
         for used in &dispatch.uses {

@@ -16,7 +16,7 @@ use crate::crash::Description;
 use crate::loader::Code;
 
 /// Machine code for one threadgroup size, with what is needed to run it.
-pub(crate) struct Kernel {
+pub(crate) struct CompiledKernel {
     /// The name in the source.
     pub(crate) name: String,
     /// The work-group function.
@@ -35,7 +35,7 @@ pub(crate) struct Kernel {
     pub(crate) group_ns: AtomicU64,
 }
 
-impl Kernel {
+impl CompiledKernel {
     /// The kernel of this signature, with its code loaded.
     pub(crate) fn new(signature: &Signature, code: Code, object: Object) -> Self {
         let Object { bytes: _, scratch_bytes, ascending, faults, checks } = object;
@@ -61,7 +61,7 @@ impl Kernel {
 }
 
 /// Compiles a kernel.
-pub(crate) type Build = Arc<dyn Fn(Form) -> Result<Kernel> + Send + Sync>;
+pub(crate) type Build = Arc<dyn Fn(Form) -> Result<CompiledKernel> + Send + Sync>;
 
 /// A kernel that can be compiled for any threadgroup size within its limit.
 pub(crate) struct CpuPipeline {
@@ -72,7 +72,7 @@ pub(crate) struct CpuPipeline {
     is_stoppable: bool,
     /// The pipeline of those that can.
     stoppable: OnceLock<Arc<CpuPipeline>>,
-    ready: RwLock<HashMap<Dim3, Arc<Kernel>>>,
+    ready: RwLock<HashMap<Dim3, Arc<CompiledKernel>>>,
     /// Per size, the lock that is held by the one thread that builds it.
     building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
 }
@@ -86,7 +86,7 @@ impl CpuPipeline {
     }
 
     /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
-    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<Kernel>> {
+    pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
         let kernel = self.ready.read().get(&group).cloned();
         kernel.ok_or_else(|| {
             let Dim3 { x, y, z } = group;

@@ -11,7 +11,7 @@ use elinvar_driver::{
 };
 use elinvar_native::{Object, Target};
 
-use crate::kernel::{CpuPipeline, Kernel};
+use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Code;
 
 /// A source that has passed all checks.
@@ -33,7 +33,7 @@ impl CpuLibrary {
         let build = move |form| {
             let load = |bytes: &[u8]| Code::from_bytes(bytes, Object::SYMBOL);
             let (loaded, object) = code.kernel_with(&of.name, &options, form, load)?;
-            Ok(Kernel::new(&of, loaded, object))
+            Ok(CompiledKernel::new(&of, loaded, object))
         };
         Ok(CpuPipeline::new(signature, Arc::new(build)))
     }

@@ -13,7 +13,7 @@ use elinvar_msl::Toolchain;
 use elinvar_native::{Generator, Object, Target};
 
 use crate::device::CpuDevice;
-use crate::kernel::{Build, CpuPipeline, Kernel};
+use crate::kernel::{Build, CompiledKernel, CpuPipeline};
 use crate::loader::Code;
 
 /// A function that runs `body` for every group `%i`; it may return by way of `%fault`.
@@ -191,7 +191,7 @@ pub(crate) fn build(name: &str, ir: &'static str) -> Build {
 fn build_ordered(name: &str, ir: &'static str, ascending: bool) -> Build {
     let name = name.to_owned();
     Arc::new(move |_| {
-        Ok(Kernel {
+        Ok(CompiledKernel {
             name: name.clone(),
             code: load(&generator(), ir)?,
             crash: crate::crash::Description::new(&name, false),

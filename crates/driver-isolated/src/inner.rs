@@ -245,23 +245,23 @@ impl Code {
     ///
     /// # Errors
     /// As [`elinvar_driver::Library::pipeline`].
-    pub(crate) fn kernel(&self, name: &str, options: &PipelineOptions) -> Result<Kernel> {
+    pub(crate) fn kernel(&self, name: &str, options: &PipelineOptions) -> Result<SpecializedKernel> {
         Ok(match self {
             Self::Cpu(library) => {
                 let signature = library.signature(name, options)?;
-                Kernel::Cpu { library: library.clone(), signature, options: options.clone() }
+                SpecializedKernel::Cpu { library: library.clone(), signature, options: options.clone() }
             }
             Self::Cuda(library, most) => {
                 let (signature, packed) = library.pack(name, options)?;
                 let (library, options, most) = (library.clone(), options.clone(), *most);
-                Kernel::Cuda { library, signature, options, packed, most }
+                SpecializedKernel::Cuda { library, signature, options, packed, most }
             }
         })
     }
 }
 
 /// A specialized kernel.
-pub(crate) enum Kernel {
+pub(crate) enum SpecializedKernel {
     /// Its code is made for each threadgroup size.
     Cpu { library: Arc<elinvar_native::Library>, signature: Signature, options: PipelineOptions },
     /// Its code is the same for all.
@@ -274,7 +274,7 @@ pub(crate) enum Kernel {
     },
 }
 
-impl Kernel {
+impl SpecializedKernel {
     pub(crate) fn signature(&self) -> &Signature {
         match self {
             Self::Cpu { signature, .. } | Self::Cuda { signature, .. } => signature,

@@ -14,7 +14,7 @@ use elinvar_driver::{
 };
 
 use crate::device::Core;
-use crate::inner::{Code, Kernel};
+use crate::inner::{Code, SpecializedKernel};
 use crate::link::Unsent;
 use crate::wire::ToWorker;
 
@@ -67,7 +67,7 @@ impl Library for IsolatedLibrary {
 /// A kernel.
 pub(crate) struct IsolatedPipeline {
     core: Arc<Core>,
-    kernel: Arc<Kernel>,
+    kernel: Arc<SpecializedKernel>,
     is_stoppable: bool,
     whole: Option<Whole>,
     /// The pipeline of code that can be stopped in loops.
@@ -83,7 +83,7 @@ pub(crate) struct Function {
     core: Arc<Core>,
     pub(crate) id: u64,
     packed: Packed,
-    kernel: Arc<Kernel>,
+    kernel: Arc<SpecializedKernel>,
     group: Option<Dim3>,
     stoppable: bool,
 }
@@ -109,7 +109,7 @@ impl Function {
 
     fn new(
         core: &Arc<Core>,
-        kernel: &Arc<Kernel>,
+        kernel: &Arc<SpecializedKernel>,
         packed: Packed,
         group: Option<Dim3>,
         stoppable: bool,
@@ -145,7 +145,7 @@ struct Whole {
 
 impl Whole {
     /// `None` for a kernel whose code is made for each size.
-    fn load(core: &Arc<Core>, kernel: &Arc<Kernel>) -> Result<Option<Self>> {
+    fn load(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>) -> Result<Option<Self>> {
         let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
         let function = Arc::new(Function::new(core, kernel, packed.clone(), None, false));
         let max_threads = function.load()?;
@@ -154,7 +154,12 @@ impl Whole {
 }
 
 impl IsolatedPipeline {
-    fn new(core: &Arc<Core>, kernel: Arc<Kernel>, whole: Option<Whole>, is_stoppable: bool) -> Self {
+    fn new(
+        core: &Arc<Core>,
+        kernel: Arc<SpecializedKernel>,
+        whole: Option<Whole>,
+        is_stoppable: bool,
+    ) -> Self {
         let (core, stoppable, ready, building) =
             (core.clone(), OnceLock::new(), RwLock::default(), Mutex::default());
         Self { core, kernel, whole, is_stoppable, stoppable, ready, building }

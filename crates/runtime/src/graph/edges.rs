@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
-use super::step::MemoryAccess;
+use super::node::MemoryAccess;
 
 /// An access to an allocation with which later ones may conflict.
 struct Earlier {

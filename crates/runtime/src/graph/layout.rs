@@ -6,10 +6,10 @@ use std::sync::Arc;
 use elinvar_driver::{Command, Memory, Result};
 
 use super::arena::{Lifetime, arrange};
+use super::node::{MemoryAccess, NodeData, Work};
 use super::plan::{CommandIndex, Part, Plan, PlanOptions, Segment};
 use super::run::{Branch, HostCopy};
 use super::schedule::{Item, Schedule, schedule};
-use super::step::{MemoryAccess, Step, Work};
 use super::transfer::{Staged, in_one, staged};
 use super::{GraphStats, Transfer, edges};
 use crate::identity::identity;
@@ -38,7 +38,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn new(steps: &[Step], order: &[usize]) -> Result<Self> {
+    pub(super) fn new(nodes: &[NodeData], order: &[usize]) -> Result<Self> {
         let mut layout = Self {
             devices: Vec::new(),
             planned: Vec::new(),
@@ -46,35 +46,35 @@ impl Layout {
             host_copies: Vec::new(),
             transfers: Vec::new(),
         };
-        let before = before(steps, order);
+        let before = before(nodes, order);
         let mut last: HashMap<usize, usize> = HashMap::new();
         for (node, before) in order.iter().zip(before) {
             let after: Vec<usize> = before.iter().map(|earlier| last[earlier]).collect();
-            let step = &steps[*node];
-            match &step.work {
+            let data = &nodes[*node];
+            match &data.work {
                 Work::Nothing => {}
                 Work::Command(command) => {
-                    let (command, accesses) = (command.clone(), step.accesses.clone());
+                    let (command, accesses) = (command.clone(), data.accesses.clone());
                     let command = PlannedCommand { node: *node, command, accesses, staged: Vec::new() };
-                    layout.add(command, &step.device, after, None);
+                    layout.add(command, &data.device, after, None);
                 }
                 Work::Transfer { source, target } => {
                     let to = target.storage.device.clone();
-                    if let Some(route) = in_one(&step.device, &to) {
-                        layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
+                    if let Some(route) = in_one(&data.device, &to) {
+                        layout.transfers.push(Transfer { name: data.name.clone(), bytes: source.len, route });
                         let command =
                             Command::Copy { source: source.memory_slice(), target: target.memory_slice() };
-                        let accesses = step.accesses.clone();
+                        let accesses = data.accesses.clone();
                         let command = PlannedCommand { node: *node, command, accesses, staged: Vec::new() };
-                        layout.add(command, &step.device, after, None);
+                        layout.add(command, &data.device, after, None);
                         // Registers the target's device, whose transients are placed with the device's own.
                         layout.number(&to);
                         last.insert(*node, layout.planned.len() - 1);
                         continue;
                     }
-                    let staged = staged(&step.device, &to, source.len)?;
+                    let staged = staged(&data.device, &to, source.len)?;
                     let route = staged.route;
-                    layout.transfers.push(Transfer { name: step.name.clone(), bytes: source.len, route });
+                    layout.transfers.push(Transfer { name: data.name.clone(), bytes: source.len, route });
                     let [send, receive] = staged.commands(source, target);
                     let copy = |command, access: &MemoryAccess, stage: &Buffer<u8>| PlannedCommand {
                         node: *node,
@@ -82,9 +82,9 @@ impl Layout {
                         accesses: vec![access.clone()],
                         staged: vec![held(stage)],
                     };
-                    let send = copy(send, &step.accesses[0], &staged.from);
-                    let receive = copy(receive, &step.accesses[1], &staged.to);
-                    let sent = layout.add(send, &step.device, after, None);
+                    let send = copy(send, &data.accesses[0], &staged.from);
+                    let receive = copy(receive, &data.accesses[1], &staged.to);
+                    let sent = layout.add(send, &data.device, after, None);
                     if staged.needs_host() {
                         let received = layout.add(receive, &to, Vec::new(), Some(sent));
                         layout.host_copies.push((sent, received, staged));
@@ -286,12 +286,12 @@ impl Layout {
 }
 
 /// Dependencies of each node of `order`, as nodes of `order`.
-fn before(steps: &[Step], order: &[usize]) -> Vec<Vec<usize>> {
-    let by_memory = edges::by_memory(order.iter().map(|node| &steps[*node].accesses[..]));
+fn before(nodes: &[NodeData], order: &[usize]) -> Vec<Vec<usize>> {
+    let by_memory = edges::by_memory(order.iter().map(|node| &nodes[*node].accesses[..]));
     // For each node its representatives in `order`: itself, or its dependencies if it was removed.
-    let mut stands: Vec<Option<Vec<usize>>> = vec![None; steps.len()];
+    let mut stands: Vec<Option<Vec<usize>>> = vec![None; nodes.len()];
     order.iter().for_each(|node| stands[*node] = Some(vec![*node]));
-    let explicit: Vec<Vec<usize>> = steps.iter().map(|step| step.after.clone()).collect();
+    let explicit: Vec<Vec<usize>> = nodes.iter().map(|data| data.after.clone()).collect();
     for node in edges::order(&explicit) {
         if stands[node].is_none() {
             let mut list: Vec<usize> =

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Dim3, Dispatch, MemorySlice};
 
-use super::step::{MemoryAccess, Mode, Step, Work};
+use super::node::{MemoryAccess, Mode, NodeData, Work};
 use crate::identity::identity;
 use crate::memory::memory_effects::slices_mut;
 use crate::memory::usage::Storage;
@@ -104,7 +104,7 @@ impl Contents {
 /// Removes duplicates from `order` and redirects their readers. `parameter` maps arguments to parameters. Returns each duplicate
 /// with the remaining node, and the nodes that only initialized its results.
 pub(super) fn merge(
-    steps: &mut [Step],
+    nodes: &mut [NodeData],
     order: &mut Vec<usize>,
     is_ordered: &[bool],
     parameter: impl Fn(usize, usize) -> Option<usize>,
@@ -114,37 +114,37 @@ pub(super) fn merge(
     let (mut merged, mut needless) = (Vec::new(), Vec::new());
     for at in 0..order.len() {
         let node = order[at];
-        match steps[node].work.clone() {
+        match nodes[node].work.clone() {
             Work::Command(Command::Dispatch(dispatch)) if is_pure(&dispatch) => {
-                let launch = launches.of(launch(&dispatch, node, &steps[node], &mut contents, &parameter));
+                let launch = launches.of(launch(&dispatch, node, &nodes[node], &mut contents, &parameter));
                 let other = *first.entry(launch).or_insert(node);
-                let pairs = pairs(&steps[other].accesses, &steps[node].accesses);
+                let pairs = pairs(&nodes[other].accesses, &nodes[node].accesses);
                 let mergeable = other != node
                     && !is_ordered[node]
-                    && pairs.iter().all(|pair| can_merge(steps, order, at, other, pair));
+                    && pairs.iter().all(|pair| can_merge(nodes, order, at, other, pair));
                 if mergeable && !pairs.is_empty() {
                     merged.push((node, other));
                     for (theirs, ours) in &pairs {
-                        needless.extend(order[..at].iter().copied().filter(|n| writes(&steps[*n], ours)));
-                        order[at + 1..].iter().for_each(|later| replace(&mut steps[*later], ours, theirs));
+                        needless.extend(order[..at].iter().copied().filter(|n| writes(&nodes[*n], ours)));
+                        order[at + 1..].iter().for_each(|later| replace(&mut nodes[*later], ours, theirs));
                     }
                     continue;
                 }
-                let allocations = allocations(&steps[node].accesses);
-                for access in steps[node].accesses.iter().filter(|access| access.writes()) {
+                let allocations = allocations(&nodes[node].accesses);
+                for access in nodes[node].accesses.iter().filter(|access| access.writes()) {
                     let allocation = allocations[&access.key()];
                     contents.set(access, Content::Result { launch, allocation });
                 }
             }
             Work::Command(Command::Fill { pattern, .. }) => {
-                let access = &steps[node].accesses[0];
+                let access = &nodes[node].accesses[0];
                 match access.is_whole() {
                     true => contents.set(access, Content::Filled { pattern, bytes: access.range.end }),
                     false => contents.patch(access, Patch::Pattern(pattern)),
                 }
             }
             Work::Command(Command::Copy { .. }) => {
-                let [source, target] = [&steps[node].accesses[0], &steps[node].accesses[1]];
+                let [source, target] = [&nodes[node].accesses[0], &nodes[node].accesses[1]];
                 let content = contents.of(&source.storage);
                 match source.is_whole() && target.is_whole() {
                     true => drop(contents.now.insert(target.key(), content)),
@@ -152,7 +152,7 @@ pub(super) fn merge(
                 }
             }
             _ => {
-                for access in steps[node].accesses.iter().filter(|access| access.writes()) {
+                for access in nodes[node].accesses.iter().filter(|access| access.writes()) {
                     contents.set(access, Content::Unique(node));
                 }
             }
@@ -180,12 +180,12 @@ fn allocations(accesses: &[MemoryAccess]) -> HashMap<usize, usize> {
 fn launch(
     dispatch: &Dispatch,
     node: usize,
-    step: &Step,
+    data: &NodeData,
     contents: &mut Contents,
     parameter: &impl Fn(usize, usize) -> Option<usize>,
 ) -> Launch {
-    let allocations = allocations(&step.accesses);
-    let by_memory: HashMap<usize, &Arc<Storage>> = step
+    let allocations = allocations(&data.accesses);
+    let by_memory: HashMap<usize, &Arc<Storage>> = data
         .accesses
         .iter()
         .map(|access| (identity(&access.storage.block.memory), &access.storage))
@@ -225,7 +225,7 @@ fn pairs(theirs: &[MemoryAccess], ours: &[MemoryAccess]) -> Vec<(Arc<Storage>, A
 
 /// Whether both are transients that no later node writes, and no earlier node reads ours.
 fn can_merge(
-    steps: &[Step],
+    nodes: &[NodeData],
     order: &[usize],
     at: usize,
     other: usize,
@@ -235,27 +235,27 @@ fn can_merge(
     let same_size = theirs.block.bytes == ours.block.bytes && identity(theirs) != identity(ours);
     let other_at = order[..at].iter().position(|node| *node == other);
     let final_theirs =
-        other_at.is_some_and(|other| !order[other + 1..].iter().any(|node| writes(&steps[*node], theirs)));
-    let final_ours = !order[at + 1..].iter().any(|node| writes(&steps[*node], ours));
+        other_at.is_some_and(|other| !order[other + 1..].iter().any(|node| writes(&nodes[*node], theirs)));
+    let final_ours = !order[at + 1..].iter().any(|node| writes(&nodes[*node], ours));
     let only_prepared = order[..at].iter().all(|node| {
-        let accesses = &steps[*node].accesses;
+        let accesses = &nodes[*node].accesses;
         let prepares = |access: &MemoryAccess| access.mode == Mode::Overwrite;
         accesses.iter().filter(|access| access.key() == identity(ours)).all(prepares)
     });
     are_transients && same_size && final_theirs && final_ours && only_prepared
 }
 
-fn writes(step: &Step, storage: &Arc<Storage>) -> bool {
-    step.accesses.iter().any(|access| access.writes() && access.key() == identity(storage))
+fn writes(data: &NodeData, storage: &Arc<Storage>) -> bool {
+    data.accesses.iter().any(|access| access.writes() && access.key() == identity(storage))
 }
 
 /// Replaces `storage` by `with` in a node.
-fn replace(step: &mut Step, storage: &Arc<Storage>, with: &Arc<Storage>) {
-    for access in step.accesses.iter_mut().filter(|access| access.key() == identity(storage)) {
+fn replace(data: &mut NodeData, storage: &Arc<Storage>, with: &Arc<Storage>) {
+    for access in data.accesses.iter_mut().filter(|access| access.key() == identity(storage)) {
         access.storage = with.clone();
     }
     let (old, new) = (identity(&storage.block.memory), &with.block.memory);
-    match &mut step.work {
+    match &mut data.work {
         Work::Command(command) => {
             let slices = slices_mut(command).into_iter().filter(|slice| identity(&slice.memory) == old);
             slices.for_each(|slice| slice.memory = new.clone());

@@ -5,13 +5,14 @@
 //! executes it: the live nodes, on as many streams as there are branches, in few submissions, with the transients in one arena. A
 //! graph runs nothing itself, and planning does not change it.
 //!
-//! `step` is a node as data, `edges` finds dependencies, `merge` and `prune` remove redundant and dead nodes, `schedule` assigns
+//! `node` is a node as data, `edges` finds dependencies, `merge` and `prune` remove redundant and dead nodes, `schedule` assigns
 //! the rest to branches, `arena` places the transients, `layout` assembles the submissions, and `run` submits them.
 
 mod arena;
 mod edges;
 mod layout;
 mod merge;
+mod node;
 mod parameters;
 mod placeholder;
 mod plan;
@@ -21,7 +22,6 @@ mod replace;
 mod run;
 mod schedule;
 mod stats;
-mod step;
 mod transfer;
 
 use std::fmt;
@@ -40,12 +40,12 @@ use crate::{
     Args, Buffer, BufferSlice, BufferSliceMut, CheckedKernel, CommandBuffer, Device, Grid, Kernel, Stream,
 };
 
+use node::{MemoryAccess, Mode, NodeData, Work};
 use parameters::Named;
 pub use parameters::{Parameter, ParameterKey};
 use placeholder::Placeholder;
 pub use plan::{Batching, Plan, PlanOptions};
 pub use stats::{GraphStats, Route, Transfer};
-use step::{MemoryAccess, Mode, Step, Work};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -59,7 +59,7 @@ pub struct Node {
 /// A graph of commands with their dependencies; see [`Graph::plan`].
 pub struct Graph {
     id: u64,
-    steps: Vec<Step>,
+    nodes: Vec<NodeData>,
     /// Whether a node precedes one that was added earlier.
     backward: bool,
     /// A stream of each device, whose command buffers validate added nodes.
@@ -81,7 +81,7 @@ impl Graph {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
             id,
-            steps: Vec::new(),
+            nodes: Vec::new(),
             backward: false,
             streams: Vec::new(),
             signals: Vec::new(),
@@ -123,10 +123,10 @@ impl Graph {
                 "graph: the command buffer has timestamps, which graphs do not support",
             ));
         }
-        let (steps, signals) = (self.steps.len(), self.signals.len());
+        let (nodes, signals) = (self.nodes.len(), self.signals.len());
         let added = self.add_commands(&device, &commands, &usages);
         added.inspect_err(|_| {
-            self.steps.truncate(steps);
+            self.nodes.truncate(nodes);
             self.signals.truncate(signals);
         })
     }
@@ -154,8 +154,8 @@ impl Graph {
                 command => (name(command), Work::Command(command.clone()), Vec::new()),
             };
             after.extend(behind);
-            let accesses = step::accesses(command, usages);
-            let node = self.steps.len();
+            let accesses = node::accesses(command, usages);
+            let node = self.nodes.len();
             let is_wait = matches!(command, Command::Wait { .. });
             if let Command::Signal { event, value } = command {
                 self.signals.push((event.clone(), *value, node));
@@ -167,7 +167,7 @@ impl Graph {
                 behind = Some(node);
             }
             recorded.push(node);
-            self.steps.push(Step { name, device: device.clone(), work, accesses, after });
+            self.nodes.push(NodeData { name, device: device.clone(), work, accesses, after });
         }
         Ok(nodes)
     }
@@ -234,7 +234,7 @@ impl Graph {
             MemoryAccess::of_span(&target, Mode::Overwrite, "copy: the target"),
         ];
         let work = if source.len > 0 { Work::Transfer { source, target } } else { Work::Nothing };
-        self.steps.push(Step { name: "transfer".into(), device, work, accesses, after: Vec::new() });
+        self.nodes.push(NodeData { name: "transfer".into(), device, work, accesses, after: Vec::new() });
         Ok(self.last())
     }
 
@@ -249,7 +249,7 @@ impl Graph {
         // SAFETY: a fill of the whole buffer precedes every node that uses it.
         let buffer = unsafe { self.transient_uninit::<T>(device, len) }?;
         let node = self.fill(&mut Buffer::<u8>::new(buffer.span.clone()), 0)?;
-        self.steps[node.index].name = "zero".into();
+        self.nodes[node.index].name = "zero".into();
         Ok(buffer)
     }
 
@@ -291,7 +291,7 @@ impl Graph {
                 }
             }
             self.backward |= backward;
-            self.steps[to].after.push(from);
+            self.nodes[to].after.push(from);
         }
         Ok(())
     }
@@ -303,13 +303,13 @@ impl Graph {
     /// `InvalidArgument` for a node of another graph.
     pub fn name(&mut self, node: Node, name: impl Into<String>) -> Result<()> {
         let index = self.index(node)?;
-        self.steps[index].name = name.into();
+        self.nodes[index].name = name.into();
         Ok(())
     }
 
     /// Number of nodes.
     pub fn len(&self) -> usize {
-        self.steps.iter().filter(|step| step.is_work()).count()
+        self.nodes.iter().filter(|data| data.is_work()).count()
     }
 
     /// Whether there are no nodes.
@@ -319,9 +319,9 @@ impl Graph {
 
     /// Dependencies of each node.
     fn before(&self) -> Vec<Vec<usize>> {
-        let mut before = edges::by_memory(self.steps.iter().map(|step| &step.accesses[..]));
-        for (before, step) in before.iter_mut().zip(&self.steps) {
-            before.extend(&step.after);
+        let mut before = edges::by_memory(self.nodes.iter().map(|data| &data.accesses[..]));
+        for (before, data) in before.iter_mut().zip(&self.nodes) {
+            before.extend(&data.after);
             before.sort_unstable();
             before.dedup();
         }
@@ -329,7 +329,7 @@ impl Graph {
     }
 
     fn closes(&self, cycle: &[usize]) -> String {
-        let shown = |node: &usize| format!("`{}` (node {node})", self.steps[*node].name);
+        let shown = |node: &usize| format!("`{}` (node {node})", self.nodes[*node].name);
         let (first, last) = (&cycle[0], &cycle[cycle.len() - 1]);
         let path: Vec<String> = cycle.iter().chain([first]).map(shown).collect();
         format!("graph: {} after {} would close a cycle: {}", shown(first), shown(last), path.join(" → "))
@@ -343,7 +343,7 @@ impl Graph {
     }
 
     fn last(&self) -> Node {
-        Node { graph: self.id, index: self.steps.len() - 1 }
+        Node { graph: self.id, index: self.nodes.len() - 1 }
     }
 
     /// Appends a command buffer with one command.
@@ -351,7 +351,7 @@ impl Graph {
         let device = command_buffer.device().clone();
         if self.append(command_buffer)?.is_empty() {
             let (accesses, after) = (Vec::new(), Vec::new());
-            self.steps.push(Step { name: name.into(), device, work: Work::Nothing, accesses, after });
+            self.nodes.push(NodeData { name: name.into(), device, work: Work::Nothing, accesses, after });
         }
         Ok(self.last())
     }

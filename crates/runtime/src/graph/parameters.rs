@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use elinvar_driver::{Binding, Command, Error, Result};
 
+use super::node::Work;
 use super::placeholder::Placeholder;
-use super::step::Work;
 use super::{Graph, Node};
 use crate::Buffer;
 use crate::memory::operands::place;
@@ -66,8 +66,8 @@ impl Graph {
     /// name of a buffer parameter.
     pub fn value(&mut self, name: &str, node: Node, argument: usize) -> Result<Parameter> {
         let node = self.index(node)?;
-        let Work::Command(Command::Dispatch(dispatch)) = &self.steps[node].work else {
-            let of = &self.steps[node].name;
+        let Work::Command(Command::Dispatch(dispatch)) = &self.nodes[node].work else {
+            let of = &self.nodes[node].name;
             return Err(Error::invalid(format!(
                 "graph: parameter `{name}`: `{of}` (node {node}) is not a launch"
             )));

@@ -8,11 +8,11 @@ use elinvar_driver::{Error, Result};
 
 use super::layout::Layout;
 use super::merge::merge;
+use super::node::{MemoryAccess, Mode, NodeData, Work};
 use super::parameters::{Named, Subject};
 use super::prune::{Wanted, dead};
 use super::replace::Replaced;
 use super::run::{Branch, History, HostCopy};
-use super::step::{MemoryAccess, Mode, Step, Work};
 use super::{Graph, GraphStats, edges};
 use crate::Device;
 use crate::identity::identity;
@@ -113,15 +113,15 @@ impl Graph {
         let begin = Instant::now();
         self.check_parameters()?;
         let wanted = self.wanted();
-        let mut steps = self.steps.clone();
+        let mut nodes = self.nodes.clone();
         let mut order = edges::order(&self.before());
         self.check_transients(&order)?;
         let mut stats = GraphStats { nodes: self.len(), ..GraphStats::default() };
         if options.optimize {
-            self.optimize(&mut steps, &mut order, &wanted, &mut stats);
+            self.optimize(&mut nodes, &mut order, &wanted, &mut stats);
         }
-        order.retain(|node| steps[*node].is_work());
-        let mut plan = Layout::new(&steps, &order)?.plan(options, &mut stats)?;
+        order.retain(|node| nodes[*node].is_work());
+        let mut plan = Layout::new(&nodes, &order)?.plan(options, &mut stats)?;
         (plan.graph, plan.parameters) = (self.id, self.parameters.clone());
         plan.note_parameters();
         stats.plan_time = begin.elapsed();
@@ -131,15 +131,15 @@ impl Graph {
 
     fn optimize(
         &self,
-        steps: &mut [Step],
+        nodes: &mut [NodeData],
         order: &mut Vec<usize>,
         wanted: &HashMap<usize, Wanted>,
         stats: &mut GraphStats,
     ) {
-        let mut ordered = vec![false; steps.len()];
-        for (node, step) in steps.iter().enumerate() {
-            ordered[node] |= !step.after.is_empty();
-            step.after.iter().for_each(|earlier| ordered[*earlier] = true);
+        let mut ordered = vec![false; nodes.len()];
+        for (node, data) in nodes.iter().enumerate() {
+            ordered[node] |= !data.after.is_empty();
+            data.after.iter().for_each(|earlier| ordered[*earlier] = true);
         }
         let parameter = |node, argument| {
             self.parameters.iter().position(|parameter| match &parameter.subject {
@@ -147,12 +147,12 @@ impl Graph {
                 Subject::Buffer(_) => false,
             })
         };
-        let (merged, needless) = merge(steps, order, &ordered, parameter);
-        let dead = dead(steps, order, |storage| wanted.get(&storage).copied().unwrap_or(Wanted::Nothing));
+        let (merged, needless) = merge(nodes, order, &ordered, parameter);
+        let dead = dead(nodes, order, |storage| wanted.get(&storage).copied().unwrap_or(Wanted::Nothing));
         order.retain(|node| !dead.contains(node));
-        let name = |node: usize| steps[node].name.clone();
+        let name = |node: usize| nodes[node].name.clone();
         let mut removed: Vec<usize> =
-            needless.into_iter().chain(dead).filter(|n| steps[*n].is_work()).collect();
+            needless.into_iter().chain(dead).filter(|n| nodes[*n].is_work()).collect();
         removed.sort_unstable();
         stats.removed = removed.into_iter().map(name).collect();
         stats.merged = merged.into_iter().map(|(node, stays)| (name(node), name(stays))).collect();
@@ -162,12 +162,12 @@ impl Graph {
     fn wanted(&self) -> HashMap<usize, Wanted> {
         let mut own: HashMap<usize, usize> = HashMap::new();
         let mut handles = HashMap::new();
-        for step in &self.steps {
-            for access in &step.accesses {
+        for data in &self.nodes {
+            for access in &data.accesses {
                 *own.entry(access.key()).or_default() += 1;
                 handles.insert(access.key(), &access.storage);
             }
-            if let Work::Transfer { source, target } = &step.work {
+            if let Work::Transfer { source, target } = &data.work {
                 *own.entry(identity(&source.storage)).or_default() += 1;
                 *own.entry(identity(&target.storage)).or_default() += 1;
             }
@@ -188,7 +188,7 @@ impl Graph {
     fn check_parameters(&self) -> Result<()> {
         for parameter in &self.parameters {
             let Subject::Buffer(storage) = &parameter.subject else { continue };
-            let mut accesses = self.steps.iter().flat_map(|step| &step.accesses);
+            let mut accesses = self.nodes.iter().flat_map(|data| &data.accesses);
             let by_address = |access: &&MemoryAccess| {
                 access.key() == identity(storage) && matches!(access.who, Who::Use(..))
             };
@@ -205,15 +205,15 @@ impl Graph {
     fn check_transients(&self, order: &[usize]) -> Result<()> {
         let mut written = HashSet::new();
         for node in order {
-            for access in self.steps[*node].accesses.iter().filter(|access| access.is_transient()) {
+            for access in self.nodes[*node].accesses.iter().filter(|access| access.is_transient()) {
                 if access.mode == Mode::Read && !access.range.is_empty() && !written.contains(&access.key()) {
-                    let (name, who) = (&self.steps[*node].name, &access.who);
+                    let (name, who) = (&self.nodes[*node].name, &access.who);
                     return Err(Error::invalid(format!(
                         "graph: `{name}` (node {node}): {who}: the transient is read before it is written"
                     )));
                 }
             }
-            written.extend(self.steps[*node].accesses.iter().filter(|t| t.writes()).map(MemoryAccess::key));
+            written.extend(self.nodes[*node].accesses.iter().filter(|t| t.writes()).map(MemoryAccess::key));
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
+use super::node::{Mode, NodeData};
 use super::ranges::Ranges;
-use super::step::{Mode, Step};
 
 /// Liveness of a buffer at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +20,15 @@ pub(super) enum Wanted {
 }
 
 /// The dead nodes of `order`.
-pub(super) fn dead(steps: &[Step], order: &[usize], wanted: impl Fn(usize) -> Wanted) -> Vec<usize> {
+pub(super) fn dead(nodes: &[NodeData], order: &[usize], wanted: impl Fn(usize) -> Wanted) -> Vec<usize> {
     let mut at_end: HashMap<usize, Ranges> = HashMap::new();
-    for access in order.iter().flat_map(|node| &steps[*node].accesses) {
+    for access in order.iter().flat_map(|node| &nodes[*node].accesses) {
         if wanted(access.key()) == Wanted::Whole {
             at_end.entry(access.key()).or_default().add(&(0..access.storage.block.bytes));
         }
     }
     loop {
-        let (dead, at_start) = backwards(steps, order, at_end.clone());
+        let (dead, at_start) = backwards(nodes, order, at_end.clone());
         let mut grown = false;
         for (key, ranges) in at_start {
             if wanted(key) == Wanted::ByNextRun {
@@ -46,13 +46,13 @@ pub(super) fn dead(steps: &[Step], order: &[usize], wanted: impl Fn(usize) -> Wa
 
 /// The dead nodes, and the ranges that are live before the first node.
 fn backwards(
-    steps: &[Step],
+    nodes: &[NodeData],
     order: &[usize],
     mut live: HashMap<usize, Ranges>,
 ) -> (Vec<usize>, HashMap<usize, Ranges>) {
     let mut dead = Vec::new();
     for node in order.iter().rev() {
-        let accesses = &steps[*node].accesses;
+        let accesses = &nodes[*node].accesses;
         let is_wanted = accesses.iter().any(|access| {
             access.writes() && live.get(&access.key()).is_some_and(|l| l.overlaps(&access.range))
         });

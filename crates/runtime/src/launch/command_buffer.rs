@@ -21,7 +21,7 @@ use crate::memory::usage::{Access, Storages, Usage, Usages, Who, commit};
 use crate::observe::trace::{Noted, Notes, TraceStep};
 use crate::sync::completion::{Outcome, Promise};
 use crate::sync::deadline::{self, Due, Late, Watched};
-use crate::sync::dependencies::{self, Step};
+use crate::sync::dependencies::{self, EventOp};
 use crate::sync::device_state::PendingSubmission;
 use crate::{
     Args, BufferSlice, BufferSliceMut, CheckedKernel, Completion, Device, Event, Grid, Kernel, Stream,
@@ -82,7 +82,7 @@ pub struct CommandBuffer {
     list: CommandList,
     usages: Usages,
     /// Waits and signals.
-    steps: Vec<Step>,
+    ops: Vec<EventOp>,
     /// The events that it raises.
     events: Vec<Event>,
     /// Commands of a recording, instead of its own.
@@ -98,10 +98,10 @@ impl CommandBuffer {
     pub(crate) fn new(stream: Stream) -> Self {
         let notes = stream.device.trace().notes(Some(stream.id), stream.priority);
         let list = CommandList::new(&stream.device);
-        let (usages, steps, events) = (Usages::new(), Vec::new(), Vec::new());
+        let (usages, ops, events) = (Usages::new(), Vec::new(), Vec::new());
         let traced = if notes.is_some() { Vec::with_capacity(STEPS) } else { Vec::new() };
         let mut command_buffer =
-            Self { stream, list, usages, steps, events, replayed: None, deadline: None, notes, traced };
+            Self { stream, list, usages, ops, events, replayed: None, deadline: None, notes, traced };
         command_buffer.note(|| TraceStep::Acquire);
         command_buffer
     }
@@ -228,18 +228,18 @@ impl CommandBuffer {
 
     /// Adds a signal of an event: `value`, when preceding work has succeeded.
     pub fn signal(&mut self, event: &Event, value: u64) {
-        let step = event.step(value, true);
-        self.list.commands.push(Command::Signal { event: step.event.clone(), value: step.value });
-        self.steps.push(step);
+        let op = event.op(value, true);
+        self.list.commands.push(Command::Signal { event: op.event.clone(), value: op.value });
+        self.ops.push(op);
         self.events.push(event.clone());
         self.note(|| TraceStep::Signal);
     }
 
     /// Adds a wait until an event, of any device, has reached `value`.
     pub fn wait_for(&mut self, event: &Event, value: u64) {
-        let step = event.step(value, false);
-        self.list.commands.push(Command::Wait { event: step.event.clone(), value: step.value });
-        self.steps.push(step);
+        let op = event.op(value, false);
+        self.list.commands.push(Command::Wait { event: op.event.clone(), value: op.value });
+        self.ops.push(op);
         self.note(|| TraceStep::Wait);
     }
 
@@ -286,14 +286,14 @@ impl CommandBuffer {
     fn commit(self, traced: &mut Vec<Noted>) -> Result<Completion> {
         let due =
             self.deadline.and_then(|after| Some((Instant::now().checked_add(after)?, self.late(after))));
-        let Self { stream, mut list, usages, steps, events, replayed, notes, .. } = self;
+        let Self { stream, mut list, usages, ops, events, replayed, notes, .. } = self;
         let in_flight = stream.in_flight_count.enter(stream.device.state())?;
         let mut commands = replayed.unwrap_or_else(|| list.take_commands());
         if due.is_some() {
             commands = deadline::stoppable(&stream.device, &commands)?;
         }
-        let alone = due.is_some() || !steps.is_empty();
-        let entered = (!steps.is_empty()).then(|| dependencies::enter(stream.id, steps)).transpose()?;
+        let alone = due.is_some() || !ops.is_empty();
+        let entered = (!ops.is_empty()).then(|| dependencies::enter(stream.id, ops)).transpose()?;
         let watched: Option<Arc<OnceLock<Watched>>> = due.is_some().then(Arc::default);
         let device = stream.device.clone();
         // Moved to the driver: a list that nobody else has is used again.
@@ -354,7 +354,7 @@ impl CommandBuffer {
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        !self.steps.is_empty()
+        !self.ops.is_empty()
     }
 
     pub(crate) fn has_deadline(&self) -> bool {

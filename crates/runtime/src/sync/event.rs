@@ -12,7 +12,7 @@ use std::time::Duration;
 use elinvar_driver::{self as driver, Error, Result, Timing};
 
 use crate::sync::completion::{Outcome, Promise};
-use crate::sync::dependencies::Step;
+use crate::sync::dependencies::EventOp;
 use crate::{Completion, Device};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -107,9 +107,9 @@ impl Event {
     }
 
     /// A wait for `value`, or a signal of it, as data.
-    pub(crate) fn step(&self, value: u64, signals: bool) -> Step {
+    pub(crate) fn op(&self, value: u64, signals: bool) -> EventOp {
         let Inner { event, id, .. } = &*self.inner;
-        Step { event: event.clone(), id: *id, value: self.inner.value(value), shown: value, signals }
+        EventOp { event: event.clone(), id: *id, value: self.inner.value(value), shown: value, signals }
     }
 }
 

@@ -27,7 +27,7 @@ const NAMED: usize = 8;
 
 /// A wait or signal of a submission.
 #[derive(Clone)]
-pub(crate) struct Step {
+pub(crate) struct EventOp {
     pub(crate) event: Arc<dyn Event>,
     /// Number of the event in messages.
     pub(crate) id: u64,
@@ -51,9 +51,9 @@ impl Drop for Entered {
 ///
 /// # Errors
 /// `InvalidArgument` with the cycle that it would close.
-pub(crate) fn enter(stream: u64, steps: Vec<Step>) -> Result<Entered> {
+pub(crate) fn enter(stream: u64, ops: Vec<EventOp>) -> Result<Entered> {
     let submission = NEXT.fetch_add(1, Ordering::Relaxed);
-    let entered = TABLE.get().lock().enter(submission, stream, steps);
+    let entered = TABLE.get().lock().enter(submission, stream, ops);
     match entered {
         Ok(()) => Ok(Entered(submission)),
         Err((cycle, _held)) => Err(Error::invalid(cycle)),
@@ -61,7 +61,7 @@ pub(crate) fn enter(stream: u64, steps: Vec<Step>) -> Result<Entered> {
 }
 
 /// Message of a cycle of waits, each of a stream for a signal behind the next wait.
-fn words<'s>(cycle: impl ExactSizeIterator<Item = (u64, &'s Step)>) -> String {
+fn words<'s>(cycle: impl ExactSizeIterator<Item = (u64, &'s EventOp)>) -> String {
     let more = cycle.len().saturating_sub(NAMED);
     let links: Vec<String> = cycle
         .take(NAMED)
@@ -77,7 +77,7 @@ fn words<'s>(cycle: impl ExactSizeIterator<Item = (u64, &'s Step)>) -> String {
     )
 }
 
-impl Step {
+impl EventOp {
     /// The event and the value.
     fn point(&self) -> (u64, u64) {
         (self.id, self.value)

@@ -37,7 +37,7 @@ impl Table {
     fn go_on(&self, play: &mut Play, stage: StageId, wait: usize, ready: &mut Vec<(StageId, usize)>) {
         let here = &self.stages[stage];
         for (at, wait) in here.waits.iter().enumerate().skip(wait).filter(|(_, wait)| self.blocks(**wait)) {
-            let (event, value) = self.waits[*wait].step.point();
+            let (event, value) = self.waits[*wait].op.point();
             match play.values.get(&event).filter(|(reached, _)| *reached >= value) {
                 Some((_, witness)) => play.witnesses.push((*wait, *witness)),
                 None => {
@@ -47,8 +47,8 @@ impl Table {
             }
         }
         play.order.push(stage);
-        for step in &here.signals {
-            let (event, value) = step.point();
+        for op in &here.signals {
+            let (event, value) = op.point();
             let reached = play.values.entry(event).or_insert((value, stage));
             if reached.0 < value {
                 *reached = (value, stage);
@@ -74,6 +74,6 @@ impl Table {
             at = signal.map(|stage| self.stages[stage].stream).filter(|next| waits.contains_key(next));
         }
         let first = at.and_then(|stream| places.get(&stream).copied()).unwrap_or(0);
-        super::words(path[first..].iter().map(|stream| (*stream, &self.waits[waits[stream]].step)))
+        super::words(path[first..].iter().map(|stream| (*stream, &self.waits[waits[stream]].op)))
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use slab::Slab;
 use smallvec::SmallVec;
 
-use super::Step;
+use super::EventOp;
 use super::order::Order;
 use super::search::Seen;
 
@@ -33,7 +33,7 @@ pub(super) struct Stage {
     pub before: Option<StageId>,
     pub after: Option<StageId>,
     pub waits: SmallVec<[WaitId; 2]>,
-    pub signals: Vec<Step>,
+    pub signals: Vec<EventOp>,
     /// The first of the waits whose witness is one of its signals.
     dependent: Option<WaitId>,
     /// The last search that reached it from either side.
@@ -41,7 +41,7 @@ pub(super) struct Stage {
 }
 
 pub(super) struct Wait {
-    pub step: Step,
+    pub op: EventOp,
     event: EventId,
     pub stage: StageId,
     pub witness: Option<StageId>,
@@ -123,10 +123,10 @@ impl Table {
         &mut self,
         submission: u64,
         stream: u64,
-        steps: Vec<Step>,
-    ) -> Result<(), (String, Vec<Step>)> {
-        let signals = steps.iter().any(|step| step.signals);
-        let stages = self.append(stream, steps);
+        ops: Vec<EventOp>,
+    ) -> Result<(), (String, Vec<EventOp>)> {
+        let signals = ops.iter().any(|op| op.signals);
+        let stages = self.append(stream, ops);
         self.submissions.insert(submission, stages);
         // Only a signal behind a wait of its stream can close a cycle.
         let may_close = signals && self.has_open_wait(stream);
@@ -141,8 +141,8 @@ impl Table {
         message.map_or(Ok(()), |message| Err((message, self.remove(submission))))
     }
 
-    /// Removes a submission; the caller drops the returned steps without a lock.
-    pub(super) fn remove(&mut self, submission: u64) -> Vec<Step> {
+    /// Removes a submission; the caller drops the returned ops without a lock.
+    pub(super) fn remove(&mut self, submission: u64) -> Vec<EventOp> {
         let mut held = Vec::new();
         for id in self.submissions.remove(&submission).unwrap_or_default() {
             self.remove_stage(id, &mut held);
@@ -150,26 +150,26 @@ impl Table {
         held
     }
 
-    fn append(&mut self, stream: u64, steps: Vec<Step>) -> Vec<StageId> {
+    fn append(&mut self, stream: u64, ops: Vec<EventOp>) -> Vec<StageId> {
         let mut stages: Vec<StageId> = Vec::new();
-        for step in steps {
+        for op in ops {
             let last = stages.last().copied();
-            let fits = last.filter(|last| step.signals || self.stages[*last].signals.is_empty());
+            let fits = last.filter(|last| op.signals || self.stages[*last].signals.is_empty());
             let stage = fits.unwrap_or_else(|| {
                 stages.push(self.new_stage(stream));
                 stages[stages.len() - 1]
             });
-            let (id, value) = step.point();
+            let (id, value) = op.point();
             let event = *self.event_ids.entry(id).or_insert_with(|| self.events.insert(Uses::default()));
             let uses = &mut self.events[event];
-            if step.signals {
+            if op.signals {
                 uses.signals.insert((value, stage));
                 uses.least = uses.signals.first().map(|(value, _)| *value);
-                self.stages[stage].signals.push(step);
+                self.stages[stage].signals.push(op);
                 let waits = uses.waits.range((value, 0)..=(value, WaitId::MAX)).map(|(_, wait)| *wait);
                 self.loose.extend(waits.filter(|wait| self.waits[*wait].witness.is_none()));
             } else {
-                let wait = self.waits.insert(Wait { step, event, stage, witness: None, siblings: [None; 2] });
+                let wait = self.waits.insert(Wait { op, event, stage, witness: None, siblings: [None; 2] });
                 self.stages[stage].waits.push(wait);
                 uses.waits.insert((value, wait));
                 self.streams.entry(stream).or_default().open.insert(wait);
@@ -202,7 +202,7 @@ impl Table {
         id
     }
 
-    fn remove_stage(&mut self, id: StageId, held: &mut Vec<Step>) {
+    fn remove_stage(&mut self, id: StageId, held: &mut Vec<EventOp>) {
         self.order.remove(id);
         while let Some(wait) = self.stages[id].dependent {
             self.clear_witness(wait);
@@ -218,21 +218,21 @@ impl Table {
         }
         for id in waits {
             self.clear_witness(id);
-            let Wait { step, event, .. } = self.waits.remove(id);
-            self.events[event].waits.remove(&(step.value, id));
-            self.forget(event, step.id);
+            let Wait { op, event, .. } = self.waits.remove(id);
+            self.events[event].waits.remove(&(op.value, id));
+            self.forget(event, op.id);
             self.loose.remove(&id);
             self.streams.entry(stream).or_default().open.remove(&id);
-            held.push(step);
+            held.push(op);
         }
-        for step in signals {
-            if let Some(event) = self.event_ids.get(&step.id).copied() {
+        for op in signals {
+            if let Some(event) = self.event_ids.get(&op.id).copied() {
                 let uses = &mut self.events[event];
-                uses.signals.remove(&(step.value, id));
+                uses.signals.remove(&(op.value, id));
                 uses.least = uses.signals.first().map(|(value, _)| *value);
-                self.forget(event, step.id);
+                self.forget(event, op.id);
             }
-            held.push(step);
+            held.push(op);
         }
         if self.streams.get(&stream).is_some_and(|stream| stream.last.is_none()) {
             self.streams.remove(&stream);
@@ -252,7 +252,7 @@ impl Table {
     fn has_open_wait(&mut self, stream: u64) -> bool {
         let Some(stream) = self.streams.get_mut(&stream) else { return false };
         while let Some(wait) = stream.open.first().copied() {
-            let Step { event, value, .. } = &self.waits[wait].step;
+            let EventOp { event, value, .. } = &self.waits[wait].op;
             if event.value() < *value {
                 return true;
             }
@@ -263,20 +263,20 @@ impl Table {
 
     /// Whether a wait blocks; see the module's documentation.
     pub(super) fn blocks(&self, wait: WaitId) -> bool {
-        let step = &self.waits[wait].step;
-        self.exact(wait).is_some() && step.event.is_pending(step.value)
+        let op = &self.waits[wait].op;
+        self.exact(wait).is_some() && op.event.is_pending(op.value)
     }
 
     /// The first stage that signals exactly a wait's value.
     pub(super) fn exact(&self, wait: WaitId) -> Option<StageId> {
         let (value, stage) = self.ends(wait).next()?;
-        (value == self.waits[wait].step.value).then_some(stage)
+        (value == self.waits[wait].op.value).then_some(stage)
     }
 
     /// The signals that end a wait, in ascending order of value, with their stages.
     fn ends(&self, wait: WaitId) -> impl Iterator<Item = (u64, StageId)> {
-        let Wait { step, event, .. } = &self.waits[wait];
-        self.events[*event].signals.range((step.value, 0)..).copied()
+        let Wait { op, event, .. } = &self.waits[wait];
+        self.events[*event].signals.range((op.value, 0)..).copied()
     }
 
     /// The stages with a signal that ends a wait; those with exactly its value first.
@@ -379,17 +379,17 @@ impl Table {
 
     /// Whether a wait blocks, as [`Table::blocks`], and the number of stages that could end it, counted up to 2.
     fn candidate_count(&self, wait: WaitId) -> (bool, usize) {
-        let Wait { step, event, .. } = &self.waits[wait];
+        let Wait { op, event, .. } = &self.waits[wait];
         let uses = &self.events[*event];
         let (least, count) = match (uses.signals.len(), uses.least) {
-            (1, Some(only)) if only >= step.value => (only, 1),
+            (1, Some(only)) if only >= op.value => (only, 1),
             _ => {
                 let mut ends = self.ends(wait);
                 let Some((least, _)) = ends.next() else { return (false, 0) };
                 (least, if ends.next().is_some() { 2 } else { 1 })
             }
         };
-        (least == step.value && step.event.is_pending(step.value), count)
+        (least == op.value && op.event.is_pending(op.value), count)
     }
 
     /// A cycle of waits, each for a signal behind the one before it and the first for one behind the last.
@@ -399,7 +399,7 @@ impl Table {
         let stream = |wait: &WaitId| self.stages[self.waits[*wait].stage].stream;
         let first = (0..waits.len()).min_by_key(|at| stream(&waits[*at])).unwrap_or(0);
         waits.rotate_left(first);
-        super::words(waits.iter().map(|wait| (stream(wait), &self.waits[*wait].step)))
+        super::words(waits.iter().map(|wait| (stream(wait), &self.waits[*wait].op)))
     }
 
     /// Whether the table is empty.

@@ -10,7 +10,7 @@ use elinvar_driver::Timeline;
 struct Recorded {
     submission: u64,
     stream: u64,
-    steps: Vec<Step>,
+    ops: Vec<EventOp>,
 }
 
 /// The streams of the recorded signals, by event and value.
@@ -18,15 +18,15 @@ type Signals = HashMap<(u64, u64), u64>;
 
 /// The cycle in which streams would wait for one another, in words.
 fn cycle(table: &[Recorded]) -> Option<String> {
-    let mut streams: HashMap<u64, Vec<&Step>> = HashMap::new();
+    let mut streams: HashMap<u64, Vec<&EventOp>> = HashMap::new();
     for recorded in table {
-        streams.entry(recorded.stream).or_default().extend(&recorded.steps);
+        streams.entry(recorded.stream).or_default().extend(&recorded.ops);
     }
     // The signal that a wait is for raises to just that value. A higher one would end the wait as well, but something
     // before that may be yet to come.
     let signals: Signals = table
         .iter()
-        .flat_map(|r| r.steps.iter().filter(|step| step.signals).map(|step| (step.point(), r.stream)))
+        .flat_map(|r| r.ops.iter().filter(|op| op.signals).map(|op| (op.point(), r.stream)))
         .collect();
     let stuck = play(&streams, &signals);
     // From a stuck stream to one whose signal it waits for, which is stuck too, until one comes again.
@@ -49,20 +49,20 @@ fn cycle(table: &[Recorded]) -> Option<String> {
 }
 
 /// Lets every stream go as far as it gets; the waits at which some are stuck.
-fn play<'t>(streams: &HashMap<u64, Vec<&'t Step>>, signals: &Signals) -> HashMap<u64, &'t Step> {
+fn play<'t>(streams: &HashMap<u64, Vec<&'t EventOp>>, signals: &Signals) -> HashMap<u64, &'t EventOp> {
     let mut values: HashMap<u64, u64> = HashMap::new();
     let mut next: HashMap<u64, usize> = streams.keys().map(|stream| (*stream, 0)).collect();
     loop {
         let mut moved = false;
-        for (stream, steps) in streams {
+        for (stream, ops) in streams {
             let at = next.entry(*stream).or_default();
-            while let Some(step) = steps.get(*at) {
-                let value = values.entry(step.id).or_insert_with(|| step.event.value());
-                if step.signals {
-                    *value = step.value.max(*value);
-                } else if *value < step.value
-                    && signals.contains_key(&step.point())
-                    && step.event.failure().is_none()
+            while let Some(op) = ops.get(*at) {
+                let value = values.entry(op.id).or_insert_with(|| op.event.value());
+                if op.signals {
+                    *value = op.value.max(*value);
+                } else if *value < op.value
+                    && signals.contains_key(&op.point())
+                    && op.event.failure().is_none()
                 {
                     break;
                 }
@@ -74,7 +74,7 @@ fn play<'t>(streams: &HashMap<u64, Vec<&'t Step>>, signals: &Signals) -> HashMap
             break;
         }
     }
-    streams.iter().filter_map(|(stream, steps)| Some((*stream, *steps.get(*next.get(stream)?)?))).collect()
+    streams.iter().filter_map(|(stream, ops)| Some((*stream, *ops.get(*next.get(stream)?)?))).collect()
 }
 
 fn events(count: usize) -> Vec<Arc<dyn Event>> {
@@ -82,15 +82,15 @@ fn events(count: usize) -> Vec<Arc<dyn Event>> {
 }
 
 /// `+e`: signal event `e`, `-e`: wait for it; both to the value that follows.
-fn recorded(stream: u64, events: &[Arc<dyn Event>], steps: &[(char, usize, u64)]) -> Recorded {
-    let step = |&(sign, id, value): &(char, usize, u64)| Step {
+fn recorded(stream: u64, events: &[Arc<dyn Event>], ops: &[(char, usize, u64)]) -> Recorded {
+    let op = |&(sign, id, value): &(char, usize, u64)| EventOp {
         event: events[id].clone(),
         id: id as u64,
         value,
         shown: value,
         signals: sign == '+',
     };
-    Recorded { submission: 0, stream, steps: steps.iter().map(step).collect() }
+    Recorded { submission: 0, stream, ops: ops.iter().map(op).collect() }
 }
 
 /// The table and what it is compared with.
@@ -110,16 +110,16 @@ impl Both {
     fn enter(&mut self, recorded: Recorded) -> Option<String> {
         self.next += 1;
         let new = Recorded { submission: self.next, ..recorded };
-        let (stream, steps) = (new.stream, new.steps.clone());
+        let (stream, ops) = (new.stream, new.ops.clone());
         self.list.push(new);
-        let signals = steps.iter().any(|step| step.signals);
-        let mut own = self.list.iter().filter(|r| r.stream == stream).flat_map(|r| &r.steps);
-        let may_close = signals && own.any(|step| !step.signals && step.event.value() < step.value);
+        let signals = ops.iter().any(|op| op.signals);
+        let mut own = self.list.iter().filter(|r| r.stream == stream).flat_map(|r| &r.ops);
+        let may_close = signals && own.any(|op| !op.signals && op.event.value() < op.value);
         let expected = may_close.then(|| cycle(&self.list)).flatten();
         if expected.is_some() {
             self.list.pop();
         }
-        let found = self.table.enter(self.next, stream, steps).err().map(|(words, _)| words);
+        let found = self.table.enter(self.next, stream, ops).err().map(|(words, _)| words);
         assert_eq!(found.is_some(), expected.is_some(), "{found:?}\n{expected:?}");
         found
     }
@@ -237,10 +237,10 @@ fn random_programs_have_the_same_verdicts() {
                     let at = r.below(both.list.len() as u64) as usize;
                     let how = r.below(4);
                     // The device raises events before a submission has ended, or they fail; a refused one does nothing.
-                    for step in both.list[at].steps.clone().iter().filter(|step| step.signals) {
+                    for op in both.list[at].ops.clone().iter().filter(|op| op.signals) {
                         match how {
-                            0 | 1 => step.event.signal(step.value, 0),
-                            2 => step.event.fail(&Error::Cancelled),
+                            0 | 1 => op.event.signal(op.value, 0),
+                            2 => op.event.fail(&Error::Cancelled),
                             _ => {}
                         }
                     }
@@ -249,12 +249,12 @@ fn random_programs_have_the_same_verdicts() {
                 2 => e[r.below(count) as usize].signal(r.below(most + 1), 0),
                 3 if r.below(20) == 0 => e[r.below(count) as usize].fail(&Error::Cancelled),
                 _ => {
-                    let steps: Vec<_> = (0..1 + r.below(4))
+                    let ops: Vec<_> = (0..1 + r.below(4))
                         .map(|_| {
                             (['+', '-'][r.below(2) as usize], r.below(count) as usize, 1 + r.below(most))
                         })
                         .collect();
-                    let words = both.enter(recorded(r.below(streams), &e, &steps));
+                    let words = both.enter(recorded(r.below(streams), &e, &ops));
                     entered += 1;
                     refused += usize::from(words.is_some());
                 }
@@ -276,9 +276,9 @@ fn ring(order: &[u64]) -> Vec<u64> {
     let mut visits = Vec::new();
     for (number, stream) in order.iter().enumerate() {
         let waits = ((stream + count - 1) % count) as usize;
-        let steps = recorded(*stream, &e, &[('-', waits, 1), ('+', *stream as usize, 1)]).steps;
+        let ops = recorded(*stream, &e, &[('-', waits, 1), ('+', *stream as usize, 1)]).ops;
         let before = table.visits;
-        let result = table.enter(number as u64, *stream, steps);
+        let result = table.enter(number as u64, *stream, ops);
         visits.push(table.visits - before);
         assert_eq!(result.is_err(), number + 1 == order.len(), "stream {stream}");
         if let Err((words, _)) = result {
@@ -317,9 +317,9 @@ fn ring_timed() {
         let mut times: Vec<_> = (0..count)
             .map(|stream| {
                 let waits = ((stream + count - 1) % count) as usize;
-                let steps = recorded(stream, &e, &[('-', waits, 1), ('+', stream as usize, 1)]).steps;
+                let ops = recorded(stream, &e, &[('-', waits, 1), ('+', stream as usize, 1)]).ops;
                 let start = std::time::Instant::now();
-                let _closed = table.enter(stream, stream, steps);
+                let _closed = table.enter(stream, stream, ops);
                 start.elapsed()
             })
             .collect();

@@ -1,4 +1,4 @@
-//! [`Step`]: a node of a graph as data, and its memory accesses.
+//! [`NodeData`]: a node of a graph as data, and its memory accesses.
 //!
 //! The accesses follow from the command and its kernel's signature. An argument that the kernel may write counts as read too,
 //! since unwritten bytes keep their content.
@@ -16,7 +16,7 @@ use crate::memory::usage::{Access, Storage, Usage, Who};
 
 /// A node of a graph.
 #[derive(Clone)]
-pub(super) struct Step {
+pub(super) struct NodeData {
     pub(super) name: String,
     pub(super) device: Device,
     pub(super) work: Work,
@@ -55,7 +55,7 @@ pub(super) struct MemoryAccess {
     pub(super) who: Who,
 }
 
-impl Step {
+impl NodeData {
     pub(super) fn is_work(&self) -> bool {
         !matches!(self.work, Work::Nothing)
     }

@@ -1,6 +1,6 @@
 //! Rules for the text of files.
 //!
-//! Rust is looked at line by line, with comments left out where a rule is about code. It is no parser: a
+//! Rust is looked at line by line, with comments left out where a rule is about code. It is not a parser: a
 //! rule that needs one belongs to clippy.
 
 /// Rust files of more lines fail, unless they say that they are generated.

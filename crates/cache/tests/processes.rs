@@ -27,7 +27,7 @@ fn is_content(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|n| bytes == content(*n))
 }
 
-/// What a child does; nothing when this is no child.
+/// What a child does; nothing when this is not a child.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };

@@ -124,7 +124,7 @@ fn a_launch_gives_a_value_whole_and_of_a_pointer_nothing_for_sure() {
     assert_eq!(given(&reference), Given { bytes: 48, align: 16 });
     assert_eq!(given(&pointer), Given { bytes: 0, align: 16 });
     assert_eq!(given(&arg(ArgKind::Threadgroup, 4, 4)), Given { bytes: 0, align: 16 });
-    // Memory begins at multiples of 64; what is no power of two says nothing.
+    // Memory begins at multiples of 64; what is not a power of two says nothing.
     assert_eq!(given(&arg(ArgKind::Pointer, 256, 256)).align, 64);
     assert_eq!(given(&arg(ArgKind::Pointer, 12, 12)).align, 1);
 }

@@ -10,7 +10,7 @@ pub(crate) struct FloatState(u64);
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)] // reads and writes a control register
 impl FloatState {
-    /// Flags that say what has happened, which is no mode.
+    /// Flags that say what has happened, which is not a mode.
     const HAPPENED: u64 = 0x3f;
 
     pub(crate) fn current() -> Self {

@@ -1,7 +1,7 @@
 //! How much memory this process may have: the machine's, within the limits of its control groups.
 //!
 //! A group's limit holds for those below it, so all of them count from the process's own group to the root. Both
-//! versions of control groups are read; what is not there or cannot be read is no limit. Elsewhere than on
+//! versions of control groups are read; what is not there or cannot be read is not a limit. Elsewhere than on
 //! Linux the machine's memory is all that is known.
 
 use std::path::{Path, PathBuf};

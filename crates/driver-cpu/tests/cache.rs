@@ -35,7 +35,7 @@ kernel void fill(device uint* out, uint i [[thread_position_in_grid]]) { out[i] 
 kernel void fill_more(device uint* out, uint i [[thread_position_in_grid]]) { out[i] = VALUE + 100 + i; }
 ";
 
-/// What a child does: compile, run and print. Nothing when this is no child.
+/// What a child does: compile, run and print. Nothing when this is not a child.
 #[test]
 fn child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -311,7 +311,7 @@ fn nothing_is_left_in_the_folder_for_temporary_files() {
     }
 }
 
-/// The headers and their precompiled form are no entries; they are verified all the same.
+/// The headers and their precompiled form are not entries; they are verified all the same.
 #[test]
 fn damaged_headers_are_written_again() {
     let place = Place::new();

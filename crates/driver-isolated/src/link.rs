@@ -46,7 +46,7 @@ pub(crate) struct Link {
     from: Pipe,
     /// Read by who has `inbox`.
     reader: Reader,
-    /// What was read and is no whole message yet.
+    /// What was read and is not a whole message yet.
     inbox: Mutex<Vec<u8>>,
     out: Mutex<Out>,
     /// What the worker has not ended.

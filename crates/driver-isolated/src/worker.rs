@@ -104,7 +104,7 @@ struct Desk {
 }
 
 struct Inbox {
-    /// What was read and is no whole message yet.
+    /// What was read and is not a whole message yet.
     bytes: Vec<u8>,
     table: Table,
 }
@@ -141,7 +141,7 @@ impl Desk {
                     // What was to be run before is not alone.
                     Ok(message) => to_run = table.act(message, guest.as_deref()),
                     Err(error) => {
-                        eprintln!("a message that is none: {error}");
+                        eprintln!("malformed message: {error}");
                         return Err(2);
                     }
                 }

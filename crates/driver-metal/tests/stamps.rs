@@ -135,7 +135,7 @@ fn a_failure_keeps_the_times_before_it() {
         assert!((before..=fixture.device.clock_ns() + TICK_NS).contains(&(time + TICK_NS)));
         assert_eq!(second.ns(), None);
         assert!(queue.acknowledge().is_some());
-        // Samples that are missing for that reason are no fault of the counters.
+        // Samples that are missing for that reason are not the counters' fault.
         assert_eq!(buffers(number, &fixture, None), if has_counters(number) { 1 } else { 4 });
     }
 }

@@ -75,7 +75,7 @@ fn shared(kind: DeviceKind) -> elinvar::Result<Device> {
     found.ok_or_else(|| Error::unsupported(format!("no {} device", kind.name())))
 }
 
-/// A case that the device does not support is no pass: it is reported as ignored, with the reason.
+/// A case that the device does not support is not a pass: it is reported as ignored, with the reason.
 fn run(device: Device, case: Case) -> Result<Ended, Failed> {
     match Bench::new(device).and_then(|bench| case(&bench)) {
         Ok(()) => Ok(Ended::Completed),

@@ -249,7 +249,7 @@ fn graphs_order_by_the_counts() {
     );
 }
 
-/// Two launches that differ in their counts alone are no duplicates; with the same counts they are.
+/// Two launches that differ in their counts alone are not duplicates; with the same counts they are.
 #[test]
 #[allow(unsafe_code)] // launches and runs
 fn duplicates_have_the_same_counts() {

@@ -454,7 +454,7 @@ mod linux {
             bench.add(&stream, &mut data, &private, 2).wait().unwrap();
             assert_eq!((data.gpu_address().unwrap(), private.gpu_address().unwrap()), at);
         }
-        // More than the stage has, with an end that is no whole piece of it.
+        // More than the stage has, with an end that is not a whole piece of it.
         let numbers: Vec<u32> = (0..(9 << 20) / 4 + 7).collect();
         let mut large = bench.device.buffer_in::<u32>(numbers.len(), Storage::Private).unwrap();
         assert!(large.to_vec().unwrap().iter().all(|x| *x == 0), "new memory is zero");

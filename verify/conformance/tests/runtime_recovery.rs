@@ -188,7 +188,7 @@ fn policies_suit_the_memory_of_the_device() {
     let (unified, discrete) = (of(Sim::new()), of(Sim::discrete()));
     assert!(unified.backoff > discrete.backoff && unified.longest > discrete.longest);
     assert_eq!((unified.resets, discrete.resets), (0, 1));
-    // Out of memory three times: the host's own memory is no way out, another device's is.
+    // Out of memory three times: the host's own memory is not a way out, another device's is.
     let other = Device::new(Sim::named("other"));
     let tried = Attempts { made: 4, ..Attempts::first(0) };
     let action = |policy: RecoveryPolicy| {

@@ -58,7 +58,7 @@ fn place(row: &Row) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// `{"rows":[…]}`. What is no number in JSON is a string.
+/// `{"rows":[…]}`. What is not a number in JSON is a string.
 pub fn json(rows: &[Row]) -> String {
     let number = |v: f64| if v.is_finite() { format!("{v:e}") } else { format!("\"{v}\"") };
     let entries = rows.iter().map(|row| {

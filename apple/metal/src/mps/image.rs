@@ -107,7 +107,7 @@ impl Image {
             _ => 0,
         };
         require!(kind != 0, "{method} the channel format {} is not here", descriptor.format.get());
-        // What a texture holds at first is not said; this is no number that a result could have by chance.
+        // What a texture holds at first is not said; this is not a number that a result could have by chance.
         let numbers = Arc::new(Mutex::new(vec![f64::NAN; size.count()]));
         Some(Self { device, size, kind, numbers, temporary })
     }

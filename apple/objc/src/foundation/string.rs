@@ -30,7 +30,7 @@ impl NsString {
         std::str::from_utf8(&self.0[..self.0.len() - 1]).expect("checked when it was made")
     }
 
-    /// `nil` for bytes that are no text of the encoding; only UTF-8 and ASCII are known.
+    /// `nil` for bytes that are not text of the encoding; only UTF-8 and ASCII are known.
     fn from_bytes(bytes: *const c_void, length: usize, encoding: usize) -> Option<Self> {
         // SAFETY: the caller passes so many bytes.
         let bytes = unsafe { bytes_of(bytes, length) };

@@ -131,7 +131,7 @@ fn refused(error: &NSError, source: &Source) -> Error {
     let text = error.localizedDescription().to_string();
     match MTLLibraryError(usize::try_from(error.code()).unwrap_or(0)) {
         MTLLibraryError::Unsupported => Error::Unsupported(text),
-        // What is no library at all is an internal error to Metal.
+        // What is not a library at all is an internal error to Metal.
         _ if source.metal_library.is_some() => {
             let name = source.files.first().map_or("", |file| &file.name);
             Error::invalid(format!("Metal library `{name}`: {text}"))
@@ -170,7 +170,7 @@ impl MetalLibrary {
                 Ok((_, reflection)) => reflection.signature(&name, &self.file),
                 Err(_) => Reflection::default().signature(&name, &self.file),
             };
-            // What is no buffer is told when its pipeline is asked for.
+            // What is not a buffer is told when its pipeline is asked for.
             let plain = || Reflection::default().signature(&name, &self.file);
             self.kernels.push(signature.or_else(|_| plain())?);
         }

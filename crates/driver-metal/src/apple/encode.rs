@@ -268,7 +268,7 @@ impl Shape<'_> {
         if whole != group && pipeline.sees_groups() {
             let (kernel, device) = (&pipeline.signature().name, &core.caps.name);
             return Err(Error::unsupported(format!(
-                "kernel `{kernel}`: a grid of {threads} threads is no multiple of threadgroups of {group}, smaller ones at \
+                "kernel `{kernel}`: the grid of {threads} threads is not a multiple of the threadgroup size {group}, smaller ones at \
                  the edges are not there on Metal device `{device}`, and the kernel can tell others from them"
             )));
         }

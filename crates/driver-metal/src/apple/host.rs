@@ -19,7 +19,7 @@ pub(super) fn now_ns() -> u64 {
 
 /// A time of the GPU's in nanoseconds.
 pub(super) fn from_seconds(seconds: f64) -> u64 {
-    // What is no number or negative becomes 0.
+    // What is not a number or negative becomes 0.
     (seconds * 1e9).round() as u64
 }
 

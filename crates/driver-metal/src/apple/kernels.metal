@@ -1,4 +1,4 @@
-// What blits cannot do: fill with a pattern of several bytes, and touch bytes that are no whole words.
+// What blits cannot do: fill with a pattern of several bytes, and touch bytes that are not whole words.
 #include <metal_stdlib>
 using namespace metal;
 

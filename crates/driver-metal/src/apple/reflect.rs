@@ -92,7 +92,7 @@ impl Reflection {
     pub(super) fn compare(&self, signature: &Signature) -> Result<()> {
         let kernel = &signature.name;
         if let Some(name) = &self.other {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is no buffer")));
+            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is not a buffer")));
         }
         for arg in &signature.args {
             let refuse = |what: String| {
@@ -128,10 +128,10 @@ impl Reflection {
     /// The signature of a kernel of which only this is known.
     ///
     /// # Errors
-    /// `Unsupported` for an argument that is no buffer.
+    /// `Unsupported` for an argument that is not a buffer.
     pub(super) fn signature(&self, kernel: &str, file: &str) -> Result<Signature> {
         if let Some(name) = &self.other {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is no buffer")));
+            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is not a buffer")));
         }
         let arg = |found: &Reflected| Arg {
             name: found.name.clone(),

@@ -46,7 +46,7 @@ template <class T> ELINVAR_PURE T listed(std::initializer_list<T> list, unsigned
 }
 } // namespace elinvar
 
-// Component number i; `choice` is the same for constant expressions, where components are no array.
+// Component number i; `choice` is the same for constant expressions, where components are not an array.
 #define ELINVAR_INDEX(choice)                                                                                  \
     template <class I> constexpr ELINVAR_MEMBER T& operator[](I i) {                                          \
         if (__builtin_is_constant_evaluated()) return choice;                                                 \

@@ -34,7 +34,7 @@ pub(crate) struct PreprocessorOutput {
     pub directives: BTreeSet<IncludeDirective>,
     /// Whether an `#embed` was left as a directive.
     pub has_embed: bool,
-    /// Offset of a `#` at the beginning of a line that is no known directive.
+    /// Offset of a `#` at the beginning of a line that is not a known directive.
     pub stray_directive: Option<usize>,
 }
 

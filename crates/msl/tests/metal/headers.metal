@@ -160,7 +160,7 @@ static_assert(all(float2x2(1, 2, 3, 4) * float2(1, 1) == float2(4, 6)), "");
 static_assert(all(float2(1, 1) * float2x2(1, 2, 3, 4) == float2(3, 7)), "");
 static_assert(all(transpose(float2x3(1, 2, 3, 4, 5, 6))[1] == float2(2, 5)), "");
 
-// Everything that is no constant at least compiles, for each type.
+// Everything that is not a constant at least compiles, for each type.
 template <typename T> T functions(T a, T b) {
     a = exp(a) + exp2(a) + exp10(a) + log(a) + log2(a) + log10(a) + sin(a) + cos(a) + tan(a);
     a += asin(a) + acos(a) + atan(a) + atan2(a, b) + sinh(a) + cosh(a) + tanh(a) + asinh(a) + acosh(a) + atanh(a);

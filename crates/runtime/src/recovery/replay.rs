@@ -269,7 +269,7 @@ mod tests {
         assert!(again(&[copy((&one, 0..8), (&other, 0..8))]), "the same bytes of another memory");
         assert!(!again(&[copy((&one, 0..8), (&one, 7..15))]));
         assert!(!again(&[copy((&one, 8..16), (&one, 1..9))]));
-        // What was written before it is read is no input.
+        // What was written before it is read is not an input.
         let moved = || copy((&one, 4..8), (&one, 8..12));
         assert!(again(&[fill(0..8), moved()]) && again(&[fill(4..8), moved()]));
         assert!(!again(&[moved(), fill(4..8)]));

@@ -535,14 +535,14 @@ impl Launch<'_> {
     /// Set the first bytes of a buffer argument.
     ///
     /// # Errors
-    /// `InvalidArgument` when the argument is no buffer of that size; what the memory answers.
+    /// `InvalidArgument` when the argument is not a buffer of that size; what the memory answers.
     pub fn write(&self, index: usize, bytes: &[u8]) -> Result<()> {
         match self.dispatch.bindings.get(index) {
             Some(Binding::Memory(slice)) if bytes.len() as u64 <= slice.len => {
                 // SAFETY: as for `bytes`; the range is within the slice.
                 unsafe { slice.memory.write(slice.offset, bytes) }
             }
-            _ => Err(Error::invalid(format!("argument {index} is no buffer of {} bytes", bytes.len()))),
+            _ => Err(Error::invalid(format!("argument {index} is not a buffer of {} bytes", bytes.len()))),
         }
     }
 }

@@ -165,7 +165,7 @@ fn pointers_of_one_or_none(device: &Device) -> CaseResult {
             ),
         ],
     )?;
-    // What is never reached is no reason to refuse a kernel.
+    // What is never reached is not a reason to refuse a kernel.
     let body = text(
         "optional",
         "device uint* bias = nullptr; uint sum = i; if (a == 1) sum += bias[i]; out[i] = sum;",

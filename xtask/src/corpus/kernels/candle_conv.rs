@@ -130,7 +130,7 @@ fn col2im_1d<T: Element>() -> Case {
         .threads(count + 13, 32)
 }
 
-/// To sizes that are no multiples, with scales whose products are not whole but at zero.
+/// To sizes that are not multiples, with scales whose products are not whole but at zero.
 fn nearest<T: Element>() -> Case {
     let (source, [a, b]) = (image(), [9, 8]);
     let input: Vec<T> = samples(source.extent());

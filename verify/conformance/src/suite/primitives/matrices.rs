@@ -145,7 +145,7 @@ fn softmax_of_rows(device: &Device) -> CaseResult {
 
 fn softmax_of<T: Number>(device: &Device, size: [u32; 2], logarithm: bool, place: [usize; 2]) -> CaseResult {
     let mut source = Stored::<T>::new(device, size, place, 1, 7)?;
-    // Some so large that their exponential is no number of the type.
+    // Some so large that their exponential is not a number of the type.
     let mut values = source.values()?;
     values.iter_mut().step_by(5).for_each(|value| *value += 500.0);
     source.buffer.write(&typed::<T>(&values))?;

@@ -348,7 +348,7 @@ impl Device {
         &self.inner.recovery
     }
 
-    pub(crate) fn state(&self) -> &DeviceState {
+    pub(crate) fn state(&self) -> &Arc<DeviceState> {
         &self.inner.state
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) command_lists: CommandListPool,
     pub(crate) trace: Trace,
     pub(crate) recovery: Recovery,
-    pub(crate) state: DeviceState,
+    pub(crate) state: Arc<DeviceState>,
     pub(crate) tuned: Tuned,
     pub(crate) coalescers: Coalescers,
     /// Groups of streams, to close idle streams.
@@ -54,7 +54,7 @@ pub(crate) fn inner(device: Arc<dyn driver::Device>) -> Arc<Inner> {
         return inner;
     }
     let (pool, events, groups) = (Pool::new(device.clone()), ObjectPool::new(), Mutex::default());
-    let (timestamps, state, tuned) = (ObjectPool::new(), DeviceState::default(), Tuned::default());
+    let (timestamps, state, tuned) = (ObjectPool::new(), DeviceState::new(), Tuned::default());
     let (command_lists, trace, recovery) = (CommandListPool::new(), Trace::new(), Recovery::new());
     let (driver, coalescers) = (device, Coalescers::default());
     let inner = Arc::new(Inner {

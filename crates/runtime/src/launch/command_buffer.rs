@@ -305,7 +305,7 @@ impl CommandBuffer {
             let (promise, outcome) = Promise::reuse(&mut list.reuse.outcomes);
             let submitted = list.reuse.submitted.take().unwrap_or_else(Arc::<Submitted>::default);
             let pending = PendingSubmission::new(&outcome, &commands, &stream.in_flight_count);
-            let (_state, id) = device.state().register(pending, uses_content)?;
+            let (_state, registration) = device.state().register(pending, uses_content)?;
             let held = Held {
                 _storages: storages,
                 _entered: entered,
@@ -315,7 +315,7 @@ impl CommandBuffer {
                 commands: commands.clone(),
                 list,
             };
-            submitted.begin(Pending { promise, id, notes, device: device.clone(), held });
+            submitted.begin(Pending { promise, registration, notes, device: device.clone(), held });
             let done = Done::shared(submitted);
             if let Some(notes) = notes {
                 device.trace().add(traced.drain(..).chain([notes.event(TraceStep::Commit)]));

@@ -14,7 +14,7 @@ use crate::observe::trace::{Notes, TraceStep};
 use crate::sync::completion::Promise;
 use crate::sync::deadline::Watched;
 use crate::sync::dependencies::Entered;
-use crate::sync::device_state::SubmissionId;
+use crate::sync::device_state::Registration;
 use crate::sync::in_flight::InFlight;
 use crate::{Device, Event};
 
@@ -26,7 +26,7 @@ pub(crate) struct Submitted(Mutex<Option<Pending>>);
 pub(crate) struct Pending {
     pub(crate) promise: Promise,
     /// In the device's list of pending work.
-    pub(crate) id: SubmissionId,
+    pub(crate) registration: Registration,
     pub(crate) notes: Option<Notes>,
     pub(crate) device: Device,
     pub(crate) held: Held,
@@ -66,11 +66,11 @@ impl Held {
 
 impl OnCompleted for Submitted {
     fn completed(self: Arc<Self>, result: Result<Timing>) {
-        let Some(Pending { promise, id, notes, device, held }) = self.take() else { return };
+        let Some(Pending { promise, registration, notes, device, held }) = self.take() else { return };
         let complete =
             notes.map(|n| n.event(TraceStep::Complete(result.as_ref().err().cloned().map(Box::new))));
         device.recovery().vitals.submission(result.as_ref().err());
-        device.state().unregister(id, promise.outcome());
+        drop(registration);
         // Before the promise is resolved, so that waiters find the memory released.
         held.release(Some(self));
         if let (Some(notes), Some(complete)) = (notes, complete) {
@@ -80,10 +80,8 @@ impl OnCompleted for Submitted {
     }
 
     fn dropped(self: Arc<Self>) {
-        let Some(Pending { promise, id, device, held, .. }) = self.take() else { return };
-        if device.is_here() {
-            device.state().unregister(id, promise.outcome());
-        }
+        let Some(Pending { promise, registration, held, .. }) = self.take() else { return };
+        drop(registration);
         held.release(None);
         drop(promise);
     }

@@ -206,12 +206,11 @@ impl Copies<'_> {
         let queue = self.other.driver().queue()?;
         let (promise, outcome) = Promise::new();
         let pending = PendingSubmission::new(&outcome, &commands, &Arc::default());
-        let (state, id) = self.other.state().register(pending, true)?;
+        let (state, registration) = self.other.state().register(pending, true)?;
         let copies: Vec<Buffer<u8>> = self.memories.iter().map(|(_, copy)| copy.clone()).collect();
-        let other = self.other.clone();
         let done = elinvar_driver::Done::new(move |result| {
             drop(copies);
-            other.state().unregister(id, promise.outcome());
+            drop(registration);
             promise.resolve(result);
         });
         queue.submit(commands, done)?;

@@ -10,17 +10,24 @@
 use std::sync::{Arc, Weak};
 
 use elinvar_driver::sync::{Mutex, RwLock, RwLockReadGuard};
-use elinvar_driver::{Command, Error, Result, fail_signals};
+use elinvar_driver::{Command, Error, Process, Result, fail_signals};
 use slab::Slab;
 
 use crate::sync::completion::Outcome;
 use crate::sync::in_flight::InFlightCount;
 
 /// Pending work of a device, and the cause of its loss, if it is lost.
-#[derive(Default)]
 pub(crate) struct DeviceState {
+    process: Process,
     availability: RwLock<Availability>,
-    in_flight: Mutex<Slab<PendingSubmission>>,
+    in_flight: Mutex<InFlight>,
+}
+
+#[derive(Default)]
+struct InFlight {
+    submissions: Slab<PendingSubmission>,
+    /// How often the device was lost. Keys of submissions registered before a loss are no longer valid.
+    losses: u64,
 }
 
 #[derive(Default)]
@@ -66,9 +73,25 @@ impl StateGuard<'_> {
     }
 }
 
-/// Key of a pending submission, for [`DeviceState::unregister`].
-#[derive(Clone, Copy)]
-pub(crate) struct SubmissionId(usize);
+/// Keeps a submission in the list of pending work until it is dropped.
+pub(crate) struct Registration {
+    state: Arc<DeviceState>,
+    key: usize,
+    losses: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // In a child of `fork`, another thread may have held the lock.
+        if !self.state.process.is_this() {
+            return;
+        }
+        let mut in_flight = self.state.in_flight.lock();
+        if in_flight.losses == self.losses {
+            in_flight.submissions.remove(self.key);
+        }
+    }
+}
 
 impl PendingSubmission {
     pub(crate) fn new(
@@ -78,14 +101,6 @@ impl PendingSubmission {
     ) -> Self {
         let (outcome, commands) = (Arc::downgrade(outcome), Arc::downgrade(commands));
         Self { outcome, commands, in_flight_count: Arc::downgrade(in_flight_count) }
-    }
-
-    fn is_pending(&self) -> bool {
-        self.outcome.upgrade().is_some_and(|outcome| outcome.get().is_none())
-    }
-
-    fn is_of(&self, outcome: &Arc<Outcome>) -> bool {
-        std::ptr::eq(self.outcome.as_ptr(), Arc::as_ptr(outcome))
     }
 
     /// Ends the submission with the cause, fails the events that it would have signaled, and wakes submissions that wait for room.
@@ -104,6 +119,12 @@ impl PendingSubmission {
 }
 
 impl DeviceState {
+    /// The state of a device that is available, created by this process.
+    pub(crate) fn new() -> Arc<Self> {
+        let (availability, in_flight) = (RwLock::default(), Mutex::default());
+        Arc::new(Self { process: Process::this(), availability, in_flight })
+    }
+
     /// Holds the current state.
     pub(crate) fn read(&self) -> StateGuard<'_> {
         // A thread may hold it recursively.
@@ -122,38 +143,34 @@ impl DeviceState {
     /// # Errors
     /// The cause.
     pub(crate) fn register(
-        &self,
+        self: &Arc<Self>,
         pending: PendingSubmission,
         uses_content: bool,
-    ) -> Result<(StateGuard<'_>, SubmissionId)> {
+    ) -> Result<(StateGuard<'_>, Registration)> {
         let state = self.read();
         if uses_content { state.check_content() } else { state.check_available() }?;
         let mut in_flight = self.in_flight.lock();
-        if in_flight.len() == in_flight.capacity() {
-            // Submissions that the driver dropped are still in the list.
-            in_flight.retain(|_, pending| pending.is_pending());
-        }
-        Ok((state, SubmissionId(in_flight.insert(pending))))
-    }
-
-    /// Removes work that has ended, or was not submitted after all.
-    pub(crate) fn unregister(&self, SubmissionId(id): SubmissionId, outcome: &Arc<Outcome>) {
-        let mut in_flight = self.in_flight.lock();
-        // After a loss, another submission may have the same ID.
-        if in_flight.get(id).is_some_and(|pending| pending.is_of(outcome)) {
-            in_flight.remove(id);
-        }
+        let (key, losses) = (in_flight.submissions.insert(pending), in_flight.losses);
+        drop(in_flight);
+        Ok((state, Registration { state: self.clone(), key, losses }))
     }
 
     /// Outcomes of pending work.
     pub(crate) fn pending(&self) -> Vec<Arc<Outcome>> {
-        self.in_flight.lock().iter().filter_map(|(_, pending)| pending.outcome.upgrade()).collect()
+        self.in_flight
+            .lock()
+            .submissions
+            .iter()
+            .filter_map(|(_, pending)| pending.outcome.upgrade())
+            .collect()
     }
 
     /// Marks the device as lost. Returns the pending work, which the caller must end.
     pub(crate) fn mark_lost(&self, cause: &Error) -> Vec<PendingSubmission> {
         self.availability.write().lost.get_or_insert_with(|| cause.clone());
-        self.in_flight.lock().drain().collect()
+        let mut in_flight = self.in_flight.lock();
+        in_flight.losses += 1;
+        in_flight.submissions.drain().collect()
     }
 
     /// Marks the begin of a reset.
@@ -166,5 +183,41 @@ impl DeviceState {
         let mut availability = self.availability.write();
         availability.resetting = false;
         availability.lost.take_if(|_| is_back);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::completion::Promise;
+
+    fn register(state: &Arc<DeviceState>) -> (Promise, Registration) {
+        let (promise, outcome) = Promise::new();
+        let pending = PendingSubmission::new(&outcome, &Arc::new([]), &Arc::default());
+        (promise, state.register(pending, false).unwrap().1)
+    }
+
+    #[test]
+    fn a_registration_lists_its_submission_until_it_is_dropped() {
+        let state = DeviceState::new();
+        let (first, second) = (register(&state), register(&state));
+        assert_eq!(state.pending().len(), 2);
+        drop(first.1);
+        assert!(Arc::ptr_eq(&state.pending()[0], second.0.outcome()));
+        drop(second.1);
+        assert!(state.pending().is_empty());
+    }
+
+    #[test]
+    fn a_registration_of_before_a_loss_does_not_remove_later_work() {
+        let state = DeviceState::new();
+        let before = register(&state);
+        assert_eq!(state.mark_lost(&Error::Cancelled).len(), 1);
+        assert!(state.pending().is_empty() && state.check().is_err());
+        state.end_reset(true);
+        // It has the key of the first.
+        let after = register(&state);
+        drop(before);
+        assert!(Arc::ptr_eq(&state.pending()[0], after.0.outcome()));
     }
 }

@@ -160,7 +160,7 @@ fn build(mut cargo: Command) -> Result<Vec<PathBuf>> {
     let output = output.wait_with_output().context("running cargo")?;
     ensure!(
         output.status.success(),
-        "cargo ended with {}; a symbol that Apple's libraries have belongs into xtask/src/apple/symbols.txt",
+        "cargo ended with {}; add a missing symbol of Apple's libraries to xtask/src/apple/symbols.txt",
         output.status
     );
     let text = String::from_utf8_lossy(&output.stdout);

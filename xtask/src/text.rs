@@ -58,7 +58,7 @@ pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
             breaches.push(format!("{place}: a tab"));
         }
         if line.ends_with([' ', '\t', '\r']) {
-            breaches.push(format!("{place}: blanks at the end of the line"));
+            breaches.push(format!("{place}: trailing whitespace"));
         }
     }
     if !content.is_empty() && (!content.ends_with('\n') || content.ends_with("\n\n")) {

@@ -71,7 +71,7 @@ pub fn bind(image: &Image, table: usize, find: &mut dyn FnMut(&str) -> u64) -> R
 }
 
 fn segment(image: &Image, index: u8) -> Result<u64> {
-    image.segments.get(usize::from(index)).copied().context("a table names a segment that is not there")
+    image.segments.get(usize::from(index)).copied().context("a table refers to a nonexistent segment")
 }
 
 /// What is left of a table.
@@ -92,7 +92,7 @@ impl<'a> Code<'a> {
     fn number(&mut self) -> Result<u64> {
         let (mut number, mut shift) = (0_u64, 0);
         loop {
-            let byte = self.byte().context("a table ends within a number")?;
+            let byte = self.byte().context("a table ends in the middle of a number")?;
             number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
             shift += 7;
             if byte & 0x80 == 0 {
@@ -110,7 +110,8 @@ impl<'a> Code<'a> {
     }
 
     fn text(&mut self) -> Result<&'a str> {
-        let end = self.0.iter().position(|byte| *byte == 0).context("a table ends within a name")?;
+        let end =
+            self.0.iter().position(|byte| *byte == 0).context("a table ends in the middle of a name")?;
         let text = std::str::from_utf8(&self.0[..end])?;
         self.0 = &self.0[end + 1..];
         Ok(text)

@@ -63,7 +63,7 @@ impl Image {
             thread_locals: 0..0,
             tables: Vec::new(),
         };
-        ensure!(image.number(0)? == MAGIC && image.number(4)? == X86_64, "no Mach-O program for x86-64");
+        ensure!(image.number(0)? == MAGIC && image.number(4)? == X86_64, "not a Mach-O program for x86-64");
         let mut mapped = Vec::new();
         let (mut at, commands) = (HEADER, image.number(16)?);
         for _ in 0..commands {
@@ -95,7 +95,7 @@ impl Image {
     }
 
     fn number(&self, at: usize) -> Result<u32> {
-        let bytes = self.file.get(at..at + 4).context("the program's file ends early")?;
+        let bytes = self.file.get(at..at + 4).context("the program's file is truncated")?;
         Ok(u32::from_le_bytes(bytes.try_into()?))
     }
 
@@ -143,9 +143,9 @@ impl Image {
         }
         ensure!(
             offset.checked_add(length).is_some_and(|end| end <= self.file.len()),
-            "a segment beyond the file"
+            "a segment extends past the end of the file"
         );
-        ensure!(length as u64 <= size, "a segment smaller than what is in it");
+        ensure!(length as u64 <= size, "a segment is larger in the file than in memory");
         let executable = self.number(at + 60)? & EXECUTE != 0;
         Ok(Some(Segment { address, size, file: offset..offset + length, executable }))
     }

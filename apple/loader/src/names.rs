@@ -114,11 +114,11 @@ fn is_of(address: *mut c_void, library: *mut c_void) -> bool {
     found && unsafe { of_library.assume_init() }.dli_fbase == of_address.dli_fbase
 }
 
-/// Says which function the program has called that is not there.
+/// Reports a call of a missing function and aborts.
 #[allow(unsafe_code)] // reads a text that stays
 extern "C" fn missing(name: *const c_char) -> ! {
     // SAFETY: the code that jumps here names a text that stays.
     let name = unsafe { CStr::from_ptr(name) };
-    eprintln!("elinvar-macho: the program calls {}, which is not there", name.to_string_lossy());
+    eprintln!("elinvar-macho: the program calls {}, which does not exist", name.to_string_lossy());
     std::process::abort();
 }

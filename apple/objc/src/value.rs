@@ -188,7 +188,7 @@ impl Argument for Object {
     unsafe fn from_raw(raw: Id) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::from_lent(raw) }
-            .unwrap_or_else(|| fatal(format_args!("nil was passed where an object has to be")))
+            .unwrap_or_else(|| fatal(format_args!("nil was passed where an object is required")))
     }
 }
 
@@ -207,7 +207,7 @@ impl<T: Declared> Argument for Ref<T> {
     unsafe fn from_raw(raw: Id) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Option::<Self>::from_raw(raw) }.unwrap_or_else(|| {
-            fatal(format_args!("nil was passed where a {} has to be", T::NAME.to_string_lossy()))
+            fatal(format_args!("nil was passed where a {} is required", T::NAME.to_string_lossy()))
         })
     }
 }
@@ -215,7 +215,7 @@ impl<T: Declared> Argument for Ref<T> {
 fn typed<T: Declared>(object: &Object) -> Ref<T> {
     object.downcast().unwrap_or_else(|| {
         let found = object.class().name().to_string_lossy();
-        fatal(format_args!("a {found} was passed where a {} has to be", T::NAME.to_string_lossy()))
+        fatal(format_args!("a {found} was passed where a {} is required", T::NAME.to_string_lossy()))
     })
 }
 

@@ -60,7 +60,7 @@ impl Test {
         match status.code() {
             Some(0) => Ok(()),
             Some(code) => Err(Failure::Reported(u8::try_from(code).unwrap_or(1))),
-            None => Err(Failure::Machine(format!("cargo was ended: {status}"))),
+            None => Err(Failure::Machine(format!("cargo was terminated: {status}"))),
         }
     }
 

@@ -49,16 +49,16 @@ impl Image {
         let end =
             loaded.clone().map(|header| header.p_vaddr(endian).saturating_add(header.p_memsz(endian))).max();
         let end = end.filter(|end| (1..MOST_BYTES).contains(end)).ok_or_else(|| wrong(&"its segments"))?;
-        let image = Self::reserve(end as usize).ok_or_else(|| wrong(&"there is no memory for it"))?;
+        let image = Self::reserve(end as usize).ok_or_else(|| wrong(&"out of memory"))?;
         let mut segments = Vec::new();
         for header in loaded {
             let content =
-                header.data(endian, object).map_err(|()| wrong(&"a segment outside of the file"))?;
+                header.data(endian, object).map_err(|()| wrong(&"a segment lies outside the file"))?;
             let (address, bytes) = (header.p_vaddr(endian), header.p_memsz(endian));
             if content.len() as u64 > bytes {
-                return Err(wrong(&"a segment that is longer in the file"));
+                return Err(wrong(&"a segment is larger in the file than in memory"));
             }
-            image.write(address, content).ok_or_else(|| wrong(&"a segment outside of the image"))?;
+            image.write(address, content).ok_or_else(|| wrong(&"a segment lies outside the image"))?;
             segments.push(Segment { address, bytes, flags: header.p_flags(endian) });
         }
         image.relocate(&file).map_err(|what| wrong(&what))?;
@@ -111,7 +111,7 @@ impl Image {
             let value = match relocation.target() {
                 RelocationTarget::Symbol(index) => {
                     let symbol = table.as_ref().and_then(|table| table.symbol_by_index(index).ok());
-                    let symbol = symbol.ok_or("a relocation to a symbol that is not there")?;
+                    let symbol = symbol.ok_or("a relocation refers to a nonexistent symbol")?;
                     let name = symbol.name().map_err(|error| error.to_string())?;
                     if symbol.is_definition() {
                         base.wrapping_add(symbol.address())
@@ -120,7 +120,7 @@ impl Image {
                         match found {
                             Some(found) => found,
                             None if symbol.is_weak() => 0,
-                            None => return Err(format!("no library has `{name}`")),
+                            None => return Err(format!("undefined symbol `{name}`")),
                         }
                     }
                 }
@@ -134,7 +134,7 @@ impl Image {
                 (Some(Kind::Slot), RelocationTarget::Symbol(_)) => value,
                 _ => return Err(format!("relocation of type {r_type}")),
             };
-            self.write(at, &value.to_ne_bytes()).ok_or("a relocation outside of the image")?;
+            self.write(at, &value.to_ne_bytes()).ok_or("a relocation lies outside the image")?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Image {
                 | flag(elf::PF_W, libc::PROT_WRITE)
                 | flag(elf::PF_X, libc::PROT_EXEC);
             if segment.flags & (elf::PF_W | elf::PF_X) == elf::PF_W | elf::PF_X {
-                return Err("a segment that is written and run".into());
+                return Err("a segment is both writable and executable".into());
             }
             // SAFETY: pages of the image, in which nothing runs yet.
             let status = unsafe {

@@ -79,7 +79,9 @@ impl Sensor {
     /// `Unsupported` without the library, and for a GPU of which it does not say enough, as in many virtual machines.
     pub(crate) fn thermal(&self) -> Result<Thermal> {
         let reading = self.read()?;
-        reading.level().ok_or_else(|| self.unknown("it tells neither limits nor what holds the clocks down"))
+        reading
+            .level()
+            .ok_or_else(|| self.unknown("it reports neither temperature limits nor throttle reasons"))
     }
 
     /// Degrees Celsius now.

@@ -62,7 +62,7 @@ impl Flat<'_> {
         for (index, line) in text.lines().enumerate() {
             if self.out.len() > MOST_BYTES {
                 return Err(Error::unsupported(format!(
-                    "{name}: the files that it includes have over {MOST_BYTES} bytes"
+                    "{name}: the included files exceed {MOST_BYTES} bytes"
                 )));
             }
             match scan.directive(line) {

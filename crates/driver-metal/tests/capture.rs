@@ -160,7 +160,7 @@ fn a_capture_ends_when_it_is_dropped_and_mistakes_are_told() {
     invalid(&folder.path().join("y.gputrace"), "another capture of this process has not ended");
     drop(capture);
     assert!(lines(&path).is_empty());
-    invalid(&path, "there is something at this path");
+    invalid(&path, "the path already exists");
     let path = folder.path().join("nothing/here.gputrace");
     let error = begin(&fixture, &path).unwrap().end().unwrap_err();
     assert!(matches!(&error, Error::Environment(text) if text.contains("has written nothing")), "{error}");

@@ -62,7 +62,7 @@ pub fn check_text(text: &str) -> Result<Vec<(u32, Outcome)>> {
     let words = line.split(|c: char| !c.is_ascii_digit()).filter(|w| !w.is_empty());
     let numbers = words.map(str::parse).collect::<std::result::Result<Vec<u64>, _>>()?;
     let [seed, tx, ty, tz, gx, gy, gz, n, ..] = numbers[..] else {
-        bail!("`{line}` does not say how to launch the kernel");
+        bail!("`{line}` does not describe a launch");
     };
     let shape = Shape { threads: [tx, ty, tz].map(|t| t as u32), group: [gx, gy, gz].map(|g| g as u32) };
     let setting =
@@ -204,7 +204,7 @@ fn compiled(runnable: &Runnable, case: &Case, input: Memory) -> std::result::Res
     }
     let behind = |words: &mut Vec<u32>| words.drain(words.len() - BEHIND..).all(|word| word == UNTOUCHED);
     if !memory.buffers.each_mut().into_iter().all(behind) {
-        return Err("memory behind a buffer was changed".into());
+        return Err("memory after the end of a buffer was changed".into());
     }
     Ok(memory)
 }

@@ -99,7 +99,9 @@ impl<'m> Machine<'m> {
         let function = self.function(index);
         if args.len() != function.params.len() {
             let (name, given, takes) = (&function.name, args.len(), function.params.len());
-            return Err(Problem::Malformed(format!("`{name}` takes {takes} arguments and gets {given}")));
+            return Err(Problem::Malformed(format!(
+                "`{name}` takes {takes} arguments but is passed {given}"
+            )));
         }
         let mut copies = Vec::new();
         for (arg, passed) in args.iter_mut().zip(passed) {

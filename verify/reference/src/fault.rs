@@ -22,7 +22,7 @@ pub enum Problem {
         size: u64,
     },
     /// An access through a pointer to nothing: null, freed, or never a pointer.
-    #[error("access of {len} bytes through the address {address:#x}, where nothing is")]
+    #[error("access of {len} bytes at address {address:#x}, where no memory is mapped")]
     Wild {
         /// The address.
         address: u64,
@@ -58,10 +58,10 @@ pub enum Problem {
         other: Option<Location>,
     },
     /// A lane waits for others that do not come.
-    #[error("a lane waits for others of its mask, which do not come")]
+    #[error("a lane waits for lanes of its mask that never arrive")]
     Stuck,
     /// Code that the kernel promises never to reach.
-    #[error("code that is marked unreachable is reached")]
+    #[error("unreachable code is reached")]
     Unreachable,
     /// More instructions than [`Options::steps`](crate::Options::steps).
     #[error("the limit of {0} instructions is reached")]

@@ -99,7 +99,7 @@ fn prepare<'m>(
     let entry = entry.ok_or_else(|| Problem::Malformed(format!("the module does not define `{ENTRY}`")))?;
     let (takes, given) = (machine.function(entry).params.len(), launch.arguments.len());
     if takes != given {
-        return Err(Problem::Malformed(format!("the entry takes {takes} arguments and gets {given}")));
+        return Err(Problem::Malformed(format!("the entry takes {takes} arguments but is passed {given}")));
     }
     let mut addresses = Vec::new();
     for (index, argument) in launch.arguments.iter().enumerate() {

@@ -149,7 +149,7 @@ impl<'m> Machine<'m> {
         match operand {
             Operand::Value(id) => frame.values[id.0 as usize]
                 .clone()
-                .ok_or_else(|| Problem::Malformed(format!("value {} is read before it is made", id.0))),
+                .ok_or_else(|| Problem::Malformed(format!("value {} is used before it is defined", id.0))),
             Operand::Const(c) => constant::value(ty, c, self.module, self),
         }
     }

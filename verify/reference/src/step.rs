@@ -135,7 +135,7 @@ impl<'m> Machine<'m> {
             Op::Select { cond, a, b, .. } => {
                 select(&self.typed(frame, cond)?, self.typed(frame, a)?, self.typed(frame, b)?)?
             }
-            Op::Phi { .. } => return Err(Problem::Malformed("a phi behind other instructions".into())),
+            Op::Phi { .. } => return Err(Problem::Malformed("a phi after other instructions".into())),
             Op::Freeze(value) => self.typed(frame, value)?.frozen(),
             Op::Gep { source, base, indices, .. } => {
                 let base = self.typed(frame, base)?;
@@ -261,7 +261,7 @@ impl<'m> Machine<'m> {
 }
 
 fn no_element() -> Problem {
-    Problem::Malformed("an element that the aggregate does not have".into())
+    Problem::Malformed("an element index out of range for the aggregate".into())
 }
 
 fn alignment(given: Option<u64>, ty: &Type, module: &Module) -> u64 {

@@ -107,5 +107,5 @@ impl Thread<'_> {
 }
 
 fn ended() -> Problem {
-    Problem::Malformed("a thread goes on behind its end".into())
+    Problem::Malformed("a thread continues after its end".into())
 }

@@ -132,7 +132,7 @@ fn endless_kernels_end_at_the_limit() {
 fn malformed_launches_are_named() {
     let module = module("kernel void k(device uint* out [[buffer(0)]]) { out[0] = 1; }");
     let missing = run(&module, &launch(1, 1, Vec::new())).expect_err("no argument");
-    assert!(missing.to_string().contains("takes 1 arguments and gets 0"), "{missing}");
+    assert!(missing.to_string().contains("takes 1 arguments but is passed 0"), "{missing}");
     let empty = run(&module, &launch(1, 0, vec![words([0])])).expect_err("no threads");
     assert!(matches!(*empty.problem, Problem::Malformed(_)), "{empty}");
     let nothing = run(&module, &launch(0, 1, vec![words([7])])).expect("nothing to run");

@@ -147,7 +147,7 @@ fn steps_of(
 fn asked_for(fault: Fault) -> Failure {
     Failure {
         code: fault.code,
-        message: format!("execution failed with error {} (asked for by a test)", fault.code),
+        message: format!("execution failed with error {} (injected by a test)", fault.code),
     }
 }
 

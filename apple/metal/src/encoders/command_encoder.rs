@@ -33,7 +33,7 @@ pub struct Encoding {
 impl Drop for Encoding {
     fn drop(&mut self) {
         if self.open.get_mut().is_some() {
-            failed(format!("{}: it was let go of before -endEncoding", self.protocol));
+            failed(format!("{}: it was released before -endEncoding", self.protocol));
         }
     }
 }

@@ -83,7 +83,7 @@ impl IndirectBuffer {
         let kinds = descriptor.kinds.get();
         require!(
             kinds != 0 && kinds & !(DISPATCH | DISPATCH_THREADS) == 0,
-            "{METHOD} command types {kinds:#x}: only compute commands are here"
+            "{METHOD} command types {kinds:#x}: only compute commands are supported"
         );
         // 16384 is the limit of the feature set tables.
         require!((1..=16384).contains(&count), "{METHOD} {count} commands: 1 to 16384 are allowed");
@@ -190,7 +190,7 @@ impl IndirectCommand {
         let kinds = this.of.descriptor.kinds.get();
         require!(kinds & kind != 0, "-[{CLASS}]: the buffer's command types {kinds:#x} have no {kind:#x}");
         let inherits = this.of.descriptor.inherit_pipeline.get() || this.of.descriptor.inherit_buffers.get();
-        require!(!inherits, "-[{CLASS}]: commands that inherit pipeline or buffers are not here");
+        require!(!inherits, "-[{CLASS}]: commands that inherit pipeline or buffers are not supported");
         this.change(|command| command.work = Some((grid, group)));
     }
 }

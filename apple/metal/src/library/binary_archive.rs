@@ -62,7 +62,7 @@ impl Archive {
 
     fn open(device: &Ref<Device>, url: Option<Ref<NsUrl>>) -> Result<Ref<Self>, Ref<NsError>> {
         if device.faults.now(Site::Object).is_some() {
-            return Err(NsError::new(DOMAIN, INTERNAL, "no archive (asked for by a test)"));
+            return Err(NsError::new(DOMAIN, INTERNAL, "no archive (injected by a test)"));
         }
         let keys = match url {
             Some(url) => Self::read(&url)?,

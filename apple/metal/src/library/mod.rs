@@ -137,7 +137,7 @@ fn failure(code: isize, message: &str) -> Ref<NsError> {
 impl Library {
     fn compile(device: &Ref<Device>, text: &str, options: &CompileOptions) -> LibraryResult {
         if Device::fails(device, Site::Library) {
-            return Err(failure(error::INTERNAL, "the compiler failed (asked for by a test)"));
+            return Err(failure(error::INTERNAL, "the compiler failed (injected by a test)"));
         }
         let (asked, newest) = (options.version.get(), newest());
         if asked > newest {
@@ -183,8 +183,7 @@ impl Library {
     fn from_bytes(device: &Ref<Device>, bytes: &[u8]) -> LibraryResult {
         let text = bytes.strip_prefix(MAGIC).and_then(|text| std::str::from_utf8(text).ok());
         if bytes.starts_with(APPLES) {
-            let message =
-                "the library holds code for Apple's GPUs, which what stands for Metal here cannot run";
+            let message = "the library contains code for Apple GPUs, which the stand-in for Metal cannot run";
             return Err(failure(error::UNSUPPORTED, message));
         }
         let Some(text) = text else {

@@ -105,7 +105,7 @@ impl Pipeline {
     fn make(device: &Ref<Device>, function: &Function, descriptor: &Descriptor) -> PipelineResult {
         let failure = |message: &str| NsError::new(DOMAIN, error::INTERNAL, message);
         if Device::fails(device, Site::Pipeline) {
-            return Err(failure("the compiler failed (asked for by a test)"));
+            return Err(failure("the compiler failed (injected by a test)"));
         }
         let compiled = function.library.compiled.pipeline(&function.name, &function.options);
         let compiled = compiled.map_err(|error| failure(&error.to_string()))?;

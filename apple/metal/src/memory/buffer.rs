@@ -98,8 +98,11 @@ impl Buffer {
         let page = usize::try_from(device.cpu.caps().limits.wrap_granule.unwrap_or(1)).unwrap_or(1);
         let address = NonNull::new(bytes.cast::<u8>());
         let is_aligned = bytes.addr().is_multiple_of(page);
-        require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not a page's");
-        require!(length > 0 && length.is_multiple_of(page), "{METHOD} {length} bytes are not whole pages");
+        require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not page-aligned");
+        require!(
+            length > 0 && length.is_multiple_of(page),
+            "{METHOD} the length {length} is not a multiple of the page size"
+        );
         let shared = Storage::of_options(options) == Some(Storage::Shared);
         require!(shared, "{METHOD} the storage mode {options:#x} is not the shared one");
         if Device::fails(device, Site::Allocation) {
@@ -132,7 +135,7 @@ impl Buffer {
         let private = this.store.storage() == Storage::Private;
         require!(private, "{METHOD} the buffer is not private");
         let (own, other) = (this.device.peer_group(), device.peer_group());
-        require!(own != 0 && own == other, "{METHOD} the devices are not of one peer group");
+        require!(own != 0 && own == other, "{METHOD} the devices are not in the same peer group");
         Some(Ref::new(Self {
             device,
             store: this.store.clone(),

@@ -105,7 +105,7 @@ impl Heap {
         require!(size > 0, "newHeapWithDescriptor: the size is 0");
         require!(
             matches!(kind, AUTOMATIC | PLACEMENT),
-            "newHeapWithDescriptor: no heaps of type {kind} here"
+            "newHeapWithDescriptor: heaps of type {kind} are not supported"
         );
         let storage = Storage::of(descriptor.storage.get());
         require!(

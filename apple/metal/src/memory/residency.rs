@@ -46,7 +46,7 @@ impl ResidencySet {
             return error.catch(Err(NsError::new(
                 "MTLResidencySetErrorDomain",
                 1,
-                "no set (asked for by a test)",
+                "no set (injected by a test)",
             )));
         }
         let (device, label) = (device.clone(), descriptor.label.get());

@@ -41,7 +41,7 @@ impl ConvolutionDescriptor {
         let sizes = [width, height, inputs, outputs];
         require!(
             sizes.iter().all(|size| *size > 0),
-            "+[MPSCNNConvolutionDescriptor cnnConvolutionDescriptorWith…]: of {sizes:?} none may be 0"
+            "+[MPSCNNConvolutionDescriptor cnnConvolutionDescriptorWith…]: sizes must not be 0: {sizes:?}"
         );
         let [width, height, inputs, outputs] = sizes.map(Property::new);
         let [across, down, dilation_across, dilation_down, groups] = [1; 5].map(Property::new);
@@ -173,8 +173,8 @@ impl Convolution {
         let descriptor = descriptor.and_then(|object| object.downcast::<ConvolutionDescriptor>());
         require!(descriptor.is_some(), "{METHOD} the data source has no descriptor");
         let (descriptor, kind) = (descriptor?, kind?);
-        require!(descriptor.groups.get() == 1, "{METHOD} groups are not here");
-        require!(matches!(kind, FLOAT32 | FLOAT16), "{METHOD} weights of type {kind:#x} are not here");
+        require!(descriptor.groups.get() == 1, "{METHOD} groups are not supported");
+        require!(matches!(kind, FLOAT32 | FLOAT16), "{METHOD} weights of type {kind:#x} are not supported");
         // SAFETY: as above.
         let kept_as: Option<u32> = unsafe { ask(&source, c"kernelWeightsDataType") };
         let halves = kept_as.unwrap_or(FLOAT16) == FLOAT16;
@@ -205,10 +205,10 @@ impl Convolution {
     fn reload(this: &Ref<Self>, buffer: Ref<CommandBuffer>, state: Ref<State>) {
         const METHOD: &str = "-[MPSCNNConvolution reloadWeightsAndBiasesWithCommandBuffer:state:]:";
         let (count, outputs) = (this.shape.weights(), this.shape.outputs);
-        require!(state.count == (count, outputs), "{METHOD} the state is of another shape");
+        require!(state.count == (count, outputs), "{METHOD} the state has a different shape");
         // A guess: a convolution without biases gets none.
         let has = state.biases.is_some();
-        require!(has == this.has_biases, "{METHOD} either both have biases, or none has");
+        require!(has == this.has_biases, "{METHOD} either both or neither must have biases");
         let store = |(buffer, offset): &(Ref<Buffer>, usize)| (buffer.store().clone(), *offset);
         let (from, biases) = (store(&state.weights), state.biases.as_ref().map(store));
         let (weights, halves) = (this.weights.clone(), this.halves);

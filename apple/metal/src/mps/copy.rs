@@ -43,7 +43,7 @@ fn place(layout: usize, size: ImageSize, row: usize, column: usize, channel: usi
 fn matches(method: &str, view: &View, image: &Image) -> bool {
     let (numbers, has) = (image.size.count(), view.columns);
     require!(has >= numbers, "{method} a row of {has} elements has no room for {:?}", image.size);
-    require!(view.kind() == image.kind, "{method} matrix and image are not of one type");
+    require!(view.kind() == image.kind, "{method} matrix and image have different types");
     true
 }
 
@@ -122,7 +122,7 @@ impl MatrixCopy {
     ) -> Option<Self> {
         require!(
             !sources_transposed && !destinations_transposed,
-            "-[MPSMatrixCopy initWithDevice:…]: transposition is not here"
+            "-[MPSMatrixCopy initWithDevice:…]: transposition is not supported"
         );
         Some(Self { kernel: Kernel::new(device), rows, columns })
     }
@@ -135,7 +135,7 @@ impl MatrixCopy {
         };
         let both = fits(&copy.source, source) && fits(&copy.destination, destination);
         require!(both, "{METHOD} {rows} rows and {columns} columns are not within both matrices");
-        require!(copy.source.kind() == copy.destination.kind(), "{METHOD} the matrices are not of one type");
+        require!(copy.source.kind() == copy.destination.kind(), "{METHOD} the matrices have different types");
         let (from, to) = (copy.source.elements(), copy.destination.elements());
         let work = move || {
             for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {

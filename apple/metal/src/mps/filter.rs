@@ -119,13 +119,13 @@ impl Filter {
         [source, result]: [&Ref<Image>; 2],
         number: impl Fn(&Source, Settings, [usize; 3]) -> f64 + Send + 'static,
     ) {
-        require!(!source.is(result), "{method} the image would be made of itself");
+        require!(!source.is(result), "{method} source and destination are the same image");
         if !source.is_usable(method, buffer, true) || !result.is_usable(method, buffer, false) {
             return;
         }
         let settings = Settings { offset: self.offset.get(), edge: self.edge.get() };
         let known = matches!(settings.edge, EDGE_ZERO | EDGE_CLAMP);
-        require!(known, "{method} the edge mode {} is not here", settings.edge);
+        require!(known, "{method} the edge mode {} is not supported", settings.edge);
         let (points, result) = (source.points(), result.points());
         let work = move || {
             let source = Source { numbers: points.copy(), points, edge: settings.edge };

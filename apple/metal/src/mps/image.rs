@@ -97,16 +97,16 @@ impl Image {
         let (width, height, channels) =
             (descriptor.width.get(), descriptor.height.get(), descriptor.channels.get());
         let size = ImageSize { width, height, channels };
-        require!(width > 0 && height > 0 && channels > 0, "{method} {size:?} has no numbers");
+        require!(width > 0 && height > 0 && channels > 0, "{method} the size {size:?} is empty");
         let fits = width.max(height) <= MOST_POINTS && channels <= MOST_CHANNELS;
         require!(fits, "{method} {size:?} is larger than a texture");
-        require!(descriptor.images.get() == 1, "{method} several images in one are not here");
+        require!(descriptor.images.get() == 1, "{method} image batches are not supported");
         let kind = match descriptor.format.get() {
             FORMAT_FLOAT16 => FLOAT16,
             FORMAT_FLOAT32 => FLOAT32,
             _ => 0,
         };
-        require!(kind != 0, "{method} the channel format {} is not here", descriptor.format.get());
+        require!(kind != 0, "{method} the channel format {} is not supported", descriptor.format.get());
         // What a texture holds at first is not said; this is not a number that a result could have by chance.
         let numbers = Arc::new(Mutex::new(vec![f64::NAN; size.count()]));
         Some(Self { device, size, kind, numbers, temporary })

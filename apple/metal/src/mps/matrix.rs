@@ -86,11 +86,11 @@ pub struct View {
 impl View {
     fn check(self, method: &str) -> Option<Self> {
         let (kind, row) = (self.kind, size_of_type(self.kind) * self.columns);
-        require!(matches!(kind, FLOAT32 | FLOAT16), "{method} elements of type {kind:#x} are not here");
+        require!(matches!(kind, FLOAT32 | FLOAT16), "{method} elements of type {kind:#x} are not supported");
         require!(self.rows > 0 && self.columns > 0 && self.matrices > 0, "{method} there are no elements");
         require!(
             self.row_bytes >= row,
-            "{method} a row has {row} bytes, and {} from one to the next",
+            "{method} a row has {row} bytes, but the row stride is {}",
             self.row_bytes
         );
         let last = (self.matrices - 1) * self.matrix_bytes + (self.rows - 1) * self.row_bytes + row;

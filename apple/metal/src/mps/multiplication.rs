@@ -132,16 +132,16 @@ impl Multiplication {
         let (a, b) = turned(product.transpose_left, rows, interior);
         require!(
             has(&left.view, origins.left, a, b),
-            "{METHOD} the left matrix has no {a} rows and {b} columns"
+            "{METHOD} the left matrix does not have {a} rows and {b} columns"
         );
         let (a, b) = turned(product.transpose_right, interior, columns);
         require!(
             has(&right.view, origins.right, a, b),
-            "{METHOD} the right matrix has no {a} rows and {b} columns"
+            "{METHOD} the right matrix does not have {a} rows and {b} columns"
         );
         require!(
             has(&result.view, origins.result, rows, columns),
-            "{METHOD} the result has no {rows} rows and {columns} columns"
+            "{METHOD} the result does not have {rows} rows and {columns} columns"
         );
         let count = left.view.matrices.min(right.view.matrices).min(result.view.matrices);
         let start = this.batch_start.get();
@@ -191,9 +191,15 @@ impl VectorMultiplication {
         let product = this.product;
         let Product { rows, interior, .. } = product;
         let (a, b) = if product.transpose_left { (interior, rows) } else { (rows, interior) };
-        require!(has(&matrix.view, (0, 0), a, b), "{METHOD} the matrix has no {a} rows and {b} columns");
-        require!(has(&vector.view, (0, 0), interior, 1), "{METHOD} the vector has no {interior} elements");
-        require!(has(&result.view, (0, 0), rows, 1), "{METHOD} the result has no {rows} elements");
+        require!(
+            has(&matrix.view, (0, 0), a, b),
+            "{METHOD} the matrix does not have {a} rows and {b} columns"
+        );
+        require!(
+            has(&vector.view, (0, 0), interior, 1),
+            "{METHOD} the vector does not have {interior} elements"
+        );
+        require!(has(&result.view, (0, 0), rows, 1), "{METHOD} the result does not have {rows} elements");
         let elements = [matrix.view.elements(), vector.view.elements(), result.view.elements()];
         let work = move || {
             let [matrix, vector, result] = &elements;

@@ -33,7 +33,7 @@ impl Window {
         let sizes = [width, height, across, down];
         require!(
             sizes.iter().all(|size| *size > 0),
-            "-[MPSCNNPooling initWithDevice:…]: of {sizes:?} none may be 0"
+            "-[MPSCNNPooling initWithDevice:…]: sizes must not be 0: {sizes:?}"
         );
         let slide = |size, stride| Slide { size, stride, dilation: 1 };
         let (rows, columns) = (slide(height, down), slide(width, across));
@@ -43,7 +43,7 @@ impl Window {
     fn encode(&self, buffer: &Ref<CommandBuffer>, images: [&Ref<Image>; 2], one: Pool) {
         const METHOD: &str = "-[MPSCNNPooling encodeToCommandBuffer:sourceImage:destinationImage:]:";
         let [source, result] = images.map(|image| image.size.channels);
-        require!(source == result, "{METHOD} {source} channels become {result}");
+        require!(source == result, "{METHOD} {source} source channels, but {result} destination channels");
         let (rows, columns) = (self.rows, self.columns);
         self.filter.encode(METHOD, buffer, images, move |source, settings, [row, column, channel]| {
             let down = (0..rows.size).map(|point| rows.at(settings.offset.y, row, point));

@@ -73,7 +73,7 @@ fn encode<const KIND: usize>(
     let own = source.size;
     let expected = if of_row { ImageSize { width: 1, ..own } } else { ImageSize { height: 1, ..own } };
     // That the result has exactly the size is a guess.
-    require!(result.size == expected, "{METHOD} the result is {:?}, needed is {expected:?}", result.size);
+    require!(result.size == expected, "{METHOD} the result is {:?}, expected {expected:?}", result.size);
     this.0.encode(METHOD, &buffer, [&source, &result], move |source, _, [row, column, channel]| {
         make(&line(source, of_row, if of_row { row } else { column }, channel))
     });

@@ -35,7 +35,7 @@ impl Rows {
         let (rows, columns) =
             (self.rows.get().min(input.view.rows), self.columns.get().min(input.view.columns));
         let fits = rows <= result.view.rows && columns <= result.view.columns;
-        require!(fits, "{METHOD} the result has no {rows} rows and {columns} columns");
+        require!(fits, "{METHOD} the result does not have {rows} rows and {columns} columns");
         let matrices = input.view.matrices.min(result.view.matrices);
         let (input, result) = (input.view.elements(), result.view.elements());
         let work = move || {

@@ -80,7 +80,7 @@ impl SampleBuffer {
         let failure =
             |code, message: &str| error.catch(Err(NsError::new("MTLCounterErrorDomain", code, message)));
         if device.faults.now(Site::Object).is_some() {
-            return failure(2, "no sample buffer (asked for by a test)");
+            return failure(2, "no sample buffer (injected by a test)");
         }
         if count == 0 || count > 4096 {
             return failure(

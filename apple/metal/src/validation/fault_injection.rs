@@ -117,7 +117,7 @@ unsafe extern "C" fn elinvar_apple_inject(device: Id, site: u32, nth: u64, code:
     // SAFETY: the caller's promise.
     let device = unsafe { Ref::<Device>::from_raw(device) };
     let Some((_, site)) = SITES.get(site as usize) else {
-        fatal(format_args!("elinvar_apple_inject: there is no site {site}"));
+        fatal(format_args!("elinvar_apple_inject: unknown site {site}"));
     };
     device.faults.add(*site, nth, Fault { code, encoder });
 }

@@ -22,7 +22,7 @@ pub(super) fn print(outcomes: &[Outcome]) -> Result<()> {
         say("\n/ baseline: our time / its time, with its time; below 1 is faster than it")?;
     }
     for (name, why) in absences(outcomes) {
-        say(format_args!("{name} takes no part: {why}"))?;
+        say(format_args!("{name} is not measured: {why}"))?;
     }
     print_stages(outcomes)
 }

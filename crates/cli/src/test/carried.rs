@@ -17,7 +17,7 @@ pub fn folder() -> Result<PathBuf> {
     let folder = match chosen {
         Some(chosen) => chosen,
         None => etcetera::choose_base_strategy()
-            .map_err(|error| Failure::Machine(format!("there is no place for the stand-in: {error}")))?
+            .map_err(|error| Failure::Machine(format!("cannot create a folder for the stand-in: {error}")))?
             .cache_dir()
             .join("elinvar-apple"),
     };

@@ -104,7 +104,7 @@ fn checkout() -> Option<(PathBuf, PathBuf)> {
 
 fn compile(workspace: &Path, target: &Path) -> Result<()> {
     if !target.join("debug").join(LIBRARY).exists() {
-        eprintln!("building what stands for Apple's libraries, in {}; this is done once", target.display());
+        eprintln!("building the stand-in for Apple's libraries in {} (once)", target.display());
     }
     let mut cargo = cargo();
     cargo.current_dir(workspace).args(["build", "--quiet", "--package", "elinvar-apple", "--target-dir"]);

@@ -120,13 +120,13 @@ fn signal_name(signal: i32) -> String {
         (4, "SIGILL (illegal instruction)"),
         (5, "SIGTRAP (trap)"),
         (6, "SIGABRT (aborted)"),
-        (7, "SIGBUS (memory that is not there)"),
+        (7, "SIGBUS (access to nonexistent memory)"),
         (8, "SIGFPE (arithmetic)"),
-        (9, "SIGKILL (killed from outside, or for want of memory)"),
+        (9, "SIGKILL (killed by another process, or out of memory)"),
         (11, "SIGSEGV (invalid memory reference)"),
         (15, "SIGTERM (terminated)"),
-        (24, "SIGXCPU (limit of processor time)"),
-        (31, "SIGSYS (a system call that it may not make)"),
+        (24, "SIGXCPU (CPU time limit)"),
+        (31, "SIGSYS (forbidden system call)"),
     ];
     let known = names.iter().find(|(number, _)| *number == signal);
     known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).into())

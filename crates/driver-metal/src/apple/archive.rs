@@ -98,7 +98,7 @@ fn archive(
     options: MTLPipelineOption,
 ) -> Option<Made> {
     let archive = device.newBinaryArchiveWithDescriptor_error(&MTLBinaryArchiveDescriptor::new());
-    let archive = archive.map_err(|error| note("Metal makes no archive", &error)).ok()?;
+    let archive = archive.map_err(|error| note("Metal cannot create an archive", &error)).ok()?;
     // A kernel that does not compile is told of by whoever compiles it next.
     archive.addComputePipelineFunctionsWithDescriptor_error(descriptor).ok()?;
     let made = only_from(&archive, device, descriptor, options);
@@ -143,13 +143,13 @@ fn open(device: &ProtocolObject<dyn MTLDevice>, bytes: &[u8]) -> Option<(TempDir
     let descriptor = MTLBinaryArchiveDescriptor::new();
     descriptor.setUrl(Some(&*url(&path)?));
     let archive = device.newBinaryArchiveWithDescriptor_error(&descriptor);
-    Some((folder, archive.map_err(|error| note("an archive is refused", &error)).ok()?))
+    Some((folder, archive.map_err(|error| note("Metal rejected an archive", &error)).ok()?))
 }
 
 fn bytes_of(archive: &ProtocolObject<dyn MTLBinaryArchive>) -> Option<Vec<u8>> {
     let (_folder, path) = private_file()?;
     let written = archive.serializeToURL_error(&*url(&path)?);
-    written.map_err(|error| note("an archive is not written", &error)).ok()?;
+    written.map_err(|error| note("cannot write an archive", &error)).ok()?;
     std::fs::read(&path).ok()
 }
 

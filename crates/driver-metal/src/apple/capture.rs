@@ -33,7 +33,7 @@ pub(super) fn begin(core: &Arc<Core>, path: &Path) -> Result<Box<dyn Capture>> {
     core.expect_present()?;
     let invalid = |what: &str| Error::InvalidArgument(message(core, path, what));
     if path.exists() {
-        return Err(invalid("there is something at this path"));
+        return Err(invalid("the path already exists"));
     }
     let text = path.to_str().ok_or_else(|| invalid("the path is not UTF-8"))?;
     let manager = manager();
@@ -72,10 +72,10 @@ impl Trace {
             let failed = |what: &str| Err(Error::Environment(message(&self.core, &self.path, what)));
             let manager = manager();
             if !manager.isCapturing() {
-                return failed("it was ended by somebody else");
+                return failed("it was stopped outside of Elinvar");
             }
             manager.stopCapture();
-            if self.path.exists() { Ok(()) } else { failed("Metal has written nothing") }
+            if self.path.exists() { Ok(()) } else { failed("Metal wrote no trace") }
         })
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn expect(state: &ProtocolObject<dyn MTLComputePipelineState>, kernel
     // SAFETY: a state has it where descriptors do.
     match unsafe { state.shaderValidation() } {
         MTLShaderValidation::Enabled => Ok(()),
-        _ => Err(refusal(kernel, "Metal has not put its shader validation into the pipeline")),
+        _ => Err(refusal(kernel, "Metal did not enable shader validation for the pipeline")),
     }
 }
 

@@ -85,7 +85,7 @@ fn counted() {
     for (crime, words) in [
         ("over-release", "an object of class ElinvarMTLBuffer was released more often than retained"),
         ("unknown selector", "-[ElinvarMTLDevice frobnicate]: unrecognized selector"),
-        ("unended encoder", "MTLComputeCommandEncoder: it was let go of before -endEncoding"),
+        ("unended encoder", "MTLComputeCommandEncoder: it was released before -endEncoding"),
         ("none", ""),
         ("freed too early", "a buffer was freed before the command buffer that uses it had run"),
         ("leak", "at the end 1 of ElinvarMTLBuffer were not freed"),

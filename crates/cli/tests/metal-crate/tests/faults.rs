@@ -112,7 +112,7 @@ fn what_is_made_can_fail() {
                 let made = device.newComputePipelineStateWithFunction_error(&function);
                 made.map_err(|error| error.localizedDescription().to_string())
             });
-            assert!(made.unwrap_err().contains("asked for by a test"), "{name}");
+            assert!(made.unwrap_err().contains("injected by a test"), "{name}");
         }
         inject(&device, Site::Allocation, 2, 0, 0);
         let made: Vec<bool> = (0..3).map(|_| device.newBufferWithLength_options(4, none).is_some()).collect();

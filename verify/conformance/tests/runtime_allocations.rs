@@ -94,8 +94,7 @@ fn main() {
         for batch in [1, 8] {
             let count = allocations(&device, 1000, batch);
             println!("{name}: {count} allocations in 1000 launches, every {batch}. waited for");
-            // The CUDA driver still allocates for each launch; its number is only reported.
-            assert!(count == 0 || device.kind() == DeviceKind::Cuda, "{count} allocations");
+            assert_eq!(count, 0, "{name}: allocations");
         }
     }
 }

@@ -193,7 +193,8 @@ mod tests {
 
     fn register(state: &Arc<DeviceState>) -> (Promise, Registration) {
         let (promise, outcome) = Promise::new();
-        let pending = PendingSubmission::new(&outcome, &Arc::new([]), &Arc::default());
+        let commands: Arc<[Command]> = Arc::new([]);
+        let pending = PendingSubmission::new(&outcome, &commands, &Arc::default());
         (promise, state.register(pending, false).unwrap().1)
     }
 

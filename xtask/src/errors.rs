@@ -33,7 +33,9 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
                 continue;
             };
             let Some((path, test)) = row.trim_matches(['`', '|', ' ']).split_once(' ') else {
-                breaches.push(format!("{TABLE}: the row of `{shown}::{variant}` is no file and test"));
+                breaches.push(format!(
+                    "{TABLE}: the row of `{shown}::{variant}` does not name a file and a test"
+                ));
                 continue;
             };
             let text = read(path)?;

@@ -67,7 +67,7 @@ impl Options {
                 }
                 other => {
                     let names = SUBJECTS.map(|subject| subject.package).join(", ");
-                    bail!("`{other}` is no option and none of {names}");
+                    bail!("`{other}` is neither an option nor one of {names}");
                 }
             }
         }

@@ -209,7 +209,7 @@ impl Bench {
                 let names: Vec<String> = cases().map(|case| case.name).collect();
                 let names = names.join(", ");
                 return Err(Failure::usage(format!(
-                    "`{name}` is no benchmark; the suites are runtime, launch, compile, cpu, checks, cuda and candle, the names {names}"
+                    "`{name}` is not a benchmark; the suites are runtime, launch, compile, cpu, checks, cuda and candle, the names {names}"
                 )));
             }
         }

@@ -57,9 +57,9 @@ fn filled(name: &str, rest: &str) -> Result<Value> {
         return Err(Failure::usage(format!("a fill is missing, as in `{name}:{rest}:zeros`")));
     };
     let shape: Option<Vec<u64>> = count.split('x').map(|n| n.parse().ok()).collect();
-    let shape = shape
-        .filter(|shape| (1..=3).contains(&shape.len()))
-        .ok_or_else(|| Failure::usage(format!("`{count}` is no count: write `1024`, `64x64` or `8x8x8`")))?;
+    let shape = shape.filter(|shape| (1..=3).contains(&shape.len())).ok_or_else(|| {
+        Failure::usage(format!("`{count}` is not a count: write `1024`, `64x64` or `8x8x8`"))
+    })?;
     let constant = |text| parse_number(scalar, text).map(Fill::Constant);
     let fill = match fill {
         "zeros" => constant("0"),
@@ -74,7 +74,9 @@ fn filled(name: &str, rest: &str) -> Result<Value> {
     let fill = fill.ok_or_else(|| {
         let fill = rest.split_once(':').map_or("", |(_, fill)| fill);
         let name = type_name(scalar);
-        Failure::usage(format!("`{fill}` is no fill: zeros, ones, ramp, random[:SEED] or a number of {name}"))
+        Failure::usage(format!(
+            "`{fill}` is not a fill: use zeros, ones, ramp, random[:SEED] or a number of {name}"
+        ))
     })?;
     Ok(Value::Filled { scalar, shape, fill })
 }
@@ -84,7 +86,7 @@ fn known_type(name: &str) -> Result<Scalar> {
         return Err(Failure::input("MSL has no double; use f32"));
     }
     type_named(name)
-        .ok_or_else(|| Failure::usage(format!("`{name}` is no type; the types are {}", type_list())))
+        .ok_or_else(|| Failure::usage(format!("`{name}` is not a type; the types are {}", type_list())))
 }
 
 fn number(text: &str) -> Result<Value> {
@@ -97,7 +99,7 @@ fn number(text: &str) -> Result<Value> {
     }
     let Some((numbers, scalar)) = split_suffix(text) else {
         return Err(Failure::usage(format!(
-            "`{text}` is no value: write `@file.npy`, `f32:1024:ramp`, a number with its type such as \
+            "`{text}` is not a value: write `@file.npy`, `f32:1024:ramp`, a number with its type such as \
              `3.5f32`, or `threadgroup:BYTES`"
         )));
     };
@@ -178,10 +180,10 @@ mod tests {
         });
         assert_eq!(filled("u32:0:ones"), Some((Scalar::U32, vec![0], Fill::Constant(vec![1, 0, 0, 0]))));
         assert!(refusal("f32:4").1.contains("`f32:4:zeros`"));
-        assert!(refusal("f32:4,4:zeros").1.contains("`4,4` is no count"));
+        assert!(refusal("f32:4,4:zeros").1.contains("`4,4` is not a count"));
         assert!(refusal("f32:1x1x1x1:zeros").1.contains("no count"));
-        assert!(refusal("u8:4:300").1.contains("`300` is no fill"));
-        assert!(refusal("double:4:zeros").1.contains("`double` is no type"));
+        assert!(refusal("u8:4:300").1.contains("`300` is not a fill"));
+        assert!(refusal("double:4:zeros").1.contains("`double` is not a type"));
     }
 
     #[test]

@@ -34,9 +34,9 @@ fn every_verb_has_help_with_examples() {
 fn usage_errors_exit_with_2() {
     elinvar(&[]).expect(2, &["Usage"]);
     elinvar(&["check"]).expect(2, &["<FILE>"]);
-    elinvar(&["bench", "nothing"]).expect(2, &["`nothing` is no benchmark", "matmul_naive"]);
+    elinvar(&["bench", "nothing"]).expect(2, &["`nothing` is not a benchmark", "matmul_naive"]);
     add(&["a"], &[]).expect(2, &["NAME=VALUE"]);
-    add(&["a=7"], &[]).expect(2, &["--arg a=7: `7` is no value"]);
+    add(&["a=7"], &[]).expect(2, &["--arg a=7: `7` is not a value"]);
     add(&[A, B, OUT, N], &["--grid", "1,2,3,4"]).expect(2, &[]);
     add(&[A, B, OUT, N], &["--device", "gpu"]).expect(2, &["unknown device `gpu`"]);
     add(&[A, B, OUT, N], &["--repeat", "0"]).expect(2, &[]);

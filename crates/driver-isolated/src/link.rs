@@ -135,7 +135,7 @@ impl Link {
     /// Start a worker for a device and wait until it is ready.
     pub(crate) fn start(core: &Arc<Core>, number: u64) -> Result<Arc<Self>> {
         let rings = files::file("elinvar-rings", pipe::BYTES)?;
-        let broken = || Error::Environment("the rings of a worker process".into());
+        let broken = || Error::Environment("cannot create the ring buffers of a worker process".into());
         let [to, from] = Pipe::both(Mapping::whole(&rings)?).ok_or_else(broken)?;
         let poke = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
         let poke = poke.map_err(|error| Error::Environment(format!("cannot create an eventfd: {error}")))?;

@@ -141,7 +141,7 @@ impl Desk {
                     // What was to be run before is not alone.
                     Ok(message) => to_run = table.act(message, guest.as_deref()),
                     Err(error) => {
-                        eprintln!("a message that is none: {error}");
+                        eprintln!("invalid message: {error}");
                         return Err(2);
                     }
                 }

@@ -400,7 +400,7 @@ fn what_has_not_begun_is_cancelled() {
     assert_eq!(*fixture.device().begun.lock(), [(1, 0), (4, 0)], "the wait blocks nobody any more");
     fixture.executed(2);
     assert_eq!(fixture.numbers(), [(1, "ok"), (3, "cancelled"), (4, "ok")]);
-    assert!(fixture.queue.acknowledge().is_none(), "it is no failure");
+    assert!(fixture.queue.acknowledge().is_none(), "not a failure");
 }
 
 #[test]

@@ -156,7 +156,7 @@ mod tests {
     fn of_plain_and_inlined_code() {
         assert_eq!(location(6).as_deref(), Some("kernel.metal:7:12"));
         assert_eq!(location(7).as_deref(), Some("kernel.metal:7:12"), "out of the internal header");
-        assert_eq!(location(10).as_deref(), Some("kernel.metal:7:12"), "line 0 is no line");
+        assert_eq!(location(10).as_deref(), Some("kernel.metal:7:12"), "line 0 is not a line");
         assert_eq!(location(14).as_deref(), Some("kernel.metal:9"), "line 0 of the same scope before it");
         assert_eq!(location(3).as_deref(), Some("kernel.metal:4"), "a function");
     }

@@ -27,7 +27,7 @@ fn at_module_level() {
         ("target endian = \"big\"", 1, "unknown target property `endian`"),
         ("@a = global i32 1, gravity 3", 1, "unknown property `gravity` of a global"),
         ("attributes #0 = { nounwind sparkling }", 1, "unknown attribute `sparkling`"),
-        ("%t = type i32", 1, "unsupported alias `%t` of a type that is no struct"),
+        ("%t = type i32", 1, "unsupported alias `%t` of a type that is not a struct"),
         ("%t = type {}\n%t = type {}", 2, "type `%t` is defined twice"),
         ("@a = global x86_fp80 undef", 1, "unsupported type `x86_fp80`"),
         ("@a = global <vscale x 4 x i32> undef", 1, "unsupported scalable vector type"),

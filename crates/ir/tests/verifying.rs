@@ -62,7 +62,7 @@ fn wrong_text_is_found() {
             "function `f`, block `entry`, `@q` is not defined",
         ),
         ("@h(ptr %p, i32 %s)", "@k()", "function `f`, block `then`, a call of `@k`, which is not declared"),
-        ("@h(ptr %p, i32 %s)", "@g()", "function `f`, block `then`, a call of `@g`, which is no function"),
+        ("@h(ptr %p, i32 %s)", "@g()", "function `f`, block `then`, a call of `@g`, which is not a function"),
         (
             "@h(ptr %p, i32 %s)",
             "@h(ptr %p)",

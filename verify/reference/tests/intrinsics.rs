@@ -71,7 +71,7 @@ fn every_intrinsic_is_declared_by_the_headers() {
             panic!("{line}");
         };
         let Some(intrinsic) = Intrinsic::parse(name) else {
-            assert!(!name.starts_with(PREFIX), "`{name}` is no intrinsic");
+            assert!(!name.starts_with(PREFIX), "`{name}` is not an intrinsic");
             continue;
         };
         let set = rest.split_whitespace().find(|word| word.starts_with('#')).expect("attributes");

@@ -153,7 +153,7 @@ impl CommandBuffer {
         step: impl FnOnce(std::sync::Arc<crate::sync::event::Counter>) -> Step,
     ) {
         let counter = counter_of(event);
-        require!(counter.is_some(), "{method} the object is no event");
+        require!(counter.is_some(), "{method} the object is not an event");
         if self.is_open(method)
             && let Some(counter) = counter
         {

@@ -93,7 +93,7 @@ impl Bindings {
                 let align = alignment(device, arg);
                 require!(
                     offset.is_multiple_of(align),
-                    "{method} kernel {kernel}: offset {offset} at index {index} is no multiple of {align}"
+                    "{method} kernel {kernel}: offset {offset} at index {index} is not a multiple of {align}"
                 );
                 Some(Argument::Buffer(held.clone(), *offset))
             }
@@ -121,7 +121,7 @@ fn check_group(device: &Device, pipeline: &Pipeline, method: &str, grid: &Grid, 
     let width = device.cpu.caps().limits.simdgroup_width as usize;
     require!(
         !pipeline.multiple || threads.is_multiple_of(width),
-        "{method} kernel {name}: {threads} threads are no multiple of {width}, as its descriptor promises"
+        "{method} kernel {name}: {threads} threads are not a multiple of {width}, as its descriptor promises"
     );
     if let Grid::Threads(_) = grid {
         require!(device.profile.nonuniform, "{method} the device has no threadgroups of different sizes");

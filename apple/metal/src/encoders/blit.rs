@@ -58,7 +58,7 @@ impl BlitEncoder {
         // The documentation of the method: multiples of 4 bytes in macOS, but on Apple's own GPUs.
         let step = if this.0.buffer.queue.device.profile.apple_family > 0 { 1 } else { 4 };
         let aligned = [from_at, to_at, length].iter().all(|number| number.is_multiple_of(step));
-        require!(aligned, "-[{CLASS} {METHOD}]: {from_at}, {to_at} or {length} is no multiple of {step}");
+        require!(aligned, "-[{CLASS} {METHOD}]: {from_at}, {to_at} or {length} is not a multiple of {step}");
         let (from, to) = ((this.0.hold_source(&from), from_at), (this.0.hold(&to), to_at));
         this.0.push(METHOD, Op::Copy { from, to, length });
     }
@@ -70,7 +70,7 @@ impl BlitEncoder {
         require!(within(range, length), "-[{CLASS} {METHOD}]: {range:?} is not within {length} bytes");
         let step = if this.0.buffer.queue.device.profile.apple_family > 0 { 1 } else { 4 };
         let aligned = range.location.is_multiple_of(step) && range.length.is_multiple_of(step);
-        require!(aligned, "-[{CLASS} {METHOD}]: {range:?} has a number that is no multiple of {step}");
+        require!(aligned, "-[{CLASS} {METHOD}]: {range:?} has a number that is not a multiple of {step}");
         this.0.push(METHOD, Op::Fill { to: this.0.hold(&buffer), range, value });
     }
 
@@ -90,7 +90,7 @@ impl BlitEncoder {
             fits(&to, offset, bytes),
             "-[{CLASS} {METHOD}]: {bytes} bytes from {offset} on are not within {has}"
         );
-        require!(offset.is_multiple_of(8), "-[{CLASS} {METHOD}]: the offset {offset} is no multiple of 8");
+        require!(offset.is_multiple_of(8), "-[{CLASS} {METHOD}]: the offset {offset} is not a multiple of 8");
         let to = this.0.hold(&to);
         this.0.push(METHOD, Op::Resolve { samples, range, to, offset });
     }

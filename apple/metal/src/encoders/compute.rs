@@ -125,7 +125,7 @@ impl ComputeEncoder {
         if !this.check(METHOD, index) {
             return;
         }
-        require!(length.is_multiple_of(16), "-[{CLASS} {METHOD}]: {length} is no multiple of 16");
+        require!(length.is_multiple_of(16), "-[{CLASS} {METHOD}]: {length} is not a multiple of 16");
         let limit = this.encoding.buffer.queue.device.profile.threadgroup_memory;
         require!(length <= limit, "-[{CLASS} {METHOD}]: {length} bytes: the limit is {limit}");
         this.bindings.lock().threadgroup[index] = length;
@@ -148,7 +148,7 @@ impl ComputeEncoder {
         let length = buffer.store().length();
         let fits = offset.checked_add(12).is_some_and(|end| end <= length);
         require!(fits, "-[{CLASS} {METHOD}]: 12 bytes from {offset} on are not within {length} bytes");
-        require!(offset.is_multiple_of(4), "-[{CLASS} {METHOD}]: the offset {offset} is no multiple of 4");
+        require!(offset.is_multiple_of(4), "-[{CLASS} {METHOD}]: the offset {offset} is not a multiple of 4");
         this.dispatch(METHOD, Grid::Indirect(this.encoding.hold(&buffer), offset), group);
     }
 

@@ -182,7 +182,7 @@ impl IndirectCommand {
     fn set_threadgroup(this: &Ref<Self>, length: usize, index: usize) {
         const METHOD: &str = "setThreadgroupMemoryLength:atIndex:";
         require!(index < PLACES, "-[{CLASS} {METHOD}]: the index {index} is over 30");
-        require!(length.is_multiple_of(16), "-[{CLASS} {METHOD}]: {length} is no multiple of 16");
+        require!(length.is_multiple_of(16), "-[{CLASS} {METHOD}]: {length} is not a multiple of 16");
         this.change(|command| command.bindings.threadgroup[index] = length);
     }
 

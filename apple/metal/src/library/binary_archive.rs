@@ -78,7 +78,7 @@ impl Archive {
             std::fs::read_to_string(url.path()).map_err(|error| failure(format!("{path}: {error}")))?;
         let mut lines = text.lines();
         if lines.next() != Some(MAGIC) {
-            return Err(failure(format!("{path} is no archive")));
+            return Err(failure(format!("{path} is not an archive")));
         }
         Ok(lines.map(str::to_owned).collect())
     }

@@ -99,7 +99,10 @@ impl Buffer {
         let address = NonNull::new(bytes.cast::<u8>());
         let is_aligned = bytes.addr().is_multiple_of(page);
         require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not a page's");
-        require!(length > 0 && length.is_multiple_of(page), "{METHOD} {length} bytes are no whole pages");
+        require!(
+            length > 0 && length.is_multiple_of(page),
+            "{METHOD} {length} bytes are not a whole number of pages"
+        );
         let shared = Storage::of_options(options) == Some(Storage::Shared);
         require!(shared, "{METHOD} the storage mode {options:#x} is not the shared one");
         if Device::fails(device, Site::Allocation) {

@@ -158,7 +158,7 @@ impl Heap {
         const METHOD: &str = "-[MTLHeap newBufferWithLength:options:offset:]:";
         require!(this.kind == PLACEMENT, "{METHOD} the heap places buffers itself");
         require!(length > 0, "{METHOD} the length is 0");
-        require!(offset.is_multiple_of(ALIGN), "{METHOD} the offset {offset} is no multiple of {ALIGN}");
+        require!(offset.is_multiple_of(ALIGN), "{METHOD} the offset {offset} is not a multiple of {ALIGN}");
         this.check_options(METHOD, options)?;
         let size = this.store.length();
         let fits = offset.checked_add(length).is_some_and(|end| end <= size);

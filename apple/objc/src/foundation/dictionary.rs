@@ -32,7 +32,7 @@ impl NsDictionary {
             // SAFETY: the caller passes so many of each.
             let (key, value) =
                 unsafe { (Object::from_raw(*keys.add(at)), Object::from_raw(*values.add(at))) };
-            let no_text = || fatal(format_args!("a dictionary's key is no NSString"));
+            let no_text = || fatal(format_args!("a dictionary's key is not an NSString"));
             (key.downcast().unwrap_or_else(no_text), value)
         };
         Some(Self((0..count).map(entry).collect()))

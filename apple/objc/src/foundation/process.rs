@@ -29,7 +29,8 @@ pub fn os_version() -> (u32, u32) {
         let text = text.to_string_lossy();
         let mut parts = text.splitn(2, '.').map(|part| part.parse().ok());
         let version = (|| Some((parts.next()??, parts.next().unwrap_or(Some(0))?)))();
-        version.unwrap_or_else(|| fatal(format_args!("ELINVAR_APPLE_OS=`{text}` is no version such as 15.5")))
+        version
+            .unwrap_or_else(|| fatal(format_args!("ELINVAR_APPLE_OS=`{text}` is not a version such as 15.5")))
     });
     *VERSION
 }

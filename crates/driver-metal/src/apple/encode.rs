@@ -268,8 +268,8 @@ impl Shape<'_> {
         if whole != group && pipeline.sees_groups() {
             let (kernel, device) = (&pipeline.signature().name, &core.caps.name);
             return Err(Error::unsupported(format!(
-                "kernel `{kernel}`: a grid of {threads} threads is no multiple of threadgroups of {group}, smaller ones at \
-                 the edges are not there on Metal device `{device}`, and the kernel can tell others from them"
+                "kernel `{kernel}`: the grid of {threads} threads is not a multiple of the threadgroup size {group}; Metal device \
+                 `{device}` has no nonuniform threadgroups, and the kernel's results depend on the threadgroup size"
             )));
         }
         Ok(Self::Groups(threads.div_ceil(whole), whole))

@@ -92,7 +92,7 @@ impl Reflection {
     pub(super) fn compare(&self, signature: &Signature) -> Result<()> {
         let kernel = &signature.name;
         if let Some(name) = &self.other {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is no buffer")));
+            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is not a buffer")));
         }
         for arg in &signature.args {
             let refuse = |what: String| {
@@ -131,7 +131,7 @@ impl Reflection {
     /// `Unsupported` for an argument that is no buffer.
     pub(super) fn signature(&self, kernel: &str, file: &str) -> Result<Signature> {
         if let Some(name) = &self.other {
-            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is no buffer")));
+            return Err(Error::unsupported(format!("kernel `{kernel}`: argument `{name}` is not a buffer")));
         }
         let arg = |found: &Reflected| Arg {
             name: found.name.clone(),

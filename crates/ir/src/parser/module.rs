@@ -82,7 +82,7 @@ impl Parser<'_> {
             if !matches!(ty, None | Some(Type::Struct { .. })) {
                 return Err(ParseError::new(
                     line,
-                    format!("unsupported alias `%{name}` of a type that is no struct"),
+                    format!("unsupported alias `%{name}` of a type that is not a struct"),
                 ));
             }
             if !seen.insert(name.clone()) {

@@ -93,7 +93,9 @@ impl Check<'_> {
         let Some(callee) = self.symbols.get(name.as_str()) else {
             return Err(format!("a call of `@{name}`, which is not declared"));
         };
-        let Some(callee) = callee else { return Err(format!("a call of `@{name}`, which is no function")) };
+        let Some(callee) = callee else {
+            return Err(format!("a call of `@{name}`, which is not a function"));
+        };
         if call.ret != callee.ret {
             return Err(format!("a call of `@{name}` as `{}`, which returns `{}`", call.ret, callee.ret));
         }

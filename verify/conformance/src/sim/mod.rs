@@ -542,7 +542,7 @@ impl Launch<'_> {
                 // SAFETY: as for `bytes`; the range is within the slice.
                 unsafe { slice.memory.write(slice.offset, bytes) }
             }
-            _ => Err(Error::invalid(format!("argument {index} is no buffer of {} bytes", bytes.len()))),
+            _ => Err(Error::invalid(format!("argument {index} is not a buffer of {} bytes", bytes.len()))),
         }
     }
 }

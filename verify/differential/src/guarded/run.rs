@@ -240,7 +240,7 @@ fn verdict(
     let faulted = status != 0 || record.taken != 0;
     let Some(expected) = expected else { return if faulted { Launched::Fault } else { Launched::Ended } };
     if faulted {
-        return Launched::Broken(format!("a fault where there is none: {status}, {record:?}"));
+        return Launched::Broken(format!("an unexpected fault: {status}, {record:?}"));
     }
     for (at, argument) in arguments.iter_mut().enumerate() {
         let differs = expected[at].iter().zip(argument.content()).position(|(a, b)| a != b);

@@ -57,7 +57,7 @@ macro_rules! views {
         pub fn $name(&self) -> &[$element] {
             match self {
                 Self::$variant(values) => values,
-                _ => panic!(concat!("the argument is no ", stringify!($variant))),
+                _ => panic!(concat!("the argument is not of variant ", stringify!($variant))),
             }
         }
 
@@ -65,7 +65,7 @@ macro_rules! views {
         pub fn $name_mut(&mut self) -> &mut [$element] {
             match self {
                 Self::$variant(values) => values,
-                _ => panic!(concat!("the argument is no ", stringify!($variant))),
+                _ => panic!(concat!("the argument is not of variant ", stringify!($variant))),
             }
         }
     )*};
@@ -82,14 +82,14 @@ impl Argument {
     pub fn float(&self) -> f32 {
         match self {
             Self::Float(value) => *value,
-            _ => panic!("the argument is no Float"),
+            _ => panic!("the argument is not a Float"),
         }
     }
 
     pub fn word(&self) -> u32 {
         match self {
             Self::Word(value) => *value,
-            _ => panic!("the argument is no Word"),
+            _ => panic!("the argument is not a Word"),
         }
     }
 

@@ -69,7 +69,7 @@ fn bindings() {
             expect(&["the length is 0"], || encoder.setBytes_length_atIndex(bytes, 0, 2));
             expect(&["5000 bytes: the limit is 4096"], || encoder.setBytes_length_atIndex(bytes, 5000, 2));
             expect(&["no buffer is set at index 3"], || encoder.setBufferOffset_atIndex(4, 3));
-            expect(&["8 is no multiple of 16"], || encoder.setThreadgroupMemoryLength_atIndex(8, 0));
+            expect(&["8 is not a multiple of 16"], || encoder.setThreadgroupMemoryLength_atIndex(8, 0));
             encoder.setBuffer_offset_atIndex(Some(&buffer), 0, 0);
             encoder.setBuffer_offset_atIndex(Some(&buffer), 0, 1);
         }
@@ -79,7 +79,7 @@ fn bindings() {
             expect(&["2 bytes at index 2, a has 4"], || dispatch(4));
             encoder.setBytes_length_atIndex(bytes, 4, 2);
             encoder.setBufferOffset_atIndex(2, 1);
-            expect(&["offset 2 at index 1 is no multiple of 4"], || dispatch(4));
+            expect(&["offset 2 at index 1 is not a multiple of 4"], || dispatch(4));
             encoder.setBufferOffset_atIndex(0, 1);
         }
         expect(&["2048 threads: the limit is 1024", "has no threads"], || {

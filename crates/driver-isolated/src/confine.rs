@@ -1,4 +1,4 @@
-//! Sandboxing of a worker process.
+//! Confinement of a worker process.
 //!
 //! A kernel that takes over the process can access only what the process has: the pages of the device's buffers, the rings, the end of a
 //! socket that the host does not read from, and the standard error pipe. The filter (`seccomp(2)`) permits memory, futexes, time and exit;
@@ -46,7 +46,7 @@ const ALLOWED: &[libc::c_long] = &[
 /// Signals, to this process only.
 const TO_ITSELF: [libc::c_long; 2] = [libc::SYS_kill, libc::SYS_tgkill];
 
-/// Sandboxes this process, with all its threads.
+/// Confines this process, with all its threads.
 ///
 /// # Errors
 /// `Environment` if the system does not support seccomp filters.
@@ -148,7 +148,7 @@ mod tests {
     use std::net::{TcpStream, UdpSocket};
     use std::process::Command;
 
-    /// System calls that must fail in a sandboxed process.
+    /// System calls that must fail in a confined process.
     #[test]
     #[ignore = "run by another test, in a process of its own"]
     fn confined() {

@@ -20,7 +20,7 @@
 //! # Trust
 //!
 //! The worker is not trusted: its messages are validated, shared files cannot be truncated, and of the host's memory only the device's
-//! buffers are mapped in it. It is sandboxed (`confine`) before it accepts work. Linux only; on other systems [`device`] is `Unsupported`.
+//! buffers are mapped in it. It is confined (`confine`) before it accepts work. Linux only; on other systems [`device`] is `Unsupported`.
 #![warn(missing_docs)]
 
 mod options;

@@ -21,7 +21,7 @@ pub struct Options {
     pub private_memory: Option<u64>,
     /// Time that work may take to end after it was told to stop, before the worker process is ended.
     pub grace: Duration,
-    /// Whether the worker process is sandboxed: it cannot open files, connect to networks, start programs or send signals. The worker
+    /// Whether the worker process is confined: it cannot open files, connect to networks, start programs or send signals. The worker
     /// of a GPU can open files and start threads, because its driver does.
     pub confined: bool,
     /// The worker program; `None` is located as described in the crate documentation.

@@ -86,7 +86,7 @@ pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     let [waiting, readers, elsewhere] = [const { AtomicU32::new(0) }; 3];
     let awake = pipe::awake(hello.inner.awake());
     let _first = desk.set(Desk { reader, inbox, waiting, readers, elsewhere, awake });
-    // Nothing can be done about a failure: the host stops sending.
+    // Received when a serving thread fails.
     left.recv().unwrap_or(2)
 }
 
@@ -201,7 +201,7 @@ fn prepare(
         Inner::Cuda { index } => gpu(index, desk, leave)?,
     };
     if hello.confined {
-        // Initialize now what reads files, which is forbidden after sandboxing.
+        // Initialize now what reads files, which is forbidden once the process is confined.
         let _now = device.clock_ns();
         match hello.inner {
             Inner::Cpu { .. } => {

@@ -3,10 +3,10 @@
 //!
 //! Invariants:
 //! - A worker waits for other workers only as the owner of a job, and only for those that are executing its threadgroups. Therefore any number of
-//! queues make progress on any number of workers.
+//!   queues make progress on any number of workers.
 //! - A thread that adds or takes work wakes a sleeping worker if there is more work than spinning workers will find.
 //! - Workers outlive the pool's handle until no task is left. They are never joined, because the last handle may be dropped on a
-//! worker, in a callback.
+//!   worker, in a callback.
 //!
 //! A dispatch starts on the worker that took the command and stays there if it is short, estimated from the previous dispatch or from
 //! its own first threadgroups. The threshold depends on who could help: help of a spinning worker is cheap. Waking a worker is expensive, and

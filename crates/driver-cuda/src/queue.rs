@@ -6,9 +6,9 @@
 //! - waits for events that are not promised by this device ([`CudaEvent`]), and everything behind them;
 //! - work behind a launch with bounds checks, until it is known whether that launch has failed;
 //! - an indirect launch, until all earlier work has completed and the counts were copied to the host. CUDA cannot launch a grid whose size
-//! the host does not know, so the device waits for the host once per such launch;
+//!   the host does not know, so the device waits for the host once per such launch;
 //! - work that is more than about a millisecond ahead, so that long work can still be cancelled, and the stream never has more launches
-//! than the driver accepts without blocking.
+//!   than the driver accepts without blocking.
 //!
 //! Lock order: `encoder`, held by the one thread that issues; `progress`, held briefly; the submission core's lock.
 //!

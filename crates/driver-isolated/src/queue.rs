@@ -5,9 +5,9 @@
 //!
 //! Invariants:
 //! - Batches of a queue are with one worker at a time: nothing is sent to the next worker until all batches of the previous one are known to be
-//! lost.
+//!   lost.
 //! - The turn of a queue runs on the device's own thread, or on the thread that reads the worker's messages: the reader, or a thread that waits
-//! for the queue's only batch.
+//!   for the queue's only batch.
 
 use std::sync::Arc;
 use std::time::Instant;

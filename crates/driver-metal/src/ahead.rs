@@ -5,9 +5,9 @@
 //!
 //! 1. Its writes are disjoint from all accesses of the command buffers in flight, because those may be retried.
 //! 2. No command of it writes what the command or an earlier one of the command buffer reads, unless a copy, a fill or a primitive of the
-//! command buffer has overwritten it before: it may be retried itself.
+//!    command buffer has overwritten it before: it may be retried itself.
 //! 3. The bytes that it accesses do not depend on contents that a failure leaves undefined: no command *steers* by memory that a command
-//! buffer in flight writes, or by memory computed from that. Therefore it writes the same bytes as after a success, and terminates equally.
+//!    buffer in flight writes, or by memory computed from that. Therefore it writes the same bytes as after a success, and terminates equally.
 //!
 //! The GPU may wait for an event that a queue of the same device raises behind command buffers in flight. These count as in flight here as
 //! well, until the event is raised (see [`Gate`]).

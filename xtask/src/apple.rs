@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-apple-darwin"];
 
-/// Names of LLVM's linker for Apple's systems.
+/// Names of LLVM's Mach-O linker.
 const LINKERS: [&str; 12] = [
     "ld64.lld-19",
     "ld64.lld-20",
@@ -34,18 +34,18 @@ const LINKERS: [&str; 12] = [
     "ld64.lld",
 ];
 
-/// Where Debian puts its compiler, beside one of rustup's.
+/// Path of Debian's compiler.
 const DEBIANS: &str = "/usr/bin";
 const DEBIANS_SOURCE: &str = "/usr/lib/rustlib/src/rust/library/std";
 
-/// What is built: the tests that run on a device.
+/// What is built: tests that run on a device.
 const TESTS: [&str; 8] =
     ["-p", "elinvar-conformance", "-p", "elinvar-driver-metal", "--test", "drivers", "--test", "memory"];
 
 /// The target whose programs this machine can run.
 const RUN: &str = "x86_64-apple-darwin";
 
-/// Build for the targets named, or for all; with the word `run`, run what can be run.
+/// Builds for the given targets, or all; with `run`, also runs those that can be run.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     let (run, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| **word == "run");
     if let Some(unknown) = words.iter().find(|word| !TARGETS.contains(word)) {
@@ -59,7 +59,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
         let mut cargo = toolchain.cargo(target);
         cargo.current_dir(root).env("CARGO_TARGET_DIR", &folder).env("SDKROOT", &sdk);
         cargo.env(variable(target, "LINKER"), &linker);
-        // Binds by name, which a loader needs that is not Apple's.
+        // Bind by name, as the loader requires.
         let flags = "-Clinker-flavor=ld64.lld -Clink-arg=--error-limit=0 -Clink-arg=-no_fixup_chains";
         cargo.env(variable(target, "RUSTFLAGS"), flags);
         let programs = build(cargo).with_context(|| format!("building for {target}"))?;
@@ -74,7 +74,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Run programs on the stand-in. Of the suite, the cases on Metal's devices.
+/// Runs programs on the stand-in; of the suite, the cases on Metal devices.
 fn run_all(root: &Path, programs: &[PathBuf]) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["build", "--quiet", "-p", "elinvar-apple", "-p", "elinvar-apple-loader"]);
@@ -100,7 +100,7 @@ fn variable(target: &str, name: &str) -> String {
 
 /// A compiler for a target.
 enum Toolchain {
-    /// The one that runs this, which has the target's standard library.
+    /// The active compiler, if it has the target's standard library.
     Own,
     /// Debian's, with the standard library's source.
     Debians,
@@ -122,7 +122,7 @@ impl Toolchain {
         )
     }
 
-    /// `cargo test`, so far as not to run it. Without optimization: what is built is looked at, or run for its calls.
+    /// The command `cargo test --no-run`. Without optimization, because performance is irrelevant.
     fn cargo(&self, target: &str) -> Command {
         let (mut cargo, std) = match self {
             Self::Own => (Command::new("cargo"), None),
@@ -154,7 +154,7 @@ fn linker() -> Result<OsString> {
     Ok(found.into())
 }
 
-/// Run cargo; gives the test programs that it has built.
+/// Runs cargo and returns the test programs that it has built.
 fn build(mut cargo: Command) -> Result<Vec<PathBuf>> {
     let output = cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().context("starting cargo")?;
     let output = output.wait_with_output().context("running cargo")?;

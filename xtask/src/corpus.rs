@@ -1,10 +1,10 @@
 //! `cargo xtask corpus`: published Metal sources, compiled as their hosts compile them, and kernels of them run.
 //!
-//! Each corpus is a crate of a pinned version that carries `.metal` files; `sources` has the list, `fetch` gets
-//! them. Every file is checked in full ([`Program::compile`]), and for a sample of its kernels the IR is made
-//! ([`Program::specialize`]). The kernels of the reference table (`kernels`) run on the CPU device through the
-//! public API, and every element that they leave behind is compared. `report` prints the result and writes
-//! `docs/compatibility.md`. A file that does not compile and a kernel that is wrong make the command fail.
+//! Each corpus is a crate of a pinned version with `.metal` files; `sources` lists them, `fetch` downloads them. Every file is checked
+//! completely ([`Program::compile`]), and IR is generated for a sample of its kernels ([`Program::specialize`]). The kernels of the
+//! reference table (`kernels`) run on the CPU device through the public API, and every output element is compared. `report` prints the
+//! results and writes `docs/compatibility.md`. A file that does not compile, or a kernel with a wrong result, makes the command
+//! fail.
 
 mod fetch;
 mod kernels;
@@ -25,35 +25,35 @@ use kernels::Case;
 use run::{Fate, Runner};
 use sources::Corpus;
 
-/// Kernels of a file whose IR is made.
+/// Number of kernels per file for which IR is generated.
 const SAMPLE: usize = 4;
 
-/// What became of one corpus.
+/// Result of one corpus.
 struct Outcome {
     corpus: &'static Corpus,
     files: Vec<FileOutcome>,
-    /// The kernels of the reference table, and what became of each.
+    /// Results of the kernels of the reference table.
     runs: Vec<(Case, Fate)>,
 }
 
-/// What became of one file.
+/// Result of one file.
 struct FileOutcome {
     name: String,
     kernels: usize,
-    /// Kernels of the sample whose IR was made.
+    /// Kernels of the sample with IR.
     made: usize,
-    /// Kernels of the sample that are valid and beyond this compiler, with the reason.
+    /// Kernels of the sample that are valid but unsupported, with the reason.
     unsupported: Vec<String>,
-    /// Why the file, or the IR of one of its kernels, does not compile.
+    /// Compilation error of the file or of a kernel of the sample.
     failure: Option<String>,
 }
 
-/// What the command line asks for.
+/// Command line options.
 struct Request<'a> {
     json: bool,
-    /// Run the kernels of the table and compile nothing else.
+    /// Only run the kernels of the table.
     run_only: bool,
-    /// Run them with bounds checks compiled in.
+    /// Run them with bounds checks.
     checked: bool,
     /// The corpora; all if empty.
     names: Vec<&'a str>,
@@ -77,7 +77,7 @@ fn request<'a>(words: &[&'a str]) -> Result<Request<'a>> {
     Ok(request)
 }
 
-/// Compile and run the corpora that are asked for. The page is written when that is everything.
+/// Compiles and runs the selected corpora. The page is written only if all are selected.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let request = request(words)?;
     let runner = Runner { device: Device::cpu()?, toolchain: Toolchain::find()?, checked: request.checked };
@@ -104,7 +104,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     }
 }
 
-/// Each item's result, in the order of the items, computed on as many threads as there are processors.
+/// Maps items in parallel, on as many threads as there are processors. Results are in order.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
@@ -131,7 +131,7 @@ fn compile(toolchain: &Toolchain, corpus: &Corpus, folder: &Path) -> Result<Vec<
     Ok(in_parallel(&names, |name| compile_file(toolchain, corpus, folder, name)))
 }
 
-/// All cases of a corpus, those of one file with one compilation of it.
+/// All cases of a corpus; cases of the same file share its compilation.
 fn launch(runner: &Runner, corpus: &Corpus, folder: &Path, cases: Vec<Case>) -> Vec<(Case, Fate)> {
     let files: Vec<&[Case]> = cases.chunk_by(|a, b| a.file == b.file).collect();
     let fates = in_parallel(&files, |cases| match run::source(corpus, folder, cases[0].file) {
@@ -171,13 +171,13 @@ fn attempt(
     Ok(())
 }
 
-/// Up to [`SAMPLE`] numbers below `count`, spread evenly from the first to the last.
+/// Up to [`SAMPLE`] indices below `count`, evenly spaced from the first to the last.
 fn sample(count: usize) -> Vec<usize> {
     let taken = count.min(SAMPLE);
     (0..taken).map(|i| if taken > 1 { i * (count - 1) / (taken - 1) } else { 0 }).collect()
 }
 
-/// Every function constant set to one: flags on, sizes at their smallest.
+/// Sets every function constant to one: flags on, sizes minimal.
 fn ones(program: &Program) -> Vec<Constant> {
     let one = |constant: &elinvar_driver::FunctionConstant| {
         let scalar = constant.ty.scalar()?;

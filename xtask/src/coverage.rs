@@ -12,10 +12,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Percent of the lines of all crates that ship.
+/// Coverage goal: percent of the lines of all shipped crates.
 const GOAL: f64 = 85.0;
 
-/// What a user runs, by folder.
+/// The shipped folders.
 const SHIPPED: [&str; 12] = [
     "crates/cache",
     "crates/cli",
@@ -31,11 +31,11 @@ const SHIPPED: [&str; 12] = [
     "crates/spmd",
 ];
 
-/// What `elinvar test` builds for the tests of other crates.
+/// Crates that `elinvar test` builds for tests of other crates.
 const STAND_IN: &str = "its tests are the Metal driver's in `make apple`, for which `elinvar test` builds it without the \
     RUSTFLAGS that instrument; its own unit tests are counted here";
 
-/// What ships and does not count towards the goal, with the reason.
+/// Shipped crates that are excluded from the goal, with the reason.
 const APART: [(&str, &str); 4] = [
     ("crates/driver-cuda", "runs where there is an NVIDIA GPU: `make test-cuda`"),
     (
@@ -46,7 +46,7 @@ const APART: [(&str, &str); 4] = [
     ("apple/objc", STAND_IN),
 ];
 
-/// Measure, print a table and fail below the goal.
+/// Measures coverage, prints a table, and fails below the goal.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     let [cov, profdata] = tools()?;
     let output = root.join("target/coverage.json");
@@ -56,17 +56,17 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
         if let (Some(cov), Some(profdata)) = (&cov, &profdata) {
             command.env("LLVM_COV", cov).env("LLVM_PROFDATA", profdata);
         }
-        // There is no need of debug information, which takes room.
+        // Debug information is not needed, and takes space.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         let status = command.status().context("cargo llvm-cov (`scripts/setup.sh coverage`)")?;
         ensure!(status.success(), "cargo llvm-cov {}: {status}", words.join(" "));
         Ok(())
     };
     let selected = if words.is_empty() { &["--workspace"] } else { words };
-    // Of this run only, not of those before it.
+    // Delete profiles of earlier runs.
     cargo(&["clean", "--workspace", "--profraw-only"])?;
     cargo(&[&["nextest", "--no-report", "--no-fail-fast"], selected].concat())?;
-    // A process that a test kills leaves half a profile, which `llvm-profdata` is to leave out.
+    // A process that a test kills leaves a truncated profile, which `llvm-profdata` must ignore.
     cargo(&[
         "report",
         "--failure-mode",
@@ -83,7 +83,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// `llvm-cov` and `llvm-profdata`; `None` leaves it to cargo-llvm-cov, which takes rustup's.
+/// `llvm-cov` and `llvm-profdata`; `None` to use cargo-llvm-cov's default, those of rustup.
 fn tools() -> Result<[Option<String>; 2]> {
     let names = [("LLVM_COV", "llvm-cov"), ("LLVM_PROFDATA", "llvm-profdata")];
     if names.iter().all(|(variable, _)| std::env::var_os(variable).is_some()) {
@@ -105,7 +105,7 @@ fn tools() -> Result<[Option<String>; 2]> {
     Ok([None, None])
 }
 
-/// Lines that are run, and all, by crate.
+/// Covered lines and all lines, by crate.
 fn by_crate(root: &Path, report: &Value) -> Result<BTreeMap<String, [u64; 2]>> {
     let files = report["data"][0]["files"].as_array().context("the report has `files`")?;
     let mut crates: BTreeMap<String, [u64; 2]> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn percent([covered, count]: [u64; 2]) -> f64 {
     100.0 * covered as f64 / count.max(1) as f64
 }
 
-/// Prints the table, and gives the share of all that ships.
+/// Prints the table, and returns the coverage of all shipped crates.
 fn print(crates: &BTreeMap<String, [u64; 2]>) -> f64 {
     println!("| crate | lines | run by tests | |\n|---|---|---|---|");
     let mut sum = [0, 0];

@@ -1,13 +1,13 @@
 //! Every variant of the error types has a row in `docs/testing.md` with a test that provokes it.
 //!
-//! The variants are read from the sources, so that a new one without a test fails. A row's test must exist and name the
-//! variant; those of the command line see an exit code instead.
+//! The variants are read from the sources, so that a new variant without a test is an error. A row's test must exist and name the
+//! variant; tests of the command line check an exit code instead.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Files with an enumeration of errors, and its name in the table.
+/// Files with an error enum, and the enum's name in the table.
 const TYPES: [(&str, &str, &str); 6] = [
     ("crates/driver/src/error.rs", "Error", "elinvar::Error"),
     ("crates/msl/src/error.rs", "Error", "msl::Error"),
@@ -19,7 +19,7 @@ const TYPES: [(&str, &str, &str); 6] = [
 
 const TABLE: &str = "docs/testing.md";
 
-/// What is wrong with the table.
+/// Breaches in the table.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).context(name.to_owned());
     let table = read(TABLE)?;
@@ -33,7 +33,9 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
                 continue;
             };
             let Some((path, test)) = row.trim_matches(['`', '|', ' ']).split_once(' ') else {
-                breaches.push(format!("{TABLE}: the row of `{shown}::{variant}` is not a file and test"));
+                breaches.push(format!(
+                    "{TABLE}: the row of `{shown}::{variant}` does not name a file and a test"
+                ));
                 continue;
             };
             let text = read(path)?;
@@ -49,7 +51,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
-/// Names of an enumeration's variants: what is indented once and begins with a capital.
+/// Names of an enum's variants: lines that are indented once and start with a capital letter.
 fn variants(text: &str, name: &str) -> Result<Vec<String>> {
     let start = format!("enum {name} {{\n");
     let Some((_, rest)) = text.split_once(&start) else { bail!("there is no enumeration `{name}`") };
@@ -62,7 +64,7 @@ fn variants(text: &str, name: &str) -> Result<Vec<String>> {
     Ok(body.lines().filter_map(variant).collect())
 }
 
-/// A function's text, up to the brace that closes it.
+/// Text of a function, up to its closing brace.
 fn function<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let at = ['(', '<'].iter().find_map(|end| text.find(&format!("fn {name}{end}")))?;
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
@@ -72,7 +74,7 @@ fn function<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(&rest[..rest.find(&end).unwrap_or(rest.len())])
 }
 
-/// Whether a function names something, or calls a function of its file that does.
+/// Whether a function mentions a name, or calls a function of its file that does.
 fn mentions(text: &str, body: &str, what: &str) -> bool {
     let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
     let called = names.filter(|name| !name.is_empty() && body.contains(&format!("{name}(")));

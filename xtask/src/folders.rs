@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The most `.rs` files in a folder, subfolders not counted.
+/// Maximum number of `.rs` files in a folder, without subfolders.
 const LIMIT: usize = 30;
 
 /// Folders that are lists of independent files: the chapters of the conformance suite and the kernels of the bench.
@@ -20,7 +20,7 @@ pub fn check(sources: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Whether a folder may hold any number of files. Each file of a crate's `tests` folder is a program of its own.
+/// Whether a folder may hold any number of files. Each file in a crate's `tests` folder is a separate program.
 fn is_exempt(folder: &str) -> bool {
     EXEMPT.contains(&folder) || folder.rsplit('/').next() == Some("tests")
 }

@@ -6,15 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the subjects are.
+/// Folder of the subjects.
 const ROOT: &str = "crates/runtime/src/";
 /// The subject that may depend on all others, and all others on it.
 const HUB: &str = "device";
-/// Dependencies that close a cycle and are known: a trace has the decisions of recovery, and health the breaker's state. One that is
-/// gone is a breach, so that it is taken out of this list.
+/// Known dependencies that close a cycle: a trace contains recovery decisions, and health contains the breaker's state. An entry that no
+/// longer exists is a breach, so that it is removed from this list.
 const KNOWN: [(&str, &str); 1] = [("observe", "recovery")];
 
-/// From one subject to another, with a file that is the reason.
+/// Dependencies between subjects, each with a file that causes it.
 type Edges = BTreeMap<(String, String), String>;
 
 /// Breaches in these sources, given by path and text.
@@ -35,7 +35,7 @@ pub fn check(sources: &[(String, String)]) -> Vec<String> {
     gone.chain(cycles).collect()
 }
 
-/// Whether `from` depends on `to`, directly or through others.
+/// Whether `from` depends on `to`, directly or transitively.
 fn reaches(edges: &Edges, from: &str, to: &str) -> bool {
     let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(subject) = next.pop() {

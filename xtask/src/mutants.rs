@@ -1,16 +1,16 @@
-//! `cargo xtask mutants`: whether the tests notice faults put into the code, by `cargo-mutants` on a sample.
+//! `cargo xtask mutants`: mutation testing with `cargo-mutants` on a sample.
 //!
-//! All mutants would take days. From those of each crate below a fixed number is drawn, by a hash of seed and name, so that a
-//! sample stays the same while other code changes. A mutant is run against the tests of its crate; one that these miss is
-//! run against the tests of other packages that concern the crate. Results are added to a file in `results` beside this one after
-//! every few mutants, which is committed: a later run, on whatever machine, goes on from there. `--shard K/N` takes every Nth
-//! mutant, with a file of its own; the summary is over all files of the seed.
+//! All mutants would take days. A fixed number of mutants per crate is drawn by a hash of seed and name, so that the sample is stable while
+//! other code changes. A mutant is run against its crate's tests; a survivor is run against the tests of other packages that concern the
+//! crate. Results are appended to a file in `results` beside this file after every few mutants, and committed: a later run, on any
+//! machine, continues from there. `--shard K/N` takes every Nth mutant, with a separate file; the summary covers all files of the
+//! seed.
 //!
-//! What a mutant costs is an incremental build of the changed crate and of the test programs that are run, and these until the
-//! first failure. The sources are a copy that stays, with a target folder of its own, without debug information. The tests
-//! without a mutant run once for each crate, which also gives the time that they may take with one.
+//! The cost of a mutant is an incremental build of the changed crate and of the test programs, and running these until the first failure. The
+//! sources are a persistent copy with a separate target folder, without debug information. The tests without a mutant run once per
+//! crate, which also determines the timeout.
 //!
-//! A mutant that no test catches must be in `survivors.txt`, with the reason why it changes nothing that a test could see.
+//! A mutant that no test catches must be listed in `survivors.txt`, with the reason why no test can observe it.
 
 mod sample;
 mod subjects;
@@ -26,23 +26,23 @@ use serde_json::{Value, json};
 use sample::Mutant;
 use subjects::{SUBJECTS, Subject, Tests};
 
-/// Mutants between two writings of the file, each of which costs a look through the sources.
+/// Number of mutants between writes of the file, each of which scans the sources.
 const AT_ONCE: usize = 8;
 
-/// Times that the tests may take with a mutant what they take without, and at least so many seconds.
+/// Timeout of the tests, as a multiple of their duration without a mutant, and its minimum in seconds.
 const PATIENCE: f64 = 5.0;
 const LEAST_PATIENCE: f64 = 30.0;
 
-/// How the sample is drawn unless `--seed` says otherwise.
+/// Default seed.
 const SEED: u64 = 15;
 
 struct Options {
     seed: u64,
     shard: [usize; 2],
     packages: Vec<String>,
-    /// Run those that were not caught again, from the tests of their crate on.
+    /// Rerun the mutants that were not caught, starting with the tests of their crate.
     again: bool,
-    /// Do not run the tests of other packages.
+    /// Skip the tests of other packages.
     own_tests_only: bool,
 }
 
@@ -79,10 +79,10 @@ impl Options {
     }
 }
 
-/// Where results are kept.
+/// Folder of results.
 const RESULTS: &str = "xtask/src/mutants/results";
 
-/// Run what has no result yet, or only print what is known: `summary`.
+/// Runs mutants without a result; with `summary`, only prints results.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     let folder = root.join("target/mutants");
     let results = root.join(RESULTS);
@@ -104,7 +104,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     summary::print(root, &all, &sample::results(&results, options.seed)?)
 }
 
-/// The mutants of one crate under way.
+/// The mutants of one crate.
 struct Run<'a> {
     folder: &'a Path,
     results: &'a Path,
@@ -114,7 +114,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Cargo-mutants changes a copy of the sources, which keeps what was built from one run to the next.
+    /// cargo-mutants changes a copy of the sources, which keeps its build output between runs.
     fn new(
         root: &Path,
         folder: &'a Path,
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// This shard's mutants of which `is_open` holds for what is known, by file, see [`Stage::run`].
+    /// This shard's mutants for whose result `is_open` holds, by file; see [`Stage::run`].
     fn open<'m>(
         &self,
         sample: &'m [Mutant],
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
         Ok(open)
     }
 
-    /// Runs mutants against some tests. One that these do not catch is `not_caught`, or has no result yet.
+    /// Runs mutants against some tests. A mutant that they do not catch gets the result `not_caught`, or stays without one.
     fn stage(&self, what: &str, tests: Tests<'_>, not_caught: Option<&str>, open: &[&Mutant]) -> Result<()> {
         println!("{}: {} to run against {what}", self.subject.package, open.len());
         if open.is_empty() {
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         let output = self.folder.join(format!("out-{}", self.options.shard[0]));
         let mut stage =
             Stage { tree: &self.tree, output, package: self.subject.package, tests, patience: None };
-        // A build that is killed may leave a state from which incremental ones make a wrong program.
+        // A killed build may leave incremental state that leads to miscompiled programs.
         let building = self.folder.join(format!("building-{}", self.options.shard[0]));
         if building.exists() {
             let _absent = std::fs::remove_dir_all(self.tree.join("target/debug/incremental"));
@@ -220,13 +220,13 @@ struct Stage<'a> {
     output: PathBuf,
     package: &'static str,
     tests: Tests<'a>,
-    /// Seconds that the tests may take, once they have run without a mutant.
+    /// Timeout of the tests in seconds, once they have run without a mutant.
     patience: Option<f64>,
 }
 
 impl Stage<'_> {
-    /// Sets how long tests of other packages may take with a mutant. cargo-mutants looks for their programs in the mutated
-    /// package when it runs them without one.
+    /// Determines the timeout for tests of other packages. cargo-mutants looks for their programs in the mutated package when it runs them
+    /// without a mutant.
     fn time_others(&mut self) -> Result<()> {
         if self.patience.is_some() || self.tests.packages == [self.package] {
             return Ok(());
@@ -246,7 +246,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// What becomes of some mutants, by name.
+    /// The results of some mutants, by name.
     fn run(&mut self, part: &[&Mutant]) -> Result<BTreeMap<String, String>> {
         self.time_others()?;
         let mut command = Command::new("cargo");
@@ -269,13 +269,13 @@ impl Stage<'_> {
         }
         let names: Vec<String> = part.iter().map(|mutant| sample::escaped(&mutant.name)).collect();
         command.arg("--re").arg(format!("^({})$", names.join("|")));
-        // Fields that are left out of a struct are mutants that cargo-mutants 27 makes whatever `--re` says, but not outside of a diff.
+        // cargo-mutants 27 generates mutants that omit struct fields regardless of `--re`, but not outside of a diff.
         let diff = self.output.with_extension("diff");
         std::fs::write(&diff, sample::touched(self.tree, part)?)?;
         command.arg("--in-diff").arg(&diff);
         command.args(["--", "--no-tests=pass", "-E", self.tests.filter]);
         let status = command.status().context("cargo mutants (`scripts/setup.sh mutants`)")?;
-        // 2 and 3: some were missed or took too long.
+        // 2 and 3: some mutants were missed or timed out.
         ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
         let outcomes = std::fs::read_to_string(self.output.join("mutants.out/outcomes.json"))?;
         let outcomes = serde_json::from_str(&outcomes)?;
@@ -285,7 +285,7 @@ impl Stage<'_> {
     }
 }
 
-/// Without debug information there is less to build and to link; the crate is built again for each mutant.
+/// No debug information, which speeds up builds and links; the crate is rebuilt for each mutant.
 fn build_options(command: &mut Command) {
     command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "1").env_remove("CARGO_TARGET_DIR");
 }

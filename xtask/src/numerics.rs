@@ -1,8 +1,8 @@
 //! `numerics`: measures the float functions of MSL on the CPU device and writes docs/numerics.md.
 //!
-//! `functions` says what there is to measure and the bounds, `formats` how floats are laid out, `inputs` where
-//! to look, `exact` what is right to any number of digits, `measure` runs the kernels and finds the largest
-//! error, `page` shows it. A function beyond its bound makes the verb fail.
+//! `functions` lists functions and error bounds, `formats` float formats, `inputs` sample inputs; `exact` computes references to any
+//! precision, `measure` runs the kernels and finds the maximum error, `page` writes the page. A function that exceeds its bound makes the
+//! command fail.
 
 mod exact;
 mod formats;
@@ -21,7 +21,7 @@ use measure::Row;
 
 const SAMPLES: usize = 1_000_000;
 
-/// Measures the functions that `words` names, all if it names none. The page is written for all only.
+/// Measures the functions that `words` lists, or all. The page is written only for all.
 pub fn run(root: &Path, words: &[&str]) -> Result<()> {
     let (mut json, mut samples, mut names) = (false, SAMPLES, Vec::new());
     let mut words = words.iter();

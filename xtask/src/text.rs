@@ -1,12 +1,12 @@
 //! Rules for the text of files.
 //!
-//! Rust is looked at line by line, with comments left out where a rule is about code. It is not a parser: a
-//! rule that needs one belongs to clippy.
+//! Rust files are checked line by line, without comments for rules about code. Rules that need a parser belong to
+//! clippy.
 
-/// Rust files of more lines fail, unless they say that they are generated.
+/// Maximum number of lines of a Rust file, unless it is marked as generated.
 const TOO_LONG: usize = 800;
 
-/// Ends of type names that say nothing of what a type is.
+/// Meaningless suffixes of type names.
 const HOLLOW: [&str; 9] = [
     "Manager",
     "Handler",
@@ -49,7 +49,7 @@ pub fn check(name: &str, content: &str) -> Vec<String> {
     breaches
 }
 
-/// No tabs, no blanks at the end of a line, one line end at the end of the file.
+/// No tabs, no trailing whitespace, one newline at the end of the file.
 pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
     let mut breaches = Vec::new();
     for (number, line) in content.split_terminator('\n').enumerate() {
@@ -67,7 +67,7 @@ pub fn check_blanks(name: &str, content: &str) -> Vec<String> {
     breaches
 }
 
-/// Data of tests and build scripts may go without docs.
+/// Test data and build scripts need no docs.
 fn needs_docs(name: &str) -> bool {
     let parts: Vec<&str> = name.split('/').collect();
     let data = parts.iter().any(|part| matches!(*part, "data" | "fixtures" | "snapshots"));
@@ -78,7 +78,7 @@ fn begins_with_docs(content: &str) -> bool {
     content.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("//!"))
 }
 
-/// The hollow name that a line declares as a type.
+/// The type name with a meaningless suffix that a line declares.
 fn hollow_name(code: &str) -> Option<&str> {
     let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "union" | "type"))?;

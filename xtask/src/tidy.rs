@@ -1,7 +1,7 @@
-//! `tidy`: walks the tree and prints every breach of the rules of the house.
+//! `tidy`: checks the tree and prints every breach of the project's rules.
 //!
-//! What the compiler and clippy check is left to them. `text` holds the rules for Rust files, `folders` the one for folders of
-//! them, `manifest` those for `Cargo.toml`s, `errors` the one for types of errors.
+//! Checks of the compiler and clippy are not repeated. `text` has the rules for Rust files, `folders` those for folders, `manifest` those for
+//! `Cargo.toml` files, `errors` those for error types.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{errors, folders, layers, manifest, text};
 
-/// Files of more lines are listed.
+/// Files with more lines are listed.
 const LONG: usize = 500;
 
-/// What the walk leaves out: build output, and what is no work of ours.
+/// Skipped folders: build output and third-party files.
 const SKIPPED: [&str; 4] = ["target", ".git", "corpora", "node_modules"];
 
 /// Checks the tree below `root`.

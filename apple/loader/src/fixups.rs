@@ -1,7 +1,7 @@
-//! The tables by which a program's pointers are set: how far it was moved, and what its symbols are.
+//! Rebase and bind tables, which relocate a program's pointers and bind its symbols.
 //!
-//! They are programs for small machines, as `mach-o/loader.h` describes them: a byte holds an operation in its upper half and a
-//! small number in its lower.
+//! The tables are bytecode, described in `mach-o/loader.h`: a byte has an opcode in its upper half and an immediate value in its
+//! lower half.
 
 use anyhow::{Context, Result, bail};
 
@@ -39,7 +39,7 @@ pub fn rebase(image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// Sets every pointer of a bind table to what `find` gives for its symbol.
+/// Sets every pointer of a bind table to the address that `find` returns for its symbol.
 #[allow(unsafe_code)] // sets pointers of the program
 pub fn bind(image: &Image, table: usize, find: &mut dyn FnMut(&str) -> u64) -> Result<()> {
     let mut code = Code(image.table(table));
@@ -47,7 +47,7 @@ pub fn bind(image: &Image, table: usize, find: &mut dyn FnMut(&str) -> u64) -> R
     while let Some((operation, small)) = code.operation() {
         let (mut count, mut skip) = (0, 0);
         match operation {
-            // Ends a table, or one entry of the table of lazy ones.
+            // Ends a table, or one entry of the lazy bind table.
             0x00 | 0x10 | 0x30 | 0x50 => {}
             0x20 => drop(code.number()?),
             0x40 => target = find(code.text()?),
@@ -74,7 +74,7 @@ fn segment(image: &Image, index: u8) -> Result<u64> {
     image.segments.get(usize::from(index)).copied().context("a table refers to a nonexistent segment")
 }
 
-/// What is left of a table.
+/// The rest of a table.
 struct Code<'a>(&'a [u8]);
 
 impl<'a> Code<'a> {
@@ -88,7 +88,7 @@ impl<'a> Code<'a> {
         self.byte().map(|byte| (byte & 0xf0, byte & 0x0f))
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// Reads a ULEB128 number.
     fn number(&mut self) -> Result<u64> {
         let (mut number, mut shift) = (0_u64, 0);
         loop {

@@ -1,6 +1,6 @@
-//! A Mach-O program in memory: its segments where they fit, and what its load commands say.
+//! A mapped Mach-O program: its segments and load commands.
 //!
-//! All numbers are checked against the file before they are used; addresses that the program's own tables give are not.
+//! All offsets and sizes are checked against the file before use; addresses in the program's own tables are not.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,27 +21,27 @@ const INITIALIZERS: u32 = 0x09;
 const THREAD_LOCAL_DATA: u32 = 0x11;
 const THREAD_LOCAL_ZEROES: u32 = 0x12;
 
-/// Set in a segment's protection where code may run.
+/// Protection flag of executable segments.
 const EXECUTE: u32 = 4;
 
-/// A mapped program. It stays for the rest of the process.
+/// A mapped program. It is never unmapped.
 pub struct Image {
     file: Vec<u8>,
-    /// What is added to the program's addresses.
+    /// Slide: the offset that is added to the program's addresses.
     pub slide: u64,
-    /// The addresses of the segments, as the program has them.
+    /// Unslid addresses of the segments.
     pub segments: Vec<u64>,
-    /// Offset of the first instruction from the start of the file's first segment.
+    /// Offset of the entry point from the start of the file's first segment.
     entry: u64,
     text: u64,
-    /// Pointers to functions that run before it.
+    /// Initializers.
     pub initializers: Range<u64>,
-    /// What each thread has a copy of.
+    /// Template of thread-local variables.
     pub thread_locals: Range<u64>,
     tables: Vec<Range<usize>>,
 }
 
-/// What is mapped, and from where in the file.
+/// A mapping and its file range.
 struct Segment {
     address: u64,
     size: u64,
@@ -50,7 +50,7 @@ struct Segment {
 }
 
 impl Image {
-    /// Read a program and map it.
+    /// Reads and maps a program.
     pub fn load(path: &Path) -> Result<Self> {
         let file = std::fs::read(path).with_context(|| path.display().to_string())?;
         let mut image = Self {
@@ -84,12 +84,12 @@ impl Image {
         Ok(image)
     }
 
-    /// Rebases, binds, weak binds, lazy binds.
+    /// Rebase, bind, weak bind and lazy bind tables.
     pub fn table(&self, index: usize) -> &[u8] {
         self.tables.get(index).and_then(|range| self.file.get(range.clone())).unwrap_or_default()
     }
 
-    /// Where the program begins.
+    /// The entry point.
     pub fn entry(&self) -> u64 {
         self.text + self.slide + self.entry
     }
@@ -122,7 +122,7 @@ impl Image {
             let range = begin..begin + self.long(section + 40)?;
             match self.number(section + 64)? & 0xff {
                 INITIALIZERS => self.initializers = range,
-                // The zeroes follow the data.
+                // Zero-fill follows the data.
                 THREAD_LOCAL_DATA | THREAD_LOCAL_ZEROES => {
                     let known = &mut self.thread_locals;
                     *known = if known.is_empty() {
@@ -135,7 +135,7 @@ impl Image {
             }
         }
         if length == 0 && offset == 0 && address == 0 {
-            // The pages at zero that nothing may touch.
+            // `__PAGEZERO`, which stays inaccessible.
             return Ok(None);
         }
         if offset == 0 && length > 0 {

@@ -1,12 +1,11 @@
 //! Runs a program for macOS on x86-64 under Linux: `elinvar-macho LIBRARY PROGRAM [ARGUMENTS]`.
 //!
-//! Nothing of the program is rewritten. It is mapped (`image`), its references are bound by name (`fixups`), and it begins
-//! where it says. What it asks of Objective-C and of frameworks comes from LIBRARY; what it asks of `libSystem` from this
-//! system's C library where both are alike, and else from functions that translate (`system`). Both systems call functions
-//! the same way, so that no call goes through anything.
+//! The program is not modified. It is mapped (`image`), its symbols are bound by name (`fixups`), and its entry point is called. Symbols of
+//! Objective-C and of frameworks come from LIBRARY. Symbols of `libSystem` come from this system's C library where both systems
+//! agree, and otherwise from functions that translate (`system`). Both systems have the same calling convention, so calls need no thunks.
 //!
-//! It is for tests of programs whose libraries are known: what is not there is a message and the end of the process when
-//! it is called. There is no unwinder: a panic ends the process.
+//! For tests of programs with known libraries: calling a missing function prints its name and ends the process. There is no unwinder, so a
+//! panic ends the process.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fixups;

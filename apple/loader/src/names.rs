@@ -1,4 +1,4 @@
-//! The addresses of a program's symbols.
+//! Symbol lookup.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::system;
 
-/// Bytes of the code that says which function is missing.
+/// Size of a stub that reports a missing function, in bytes.
 const STUB: usize = 32;
-/// Room for that of as many functions.
+/// Maximum number of stubs.
 const STUBS: usize = 1024;
 
 pub struct Names {
@@ -22,7 +22,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Open the library that frameworks and Objective-C come from.
+    /// Opens the library that provides frameworks and Objective-C.
     #[allow(unsafe_code)] // opens a library and maps memory
     pub fn open(library: &Path) -> Result<Self> {
         let path = CString::new(library.as_os_str().as_bytes()).context("a path with a zero byte")?;
@@ -41,13 +41,13 @@ impl Names {
         Ok(Self { library: handle, known: HashMap::new(), stubs: stubs.cast(), used: 0 })
     }
 
-    /// The address of a symbol, or of code that says that it is missing and ends the process.
+    /// The address of a symbol; of a stub that reports it as missing and ends the process, if it does not exist.
     pub fn find(&mut self, name: &str) -> u64 {
         if let Some(known) = self.known.get(name) {
             return *known;
         }
         let plain = name.strip_prefix('_').unwrap_or(name);
-        // `$` and what follows tells versions of one function apart.
+        // A suffix from `$` on distinguishes versions of a function.
         let first = plain.split('$').next().unwrap_or(plain);
         let found = system::function(first)
             .or_else(|| self.of_library(plain))
@@ -62,7 +62,7 @@ impl Names {
         let name = CString::new(name).ok()?;
         // SAFETY: the handle is open, and the name ends with a zero.
         let address = unsafe { libc::dlsym(self.library, name.as_ptr()) };
-        // Without its dependencies: what the C library has is not the program's.
+        // Excluding its dependencies: symbols of the C library are not the program's.
         (!address.is_null() && is_of(address, self.library)).then_some(address as usize)
     }
 
@@ -74,7 +74,7 @@ impl Names {
         (!address.is_null()).then_some(address as usize)
     }
 
-    /// Code that gives the name to [`missing`].
+    /// Creates a stub that passes the name to [`missing`].
     #[allow(unsafe_code)] // writes code
     fn missing(&mut self, name: &str) -> u64 {
         let text = CString::new(name).unwrap_or_default().into_raw() as u64;
@@ -94,7 +94,7 @@ impl Names {
     }
 }
 
-/// Whether an address lies in a library and not in one that it depends on.
+/// Whether an address is in a library itself, rather than in a dependency.
 #[allow(unsafe_code)] // asks the loader of shared objects
 fn is_of(address: *mut c_void, library: *mut c_void) -> bool {
     let mut of_address = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -114,7 +114,7 @@ fn is_of(address: *mut c_void, library: *mut c_void) -> bool {
     found && unsafe { of_library.assume_init() }.dli_fbase == of_address.dli_fbase
 }
 
-/// Reports a call of a missing function and aborts.
+/// Reports the missing function that the program has called.
 #[allow(unsafe_code)] // reads a text that stays
 extern "C" fn missing(name: *const c_char) -> ! {
     // SAFETY: the code that jumps here names a text that stays.

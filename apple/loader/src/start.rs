@@ -1,4 +1,4 @@
-//! The way of a program: mapped, bound, its initializers run, begun.
+//! Loading and start of a program: mapping, binding, initializers, entry point.
 
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,11 +10,11 @@ use crate::image::Image;
 use crate::names::Names;
 use crate::{fixups, system, thread_locals};
 
-/// What a program and its initializers are called with.
+/// Arguments of a program and its initializers.
 type Begin =
     unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char, *const *const c_char) -> c_int;
 
-/// Run it. Comes back with an error if it cannot begin; otherwise the process ends with it.
+/// Runs the program. Returns an error if it cannot be started; otherwise the process ends with it.
 #[allow(unsafe_code)] // calls the program
 pub fn run(library: &Path, program: &Path, arguments: Vec<OsString>) -> Result<()> {
     let image = Image::load(program)?;
@@ -57,7 +57,7 @@ pub fn run(library: &Path, program: &Path, arguments: Vec<OsString>) -> Result<(
     std::process::exit(status);
 }
 
-/// The addresses of texts that stay, and a null behind them.
+/// A null-terminated array of pointers to permanent strings.
 fn pointers(texts: impl Iterator<Item = Result<CString>>) -> Result<Vec<*const c_char>> {
     let mut pointers = Vec::new();
     for text in texts {

@@ -1,25 +1,25 @@
 //! A program's thread-local variables.
 //!
-//! A variable has a descriptor of three words: a function, a key and an offset. The function is called with the
-//! descriptor's address in `rdi`, returns the variable's in `rax`, and changes no other register. Here it finds the
-//! thread's block, made when the thread first asks for it, and adds the offset. Blocks stay until the process ends.
+//! A variable has a descriptor of three words: a function, a key and an offset. The function is called with the descriptor's address in `rdi`,
+//! returns the variable's address in `rax`, and preserves all other registers. This implementation finds the thread's block, which is allocated
+//! on first use, and adds the offset. Blocks are freed only at the end of the process.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// More than any variable is aligned to.
+/// Maximum alignment of a variable.
 const ALIGN: usize = 64;
 
-/// Where the first content of a thread's variables lies.
+/// Location of the initial contents of thread-local variables.
 static CONTENT: OnceLock<Range<u64>> = OnceLock::new();
 
 thread_local! {
     static BLOCK: Cell<*mut u8> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// What threads get copies of, by its mapped addresses.
+/// Initial contents, by mapped addresses.
 pub fn set(content: Range<u64>) {
     CONTENT.get_or_init(|| content);
 }
@@ -114,7 +114,7 @@ unsafe extern "C" fn address(descriptor: *const [usize; 3]) -> *mut u8 {
 fn make() -> *mut u8 {
     let content = CONTENT.get().cloned().unwrap_or(0..0);
     let len = (content.end - content.start) as usize;
-    // As far from a multiple as the content is, so that its variables are aligned as there.
+    // At the same offset from an aligned address as the initial contents, so that variables have the same alignment.
     let shift = content.start as usize % ALIGN;
     let layout = Layout::from_size_align(len + shift + ALIGN, ALIGN).unwrap_or(Layout::new::<u64>());
     // SAFETY: the layout's size is not zero.

@@ -1,9 +1,9 @@
-//! A library for Linux that stands for Apple's: the Objective-C runtime and Foundation (`elinvar-objc`), and here Metal, on which
-//! programs that use objc2-metal run as they are. Its device is that of Elinvar's CPU driver.
+//! A library for Linux that replaces Apple's: the Objective-C runtime and Foundation (`elinvar-objc`), and, in this crate, Metal. Programs that
+//! use objc2-metal run on it unchanged. Its device is Elinvar's CPU driver.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `device` | devices: what they say of themselves, what they make, that they go |
+//! | `device` | devices: properties, creation of objects, removal |
 //! | `memory` | buffers, heaps, the bytes behind them, residency sets |
 //! | `library` | compiled kernels: libraries, functions, pipelines, reflection, binary archives |
 //! | `commands` | queues and command buffers, captures; the passes of a command buffer and their execution on the CPU driver |
@@ -12,10 +12,10 @@
 //! | `mps` | Metal Performance Shaders |
 //! | `validation` | API and shader validation; injected faults and held submissions, for tests |
 //!
-//! What is encoded is checked as Apple's debug layer does; a mistake ends the process. Each module names the pages of Apple's
-//! documentation that it follows, and says what is a guess. Textures and rendering are not here.
+//! Encoded commands are validated as by Apple's debug layer; an invalid call ends the process. Each module names the pages of Apple's
+//! documentation that it follows, and marks guesses. Textures and rendering are not supported.
 //!
-//! For tests there are C functions whose names begin with `elinvar_apple_`.
+//! C functions for tests have names that start with `elinvar_apple_`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))] // elsewhere there is nothing in it
 #![allow(unsafe_code)] // C interfaces
 

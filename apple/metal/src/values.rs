@@ -1,5 +1,4 @@
-//! Values of Metal's that methods pass: sizes, resource options, enumerations. The numbers are those of Apple's headers,
-//! as objc2-metal has them.
+//! Value types of Metal's methods: sizes, resource options, enumerations. The numbers are those of Apple's headers, taken from objc2-metal.
 
 /// `MTLSize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Width, height and depth multiplied, if it is a number.
+    /// Product of width, height and depth, if it does not overflow.
     pub fn volume(self) -> Option<usize> {
         self.width.checked_mul(self.height)?.checked_mul(self.depth)
     }
@@ -30,9 +29,9 @@ impl std::fmt::Display for Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SizeAndAlign {
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// A power of two.
+    /// Alignment, a power of two.
     pub align: usize,
 }
 
@@ -46,11 +45,11 @@ elinvar_objc::structures! { Size => "{?=QQQ}", SizeAndAlign => "{?=QQ}", Resourc
 /// `MTLStorageMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Host and device see the same bytes.
+    /// Host and device access the same memory.
     Shared,
-    /// Two copies, or one where memory is unified.
+    /// Separate copies, or one with unified memory.
     Managed,
-    /// The device only.
+    /// Accessible to the device only.
     Private,
     /// Textures within a pass only.
     Memoryless,
@@ -62,7 +61,7 @@ impl Storage {
         [Self::Shared, Self::Managed, Self::Private, Self::Memoryless].get(number).copied()
     }
 
-    /// The mode that resource options name: bits 4 to 7.
+    /// The mode in resource options: bits 4 to 7.
     pub fn of_options(options: usize) -> Option<Self> {
         Self::of(options >> 4 & 0xf)
     }
@@ -75,35 +74,35 @@ impl Storage {
 
 /// `MTLCommandBufferStatus`.
 pub mod status {
-    /// Not in the queue's order yet.
+    /// Not enqueued yet.
     pub const NOT_ENQUEUED: usize = 0;
-    /// Has its place in the queue.
+    /// Enqueued.
     pub const ENQUEUED: usize = 1;
-    /// Handed over.
+    /// Committed.
     pub const COMMITTED: usize = 2;
-    /// About to run, or running.
+    /// Scheduled or running.
     pub const SCHEDULED: usize = 3;
-    /// Ended well.
+    /// Completed.
     pub const COMPLETED: usize = 4;
-    /// Ended otherwise.
+    /// Failed.
     pub const ERROR: usize = 5;
 }
 
 /// `MTLCommandBufferError`.
 pub mod execution_error {
-    /// Something of the system's.
+    /// Internal error.
     pub const INTERNAL: isize = 1;
-    /// It took too long.
+    /// Timeout.
     pub const TIMEOUT: isize = 2;
-    /// It touched what is not there.
+    /// Page fault.
     pub const PAGE_FAULT: isize = 3;
-    /// There was no memory for it.
+    /// Out of memory.
     pub const OUT_OF_MEMORY: isize = 8;
-    /// The device is gone.
+    /// Device removed.
     pub const DEVICE_REMOVED: isize = 11;
 }
 
-/// A range of a buffer or array is within it.
+/// Whether a range is within a buffer or an array.
 pub fn within(range: elinvar_objc::NsRange, length: usize) -> bool {
     range.end().is_some_and(|end| end <= length)
 }

@@ -1,5 +1,5 @@
-//! Blocks: closures in Clang's layout, copied from the stack to the heap and counted there; and [`Block`], one that Rust
-//! code keeps and calls.
+//! Blocks: closures in Clang's layout, copied from the stack to the heap and reference-counted there; and [`Block`], a block that Rust code
+//! retains and calls.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ struct BlockRaw {
 struct Descriptor {
     reserved: usize,
     size: usize,
-    /// These two are there if the flags say so.
+    /// Present if the flags say so.
     copy: Option<unsafe extern "C-unwind" fn(*mut c_void, *const c_void)>,
     dispose: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
 }
@@ -31,11 +31,11 @@ struct Descriptor {
 const HAS_COPY_DISPOSE: i32 = 1 << 25;
 const NEEDS_FREE: i32 = 1 << 24;
 const IS_GLOBAL: i32 = 1 << 28;
-/// The count is in the lower half of the flags, above bit 0.
+/// The reference count is in the lower half of the flags, above bit 0.
 const ONE: i32 = 2;
 const COUNT: i32 = 0xfffe;
 
-/// Blocks on the heap.
+/// Number of blocks on the heap.
 pub(crate) static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! block_classes {
@@ -56,7 +56,7 @@ fn layout(block: *const BlockRaw) -> Layout {
     Layout::from_size_align(size, 16).expect("blocks are small")
 }
 
-/// Put a block on the heap, or count one that is there.
+/// Copies a block to the heap, or retains one that is there.
 ///
 /// # Safety
 /// `block` is a block or null.
@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn _Block_copy(block: *const c_void) -> *mut c_void
     to.cast()
 }
 
-/// Let go of a block; the last one frees it.
+/// Releases a block; the last release frees it.
 ///
 /// # Safety
 /// `block` is a block that the caller has copied, or null.
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn _Block_release(block: *const c_void) {
     unsafe { std::alloc::dealloc(block.cast(), layout(block)) };
 }
 
-/// Keep an object that a block captures.
+/// Retains an object that a block captures.
 ///
 /// # Safety
 /// `object` is an object or nil.
@@ -145,10 +145,10 @@ pub unsafe extern "C-unwind" fn _Block_object_assign(to: *mut Id, object: Id, _f
     unsafe { *to = Raw::retain(object) };
 }
 
-/// Let go of an object that a block captured.
+/// Releases an object that a block captured.
 ///
 /// # Safety
-/// As [`_Block_object_assign`], which it undoes.
+/// As [`_Block_object_assign`], of which this is the inverse.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn _Block_object_dispose(object: Id, _flags: c_int) {
     // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
-//! [`Class`]: methods by selector, instance variables, the class above; and the registry of all classes.
+//! [`Class`]: methods by selector, instance variables, superclass; and the registry of all classes.
 //!
-//! Classes are never freed. Each begins with what `send` reads: the class of the class, the class above, the method cache.
+//! Classes are never freed. The first fields are those that `send` reads: metaclass, superclass, method cache.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::selector::Selector;
 use crate::send::{ANY, Cache, EMPTY};
 
-/// A method's code. What it takes is said by its types.
+/// Implementation of a method, whose type is given by its encoding.
 pub(crate) type Imp = *const c_void;
 
 /// A method of a class.
@@ -34,7 +34,7 @@ pub(crate) struct Ivar {
     pub(crate) offset: isize,
 }
 
-/// A class, or the class of a class.
+/// A class or metaclass.
 #[repr(C)]
 pub struct Class {
     isa: AtomicPtr<Class>,
@@ -42,9 +42,9 @@ pub struct Class {
     pub(crate) cache: AtomicPtr<Cache>,
     name: CString,
     is_meta: bool,
-    /// Bytes of an instance, with the pointer to its class.
+    /// Size of an instance in bytes, including the class pointer.
     size: AtomicUsize,
-    /// Instances that are not freed yet.
+    /// Number of live instances.
     pub(crate) live: AtomicUsize,
     methods: RwLock<HashMap<Selector, &'static Method>>,
     ivars: Mutex<Vec<&'static Ivar>>,
@@ -60,14 +60,14 @@ unsafe impl Sync for Class {}
 struct Registry {
     classes: HashMap<&'static CStr, &'static Class>,
     protocols: HashMap<CString, &'static CStr>,
-    /// What protocols demand of objects, as far as it was said.
+    /// Method declarations of protocols, as far as registered.
     demands: HashMap<&'static CStr, &'static [Demand]>,
 }
 
 static REGISTRY: LazyLock<RwLock<Registry>> = LazyLock::new(RwLock::default);
 
 impl Class {
-    /// A new class with its metaclass; `None` if there is one of that name.
+    /// Creates a class and its metaclass; `None` if the name is taken.
     pub(crate) fn create(name: &CStr, superclass: Option<&'static Class>) -> Option<&'static Class> {
         let mut registry = REGISTRY.write();
         if registry.classes.contains_key(name) {
@@ -76,7 +76,7 @@ impl Class {
         let meta = Self::leak(name, true, superclass.map(Class::meta));
         let class = Self::leak(name, false, superclass);
         class.isa.store(std::ptr::from_ref(meta).cast_mut(), Ordering::Release);
-        // The class of every metaclass is the root's; the root's metaclass is below the root itself.
+        // The class of every metaclass is the root metaclass; the superclass of the root metaclass is the root class.
         let root = superclass.map_or(meta, |superclass| superclass.meta().meta());
         meta.isa.store(std::ptr::from_ref(root).cast_mut(), Ordering::Release);
         registry.classes.insert(&class.name, class);
@@ -99,7 +99,7 @@ impl Class {
         }))
     }
 
-    /// The class of that name.
+    /// Looks up a class by name.
     pub fn named(name: &CStr) -> Option<&'static Class> {
         REGISTRY.read().classes.get(name).copied()
     }
@@ -123,13 +123,13 @@ impl Class {
         unsafe { self.superclass.as_ref() }
     }
 
-    /// The class that answers messages to this one.
+    /// The metaclass.
     pub(crate) fn meta(&self) -> &'static Class {
         // SAFETY: set when the class was made, to one that stays.
         unsafe { &*self.isa.load(Ordering::Acquire) }
     }
 
-    /// This class and those above it.
+    /// This class and its superclasses.
     pub(crate) fn line(&self) -> impl Iterator<Item = &Class> {
         std::iter::successors(Some(self), |class| class.superclass())
     }
@@ -142,7 +142,7 @@ impl Class {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Add a method; `false` if the class itself has one of that name.
+    /// Adds a method; `false` if the class itself already has one with that name.
     pub(crate) fn add(&self, selector: Selector, imp: Imp, types: &CStr) -> bool {
         let mut methods = self.methods.write();
         if methods.contains_key(&selector) {
@@ -161,7 +161,7 @@ impl Class {
         old
     }
 
-    /// Let this class, those below it and their metaclasses look methods up anew.
+    /// Invalidates the method caches of this class, its subclasses and their metaclasses.
     fn forget_cached(&self) {
         if !ANY.load(Ordering::Acquire) {
             return;
@@ -169,19 +169,19 @@ impl Class {
         for class in Self::all() {
             for class in [class, class.meta()] {
                 if class.is_below(self) {
-                    // What another thread reads of the old one stays readable: caches are never freed.
+                    // Old caches stay readable for other threads: caches are never freed.
                     class.cache.store((&raw const EMPTY).cast_mut(), Ordering::Release);
                 }
             }
         }
     }
 
-    /// The method that answers a selector, here or above.
+    /// Looks up the method for a selector, including superclasses.
     pub(crate) fn find(&self, selector: Selector) -> Option<&'static Method> {
         self.line().find_map(|class| class.methods.read().get(&selector).copied())
     }
 
-    /// Add an instance variable behind those there are.
+    /// Appends an instance variable.
     pub(crate) fn add_ivar(&self, name: &CStr, size: usize, align: usize, types: &CStr) {
         let offset = self.size.load(Ordering::Relaxed).next_multiple_of(align);
         self.size.store(offset + size, Ordering::Relaxed);
@@ -198,35 +198,35 @@ impl Class {
         self.protocols.lock().push(name);
     }
 
-    /// Whether it, or a class above it, follows the protocol of that name.
+    /// Whether it or a superclass conforms to the protocol with that name.
     pub(crate) fn conforms(&self, protocol: &CStr) -> bool {
         self.line().any(|class| class.protocols.lock().contains(&protocol))
     }
 }
 
-/// A method of objects that a protocol speaks of.
+/// A method declaration of a protocol.
 #[derive(Clone, Copy)]
 pub struct Demand {
-    /// Its name.
+    /// Selector name.
     pub selector: &'static CStr,
-    /// Its types.
+    /// Type encoding.
     pub types: &'static CStr,
-    /// Whether what follows the protocol has to have it.
+    /// Whether it is required.
     pub required: bool,
 }
 
-/// Say what a protocol demands. objc2 looks for the methods of a class that a program declares among these.
+/// Registers a protocol's methods, in which objc2 looks up those of a class that a program declares.
 pub fn describe(protocol_name: &CStr, demands: &'static [Demand]) {
     let protocol = protocol(protocol_name);
     REGISTRY.write().demands.insert(protocol, demands);
 }
 
-/// What a protocol demands; nothing where that was not said.
+/// The methods of a protocol; empty if not registered.
 pub(crate) fn demands(protocol: &CStr) -> &'static [Demand] {
     REGISTRY.read().demands.get(protocol).copied().unwrap_or_default()
 }
 
-/// The protocol of that name: its name, once in memory.
+/// The protocol with that name: a unique pointer per name.
 pub(crate) fn protocol(name: &CStr) -> &'static CStr {
     let mut registry = REGISTRY.write();
     if let Some(known) = registry.protocols.get(name) {

@@ -1,7 +1,7 @@
-//! How Rust types become classes: [`Declaration`] takes functions as methods and derives their types.
+//! Declaration of classes from Rust types: [`Declaration`] adds functions as methods and derives their type encodings.
 //!
-//! A function is a value without size, of a type of its own. So the C function that a method needs can be generated
-//! for that type, and calls it: nothing is looked up, and a wrong signature is an error of the compiler.
+//! A Rust function item is a zero-sized value with its own type. The C function of a method is generated for that type and calls it directly:
+//! there is no lookup, and a wrong signature is a compile-time error.
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_void};
@@ -18,12 +18,12 @@ use crate::selector::Selector;
 use crate::value::{Argument, Encoded, Return};
 use crate::watch::fatal;
 
-/// A Rust type that objects of a class of its own hold. Use [`object!`](crate::object!) to implement it.
+/// A Rust type that objects of a class hold. Implement it with [`object!`](crate::object!).
 pub trait Declared: Any + Send + Sync + Sized {
     /// The class's name.
     const NAME: &'static CStr;
 
-    /// Where the class is noted.
+    /// Where the class is cached.
     fn slot() -> &'static OnceLock<&'static Class>;
 
     /// The class.
@@ -33,7 +33,7 @@ pub trait Declared: Any + Send + Sync + Sized {
     }
 }
 
-/// Let objects of a class hold a type: `object!(Buffer, c"MTLBuffer…")`.
+/// Declares a class whose objects hold a type: `object!(Buffer, c"MTLBuffer…")`.
 #[macro_export]
 macro_rules! object {
     ($type:ty, $name:literal) => {
@@ -48,7 +48,7 @@ macro_rules! object {
     };
 }
 
-/// A class under way.
+/// A class under construction.
 pub struct Declaration<T> {
     superclass: &'static CStr,
     protocols: Vec<&'static CStr>,
@@ -70,18 +70,18 @@ impl<T: Declared> Default for Declaration<T> {
 }
 
 impl<T: Declared> Declaration<T> {
-    /// A class below `NSObject` without methods.
+    /// A subclass of `NSObject` without methods.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A class below another, which has been registered before.
+    /// A subclass of another class, which must be registered.
     pub fn below(mut self, superclass: &'static CStr) -> Self {
         self.superclass = superclass;
         self
     }
 
-    /// It follows a protocol.
+    /// Adds conformance to a protocol.
     pub fn follows(mut self, protocol: &'static CStr) -> Self {
         self.protocols.push(protocol);
         self
@@ -104,28 +104,27 @@ impl<T: Declared> Declaration<T> {
         self
     }
 
-    /// A method of objects: a function that takes the receiver, as `&Ref<T>` or `&Object`, and the arguments.
+    /// Adds an instance method: a function of the receiver, `&Ref<T>` or `&Object`, and the arguments.
     pub fn method<S, A, F: Function<S, A>>(self, selector: &str, _function: F) -> Self {
         self.add(selector, F::method(), F::types(), false)
     }
 
-    /// A method of the class: a function that takes the arguments only.
+    /// Adds a class method: a function of the arguments only.
     pub fn class_method<A, F: Free<A>>(self, selector: &str, _function: F) -> Self {
         self.add(selector, F::class_method(), F::types(), true)
     }
 
-    /// A method that makes of an allocated object an initialized one: a function from the arguments to what it
-    /// holds, or `None` if it cannot be.
+    /// Adds an initializer: a function from the arguments to the object's contents, or `None` on failure.
     pub fn init<A, F: Init<T, A>>(self, selector: &str, _function: F) -> Self {
         self.add(selector, F::init(), F::types(), false)
     }
 
-    /// What is there from an operating system's version on, if `present`.
+    /// Adds methods that exist since some operating system version, if `present`.
     pub fn when(self, present: bool, more: impl FnOnce(Self) -> Self) -> Self {
         if present { more(self) } else { self }
     }
 
-    /// Make the class.
+    /// Registers the class.
     pub fn register(self) {
         let superclass = Class::named(self.superclass);
         let superclass = superclass.unwrap_or_else(|| panic!("{:?} is registered first", self.superclass));
@@ -146,7 +145,7 @@ impl<T: Declared> Declaration<T> {
     }
 }
 
-/// How many arguments method types have beside receiver and selector.
+/// Number of arguments in a method's encoding, without receiver and selector.
 fn arguments_in(types: &str) -> usize {
     let (mut depth, mut count, mut pointer) = (0_usize, 0_usize, false);
     for letter in types.chars() {
@@ -173,14 +172,14 @@ fn arguments_in(types: &str) -> usize {
     count - 3
 }
 
-/// A value of a type that has no size.
+/// Creates a value of a zero-sized type.
 fn conjured<F: Copy>(_evidence: PhantomData<F>) -> F {
     const { assert!(size_of::<F>() == 0, "methods are functions, not closures over values") };
     // SAFETY: no bytes are needed for it, and whoever names the type had a value, which can be copied.
     unsafe { std::ptr::NonNull::<F>::dangling().read() }
 }
 
-/// A function that can be a method of objects.
+/// A function that can be an instance method.
 pub trait Function<S, A>: Copy + 'static {
     /// The C function.
     fn method() -> *const c_void;
@@ -188,7 +187,7 @@ pub trait Function<S, A>: Copy + 'static {
     fn types() -> String;
 }
 
-/// A function that can be a method of a class.
+/// A function that can be a class method.
 pub trait Free<A>: Copy + 'static {
     /// The C function.
     fn class_method() -> *const c_void;
@@ -196,7 +195,7 @@ pub trait Free<A>: Copy + 'static {
     fn types() -> String;
 }
 
-/// A function that can initialize objects.
+/// A function that can be an initializer.
 pub trait Init<T, A>: Copy + 'static {
     /// The C function.
     fn init() -> *const c_void;
@@ -204,7 +203,7 @@ pub trait Init<T, A>: Copy + 'static {
     fn types() -> String;
 }
 
-/// Fill an allocated object, and hand it back; or let go of it.
+/// Sets the contents of an allocated object and returns it; releases it on failure.
 ///
 /// # Safety
 /// `this` is an object to which the caller owns a reference.
@@ -316,12 +315,12 @@ functions!(A a B b C c D d E e G g H h);
 functions!(A a B b C c D d E e G g H h I i);
 functions!(A a B b C c D d E e G g H h I i J j);
 
-/// A value of an object that the program sets and gets.
+/// A property that the program reads and writes.
 #[derive(Default)]
 pub struct Property<V>(Mutex<V>);
 
 impl<V> Property<V> {
-    /// With a value to begin with.
+    /// With an initial value.
     pub fn new(value: V) -> Self {
         Self(Mutex::new(value))
     }
@@ -346,7 +345,7 @@ impl<V: Clone> Clone for Property<V> {
 }
 
 impl<T: Declared> Declaration<T> {
-    /// A property of that name, with its setter.
+    /// Adds a property with its setter.
     pub fn property<V, F>(self, name: &str, field: F) -> Self
     where
         V: Argument + Return + Clone + 'static,
@@ -356,7 +355,7 @@ impl<T: Declared> Declaration<T> {
         self.getter(name, field).method(&setter, Setter::<T, V, F>::function(field))
     }
 
-    /// A property of that name whose getter has another: `isLabel` and `setLabel:`.
+    /// Adds a property whose getter has another name: `isLabel` and `setLabel:`.
     pub fn getter<V, F>(self, name: &str, field: F) -> Self
     where
         V: Argument + Return + Clone + 'static,
@@ -365,7 +364,7 @@ impl<T: Declared> Declaration<T> {
         self.method(name, move |this: &Ref<T>| field(this).get())
     }
 
-    /// `init` and `new` make an object that holds the default.
+    /// `init` and `new` create an object with the default value.
     pub fn makes_default(self) -> Self
     where
         T: Default,
@@ -373,7 +372,7 @@ impl<T: Declared> Declaration<T> {
         self.init("init", || Some(T::default()))
     }
 
-    /// `copyWithZone:` makes another object that holds the same.
+    /// `copyWithZone:` creates another object with the same contents.
     pub fn copies(self) -> Self
     where
         T: Clone,
@@ -395,7 +394,7 @@ where
     }
 }
 
-/// Classes that are made when they are first asked for together.
+/// Classes that are registered together on first use.
 pub fn register(classes: &[fn()]) {
     for register in classes {
         register();

@@ -1,5 +1,5 @@
-//! Queues of Grand Central Dispatch, as far as listeners of events use them: work in order, on a thread of its own
-//! ([Dispatch](https://developer.apple.com/documentation/dispatch)). The global queue is one such queue as well.
+//! Serial queues of Grand Central Dispatch, as far as event listeners use them: tasks run in order on a thread of the queue
+//! ([Dispatch](https://developer.apple.com/documentation/dispatch)). The global queue is also a serial queue here.
 
 use std::ffi::{c_char, c_void};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::value::Argument;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A queue. Its thread ends when it has gone and the work is done.
+/// A queue. Its thread ends when the queue was released and all tasks are done.
 pub struct DispatchQueue(Sender<Work>);
 
 crate::object!(DispatchQueue, c"OS_dispatch_queue");
@@ -33,13 +33,13 @@ impl DispatchQueue {
         Ref::new(Self(sender))
     }
 
-    /// The queue that everybody has.
+    /// The global queue.
     pub fn global() -> Ref<Self> {
         static GLOBAL: LazyLock<Ref<DispatchQueue>> = LazyLock::new(DispatchQueue::new);
         GLOBAL.clone()
     }
 
-    /// Let the queue do something, later.
+    /// Adds a task.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         BUSY.begin();
         // The thread lives as long as the sender.

@@ -1,25 +1,24 @@
-//! An Objective-C runtime with the C interface of Apple's, and the few classes of Foundation that Metal programs use, for
-//! tests on Linux.
+//! An Objective-C runtime with the C interface of Apple's, and the classes of Foundation that Metal programs use, for tests on
+//! Linux.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `object` | memory of objects, reference counts, what becomes of freed ones |
+//! | `object` | memory of objects, reference counts, freed objects |
 //! | `class` | classes, their methods and instance variables, the registry |
 //! | `selector` | the table of selectors |
 //! | `send` | message sending, in assembly |
 //! | `pool` | autorelease pools |
 //! | `block` | blocks |
 //! | `abi` | the runtime's C functions |
-//! | `declare`, `value` | how Rust types become classes, Rust functions methods, and C values arguments |
+//! | `declare`, `value` | conversion of Rust types to classes, Rust functions to methods, and C values to arguments |
 //! | `reference` | [`Ref`] and [`Object`]: strong references |
 //! | `dispatch` | dispatch queues |
 //! | `foundation` | `NSObject`, `NSString`, `NSArray` and so on |
-//! | `watch`, `busy` | counts of live objects, what is said of mistakes, and when all work is done |
+//! | `watch`, `busy` | counts of live objects, error reports, pending work |
 //!
-//! What a program does wrong ends the process with a message that names class and selector; an exception that could be
-//! caught there is not thrown. Freed objects stay recognizable for a while, so that a message to one, or
-//! a release too many, is seen. There are no weak references, no associated objects, no forwarding, and no
-//! classes that are loaded from images.
+//! A program error ends the process with a message that names class and selector; exceptions that a program could catch are not
+//! thrown. Freed objects stay recognizable for a while, so that messages to them and over-releases are detected. Weak references, associated
+//! objects, forwarding, and classes loaded from images are not supported.
 //!
 //! Behaviour follows Apple's documentation of the [Objective-C Runtime](https://developer.apple.com/documentation/objectivec/objective-c-runtime)
 //! and Clang's of [automatic reference counting](https://clang.llvm.org/docs/AutomaticReferenceCounting.html) and of

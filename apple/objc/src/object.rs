@@ -1,7 +1,7 @@
-//! Objects in memory: a header, the pointer to the class, instance variables; and their reference counts.
+//! Objects in memory: header, class pointer, instance variables; and reference counts.
 //!
-//! What one of our own classes holds is a Rust value in the header, set once when the object is made. A freed object's
-//! memory is kept for a while, with a class that answers nothing, so that its use is seen.
+//! Objects of the stand-in's own classes hold a Rust value in the header, set once at initialization. The memory of a freed object is kept for
+//! a while, with a class that responds to nothing, so that uses after free are detected.
 
 use std::alloc::Layout;
 use std::any::Any;
@@ -25,13 +25,13 @@ pub struct Raw {
 /// An object, or nil.
 pub type Id = *mut Raw;
 
-/// What an object of our classes holds.
+/// Contents of an object of the stand-in's classes.
 pub(crate) type Payload = Box<dyn Any + Send + Sync>;
 
 #[repr(C, align(16))]
 struct Header {
     count: AtomicUsize,
-    /// The class that a freed object had.
+    /// The former class of a freed object.
     former: AtomicPtr<Class>,
     payload: UnsafeCell<Option<Payload>>,
     bytes: usize,
@@ -39,7 +39,7 @@ struct Header {
 
 const HEADER: usize = size_of::<Header>();
 
-/// So many freed objects are kept.
+/// Number of freed objects that are kept.
 const KEPT: usize = 1 << 15;
 
 static FREED: LazyLock<Mutex<VecDeque<usize>>> = LazyLock::new(Mutex::default);
@@ -55,7 +55,7 @@ impl Raw {
         Layout::from_size_align(HEADER + bytes, align_of::<Header>()).expect("instances are small")
     }
 
-    /// A new object, counted once, with nothing in it.
+    /// Allocates an object with a reference count of 1 and no contents.
     pub(crate) fn allocate(class: &'static Class) -> Id {
         let bytes = class.instance_size();
         // SAFETY: the header has a size.
@@ -86,7 +86,7 @@ impl Raw {
         unsafe { &*(*object).isa.load(Ordering::Acquire) }
     }
 
-    /// The class that it had, if the object, whose class is given, has been freed.
+    /// The former class of an object, if its class says that it was freed.
     pub(crate) fn freed(object: Id, class: &Class) -> Option<String> {
         if !std::ptr::eq(class, *FREED_CLASS) {
             return None;
@@ -96,10 +96,10 @@ impl Raw {
         Some(former.name().to_string_lossy().into_owned())
     }
 
-    /// Put in what the object holds. It must not hold anything yet.
+    /// Sets the contents, which must not be set yet.
     ///
     /// # Safety
-    /// `object` is one of ours that nobody else has yet.
+    /// `object` is one of the stand-in's, and not shared yet.
     pub(crate) unsafe fn fill(object: Id, payload: Payload) {
         // SAFETY: the caller's promise.
         let slot = unsafe { &mut *(*Self::header(object)).payload.get() };
@@ -108,10 +108,10 @@ impl Raw {
         }
     }
 
-    /// What the object holds.
+    /// The contents.
     ///
     /// # Safety
-    /// `object` is an object, no class, and stays for `'a`; nobody fills it meanwhile.
+    /// `object` is an object, not a class, and lives for `'a`; its contents are not set concurrently.
     pub(crate) unsafe fn payload<'a>(object: Id) -> Option<&'a (dyn Any + Send + Sync)> {
         // SAFETY: the caller's promise.
         unsafe { (*(*Self::header(object)).payload.get()).as_deref() }
@@ -144,7 +144,7 @@ impl Raw {
             return;
         }
         fence(Ordering::Acquire);
-        // A class of the program frees its variables, and calls us through the class above.
+        // A class of the program frees its variables, and calls this through its superclass.
         let dealloc = Selector::of(c"dealloc");
         match class.find(dealloc) {
             Some(method) => {
@@ -158,7 +158,7 @@ impl Raw {
         }
     }
 
-    /// The references there are.
+    /// The reference count.
     ///
     /// # Safety
     /// `object` is an object or a class.
@@ -170,7 +170,7 @@ impl Raw {
         }
     }
 
-    /// The class, if `object` is neither nil nor a class itself: those are not counted.
+    /// The class, if `object` is neither nil nor a class; those are not counted.
     unsafe fn counted(object: Id) -> Option<&'static Class> {
         if object.is_null() {
             return None;
@@ -180,10 +180,10 @@ impl Raw {
         (!class.is_meta()).then_some(class)
     }
 
-    /// Let go of what an object holds, and keep its memory for a while.
+    /// Drops the contents of an object, and keeps its memory for a while.
     ///
     /// # Safety
-    /// Nobody has a reference to it any more.
+    /// There are no references to it.
     pub(crate) unsafe fn free(object: Id) {
         // SAFETY: the caller's promise.
         let class = unsafe { Self::class(object) };

@@ -1,18 +1,18 @@
-//! Autorelease pools: a stack of objects for each thread, with a mark where each pool begins.
+//! Autorelease pools: a stack of objects per thread, with a mark at the start of each pool.
 //!
-//! Without a pool, objects are kept until the thread ends, and are counted as mistakes: a thread of a program may live
-//! as long as the program.
+//! Without a pool, objects are kept until the thread ends and are counted as errors, because a thread may live as long as the
+//! program.
 
 use std::cell::RefCell;
 
 use crate::object::{Id, Raw};
 use crate::watch;
 
-/// What one thread has put off.
+/// Autoreleased objects of a thread.
 #[derive(Default)]
 struct Stack {
     objects: Vec<Id>,
-    /// How many objects there were when each pool began.
+    /// Number of objects at the start of each pool.
     marks: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ thread_local! {
     static STACK: RefCell<Stack> = RefCell::default();
 }
 
-/// Begin a pool. The answer names it.
+/// Pushes a pool. Returns its token.
 pub(crate) fn push() -> usize {
     STACK.with_borrow_mut(|stack| {
         stack.marks.push(stack.objects.len());
@@ -37,9 +37,9 @@ pub(crate) fn push() -> usize {
     })
 }
 
-/// End a pool and those that began in it.
+/// Pops a pool and those pushed after it.
 pub(crate) fn pop(pool: usize) {
-    // What is released may put off further objects, and begin and end pools.
+    // Releasing may autorelease further objects, and push and pop pools.
     while let Some(object) = STACK.with_borrow_mut(|stack| {
         let mark = pool.checked_sub(1).and_then(|at| stack.marks.get(at));
         let Some(&mark) = mark else {
@@ -56,7 +56,7 @@ pub(crate) fn pop(pool: usize) {
     }
 }
 
-/// Leave a reference to the pool that was begun last.
+/// Adds a reference to the current pool.
 pub(crate) fn put_off(object: Id) {
     let kept = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
@@ -67,13 +67,13 @@ pub(crate) fn put_off(object: Id) {
         stack.objects.push(object);
     });
     if kept.is_err() {
-        // The thread is at its end: nobody can end a pool on it any more.
+        // The thread is ending, so no pool can be popped on it any more.
         // SAFETY: the caller gave us its reference.
         unsafe { Raw::release(object) };
     }
 }
 
-/// Run `f` within a pool of its own.
+/// Runs `f` in a new pool.
 pub fn with_pool<T>(f: impl FnOnce() -> T) -> T {
     struct Pool(usize);
     impl Drop for Pool {

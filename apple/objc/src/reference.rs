@@ -1,4 +1,4 @@
-//! Strong references: [`Ref`] to an object of one of our classes, [`Object`] to any.
+//! Strong references: [`Ref`] to an object of one of the stand-in's classes, [`Object`] to any object.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -12,7 +12,7 @@ use crate::pool;
 use crate::selector::Selector;
 use crate::watch::fatal;
 
-/// A reference to an object of whatever class.
+/// A reference to an object of any class.
 pub struct Object(NonNull<Raw>);
 
 // SAFETY: counts are atomic, and our own objects are shared between threads as frameworks do. A program that hands an
@@ -22,7 +22,7 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Take over a reference; `None` for nil.
+    /// Takes ownership of a reference; `None` for nil.
     ///
     /// # Safety
     /// `id` is nil or an object to which the caller owns a reference.
@@ -30,7 +30,7 @@ impl Object {
         NonNull::new(id).map(Self)
     }
 
-    /// Add a reference; `None` for nil.
+    /// Retains an object; `None` for nil.
     ///
     /// # Safety
     /// `id` is nil or an object.
@@ -39,17 +39,17 @@ impl Object {
         unsafe { Self::from_owned(Raw::retain(id)) }
     }
 
-    /// The pointer that C code has, which owns nothing.
+    /// The pointer for C code, unowned.
     pub fn id(&self) -> Id {
         self.0.as_ptr()
     }
 
-    /// Hand the reference to C code.
+    /// Passes ownership of the reference to C code.
     pub fn into_owned(self) -> Id {
         ManuallyDrop::new(self).id()
     }
 
-    /// Leave the reference to the autorelease pool.
+    /// Autoreleases the reference.
     pub fn into_lent(self) -> Id {
         let id = self.into_owned();
         pool::put_off(id);
@@ -62,12 +62,12 @@ impl Object {
         unsafe { Raw::class(self.id()) }
     }
 
-    /// The C function that answers a message, if there is one.
+    /// The implementation of a message, if the object responds to it.
     pub fn implementation(&self, selector: Selector) -> Option<*const c_void> {
         self.class().find(selector).map(|method| method.imp)
     }
 
-    /// Itself as an object of one of our classes.
+    /// Downcast to one of the stand-in's classes.
     pub fn downcast<T: Declared>(&self) -> Option<Ref<T>> {
         if self.class().is_meta() {
             return None;
@@ -105,12 +105,12 @@ unsafe impl<T: Send + Sync> Send for Ref<T> {}
 unsafe impl<T: Send + Sync> Sync for Ref<T> {}
 
 impl<T: Declared> Ref<T> {
-    /// A new object of `T`'s class.
+    /// Allocates an object of `T`'s class.
     pub fn new(held: T) -> Self {
         Self::of_class(T::class(), held)
     }
 
-    /// A new object of a class below `T`'s.
+    /// Allocates an object of a subclass of `T`'s class.
     pub fn of_class(class: &'static Class, held: T) -> Self {
         let object = Raw::allocate(class);
         // SAFETY: it is new, and nobody else has it.
@@ -126,17 +126,17 @@ impl<T: Declared> Ref<T> {
 }
 
 impl<T> Ref<T> {
-    /// As a reference to any object.
+    /// Upcast.
     pub fn into_object(self) -> Object {
         self.object
     }
 
-    /// As a reference to any object.
+    /// Upcast.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// The pointer that C code has, which owns nothing.
+    /// The pointer for C code, unowned.
     pub fn id(&self) -> Id {
         self.object.id()
     }
@@ -168,10 +168,10 @@ impl<T> Deref for Ref<T> {
     }
 }
 
-/// What a method is called on.
+/// Receiver of a method.
 pub trait Receiver: Sized {
     /// # Safety
-    /// `id` is an object or a class that stays while the result is used.
+    /// `id` is an object or a class that lives while the result is used.
     unsafe fn borrow(id: Id) -> ManuallyDrop<Self>;
 }
 

@@ -1,7 +1,7 @@
-//! [`Selector`]: names of messages, each once in memory, so that addresses can be compared.
+//! [`Selector`]: interned message names, comparable by address.
 //!
-//! The text lies at a multiple of 16, and texts that follow one another lie close together: the middle bits of an address
-//! number the places of a method cache (`send`).
+//! Texts are aligned to 16 bytes, and consecutive texts are adjacent, so that the middle bits of an address index a method cache
+//! (`send`).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -32,14 +32,14 @@ const SLAB: usize = 1 << 16;
 #[derive(Default)]
 struct Table {
     known: HashMap<&'static CStr, Selector>,
-    /// What is left of the memory that texts are put in.
+    /// Free part of the current text chunk.
     free: &'static mut [u8],
 }
 
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
 
 impl Selector {
-    /// The selector of that name.
+    /// Interns a name.
     pub fn of(name: &CStr) -> Self {
         let mut table = TABLE.lock();
         if let Some(known) = table.known.get(name) {
@@ -70,7 +70,7 @@ impl Selector {
         unsafe { CStr::from_ptr(self.0) }
     }
 
-    /// Whether methods of this name hand over a reference instead of lending an object: by the rules of
+    /// Whether methods of this name return an owned reference rather than an autoreleased one, by the rules of
     /// [method families](https://clang.llvm.org/docs/AutomaticReferenceCounting.html#method-families).
     pub(crate) fn hands_over(self) -> bool {
         let name = self.name().to_bytes();

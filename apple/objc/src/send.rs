@@ -1,10 +1,10 @@
-//! Message sending: find the method of the receiver's class and go there, with the arguments as they are.
+//! Message sending: finds the method in the receiver's class and jumps to it, with unchanged arguments.
 //!
-//! Each class has a cache of as many places as the middle bits of a selector's address can say. A place is written
-//! once, address first, selector last, and read in the other order, which this processor keeps; so a reader
-//! that finds its selector finds its method. What has no place is looked up each time.
+//! Each class has a cache, indexed by the middle bits of the selector's address. An entry is written once, address first and selector last,
+//! and read in the opposite order, which x86-64 preserves; a reader that finds its selector therefore finds its method. Methods without an
+//! entry are looked up each time.
 //!
-//! A message to nil returns zero. x86-64 with the System V convention, which is that of macOS as well.
+//! A message to nil returns zero. Uses the System V calling convention of x86-64, which macOS uses as well.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use crate::object::{Id, Raw};
 use crate::selector::Selector;
 use crate::watch::fatal;
 
-/// Places of a cache, a power of two.
+/// Number of cache entries, a power of two.
 const PLACES: usize = 512;
-/// Where the places' number is in a selector's address; a place has 16 bytes, as has the step between selectors.
+/// Position of the index in a selector's address. Entries have 16 bytes, as have selectors.
 const MASK: usize = (PLACES - 1) * 16;
 
 #[repr(C)]
@@ -25,14 +25,14 @@ struct Place {
     imp: AtomicPtr<c_void>,
 }
 
-/// The methods that a class was asked for.
+/// The method cache of a class.
 #[repr(C)]
 pub(crate) struct Cache([Place; PLACES]);
 
-/// The cache of a class that was asked for nothing.
+/// The cache of a class without lookups.
 pub(crate) static EMPTY: Cache = Cache::new();
 
-/// Whether a class was ever asked for anything.
+/// Whether a method was ever looked up in a class.
 pub(crate) static ANY: AtomicBool = AtomicBool::new(false);
 
 impl Cache {
@@ -87,7 +87,7 @@ fn find(class: &Class, selector: Selector) -> *const c_void {
     }
 }
 
-/// The code for a message that the caches have not.
+/// Looks up the implementation for a message that is not cached.
 ///
 /// # Safety
 /// `receiver` is an object or a class.
@@ -109,7 +109,7 @@ struct Super {
     above: *const Class,
 }
 
-/// The code for a message to the class above.
+/// Looks up the implementation for a message to the superclass.
 ///
 /// # Safety
 /// `to` is valid and names a class.
@@ -118,7 +118,7 @@ unsafe extern "C" fn look_up_above(to: *const Super, selector: Selector) -> *con
     find(unsafe { &*(*to).above }, selector)
 }
 
-/// The slow way: keep all registers that can hold arguments, ask, restore, go.
+/// Slow path: saves all argument registers, looks up the method, restores them, jumps.
 macro_rules! ask {
     ($object:literal, $selector:literal, $then:literal) => {
         concat!(
@@ -138,10 +138,10 @@ macro_rules! ask {
     };
 }
 
-/// Send a message whose result, if any, is in registers.
+/// Sends a message whose result, if any, is in registers.
 ///
 /// # Safety
-/// The registers hold what the method takes.
+/// The registers hold the method's arguments.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C-unwind" fn objc_msgSend() {
@@ -169,7 +169,7 @@ pub unsafe extern "C-unwind" fn objc_msgSend() {
     )
 }
 
-/// Send a message whose result goes to memory, the address of which comes first.
+/// Sends a message whose result is in memory, at the address in the first argument.
 ///
 /// # Safety
 /// As [`objc_msgSend`].
@@ -197,7 +197,7 @@ pub unsafe extern "C-unwind" fn objc_msgSend_stret() {
     )
 }
 
-/// Send a message to the class above; the receiver is in a structure.
+/// Sends a message to the superclass; the receiver is in a structure.
 ///
 /// # Safety
 /// As [`objc_msgSend`].
@@ -217,7 +217,7 @@ pub unsafe extern "C-unwind" fn objc_msgSendSuper_stret() {
     std::arch::naked_asm!(ask!("rsi", "rdx", "mov rsi, [rsi]"), find = sym look_up_above)
 }
 
-/// Results in the x87 register, `long double`, are not used by any method here.
+/// No method here returns in an x87 register (`long double`).
 ///
 /// # Safety
 /// As [`objc_msgSend`].

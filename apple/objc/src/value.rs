@@ -1,7 +1,7 @@
-//! C values: how arguments become Rust values, results C values, and how both are written in a method's types.
+//! C values: conversion to Rust arguments and from Rust results, and their type encodings.
 //!
 //! The types are those of Apple's [type encodings](https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/ObjCRuntimeGuide/Articles/ocrtTypeEncodings.html),
-//! which objc2 compares with what it is about to send.
+//! which objc2 compares with the types of the messages it sends.
 
 use std::ffi::{c_char, c_void};
 
@@ -15,9 +15,9 @@ use crate::watch::fatal;
 /// A value as C code passes it.
 ///
 /// # Safety
-/// The type has the layout that the encoding says.
+/// The type has the layout of its encoding.
 pub unsafe trait Encoded: Copy {
-    /// How it is written in a method's types.
+    /// Its type encoding.
     const ENCODING: &'static str;
 }
 
@@ -43,23 +43,23 @@ encoded! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct NsRange {
-    /// The first.
+    /// Start.
     pub location: usize,
-    /// How many.
+    /// Length.
     pub length: usize,
 }
 
 impl NsRange {
-    /// The first behind it, if there is such a number.
+    /// The end, if it does not overflow.
     pub fn end(self) -> Option<usize> {
         self.location.checked_add(self.length)
     }
 }
 
-/// The bytes that C code passes as an address and a length.
+/// The bytes at an address with a length, as C code passes them.
 ///
 /// # Safety
-/// There are so many, and they stay and do not change for `'a`.
+/// That many bytes are valid and unchanged for `'a`.
 pub unsafe fn bytes_of<'a>(address: *const c_void, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
@@ -68,22 +68,22 @@ pub unsafe fn bytes_of<'a>(address: *const c_void, length: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(address.cast(), length) }
 }
 
-/// What a method written in Rust can take.
+/// Argument types of methods written in Rust.
 pub trait Argument: Sized {
-    /// What C code passes.
+    /// The C type.
     type Raw: Encoded;
 
     /// # Safety
-    /// `raw` is what its encoding says.
+    /// `raw` is valid for its encoding.
     unsafe fn from_raw(raw: Self::Raw) -> Self;
 }
 
-/// What a method written in Rust can return.
+/// Result types of methods written in Rust.
 pub trait Return: Sized {
-    /// What C code gets.
+    /// The C type.
     type Raw: Encoded;
 
-    /// The value for a method of that name, which may decide who owns it.
+    /// Converts the result for a method with that name, which determines the ownership.
     fn into_raw(self, selector: Selector) -> Self::Raw;
 }
 
@@ -110,8 +110,8 @@ macro_rules! itself {
     };
 }
 
-/// Types that methods written in Rust take and return as C code passes them, each with its encoding, which says the
-/// layout that `#[repr(C)]` or `#[repr(transparent)]` gives it.
+/// Types that methods written in Rust take and return in their C representation, each with its encoding, which matches the layout
+/// of `#[repr(C)]` or `#[repr(transparent)]`.
 #[macro_export]
 macro_rules! structures {
     ($($type:ty => $encoding:literal),* $(,)?) => {
@@ -255,7 +255,7 @@ impl<T: Declared> Return for Ref<T> {
     }
 }
 
-/// Where a method puts a further result, such as why it has no other: `NSError **`, or null.
+/// Out parameter of a method, such as `NSError **`; may be null.
 #[derive(Clone, Copy)]
 pub struct Out(*mut Id);
 
@@ -268,7 +268,7 @@ impl Argument for Out {
 }
 
 impl Out {
-    /// Lend an object to the caller, if it wants one.
+    /// Stores an autoreleased object, if the caller wants one.
     pub fn lend<T: Declared>(self, object: Ref<T>) {
         if !self.0.is_null() {
             // SAFETY: who passes a pointer here passes one to an object variable.
@@ -276,7 +276,7 @@ impl Out {
         }
     }
 
-    /// The result, or `None` after the error has been told.
+    /// The result; or `None`, after storing the error.
     pub fn catch<T, E: Declared>(self, result: Result<T, Ref<E>>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

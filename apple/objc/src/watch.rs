@@ -1,7 +1,7 @@
-//! What is watched for tests: objects and blocks that are alive, objects without a pool, and mistakes.
+//! Diagnostics for tests: live objects and blocks, objects without a pool, and program errors.
 //!
-//! `ELINVAR_APPLE_LOG=1` lets errors be told on stderr when they are made. Tests read counts through C functions. `ELINVAR_APPLE_EXIT=strict` makes a process that would end well fail if objects of
-//! Metal's are alive at its end, or objects were left to no pool.
+//! `ELINVAR_APPLE_LOG=1` logs errors on stderr when they are created. Tests read counts through C functions. `ELINVAR_APPLE_EXIT=strict` makes a
+//! process that exits successfully fail if Metal objects are alive at its end, or if objects were autoreleased without a pool.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -12,20 +12,20 @@ use crate::class::Class;
 
 static WITHOUT_POOL: AtomicUsize = AtomicUsize::new(0);
 
-/// What a program must not do: say it and end the process.
+/// Reports a program error and ends the process.
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     eprintln!("elinvar-apple: {message}");
     std::process::abort();
 }
 
-/// Say something that helps to find out what happened, if `ELINVAR_APPLE_LOG` asks for it.
+/// Logs a message, if `ELINVAR_APPLE_LOG` is set.
 pub fn log(message: fmt::Arguments<'_>) {
     if std::env::var_os("ELINVAR_APPLE_LOG").is_some_and(|value| !value.is_empty()) {
         eprintln!("elinvar-apple: {message}");
     }
 }
 
-/// An object was left to a pool on a thread that has none.
+/// Counts an object that was autoreleased on a thread without a pool.
 pub(crate) fn without_pool(class: &Class) {
     let before = WITHOUT_POOL.fetch_add(1, Ordering::Relaxed);
     if before == 0 && is_strict() {
@@ -40,7 +40,7 @@ fn is_strict() -> bool {
     std::env::var_os("ELINVAR_APPLE_EXIT").is_some_and(|value| value == "strict")
 }
 
-/// Objects that are not freed, of the class or protocol of that name; of all classes if there is no name.
+/// Number of live objects of a class or protocol; of all classes if no name is given.
 fn live(name: Option<&CStr>) -> usize {
     let is_meant = |class: &&Class| match name {
         None => true,
@@ -49,7 +49,7 @@ fn live(name: Option<&CStr>) -> usize {
     Class::all().into_iter().filter(is_meant).map(|class| class.live.load(Ordering::Relaxed)).sum()
 }
 
-/// How many objects of a class or protocol are not freed; null for all classes.
+/// Number of live objects of a class or protocol; null for all classes.
 ///
 /// # Safety
 /// `name` is null or ends with a zero.
@@ -59,22 +59,22 @@ pub unsafe extern "C" fn elinvar_apple_live(name: *const c_char) -> usize {
     live((!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }))
 }
 
-/// How many blocks are on the heap.
+/// Number of blocks on the heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn elinvar_apple_live_blocks() -> usize {
     block::LIVE.load(Ordering::Relaxed)
 }
 
-/// How many objects were autoreleased on threads without a pool.
+/// Number of objects that were autoreleased on threads without a pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn elinvar_apple_without_pool() -> usize {
     WITHOUT_POOL.load(Ordering::Relaxed)
 }
 
-/// Objects of these stay as long as the process.
+/// Classes whose objects live as long as the process.
 const STAY: [&CStr; 2] = [c"ElinvarMTLDevice", c"MTLCaptureManager"];
 
-/// Classes of Metal's with objects that are not freed.
+/// Metal classes with live objects.
 fn leaked() -> Vec<(String, usize)> {
     let counts = Class::all().into_iter().filter_map(|class| {
         let live = class.live.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Look at the end of the process, if the environment asks for it.
+/// Checks the state at the end of the process, if the environment requests it.
 pub fn look_at_exit() {
     if is_strict() {
         // SAFETY: the function stays, as this library is not unloaded.

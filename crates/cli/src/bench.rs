@@ -1,8 +1,8 @@
-//! `elinvar bench`: the suites, what is measured of them, and how it is shown.
+//! `elinvar bench`: the benchmark suites, measurement, and output.
 //!
-//! A kernel's time is per iteration over many dispatches in one submission, by the device's clock, and the
-//! median over several submissions. Every result of a kernel is compared with its baseline's first. The `cpu`
-//! suite is measured with one thread and with all; the others once.
+//! The time of a kernel is per iteration, over many dispatches in one submission, on the device's clock; the median of several submissions is
+//! reported. Each result is first compared with the baseline's. The `cpu` suite is measured with one thread and with all threads; the others
+//! once.
 
 mod carried;
 mod checks;
@@ -70,7 +70,7 @@ pub struct Bench {
 
 type Run = fn(&Context) -> Result<Measured>;
 
-/// The suites but for `cpu`: suite, name, what to run.
+/// All suites except `cpu`: suite, name, function.
 const CASES: &[(&str, &str, Run)] = &[
     ("launch", "launch_1_group", launch::one_group),
     ("launch", "launch_8_groups", launch::eight_groups),
@@ -102,7 +102,7 @@ const CASES: &[(&str, &str, Run)] = &[
     ("candle", "candle_matmul_f16", cuda::matmul_f16),
 ];
 
-/// One thing to measure.
+/// A benchmark.
 struct Case {
     suite: &'static str,
     name: String,
@@ -114,13 +114,13 @@ enum Work {
     Once(Run),
     /// A kernel of the `cpu` suite, measured in every context.
     Kernel(cpu::Build),
-    /// Its compilation.
+    /// Compilation of a kernel of the `cpu` suite.
     Compilation(cpu::Build),
     /// A kernel of the `cuda` suite.
     Cuda(cuda::Build),
 }
 
-/// All of them, in the order in which they are measured.
+/// All benchmarks, in order of measurement.
 fn cases() -> impl Iterator<Item = Case> {
     let once = |(suite, name, run): &(&'static str, &str, Run)| Case {
         suite,
@@ -139,13 +139,13 @@ fn cases() -> impl Iterator<Item = Case> {
     CASES.iter().map(once).chain(cpu::PROBLEMS.map(compilation)).chain(kernels)
 }
 
-/// Where it is measured.
+/// Context of a measurement.
 struct Context {
     device: Device,
     threads: usize,
 }
 
-/// One measurement: of what, on how many threads, what came of it.
+/// A measurement: benchmark, number of threads, result.
 struct Outcome {
     device: Device,
     suite: &'static str,
@@ -154,18 +154,18 @@ struct Outcome {
     measured: Measured,
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Default)]
 struct Measured {
-    /// The fixed size, for people.
+    /// Problem size, human-readable.
     size: String,
     median_ns: u64,
-    /// Bytes read and written, and floating-point operations, of one iteration; `None` where it has no meaning.
+    /// Bytes read and written, and floating-point operations, per iteration; `None` if not applicable.
     bytes: Option<u64>,
     flops: Option<u64>,
-    /// Median times of the same work done otherwise.
+    /// Median times of the baselines.
     baselines: Vec<(&'static str, u64)>,
-    /// Median times of its parts.
+    /// Median times of its stages.
     stages: Vec<(String, u64)>,
 }
 
@@ -214,7 +214,7 @@ impl Bench {
             }
         }
         let gpus = Device::all()?.iter().filter(|device| device.kind() == DeviceKind::Cuda).count();
-        // By its own name a case is always wanted, and says what is missing.
+        // A benchmark selected by name is always run, and reports what is missing.
         let can = |case: &Case| match case.suite {
             "cuda" => gpus > if case.name == "cuda_peer" { 1 } else { 0 },
             "candle" => gpus > 0 && cuda::is_named(),
@@ -228,7 +228,7 @@ impl Bench {
         Ok(cases().filter(wanted).collect())
     }
 
-    /// The CPU device with one thread and with all, or as it was asked for; another device as it is.
+    /// Contexts: the CPU device with one thread and with all, or as requested; another device as it is.
     fn contexts(&self, place: Option<Selection>) -> Result<Vec<Context>> {
         if self.threads.is_some() && self.device.is_some_and(|device| device.kind() != DeviceKind::Cpu) {
             return Err(Failure::usage("--threads is for the CPU device"));
@@ -243,7 +243,7 @@ impl Bench {
     }
 }
 
-/// The device of a suite when none is named; `None` for the best there is.
+/// Default device of a suite; `None` for the best one.
 fn usual(suite: &str) -> Option<Selection> {
     match suite {
         "cuda" | "candle" => Some(Selection::first(DeviceKind::Cuda)),
@@ -273,7 +273,7 @@ fn machine(outcomes: &[Outcome]) -> Value {
     })
 }
 
-/// The baselines of what was measured that this machine has not, with the reason.
+/// Baselines that are unavailable on this machine, with the reason.
 fn absences(outcomes: &[Outcome]) -> Vec<(&'static str, String)> {
     let has = |suite| outcomes.iter().any(|outcome| outcome.suite == suite);
     let on_cpu = if has("cpu") { cpu::absences() } else { Vec::new() };
@@ -310,7 +310,7 @@ fn ratio(ours: u64, baseline: u64) -> f64 {
     ours as f64 / baseline.max(1) as f64
 }
 
-/// Fails unless the two agree on every element, exactly.
+/// Fails unless both agree exactly on every element.
 fn compare(name: &str, ours: &[f32], baseline: &[f32]) -> Result<()> {
     let differs = ours.iter().zip(baseline).position(|(a, b)| a != b);
     if ours.len() != baseline.len() || differs.is_some() {

@@ -75,7 +75,7 @@ fn filled(name: &str, rest: &str) -> Result<Value> {
         let fill = rest.split_once(':').map_or("", |(_, fill)| fill);
         let name = type_name(scalar);
         Failure::usage(format!(
-            "`{fill}` is not a fill: zeros, ones, ramp, random[:SEED] or a number of {name}"
+            "`{fill}` is not a fill: use zeros, ones, ramp, random[:SEED] or a number of {name}"
         ))
     })?;
     Ok(Value::Filled { scalar, shape, fill })
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(filled("u32:0:ones"), Some((Scalar::U32, vec![0], Fill::Constant(vec![1, 0, 0, 0]))));
         assert!(refusal("f32:4").1.contains("`f32:4:zeros`"));
         assert!(refusal("f32:4,4:zeros").1.contains("`4,4` is not a count"));
-        assert!(refusal("f32:1x1x1x1:zeros").1.contains("no count"));
+        assert!(refusal("f32:1x1x1x1:zeros").1.contains("not a count"));
         assert!(refusal("u8:4:300").1.contains("`300` is not a fill"));
         assert!(refusal("double:4:zeros").1.contains("`double` is not a type"));
     }

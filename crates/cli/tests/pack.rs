@@ -33,7 +33,7 @@ fn what_was_packed_runs_without_a_compiler() {
     let targets = ["--target", "cpu:x86-64", "--target", "cuda:sm_80", "--group", "32", "--checked"];
     let words = ["pack", &scale, &add, "-o", &bundle];
     if !cfg!(target_arch = "x86_64") {
-        elinvar(&[&words[..], &targets].concat()).expect(2, &["no level"]);
+        elinvar(&[&words[..], &targets].concat()).expect(2, &["unsupported level"]);
         return;
     }
     elinvar(&[&words[..], &targets].concat()).expect(0, &[]);

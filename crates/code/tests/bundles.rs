@@ -104,7 +104,7 @@ fn a_kernel_s_code_is_read_or_the_kernel_is_named() {
     let module = origin.parse("define void @f() {\n  ret void\n}\n").unwrap();
     assert_eq!(module.functions.len(), 1);
     assert_eq!(module.functions[0].name, "f");
-    match origin.parse("this is not a module") {
+    match origin.parse("not a module") {
         Err(Error::Unsupported(text)) => {
             assert!(text.starts_with("kernel `k`: cannot read clang's output: "), "{text}");
         }

@@ -1,14 +1,12 @@
-//! What a kernel that crashes the process says before: its name, the signal, and what finds the cause.
+//! Crash reports: when a kernel crashes the process, prints the kernel's name, the signal, and how to find the cause.
 //!
-//! A signal handler for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGTRAP is installed with the process's first CPU device.
-//! Where the thread runs a kernel it writes one message to the standard error; then, and for all other threads at once, it
-//! hands the signal to the handler that was there before, or to the system's own, so that exit status and core dump
-//! are what they were. `ELINVAR_CRASH_HANDLER=off` leaves it out.
+//! A handler for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGTRAP is installed with the first CPU device of the process. On a thread that runs a
+//! kernel, it writes one message to standard error. Then, and on all other threads immediately, it forwards the signal to the previous
+//! handler or to the default action, so that exit status and core dump are unchanged. `ELINVAR_CRASH_HANDLER=off` disables it.
 //!
-//! What the handler does is async-signal-safe (POSIX.1-2017, 2.4.3): it reads atomics, writes from its stack, and calls
-//! `write`, `sigaction`, `raise` and `pthread_self`. It finds the kernel by the thread's number in a table, since a
-//! thread-local variable may be allocated when it is first used. Each worker has a stack of its own for handlers, so
-//! that a stack that has overflowed can be told of.
+//! The handler is async-signal-safe (POSIX.1-2017, 2.4.3): it reads atomics, writes from its stack, and calls `write`, `sigaction`, `raise`
+//! and `pthread_self`. It finds the kernel by the thread's number in a table, because a thread-local variable may be allocated on first
+//! use. Each worker has an alternate signal stack, so that stack overflows can be reported.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -21,7 +19,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 use elinvar_driver::PerProcess;
 use libc::{sigaction, siginfo_t};
 
-/// Turns the handler off when it is `off`.
+/// Disables the handler if it is `off`.
 const SWITCH: &str = "ELINVAR_CRASH_HANDLER";
 
 const SIGNALS: [(c_int, &str); 5] = [
@@ -31,15 +29,15 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGFPE, "SIGFPE"),
     (libc::SIGTRAP, "SIGTRAP"),
 ];
-/// Threads of which it is known what they run. More are not told of.
+/// Size of the table of threads. Further threads are not reported.
 const THREADS: usize = 1024;
-/// Bytes of a handler's stack.
+/// Size of an alternate signal stack, in bytes.
 const STACK_BYTES: usize = 64 << 10;
-/// A thread whose stack pointer is no farther from the end of its stack has overflowed it: compiled code touches every
-/// page of a frame in order (`frames` of `elinvar-spmd`).
+/// A thread whose stack pointer is at most this far from the end of its stack has overflowed it: compiled code probes every page of a frame
+/// in order (`frames` of `elinvar-spmd`).
 const NEAR_THE_END: usize = 64 << 10;
 
-/// What a kernel's crash is described with, made when the kernel is.
+/// Description of a kernel in a crash report, built when the kernel is built.
 pub(crate) struct Description {
     text: Box<[u8]>,
 }
@@ -59,13 +57,13 @@ impl Description {
     }
 }
 
-/// A thread in the table.
+/// Entry of a thread in the table.
 struct Entry {
-    /// The thread's number as `pthread_self` gives it; 0 for a free entry.
+    /// The thread's number from `pthread_self`; 0 for a free entry.
     thread: AtomicUsize,
-    /// The end of its stack, its lowest address.
+    /// The lowest address of its stack.
     stack_end: AtomicUsize,
-    /// What it runs.
+    /// The kernel that it runs.
     running: AtomicPtr<Description>,
 }
 
@@ -81,15 +79,15 @@ thread_local! {
     static OWN: Cell<Option<&'static Entry>> = const { Cell::new(None) };
 }
 
-/// A thread that runs kernels. Not to be sent to another.
+/// Registration of a thread that runs kernels. Not `Send`.
 pub(crate) struct Thread {
     entry: Option<&'static Entry>,
-    /// The stack for handlers, if it is this thread's doing.
+    /// The alternate signal stack, if this registration has created it.
     stack: Option<*mut c_void>,
 }
 
 impl Thread {
-    /// Enters this thread, whose stack has this many bytes.
+    /// Registers this thread, whose stack has `bytes` bytes.
     pub(crate) fn enter(stack_bytes: usize) -> Self {
         let marker = 0_u8;
         let end = (&raw const marker as usize).saturating_sub(stack_bytes);
@@ -113,7 +111,7 @@ impl Drop for Thread {
         }
         if let Some(stack) = self.stack {
             let off = libc::stack_t { ss_sp: null_mut(), ss_flags: libc::SS_DISABLE, ss_size: STACK_BYTES };
-            // SAFETY: the stack was made and set by this thread, which is not in a handler; nobody else has it.
+            // SAFETY: the stack was created and set by this thread, which is not in a handler; nothing else uses it.
             unsafe {
                 libc::sigaltstack(&raw const off, null_mut());
                 libc::munmap(stack, STACK_BYTES);
@@ -122,18 +120,18 @@ impl Drop for Thread {
     }
 }
 
-/// Has this thread known to run a kernel until what is returned is dropped.
+/// Marks this thread as running a kernel, until the returned guard is dropped.
 pub(crate) fn running(description: &Description) -> Running<'_> {
     let entry = OWN.get();
     if let Some(entry) = entry {
         entry.running.store(std::ptr::from_ref(description).cast_mut(), Ordering::Relaxed);
-        // The handler runs on this very thread: only the compiler could move what the kernel does before the store.
+        // The handler runs on this same thread, so only the compiler could move the kernel's accesses before the store.
         compiler_fence(Ordering::SeqCst);
     }
     Running { entry, description: PhantomData }
 }
 
-/// While it lives, its thread runs a kernel.
+/// Guard: its thread runs a kernel.
 pub(crate) struct Running<'d> {
     entry: Option<&'static Entry>,
     description: PhantomData<&'d Description>,
@@ -154,18 +152,18 @@ fn this_thread() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// Gives this thread a stack for handlers if it has none.
+/// Gives this thread an alternate signal stack if it has none.
 #[allow(unsafe_code)] // calls functions of the C library
 fn handler_stack() -> Option<*mut c_void> {
     let mut now = MaybeUninit::<libc::stack_t>::uninit();
-    // SAFETY: writes the present setting, and changes none.
+    // SAFETY: reads the current setting.
     let known = unsafe { libc::sigaltstack(null(), now.as_mut_ptr()) } == 0;
     // SAFETY: just written.
     if !known || unsafe { now.assume_init() }.ss_flags & libc::SS_DISABLE == 0 {
         return None;
     }
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: new pages, of which nobody knows.
+    // SAFETY: new pages, which no other code knows.
     let stack = unsafe { libc::mmap(null_mut(), STACK_BYTES, access, kind, -1, 0) };
     if stack == libc::MAP_FAILED {
         return None;
@@ -174,16 +172,16 @@ fn handler_stack() -> Option<*mut c_void> {
     // SAFETY: the pages are as many and stay until the thread takes them out of use.
     let set = unsafe { libc::sigaltstack(&raw const on, null_mut()) } == 0;
     if !set {
-        // SAFETY: the pages from above, which are in no use.
+        // SAFETY: the pages from above, which are unused.
         unsafe { libc::munmap(stack, STACK_BYTES) };
     }
     set.then_some(stack)
 }
 
-/// Installs the handler, once in a process, unless it is turned off.
+/// Installs the handler, once per process, unless it is disabled.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
-    // Threads of a parent may have the numbers that threads here get.
+    // After a fork, threads of the parent may have the same numbers as threads here.
     static OTHERS_FORGOTTEN: PerProcess<()> = PerProcess::new(|| {
         TABLE.iter().for_each(|entry| entry.thread.store(0, Ordering::Release));
     });
@@ -199,7 +197,7 @@ pub(crate) fn install() {
 #[allow(unsafe_code)] // installs a signal handler
 fn install_for(signal: c_int, before: &AtomicPtr<sigaction>) {
     let mut found = MaybeUninit::<sigaction>::uninit();
-    // SAFETY: writes the present setting, and changes none.
+    // SAFETY: reads the current setting.
     if unsafe { sigaction(signal, null(), found.as_mut_ptr()) } != 0 {
         return;
     }
@@ -224,18 +222,18 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
         let (address, pointer) = (fault_address(info), stack_pointer(context));
         let near = |at: usize| at.abs_diff(end) < NEAR_THE_END;
         let overflows = address.is_some_and(near) && pointer.is_none_or(near);
-        // Rust's own handler, which may be the one before, takes it for an overflow by the address alone.
+        // Rust's own handler, which may be the previous one, detects overflows by the address alone and would take this for one.
         mistaken = address.is_some_and(near) && !overflows;
         tell(signal, address, overflows, running);
     }
     pass_on(signal, info, context, mistaken);
 }
 
-/// Writes the message.
+/// Writes the report.
 #[allow(unsafe_code)] // reads a description and writes to a descriptor
 fn tell(signal: c_int, address: Option<usize>, overflows: bool, running: *const Description) {
     let mut line = Line { bytes: [0; 1024], len: 0 };
-    // SAFETY: the thread is in the kernel, and what runs it keeps the kernel.
+    // SAFETY: the thread runs the kernel, and its caller keeps the kernel alive.
     line.push(unsafe { &(*running).text });
     line.push(b"  ");
     let name = SIGNALS.iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
@@ -247,11 +245,11 @@ fn tell(signal: c_int, address: Option<usize>, overflows: bool, running: *const 
         line.push_hex(address);
     }
     line.push(b"\n");
-    // SAFETY: so many bytes are there. If it fails there is nobody to tell.
+    // SAFETY: the range is valid. A failure cannot be reported.
     let _written = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
 
-/// The address that an access was to, of signals that tell it.
+/// The faulting address, for signals that have one.
 #[allow(unsafe_code)] // reads what the system has written
 fn fault_address(info: *mut siginfo_t) -> Option<usize> {
     // SAFETY: the system gives a handler with SA_SIGINFO a valid structure.
@@ -261,7 +259,7 @@ fn fault_address(info: *mut siginfo_t) -> Option<usize> {
     tells.then(|| unsafe { info.si_addr() } as usize)
 }
 
-/// The stack pointer of the code that was interrupted, where it is known how to find it.
+/// The stack pointer of the interrupted code, on known platforms.
 #[allow(unsafe_code)] // reads what the system has written
 fn stack_pointer(context: *mut c_void) -> Option<usize> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -279,12 +277,12 @@ fn stack_pointer(context: *mut c_void) -> Option<usize> {
     }
 }
 
-/// Hands a signal to what handled it before; or to the system's own handling, if `to_system`.
+/// Forwards a signal to the previous handler; to the default action if `to_system`.
 #[allow(unsafe_code)] // calls a signal handler
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, to_system: bool) {
     let place = SIGNALS.iter().position(|(number, _)| *number == signal);
     let before = place.map_or(null_mut(), |place| BEFORE[place].load(Ordering::Acquire));
-    // SAFETY: what was stored before the handler was installed, and is never freed.
+    // SAFETY: stored before the handler was installed, and never freed.
     let Some(before) = (unsafe { before.as_ref() }) else { return };
     // SAFETY: the system gives a handler with SA_SIGINFO a valid structure.
     let is_sent = unsafe { info.as_ref() }.is_none_or(|info| info.si_code <= 0);
@@ -306,12 +304,11 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, to_system:
     }
 }
 
-/// Has the system handle the signal: the instruction that raised it is run again. A signal that another process or `raise`
-/// has sent, or an instruction that is not run again, is raised once more.
+/// Restores the default action: returning re-executes the instruction that raised the signal. A signal that another process or `raise` has
+/// sent, or whose instruction is not re-executed, is raised again.
 #[allow(unsafe_code)] // calls functions of the C library
 fn end_by(signal: c_int, is_sent: bool) {
-    // SAFETY: a structure of zeros is a valid one, and SIG_DFL valid for each of the signals. The signal is blocked
-    // until the handler returns.
+    // SAFETY: a zeroed structure is valid, and SIG_DFL is valid for each of the signals. The signal is blocked until the handler returns.
     unsafe {
         let mut system: sigaction = std::mem::zeroed();
         system.sa_sigaction = libc::SIG_DFL;
@@ -322,7 +319,7 @@ fn end_by(signal: c_int, is_sent: bool) {
     }
 }
 
-/// A text of limited length, without allocation.
+/// A string of limited length, without allocation.
 struct Line {
     bytes: [u8; 1024],
     len: usize,
@@ -358,7 +355,7 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// What the child does, by this variable.
+    /// Environment variable that selects what the child process does.
     const CASE: &str = "ELINVAR_TEST_CRASH";
 
     #[test]
@@ -373,7 +370,7 @@ mod tests {
         assert_eq!(line.len, 1024);
     }
 
-    /// Not a test of its own: what the others run in a process of its own.
+    /// Not a test by itself: the body of the child processes of the other tests.
     #[test]
     #[ignore = "crashes"]
     fn child() {
@@ -384,7 +381,7 @@ mod tests {
     fn run(case: &str, more: &[(&str, &str)]) -> (Output, String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "crash::tests::child", "--ignored", "--nocapture", "--test-threads=1"]);
-        // What is left of a core.
+        // The working directory, in which the system may write a core dump.
         let folder = tempfile::tempdir().unwrap();
         let output =
             command.current_dir(&folder).env(CASE, case).envs(more.iter().copied()).output().unwrap();
@@ -448,7 +445,7 @@ mod tests {
         assert!(text.contains("kernel `divide` has crashed") && text.contains("  SIGFPE\n"), "{text}");
     }
 
-    /// Whether the system writes one depends on its settings: with the handler it is as without.
+    /// Whether the system writes a core dump depends on its settings: the result must be the same with and without the handler.
     #[test]
     fn a_core_is_dumped_as_without_the_handler() {
         let dumped = |more: &[(&str, &str)]| {
@@ -470,8 +467,7 @@ mod tests {
         assert_eq!(signal_of(&output), Some(libc::SIGABRT), "{text}");
     }
 
-    /// As compiled kernels have it, though they may have no such frame: without probes the store would go past what is below the
-    /// stack.
+    /// As in compiled kernels with large frames: without stack probes, the store would skip the pages below the stack.
     #[test]
     fn a_frame_larger_than_the_stack_is_an_overflow() {
         let (output, text) = run("frame", &[]);
@@ -494,7 +490,7 @@ mod tests {
         let ours = text.find("kernel `wild` has crashed");
         assert!(ours.is_some() && ours < text.find("the other handler"), "{text}");
         assert_eq!(output.status.code(), Some(77), "{text}");
-        // Outside of kernels it is as if ours were not there.
+        // Outside of kernels, the handler must have no effect.
         let (output, text) = run("host", &[]);
         assert!(text.contains("the other handler") && !text.contains("has crashed"), "{text}");
         assert_eq!(output.status.code(), Some(77), "{text}");

@@ -1,4 +1,4 @@
-//! The driver and its device: the machine's processor.
+//! The driver and its one device, the CPU.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use crate::pool::Pool;
 use crate::queue::{CpuBackend, CpuQueue};
 use crate::{crash, host, limits};
 
-/// The CPU driver of this process: one device with a worker per available processor, made when it is
-/// first asked for and kept.
+/// The CPU driver of this process: one device with a worker per available processor, created on first use and kept.
 pub fn driver() -> CpuDriver {
     static PROCESS: PerProcess<CpuDriver> = PerProcess::new(|| {
         CpuDriver::with_threads(std::thread::available_parallelism().map_or(1, usize::from))
@@ -25,17 +24,17 @@ pub fn driver() -> CpuDriver {
     PROCESS.get().clone()
 }
 
-/// Facts and limits of a device with `workers` worker threads.
+/// Capabilities and limits of a device with `workers` worker threads.
 pub fn caps(workers: usize) -> Caps {
     host::caps(workers)
 }
 
-/// Bytes of memory that the system could still give a program.
+/// Memory that the system could still give a program, in bytes.
 pub fn available_memory() -> u64 {
     limits::available()
 }
 
-/// Runs kernels on the processor. It always has one device; clones have the same one.
+/// CPU driver. It always has one device, which clones share.
 #[derive(Clone)]
 pub struct CpuDriver {
     threads: usize,
@@ -44,7 +43,7 @@ pub struct CpuDriver {
 }
 
 impl CpuDriver {
-    /// A driver whose device is its own and has `threads` worker threads, at least one.
+    /// A driver with its own device with `threads` worker threads, at least one.
     pub fn with_threads(threads: usize) -> Self {
         Self::with_cache(threads, elinvar_code::user_cache())
     }
@@ -54,7 +53,7 @@ impl CpuDriver {
         Self { threads: threads.max(1), cache: cache.clone(), device: Arc::default() }
     }
 
-    /// Start a thread that can run the device's work beside its workers.
+    /// Starts a guest thread, which can run the device's work in addition to its workers.
     ///
     /// # Errors
     /// `Environment` when it cannot be started.
@@ -71,7 +70,7 @@ impl CpuDriver {
         Ok(slot.insert(device).clone())
     }
 
-    /// The version that a cache for compiled kernels is opened with: that of this build of the compiler.
+    /// The version with which a cache of compiled kernels is opened: the version of this build of the compiler.
     pub const CACHE_VERSION: &str = elinvar_code::COMPILER;
 }
 
@@ -80,13 +79,13 @@ impl Driver for CpuDriver {
         "cpu"
     }
 
-    /// The one device. The error is for worker threads that cannot be started.
+    /// The device. Fails if worker threads cannot be started.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
         Ok(vec![self.one()?])
     }
 }
 
-/// The processor, as a pool of worker threads.
+/// The CPU device, a pool of worker threads.
 pub(crate) struct CpuDevice {
     caps: Caps,
     cache: Cache,
@@ -104,7 +103,7 @@ impl CpuDevice {
 }
 
 impl CpuDevice {
-    /// An error for a buffer beyond the limit, which compiled code relies on.
+    /// An error for a buffer above the size limit, on which compiled code relies.
     fn expect_allowed(&self, bytes: u64) -> Result<()> {
         self.pool.expect_here("an allocation")?;
         let limit = self.caps.limits.max_buffer_bytes;

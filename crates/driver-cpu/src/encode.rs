@@ -1,6 +1,6 @@
-//! Commands to work: the one `match` on [`Command`], and the call of compiled code.
+//! Execution of commands: the one `match` on [`Command`], and the call of compiled code.
 //!
-//! Dispatches are shared among workers; copies and fills run on the queue's worker alone.
+//! Dispatches are shared among workers; copies and fills run on the queue's worker.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -22,14 +22,14 @@ use crate::pool::Worker;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 
-/// Alignment of an argument's threadgroup memory.
+/// Alignment of an argument's threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
-/// More groups than any machine can run; below it no counter overflows.
+/// Maximum number of threadgroups of a dispatch. Below it, no counter overflows.
 const MAX_GROUPS: u128 = 1 << 62;
-/// A fill repeats its pattern in a block of about this size, and then the block.
+/// Approximate size of the block in which a fill repeats its pattern, in bytes.
 const FILL_BLOCK: usize = 4096;
 
-/// Execute commands of a submission, in order.
+/// Executes commands of a submission, in order.
 pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -> Result<()> {
     for command in commands {
         stop.check()?;
@@ -45,7 +45,7 @@ pub(crate) fn run(commands: &[Command], stop: &Arc<Stop>, worker: &mut Worker) -
     Ok(())
 }
 
-/// A fault with the name of its launch.
+/// Adds the launch's name to a fault.
 fn named(error: Error, dispatch: &Dispatch) -> Error {
     match error {
         Error::Fault(fault) => Error::Fault(Fault { launch: dispatch.label.clone(), ..fault }),
@@ -83,7 +83,7 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
         group_ns: kernel.group_ns.load(Ordering::Relaxed),
         ascending: kernel.ascending,
     };
-    // A helper that has left the last dispatch may have yet to drop it.
+    // A helper of the previous dispatch may not have dropped it yet.
     let mut running = worker.spare.take().unwrap_or_default();
     let unused = match Arc::get_mut(&mut running) {
         Some(unused) => unused,
@@ -106,39 +106,39 @@ fn dispatch(dispatch: &Dispatch, stop: &Arc<Stop>, worker: &mut Worker) -> Resul
     Ok(())
 }
 
-/// A dispatch that workers run. The submission keeps the memory alive that `launch` points to. A worker keeps it for its next dispatch.
+/// A dispatch that workers execute. The submission keeps the memory alive that `launch` points to. The worker reuses it for its next
+/// dispatch.
 #[derive(Default)]
 pub(crate) struct Running {
-    /// `None` between dispatches, as `stop`.
+    /// `None` between dispatches, as is `stop`.
     kernel: Option<Arc<CompiledKernel>>,
     launch: Launch,
-    /// Bytes of scratch memory, static and dynamic.
+    /// Size of scratch memory in bytes, static and dynamic.
     scratch: u64,
-    /// The submission's.
+    /// The stop flag of the submission.
     stop: Option<Arc<Stop>>,
-    /// What stopped it first.
+    /// The first failure.
     failure: Mutex<Option<Error>>,
-    /// What `launch` points to.
+    /// Arrays that `launch` points to.
     record: Box<UnsafeCell<FaultRecord>>,
     sizes: Vec<u64>,
     args: Vec<*const c_void>,
-    /// What arguments given by value point to.
+    /// Copies of arguments passed by value.
     values: Vec<Block>,
 }
 
-/// A piece of memory with the largest alignment that a value can ask for.
+/// A block with the largest alignment that a value can have.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Block([u8; 64]);
 
 #[allow(unsafe_code)] // holds addresses for compiled code
-// SAFETY: the addresses point to lists of this very value, which stay where they are during a dispatch, and to
-// memory of the driver, which any thread may use; nothing here is bound to a thread.
+// SAFETY: the addresses point to arrays of this value, which do not move during a dispatch, and to driver memory, which any thread may
+// use. Nothing here is bound to a thread.
 unsafe impl Send for Running {}
 #[allow(unsafe_code)] // as above
-// SAFETY: no field but `failure` and `record` changes, and compiled code fills the record once, behind an
-// atomic exchange; it is read when all groups have ended. What compiled code does through the addresses is the
-// kernel's concern, as on any device.
+// SAFETY: only `failure` and `record` change. Compiled code writes the record once, guarded by an atomic exchange, and it is read after
+// all threadgroups have ended. Accesses of compiled code through the addresses are the kernel's responsibility, as on any device.
 unsafe impl Sync for Running {}
 
 impl Running {
@@ -194,15 +194,15 @@ impl Running {
         Ok(())
     }
 
-    /// How it has ended. Only once all groups have.
+    /// The result. Must be called after all threadgroups have ended.
     fn end(&self) -> Result<()> {
         self.failure.lock().take().map_or_else(|| self.expect_in_bounds(), Err)
     }
 
-    /// The fault of a kernel with bounds checks, if it has noted one. Only once all groups have ended.
+    /// The fault that a kernel with bounds checks has recorded, if any. Must be called after all threadgroups have ended.
     #[allow(unsafe_code)] // reads what compiled code wrote
     fn expect_in_bounds(&self) -> Result<()> {
-        // SAFETY: the record is plain numbers, and nothing writes to it any more.
+        // SAFETY: the record is plain integers, and no thread writes to it any more.
         let record = unsafe { *self.record.get() };
         match self.kernel.as_ref().and_then(|kernel| kernel.bounds.as_ref()) {
             Some(bounds) if record.taken != 0 => Err(Error::Fault(bounds.fault(&record))),
@@ -228,10 +228,9 @@ impl Work for Running {
             Err(error) => return self.fail(error),
         };
         let _named = crash::running(&kernel.crash);
-        // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever
-        // launched the kernel answers for what it does with them. Addresses are alive while the
-        // submission is, which the job's owner holds. The scratch memory has the size asked for and
-        // belongs to this thread.
+        // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
+        // responsibility. The addresses are valid while the submission is pending, which the job's owner ensures. The scratch memory has the
+        // required size and belongs to this thread.
         match unsafe { kernel.code.run(&self.launch, scratch, groups) } {
             0 => ControlFlow::Continue(()),
             elinvar_spmd::STOPPED => match stop.check() {
@@ -243,7 +242,7 @@ impl Work for Running {
     }
 }
 
-/// Bytes of the memory that an argument points to.
+/// Size in bytes of the memory that an argument points to.
 fn bytes(binding: &Binding) -> u64 {
     match binding {
         Binding::Memory(slice) => slice.len,
@@ -256,8 +255,7 @@ fn blocks(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(size_of::<Block>())
 }
 
-/// Copies of all values, each at the start of a block. Copies, since a kernel may write to them and
-/// the command may be submitted again.
+/// Copies all values, each to the start of a block. The kernel may write to the copies, and the command may be submitted again.
 fn copy_values(bindings: &[Binding], values: &mut Vec<Block>) {
     values.clear();
     for binding in bindings {
@@ -271,19 +269,18 @@ fn copy_values(bindings: &[Binding], values: &mut Vec<Block>) {
     }
 }
 
-/// The address of a slice's first byte, all of it within the memory.
+/// Address of the first byte of a slice, after checking that the slice is within its memory.
 fn address(slice: &MemorySlice) -> Result<*mut u8> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<HostMemory>();
     memory.ok_or_else(|| Error::invalid("the memory belongs to another driver"))?.at(slice.offset, slice.len)
 }
 
-/// The threadgroups of an indirect launch whose turn has come.
+/// Reads the threadgroup counts of an indirect launch.
 #[allow(unsafe_code)] // reads through an address
 fn read_counts(counts: &MemorySlice) -> Result<Dim3> {
     let from = address(&MemorySlice { len: Grid::COUNTS_BYTES, ..counts.clone() })?;
-    // SAFETY: so many bytes are within the memory, which the submission keeps alive. Nobody else writes them meanwhile
-    // unless the program has a race.
+    // SAFETY: the range is within the memory, which the submission keeps alive. Concurrent writes would be a race of the program.
     let counts = unsafe { from.cast::<[u32; 3]>().read_unaligned() };
     Ok(counts.into())
 }
@@ -294,8 +291,8 @@ fn copy(source: &MemorySlice, target: &MemorySlice) -> Result<()> {
         return Err(Error::invalid(format!("copy of {} bytes to {} bytes", source.len, target.len)));
     }
     let (from, to) = (address(source)?, address(target)?);
-    // SAFETY: both ranges are within their memories, which the submission keeps alive; they may
-    // overlap. Nobody else uses them meanwhile unless the program has a race.
+    // SAFETY: both ranges are within their memories, which the submission keeps alive; they may overlap. Concurrent accesses would be a
+    // race of the program.
     unsafe { std::ptr::copy(from, to, source.len as usize) };
     Ok(())
 }
@@ -310,8 +307,8 @@ fn fill(target: &MemorySlice, pattern: &[u8]) -> Result<()> {
     let (to, len) = (address(target)?, target.len as usize);
     for begin in (0..len).step_by(block.len()) {
         let bytes = block.len().min(len - begin);
-        // SAFETY: `begin + bytes` is at most `len`, and the range is within the memory, which the
-        // submission keeps alive; `block` is our own. Races are the program's.
+        // SAFETY: `begin + bytes` is at most `len`, and the range is within the memory, which the submission keeps alive; `block` is local.
+        // Concurrent accesses would be a race of the program.
         unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), to.add(begin), bytes) };
     }
     Ok(())

@@ -1,30 +1,30 @@
-//! The processor's floating-point modes at the border between a worker and compiled code.
+//! Saves and restores the processor's floating-point modes around compiled code.
 //!
-//! Rounding, flushing of subnormal numbers and traps are of the thread: what a kernel leaves would hold for all that the
-//! worker runs later, Rust code included, which may assume the default modes (Rust reference, "core::arch", MXCSR).
+//! Rounding mode, flushing of subnormal numbers and traps are per thread. If a kernel changed them, everything that runs later on the worker
+//! would be affected, including Rust code, which may assume the default modes (Rust reference, "core::arch", MXCSR).
 
-/// The modes of a thread.
+/// Floating-point modes of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FloatState(u64);
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)] // reads and writes a control register
 impl FloatState {
-    /// Flags that say what has happened, which is not a mode.
+    /// Sticky exception flags, which are not modes.
     const HAPPENED: u64 = 0x3f;
 
     pub(crate) fn current() -> Self {
         let mut modes = 0_u32;
-        // SAFETY: stores four bytes to a variable of our own.
+        // SAFETY: stores four bytes to a local variable.
         unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut modes, options(nostack, preserves_flags)) };
         Self(u64::from(modes) & !Self::HAPPENED)
     }
 
-    /// Make them these again, if they are others.
+    /// Restores these modes, if they have changed.
     pub(crate) fn restore(self) {
         if Self::current() != self {
             let modes = self.0 as u32;
-            // SAFETY: the value was read from the register, so that no reserved bit is set.
+            // SAFETY: the value was read from the register, so no reserved bit is set.
             unsafe {
                 std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const modes, options(nostack, preserves_flags))
             };
@@ -42,7 +42,7 @@ impl FloatState {
         Self(modes)
     }
 
-    /// Make them these again, if they are others.
+    /// Restores these modes, if they have changed.
     pub(crate) fn restore(self) {
         if Self::current() != self {
             // SAFETY: the value was read from the register.
@@ -53,7 +53,7 @@ impl FloatState {
     }
 }
 
-/// Of other processors nothing is known that a kernel could change.
+/// On other architectures, no modes are saved.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl FloatState {
     pub(crate) fn current() -> Self {

@@ -1,7 +1,7 @@
-//! [`Guest`]: a thread that submits work to the device and runs it itself where it is the only one with something to do.
+//! [`Guest`]: a thread that submits work to the device and also executes it, if no other work is running.
 //!
-//! Handing a short launch to another thread takes longer than running it. Who has nothing else to do meanwhile than to wait for
-//! the next submission, as a worker process's thread that reads them, need not.
+//! Handing a short launch to another thread takes longer than executing it. A thread that would only wait for the next submission,
+//! such as the reader of a worker process, can execute it directly.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::crash;
 use crate::pool::{Pool, STACK_BYTES, Worker};
 use crate::queue::{CpuBackend, CpuQueue};
 
-/// A thread of its own beside a device's workers; see [`CpuDriver::spawn_guest`](crate::CpuDriver::spawn_guest).
+/// A thread in addition to the device's workers; see [`CpuDriver::spawn_guest`](crate::CpuDriver::spawn_guest).
 pub struct Guest {
     worker: Worker,
 }
 
-/// What a queue has to do. Dropped, the device's workers do it.
+/// Pending work of a queue. If it is dropped, the device's workers do the work.
 pub struct ToRun(Turn<CpuBackend>);
 
 impl Guest {
-    /// Start a thread with a stack for compiled code.
+    /// Starts a thread with a stack for compiled code.
     pub(crate) fn spawn(pool: &Pool, name: String, body: impl FnOnce(Self) + Send + 'static) -> Result<()> {
         let guest = Self { worker: pool.guest() };
         let run = move || {
@@ -33,7 +33,7 @@ impl Guest {
         thread.map(drop).map_err(|error| Error::Environment(format!("cannot start a thread: {error}")))
     }
 
-    /// As [`Queue::submit`], for a queue of the device. Gives what there is to run now, if the queue was idle.
+    /// As [`Queue::submit`], for a queue of the device. Returns the work to run now, if the queue was idle.
     ///
     /// # Errors
     /// `InvalidArgument` for a queue of another driver.
@@ -50,8 +50,8 @@ impl Guest {
         Ok((submission, turn.map(ToRun)))
     }
 
-    /// Run it on this thread, as one of the workers that may run at a time; where others wait already, they come first. What is long
-    /// is shared with idle workers.
+    /// Runs the work on this thread, within the limit of busy workers; work that waits already comes first. Long dispatches are shared with
+    /// idle workers.
     pub fn run(&mut self, work: ToRun) {
         if let Some(queue) = work.0.into_queue() {
             CpuBackend::run_on(queue, &mut self.worker);

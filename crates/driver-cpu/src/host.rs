@@ -1,6 +1,7 @@
-//! Facts of this machine: the device's capabilities, page size, clock.
+//! Properties of the host: device capabilities, page size, clock.
 //!
-//! Everything is read from the system or the processor; a fact that cannot be read is absent, or the architecture's name, never a guess.
+//! Everything is queried from the system or the processor. A property that cannot be queried is absent or the architecture's name, never
+//! guessed.
 
 use std::time::Instant;
 
@@ -10,13 +11,13 @@ use elinvar_native::processor;
 
 use crate::limits;
 
-/// Largest buffer: indices of elements of any size are below 2^31, on which the compiler relies.
+/// Maximum buffer size. The compiler relies on indices of elements of any size being below 2^31.
 const MAX_BUFFER_BYTES: u64 = elinvar_spmd::MOST_BYTES;
-/// Threadgroup memory is ordinary memory here; this much stays in the second-level cache of any
-/// processor with vectors, and it is twice what Apple GPUs offer.
+/// Threadgroup memory is ordinary memory here. This size fits in the L2 cache of any processor with vector instructions, and is twice
+/// that of Apple GPUs.
 const MAX_THREADGROUP_MEMORY: u64 = 64 << 10;
 
-/// Facts and limits of a device with `workers` worker threads.
+/// Capabilities and limits of a device with `workers` worker threads.
 pub(crate) fn caps(workers: usize) -> Caps {
     let total_memory = limits::total();
     let max_buffer_bytes = total_memory.min(MAX_BUFFER_BYTES) / page_size() * page_size();
@@ -51,13 +52,13 @@ pub(crate) fn caps(workers: usize) -> Caps {
     }
 }
 
-/// Nanoseconds since the first call in this process, of a clock that never goes back.
+/// Monotonic clock: nanoseconds since the first call in this process.
 pub(crate) fn now_ns() -> u64 {
     static EPOCH: PerProcess<Instant> = PerProcess::new(Instant::now);
     u64::try_from(EPOCH.get().elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a page of memory.
+/// Page size in bytes.
 pub(crate) fn page_size() -> u64 {
     static PAGE: PerProcess<u64> = PerProcess::new(|| sysconf(libc::_SC_PAGESIZE).unwrap_or(4096));
     *PAGE.get()
@@ -65,7 +66,7 @@ pub(crate) fn page_size() -> u64 {
 
 #[allow(unsafe_code)] // a C function
 pub(crate) fn sysconf(name: libc::c_int) -> Option<u64> {
-    // SAFETY: takes a number, returns a number, touches no memory of ours.
+    // SAFETY: takes and returns a number, and accesses no memory.
     let value = unsafe { libc::sysconf(name) };
     u64::try_from(value).ok()
 }

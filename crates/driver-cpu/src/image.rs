@@ -1,8 +1,8 @@
-//! Loading of shared objects without files, for processes that may open none: an ELF image in memory of its own.
+//! Loading of shared objects without files, for processes that must not open any: an ELF image in anonymous memory.
 //!
-//! It does what the system's loader does for such objects as our linkers write: segments, the relocations of position-independent code,
-//! symbols of libraries that are loaded already. There are no initializers, no thread-local variables and no dependencies. Sections are
-//! the ELF specification's ("Dynamic Linking"), relocations those of the processor's psABI.
+//! Implements the subset of the dynamic loader that the output of our linkers needs: segments, relocations of position-independent code,
+//! and symbols of libraries that are already loaded. Initializers, thread-local variables and dependencies are not supported. See the
+//! ELF specification, "Dynamic Linking", and the processor's psABI for relocations.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use object::elf;
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 use object::{Object as _, ObjectSymbol as _, ObjectSymbolTable as _, RelocationFlags, RelocationTarget};
 
-/// Longer than any kernel's code.
+/// Maximum size of an image in bytes, larger than any kernel's code.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A loaded object.
@@ -26,10 +26,10 @@ pub(crate) struct Image {
 // SAFETY: the pages belong to this value and may be unmapped from any thread.
 unsafe impl Send for Image {}
 #[allow(unsafe_code)] // as above
-// SAFETY: nothing changes once it is loaded, but what the code itself does.
+// SAFETY: after loading, only the code itself changes the image.
 unsafe impl Sync for Image {}
 
-/// A segment: what of the file is where, and how it may be used.
+/// A segment: file range, addresses and access.
 struct Segment {
     address: u64,
     bytes: u64,
@@ -37,7 +37,7 @@ struct Segment {
 }
 
 impl Image {
-    /// Load an object; with the address of `symbol`.
+    /// Loads an object. Returns it with the address of `symbol`.
     pub(crate) fn load(object: &[u8], symbol: &str) -> Result<(Self, *const c_void)> {
         let wrong = |what: &dyn std::fmt::Display| {
             Error::Environment(format!("cannot load the compiled kernel without a file: {what}"))
@@ -72,7 +72,7 @@ impl Image {
         Ok((image, address.cast()))
     }
 
-    /// Zeroed pages that can be written.
+    /// Reserves zeroed, writable pages.
     #[allow(unsafe_code)] // a system call
     fn reserve(bytes: usize) -> Option<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -85,14 +85,14 @@ impl Image {
         Some(Self { start: NonNull::new(start.cast())?, bytes })
     }
 
-    /// Write within the image; `None` outside of it.
+    /// Writes to the image; `None` if the range is outside of it.
     #[allow(unsafe_code)] // writes through an address
     fn write(&self, at: u64, content: &[u8]) -> Option<()> {
         let end = usize::try_from(at).ok()?.checked_add(content.len())?;
         if end > self.bytes {
             return None;
         }
-        // SAFETY: the range is within the image, which nobody else knows before it is loaded.
+        // SAFETY: the range is within the image, which no other code knows before it is loaded.
         unsafe {
             let to = self.start.as_ptr().add(at as usize);
             std::ptr::copy_nonoverlapping(content.as_ptr(), to, content.len());
@@ -139,7 +139,7 @@ impl Image {
         Ok(())
     }
 
-    /// Give each segment its access. None can be both written and run.
+    /// Sets the access of each segment. No segment is both writable and executable.
     #[allow(unsafe_code)] // a system call
     fn protect(&self, segments: &[Segment]) -> Result<(), String> {
         let page = crate::host::page_size();
@@ -153,7 +153,7 @@ impl Image {
             if segment.flags & (elf::PF_W | elf::PF_X) == elf::PF_W | elf::PF_X {
                 return Err("a segment is both writable and executable".into());
             }
-            // SAFETY: pages of the image, in which nothing runs yet.
+            // SAFETY: pages of the image, in which no code runs yet.
             let status = unsafe {
                 let at = self.start.as_ptr().add(first as usize);
                 libc::mprotect(at.cast(), len as usize, access)
@@ -174,13 +174,13 @@ impl Drop for Image {
     }
 }
 
-/// What a relocation puts in its place.
+/// The value of a relocation.
 enum Kind {
-    /// The image's address and the addend.
+    /// Image address plus addend.
     Relative,
-    /// The symbol's address and the addend.
+    /// Symbol address plus addend.
     Sum,
-    /// The symbol's address.
+    /// Symbol address.
     Slot,
 }
 
@@ -196,11 +196,11 @@ fn kind(machine: u16, r_type: u32) -> Option<Kind> {
     }
 }
 
-/// Where a symbol of a library lies that is loaded.
+/// Address of a symbol in a loaded library.
 #[allow(unsafe_code)] // asks the system's loader
 fn address_of(libraries: &Library, name: &str) -> Option<u64> {
     let name = std::ffi::CString::new(name).ok()?;
-    // SAFETY: only the address is taken; what calls it is compiled code, which knows the function's type.
+    // SAFETY: only the address is taken; compiled code, which calls it, knows the function's type.
     let symbol = unsafe { libraries.get::<*const c_void>(name.as_bytes_with_nul()) }.ok()?;
     let address = symbol.into_raw();
     Some(address.expose_provenance() as u64).filter(|address| *address != 0)
@@ -212,7 +212,7 @@ mod tests {
     use crate::loader::{Code, Launch};
     use crate::testing;
 
-    /// Calls of two libraries, a table of pointers, and a variable that is written.
+    /// Calls of two libraries, a table of pointers, and a writable variable.
     const IR: &str = "
         @table = internal constant [2 x ptr] [ptr @first, ptr @second]
         @first = internal constant float 0.5

@@ -1,12 +1,11 @@
-//! The threadgroups of one dispatch as work: for one thread, or as a [`Job`] that workers join.
+//! Execution of a dispatch's threadgroups: on one thread, or as a [`Job`] that workers help with.
 //!
-//! Invariant: a thread runs the groups of a range in order, from begin to end, before it asks for the next.
-//! So if they are handed out in ascending order, every group before a running one has ended, is running, or
-//! stands before a running one in another thread's range: a group may wait for an earlier one.
+//! Invariant: a thread runs the threadgroups of a range in order before it claims the next range. If ranges are claimed in ascending order,
+//! every threadgroup before a running one has ended, is running, or is in another thread's range behind a running one. Therefore a
+//! threadgroup may wait for an earlier one.
 //!
-//! Ranges are sized by time: each thread knows or finds out how long a group takes and asks for as many as
-//! take [`RANGE_NS`]. That makes what a range costs small, keeps the tail short, and lets a job that was
-//! expected to be short be shared when it is not.
+//! Ranges are sized by time: each thread measures the time per threadgroup and claims as many as take [`RANGE_NS`]. This keeps the
+//! overhead per range and the tail small, and allows sharing a job that takes longer than expected.
 
 use std::any::Any;
 use std::ops::{ControlFlow, Range};
@@ -22,36 +21,36 @@ use elinvar_driver::{Error, Result, panic_text};
 use crate::ranges::Ranges;
 use crate::scratch::Scratch;
 
-/// Time that one range of groups should take.
+/// Target duration of one range of threadgroups.
 pub(crate) const RANGE_NS: u64 = 4_000;
-/// Where all workers take from one range they ask for more, so that it changes at most this often.
+/// If all workers claim from one range, they claim more at a time, so that it changes at most this often.
 const SHARED_NS: u64 = 250;
-/// A dispatch may take longer than the one before it. So while one thread runs it alone, no range has more than
-/// one in so many groups, or what takes a part of [`RANGE_NS`] by its own first groups.
+/// A dispatch may take longer than the previous one. While one thread runs it alone, a range has at most one in this many threadgroups,
+/// or as many as take a fraction of [`RANGE_NS`], measured on its own first threadgroups.
 const ALONE_PARTS: u64 = 8;
 
-/// How long a worker waits awake before it sleeps. Short, and without giving way: one that is awake but does not
-/// run would be counted on.
+/// How long a worker spins before it sleeps. Short, and without yielding, because spinning workers that are descheduled would be counted
+/// as available.
 const AWAKE: Duration = Duration::from_micros(10);
 
-/// What is done with a range of groups.
+/// Body of a dispatch.
 pub(crate) trait Work: Send + Sync {
-    /// Run the groups in order. `Break` stops the dispatch: nothing more is handed out.
+    /// Runs the threadgroups of a range in order. `Break` cancels the remaining ones.
     fn run(&self, groups: Range<u64>, scratch: &mut Scratch) -> ControlFlow<()>;
 }
 
-/// How much there is to do, and how.
+/// Size and order of a dispatch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// Below 2^62.
+    /// Number of threadgroups, below 2^62.
     pub(crate) groups: u64,
-    /// What a group took in the dispatch before this one; 0 if there was none.
+    /// Time per threadgroup in the previous dispatch, in nanoseconds; 0 if there was none.
     pub(crate) group_ns: u64,
-    /// Whether groups have to start in ascending order.
+    /// Whether threadgroups must start in ascending order.
     pub(crate) ascending: bool,
 }
 
-/// What one thread has done of a dispatch, and how many groups it runs at a time.
+/// Progress of one thread in a dispatch, and its range size.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) groups: u64,
@@ -80,19 +79,19 @@ impl Pace {
         }
     }
 
-    /// Both together.
+    /// Sum of both.
     pub(crate) fn with(self, other: &Self) -> Self {
         Self { groups: self.groups + other.groups, ns: self.ns.saturating_add(other.ns), ..self }
     }
 
-    /// What a group has taken so far; 0 if none has run.
+    /// Time per threadgroup so far; 0 if none has run.
     pub(crate) fn group_ns(&self) -> u64 {
         self.ns.checked_div(self.groups).map_or(0, |ns| ns.max(1))
     }
 }
 
-/// Run groups on this thread alone, until `leave` says, by the pace, that those that are left are to be shared.
-/// Returns the first that has not run.
+/// Runs threadgroups on this thread alone, until `leave` decides, from the pace, to share the remaining ones. Returns the first that has
+/// not run.
 pub(crate) fn run_alone(
     work: &dyn Work,
     demand: Demand,
@@ -117,13 +116,13 @@ pub(crate) fn run_alone(
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_error(&*payload))
 }
 
-/// A dispatch that workers share. The worker that owns it waits for the others.
+/// A dispatch that several workers execute. The worker that owns it waits for the others.
 pub(crate) struct Job {
     work: Arc<dyn Work>,
     ranges: Ranges,
     workers: usize,
     helpers: AtomicUsize,
-    /// Set when somebody has found nothing more to take.
+    /// Set when a participant has found no more ranges.
     drained: AtomicBool,
     owner: Thread,
     group_ns: u64,
@@ -132,7 +131,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job of the calling thread: the groups from `next` on.
+    /// Creates a job of the calling thread for the threadgroups from `next` on.
     pub(crate) fn new(work: Arc<dyn Work>, demand: Demand, next: u64, workers: usize) -> Self {
         let Demand { groups, group_ns, ascending } = demand;
         let target_ns = if ascending { RANGE_NS.max(SHARED_NS * workers as u64) } else { RANGE_NS };
@@ -153,7 +152,7 @@ impl Job {
         self.helpers.load(Ordering::Relaxed)
     }
 
-    /// How many more workers it has something for.
+    /// Number of additional workers that could help.
     pub(crate) fn vacancies(&self) -> usize {
         match self.drained.load(Ordering::Relaxed) {
             true => 0,
@@ -161,12 +160,12 @@ impl Job {
         }
     }
 
-    /// Count a helper in. Only under the pool's lock, while the job is in the pool's list.
+    /// Registers a helper. Must be called under the pool's lock, while the job is in the pool's list.
     pub(crate) fn join(&self) {
         self.helpers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What a worker does that has joined: run groups until none is left, then report to the owner.
+    /// Body of a helper: runs threadgroups until none is left, then notifies the owner.
     pub(crate) fn help(&self, worker: usize, scratch: &mut Scratch) {
         self.take_part(worker, scratch);
         if self.helpers.fetch_sub(1, Ordering::Release) == 1 {
@@ -174,7 +173,7 @@ impl Job {
         }
     }
 
-    /// Wait until no helper is left. Only by the owner, once nobody can join any more.
+    /// Waits until all helpers have left. Called by the owner, after the job was removed from the pool's list.
     pub(crate) fn wait_for_helpers(&self) {
         let ended = || self.helpers.load(Ordering::Acquire) == 0;
         while !wait_awake(ended) {
@@ -187,7 +186,7 @@ impl Job {
         self.panic.lock().take()
     }
 
-    /// Run groups until none is left to hand out. A panic stops the job and is kept for the owner.
+    /// Runs threadgroups until none is unclaimed. A panic cancels the job and is kept for the owner.
     pub(crate) fn take_part(&self, worker: usize, scratch: &mut Scratch) -> Pace {
         let mut pace = Pace::new(self.group_ns, self.target_ns);
         let run = || {
@@ -208,7 +207,7 @@ impl Job {
     }
 }
 
-/// Wait for a condition without sleeping, for a bounded time; whether it holds.
+/// Spins for a bounded time until a condition holds. Returns whether it does.
 pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {
@@ -220,12 +219,12 @@ pub(crate) fn wait_awake(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// The error that a panic of a worker becomes.
+/// Converts a panic of a worker to an error.
 fn panic_error(payload: &(dyn Any + Send)) -> Error {
     worker_panicked(panic_text(payload))
 }
 
-/// The same, from what the panic says.
+/// As above, from the panic's message.
 pub(crate) fn worker_panicked(message: &str) -> Error {
     Error::DeviceLost(format!("a worker thread of the CPU driver panicked: {message}"))
 }

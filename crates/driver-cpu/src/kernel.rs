@@ -1,6 +1,6 @@
-//! A kernel compiled for one threadgroup size, and the pipeline that holds one per size in use.
+//! A kernel compiled for one threadgroup size, and the pipeline that caches one per size.
 //!
-//! Code that can be stopped in loops is slower, so it is a pipeline of its own, made when it is first asked for.
+//! Code that can be stopped in loops is slower. It is a separate pipeline, created on first use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use elinvar_native::{Form, Object};
 use crate::crash::Description;
 use crate::loader::Code;
 
-/// Machine code for one threadgroup size, with what is needed to run it.
+/// Machine code for one threadgroup size, with the data for running it.
 pub(crate) struct CompiledKernel {
-    /// The name in the source.
+    /// Name in the source.
     pub(crate) name: String,
-    /// The work-group function.
+    /// The threadgroup function.
     pub(crate) code: Code,
-    /// What is said if it crashes.
+    /// Description for crash reports.
     pub(crate) crash: Description,
-    /// Bytes of scratch memory before the dynamic threadgroup memory.
+    /// Size of scratch memory before the dynamic threadgroup memory, in bytes.
     pub(crate) scratch_bytes: u64,
-    /// What fault code `n` means is at `n - 1`: message, and `file:line` when known.
+    /// Fault code `n` is described at `n - 1`: message, and `file:line` if known.
     pub(crate) faults: Vec<(String, Option<String>)>,
-    /// What a fault record means, if the kernel checks bounds.
+    /// Decoder of fault records, if the kernel checks bounds.
     pub(crate) bounds: Option<Bounds>,
-    /// Whether groups have to start in ascending order, since the kernel could tell.
+    /// Whether threadgroups must start in ascending order, because the kernel could observe the order.
     pub(crate) ascending: bool,
-    /// Nanoseconds that a group took in the last dispatch; 0 before the first. Only a hint.
+    /// Nanoseconds per threadgroup in the last dispatch; 0 before the first. A hint.
     pub(crate) group_ns: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl CompiledKernel {
         }
     }
 
-    /// The error for a code that the function has returned.
+    /// The error for a fault code of the function.
     pub(crate) fn fault(&self, code: i32) -> Error {
         let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(1));
         let site = index.and_then(|index| self.faults.get(index)).cloned();
@@ -68,12 +68,12 @@ pub(crate) struct CpuPipeline {
     signature: Signature,
     max_threads: u32,
     build: Build,
-    /// Whether its kernels can be stopped in loops.
+    /// Whether its code can be stopped in loops.
     is_stoppable: bool,
-    /// The pipeline of those that can.
+    /// The pipeline with stoppable code.
     stoppable: OnceLock<Arc<CpuPipeline>>,
     ready: RwLock<HashMap<Dim3, Arc<CompiledKernel>>>,
-    /// Per size, the lock that is held by the one thread that builds it.
+    /// Per size, a lock that the thread that builds it holds.
     building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
 }
 
@@ -85,7 +85,7 @@ impl CpuPipeline {
         Self { signature, max_threads, build, is_stoppable, stoppable, ready, building }
     }
 
-    /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
+    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
     pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
         let kernel = self.ready.read().get(&group).cloned();
         kernel.ok_or_else(|| {

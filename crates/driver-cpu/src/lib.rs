@@ -1,24 +1,23 @@
-//! Runs Metal kernels on the processor.
+//! Metal kernels on the CPU.
 //!
-//! A kernel becomes a function that runs whole threadgroups, specialized for the threadgroup's size:
-//! MSL → LLVM IR of one thread → LLVM IR of a threadgroup → machine code → shared object, loaded into
-//! the process. `elinvar-native` makes the object; this crate loads it (`loader`) and runs it on a pool of worker threads.
+//! A kernel becomes a function that runs whole threadgroups, specialized for the threadgroup size:
+//! MSL → LLVM IR of one thread → LLVM IR of a threadgroup → machine code → shared object. `elinvar-native` builds the object; this crate loads
+//! it (`loader`) and runs it on a pool of worker threads.
 //!
-//! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) puts the commands in the queue's list
-//! (`queue`); a worker takes the queue's turn (`pool`) and encodes each command (`encode`); a
-//! dispatch's threadgroups run on that worker (`job`) and, if there is enough to do, on others that take or steal
-//! ranges of them (`ranges`); each calls the compiled function (`loader`).
+//! Path of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) appends the commands to the queue (`queue`). A worker takes the
+//! queue's turn (`pool`) and executes each command (`encode`). The threadgroups of a dispatch run on that worker (`job`); if there are
+//! enough, other workers claim or steal ranges of them (`ranges`). Each worker calls the compiled function (`loader`).
 //!
-//! | memory | where it is |
+//! | memory | location |
 //! |---|---|
 //! | device memory, every storage mode | pages of the process (`memory`) |
-//! | threadgroup memory, values kept across barriers | the worker's own (`scratch`), or its stack |
+//! | threadgroup memory, values that live across barriers | per-worker scratch memory (`scratch`), or the worker's stack |
 //!
-//! [`Code`] calls threadgroup functions from elsewhere, such as those of the differential fuzzer.
+//! [`Code`] can also be used to call threadgroup functions directly, as the differential fuzzer does.
 //!
-//! Linux and macOS. What this crate does not do: check a launch against the kernel's signature (the
-//! runtime does), stop a threadgroup that has begun but in its loops, or keep a kernel's wild writes from the process. A
-//! kernel that crashes the process is named before (`crash`).
+//! Linux and macOS. Not done by this crate: validation of launches against the kernel's signature (done by the runtime), stopping a started
+//! threadgroup outside of loops, and isolation of the process from a kernel's wild writes. A kernel that crashes the process is
+//! reported (`crash`).
 #![warn(missing_docs)]
 
 mod crash;

@@ -1,4 +1,4 @@
-//! Libraries: the machine code of a source's kernels, compiled on this machine or ahead, and loaded when a pipeline is prepared.
+//! Libraries: the machine code of a source's kernels, compiled here or ahead of time, and loaded when a pipeline is prepared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use elinvar_native::{Object, Target};
 use crate::kernel::{CompiledKernel, CpuPipeline};
 use crate::loader::Code;
 
-/// A source that has passed all checks.
+/// A validated source.
 pub(crate) struct CpuLibrary {
     code: Arc<elinvar_native::Library>,
     pipelines: Mutex<HashMap<(String, PipelineOptions), Arc<CpuPipeline>>>,
 }
 
 impl CpuLibrary {
-    /// A source, compiled with the clang that is found by way of a cache, or from its bundle.
+    /// Compiles a source with the cache and the clang that is found, or reads it from its bundle.
     pub(crate) fn new(cache: &Cache, source: &Source) -> Result<Self> {
         let code = Arc::new(elinvar_native::Library::new(cache, source, Target::from_env()?)?);
         Ok(Self { code, pipelines: Mutex::default() })
@@ -61,8 +61,8 @@ impl Library for CpuLibrary {
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }
-        // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make
-        // the same one, the second drops its own.
+        // Not under the lock, so that pipelines of other kernels remain available. If two threads build the same pipeline, the second
+        // drops its own.
         let made = Arc::new(self.make(kernel, options)?);
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }

@@ -1,8 +1,7 @@
-//! How much memory this process may have: the machine's, within the limits of its control groups.
+//! Memory limits of this process: the machine's memory and the limits of its control groups.
 //!
-//! A group's limit holds for those below it, so all of them count from the process's own group to the root. Both
-//! versions of control groups are read; what is not there or cannot be read is not a limit. Elsewhere than on
-//! Linux the machine's memory is all that is known.
+//! The limit of a group applies to its descendants, so all groups from the process's own to the root count. Both cgroup versions are read;
+//! a limit that is missing or unreadable is ignored. On systems other than Linux, only the machine's memory is known.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +9,23 @@ use elinvar_driver::PerProcess;
 
 use crate::host;
 
-/// The groups of this process.
+/// Control groups of this process.
 static GROUPS: PerProcess<Groups> = PerProcess::new(|| {
     let listed = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Groups::new(&listed, Path::new("/sys/fs/cgroup"))
 });
 
-/// Bytes of memory that this process can have at most.
+/// Maximum memory of this process, in bytes.
 pub(crate) fn total() -> u64 {
     GROUPS.get().total(machine())
 }
 
-/// Bytes up to which the system does not slow the process down to get memory back; at most [`total`].
+/// Memory in bytes up to which the system does not throttle the process to reclaim memory; at most [`total`].
 pub(crate) fn working_set() -> u64 {
     GROUPS.get().working_set(total())
 }
 
-/// Bytes that this process could have now, beside what it has.
+/// Memory that this process could still allocate, in bytes.
 pub(crate) fn available() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok();
     GROUPS.get().available(meminfo.and_then(|text| available_of(&text)).unwrap_or_else(machine))
@@ -43,7 +42,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Folders of control groups, each with the names that its version gives to the files.
+/// Folders of control groups, each with its version's file names.
 struct Groups {
     folders: Vec<(PathBuf, &'static Names)>,
 }
@@ -52,7 +51,7 @@ struct Names {
     most: &'static str,
     high: Option<&'static str>,
     current: &'static str,
-    /// What of it the system takes back first, in `memory.stat`.
+    /// Field of `memory.stat` that counts reclaimable memory.
     reclaimable: &'static str,
 }
 
@@ -70,7 +69,7 @@ const V1: Names = Names {
 };
 
 impl Groups {
-    /// From the text of `/proc/self/cgroup` and the folder where the groups are mounted.
+    /// Parses `/proc/self/cgroup`, given the mount point of the groups.
     fn new(listed: &str, mounted: &Path) -> Self {
         let mut folders = Vec::new();
         for line in listed.lines() {

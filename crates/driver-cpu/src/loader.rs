@@ -1,6 +1,6 @@
-//! Loading of compiled threadgroup functions: the only place that knows their type.
+//! Loading of compiled threadgroup functions. Only this file knows their type.
 //!
-//! An object stays loaded as long as its [`Code`]. The file may be deleted once it is loaded.
+//! An object stays loaded while its [`Code`] is alive. The file may be deleted after loading.
 
 use std::ffi::{CString, c_void};
 use std::ops::Range;
@@ -17,25 +17,25 @@ use crate::float_state::FloatState;
 #[cfg(target_os = "linux")]
 use crate::image::Image;
 
-/// The launch as compiled code reads it.
+/// Launch parameters, in the layout that compiled code expects.
 #[repr(C)]
 pub struct Launch {
-    /// One entry per argument: an address, or for threadgroup memory an offset in the dynamic part.
+    /// One entry per argument: an address, or the offset in dynamic threadgroup memory.
     pub args: *const *const c_void,
-    /// Threads of the grid.
+    /// Grid size in threads.
     pub threads: [u32; 3],
-    /// Threadgroups of the grid.
+    /// Grid size in threadgroups.
     pub groups: [u32; 3],
-    /// Bytes of each argument's memory, for kernels with bounds checks.
+    /// Size in bytes of each argument's memory, for kernels with bounds checks.
     pub sizes: *const u64,
-    /// Where such a kernel notes its first fault.
+    /// Where a kernel with bounds checks records its first fault.
     pub record: *mut FaultRecord,
-    /// A byte that is not 0 once a kernel that can be stopped is to stop.
+    /// A byte that becomes nonzero to request that a stoppable kernel stops.
     pub stop: *const u8,
 }
 
 impl Default for Launch {
-    /// A launch of nothing.
+    /// An empty launch.
     fn default() -> Self {
         let (args, sizes, record, stop) = (null(), null(), null_mut(), null());
         Self { args, threads: [0; 3], groups: [0; 3], sizes, record, stop }
@@ -44,14 +44,14 @@ impl Default for Launch {
 
 type WorkGroupFunction = unsafe extern "C" fn(*const Launch, *mut u8, u64, u64) -> i32;
 
-/// A loaded work-group function.
+/// A loaded threadgroup function.
 pub struct Code {
     function: WorkGroupFunction,
     /// Keeps `function` mapped.
     _object: Loaded,
 }
 
-/// What keeps an object mapped.
+/// Owner of a mapped object.
 enum Loaded {
     Library {
         _library: Library,
@@ -65,8 +65,7 @@ enum Loaded {
 /// Whether objects are loaded without files.
 static WITHOUT_FILES: AtomicBool = AtomicBool::new(false);
 
-/// From now on machine code is loaded without files, for a process that may open none. What it needs of the system is loaded
-/// now.
+/// Makes this process load machine code without files, for a process that must not open any. Loads the required system libraries now.
 ///
 /// # Errors
 /// `Unsupported` on systems other than Linux.
@@ -93,7 +92,7 @@ impl Code {
     /// [`Code::from_bytes`], for an object that defines all these symbols.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Code::from_bytes`].
     pub fn all_from_bytes(object: &[u8], symbols: &[String]) -> Result<Vec<Self>> {
         #[cfg(target_os = "linux")]
         if WITHOUT_FILES.load(Ordering::Relaxed) {
@@ -113,8 +112,8 @@ impl Code {
         symbols.iter().map(load).collect()
     }
 
-    /// Load the shared object at `path`, whose bytes are `object`. Where files in that folder cannot be executed (`noexec`), it is
-    /// loaded without the file.
+    /// Load the shared object at `path`, whose bytes are `object`. If files in that folder cannot be executed (`noexec`), loads it without
+    /// the file.
     pub(crate) fn from_file(path: &Path, object: &[u8], symbol: &str) -> Result<Self> {
         Self::load(path, symbol).or_else(|error| without_file(object, symbol, error))
     }
@@ -138,7 +137,7 @@ impl Code {
         let name = CString::new(symbol).map_err(|_| Error::invalid(format!("symbol name {symbol:?}")))?;
         // SAFETY: the object was linked from compiled kernel code only; it has no initializers.
         let object = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(wrong)?;
-        // Never unloaded: ThreadSanitizer waits for ever where one thread unloads code and another looks for a name.
+        // Never unloaded: ThreadSanitizer deadlocks if one thread unloads code while another looks up a symbol.
         #[cfg(elinvar_thread_sanitizer)]
         // SAFETY: as above.
         std::mem::forget(unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) });
@@ -148,12 +147,12 @@ impl Code {
         Ok(Self { function, _object: Loaded::Library { _library: object } })
     }
 
-    /// Run groups in ascending order. Returns 0 or a fault's code. The thread's floating-point modes are afterwards as before.
+    /// Runs threadgroups in ascending order. Returns 0 or a fault code. Restores the thread's floating-point modes.
     ///
     /// # Safety
-    /// `launch` fits the kernel: each address is valid for what the kernel does with it, and nothing
-    /// writes to the same bytes meanwhile but as the kernel expects. `scratch` is aligned to 64, has
-    /// the bytes that the kernel and the launch's threadgroup memory need, and is in no other use.
+    /// `launch` matches the kernel: each address is valid for the kernel's accesses, and no other thread writes to the same bytes except
+    /// as the kernel expects. `scratch` is aligned to 64 bytes, holds the scratch and threadgroup memory that the kernel and the launch
+    /// require, and is not used otherwise.
     #[allow(unsafe_code)] // calls machine code that a user's kernel was compiled to
     pub unsafe fn run(&self, launch: &Launch, scratch: *mut u8, groups: Range<u64>) -> i32 {
         let modes = FloatState::current();
@@ -164,7 +163,7 @@ impl Code {
     }
 }
 
-/// Code that could not be loaded from a file; that error where it cannot be loaded without one either.
+/// Loads code without a file after loading from a file failed with `error`; returns that error if this fails as well.
 fn without_file(object: &[u8], symbol: &str, error: Error) -> Result<Code> {
     #[cfg(target_os = "linux")]
     if let Ok(code) = Code::from_image(object, symbol) {
@@ -175,8 +174,8 @@ fn without_file(object: &[u8], symbol: &str, error: Error) -> Result<Code> {
     Err(error)
 }
 
-/// Compiled code calls functions of the C mathematics library, which objects linked directly do not
-/// name; where it is a library of its own, its symbols are made visible once for all.
+/// Makes the symbols of the C math library global, once. Compiled code calls its functions, but objects that are linked directly do not
+/// name the library.
 #[allow(unsafe_code)] // loads a system library
 fn load_math_library() {
     static LOADED: PerProcess<Option<Library>> = PerProcess::new(|| {

@@ -1,11 +1,10 @@
-//! Memory of the CPU driver: whole pages of the process, mapped directly from the system or the program's own.
+//! Memory of the CPU driver: whole pages, mapped from the system or provided by the program.
 //!
-//! All storage modes are the same host memory. `Shared` and `Managed` show the host its address;
-//! `Private` does not, so that a program that forgets its copies fails here as it would on a GPU.
-//! Pages are zero when first touched, for either [`Init`], and none is touched by allocating.
+//! All storage modes are host memory. `Shared` and `Managed` expose the host address; `Private` does not, so that a program that omits its copies
+//! fails here as it would on a GPU. Pages are zeroed on first touch, for either [`Init`]; allocation touches none.
 //!
-//! A device counts what it has given out and refuses to go over the machine's memory: the system
-//! itself would grant the addresses and kill the process later.
+//! A device counts its allocations and refuses to exceed the machine's memory. The system itself would overcommit and kill the process
+//! later.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -16,11 +15,11 @@ use elinvar_driver::{Error, HostBlock, Memory, Result, Storage, expect_within};
 
 use crate::host;
 
-/// From this size on, asking for huge pages is worth the call.
+/// Minimum size in bytes for requesting huge pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 4 << 20;
 
-/// How much memory a device may give out, and how much it has.
+/// Memory budget of a device: allocated bytes and limit.
 pub(crate) struct Account {
     limit: u64,
     used: AtomicU64,
@@ -31,7 +30,7 @@ impl Account {
         Self { limit, used: AtomicU64::new(0) }
     }
 
-    /// Whether `bytes` could be taken.
+    /// Reserves `bytes`; returns whether they are available.
     fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
@@ -46,8 +45,7 @@ impl Account {
     }
 }
 
-/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages. Memory of the program has an owner, and
-/// nothing of it is mapped here.
+/// An allocation: `len` bytes at the start of `mapped` bytes of whole pages. Memory of the program has an owner and no mapping of its own.
 pub(crate) struct HostMemory {
     address: NonNull<u8>,
     mapped: usize,
@@ -61,12 +59,12 @@ pub(crate) struct HostMemory {
 // SAFETY: the mapping belongs to this value alone and may be used and unmapped from any thread.
 unsafe impl Send for HostMemory {}
 #[allow(unsafe_code)] // as above
-// SAFETY: the fields are never changed after construction; reads and writes of the bytes themselves
-// are ordered by the callers, as the contract of `Memory` and of the queues says.
+// SAFETY: the fields are constant after construction. Accesses to the bytes are ordered by the callers, as the contracts of `Memory` and
+// of queues require.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// `len` bytes of zeroes. At least one page is mapped, so that even no bytes have an address.
+    /// Allocates `len` zeroed bytes. Maps at least one page, so that an empty allocation has an address.
     pub(crate) fn new(len: u64, storage: Storage, account: Arc<Account>) -> Result<Self> {
         let too_much = || Error::OutOfMemory { requested: len, available: account.available() };
         let mapped = len.max(1).checked_next_multiple_of(host::page_size()).ok_or_else(too_much)?;
@@ -81,7 +79,7 @@ impl HostMemory {
         Ok(Self { address, mapped: bytes, _owner: None, len, storage, account })
     }
 
-    /// Whole pages of the program.
+    /// Wraps whole pages of the program.
     ///
     /// # Safety
     /// As [`elinvar_driver::Device::wrap`].
@@ -99,10 +97,10 @@ impl HostMemory {
         Ok(Self { address, mapped: 0, _owner: Some(owner), len, storage, account })
     }
 
-    /// The address of the byte at `offset`, if `len` bytes from there on are within the memory.
+    /// The address of the byte at `offset`, if `len` bytes from there are within the memory.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<*mut u8> {
         expect_within(self.len, offset, len)?;
-        // In range of the mapping, whose size fits in usize.
+        // Does not overflow: the offset is within the mapping, whose size fits in usize.
         Ok(self.address.as_ptr().wrapping_add(offset as usize))
     }
 }
@@ -117,7 +115,7 @@ impl Drop for HostMemory {
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-// SAFETY: the address is of pages, or of a block of the host, that the value owns until it is dropped.
+// SAFETY: the address is of pages, or of host memory, that the value owns until it is dropped.
 unsafe impl Memory for HostMemory {
     fn len(&self) -> u64 {
         self.len
@@ -137,24 +135,22 @@ unsafe impl Memory for HostMemory {
 
     unsafe fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         let source = self.at(offset, target.len() as u64)?;
-        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
-        // `target` is a unique borrow, which no live memory of ours can overlap unless the caller
-        // made it from `host_ptr`, where the same promise forbids it.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not written concurrently. `target` is a unique borrow, which cannot
+        // overlap live memory of this driver, unless the caller made it from `host_ptr`, which the same guarantee forbids.
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
         Ok(())
     }
 
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let target = self.at(offset, source.len() as u64)?;
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile,
-        // which includes whoever reads `source`.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently, which includes readers of `source`.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
         Ok(())
     }
 
     unsafe fn clear(&self, len: u64) -> Result<()> {
         let target = self.at(0, len)?;
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         unsafe { target.write_bytes(0, len as usize) };
         Ok(())
     }
@@ -164,15 +160,14 @@ unsafe impl Memory for HostMemory {
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
-    // SAFETY: a new private mapping at an address of the system's choice changes no other memory.
+    // SAFETY: a new private mapping at an address chosen by the system does not change other memory.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return None;
     }
     #[cfg(target_os = "linux")]
     if bytes >= HUGE_PAGE_BYTES {
-        // SAFETY: the range is the mapping made above; the advice changes no content, and a refusal
-        // only means ordinary pages.
+        // SAFETY: the range is the mapping made above. The advice does not change contents; if it fails, ordinary pages are used.
         unsafe { libc::madvise(address, bytes, libc::MADV_HUGEPAGE) };
     }
     NonNull::new(address.cast())
@@ -180,8 +175,7 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
 
 #[allow(unsafe_code)] // a C function
 fn unmap(address: NonNull<u8>, bytes: usize) {
-    // SAFETY: exactly the mapping that `map` made, whose only owner is being dropped. It cannot fail
-    // for a whole mapping, and there would be nothing to do about it.
+    // SAFETY: exactly the mapping that `map` made, whose only owner is being dropped. Unmapping a whole mapping cannot fail.
     unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
 }
 

@@ -1,17 +1,16 @@
-//! Worker threads. A worker takes a task (the turn of a queue) or joins a job that
-//! another worker has published; with neither it looks for some for a bounded time, then sleeps.
+//! Worker threads. A worker runs a task (the turn of a queue) or helps with a job that another worker has published. If there is neither,
+//! it spins for a bounded time, then sleeps.
 //!
 //! Invariants:
-//! - A worker waits for others only as the owner of a job, and then only for those that are running
-//!   its groups. So any number of queues make progress on any number of workers.
-//! - Whoever adds or takes work wakes a sleeper while more is there than spinning workers will find.
-//! - Workers outlive the pool's handle until no task is left. They are never joined: the last handle
-//!   may be dropped on a worker, in a callback.
+//! - A worker waits for other workers only as the owner of a job, and only for those that are executing its threadgroups. Therefore any number of
+//!   queues make progress on any number of workers.
+//! - A thread that adds or takes work wakes a sleeping worker if there is more work than spinning workers will find.
+//! - Workers outlive the pool's handle until no task is left. They are never joined, because the last handle may be dropped on a
+//!   worker, in a callback.
 //!
-//! A dispatch begins on the worker that took the command, and stays there if it is short, by the time that the
-//! dispatch before it took or by its own first groups. What counts as short depends on who could help: a worker
-//! that is looking for work costs little, waking one costs more, and is done for a single long dispatch
-//! or for several in succession that would each be worth the help of a worker that is awake.
+//! A dispatch starts on the worker that took the command and stays there if it is short, estimated from the previous dispatch or from
+//! its own first threadgroups. The threshold depends on who could help: help of a spinning worker is cheap. Waking a worker is expensive, and
+//! is done only for a single long dispatch, or after several dispatches that would each have justified the help of a spinning worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,34 +24,34 @@ use crate::encode::Running;
 use crate::job::{self, Demand, Job, Pace, Work, wait_awake};
 use crate::scratch::Scratch;
 
-/// Compiled code keeps threadgroup memory and private arrays on the stack.
+/// Stack size: compiled code keeps threadgroup memory and private arrays on the stack.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
-/// What is shorter than this on one worker is not worth the help of one that is awake.
+/// Minimum duration on one worker for which the help of a spinning worker pays off.
 const SHORT_NS: u64 = 8_000;
-/// What is shorter than this on one worker is not worth waking another.
+/// Minimum duration on one worker for which waking another worker pays off.
 const LONG_NS: u64 = 50_000;
 
-/// Something for one worker to do: a queue's turn.
+/// A task for one worker: the turn of a queue.
 pub(crate) trait Task: Send + Sync {
     fn run(self: Arc<Self>, worker: &mut Worker);
 }
 
-/// The handle of the worker threads; dropping it lets them finish what was added and end.
+/// Handle of the worker threads. After it is dropped, they finish the remaining tasks and exit.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    /// Whose the threads are.
+    /// The process that owns the threads.
     process: Process,
 }
 
-/// What a task is given: the thread's own memory and its way to the others.
+/// Context of a task: the thread's scratch memory and its access to other workers.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    /// Its number: below that of workers, or that for a guest.
+    /// Index of the worker; guests have the index that follows those of the workers.
     index: usize,
     scratch: Scratch,
-    /// Time spent alone, since the last job that was shared, on dispatches that a worker awake could have helped with.
+    /// Time that dispatches took alone since the last shared job, although a spinning worker could have helped.
     alone_ns: u64,
-    /// That of the last dispatch, for the next.
+    /// The last dispatch, for reuse by the next.
     pub(crate) spare: Option<Arc<Running>>,
 }
 
@@ -61,21 +60,21 @@ struct Shared {
     workers: usize,
     state: Mutex<State>,
     wake: Condvar,
-    /// How many workers the state has something for, to be looked at without its lock.
+    /// Number of workers for which there is work, readable without the lock.
     found: AtomicUsize,
-    /// Workers that look for work. Changes under the lock.
+    /// Number of spinning workers. Changes under the lock.
     spinning: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// The highest priority first; of one, in the order of arrival.
+    /// By priority, highest first; in order of arrival within a priority.
     tasks: VecDeque<(Priority, Arc<dyn Task>)>,
     jobs: Vec<Arc<Job>>,
     asleep: usize,
-    /// Workers that have something.
+    /// Number of busy workers.
     busy: usize,
-    /// How many may.
+    /// Maximum number of busy workers.
     most: usize,
     closed: bool,
 }
@@ -104,25 +103,25 @@ impl Pool {
     }
 
     /// # Errors
-    /// `DeviceLost` in a child of the process that has the threads.
+    /// `DeviceLost` in a forked child of the process that owns the threads.
     pub(crate) fn expect_here(&self, what: &str) -> Result<()> {
         self.process.expect_this(&what)
     }
 
-    /// Add a task behind all others of its priority.
+    /// Adds a task behind all others of its priority.
     pub(crate) fn push_with(&self, priority: Priority, task: Arc<dyn Task>) {
         self.shared.change(|state| state.add(priority, task));
     }
 
-    /// A worker for a thread of the caller's. It takes nothing by itself: it runs what [`Worker::invite`] lets it, and its
-    /// jobs are shared with the threads of the pool.
+    /// A worker for the calling thread, a guest. It takes no tasks by itself; it runs tasks with [`Worker::invite`], and its jobs are
+    /// shared with the pool's threads.
     pub(crate) fn guest(&self) -> Worker {
-        // No two guests meet in one job: they help nobody.
+        // Guests do not help each other, so two guests never meet in one job.
         let (shared, index) = (self.shared.clone(), self.shared.workers);
         Worker { shared, index, scratch: Scratch::new(), alone_ns: 0, spare: None }
     }
 
-    /// From now on at most so many workers, at least one, have something at a time. What they have they end.
+    /// Limits the number of busy workers, at least 1. Running tasks are not interrupted.
     pub(crate) fn use_workers(&self, most: usize) {
         self.shared.change(|state| state.most = most.max(1));
     }
@@ -130,7 +129,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // In a child there are no threads to end, and one may have held the lock.
+        // A forked child has no threads to end, and the lock may have been held at the fork.
         if !self.process.is_this() {
             return;
         }
@@ -140,7 +139,7 @@ impl Drop for Pool {
 }
 
 impl Worker {
-    /// Run a task on this thread, which is a guest's, as one of the workers that may have something. Gives it back if others come first.
+    /// Runs a task on this thread, a guest's, within the limit of busy workers. Returns the task if others wait already.
     pub(crate) fn invite(&mut self, task: Arc<dyn Task>) -> Option<Arc<dyn Task>> {
         {
             let mut state = self.shared.state.lock();
@@ -155,13 +154,12 @@ impl Worker {
         None
     }
 
-    /// Whether some task waits for a worker.
+    /// Whether a task waits for a worker.
     pub(crate) fn tasks_wait(&self) -> bool {
         !self.shared.state.lock().tasks.is_empty()
     }
 
-    /// Run a dispatch, with the others' help if that is worth it. Returns what a group has taken when all have
-    /// ended.
+    /// Runs a dispatch, with the help of other workers if that pays off. Returns the time per threadgroup when all have ended.
     pub(crate) fn run<W: Work + 'static>(&mut self, work: &Arc<W>, demand: Demand) -> Result<u64> {
         let mut pace = Pace::new(demand.group_ns, job::RANGE_NS);
         let leave = |pace: &Pace, left| self.shared.is_worth_sharing(self.alone_ns, demand, pace, left);
@@ -197,7 +195,7 @@ impl Worker {
 }
 
 impl Shared {
-    /// Whether so many groups that are left of a dispatch are worth the help of others.
+    /// Whether help pays off for the remaining threadgroups of a dispatch.
     fn is_worth_sharing(&self, alone_ns: u64, demand: Demand, pace: &Pace, left: u64) -> bool {
         if self.workers == 1 || left == 1 {
             return false;
@@ -208,7 +206,7 @@ impl Shared {
         expected_ns > SHORT_NS && (awake || alone_ns.saturating_add(expected_ns) > LONG_NS)
     }
 
-    /// Change what there is to do, and wake sleepers for what is new.
+    /// Changes the state under the lock, and wakes sleeping workers for new work.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
@@ -222,13 +220,13 @@ impl Shared {
         }
     }
 
-    /// Note for the workers that look without the lock what there is for one of them.
+    /// Publishes the number of workers for which there is work, for those that spin without the lock.
     fn note(&self, state: &State) {
         let found = if state.busy < state.most { state.tasks.len() + state.vacancies() } else { 0 };
         self.found.store(found, Ordering::Relaxed);
     }
 
-    /// Wait for something to do, with what was done before ended; `None` once the pool is closed and no task is left.
+    /// Waits for work; `was_busy` tells that the caller has just finished some. `None` when the pool is closed and no task is left.
     fn next(&self, was_busy: bool) -> Option<Next> {
         let mut state = self.state.lock();
         state.busy -= usize::from(was_busy);
@@ -237,7 +235,7 @@ impl Shared {
                 self.announce(&state);
                 return Some(next);
             }
-            // A job may have been drained, which nobody notes.
+            // A job may have been drained, which is not signaled.
             self.note(&state);
             self.spinning.fetch_add(1, Ordering::Relaxed);
             drop(state);
@@ -267,7 +265,7 @@ impl State {
         self.tasks.insert(behind, (priority, task));
     }
 
-    /// A task first: it needs nobody else. Then the job with the fewest helpers.
+    /// Prefers a task, because it needs no other worker; otherwise the job with the fewest helpers.
     fn take(&mut self) -> Option<Next> {
         if self.busy >= self.most {
             return None;
@@ -285,12 +283,12 @@ impl State {
         Some(next)
     }
 
-    /// How many more workers the jobs have something for.
+    /// Number of additional workers that the jobs could use.
     fn vacancies(&self) -> usize {
         self.jobs.iter().map(|job| job.vacancies()).sum()
     }
 
-    /// At most two: those wake two more each, which is quicker than one waking all.
+    /// Wakes at most two workers. Each wakes two more, which is faster than one thread waking all.
     fn sleepers_to_wake(&self, spinning: usize) -> usize {
         if self.asleep == 0 {
             return 0;
@@ -335,11 +333,11 @@ mod tests {
         };
         assert!(worth(2, 0, 0, LONG_NS / 10, 11));
         assert!(!worth(2, 0, 0, LONG_NS / 10, 10));
-        // A worker is awake, or there was more such work before.
+        // A worker is spinning, or there was similar work before.
         assert!(worth(2, 1, 0, LONG_NS / 10, 2));
         assert!(worth(2, 0, LONG_NS, LONG_NS / 10, 2));
         assert!(!worth(2, 1, LONG_NS, SHORT_NS / 10, 10));
-        // Nobody else, or nothing for anybody else; nothing is known yet.
+        // No other workers, nothing to share, or the duration is still unknown.
         assert!(!worth(1, 0, 0, LONG_NS, 100));
         assert!(!worth(2, 1, LONG_NS, LONG_NS, 1));
         assert!(!worth(2, 1, LONG_NS, 0, 1 << 40));
@@ -362,7 +360,7 @@ mod tests {
         }
         (0..200).for_each(|_| ran.recv().unwrap());
         assert_eq!(peak.load(Ordering::SeqCst), 1);
-        // Four that wait for one another need as many workers; two come when the first two are in.
+        // Four threadgroups that wait for one another need four workers; two are woken when the first two have joined.
         let all = Arc::new(std::sync::Barrier::new(4));
         for _ in 0..4 {
             let (all, sender) = (all.clone(), sender.clone());
@@ -399,7 +397,7 @@ mod tests {
         };
         assert!(guest.invite(task(&sender)).is_none());
         assert_eq!(ran.try_recv(), Ok(this));
-        // The one that may have something is busy.
+        // The only worker that may be busy is busy.
         let (go, wait) = channel::<()>();
         let (begun, begins) = channel();
         pool.push(move |_| {
@@ -411,7 +409,7 @@ mod tests {
         pool.push_with(Priority::Normal, back);
         go.send(()).unwrap();
         assert_ne!(ran.recv().unwrap(), this);
-        // It may run again when the other has ended; a job of its is shared with the pool's thread.
+        // It may run again after the other has ended; its job is shared with the pool's thread.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while guest.invite(task(&sender)).is_some() {
             assert!(std::time::Instant::now() < deadline);

@@ -1,6 +1,5 @@
-//! The queue's half that is the CPU's: commands run at once, on whichever worker has the queue's turn.
-//!
-//! Everything else of a queue is the contract's [submission core](elinvar_driver::submission).
+//! The CPU backend of the [submission core](elinvar_driver::submission): commands execute synchronously, on the worker that has the queue's
+//! turn.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::pool::{Pool, Task, Worker};
 use crate::stop::Stop;
 use crate::{encode, host};
 
-/// Stop flags that a queue keeps for its next submissions.
+/// Number of stop flags that a queue keeps for reuse.
 const SPARE: usize = 16;
 
 pub(crate) type CpuQueue = QueueHandle<CpuBackend>;
@@ -21,7 +20,7 @@ pub(crate) type CpuQueue = QueueHandle<CpuBackend>;
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
     priority: Priority,
-    /// Flags of submissions that have ended, unused.
+    /// Unused stop flags, of submissions that have ended.
     spare: Mutex<Vec<Arc<Stop>>>,
 }
 
@@ -30,7 +29,7 @@ impl CpuBackend {
         Self { pool, priority, spare: Mutex::default() }
     }
 
-    /// Run a queue's turn on a guest's thread, unless workers of the pool come first.
+    /// Runs a queue's turn on a guest's thread, unless tasks of the pool come first.
     pub(crate) fn run_on(queue: Arc<SubmissionQueue<Self>>, guest: &mut Worker) {
         let backend = queue.clone();
         let Self { pool, priority, .. } = backend.backend();
@@ -41,11 +40,11 @@ impl CpuBackend {
 }
 
 #[allow(unsafe_code)] // promises what the trait asks for
-// SAFETY: `begin` returns when all workers have left the commands.
+// SAFETY: `begin` returns after all workers have left the commands.
 unsafe impl Backend for CpuBackend {
     type Thread = Worker;
     type Work = Arc<Stop>;
-    /// Nothing is in flight between two calls of `begin`.
+    /// Nothing is in flight between calls of `begin`.
     type Fence = std::convert::Infallible;
 
     fn work(&self) -> Arc<Stop> {

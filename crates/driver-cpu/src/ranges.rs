@@ -1,20 +1,20 @@
-//! The groups of a job that have not been handed out, as ranges that its participants own.
+//! Work distribution: the threadgroups of a job that have not been claimed, as ranges with work stealing.
 //!
-//! Each participant has a part, an equal range at first, and takes groups from its front. When they are gone it
-//! steals the back half of the longest range there is. So a dispatch that is repeated gives a worker the groups
-//! whose data its caches still hold. Where groups have to start in ascending order there is one part, and all
-//! participants take from its front; a group may then wait for an earlier one.
+//! Each participant owns a part, initially an equal range, and claims threadgroups from its front. When its part is empty, it steals the
+//! back half of the longest range. Repeated dispatches therefore give a worker the threadgroups whose data are still in its caches. If
+//! threadgroups must start in ascending order, there is one part, from whose front all participants claim; a threadgroup may then
+//! wait for an earlier one.
 //!
-//! Invariant: a range is one atomic number, every change replaces the whole of it, and only its participant puts a
-//! new one into an empty part. So no group is handed out twice. A range carries no data with it: all accesses are
-//! relaxed, and the job makes the groups' effects visible.
+//! Invariant: a range is one atomic integer and is only replaced as a whole, and only the owner stores a new range to an empty part.
+//! Therefore no threadgroup is claimed twice. Ranges do not publish other data: all accesses are relaxed, and the job synchronizes the
+//! effects of threadgroups.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// A range of units below 2^32, packed: where it begins in the upper half, where it ends in the lower.
+/// A range of units below 2^32, packed: start in the upper half, end in the lower half.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Packed(u64);
 
@@ -36,7 +36,7 @@ impl Packed {
     }
 }
 
-/// A range that participants change.
+/// A range that participants modify atomically.
 struct Part(AtomicU64);
 
 impl Part {
@@ -48,7 +48,7 @@ impl Part {
         self.0.compare_exchange_weak(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// So many units from the front, at most one in `share` of them, but an eighth of `size` at least.
+    /// Takes units from the front: at most one in `share` of them, but at least an eighth of `size`.
     fn take_front(&self, size: u64, share: u64) -> Option<Packed> {
         loop {
             let left = self.left();
@@ -64,34 +64,34 @@ impl Part {
     }
 }
 
-/// What is left of `groups`, in parts.
+/// The unclaimed threadgroups, in parts.
 pub(crate) struct Ranges {
     groups: Range<u64>,
-    /// Groups that are handed out together: one, but for more than 2^32 of them.
+    /// Threadgroups per unit: one, unless there are more than 2^32 of them.
     unit: u64,
-    /// Participants that take from the same part.
+    /// Number of participants that share a part.
     sharers: u64,
     parts: Box<[CachePadded<Part>]>,
     stopped: AtomicBool,
 }
 
 impl Ranges {
-    /// For so many participants: one part for all if groups are to start in ascending order, else one each.
+    /// Creates the parts for `participants`: one shared part if threadgroups must start in ascending order, otherwise one each.
     pub(crate) fn new(groups: Range<u64>, participants: usize, ascending: bool) -> Self {
         let participants = participants.max(1);
         let count = groups.end - groups.start;
         let unit = count.div_ceil(u64::from(u32::MAX)).max(1);
         let units = u128::from(count.div_ceil(unit));
         let (parts, sharers) = if ascending { (1, participants) } else { (participants, 1) };
-        // Fits: it is at most `units`, which is below 2^32.
+        // Does not truncate: it is at most `units`, which is below 2^32.
         let bound = |part: usize| (units * part as u128 / parts as u128) as u64;
         let part = |n| CachePadded::new(Part(AtomicU64::new(Packed::new(bound(n), bound(n + 1)).0)));
         let parts = (0..parts).map(part).collect();
         Self { groups, unit, sharers: sharers as u64, parts, stopped: AtomicBool::new(false) }
     }
 
-    /// Take the next groups for a participant: about `size`, fewer towards the end, but not fewer than an
-    /// eighth of `size` where there are as many. `None` when nothing is left.
+    /// Claims the next threadgroups for a participant: about `size`, fewer near the end, but at least an eighth of `size` while that many
+    /// remain. `None` if nothing is left.
     pub(crate) fn take(&self, participant: usize, size: u64) -> Option<Range<u64>> {
         let own = &self.parts[participant % self.parts.len()];
         let size = (size / self.unit).max(1);
@@ -108,12 +108,12 @@ impl Ranges {
         }
     }
 
-    /// Hand out nothing more.
+    /// Discards everything unclaimed.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// The back half of the longest range, or all of it if half would be fewer than `least` units.
+    /// The back half of the longest range; all of it if half would be fewer than `least` units.
     fn steal(&self, least: u64) -> Option<Packed> {
         loop {
             let all = self.parts.iter().map(|part| (part, part.left()));
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Participants on threads of their own take all there is; how often each group came.
+    /// Participants on separate threads claim everything; counts how often each threadgroup was claimed.
     fn drain(ranges: &Ranges, total: usize, participants: usize, sizes: &[u64]) -> Vec<u8> {
         let counts: Vec<AtomicU64> = (0..total).map(|_| AtomicU64::new(0)).collect();
         let begin = Barrier::new(participants);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(ranges.take(1, 1), Some(500..501));
         assert_eq!(ranges.take(0, 1), Some(0..1));
         while ranges.take(1, 1).unwrap().start != 999 {}
-        // Of 1..500, which 0 has left.
+        // Of 1..500, the rest of participant 0's range.
         assert_eq!(ranges.take(1, 1), Some(250..251));
         while ranges.take(0, 1).unwrap().start != 249 {}
         assert_eq!(ranges.take(0, 1).map(|groups| groups.end > 251), Some(true));

@@ -1,6 +1,6 @@
-//! A worker's own memory for the kernels it runs: threadgroup memory and values kept over barriers.
+//! Per-worker scratch memory for kernels: threadgroup memory and values that live across barriers.
 //!
-//! It grows to the largest size asked for and stays. Its content is anything.
+//! It grows to the largest requested size and is never shrunk. Its contents are undefined.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -10,10 +10,10 @@ use elinvar_driver::{Error, Result};
 /// Alignment that compiled code may rely on.
 const ALIGN: usize = 64;
 
-/// A growing block of memory, aligned to 64.
+/// A growable block of memory, aligned to 64 bytes.
 pub(crate) struct Scratch {
     address: NonNull<u8>,
-    /// Bytes; zero when nothing is allocated.
+    /// Size in bytes; zero if nothing is allocated.
     size: usize,
 }
 
@@ -26,7 +26,7 @@ impl Scratch {
         Self { address: NonNull::dangling(), size: 0 }
     }
 
-    /// The address of at least `bytes` bytes; valid until the next call. What was there is lost.
+    /// The address of at least `bytes` bytes, valid until the next call. Previous contents are lost.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<*mut u8> {
         if bytes > self.size as u64 {
             self.grow(bytes)?;
@@ -50,7 +50,7 @@ impl Scratch {
     fn release(&mut self) {
         let size = std::mem::replace(&mut self.size, 0);
         if let (1.., Ok(layout)) = (size, Layout::from_size_align(size, ALIGN)) {
-            // SAFETY: `grow` allocated this address with this very layout; `size` is zero from now on.
+            // SAFETY: `grow` allocated this address with this layout; `size` is zero afterwards.
             unsafe { dealloc(self.address.as_ptr(), layout) };
         }
     }
@@ -74,7 +74,7 @@ mod tests {
         for bytes in [1, 63, 64, 5000, 10, 1 << 20, 1 << 20] {
             let address = scratch.reserve(bytes).unwrap();
             assert_eq!(address as usize % ALIGN, 0);
-            // SAFETY: `reserve` promises this many bytes.
+            // SAFETY: `reserve` guarantees this many bytes.
             unsafe { address.write_bytes(7, bytes as usize) };
         }
         assert_eq!(scratch.size, 1 << 20);
@@ -88,7 +88,7 @@ mod tests {
             assert!(matches!(scratch.reserve(bytes), Err(Error::OutOfMemory { .. })));
         }
         let address = scratch.reserve(200).unwrap();
-        // SAFETY: `reserve` promises this many bytes.
+        // SAFETY: `reserve` guarantees this many bytes.
         unsafe { address.write_bytes(7, 200) };
     }
 }

@@ -1,34 +1,34 @@
-//! [`Stop`]: the word to a submission that it is to end.
+//! [`Stop`]: the stop flag of a submission.
 //!
-//! Workers look at it before each range of threadgroups, which takes some microseconds, and code that can be stopped in
-//! each loop, so a look must cost nothing.
+//! Workers read it before each range of threadgroups, which takes some microseconds, and stoppable code reads it in each loop iteration, so
+//! reading it must be cheap.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use elinvar_driver::sync::OnceLock;
 use elinvar_driver::{Error, Result};
 
-/// Set once, with what the submission then ends in.
+/// Stop flag; set once, with the error in which the submission ends.
 #[derive(Default)]
 pub(crate) struct Stop {
     cause: OnceLock<Error>,
-    /// Not 0 once the cause is there.
+    /// Nonzero when `cause` is set.
     byte: AtomicU8,
 }
 
 impl Stop {
-    /// Only the first cause counts.
+    /// Sets the cause, if it is not set yet.
     pub(crate) fn set(&self, cause: Error) {
         let _earlier = self.cause.set(cause);
         self.byte.store(1, Ordering::Release);
     }
 
-    /// The cause, once it is set.
+    /// The cause, if it is set.
     pub(crate) fn check(&self) -> Result<()> {
         self.cause.get().map_or(Ok(()), |cause| Err(cause.clone()))
     }
 
-    /// The byte that compiled code looks at.
+    /// The byte that compiled code reads.
     pub(crate) fn byte(&self) -> *const u8 {
         self.byte.as_ptr().cast_const()
     }

@@ -1,4 +1,4 @@
-//! Kernels for this crate's tests, written as the compiler's output, and ways to run them.
+//! Kernels for this crate's tests, in the form of compiler output, and functions to run them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
@@ -16,7 +16,7 @@ use crate::device::CpuDevice;
 use crate::kernel::{Build, CompiledKernel, CpuPipeline};
 use crate::loader::Code;
 
-/// A function that runs `body` for every group `%i`; it may return by way of `%fault`.
+/// A function that runs `body` for every threadgroup `%i`; `body` may return through `%fault`.
 macro_rules! groups {
     ($body:literal) => {
         concat!(
@@ -119,7 +119,7 @@ pub(crate) const STEP: &str = groups!(
      store i32 %new, ptr %a0"
 );
 
-/// Rounds upwards and flushes subnormal numbers from here on, as no kernel may.
+/// Sets upward rounding and flushing of subnormal numbers, which no kernel may do.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const SPOIL: &str = concat!(
     groups!(
@@ -250,7 +250,7 @@ pub(crate) fn dispatch(
     })
 }
 
-/// Submit, and the channel on which the outcome comes.
+/// Submits commands. Returns a channel for the result.
 pub(crate) fn submit(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, Receiver<Result<Timing>>) {
     let (sender, outcome) = channel();
     let done = elinvar_driver::Done::new(move |result| sender.send(result).unwrap());
@@ -275,7 +275,7 @@ pub(crate) fn write(memory: &Arc<dyn Memory>, bytes: &[u8]) {
     unsafe { memory.write(0, bytes).unwrap() };
 }
 
-/// A kernel that keeps its queue busy until [`Gate::open`], also by an unwinding test.
+/// A kernel that keeps its queue busy until [`Gate::open`], or until the test unwinds.
 pub(crate) struct Gate {
     memory: Arc<dyn Memory>,
     pipeline: Arc<dyn Pipeline>,
@@ -304,12 +304,12 @@ impl Drop for Gate {
     }
 }
 
-/// Stores to an address where nothing is.
+/// Stores to an unmapped address.
 const WILD: &str = groups!("store i32 1, ptr inttoptr (i64 4656 to ptr)");
-/// Ends in an instruction that the processor refuses.
+/// Executes an illegal instruction.
 const TRAP: &str = groups!("br label %trap\n trap:\n call void asm sideeffect \"ud2\", \"\"()");
 const BREAKPOINT: &str = groups!("call void asm sideeffect \"int3\", \"\"()");
-/// Stores to the far end of a frame that is larger than the stack, and to nothing else of it.
+/// Stores to the far end of a frame that is larger than the stack, and nowhere else.
 const FRAME: &str = concat!(
     groups!("call void @frame(i64 %i)"),
     "define internal void @frame(i64 %n) noinline \"probe-stack\"=\"inline-asm\" {
@@ -321,9 +321,9 @@ const FRAME: &str = concat!(
 );
 const DIVIDE: &str =
     groups!("call void asm sideeffect \"xorl %ecx, %ecx; divl %ecx\", \"~{eax},~{ecx},~{edx},~{flags}\"()");
-/// Loads from the page below the stack, far above which it is.
+/// Loads from the page below the stack, with the stack pointer far above it.
 const GUARD: &str = groups!("%value = load volatile i32, ptr %a0");
-/// Calls itself for ever.
+/// Infinite recursion.
 const DEEP: &str = concat!(
     groups!("%sum = call i64 @deep(i64 %i)\n store volatile i64 %sum, ptr %a0"),
     "define internal i64 @deep(i64 %n) noinline {
@@ -355,11 +355,11 @@ fn below_the_stack(device: &CpuDevice) -> Arc<dyn Memory> {
     let address = std::ptr::without_provenance_mut::<u8>(start - 4096);
     let address = std::ptr::NonNull::new(address).unwrap();
     let block = elinvar_driver::HostBlock { address, bytes: 4096, owner: Box::new(()) };
-    // SAFETY: nobody touches the page but a kernel that is to crash there.
+    // SAFETY: only a kernel that is meant to crash there accesses the page.
     unsafe { device.wrap(block) }.unwrap()
 }
 
-/// A page of a file that is empty by then.
+/// A page of a file that has been truncated.
 #[allow(unsafe_code)] // maps a file
 fn beyond_a_file(device: &CpuDevice) -> Arc<dyn Memory> {
     use std::os::fd::AsRawFd as _;
@@ -368,17 +368,17 @@ fn beyond_a_file(device: &CpuDevice) -> Arc<dyn Memory> {
     let bytes = usize::try_from(crate::host::page_size()).unwrap();
     file.set_len(bytes as u64).unwrap();
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: new pages, of which nobody knows.
+    // SAFETY: new pages, which no other code knows.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, file.as_raw_fd(), 0) };
     let address = std::ptr::NonNull::new(address.cast::<u8>()).unwrap();
     let block = elinvar_driver::HostBlock { address, bytes: bytes as u64, owner: Box::new(()) };
-    // SAFETY: nobody touches the page but a kernel that is to crash there.
+    // SAFETY: only a kernel that is meant to crash there accesses the page.
     let memory = unsafe { device.wrap(block) }.unwrap();
     file.set_len(0).unwrap();
     memory
 }
 
-/// Lets the system write the beginning of a core, if this process may have any.
+/// Raises the core dump limit, if this process may.
 #[allow(unsafe_code)] // calls functions of the C library
 fn allow_core() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -390,7 +390,7 @@ fn allow_core() {
     }
 }
 
-/// What a child process of the crash tests does: runs a kernel that crashes, or crashes outside of kernels.
+/// Body of a child process of the crash tests: runs a kernel that crashes, or crashes outside of kernels.
 #[allow(unsafe_code)] // installs a signal handler, and crashes
 pub(crate) fn crash(case: &str) {
     extern "C" fn other(_signal: i32) {
@@ -420,7 +420,7 @@ pub(crate) fn crash(case: &str) {
         _ => ("wild", WILD),
     };
     if case == "host" {
-        // SAFETY: none: the process is to end here.
+        // SAFETY: undefined behavior on purpose; the process is meant to end here.
         unsafe { std::ptr::without_provenance_mut::<u32>(8).write_volatile(1) };
     }
     let memory = match case {

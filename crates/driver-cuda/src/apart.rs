@@ -1,9 +1,9 @@
-//! GPUs used by another process: [`Gpu`] and [`DeviceBlock`] for the process that owns the memory, [`reserve`] and [`import`] for the
-//! one that runs kernels.
+//! GPU memory shared between processes: [`Gpu`] and [`DeviceBlock`] for the process that owns the memory, [`reserve`] and [`import`] for the
+//! process that runs kernels.
 //!
-//! Device memory made by `cuMemCreate` needs no context and belongs to the process that made it; any process to which it is given as a
-//! file maps it, and it keeps its content when that one ends, also after a fault that ended its context. (CUDA Driver API reference,
-//! Virtual Memory Management.)
+//! Device memory allocated by `cuMemCreate` needs no context and belongs to the process that created it. Any process that receives it as a
+//! file descriptor can map it. It keeps its contents when such a process ends, also after a fault that destroyed that process's context.
+//! (CUDA Driver API reference, Virtual Memory Management.)
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -24,10 +24,10 @@ use crate::failure::{Failure, code};
 use crate::memory::CudaMemory;
 use crate::temperature::{Sensor, thermal};
 
-/// A file that a handle is given as.
+/// Handle type: a file descriptor.
 const FILE: HandleType = HandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// A GPU as a process sees it that runs nothing on it: its facts, and memory for another process to use. It has no context.
+/// A GPU for a process that runs nothing on it: its capabilities, and memory for another process. It has no context.
 pub struct Gpu {
     api: &'static Api,
     device: CUdevice,
@@ -38,11 +38,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The GPU of that index, from 0, in the order of [`elinvar_driver::Driver::devices`].
+    /// The GPU with this index, from 0, in the order of [`elinvar_driver::Driver::devices`].
     ///
     /// # Errors
-    /// `Unsupported` without a driver or a GPU, with the reason, and for one whose memory cannot be given to another process;
-    /// `InvalidArgument` with the range for an index beyond those that there are.
+    /// `Unsupported` without a driver or a GPU, with the reason, or if the GPU's memory cannot be shared between processes;
+    /// `InvalidArgument`, with the range, if the index is out of range.
     pub fn open(index: usize) -> Result<Self> {
         let api = api().map_err(Error::Unsupported)?;
         let failed = |failure: Failure| failure.error(api, "an NVIDIA GPU");
@@ -59,12 +59,12 @@ impl Gpu {
         Ok(Self { api, device, caps, target, granule, sensor: Sensor::of(api, device) })
     }
 
-    /// Facts and limits, as of the driver's own device.
+    /// Capabilities and limits, as of the driver's own device.
     pub fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    /// What its code is compiled for.
+    /// Compilation target.
     pub fn target(&self) -> Target {
         self.target
     }
@@ -77,22 +77,22 @@ impl Gpu {
     /// As [`Device::thermal`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Device::thermal`].
     pub fn thermal(&self) -> Result<Thermal> {
         thermal(self.sensor.as_ref(), &self.caps.name)
     }
 
-    /// Bytes of device memory that nobody uses, by NVML; `None` where that does not say.
+    /// Free device memory in bytes, from NVML; `None` if NVML does not report it.
     pub fn free_memory(&self) -> Option<u64> {
         self.sensor.as_ref()?.free_memory()
     }
 
-    /// What blocks come in, in bytes: 2 MiB on most GPUs.
+    /// Allocation granularity in bytes; 2 MiB on most GPUs.
     pub fn granule(&self) -> u64 {
         self.granule
     }
 
-    /// Device memory of at least one and at least `bytes` bytes, in whole granules. It holds anything.
+    /// Allocates device memory: at least `bytes` bytes and at least one granule, in whole granules. The contents are undefined.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -111,32 +111,32 @@ impl Gpu {
     }
 }
 
-/// Device memory that this process owns, whatever becomes of processes that use it.
+/// Device memory owned by this process, independent of the processes that use it.
 pub struct DeviceBlock {
     api: &'static Api,
     handle: u64,
     bytes: u64,
-    /// Whose it is.
+    /// The GPU that it belongs to.
     process: Process,
 }
 
 impl DeviceBlock {
-    /// Bytes of it, a multiple of [`Gpu::granule`].
+    /// Size in bytes, a multiple of [`Gpu::granule`].
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// It, as a file to give to another process.
+    /// Exports the memory as a file descriptor for another process.
     ///
     /// # Errors
-    /// `Environment` with the driver's reason.
+    /// `Environment` with the driver's error.
     #[allow(unsafe_code)] // C functions
     pub fn share(&self) -> Result<OwnedFd> {
         let mut file: RawFd = -1;
         // SAFETY: a handle of this type is a number of this size, which it writes.
         unsafe { self.api.export_memory((&raw mut file).cast(), self.handle, FILE.0, 0) }
             .map_err(|failure| failure.error(self.api, "sharing device memory"))?;
-        // SAFETY: the file has just been opened for this process, and nobody else knows it.
+        // SAFETY: the descriptor has just been opened for this process, and no other code knows it.
         Ok(unsafe { OwnedFd::from_raw_fd(file) })
     }
 }
@@ -147,15 +147,15 @@ impl Drop for DeviceBlock {
         if !self.process.is_this() {
             return;
         }
-        // SAFETY: made by `Gpu::allocate`, and released once. What has it mapped keeps it until that is gone.
+        // SAFETY: made by `Gpu::allocate`, and released once. Mappings keep the memory alive until they are gone.
         let _left = unsafe { self.api.release_memory(self.handle) };
     }
 }
 
-/// Keep a range of the device's addresses for [`import`], as long as this process lives.
+/// Reserves a range of the device's addresses for [`import`], for the lifetime of this process.
 ///
 /// # Errors
-/// `InvalidArgument` for a device of another driver; `Environment` when the addresses are not free, or with the driver's reason.
+/// `InvalidArgument` for a device of another driver; `Environment` if the addresses are not free, or with the driver's error.
 #[allow(unsafe_code)] // C functions
 pub fn reserve(device: &dyn Device, address: u64, bytes: u64) -> Result<()> {
     let context = ours(device)?.context();
@@ -171,10 +171,10 @@ pub fn reserve(device: &dyn Device, address: u64, bytes: u64) -> Result<()> {
     Err(Error::Environment(format!("{bytes} bytes of device addresses at {address:#x} are not free")))
 }
 
-/// Map device memory that another process has given, all `bytes` of it, at an address in what was reserved.
+/// Maps device memory of another process, all `bytes` of it, at an address in the reserved range.
 ///
 /// # Errors
-/// `InvalidArgument` for a device of another driver; `Environment` with the driver's reason.
+/// `InvalidArgument` for a device of another driver; `Environment` with the driver's error.
 pub fn import(device: &dyn Device, file: &OwnedFd, bytes: u64, address: u64) -> Result<Arc<dyn Memory>> {
     let context = ours(device)?.context();
     let _current = context.enter()?;
@@ -187,7 +187,7 @@ fn ours(device: &dyn Device) -> Result<&CudaDevice> {
     device.downcast_ref().ok_or_else(|| Error::invalid("the device belongs to another driver"))
 }
 
-/// Memory of another process at addresses of this one's device.
+/// Memory of another process, mapped to addresses of this process's device.
 pub(crate) struct Mapped {
     api: &'static Api,
     handle: u64,
@@ -197,7 +197,7 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// The context is current.
+    /// The context must be current.
     #[allow(unsafe_code)] // C functions
     fn new(api: &'static Api, device: CUdevice, file: &OwnedFd, bytes: u64, address: u64) -> Result<Self> {
         let failed =
@@ -206,7 +206,7 @@ impl Mapped {
         let file: *mut c_void = std::ptr::without_provenance_mut(file.as_raw_fd() as usize);
         // SAFETY: a handle of this type is passed as a number in place of a pointer; it writes a handle.
         unsafe { api.import_memory(&mut handle, file, FILE.0) }.map_err(failed)?;
-        // From here on dropping it gives all back.
+        // From here on, dropping it releases everything.
         let mut mapped = Self { api, handle, bytes, address, is_mapped: false };
         // SAFETY: the caller's addresses, which the driver checks to be reserved and free.
         unsafe { api.map_memory(address, bytes, 0, handle, 0) }.map_err(failed)?;
@@ -222,8 +222,8 @@ impl Mapped {
 impl Drop for Mapped {
     #[allow(unsafe_code)] // C functions
     fn drop(&mut self) {
-        // SAFETY: exactly what `new` has mapped and imported, whose only owner is being dropped; nothing uses it any more. A failure
-        // leaves it to the process's end.
+        // SAFETY: exactly what `new` has mapped and imported, whose only owner is being dropped; nothing uses it. On failure, it is released at
+        // the end of the process.
         unsafe {
             let _left = if self.is_mapped { self.api.unmap_memory(self.address, self.bytes) } else { Ok(()) };
             let _left = self.api.release_memory(self.handle);
@@ -235,7 +235,7 @@ fn location(device: CUdevice) -> CUmemLocation {
     CUmemLocation { type_: LocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
 }
 
-/// Memory of a device that can be given to other processes.
+/// Properties of device memory that can be exported to other processes.
 fn properties(device: CUdevice) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: AllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,8 +1,8 @@
-//! The calls of the CUDA driver API, found in the driver's library at run time.
+//! Bindings of the CUDA driver API, loaded from the driver's library at run time.
 //!
-//! Result codes are plain numbers here: a newer driver may answer codes that cudarc's enumeration does not have, and such a
-//! value of a Rust enumeration must not exist. Names carry the version that the library exports them with. What a call
-//! takes and does is in NVIDIA's CUDA Driver API reference, under its name.
+//! Result codes are integers, because a newer driver may return codes that cudarc's enum does not have, and invalid enum values are undefined
+//! behavior. Names include the version suffix of the exported symbols. The calls are documented under their names in NVIDIA's CUDA
+//! Driver API reference.
 
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use cudarc::driver::sys::{
 
 use crate::failure::Failure;
 
-/// The oldest driver whose calls are all there, as `cuDriverGetVersion` counts.
+/// The oldest driver that has all of these calls, as a `cuDriverGetVersion` number.
 const OLDEST: i32 = 12_000;
 
 macro_rules! api {
@@ -36,7 +36,7 @@ macro_rules! api {
                 #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // memory is shared between processes on Linux only
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Failure> {
-                    // SAFETY: the symbol has this type; what it asks for the caller promises.
+                    // SAFETY: the symbol has this type; the caller guarantees the preconditions of the call.
                     Failure::check($symbol, unsafe { (self.$method)($($arg),*) })
                 }
             )*
@@ -125,15 +125,15 @@ api! {
     );
 }
 
-/// A function of the driver's library, by name.
+/// Looks up a function of the driver's library by name.
 #[allow(unsafe_code)] // a symbol of a library, of the type that the caller names
 fn symbol<F: Copy>(name: &str) -> Result<F, String> {
-    // SAFETY: `api` has made sure that the library is there. The types above are those of `cuda.h`.
+    // SAFETY: `api` has checked that the library is loaded. The types above are those of `cuda.h`.
     let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
     found.map(|function| *function).map_err(|_| format!("the NVIDIA driver has no `{name}`: it is too old"))
 }
 
-/// The driver of this machine, initialized, or why there is none.
+/// The initialized driver of this machine, or the reason why it is unavailable.
 pub(crate) fn api() -> Result<&'static Api, String> {
     static API: OnceLock<Result<Api, String>> = OnceLock::new();
     API.get_or_init(open).as_ref().map_err(Clone::clone)
@@ -141,7 +141,7 @@ pub(crate) fn api() -> Result<&'static Api, String> {
 
 #[allow(unsafe_code)] // C functions
 fn open() -> Result<Api, String> {
-    // SAFETY: loading the library runs its initializers, which is what it is for.
+    // SAFETY: loading the library runs its initializers, as intended.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no NVIDIA driver: its library `libcuda` cannot be loaded".into());
     }
@@ -162,7 +162,7 @@ fn open() -> Result<Api, String> {
     Ok(api)
 }
 
-/// A version as the driver counts it.
+/// A `cuDriverGetVersion` number as text.
 pub(crate) struct Version(pub(crate) i32);
 
 impl std::fmt::Display for Version {

@@ -1,4 +1,4 @@
-//! What the driver says of a device, as [`Caps`].
+//! Conversion of device attributes to [`Caps`].
 
 use std::ffi::c_char;
 
@@ -9,12 +9,12 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::memory::{GRANULE, WRAP_GRANULE};
 
-/// Streams that the device runs side by side unless the environment says otherwise (`CUDA_DEVICE_MAX_CONNECTIONS`).
+/// Number of streams that the device runs concurrently by default (`CUDA_DEVICE_MAX_CONNECTIONS`).
 const QUEUES: u32 = 8;
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME: usize = 256;
 
-/// One of the device's numbers.
+/// A device attribute.
 #[allow(unsafe_code)] // a C function
 pub(crate) fn attribute(api: &Api, device: CUdevice, attribute: Attribute) -> Result<i32, Failure> {
     let mut value = 0;
@@ -80,7 +80,7 @@ pub(crate) fn caps(api: &Api, device: CUdevice) -> Result<Caps, Failure> {
     })
 }
 
-/// What [`Caps`] has no place for.
+/// Properties that are not part of [`Caps`].
 pub(crate) fn details(api: &Api, device: CUdevice) -> Result<Vec<(&'static str, String)>, Failure> {
     use Attribute as A;
     let number = |which| attribute(api, device, which);

@@ -1,11 +1,11 @@
-//! The device's clock, in nanoseconds: the host's monotonic clock, at which the device's own events are placed.
+//! The device's clock: the host's monotonic clock, in nanoseconds, to which device events are aligned.
 //!
-//! The device tells how long passed between two of its events, as a float of milliseconds that gets coarser with their
-//! distance. So there is an *anchor*: an event whose time on the host's clock is known to a few microseconds, because the
-//! host waited for it. It is taken anew when it has become old, while nothing is in flight.
+//! CUDA reports the time between two events as a float in milliseconds, whose resolution decreases with the distance. Times are therefore
+//! relative to an *anchor*: an event whose host time is known within a few microseconds, because the host waited for it. An old anchor is
+//! replaced while nothing is in flight.
 //!
-//! Events placed by the same anchor are as far apart as the device says. What is told is never before the host asked for
-//! the work nor after it learnt of its end.
+//! Differences of events with the same anchor are those that the device reports. Reported times are clamped between the time of
+//! submission and the time at which the host observed completion.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,21 +17,21 @@ use parking_lot::Mutex;
 use crate::context::{Context, DeviceEvent, Handle};
 use crate::failure::Failure;
 
-/// An anchor older than this is taken anew at the next occasion: a millisecond float of 2 s is exact to 0.25 µs.
+/// Age at which the anchor is replaced when nothing is in flight: a float of 2 s in milliseconds has a resolution of 0.25 µs.
 const OLD: Duration = Duration::from_secs(2);
-/// And than this at once, though something is in flight.
+/// Age at which the anchor is replaced even if work is in flight.
 const TOO_OLD: Duration = Duration::from_secs(8);
-/// Of so many tries the one is taken in which host and device were closest.
+/// Number of attempts to set an anchor; the attempt with the smallest difference between host and device is used.
 const TRIES: u32 = 5;
 
-/// Nanoseconds of the host's monotonic clock since this was first asked for.
+/// Nanoseconds of the host's monotonic clock since the first call.
 pub(crate) fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    // One more, so that no time is 0. Fits for 584 years.
+    // Plus one, so that no time is 0. Does not overflow for 584 years.
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
 }
 
-/// Places events of one device in time.
+/// Converts events of one device to times.
 pub(crate) struct Clock {
     context: Arc<Context>,
     stream: Handle<CUstream>,
@@ -55,8 +55,7 @@ impl Clock {
         Ok(Self { context: context.clone(), stream, anchor })
     }
 
-    /// Take the anchor anew if it is old. The context is current, and nothing that was recorded is to be compared with what
-    /// will be.
+    /// Replaces the anchor if it is old. The context must be current. Events recorded before must not be compared with later ones.
     pub(crate) fn refresh(&self) -> Result<(), Failure> {
         let mut anchor = self.anchor.lock();
         if anchor.taken.elapsed() >= OLD {
@@ -65,7 +64,7 @@ impl Clock {
         Ok(())
     }
 
-    /// The time of an event that the device has come to. The context is current.
+    /// The time of an event that the device has reached. The context must be current.
     pub(crate) fn place(&self, event: &DeviceEvent) -> Result<u64, Failure> {
         let mut anchor = self.anchor.lock();
         if anchor.taken.elapsed() >= TOO_OLD {
@@ -80,7 +79,7 @@ impl Drop for Clock {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: the stream is ours. A failure leaves it to the process's end.
+            // SAFETY: the stream is ours. On failure, it is released at the end of the process.
             let _left = unsafe { self.context.api.destroy_stream(self.stream.0) };
         }
     }
@@ -98,7 +97,7 @@ fn take(context: &Arc<Context>, stream: CUstream) -> Result<Anchor, Failure> {
             best = Some((apart, Anchor { event, ns: before + apart / 2, taken: Instant::now() }));
         }
     }
-    // There is at least one try, and each that comes so far is kept or beaten.
+    // There is at least one attempt, and the best successful one is kept.
     best.map(|(_, anchor)| anchor)
         .ok_or(Failure { call: "cuEventRecord", code: crate::failure::code::UNKNOWN })
 }

@@ -1,8 +1,8 @@
-//! A device's primary context: what all calls for the device go through, and what is shared by its queues.
+//! A device's primary context, and the objects that its queues share.
 //!
-//! The context is made current for a call and taken back after it, so that a program which uses CUDA itself finds its own.
-//! A failure that ends the context is noted here once the device's thread has looked at what was in flight; from then on the
-//! device answers it to everything.
+//! The context is made current for each call and restored afterwards, so that a program that uses CUDA itself is not affected. A failure
+//! that destroys the context is recorded here after the poller thread has processed everything in flight; from then on, all calls for
+//! the device return it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::api::Api;
 use crate::failure::{Failure, code};
 
-/// `CU_STREAM_NON_BLOCKING`: no order with the program's own work on the default stream.
+/// `CU_STREAM_NON_BLOCKING`: no synchronization with the program's work on the default stream.
 const NON_BLOCKING: u32 = 1;
 
 /// The primary context of a device.
@@ -23,40 +23,40 @@ pub(crate) struct Context {
     pub(crate) api: &'static Api,
     pub(crate) device: CUdevice,
     pub(crate) raw: CUcontext,
-    /// The device's name, for messages.
+    /// Name of the device, for messages.
     pub(crate) name: String,
-    /// Why nothing works any more, if so.
+    /// The error that destroyed the context, if any.
     lost: OnceLock<Error>,
-    /// Streams for what the host waits for, when none uses them.
+    /// Idle streams for synchronous operations of the host.
     idle: Mutex<Vec<Handle<CUstream>>>,
-    /// Events that are not in use.
+    /// Unused events.
     events: Mutex<Vec<Arc<RawEvent>>>,
-    /// Whether memory can be had and given back in the order of a stream.
+    /// Whether stream-ordered allocation is supported.
     pub(crate) has_pools: bool,
 }
 
-/// A handle of the driver's, which any thread may use.
+/// A driver handle, which any thread may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(pub(crate) T);
 
 #[allow(unsafe_code)] // handles are pointers
-// SAFETY: the driver API may be called from any thread with any of its handles.
+// SAFETY: the driver API may be called from any thread with any handle.
 unsafe impl<T> Send for Handle<*mut T> {}
 #[allow(unsafe_code)] // as above
-// SAFETY: as above; the driver locks what it has to.
+// SAFETY: as above; the driver synchronizes its calls.
 unsafe impl<T> Sync for Handle<*mut T> {}
 
 #[allow(unsafe_code)] // the context is a pointer
-// SAFETY: as for `Handle`; all else in it is safe to share.
+// SAFETY: as for `Handle`; the other fields are `Sync`.
 unsafe impl Send for Context {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// While it lives the context is the thread's current one.
+/// Guard: the context is current on this thread.
 pub(crate) struct Current<'c> {
     context: &'c Context,
-    /// It belongs to this thread.
+    /// Not `Send`.
     _here: std::marker::PhantomData<*const ()>,
 }
 
@@ -64,37 +64,37 @@ impl Drop for Current<'_> {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         let mut popped: CUcontext = std::ptr::null_mut();
-        // SAFETY: it takes away what `enter` has put there, on the same thread. It cannot fail but when the driver is
-        // shutting down, when nothing is current any more.
+        // SAFETY: removes the context that `enter` has pushed on the same thread. It fails only when the driver is shutting down, when no context
+        // is current.
         let _gone = unsafe { self.context.api.pop_context(&mut popped) };
     }
 }
 
 impl Context {
-    /// The device's primary context, shared with the program's own use of CUDA.
+    /// Retains the device's primary context, which is shared with the program's own use of CUDA.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn new(api: &'static Api, device: CUdevice, name: String, has_pools: bool) -> Result<Self> {
         let mut raw: CUcontext = std::ptr::null_mut();
-        // SAFETY: the device is one that the driver has named.
+        // SAFETY: the device handle comes from the driver.
         unsafe { api.retain_context(&mut raw, device) }
             .map_err(|failure| Error::DeviceLost(format!("device `{name}`: {}", failure.text(api))))?;
         let (lost, idle, events) = (OnceLock::new(), Mutex::default(), Mutex::default());
         Ok(Self { api, device, raw, name, lost, idle, events, has_pools })
     }
 
-    /// Make the context current.
+    /// Makes the context current until the guard is dropped.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn enter(&self) -> Result<Current<'_>> {
         if let Some(lost) = self.lost.get() {
             return Err(lost.clone());
         }
-        // SAFETY: the context is retained as long as `self` lives.
+        // SAFETY: the context is retained while `self` is alive.
         let entered = unsafe { self.api.push_context(self.raw) };
         entered.map_err(|failure| self.error(failure, "making the context current"))?;
         Ok(Current { context: self, _here: std::marker::PhantomData })
     }
 
-    /// The error for a failure while `what` was done.
+    /// The error for a failure of the operation `what`.
     pub(crate) fn error(&self, failure: Failure, what: &str) -> Error {
         if let Some(lost) = self.lost.get() {
             return lost.clone();
@@ -102,17 +102,17 @@ impl Context {
         failure.error(self.api, &format!("device `{}`: {what}", self.name))
     }
 
-    /// Note that the context has ended.
+    /// Records that the context was destroyed.
     pub(crate) fn lose(&self, cause: Error) {
         self.lost.get_or_init(|| cause);
     }
 
-    /// Why the context has ended, if it has.
+    /// The error that destroyed the context, if it was destroyed.
     pub(crate) fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
 
-    /// Have `work` done on a stream of its own, and wait for its end.
+    /// Runs `work` on a separate stream, and waits for its completion.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn done(
         &self,
@@ -131,7 +131,7 @@ impl Context {
         ended.map_err(|failure| self.error(failure, what))
     }
 
-    /// A new stream, which the caller destroys. The context is current.
+    /// Creates a stream, which the caller destroys. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn create_stream(&self, priority: i32) -> Result<CUstream> {
         let mut stream: CUstream = std::ptr::null_mut();
@@ -141,7 +141,7 @@ impl Context {
         Ok(stream)
     }
 
-    /// Bytes of device memory: free ones and all.
+    /// Device memory in bytes: free and total.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let _current = self.enter()?;
@@ -158,7 +158,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         let (idle, events) = (std::mem::take(self.idle.get_mut()), std::mem::take(self.events.get_mut()));
         if let Ok(_current) = self.enter() {
-            // SAFETY: nothing uses these any more, or the context would live. A failure leaves them to the process's end.
+            // SAFETY: nothing uses these, or the context would be alive. On failure, they are released at the end of the process.
             let _left = idle.iter().try_for_each(|stream| unsafe { self.api.destroy_stream(stream.0) });
             drop(events);
         }
@@ -167,32 +167,32 @@ impl Drop for Context {
     }
 }
 
-/// A point of a stream that the device reaches at a time that can be read. Clones are the same point; the event is recorded again
-/// once the last of them has been dropped.
+/// A point in a stream whose completion time can be read. Clones refer to the same point; the event is reused after the last of them has
+/// been dropped.
 pub(crate) struct DeviceEvent {
-    /// Declared before the context, which outlives it.
+    /// Declared before the context, which must outlive it.
     event: Arc<RawEvent>,
     context: Arc<Context>,
 }
 
-/// A CUDA event, destroyed when it is dropped.
+/// A CUDA event, destroyed on drop.
 struct RawEvent {
     api: &'static Api,
     raw: Handle<CUevent>,
-    /// The [`DeviceEvent`]s that refer to it; 0 while it is not in use.
+    /// Number of [`DeviceEvent`]s that refer to it; 0 while it is unused.
     references: AtomicUsize,
 }
 
 impl Drop for RawEvent {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
-        // SAFETY: created by `record`, and nothing uses it any more. A failure leaves it to the process's end.
+        // SAFETY: created by `record`, and nothing uses it. On failure, it is released at the end of the process.
         let _left = unsafe { self.api.destroy_event(self.raw.0) };
     }
 }
 
 impl DeviceEvent {
-    /// The end of the work that the stream has now. The context is current.
+    /// Records an event at the current end of a stream. The context must be current.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn record(context: &Arc<Context>, stream: CUstream) -> Result<Self, Failure> {
         let idle = context.events.lock().pop();
@@ -200,7 +200,7 @@ impl DeviceEvent {
             Some(event) => event,
             None => {
                 let mut event: CUevent = std::ptr::null_mut();
-                // SAFETY: it writes a handle. Without flags an event has a time.
+                // SAFETY: it writes a handle. Events without flags record times.
                 unsafe { context.api.create_event(&mut event, 0) }?;
                 Arc::new(RawEvent { api: context.api, raw: Handle(event), references: AtomicUsize::new(0) })
             }
@@ -216,12 +216,12 @@ impl DeviceEvent {
         self.event.raw.0
     }
 
-    /// Whether both are the same point.
+    /// Whether both refer to the same point.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.raw() == other.raw()
     }
 
-    /// Whether the device has come there. The context is current.
+    /// Whether the device has reached the event. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn has_come(&self) -> Result<bool, Failure> {
         // SAFETY: the event is ours.
@@ -231,14 +231,14 @@ impl DeviceEvent {
         }
     }
 
-    /// Wait until the device has come there. The context is current.
+    /// Waits until the device has reached the event. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         // SAFETY: the event is ours.
         unsafe { self.context.api.wait_for_event(self.raw()) }
     }
 
-    /// Nanoseconds from an earlier event to this one, negative if it is a later one; both have been reached. The context is
+    /// Nanoseconds from an earlier event to this one; negative if it is a later one. Both must have been reached, and the context must be
     /// current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn since(&self, earlier: &Self) -> Result<i64, Failure> {
@@ -248,7 +248,7 @@ impl DeviceEvent {
         Ok((f64::from(ms) * 1e6) as i64)
     }
 
-    /// Let a stream of the same context go on when the device has come there. The context is current.
+    /// Makes a stream of the same context wait for the event. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn gate(&self, stream: CUstream) -> Result<(), Failure> {
         // SAFETY: both are of this context, and the event was recorded.
@@ -277,7 +277,7 @@ impl Drop for DeviceEvent {
     }
 }
 
-/// A place in memory as the driver's calls take it for the host's side.
+/// A host address as the driver's calls take it.
 pub(crate) fn void<T>(bytes: *mut T) -> *mut c_void {
     bytes.cast()
 }

@@ -1,4 +1,4 @@
-//! The driver and its devices: the NVIDIA GPUs of this machine.
+//! The CUDA driver and its devices, the NVIDIA GPUs of this machine.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ pub fn driver() -> CudaDriver {
     CudaDriver { cache: elinvar_code::user_cache().clone() }
 }
 
-/// Runs kernels on NVIDIA GPUs. A device is opened when devices are listed and kept until nothing uses it.
+/// CUDA driver. A device is opened when devices are listed, and kept open until nothing uses it.
 #[derive(Clone)]
 pub struct CudaDriver {
     cache: Cache,
@@ -42,11 +42,11 @@ impl CudaDriver {
         Self { cache: cache.clone() }
     }
 
-    /// The device of that index, from 0, alone: no other is opened.
+    /// Opens only the device with this index, from 0.
     ///
     /// # Errors
-    /// `Unsupported` without a driver or a GPU, `InvalidArgument` with the range for an index beyond the devices that there are,
-    /// `DeviceLost` for one that does not answer.
+    /// `Unsupported` without a driver or a GPU; `InvalidArgument`, with the range, if the index is out of range; `DeviceLost` if the device
+    /// does not respond.
     pub fn device(&self, index: usize) -> Result<Arc<dyn Device>> {
         let api = api().map_err(Error::Unsupported)?;
         Ok(Arc::new(CudaDevice::open(api, nth(api, index)?, &self.cache)?))
@@ -77,7 +77,7 @@ impl Driver for CudaDriver {
     }
 }
 
-/// The device of an index, from 0.
+/// The handle of the device with this index, from 0.
 pub(crate) fn nth(api: &Api, index: usize) -> Result<CUdevice> {
     let all = list(api).map_err(|failure| failure.error(api, "an NVIDIA GPU"))?;
     let Some(last) = all.len().checked_sub(1) else { return Err(Error::unsupported(NO_GPU)) };
@@ -110,7 +110,7 @@ pub(crate) struct CudaDevice {
     cache: Cache,
     shared: Arc<Shared>,
     sensor: Option<Sensor>,
-    /// Priorities of streams: the least, and the greatest, which is a lower number.
+    /// Range of stream priorities: the lowest, and the highest, which is the smaller number.
     priorities: OnceLock<(i32, i32)>,
 }
 
@@ -157,7 +157,7 @@ impl CudaDevice {
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: each allocation is of its own; the queue is the driver's.
+// SAFETY: each allocation is separate; the queue implements the contract.
 unsafe impl Device for CudaDevice {
     fn caps(&self) -> &Caps {
         &self.caps
@@ -199,7 +199,7 @@ unsafe impl Device for CudaDevice {
                 "device `{name}` cannot use {bytes} bytes of host memory in place"
             )));
         }
-        // SAFETY: the caller promises what this asks for.
+        // SAFETY: the caller guarantees the preconditions.
         Ok(Arc::new(unsafe { CudaMemory::wrap(&self.shared.context, block) }?))
     }
 

@@ -1,4 +1,4 @@
-//! Commands to calls of the driver: the one `match` on [`Command`].
+//! Translation of commands to driver API calls: the one `match` on [`Command`].
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::shared::Shared;
 use crate::staging::{Chunks, Staging};
 use crate::transfer;
 
-/// What a command was.
+/// How a command was encoded.
 pub(crate) enum Step {
-    /// Work, at the end of the stream now.
+    /// It was appended to the stream.
     Work,
-    /// The counts that a launch goes by are on their way: the same command again when the host has them.
+    /// A copy of an indirect launch's counts to the host is in flight; encode the same command again when it has completed.
     Counts,
 }
 
-/// What the commands of a queue are encoded with.
+/// Context for encoding the commands of a queue.
 pub(crate) struct Encoder<'e> {
     pub(crate) shared: &'e Shared,
     pub(crate) stream: CUstream,
     pub(crate) staging: &'e mut Staging,
     pub(crate) params: &'e mut Vec<u8>,
-    /// The threadgroups of the launch that comes next, if the host has been told them.
+    /// Threadgroup counts of the next launch, if it is indirect and the host has read them.
     pub(crate) counts: Option<Dim3>,
 }
 
 impl Encoder<'_> {
-    /// Put a command at the end of the stream. The context is current.
+    /// Appends a command to the stream. The context must be current.
     pub(crate) fn encode(&mut self, command: &Command) -> Result<Step> {
         match command {
             Command::Dispatch(dispatch) => self.dispatch(dispatch),
@@ -79,7 +79,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The pipeline of a launch, if it is one of this driver's.
+/// The pipeline of a launch, after checking that it belongs to this driver.
 pub(crate) fn pipeline(dispatch: &Dispatch) -> Result<&CudaPipeline> {
     let pipeline: &dyn Any = &*dispatch.pipeline;
     pipeline.downcast_ref().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What the driver API answers when it does not do something, and which of our errors that is.
+//! Errors of the driver API, and their conversion to [`Error`].
 
 use std::ffi::{CStr, c_char};
 
@@ -6,16 +6,16 @@ use elinvar_driver::Error;
 
 use crate::api::Api;
 
-/// A call that did not succeed.
+/// A failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The call's name.
+    /// Name of the call.
     pub(crate) call: &'static str,
-    /// What it answered, a `CUresult`.
+    /// Its result, a `CUresult`.
     pub(crate) code: i32,
 }
 
-/// Codes of `CUresult` that are told apart.
+/// Codes of `CUresult` that are distinguished.
 pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
@@ -47,15 +47,14 @@ pub(crate) mod code {
     pub(crate) const UNKNOWN: i32 = 999;
 }
 
-/// What is lost with it.
+/// The extent of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// The call alone.
+    /// Only the call failed.
     Call,
-    /// All work of the process on the device: a kernel has done something wrong, and the driver says the same to every
-    /// later call.
+    /// A kernel has corrupted the context: all work of the process on the device is lost, and every later call returns the same error.
     Kernel,
-    /// The same, and no kernel need be the cause.
+    /// As `Kernel`, but not necessarily caused by a kernel.
     Device,
 }
 
@@ -65,7 +64,7 @@ impl Failure {
         if code == 0 { Ok(()) } else { Err(Self { call, code }) }
     }
 
-    /// A call that cannot succeed.
+    /// A failure for a call that cannot succeed.
     pub(crate) fn malformed(call: &'static str) -> Self {
         Self { call, code: code::INVALID_VALUE }
     }
@@ -86,7 +85,7 @@ impl Failure {
         }
     }
 
-    /// What a kernel did, for codes of [`Extent::Kernel`].
+    /// Description of the kernel's error, for codes of [`Extent::Kernel`].
     pub(crate) fn deed(self) -> &'static str {
         match self.code {
             code::ILLEGAL_ADDRESS => "illegal memory address",
@@ -111,19 +110,19 @@ impl Failure {
         if known.is_err() || name.is_null() || text.is_null() {
             return format!("{call}: error {code}");
         }
-        // SAFETY: not null, so C strings that live for ever.
+        // SAFETY: not null, so C strings with static lifetime.
         let (name, text) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(text)) };
         format!("{call}: {} ({code}): {}", name.to_string_lossy(), text.to_string_lossy())
     }
 
-    /// The error that it is, if it is of [`Extent::Call`]; `what` was being done.
+    /// Converts a failure of [`Extent::Call`]; `what` describes the operation.
     pub(crate) fn error(self, api: &Api, what: &str) -> Error {
         let message = format!("{what}: {}", self.text(api));
         match self.code {
             code::INVALID_VALUE | code::LAUNCH_OUT_OF_RESOURCES | code::HOST_MEMORY_ALREADY_REGISTERED => {
                 Error::InvalidArgument(message)
             }
-            // Without the amounts; whoever asks for memory knows them.
+            // The sizes are unknown here; the code that allocates adds them.
             code::OUT_OF_MEMORY => Error::OutOfMemory { requested: 0, available: 0 },
             code::NOT_SUPPORTED => Error::Unsupported(message),
             code::NO_DEVICE => Error::DeviceLost(message),

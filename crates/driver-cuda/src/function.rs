@@ -1,7 +1,7 @@
-//! A kernel as the driver has it, and its launch.
+//! A loaded kernel function, and its launch.
 //!
-//! PTX becomes the device's machine code when the module is loaded; the driver keeps that in a cache of its own. What
-//! parameters the kernel takes is what `elinvar-ptx` says of it.
+//! The driver compiles PTX to machine code when the module is loaded, and caches the result itself. The kernel's parameters are described by
+//! `elinvar-ptx`.
 
 use std::any::Any;
 use std::ffi::{CString, c_void};
@@ -20,24 +20,24 @@ use crate::failure::{Failure, code};
 use crate::memory::CudaMemory;
 use crate::staging::{Chunks, Staging};
 
-/// CUDA's largest grid: along x, and along y and z.
+/// CUDA's maximum grid size: along x, and along y and z.
 const MOST_GROUPS: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
-/// Dynamic shared memory that a launch may have without being allowed more.
+/// Dynamic shared memory in bytes that a launch may use without opting in to more.
 const ORDINARY_SHARED: u64 = 48 << 10;
-/// Bytes for what the compiler has to say.
+/// Size of the buffer for the compiler's log, in bytes.
 const LOG: usize = 8 << 10;
-/// Registers of a thread with which a multiprocessor holds all the threads that it can. What makes machine code saves registers
-/// to get there, also where loads then wait for one another.
+/// Registers per thread at which a multiprocessor reaches full occupancy. The driver's compiler limits registers to this number, even if loads
+/// then cannot overlap.
 const FULL: i32 = 32;
-/// The registers that a thread may have instead: with them it still holds three quarters of those threads.
+/// Register limit used instead, at three quarters of full occupancy.
 const ROOMY: u32 = 40;
-/// Alignment of an argument's threadgroup memory.
+/// Alignment of an argument's threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
 
 /// A loaded kernel.
 pub(crate) struct Function {
     context: Arc<Context>,
-    /// The kernel's name in the source.
+    /// Name of the kernel in the source.
     name: String,
     module: Handle<CUmodule>,
     function: Handle<CUfunction>,
@@ -45,9 +45,9 @@ pub(crate) struct Function {
     dynamic_base: u64,
     most_dynamic: u64,
     max_threads: u32,
-    /// Registers of each thread.
+    /// Registers per thread.
     registers: i32,
-    /// What a fault record means, if it checks bounds.
+    /// Decoder of fault records, if it checks bounds.
     pub(crate) bounds: Option<Arc<Bounds>>,
 }
 
@@ -57,13 +57,13 @@ impl Function {
         if function.registers == FULL { Self::made(context, ptx, Some(ROOMY)) } else { Ok(function) }
     }
 
-    /// Load it with at most so many registers for a thread.
+    /// Loads the module with a limit of registers per thread.
     fn made(context: &Arc<Context>, ptx: &Ptx, registers: Option<u32>) -> Result<Self> {
         let name = &ptx.signature.name;
         let _current = context.enter()?;
         let module = load_module(context, name, &ptx.text, registers)?;
         let bounds = ptx.checks.clone().map(|checks| Arc::new(Bounds::new(checks, ptx.signature.clone())));
-        // From here on dropping it unloads the module.
+        // From here on, dropping it unloads the module.
         let mut function = Self {
             context: context.clone(),
             name: name.clone(),
@@ -111,17 +111,17 @@ impl Function {
         Ok(())
     }
 
-    /// What it takes.
+    /// Its parameters.
     pub(crate) fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// Threads of the largest threadgroup that its registers allow.
+    /// Maximum number of threads per threadgroup, given its registers.
     pub(crate) fn max_threads(&self) -> u32 {
         self.max_threads
     }
 
-    /// Put a launch over so many threads at the end of a stream. The context is current.
+    /// Appends a launch over `threads` to a stream. The context must be current.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn launch(&self, dispatch: &Dispatch, threads: Dim3, to: &mut Target<'_>) -> Result<()> {
         if threads.volume() == 0 {
@@ -130,8 +130,7 @@ impl Function {
         let (grid, extent, linear) = self.grid(threads, dispatch.group)?;
         let shared = self.pack(dispatch, (threads, extent, linear), to)?;
         let mut bytes = to.params.len();
-        // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay until the call returns, which
-        // copies them.
+        // SAFETY: CUDA's markers for a buffer with all parameters and its size; both stay valid until the call returns, which copies them.
         let mut extra: [*mut c_void; 5] = [
             std::ptr::without_provenance_mut(1),
             to.params.as_mut_ptr().cast(),
@@ -141,8 +140,8 @@ impl Function {
         ];
         let Dim3 { x, y, z } = dispatch.group;
         let none = std::ptr::null_mut();
-        // SAFETY: the runtime has checked the bindings against the kernel's signature, and whoever launched the kernel
-        // answers for what it does with them. What they name the submission keeps.
+        // SAFETY: the runtime has checked the bindings against the kernel's signature; what the kernel does with them is the caller's
+        // responsibility. The submission keeps the memory that they refer to.
         let launched = unsafe {
             let api = self.context.api;
             api.launch(
@@ -162,7 +161,7 @@ impl Function {
         launched.map_err(|failure| self.context.error(failure, &format!("launching kernel `{}`", self.name)))
     }
 
-    /// CUDA's grid, and what the kernel is told of it: how it stands for the threadgroups, and those along x and y.
+    /// CUDA's grid, and how it maps to threadgroups, for the kernel: the mapping, and the threadgroups along x and y.
     fn grid(&self, threads: Dim3, group: Dim3) -> Result<(Dim3, Extent, [u32; 2])> {
         let groups = threads.div_ceil(group);
         let (threads, group) = (threads.to_array(), group.to_array());
@@ -179,7 +178,7 @@ impl Function {
         }
     }
 
-    /// Fill the parameters. Gives the bytes of dynamic shared memory.
+    /// Packs the parameters. Returns the size of dynamic shared memory in bytes.
     fn pack(
         &self,
         dispatch: &Dispatch,
@@ -216,7 +215,7 @@ impl Function {
                 self.name, self.most_dynamic
             )));
         }
-        // Fits: the limit came from an i32.
+        // Does not truncate: the limit came from an i32.
         Ok(dynamic as u32)
     }
 
@@ -247,7 +246,7 @@ impl Function {
                 Ok(())
             }
             (Argument::Threadgroup, Binding::Threadgroup(bytes)) => {
-                // Beyond any memory there is, it is refused when all are known.
+                // An overflow exceeds any memory; it is rejected when all sizes are known.
                 to.put(&u32::try_from(*dynamic).unwrap_or(u32::MAX).to_ne_bytes());
                 let end = bytes.checked_next_multiple_of(THREADGROUP_ALIGN).unwrap_or(u64::MAX);
                 *dynamic = dynamic.saturating_add(end);
@@ -266,28 +265,28 @@ impl Drop for Function {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: loaded by `load`; no work in flight names it, or it would live.
+            // SAFETY: loaded by `load`; work in flight would keep `self` alive.
             let _left = unsafe { self.context.api.unload_module(self.module.0) };
         }
     }
 }
 
-/// Where a launch goes, and what it needs there.
+/// The target stream of a launch, and its resources.
 pub(crate) struct Target<'t> {
     pub(crate) stream: CUstream,
     pub(crate) chunks: &'t Chunks,
     pub(crate) staging: &'t mut Staging,
-    /// The parameters, used again by each launch.
+    /// Parameter buffer, reused for each launch.
     pub(crate) params: &'t mut Vec<u8>,
 }
 
 impl Target<'_> {
-    /// Add a number, aligned to its size.
+    /// Appends an integer, aligned to its size.
     fn put(&mut self, bytes: &[u8]) {
         self.put_value(bytes, bytes.len(), bytes.len());
     }
 
-    /// Add a value of `size` bytes.
+    /// Appends a value of `size` bytes.
     fn put_value(&mut self, bytes: &[u8], size: usize, align: usize) {
         let begin = self.params.len().next_multiple_of(align.max(1));
         self.params.resize(begin, 0);
@@ -296,7 +295,7 @@ impl Target<'_> {
     }
 }
 
-/// Bytes of the memory that an argument points to.
+/// Size in bytes of the memory that an argument points to.
 fn bytes(binding: &Binding) -> u64 {
     match binding {
         Binding::Memory(slice) => slice.len,
@@ -305,18 +304,18 @@ fn bytes(binding: &Binding) -> u64 {
     }
 }
 
-/// The memory of a slice, if it is one of this driver's.
+/// The memory of a slice, after checking that it belongs to this driver.
 pub(crate) fn memory(slice: &MemorySlice) -> Result<&CudaMemory> {
     let memory: &dyn Any = &*slice.memory;
     memory.downcast_ref().ok_or_else(|| Error::invalid("the memory belongs to another driver"))
 }
 
-/// The address for kernels of a slice's first byte, all of it within the memory.
+/// The device address of the first byte of a slice, after checking that the slice is within its memory.
 pub(crate) fn address(slice: &MemorySlice) -> Result<u64> {
     memory(slice)?.at(slice.offset, slice.len)
 }
 
-/// Have the driver compile PTX. The context is current.
+/// Loads PTX as a module, which the driver compiles. The context must be current.
 #[allow(unsafe_code)] // a C function
 fn load_module(context: &Context, name: &str, text: &str, registers: Option<u32>) -> Result<CUmodule> {
     let image = CString::new(text)
@@ -330,8 +329,8 @@ fn load_module(context: &Context, name: &str, text: &str, registers: Option<u32>
         options.push(JitOption::CU_JIT_MAX_REGISTERS as u32);
         values.push(std::ptr::without_provenance_mut(registers as usize));
     }
-    // SAFETY: the image is a C string, and the options are a buffer, its size and a number, the last two as pointers, which the
-    // driver writes back.
+    // SAFETY: the image is a C string; the options are a buffer, its size and a number, the last two passed as pointers, to which the driver
+    // writes.
     let loaded = unsafe {
         let count = options.len() as u32;
         context.api.load_module(
@@ -349,7 +348,7 @@ fn load_module(context: &Context, name: &str, text: &str, registers: Option<u32>
     })
 }
 
-/// What it means that the driver does not take a module.
+/// Error for a module that the driver rejects.
 fn refused(context: &Context, name: &str, failure: Failure, log: &str) -> Error {
     let text = failure.text(context.api);
     let log = if log.is_empty() { String::new() } else { format!("\n{log}") };

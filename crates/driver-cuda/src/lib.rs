@@ -1,29 +1,28 @@
-//! Runs Metal kernels on NVIDIA GPUs, through the CUDA driver API.
+//! Metal kernels on NVIDIA GPUs, through the CUDA driver API.
 //!
-//! A kernel becomes PTX (`elinvar-ptx`), which the driver compiles for its GPU when it is loaded. Neither building nor running
-//! needs CUDA's toolkit: the driver's library is looked for at run time, and a machine without it has no such device.
+//! A kernel is compiled to PTX (`elinvar-ptx`), which the driver compiles for its GPU on load. The CUDA toolkit is needed neither for building
+//! nor for running: the driver library is loaded at run time, and a machine without it has no such device.
 //!
-//! The way of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) gives the commands to a stream, ahead of their turn
-//! as far as they may be (`queue`); each is put at its end (`encode`), a launch with its parameters packed (`function`); a
-//! thread of the device (`poller`) looks how far the stream has come, by events in it (`context`), and the submission core ends what has
-//! ended.
+//! Path of a launch: [`Queue::submit`](elinvar_driver::Queue::submit) passes commands to a stream, ahead of their execution where possible
+//! (`queue`). Each command is appended to the stream (`encode`), a launch with its packed parameters (`function`). The poller thread
+//! (`poller`) follows the stream's progress by events (`context`), and the submission core ends completed submissions.
 //!
-//! | memory | where it is |
+//! | memory | location |
 //! |---|---|
 //! | device memory, private and managed | the device's (`memory`) |
-//! | shared memory, and what the host sees of managed memory | pinned pages |
+//! | shared memory, and the host's copy of managed memory | pinned pages |
 //! | threadgroup memory | CUDA's shared memory, static and dynamic |
-//! | `constant T&` bound to bytes | the launch's parameters |
+//! | `constant T&` bound to bytes | kernel parameters |
 //! | other arguments bound to bytes | copied ahead of the launch (`staging`) |
 //!
-//! # When a kernel goes wrong
+//! # Kernel errors
 //!
-//! A kernel that reaches an address outside of all memory ends the context: the driver answers the same error to everything
-//! from then on, in this process. All work in flight ends in an error, the submission of the kernel in a
-//! [`Fault`](elinvar_driver::Fault) that names it, and the device takes no more; [`Device::reset`](elinvar_driver::Device::reset)
-//! says that only a new process helps. A kernel with bounds checks notes a fault in a record instead, and only its queue fails.
+//! An invalid memory access destroys the context: from then on, every call in this process returns the same error. All work in
+//! flight ends in an error, the faulting kernel's submission in a [`Fault`](elinvar_driver::Fault) that names it, and the device accepts no
+//! more work. [`Device::reset`](elinvar_driver::Device::reset) returns an error, because only a new process can use the device again. A
+//! kernel with bounds checks records a fault instead, and only its queue fails.
 //!
-//! What this crate does not do: check a launch against the kernel's signature (the runtime does), stop a kernel that runs.
+//! Not done by this crate: validation of launches against the kernel's signature (done by the runtime), and stopping running kernels.
 #![warn(missing_docs)]
 
 #[cfg(target_os = "linux")]

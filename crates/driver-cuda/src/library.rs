@@ -1,4 +1,4 @@
-//! Libraries: the PTX of a source's kernels, compiled on this machine or ahead.
+//! Libraries: the PTX of a source's kernels, compiled here or ahead of time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::function::Function;
 use crate::pipeline::CudaPipeline;
 
-/// A source that has passed all checks.
+/// A validated source.
 pub(crate) struct CudaLibrary {
     context: Arc<Context>,
     max_size: Dim3,
@@ -74,8 +74,8 @@ impl Library for CudaLibrary {
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }
-        // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make
-        // the same one, the second drops its own.
+        // Not under the lock, so that pipelines of other kernels remain available. If two threads build the same pipeline, the second
+        // drops its own.
         let made = Arc::new(self.make(kernel, options)?);
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())
     }

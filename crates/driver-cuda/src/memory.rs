@@ -1,13 +1,13 @@
-//! Memory: the device's own, and pages of the host that the device reaches over the bus.
+//! Memory: device memory, and host pages that the device accesses over the bus.
 //!
-//! | storage | where it is |
+//! | storage | location |
 //! |---|---|
 //! | `Private` | device memory |
-//! | `Shared` | pinned pages of the host, which the device reaches in place |
-//! | `Managed` | device memory; with the first look of the host, pinned pages beside it, brought in step by `pull` and `push` |
+//! | `Shared` | pinned host pages, which the device accesses in place |
+//! | `Managed` | device memory; after the first host access also pinned pages, synchronized by `pull` and `push` |
 //!
-//! CUDA's own managed memory, which moves by page faults, is not used: kernels would wait for pages, and a process that asks
-//! for more of it than the device has can stop the device for all.
+//! CUDA's managed memory, which migrates on page faults, is not used: kernels would stall on faults, and a process that
+//! oversubscribes the device can block it for all processes.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -20,14 +20,13 @@ use elinvar_driver::{Error, HostBlock, Init, Memory, Result, Storage, expect_wit
 use crate::context::{Context, at, void};
 use crate::failure::{Failure, code};
 
-/// What address and length of host memory that is used in place have to be multiples of: a page on most machines. The
-/// driver pins whole pages whatever their size.
+/// Required alignment of address and length of wrapped host memory: one page on most machines. The driver pins whole pages of any size.
 pub(crate) const WRAP_GRANULE: u64 = 4096;
-/// What device memory comes in.
+/// Granularity of device memory.
 pub(crate) const GRANULE: u64 = 512;
 
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`, and the same of `cuMemHostRegister`: for all devices, and at an
-/// address for kernels.
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`, and the same of `cuMemHostRegister`: usable by all devices, and mapped for
+/// kernels.
 const EVERYWHERE: u32 = 3;
 
 /// An allocation of one device.
@@ -35,34 +34,34 @@ pub(crate) struct CudaMemory {
     context: Arc<Context>,
     len: u64,
     storage: Storage,
-    /// Where kernels see it.
+    /// Address for kernels.
     address: CUdeviceptr,
     place: Place,
 }
 
 enum Place {
-    /// Device memory, and what the host sees of managed memory once it has looked; `None` if there was no memory for that.
+    /// Device memory, with the host's copy of managed memory after its first access; `None` if that could not be allocated.
     Device { mirror: OnceLock<Option<Pinned>> },
     /// Device memory of another process.
     #[cfg(target_os = "linux")]
     Mapped(Option<crate::apart::Mapped>),
-    /// Pages of the driver.
+    /// Pages allocated by the driver.
     Pinned(Pinned),
     /// Pages of the program.
     Registered { first: NonNull<u8>, _owner: Box<dyn Any + Send + Sync> },
 }
 
-/// Pinned pages of the host.
+/// Pinned host pages.
 struct Pinned {
     context: Arc<Context>,
     first: NonNull<u8>,
 }
 
 #[allow(unsafe_code)] // addresses of memory that anybody may use by the contract
-// SAFETY: the pages belong to this value alone and may be used and freed from any thread.
+// SAFETY: the pages belong to this value alone, and may be used and freed on any thread.
 unsafe impl Send for Pinned {}
 #[allow(unsafe_code)] // as above
-// SAFETY: nothing changes after construction; uses of the bytes are ordered by the callers.
+// SAFETY: constant after construction; accesses to the bytes are ordered by the callers.
 unsafe impl Sync for Pinned {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as for `Pinned`; the owner of registered pages may be sent.
@@ -72,7 +71,7 @@ unsafe impl Send for CudaMemory {}
 unsafe impl Sync for CudaMemory {}
 
 impl Pinned {
-    /// The context is current.
+    /// The context must be current.
     #[allow(unsafe_code)] // a C function
     fn new(context: &Arc<Context>, len: u64) -> Result<Self, Failure> {
         let mut first: *mut c_void = std::ptr::null_mut();
@@ -88,19 +87,19 @@ impl Drop for Pinned {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: allocated by `new`, and nothing uses it any more. A failure leaves it to the process's end.
+            // SAFETY: allocated by `new`, and nothing uses it. On failure, it is released at the end of the process.
             let _left = unsafe { self.context.api.free_host(void(self.first.as_ptr())) };
         }
     }
 }
 
-/// Bytes to ask for: an allocation of none has an address too.
+/// Allocation size in bytes: at least one, so that an empty allocation has an address.
 fn size(len: u64) -> usize {
     usize::try_from(len.max(GRANULE)).unwrap_or(usize::MAX)
 }
 
 impl CudaMemory {
-    /// `len` bytes.
+    /// Allocates `len` bytes.
     #[allow(unsafe_code)] // C functions
     pub(crate) fn new(context: &Arc<Context>, len: u64, storage: Storage, init: Init) -> Result<Self> {
         let refused = |failure: Failure| match failure.code {
@@ -126,13 +125,13 @@ impl CudaMemory {
         drop(current);
         let memory = Self { context: context.clone(), len, storage, address, place };
         if init == Init::Zeroed {
-            // SAFETY: nobody else knows this memory.
+            // SAFETY: no other code knows this memory.
             unsafe { memory.clear(len) }?;
         }
         Ok(memory)
     }
 
-    /// Memory of the program.
+    /// Wraps memory of the program.
     ///
     /// # Safety
     /// As [`elinvar_driver::Device::wrap`].
@@ -148,7 +147,7 @@ impl CudaMemory {
         let what = format!("using {len} bytes of host memory in place");
         let _current = context.enter()?;
         let mut address = 0;
-        // SAFETY: the caller promises that the pages stay; they are unregistered when this memory is dropped.
+        // SAFETY: the caller guarantees that the pages stay valid; they are unregistered when this memory is dropped.
         unsafe { context.api.register_host(void(first.as_ptr()), size(len), EVERYWHERE) }
             .map_err(|failure| context.error(failure, &what))?;
         let place = Place::Registered { first, _owner: owner };
@@ -160,7 +159,7 @@ impl CudaMemory {
         Ok(memory)
     }
 
-    /// `len` bytes of another process's.
+    /// Imports `len` bytes of another process.
     #[cfg(target_os = "linux")]
     pub(crate) fn import(context: &Arc<Context>, mapped: crate::apart::Mapped, len: u64) -> Self {
         let (context, storage, address) = (context.clone(), Storage::Private, mapped.address);
@@ -171,13 +170,13 @@ impl CudaMemory {
         &self.context
     }
 
-    /// The address for kernels of the byte at `offset`, if `len` bytes from there on are within the memory.
+    /// The device address of the byte at `offset`, if `len` bytes from there are within the memory.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<CUdeviceptr> {
         expect_within(self.len, offset, len)?;
         Ok(at(self.address, offset))
     }
 
-    /// Where the host sees the bytes that kernels see.
+    /// The host address of memory that the device accesses in place.
     fn pages(&self) -> Option<NonNull<u8>> {
         match &self.place {
             Place::Pinned(pinned) => Some(pinned.first),
@@ -188,7 +187,7 @@ impl CudaMemory {
         }
     }
 
-    /// Where the host sees its copy of managed memory.
+    /// The address of the host's copy of managed memory.
     fn mirror(&self) -> Option<NonNull<u8>> {
         let Place::Device { mirror } = &self.place else { return None };
         if self.storage != Storage::Managed {
@@ -203,7 +202,7 @@ impl CudaMemory {
         made.as_ref().map(|pinned| pinned.first)
     }
 
-    /// The bytes of the host's copy from `offset` on.
+    /// The host's copy, from `offset` on.
     fn mirrored(&self, offset: u64) -> Option<*mut u8> {
         let Place::Device { mirror } = &self.place else { return None };
         let pinned = mirror.get()?.as_ref()?;
@@ -213,7 +212,7 @@ impl CudaMemory {
     #[allow(unsafe_code)] // a C function
     fn copy_to_host(&self, from: CUdeviceptr, to: *mut u8, bytes: u64) -> Result<()> {
         let bytes = bytes as usize;
-        // SAFETY: both ranges are memory of this size, by the callers.
+        // SAFETY: both ranges are memory of this size, as the callers ensure.
         self.context
             .done("reading memory", |api, stream| unsafe { api.copy_to_host(void(to), from, bytes, stream) })
     }
@@ -232,16 +231,16 @@ impl Drop for CudaMemory {
     #[allow(unsafe_code)] // C functions
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        // A failure leaves it to the process's end.
+        // On failure, it is released at the end of the process.
         let _left = match &mut self.place {
-            // SAFETY: allocated by `new`; nothing uses it any more, as the contract says.
+            // SAFETY: allocated by `new`; nothing uses it, as the contract requires.
             Place::Device { .. } => unsafe { self.context.api.free(self.address) },
             // SAFETY: registered by `wrap`.
             Place::Registered { first, .. } => unsafe {
                 self.context.api.unregister_host(void(first.as_ptr()))
             },
             Place::Pinned(_) => Ok(()),
-            // While the context is current.
+            // Dropped while the context is current.
             #[cfg(target_os = "linux")]
             Place::Mapped(mapped) => {
                 *mapped = None;
@@ -252,7 +251,7 @@ impl Drop for CudaMemory {
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-// SAFETY: the address is of pinned host memory that the value holds.
+// SAFETY: the address is of pinned host memory that the value owns.
 unsafe impl Memory for CudaMemory {
     fn len(&self) -> u64 {
         self.len
@@ -279,7 +278,7 @@ unsafe impl Memory for CudaMemory {
             return self.copy_to_host(source, target.as_mut_ptr(), target.len() as u64);
         };
         let from = pages.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not written concurrently.
         unsafe { std::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len()) };
         Ok(())
     }
@@ -293,7 +292,7 @@ unsafe impl Memory for CudaMemory {
             return self.copy_to_device(source.as_ptr(), target, source.len() as u64);
         };
         let to = pages.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
         Ok(())
     }
@@ -303,7 +302,7 @@ unsafe impl Memory for CudaMemory {
         match self.pages() {
             _ if len == 0 => Ok(()),
             Some(pages) => {
-                // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+                // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
                 unsafe { pages.as_ptr().write_bytes(0, len as usize) };
                 Ok(())
             }

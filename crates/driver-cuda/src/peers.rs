@@ -1,4 +1,4 @@
-//! Copies between devices: whether they reach each other's memory, asked of the driver and never assumed.
+//! Copies between devices: peer access is queried from the driver, never assumed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use crate::context::Context;
 use crate::failure::{Failure, code};
 
-/// What was found, by the devices' handles.
+/// Cached results, by device handles.
 static KNOWN: Mutex<Option<HashMap<(i32, i32), Reach>>> = Mutex::new(None);
 
-/// How copies between two devices go. Peer access is let on in both directions when it is first asked for; where the
-/// driver has none, it stages such copies itself.
+/// How to copy between two devices. Peer access is enabled in both directions on first use; without peer access, the driver stages the
+/// copies itself.
 pub(crate) fn reach(one: &Arc<Context>, other: &Arc<Context>) -> Reach {
     if Arc::ptr_eq(one, other) {
         return Reach::Peer;
@@ -30,7 +30,7 @@ pub(crate) fn reach(one: &Arc<Context>, other: &Arc<Context>) -> Reach {
     })
 }
 
-/// Let `from` reach the memory of `to`.
+/// Enables access of `from` to the memory of `to`.
 #[allow(unsafe_code)] // C functions
 fn open(from: &Context, to: &Context) -> Result<(), Failure> {
     let none = Failure { call: "cuDeviceCanAccessPeer", code: code::PEER_ACCESS_UNSUPPORTED };

@@ -1,4 +1,4 @@
-//! Pipelines: a kernel as a function of the driver, and its twin for launches that bind a buffer where bytes are usual.
+//! Pipelines: a kernel's function, and its variant for launches that bind a buffer to an argument that is passed by value.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,10 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::function::Function;
 
-/// Makes a kernel's function.
+/// Compiles a kernel's function.
 pub(crate) type Make = Box<dyn Fn(Constants) -> Result<(Signature, Function)> + Send + Sync>;
 
-/// Refuses threadgroups of a size with which threads provably miss a barrier.
+/// Rejects threadgroup sizes for which not all threads reach a barrier.
 pub(crate) type Check = Box<dyn Fn(Dim3) -> Result<()> + Send + Sync>;
 
 /// A kernel that can be launched.
@@ -23,12 +23,12 @@ pub(crate) struct CudaPipeline {
     function: Arc<Function>,
     /// The arguments that `function` takes by value.
     values: Vec<usize>,
-    /// The one that takes addresses instead, made for the first launch that needs it.
+    /// The variant that takes addresses instead, compiled on first use.
     twin: OnceLock<Arc<Function>>,
     making: Mutex<()>,
     make: Make,
     check: Check,
-    /// Sizes that have passed.
+    /// Threadgroup sizes that have been accepted.
     checked: RwLock<HashSet<Dim3>>,
 }
 
@@ -47,7 +47,7 @@ impl CudaPipeline {
         Ok(Self { signature, max_threads, max_size, function, values, twin, making, make, check, checked })
     }
 
-    /// The function for what is bound.
+    /// The function variant for these bindings.
     pub(crate) fn function(&self, bindings: &[Binding]) -> Result<&Arc<Function>> {
         let is_bound = |index: &usize| matches!(bindings.get(*index), Some(Binding::Memory(_)));
         if !self.values.iter().any(is_bound) {
@@ -62,7 +62,7 @@ impl CudaPipeline {
     }
 }
 
-/// Refuse a threadgroup's size beyond what a kernel, or a device along a dimension, allows.
+/// Checks a threadgroup size against the limits of a kernel and of each dimension.
 ///
 /// # Errors
 /// `InvalidArgument` with the limit.
@@ -91,7 +91,7 @@ impl Pipeline for CudaPipeline {
         self.max_threads
     }
 
-    /// The code is the same for all sizes; what is looked at is whether all threads come to its barriers.
+    /// The code is the same for all sizes; only the barriers are checked.
     fn prepare(&self, group: Dim3) -> Result<()> {
         if self.checked.read().contains(&group) {
             return Ok(());

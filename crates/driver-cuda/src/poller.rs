@@ -1,8 +1,8 @@
-//! The thread of a device that looks how far its streams have come, and takes their queues' turns.
+//! The poller thread of a device: polls the progress of its streams, and takes the turns of their queues.
 //!
-//! The driver has no call that waits for the first of several events, and its callbacks hold up the stream that they are in;
-//! so one thread asks. It asks without pause while things end one after the other, then less and less often, at most
-//! [`LONGEST`] apart, and sleeps when nothing is in flight. All `done` callbacks are made here.
+//! The driver API cannot wait for the first of several events, and its callbacks block the stream that they are in, so one thread polls. It
+//! polls without pause while operations complete in quick succession, then with increasing pauses of at most [`LONGEST`], and sleeps when
+//! nothing is in flight. All `done` callbacks are made on this thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,27 +15,27 @@ use crate::context::DeviceEvent;
 use crate::failure::Failure;
 use crate::queue::{Stream, Submissions};
 
-/// It asks without pause for so long after something has ended.
+/// Duration of polling without pause after an operation has completed.
 const EAGER: Duration = Duration::from_micros(500);
-/// It looks for something new without pause for so long after the last has ended.
+/// Duration of spinning for new work after the last operation has completed.
 const IDLE: Duration = Duration::from_micros(50);
-/// Between two rounds of asking without pause, so that those who submit get at the driver's locks: where somebody may wait
-/// for what is next, and where much is in flight.
+/// Pause between rounds of polling without pause, so that submitting threads can take the driver's locks: if a thread may be waiting for the
+/// next operation, and if much is in flight.
 const BREATH: Duration = Duration::from_micros(3);
 const LONG_BREATH: Duration = Duration::from_micros(20);
-/// The longest pause.
+/// Maximum pause.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// So many fences ahead are asked for at once, since the device has come to all before one to which it has come.
+/// Number of fences that are polled with one query: if the device has reached a later fence, it has reached all before it.
 const MANY: usize = 16;
-/// After so many have been passed those who wait are told.
+/// Maximum number of fences to pass before completions are reported.
 const MOST_AT_ONCE: usize = 64;
 
-/// The thread, for those who have something for it.
+/// Handle of the thread.
 pub(crate) struct Poller {
     inbox: Mutex<Inbox>,
     filled: Condvar,
-    /// Whether there is something in the inbox.
+    /// Whether the inbox is not empty.
     has_some: AtomicBool,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct Poller {
 struct Inbox {
     watched: Vec<Arc<Submissions>>,
     turns: Vec<Arc<Submissions>>,
-    /// Whether the thread waits.
+    /// Whether the thread sleeps.
     waits: bool,
     closed: bool,
 }
 
 impl Poller {
-    /// Start a thread, which ends with [`Poller::close`].
+    /// Starts a thread, which ends after [`Poller::close`].
     pub(crate) fn start(device: &str) -> Result<Arc<Self>> {
         let poller = Arc::new(Self {
             inbox: Mutex::default(),
@@ -67,17 +67,17 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Look after a queue until it has nothing in flight.
+    /// Polls a queue until it has nothing in flight.
     pub(crate) fn watch(&self, queue: Arc<Submissions>) {
         self.fill(|inbox| inbox.watched.push(queue));
     }
 
-    /// Give a queue its turn.
+    /// Schedules a turn of a queue.
     pub(crate) fn turn(&self, queue: Arc<Submissions>) {
         self.fill(|inbox| inbox.turns.push(queue));
     }
 
-    /// End the thread when it has done what it has.
+    /// Ends the thread when its work is done.
     pub(crate) fn close(&self) {
         self.fill(|inbox| inbox.closed = true);
     }
@@ -112,7 +112,7 @@ impl Poller {
         }
     }
 
-    /// Empties the inbox, after a pause that depends on when something `last` ended. `false` at the end.
+    /// Empties the inbox, after a pause that depends on the time of the `last` completion. Returns `false` at the end.
     fn take(
         &self,
         watched: &mut Vec<Arc<Submissions>>,
@@ -145,7 +145,7 @@ impl Poller {
         true
     }
 
-    /// Until then, or until something comes.
+    /// Sleeps until the deadline, or until the inbox is not empty.
     fn spin_until(&self, then: Instant) {
         while Instant::now() < then && !self.has_some.load(Ordering::Acquire) {
             std::hint::spin_loop();
@@ -159,15 +159,15 @@ impl Inbox {
     }
 }
 
-/// What looking at a queue has brought.
+/// Result of polling a queue.
 struct Looked {
     has_done: bool,
-    /// Whether so much is in flight that nobody waits for what is next.
+    /// Whether so much is in flight that no thread waits for the next completion.
     is_busy: bool,
     goes_on: bool,
 }
 
-/// See how far the device has come with a queue, and do what follows from it.
+/// Polls the progress of a queue, and processes completions.
 fn look(queue: &Arc<Submissions>) -> Looked {
     let mut passed = 0;
     let collected = collect(queue, &mut passed);
@@ -183,7 +183,7 @@ fn look(queue: &Arc<Submissions>) -> Looked {
     Looked { has_done: passed > 0, is_busy: in_flight > MANY, goes_on: progress.is_watched }
 }
 
-/// Pass the fences to which the device has come, some of them at most.
+/// Passes fences that the device has reached, up to a limit.
 fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> {
     let stream: &Stream = queue.backend();
     let Ok(_current) = stream.shared.context.enter() else {
@@ -192,13 +192,13 @@ fn collect(queue: &Arc<Submissions>, passed: &mut usize) -> Result<(), Failure> 
         return Ok(());
     };
     let mut come: Option<(DeviceEvent, u64)> = None;
-    // Fences from the first on to which the device is known to have come.
+    // Number of fences, from the first, that the device is known to have reached.
     let mut known = 0;
     while *passed < MOST_AT_ONCE {
         if let Some(failure) = stream.progress.lock().broken {
             return Err(failure);
         }
-        // Nobody else passes fences: what is first stays first without the lock.
+        // Only this thread passes fences, so the first fence stays the first without the lock.
         let first = queue.with_fences(|fences| {
             let first = fences.next()?.at.clone();
             Some((first, fences.nth(MANY - 2).and_then(|far| far.at.clone())))

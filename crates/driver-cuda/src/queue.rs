@@ -1,20 +1,20 @@
-//! A queue's half that is CUDA's: a stream that is given commands ahead of their turn.
+//! The CUDA backend of the submission core: a stream to which commands are submitted ahead.
 //!
-//! Submissions are given to the stream in order, so that the device need not wait for the host between them. What has been given has
-//! begun: it cannot be cancelled. Held back on the host is
+//! Submissions are passed to the stream in order, so that the device does not wait for the host between them. Work on the stream has begun
+//! and cannot be cancelled. Held back on the host are:
 //!
-//! - what waits for an event that the device does not know to come ([`CudaEvent`]), and everything behind it;
-//! - what is behind a launch with bounds checks, until it is known whether that has failed;
-//! - an indirect launch, until the device has done everything before it and has copied its counts to the host. CUDA launches nothing of
-//!   a size that the host does not know, so the device waits for the host once for each such launch;
-//! - what is further ahead than about a millisecond of work, so that of long work little is given that could still be
-//!   cancelled, and the stream never has more launches than the driver takes without blocking.
+//! - waits for events that are not promised by this device ([`CudaEvent`]), and everything behind them;
+//! - work behind a launch with bounds checks, until it is known whether that launch has failed;
+//! - an indirect launch, until all earlier work has completed and the counts were copied to the host. CUDA cannot launch a grid whose size
+//!   the host does not know, so the device waits for the host once per such launch;
+//! - work that is more than about a millisecond ahead, so that long work can still be cancelled, and the stream never has more launches
+//!   than the driver accepts without blocking.
 //!
-//! Locks, in this order: `encoder`, which the one thread that issues holds; `progress`, for moments; the submission core's.
+//! Lock order: `encoder`, held by the one thread that issues; `progress`, held briefly; the submission core's lock.
 //!
 //! Invariants:
-//! - While operations are in flight the queue is on the list of the device's thread (`is_watched`).
-//! - A fence without an event lies where the one before it does: the stream was given nothing in between.
+//! - While operations are in flight, the queue is on the list of the device's poller thread (`is_watched`).
+//! - A fence without an event is at the same point as the fence before it: nothing was appended to the stream in between.
 
 use std::sync::Arc;
 
@@ -30,25 +30,25 @@ use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::staging::Staging;
 
-/// Submissions are given ahead for about so much work.
+/// Duration of work that is submitted ahead, approximately.
 const AHEAD_NS: u64 = 1_000_000;
-/// What a submission is taken to need before any has been seen.
+/// Assumed duration of a submission before any was measured.
 const FIRST_NS: u64 = AHEAD_NS / 4;
-/// Commands that a stream is given at most; the driver takes about a thousand without blocking.
+/// Maximum number of commands in a stream; the driver accepts about a thousand without blocking.
 const MOST_AHEAD: u32 = 960;
-/// Commands between two fences.
+/// Number of commands between two fences.
 const PART: u32 = 128;
 
-/// An event of this driver. Only what the stream has been given is promised; what may yet fail, such as a launch with bounds checks, has
-/// nothing behind it in the stream.
+/// An event of this driver. Only signals of work that cannot fail are promised: nothing is submitted behind a command that may fail, such as
+/// a launch with bounds checks.
 pub(crate) type CudaEvent = PromisedTimeline<DeviceEvent>;
 
 pub(crate) type CudaQueue = QueueHandle<Stream>;
 
-/// The submissions of a stream.
+/// The submission queue of a stream.
 pub(crate) type Submissions = SubmissionQueue<Stream>;
 
-/// A stream.
+/// The backend of one stream.
 pub(crate) struct Stream {
     pub(crate) shared: Arc<Shared>,
     stream: Handle<CUstream>,
@@ -56,42 +56,42 @@ pub(crate) struct Stream {
     pub(crate) progress: Mutex<Progress>,
 }
 
-/// The end of the stream.
+/// State at the end of the stream.
 #[derive(Default)]
 struct Tail {
     /// The last event that was recorded.
     last: Option<DeviceEvent>,
-    /// Whether the stream was given something since.
+    /// Whether anything was appended to the stream since.
     has_more: bool,
     params: Vec<u8>,
 }
 
-/// How far the device is.
+/// Progress of the device.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// What the driver has answered that ends everything.
+    /// The driver error that destroyed the context, if any.
     pub(crate) broken: Option<Failure>,
-    /// Commands in flight.
+    /// Number of commands in flight.
     commands: u32,
-    /// Submissions that have begun and not ended.
+    /// Number of submissions that have begun and not ended.
     submissions: u64,
-    /// What a submission takes, about.
+    /// Estimated duration of a submission.
     mean_ns: Option<u64>,
-    /// When the last submission began, and the time that was reported last.
+    /// Start of the last submission, and the last reported time.
     start_ns: u64,
     last_ns: u64,
     pub(crate) is_watched: bool,
-    /// The threadgroups of the command that is next, an indirect launch.
+    /// Threadgroup counts of the next command, an indirect launch.
     counts: Option<Dim3>,
 }
 
-/// A point of the stream.
+/// A point in the stream.
 pub(crate) struct Fence {
-    /// `None`: the device comes there with the fence before it.
+    /// `None`: the device reaches it together with the fence before it.
     pub(crate) at: Option<DeviceEvent>,
-    /// It was issued by the host then, so the device was not there before.
+    /// Time of issue on the host, a lower bound for the time of completion.
     given_ns: u64,
-    /// Commands that the device has executed then, behind the fence before it.
+    /// Number of commands between the previous fence and this one.
     commands: u32,
     staging: Staging,
     is_start: bool,
@@ -107,14 +107,14 @@ impl Stream {
         Ok(queue)
     }
 
-    /// Whether the stream may be given more; `goes_on` if it is of a submission that has begun.
+    /// Whether more may be submitted to the stream; `goes_on` for the rest of a submission that has begun.
     fn has_room(&self, goes_on: bool) -> bool {
         let progress = self.progress.lock();
         let most = (AHEAD_NS / progress.mean_ns.unwrap_or(FIRST_NS).max(1)).clamp(2, u64::from(MOST_AHEAD));
         progress.commands + PART <= MOST_AHEAD && (goes_on || progress.submissions < most)
     }
 
-    /// A submission begins now, or when what is before it has ended.
+    /// Marks the start of a submission: now, or the end of earlier work.
     fn start(&self, issue: &Issue<'_, Self>, tail: &mut Tail, first: &Command) {
         let is_new = issue.with_work(|has_begun| !std::mem::replace(has_begun, true));
         if is_new != Some(true) {
@@ -122,7 +122,7 @@ impl Stream {
         }
         self.progress.lock().submissions += 1;
         if !issue.queue().with_fences(|fences| fences.next().is_some()) {
-            // With nothing in flight there is no point in the stream yet that says when.
+            // If nothing is in flight, no earlier fence marks the start.
             tail.last = None;
             tail.has_more |= !matches!(first, Command::Signal { .. } | Command::Timestamp { .. });
         }
@@ -131,7 +131,7 @@ impl Stream {
         self.watch(issue);
     }
 
-    /// A fence behind everything that the stream was given.
+    /// Creates a fence behind all work in the stream.
     fn fence(&self, tail: &mut Tail, staging: Staging, commands: u32, is_start: bool) -> Fence {
         let context = &self.shared.context;
         let mut broken = None;
@@ -150,7 +150,7 @@ impl Stream {
         Fence { at: tail.last.clone(), given_ns: now_ns(), commands, staging, is_start }
     }
 
-    /// Have the device's thread look for what was announced.
+    /// Registers the queue with the poller thread.
     fn watch(&self, issue: &Issue<'_, Self>) {
         let is_new = !std::mem::replace(&mut self.progress.lock().is_watched, true);
         if is_new {
@@ -158,8 +158,8 @@ impl Stream {
         }
     }
 
-    /// Give the stream commands: all of a run, or as many as make a part. How many, and whether the host has to look at
-    /// something before it gives more.
+    /// Appends commands to the stream: the whole run, or as many as fit in one part. Returns their number, and whether the host must read
+    /// results before it issues more.
     fn give(
         &self,
         issue: &Issue<'_, Self>,
@@ -183,7 +183,7 @@ impl Stream {
             let counts = self.progress.lock().counts.take();
             let (shared, stream, params) = (&*self.shared, self.stream.0, &mut tail.params);
             let step = Encoder { shared, stream, staging, params, counts }.encode(command);
-            // Part of a command may have been given.
+            // A part of a command may have been appended.
             tail.has_more = true;
             match step? {
                 Step::Work => *count += 1,
@@ -199,11 +199,11 @@ impl Stream {
 }
 
 #[allow(unsafe_code)] // promises what the trait asks for
-// SAFETY: an operation has completed when the stream has passed the event behind it, or the context is destroyed. What was given of
-// commands that failed to be issued is announced, too.
+// SAFETY: an operation has completed when the stream has passed the event behind it, or the context is destroyed. If issuing commands
+// fails, those that were appended to the stream are still announced.
 unsafe impl Backend for Stream {
     type Thread = ();
-    /// Whether the stream was given something of the submission.
+    /// Whether any part of the submission was appended to the stream.
     type Work = bool;
     type Fence = Fence;
 
@@ -228,7 +228,7 @@ unsafe impl Backend for Stream {
         if let Some(lost) = self.shared.context.lost() {
             return Err(lost.clone());
         }
-        // Code may have to be made for what is bound.
+        // Binding may require another variant of the kernel, which must be compiled.
         for command in commands {
             if let Command::Dispatch(dispatch) = command {
                 pipeline(dispatch)?.function(&dispatch.bindings)?;
@@ -256,7 +256,7 @@ unsafe impl Backend for Stream {
     fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
         let context = &self.shared.context;
         let _current = context.enter()?;
-        // Another device's may end without raising it, and then this one's stream would wait for ever.
+        // Another device's queue may fail without signaling, and this stream would then wait forever.
         let promised = CudaEvent::of(&**event).and_then(|event| event.promised(value));
         let Some(point) = promised.filter(|point| point.is_of(context)) else { return Ok(false) };
         let tail = &mut *self.encoder.lock();
@@ -267,7 +267,7 @@ unsafe impl Backend for Stream {
     }
 
     fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
-        // A context that is lost ends everything.
+        // A destroyed context ends everything.
         let _current = self.shared.context.enter().ok()?;
         let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
         self.start(issue, tail, command);
@@ -303,7 +303,7 @@ unsafe impl Backend for Stream {
 }
 
 impl Stream {
-    /// The device has come to the first fence at this time of its clock.
+    /// The device has reached the first fence, at this time of its clock.
     pub(crate) fn pass(&self, queue: &Submissions, ns: u64) {
         let mut progress = self.progress.lock();
         let mut end_ns = ns;
@@ -327,7 +327,7 @@ impl Stream {
         fence.staging.end(&self.shared.chunks);
     }
 
-    /// Let everything end, since the context has. The submission of `guilty` ends in that error.
+    /// Ends all submissions, because the context was destroyed. The submission of `guilty` ends in that error.
     pub(crate) fn abandon(queue: &Arc<Submissions>, guilty: Option<(&Arc<[Command]>, &Error)>) {
         let Self { shared, progress, .. } = queue.backend();
         let lost = shared.context.lost().cloned();
@@ -355,7 +355,7 @@ impl Drop for Stream {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         if let Ok(_current) = self.shared.context.enter() {
-            // SAFETY: the stream is this queue's alone, and nothing is in flight.
+            // SAFETY: the stream belongs to this queue, and nothing is in flight.
             let _left = unsafe { self.shared.context.api.destroy_stream(self.stream.0) };
         }
     }

@@ -1,9 +1,9 @@
-//! Lists of commands that are submitted again and again, as the driver's graphs.
+//! Repeated command lists as CUDA graphs.
 //!
-//! A list is the same when it is the same allocation, as a recording of the runtime is. When a long one comes for the third
-//! time its calls are recorded instead of made, and from then on the whole is one call of the driver: the host does next to
-//! nothing, and the device goes from launch to launch without it. A list that waits, signals, notes times, checks bounds,
-//! copies arguments or has a launch whose size is read from memory is not recorded; nor is one again whose recording the driver has refused.
+//! A list is recognized by its allocation, as recordings of the runtime keep theirs. When a long list is submitted for the third time, its
+//! calls are captured to a graph, and from then on the list is one call. This saves host time and lets the device proceed from launch to
+//! launch without the host. A list is not captured if it waits, signals, takes timestamps, checks bounds, stages arguments or has an indirect
+//! launch; nor is it captured again after the driver has rejected its capture.
 
 use std::sync::{Arc, Weak};
 
@@ -17,16 +17,16 @@ use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::staging::Staging;
 
-/// Shorter lists are not worth it.
+/// Minimum number of commands for which a graph pays off.
 const LEAST: usize = 16;
-/// How often a list has come when it is recorded.
+/// Number of submissions after which a list is captured.
 const TIMES: u32 = 3;
-/// Lists that are remembered before those that are gone are forgotten.
+/// Number of remembered lists at which dropped ones are removed.
 const MANY: usize = 64;
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what is recorded is what this stream is given, and nothing else is restricted.
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: captures the calls on this stream and restricts no other calls.
 const RELAXED: u32 = 2;
 
-/// The lists that a device has seen.
+/// The command lists that a device has seen.
 #[derive(Default)]
 pub(crate) struct Replays {
     known: Mutex<Vec<Known>>,
@@ -38,26 +38,26 @@ struct Known {
 }
 
 enum State {
-    /// It came so often.
+    /// Number of submissions so far.
     Seen(u32),
     Ready(Arc<Replay>),
     Never,
 }
 
-/// A list of commands as one call.
+/// A command list as a graph.
 pub(crate) struct Replay {
     context: Arc<Context>,
     exec: Handle<CUgraphExec>,
 }
 
 impl Replays {
-    /// The list as one call, if it is worth it. The context is current.
+    /// The graph of a list, if it is worth it. The context must be current.
     pub(crate) fn find(&self, shared: &Shared, commands: &Arc<[Command]>) -> Option<Arc<Replay>> {
         if commands.len() < LEAST {
             return None;
         }
         let mut all = self.known.lock();
-        // The allocation lives as long as it is known here, so no other list can have its address.
+        // The allocation is kept alive while it is listed here, so no other list can have its address.
         let known =
             all.iter().position(|known| std::ptr::addr_eq(known.commands.as_ptr(), Arc::as_ptr(commands)));
         let Some(known) = known else {
@@ -84,10 +84,10 @@ impl Replays {
 }
 
 impl Replay {
-    /// Put the commands at the end of a stream. The context is current.
+    /// Appends the graph to a stream. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn launch(&self, stream: CUstream) -> Result<()> {
-        // SAFETY: both are of this context. What the commands name the submission keeps.
+        // SAFETY: both are of this context. The submission keeps the memory that the commands use.
         let launched = unsafe { self.context.api.launch_graph(self.exec.0, stream) };
         launched.map_err(|failure| self.context.error(failure, "launching a recording"))
     }
@@ -97,13 +97,13 @@ impl Drop for Replay {
     #[allow(unsafe_code)] // a C function
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: made by `record`; the driver keeps what still runs. A failure leaves it to the process's end.
+            // SAFETY: made by `record`; the driver keeps running launches alive. On failure, it is released at the end of the process.
             let _left = unsafe { self.context.api.destroy_graph_exec(self.exec.0) };
         }
     }
 }
 
-/// Record a list; `None` if it is not to be.
+/// Captures a list; `None` if it cannot be captured.
 #[allow(unsafe_code)] // C functions
 fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     let works = |command: &Command| match command {
@@ -117,7 +117,7 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     let context = &shared.context;
     let failed = |failure: Failure| context.error(failure, "recording commands");
     let stream = context.create_stream(0)?;
-    // SAFETY: the stream is new and this function's alone.
+    // SAFETY: the stream is new and used only here.
     let begun = unsafe { context.api.begin_capture(stream, RELAXED) }.map_err(failed);
     let (mut staging, mut params) = (Staging::default(), Vec::new());
     let mut encoder = Encoder { shared, stream, staging: &mut staging, params: &mut params, counts: None };
@@ -129,14 +129,14 @@ fn record(shared: &Shared, commands: &[Command]) -> Result<Option<Replay>> {
     });
     let mut graph: CUgraph = std::ptr::null_mut();
     let mut exec: CUgraphExec = std::ptr::null_mut();
-    // SAFETY: it ends what was begun, and gives the graph or null; the stream is given back whatever came of it.
+    // SAFETY: ends the capture, and returns the graph or null; the stream is released in either case.
     let ended = unsafe {
         let ended = context.api.end_capture(stream, &mut graph);
         context.api.destroy_stream(stream).and(ended)
     };
     let is_plain = staging.is_empty();
     staging.end(&shared.chunks);
-    // SAFETY: the graph is whole, and is not needed once there is something to launch.
+    // SAFETY: the graph is complete, and is not needed after instantiation.
     let made = unsafe {
         let made = ended.and_then(|()| context.api.instantiate(&mut exec, graph, 0));
         if !graph.is_null() {

@@ -1,4 +1,4 @@
-//! What the queues of a device share, and what happens when the device's context ends.
+//! State shared by the queues of a device, and the handling of a destroyed context.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::queue::{Stream, Submissions};
 use crate::replay::Replays;
 use crate::staging::Chunks;
 
-/// A device's context with what its queues need.
+/// A device's context and the state that its queues share.
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     pub(crate) clock: Clock,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) queues: Mutex<Vec<Weak<Submissions>>>,
 }
 
-/// A launch that may have ended the context.
+/// A launch that may have destroyed the context.
 struct Suspect {
     commands: Arc<[Command]>,
     kernel: String,
@@ -38,7 +38,7 @@ impl Shared {
         Ok(Arc::new(Self { context, clock, chunks, replays, poller, queues: Mutex::default() }))
     }
 
-    /// Remember a queue, and forget those that are gone.
+    /// Registers a queue, and removes dropped ones.
     pub(crate) fn register(&self, queue: &Arc<Submissions>) {
         let mut queues = self.queues.lock();
         if queues.len() == queues.capacity() {
@@ -47,10 +47,10 @@ impl Shared {
         queues.push(Arc::downgrade(queue));
     }
 
-    /// The context has ended: everything in flight ends, and nothing more is taken. Only the device's thread calls this.
+    /// Ends everything in flight after the context was destroyed, and accepts nothing more. Called only by the poller thread.
     ///
-    /// The driver does not say which kernel it was. Where kernels of one name alone were in flight it is known all the same,
-    /// and the submission of the first of them ends in the fault; else the error names all that it may have been.
+    /// The driver does not report the kernel that faulted. If all kernels in flight have the same name, that is the one, and the submission
+    /// of the first of them ends in the fault; otherwise the error lists all candidates.
     pub(crate) fn fail(&self, failure: Failure) {
         let queues: Vec<Arc<Submissions>> = self.queues.lock().iter().filter_map(Weak::upgrade).collect();
         let suspects: Vec<Suspect> = match failure.extent() {

@@ -1,8 +1,8 @@
-//! What launches need while they run beside what their commands name: copies of arguments given by value, places where
-//! kernels with bounds checks note a fault, and copies of the counts that an indirect launch goes by.
+//! Staging memory of launches: copies of arguments passed by value, fault records of kernels with bounds checks, and copies of the counts
+//! of indirect launches.
 //!
-//! It lies in *chunks*: pinned memory where the host writes, and as much device memory where kernels read. A device keeps
-//! chunks that are not used.
+//! Allocated in *chunks*: pinned memory for the host, and an equal amount of device memory for kernels. A device keeps unused chunks for
+//! reuse.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::context::{Context, at, void};
 use crate::failure::Failure;
 use crate::memory::CudaMemory;
 
-/// Bytes of a chunk, unless more is needed at once.
+/// Size of a chunk in bytes, unless a single allocation needs more.
 const CHUNK: u64 = 64 << 10;
-/// What everything in a chunk is aligned to.
+/// Alignment of allocations in a chunk, in bytes.
 const ALIGN: u64 = 64;
-/// Unused chunks that a device keeps.
+/// Maximum number of unused chunks that a device keeps.
 const SPARE: usize = 32;
 
 struct Chunk {
@@ -28,7 +28,7 @@ struct Chunk {
     used: u64,
 }
 
-/// The chunks of a device that nothing uses.
+/// Unused chunks of a device.
 #[derive(Default)]
 pub(crate) struct Chunks {
     spare: Mutex<Vec<Chunk>>,
@@ -47,16 +47,16 @@ impl Chunks {
     }
 }
 
-/// What the launches of a part of a submission need until it has ended.
+/// Staging memory of a part of a submission, kept until the part has ended.
 #[derive(Default)]
 pub(crate) struct Staging {
     chunks: Vec<Chunk>,
     checks: Vec<Check>,
-    /// Where the counts of an indirect launch will be: chunk and offset.
+    /// Location of the counts of an indirect launch: chunk and offset.
     counts: Option<(usize, u64)>,
 }
 
-/// A fault record of a launch.
+/// The fault record of a launch.
 struct Check {
     chunk: usize,
     offset: u64,
@@ -65,7 +65,7 @@ struct Check {
 }
 
 impl Staging {
-    /// A copy of `bytes` on the device, from when the stream comes there. The context is current.
+    /// Copies `bytes` to the device, in stream order. Returns the device address. The context must be current.
     #[allow(unsafe_code)] // writes to pinned memory
     pub(crate) fn copy(
         &mut self,
@@ -76,18 +76,18 @@ impl Staging {
     ) -> Result<CUdeviceptr> {
         let (chunk, offset) = self.place(chunks, context, bytes.len() as u64)?;
         let Chunk { host, device, .. } = &self.chunks[chunk];
-        // SAFETY: the place is in range and nobody else's until the part has ended.
+        // SAFETY: the range is valid and exclusive to this part until it has ended.
         unsafe { host.write(offset, bytes) }?;
         let (from, to) = (host.host_ptr(), device.at(offset, bytes.len() as u64)?);
         let from =
             from.map_or(std::ptr::null(), |first| first.as_ptr().wrapping_add(offset as usize).cast_const());
-        // SAFETY: both ranges are of that size and stay until the part has ended.
+        // SAFETY: both ranges have this size and stay valid until the part has ended.
         let copied = unsafe { context.api.copy_to_device(to, from.cast(), bytes.len(), stream) };
         copied.map_err(|failure| context.error(failure, "copying arguments to the device"))?;
         Ok(to)
     }
 
-    /// A fault record, empty, on the device.
+    /// Allocates an empty fault record on the device.
     pub(crate) fn record(
         &mut self,
         chunks: &Chunks,
@@ -103,7 +103,7 @@ impl Staging {
         Ok(address)
     }
 
-    /// Have the counts of an indirect launch brought to the host, from when the stream comes there. The context is current.
+    /// Copies the counts of an indirect launch to the host, in stream order. The context must be current.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn count(
         &mut self,
@@ -114,14 +114,14 @@ impl Staging {
     ) -> Result<()> {
         let (chunk, offset) = self.place(chunks, context, Grid::COUNTS_BYTES)?;
         let to = self.chunks[chunk].host.at(offset, Grid::COUNTS_BYTES)?;
-        // SAFETY: the counts are in memory that the submission keeps; their place stays until the part has ended.
+        // SAFETY: the counts are in memory that the submission keeps alive; their location stays valid until the part has ended.
         let copied = unsafe { context.api.copy(to, counts, Grid::COUNTS_BYTES as usize, stream) };
         copied.map_err(|failure| context.error(failure, "copying the counts of a launch to the host"))?;
         self.counts = Some((chunk, offset));
         Ok(())
     }
 
-    /// Have the records brought back to the host, behind the launches.
+    /// Copies the fault records to the host, behind the launches.
     #[allow(unsafe_code)] // a C function
     pub(crate) fn fetch(&self, context: &Context, stream: CUstream) -> Result<(), Failure> {
         self.checks.iter().try_for_each(|check| {
@@ -129,28 +129,27 @@ impl Staging {
             let first = host.host_ptr().map_or(std::ptr::null_mut(), |first| first.as_ptr());
             let to = void(first.wrapping_add(check.offset as usize));
             let from = device.at(0, 0).map_or(0, |first| at(first, check.offset));
-            // SAFETY: both are the record's places, made by `record`.
+            // SAFETY: both are locations of the record, made by `record`.
             unsafe { context.api.copy_to_host(to, from, size_of::<FaultRecord>(), stream) }
         })
     }
 
-    /// Whether there is nothing.
+    /// Whether nothing was allocated.
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Whether the host has to look at something before it knows how to go on: a launch may turn out to have failed, or
-    /// the next is to be counted.
+    /// Whether the host must read results before it can issue more: a launch may have failed, or the next launch needs its counts.
     pub(crate) fn has_news(&self) -> bool {
         !self.checks.is_empty() || self.counts.is_some()
     }
 
-    /// The counts that were brought. Only once the part has ended.
+    /// The counts. Must be called after the part has ended.
     pub(crate) fn counts(&self) -> Option<Dim3> {
         self.counts.and_then(|(chunk, offset)| self.read::<[u32; 3]>(chunk, offset)).map(Dim3::from)
     }
 
-    /// The first fault that was noted. Only once the part has ended.
+    /// The first recorded fault. Must be called after the part has ended.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.checks.iter().find_map(|check| {
             let record = self.read::<FaultRecord>(check.chunk, check.offset)?;
@@ -163,11 +162,11 @@ impl Staging {
     fn read<T: Copy>(&self, chunk: usize, offset: u64) -> Option<T> {
         let first = self.chunks[chunk].host.host_ptr()?;
         let place = first.as_ptr().wrapping_add(offset as usize).cast::<T>();
-        // SAFETY: the record's or the counts' place, aligned by `place`, plain numbers that nothing writes any more.
+        // SAFETY: the location of the record or the counts, aligned by `place`; plain integers that nothing writes any more.
         Some(unsafe { place.read() })
     }
 
-    /// Give the chunks back.
+    /// Returns the chunks to the device.
     pub(crate) fn end(self, chunks: &Chunks) {
         let mut spare = chunks.spare.lock();
         for chunk in self.chunks {

@@ -1,7 +1,7 @@
-//! How warm a GPU is, by NVIDIA's management library (NVML), which comes with the driver and is looked for at run time.
+//! GPU temperature through NVIDIA's management library (NVML), which is part of the driver installation and loaded at run time.
 //!
-//! What the numbers mean is in NVIDIA's NVML API reference: `nvmlTemperatureThresholds_t` for the limits,
-//! `nvmlClocksEventReasons` for what holds the clocks down.
+//! See NVIDIA's NVML API reference: `nvmlTemperatureThresholds_t` for the thresholds, `nvmlClocksEventReasons` for the causes of clock
+//! throttling.
 
 use std::sync::OnceLock;
 
@@ -14,19 +14,19 @@ use nvml_wrapper::{Device, Nvml};
 use crate::api::Api;
 use crate::caps::attribute;
 
-/// The library's name where only the driver is installed; the plain name comes with packages for developers.
+/// Library name where only the driver is installed; the unversioned name comes with development packages.
 #[cfg(not(windows))]
 const LIBRARY: &str = "libnvidia-ml.so.1";
 #[cfg(windows)]
 const LIBRARY: &str = "nvml.dll";
 
-/// What NVML says of a GPU, each `None` where it does not. Temperatures are in degrees Celsius.
+/// NVML's data about a GPU, each `None` if NVML does not provide it. Temperatures in degrees Celsius.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     celsius: Option<u32>,
-    /// From here on the driver may lower the clocks below their base.
+    /// Threshold above which the driver may lower the clocks below their base.
     throttles: Option<u32>,
-    /// From here on the hardware does.
+    /// Threshold above which the hardware throttles.
     slows: Option<u32>,
     reasons: Option<ThrottleReasons>,
 }
@@ -42,7 +42,7 @@ impl Reading {
         }
     }
 
-    /// `None` where neither a limit with a temperature nor the reasons are known.
+    /// `None` if neither a threshold with a temperature nor the throttling causes are known.
     fn level(self) -> Option<Thermal> {
         let reached = |limit: Option<u32>| Some(self.celsius? >= limit.filter(|limit| *limit > 0)?);
         let holds = |reason| self.reasons.map(|reasons| reasons.contains(reason));
@@ -58,7 +58,7 @@ impl Reading {
     }
 }
 
-/// Finds a GPU in NVML by its place on the PCI bus, since CUDA's numbers are its own.
+/// Finds a GPU in NVML by its PCI address, because CUDA numbers GPUs differently.
 pub(crate) struct Sensor {
     place: String,
 }
@@ -73,10 +73,10 @@ impl Sensor {
         Some(Self { place: format!("{domain:08x}:{bus:02x}:{slot:02x}.0") })
     }
 
-    /// The level now.
+    /// The current thermal level.
     ///
     /// # Errors
-    /// `Unsupported` without the library, and for a GPU of which it does not say enough, as in many virtual machines.
+    /// `Unsupported` without the library, or if NVML provides too little data for the GPU, as in many virtual machines.
     pub(crate) fn thermal(&self) -> Result<Thermal> {
         let reading = self.read()?;
         reading
@@ -84,12 +84,12 @@ impl Sensor {
             .ok_or_else(|| self.unknown("it reports neither temperature limits nor throttle reasons"))
     }
 
-    /// Degrees Celsius now.
+    /// Current temperature in degrees Celsius.
     pub(crate) fn celsius(&self) -> Option<u32> {
         self.read().ok()?.celsius
     }
 
-    /// Bytes of the GPU's memory that are free now.
+    /// Free memory of the GPU in bytes.
     #[cfg(target_os = "linux")]
     pub(crate) fn free_memory(&self) -> Option<u64> {
         let device = nvml().ok()?.device_by_pci_bus_id(self.place.as_str()).ok()?;
@@ -107,7 +107,7 @@ impl Sensor {
     }
 }
 
-/// The level of a device, which may have no sensor.
+/// The thermal level of a device, which may have no sensor.
 ///
 /// # Errors
 /// As [`Sensor::thermal`].
@@ -116,7 +116,7 @@ pub(crate) fn thermal(sensor: Option<&Sensor>, device: &str) -> Result<Thermal> 
     sensor.ok_or_else(unknown)?.thermal()
 }
 
-/// The library, opened once; why not otherwise.
+/// The library, opened once, or the reason why it cannot be.
 fn nvml() -> std::result::Result<&'static Nvml, &'static str> {
     static NVML: OnceLock<std::result::Result<Nvml, String>> = OnceLock::new();
     let open = || Nvml::builder().lib_path(LIBRARY.as_ref()).init().map_err(|error| error.to_string());

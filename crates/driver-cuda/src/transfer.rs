@@ -1,8 +1,7 @@
-//! Copies and fills: which calls of the driver do what a command asks.
+//! Copies and fills with driver API calls.
 //!
-//! The driver's copies need source and target apart, and its fills take patterns of 1, 2 and 4 bytes. What overlaps is
-//! copied in pieces through memory of the stream's; of other patterns a first piece is set column by column and then
-//! doubled.
+//! The driver's copies do not support overlap, and its fills only patterns of 1, 2 and 4 bytes. Overlapping ranges are copied in chunks through
+//! a temporary allocation; longer patterns are written once, column by column, and then doubled.
 
 use std::sync::Arc;
 
@@ -12,18 +11,18 @@ use elinvar_driver::{Error, Result};
 use crate::context::{Context, at};
 use crate::failure::Failure;
 
-/// Bytes of an overlapping copy that go through other memory at a time.
+/// Chunk size of an overlapping copy, in bytes.
 const PIECE: u64 = 64 << 20;
-/// About as many bytes of a pattern are set by themselves before they are doubled.
+/// Approximate number of bytes of a pattern that are set directly before doubling.
 const FIRST: u64 = 64 << 10;
 
-/// Where a copy within a memory goes.
+/// Direction of a copy within a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Apart,
-    /// To lower addresses: the first pieces go first.
+    /// To lower addresses: chunks are copied in ascending order.
     Down,
-    /// To higher ones.
+    /// To higher addresses: in descending order.
     Up,
 }
 
@@ -35,7 +34,7 @@ fn way(from: CUdeviceptr, to: CUdeviceptr, bytes: u64) -> Way {
     }
 }
 
-/// The pieces of an overlapping copy, in order: offset and length of each.
+/// The chunks of an overlapping copy, in order: offset and length.
 fn pieces(bytes: u64, piece: u64, way: Way) -> impl Iterator<Item = (u64, u64)> {
     let count = bytes.div_ceil(piece);
     (0..count).map(move |k| {
@@ -44,7 +43,7 @@ fn pieces(bytes: u64, piece: u64, way: Way) -> impl Iterator<Item = (u64, u64)> 
     })
 }
 
-/// Copy within what one context reaches. It is current.
+/// Copies within the memory of one context, which must be current.
 #[allow(unsafe_code)] // C functions
 pub(crate) fn copy(
     context: &Context,
@@ -58,7 +57,7 @@ pub(crate) fn copy(
     if bytes == 0 || from == to {
         return Ok(());
     }
-    // SAFETY: the ranges are within memories that the submission keeps alive; races are the program's.
+    // SAFETY: the ranges are within memories that the submission keeps alive; races are the program's responsibility.
     let copied = |from, to, bytes: u64| unsafe { api.copy(to, from, bytes as usize, stream) }.map_err(failed);
     let way = way(from, to, bytes);
     if way == Way::Apart {
@@ -72,18 +71,18 @@ pub(crate) fn copy(
     }
     let piece = bytes.min(PIECE);
     let mut between = 0;
-    // SAFETY: it writes an address, which is valid for later work of the stream.
+    // SAFETY: it writes an address, which is valid for later work on the stream.
     unsafe { api.allocate_async(&mut between, piece as usize, stream) }.map_err(failed)?;
     let through = pieces(bytes, piece, way).try_for_each(|(offset, len)| {
         copied(at(from, offset), between, len)?;
         copied(between, at(to, offset), len)
     });
-    // SAFETY: allocated above; what uses it is before this on the stream.
+    // SAFETY: allocated above; its uses are earlier on the stream.
     let freed = unsafe { api.free_async(between, stream) }.map_err(failed);
     through.and(freed)
 }
 
-/// Copy from what one device reaches to what another does, on a stream of either, which is current.
+/// Copies between devices, on a stream of either of them, whose context must be current.
 #[allow(unsafe_code)] // C functions
 pub(crate) fn copy_between(
     stream: CUstream,
@@ -94,14 +93,14 @@ pub(crate) fn copy_between(
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: the ranges are within memories that the submission keeps alive; races are the program's.
+    // SAFETY: the ranges are within memories that the submission keeps alive; races are the program's responsibility.
     let copied = unsafe { target.api.copy_peer(to, target.raw, from, source.raw, bytes as usize, stream) };
     copied.map_err(|failure| {
         target.error(failure, &format!("a copy of {bytes} bytes from device `{}`", source.name))
     })
 }
 
-/// The shortest pattern that, repeated, gives this one.
+/// The period of a pattern: its shortest prefix that gives the pattern when repeated.
 fn shortest(pattern: &[u8]) -> &[u8] {
     let repeats = |n: &usize| {
         pattern.len().is_multiple_of(*n) && pattern.chunks(*n).all(|chunk| *chunk == pattern[..*n])
@@ -110,7 +109,7 @@ fn shortest(pattern: &[u8]) -> &[u8] {
     &pattern[..n]
 }
 
-/// Repeat `pattern` over `bytes` bytes. The context is current.
+/// Fills `bytes` bytes with `pattern`. The context must be current.
 #[allow(unsafe_code)] // C functions
 pub(crate) fn fill(
     context: &Context,
@@ -128,7 +127,7 @@ pub(crate) fn fill(
     }
     let (api, count) = (context.api, bytes as usize);
     let filled = match *shortest(pattern) {
-        // SAFETY: the range is within a memory that the submission keeps alive; races are the program's.
+        // SAFETY: the range is within a memory that the submission keeps alive; races are the program's responsibility.
         [byte] => unsafe { api.set_u8(to, byte, count, stream) },
         [a, b] if to.is_multiple_of(2) => {
             let value = u16::from_ne_bytes([a, b]);
@@ -145,7 +144,7 @@ pub(crate) fn fill(
     filled.map_err(|failure| context.error(failure, &format!("a fill of {bytes} bytes")))
 }
 
-/// A first piece column by column, and then twice as much with each copy.
+/// Writes the pattern once, column by column, then doubles it with copies.
 #[allow(unsafe_code)] // C functions
 fn doubled(
     context: &Context,
@@ -173,7 +172,7 @@ fn doubled(
     let mut done = (rows * period) as u64;
     while done < bytes {
         let more = done.min(bytes - done);
-        // SAFETY: what is copied lies before where it goes, and both are within the range.
+        // SAFETY: the source is before the target, and both are within the range.
         unsafe { api.copy(at(to, done), to, more as usize, stream) }?;
         done += more;
     }
@@ -184,7 +183,7 @@ fn doubled(
 mod tests {
     use super::*;
 
-    /// A copy piece by piece, each through other memory, as `copy` does it.
+    /// Emulates a chunked copy, each chunk through temporary memory.
     fn by_pieces(memory: &mut [u8], from: usize, to: usize, bytes: usize, piece: u64) {
         let way = way(from as u64, to as u64, bytes as u64);
         for (offset, len) in pieces(bytes as u64, piece, way) {

@@ -1,8 +1,8 @@
-//! The memory of an isolated device's buffers: one file, mapped as a whole in the host, and piece by piece in the worker.
+//! Shared memory of an isolated device's buffers: one file, mapped completely in the host and per block in the worker.
 //!
-//! The file is as large as all buffers may be together and takes memory only where something was written. Memory that goes back is
-//! taken out of the file at once, so what is given out is zero. Behind each piece is a page that nobody maps in the worker: a kernel that
-//! runs over the end of a buffer by less than that ends the worker and not its neighbor's content.
+//! The file is sparse: its size is the limit of all buffers, and it uses memory only where something was written. Freed ranges are
+//! deallocated at once, so new blocks are zeroed. Each block is followed by a guard page that is not mapped in the worker, so that a small
+//! overrun ends the worker instead of corrupting the next block.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ use rustix::fs::FallocateFlags;
 use crate::files::{self, Mapping};
 use crate::free::Free;
 
-/// All buffers' memory.
+/// Memory of all buffers.
 pub(crate) struct Arena {
     file: OwnedFd,
     mapping: Mapping,
@@ -27,22 +27,22 @@ struct State {
     used: u64,
 }
 
-/// A piece of it, in whole pages.
+/// A block, in whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub(crate) fn page() -> u64 {
     rustix::param::page_size() as u64
 }
 
 impl Arena {
-    /// Memory for buffers of `limit` bytes in all.
+    /// Creates memory for buffers of `limit` bytes in total.
     pub(crate) fn new(limit: u64) -> Result<Self> {
-        // Room for gaps, between pieces and at their ends.
+        // Extra space for the gaps between and at the ends of blocks.
         let bytes = (limit / 4).saturating_add(limit).saturating_add(64 << 20).next_multiple_of(page());
         let file = files::file("elinvar-buffers", bytes)?;
         let mapping = Mapping::new(file.as_fd(), bytes)?;
@@ -54,17 +54,17 @@ impl Arena {
         self.file.as_fd()
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.mapping.len() as u64
     }
 
-    /// Bytes that can be given out.
+    /// Total size of blocks in bytes.
     pub(crate) fn available(&self) -> u64 {
         self.limit.saturating_sub(self.state.lock().used)
     }
 
-    /// Zeroed pages for `len` bytes, at least one page.
+    /// Allocates zeroed pages for `len` bytes, at least one page.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -79,12 +79,12 @@ impl Arena {
         Ok(Piece { offset, bytes })
     }
 
-    /// Take a piece back. Nobody uses it any more.
+    /// Frees a block, which nothing uses any more.
     pub(crate) fn give_back(&self, piece: Piece) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = rustix::fs::fallocate(&self.file, how, piece.offset, piece.bytes);
         if let Err(error) = punched {
-            // Never given out again, since it is not zero.
+            // Not reused, because it is not zeroed.
             tracing::warn!("{} bytes of shared memory cannot be given back: {error}", piece.bytes);
             return;
         }
@@ -93,7 +93,7 @@ impl Arena {
         state.free.give_back(piece.offset, piece.bytes + page());
     }
 
-    /// Where the host sees a piece.
+    /// Host address of a block.
     pub(crate) fn address(&self, piece: Piece) -> NonNull<u8> {
         self.mapping.at(piece.offset as usize)
     }

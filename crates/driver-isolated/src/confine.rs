@@ -1,8 +1,8 @@
-//! Confinement: what a worker process may ask of the system once it serves.
+//! Confinement of a worker process.
 //!
-//! A kernel that takes over the process has what the process has: the pages of the device's buffers, the rings, the end of a socket
-//! that nobody reads, and the standard error that the host keeps the end of. The filter (`seccomp(2)`) leaves it memory, futexes, time and its
-//! own end; every other system call fails as `EPERM`, in all threads and for good. No program that it could start gains privileges.
+//! A kernel that takes over the process can access only what the process has: the pages of the device's buffers, the rings, the end of a
+//! socket that the host does not read from, and the standard error pipe. The filter (`seccomp(2)`) permits memory, futexes, time and exit;
+//! every other system call fails with `EPERM`, in all threads and permanently. Programs cannot gain privileges (`no_new_privs`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Allowed with any arguments. None takes a path, an address of a network, or another process.
+/// Allowed with any arguments. None takes a path, a network address, or another process.
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -46,10 +46,10 @@ const ALLOWED: &[libc::c_long] = &[
 /// Signals, to this process only.
 const TO_ITSELF: [libc::c_long; 2] = [libc::SYS_kill, libc::SYS_tgkill];
 
-/// Confine this process, with all its threads.
+/// Confines this process, with all its threads.
 ///
 /// # Errors
-/// `Environment` where the system has no such filters.
+/// `Environment` if the system does not support seccomp filters.
 pub(crate) fn confine() -> Result<()> {
     apply(filter())
 }
@@ -64,8 +64,8 @@ fn apply(filter: Result<BpfProgram, seccompiler::BackendError>) -> Result<()> {
     seccompiler::apply_filter_all_threads(&filter).map_err(|error| cannot(&error))
 }
 
-/// What is refused in the worker of a GPU, whose driver opens files, asks its devices and starts threads at any time: other programs,
-/// networks, other processes, and the rights and mounts of this one.
+/// Denied in the worker of a GPU, whose driver opens files, uses device nodes and starts threads at any time: executing programs, networking,
+/// access to other processes, and changes of privileges and mounts.
 const REFUSED_FOR_GPU: &[libc::c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -100,7 +100,7 @@ const REFUSED_FOR_GPU: &[libc::c_long] = &[
     libc::SYS_unshare,
 ];
 
-/// As [`confine`], as far as the driver of a GPU lets it.
+/// As [`confine`], as strictly as the driver of a GPU permits.
 pub(crate) fn confine_for_gpu() -> Result<()> {
     apply(filter_for_gpu())
 }
@@ -125,7 +125,7 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
         let this = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(call, vec![SeccompRule::new(vec![this])?]);
     }
-    // Threads that have been made and have not run yet call themselves something.
+    // Threads that have not run yet have the name of their creator.
     let name = libc::PR_SET_NAME.cast_unsigned().into();
     let name = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, name)?;
     rules.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![name])?]);
@@ -134,10 +134,10 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, refused, SeccompAction::Allow, arch)?.try_into()
 }
 
-/// Close all files but the standard ones, which this process may have from the one that started it.
+/// Closes all inherited files except the standard streams.
 pub(crate) fn close_others() {
     #[allow(unsafe_code)] // a system call
-    // SAFETY: this process has just begun and has opened none of them; nobody has numbers of theirs.
+    // SAFETY: this process has just started and has opened none of these files; no other code has their descriptors.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
@@ -148,7 +148,7 @@ mod tests {
     use std::net::{TcpStream, UdpSocket};
     use std::process::Command;
 
-    /// What a process that is confined tries: each is to fail.
+    /// System calls that must fail in a confined process.
     #[test]
     #[ignore = "run by another test, in a process of its own"]
     fn confined() {
@@ -167,7 +167,7 @@ mod tests {
         refused("a thread", std::thread::Builder::new().spawn(|| {}).map(drop));
         let signal = rustix::process::kill_process(parent, rustix::process::Signal::CONT);
         assert_eq!(signal, Err(rustix::io::Errno::PERM));
-        // Memory, time and arithmetic are still there.
+        // Memory, time and arithmetic still work.
         let sum: u64 = (0..1 << 20).collect::<Vec<u64>>().iter().sum();
         assert_eq!(sum, (1 << 19) * ((1 << 20) - 1));
         eprintln!("all was refused");
@@ -177,7 +177,7 @@ mod tests {
     fn a_confined_process_reaches_no_files_networks_programs_or_processes() {
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new(this);
-        // Without a thread of its own the test runs in the main one.
+        // Run on the main thread, because the test has no other.
         command.args(["--exact", "confine::tests::confined", "--ignored", "--nocapture", "--test-threads=1"]);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,7 +1,7 @@
-//! The device: its facts, its memory, and the worker that there is.
+//! The device: its capabilities, its memory, and its current worker.
 //!
-//! A worker is started when the device is made, and again when work comes and there is none. Everything that a worker knows is made
-//! again in the next as it is needed: memory is mapped, kernels are loaded, queues are opened by the first submission that uses them.
+//! A worker is started when the device is created, and again when work arrives and there is no worker. A new worker's state is rebuilt on
+//! demand: memory is mapped, kernels are loaded, and queues are opened by the first submission that uses them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,18 +25,18 @@ use crate::memory::{IsolatedMemory, Pages, Part};
 use crate::queue::{self, IsolatedQueue, Remote, Submissions};
 use crate::wire::ToWorker;
 
-/// A device in a worker process: the processor, or the GPU that the options name.
+/// Creates a device in a worker process: the CPU, or the GPU that the options select.
 ///
 /// # Errors
-/// `Environment` when no worker can be started, with the reason; `Unsupported` for an [`Options::kind`] that cannot be had, with the
-/// reason; `InvalidArgument` for an [`Options::index`] beyond the devices that there are.
+/// `Environment`, with the reason, if no worker can be started; `Unsupported`, with the reason, if the [`Options::kind`] is not available;
+/// `InvalidArgument` if [`Options::index`] is out of range.
 pub fn device(options: &Options) -> Result<Arc<Isolated>> {
     Isolated::new(options, elinvar_code::user_cache())
 }
 
-/// How often a transfer is given to another worker, when one ends meanwhile.
+/// Maximum number of workers that are asked to do a transfer, if workers end meanwhile.
 const TRIES: usize = 3;
-/// Bytes of shared pages through which the host reads and writes device memory.
+/// Size of the staging pages through which the host accesses device memory, in bytes.
 const STAGE: usize = 4 << 20;
 
 /// A device in a worker process.
@@ -44,24 +44,24 @@ pub struct Isolated {
     core: Arc<Core>,
 }
 
-/// What the device's parts share.
+/// State shared by the device's parts.
 pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) inner: InnerDevice,
     pub(crate) caps: Caps,
     pub(crate) arena: Arena,
-    /// Through which the host reads and writes device memory, one piece at a time.
+    /// Staging pages for host access to device memory; one transfer at a time.
     stage: Mutex<Option<Pages>>,
     cache: Cache,
-    /// Whose the workers and threads are.
+    /// The process that owns the workers and threads.
     pub(crate) process: Process,
-    /// When the device's clock was 0, by the system's.
+    /// The system's clock at time 0 of the device's clock.
     pub(crate) epoch_ns: u64,
     slot: Mutex<Slot>,
     numbers: AtomicU64,
     queues: Mutex<Vec<Weak<Submissions>>>,
     pub(crate) tasks: Sender<Task>,
-    /// The thread that does them.
+    /// The thread that executes them.
     runs: ThreadId,
     /// Compute units to use; 0 for all.
     pub(crate) units: AtomicU32,
@@ -73,11 +73,11 @@ struct Slot {
     started: u64,
 }
 
-/// What a thread of the device is asked to do.
+/// Tasks of the device's thread.
 pub(crate) enum Task {
     /// A queue's turn.
     Turn(Arc<Submissions>),
-    /// Send what there was no room for.
+    /// Send bytes that did not fit in the pipe.
     Flush(Arc<Link>),
 }
 
@@ -90,24 +90,24 @@ fn run(tasks: &Receiver<Task>) {
     }
 }
 
-/// Nanoseconds of the system's clock that never goes back.
+/// Nanoseconds of the system's monotonic clock.
 pub(crate) fn system_ns() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
 impl Core {
-    /// A number that nothing else of the device has.
+    /// A number that is unique within the device.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The device's time.
+    /// Time of the device's clock.
     pub(crate) fn now_ns(&self) -> u64 {
         system_ns().saturating_sub(self.epoch_ns)
     }
 
-    /// A worker that takes work: the one there is, or a new one.
+    /// A worker that accepts work: the current one, or a new one.
     pub(crate) fn link(self: &Arc<Self>) -> Result<Arc<Link>> {
         self.process.expect_this(&"a worker process")?;
         let mut slot = self.slot.lock();
@@ -122,15 +122,15 @@ impl Core {
 
     /// A worker has ended.
     pub(crate) fn lost(&self, number: u64) {
-        // Who starts another at this moment holds the lock, and has put it in place of this one.
+        // A thread that starts another worker holds the lock, and has already replaced this one.
         if let Some(mut slot) = self.slot.try_lock() {
             slot.link.take_if(|link| link.number == number);
         }
     }
 
-    /// The worker that there is.
+    /// The current worker.
     pub(crate) fn present(&self) -> Option<Arc<Link>> {
-        // What a child sent would come between the parent's messages.
+        // Messages of a forked child would interleave with the parent's.
         if !self.process.is_this() {
             return None;
         }
@@ -144,24 +144,24 @@ impl Core {
         }
     }
 
-    /// Have the worker move bytes or zero them, and wait until it has.
+    /// Makes the worker copy or zero bytes, and waits until it has.
     ///
     /// # Errors
-    /// What the worker's device answers; `DeviceLost` if workers end meanwhile.
+    /// The error of the worker's device; `DeviceLost` if workers end meanwhile.
     pub(crate) fn transfer(self: &Arc<Self>, transfer: &Transfer<'_>) -> Result<()> {
         for _ in 0..TRIES {
             match self.link()?.transfer(self, transfer) {
                 Ok(()) => return Ok(()),
                 Err(Unsent::Wrong(error)) => return Err(error),
-                // It may have been done by half: once more.
+                // It may be incomplete: repeat it.
                 Err(Unsent::Lost) => {}
             }
         }
         Err(Error::DeviceLost("worker processes end while they copy memory".into()))
     }
 
-    /// Call `each` for `len` bytes from `offset` of device memory piece by piece: with a piece, as many bytes of shared pages and their
-    /// address, the piece's offset in the whole and its length.
+    /// Calls `each` for `len` bytes of device memory from `offset`, in pieces: with a piece of device memory, the staging pages for it and
+    /// their address, the piece's offset and its length.
     pub(crate) fn staged(
         self: &Arc<Self>,
         part: Part<'_>,
@@ -201,7 +201,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // The worker is the parent's.
+        // The worker belongs to the parent process.
         if !self.process.is_this() {
             return;
         }
@@ -215,11 +215,11 @@ impl Isolated {
     /// As [`device`], with a cache other than the user's.
     ///
     /// # Errors
-    /// As there.
+    /// As [`device`].
     pub fn new(options: &Options, cache: &Cache) -> Result<Arc<Self>> {
         let inner = InnerDevice::new(options)?;
         let caps = inner.caps(options.memory);
-        // A GPU's buffers may have pages beside them, of which there are as many as the machine has.
+        // A GPU's buffers may have host copies, for which the machine's memory is the limit.
         let pages = if inner.has_device_memory() {
             elinvar_driver_cpu::caps(1).limits.total_memory
         } else {
@@ -251,15 +251,15 @@ impl Isolated {
         Ok(Arc::new(Self { core }))
     }
 
-    /// The worker's process, if there is one now.
+    /// The worker's process, if there is one.
     pub fn process(&self) -> Option<u32> {
         self.core.present()?.process_id()
     }
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: each allocation is a piece of the arena of its own; the queues keep the contract; pipelines are the worker's
-// device's, whose checks hold for its mappings of the same memory.
+// SAFETY: each allocation is a separate block of the arena; the queues implement the contract; pipelines are those of the worker's device,
+// whose checks apply to its mappings of the same memory.
 unsafe impl Device for Isolated {
     fn caps(&self) -> &Caps {
         &self.core.caps
@@ -272,7 +272,7 @@ unsafe impl Device for Isolated {
         details
     }
 
-    /// Memory that host and worker share, which is zeroed for either `init`, and for a GPU's private and managed memory the device's.
+    /// Shared memory is zeroed for either `init`; a GPU's private and managed memory is device memory.
     fn allocate(&self, bytes: u64, storage: Storage, init: Init) -> Result<Arc<dyn Memory>> {
         let limit = self.core.caps.limits.max_buffer_bytes;
         if bytes > limit {
@@ -332,7 +332,7 @@ unsafe impl Device for Isolated {
         Ok(())
     }
 
-    /// Ends the worker process and starts another. All memory keeps its content, as far as the work that was ended left it.
+    /// Ends the worker process and starts another. All memory keeps its contents, except for the effects of work that was ended.
     fn reset(&self) -> Result<()> {
         self.core.process.expect_this(&"a reset")?;
         let cause = Error::DeviceLost("the device was reset".into());

@@ -1,21 +1,21 @@
-//! A range of numbers of which pieces are given out: offsets of a file, addresses of a device.
+//! An allocator for a range of numbers: offsets of a file, addresses of a device.
 
 use std::collections::BTreeMap;
 
-/// What is free of a range.
+/// The free parts of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Free {
-    /// Start and length; no two touch.
+    /// Start and length; no two are adjacent.
     pieces: BTreeMap<u64, u64>,
 }
 
 impl Free {
-    /// All of it.
+    /// All of the range is free.
     pub(crate) fn new(start: u64, len: u64) -> Self {
         Self { pieces: BTreeMap::from([(start, len)]) }
     }
 
-    /// The first place of so many.
+    /// Allocates the first free range of a length.
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
         let (start, size) = self.pieces.iter().find(|(_, size)| **size >= len)?;
         let (start, size) = (*start, *size);
@@ -26,7 +26,7 @@ impl Free {
         Some(start)
     }
 
-    /// Take back what was given out.
+    /// Frees an allocated range.
     pub(crate) fn give_back(&mut self, mut start: u64, mut len: u64) {
         if let Some(behind) = self.pieces.remove(&(start + len)) {
             len += behind;

@@ -1,51 +1,51 @@
-//! The positions of a pipe's two ends, and who sleeps until they change.
+//! The header of a pipe: the positions of both sides, and sleeping until they change.
 //!
-//! Who is about to sleep says so, and looks once more; who has changed its position looks whether somebody sleeps. A fence between
-//! the two steps of each makes one of them see the other.
+//! A side that is about to sleep sets its flag and checks again; a side that has moved its position checks the other's flag. A fence between the
+//! two steps of each ensures that at least one of them sees the other.
 //!
-//! A reader that has something else to do may *leave*: then who writes wakes the *deputy*, a thread that sleeps until then and reads in its
-//! place. One that comes back before that goes on as if it had not left, and nobody has entered the system.
+//! A reader that has other work may *leave*. The writer then wakes the *deputy*, a sleeping thread that reads in the reader's place. If the
+//! reader comes back before anything was written, it continues without a system call.
 //!
-//! Atomics and futexes are those of `crate::sync`: a checker runs this file with its own (`verify/models`).
+//! Atomics and futexes are those of `crate::sync`, which the model checker replaces (`verify/models`).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, futex_wait, futex_wake};
 
-/// What both ends see, in this order on every build of this version. Zeros are a pipe without bytes.
+/// State shared by both sides. The layout is fixed for this version. All zeros is an empty pipe.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Head {
     written: Line<AtomicU64>,
     read: Line<AtomicU64>,
-    /// [`ASLEEP`] while the reader sleeps, or is about to; [`AWAY`] while nobody reads.
+    /// [`ASLEEP`] while the reader sleeps or is about to; [`AWAY`] while no thread reads.
     reader: Line<AtomicU32>,
     /// [`ASLEEP`] while the writer waits for room.
     writer: Line<AtomicU32>,
-    /// Not 0 once the deputy is to read.
+    /// Nonzero when the deputy must read.
     deputy: Line<AtomicU32>,
 }
 
-/// On a cache line of its own.
+/// Aligned to a cache line.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Line<T>(T);
 
-/// Who looks for changes sees them by itself.
+/// The waiting thread polls, so it need not be woken.
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const AWAY: u32 = 2;
 
 impl Head {
-    /// Bytes that were ever written, and with them what was stored before they were.
+    /// Total number of bytes written. Reading it synchronizes with stores before the write.
     pub(crate) fn written(&self) -> u64 {
         self.written.0.load(Ordering::Acquire)
     }
 
-    /// Bytes that were ever read.
+    /// Total number of bytes read.
     pub(crate) fn read(&self) -> u64 {
         self.read.0.load(Ordering::Acquire)
     }
 
-    /// Bytes were written: whoever is to read them is woken.
+    /// Advances the write position, and wakes the reader or the deputy.
     pub(crate) fn set_written(&self, position: u64) {
         self.written.0.store(position, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -60,7 +60,7 @@ impl Head {
         }
     }
 
-    /// Bytes were read: a writer that waits for room is woken.
+    /// Advances the read position, and wakes a writer that waits for room.
     pub(crate) fn set_read(&self, position: u64) {
         self.read.0.store(position, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -69,22 +69,22 @@ impl Head {
         }
     }
 
-    /// Makes a reader that sleeps look again.
+    /// Wakes a sleeping reader.
     pub(crate) fn wake_reader(&self) {
         wake(&self.reader.0);
     }
 
-    /// Sleeps until bytes are written, unless `is_there` finds some. May return without a cause.
+    /// Sleeps until bytes are written, unless `is_there` finds some. May wake spuriously.
     pub(crate) fn sleep_for_bytes(&self, is_there: impl Fn() -> bool) {
         sleep(&self.reader.0, is_there);
     }
 
-    /// Sleeps until bytes are read, unless `is_there` finds room. May return without a cause.
+    /// Sleeps until bytes are read, unless `is_there` finds room. May wake spuriously.
     pub(crate) fn sleep_for_room(&self, is_there: impl Fn() -> bool) {
         sleep(&self.writer.0, is_there);
     }
 
-    /// The reader looks for bytes by itself.
+    /// The reader starts polling.
     pub(crate) fn look(&self) {
         let word = &self.reader.0;
         if word.load(Ordering::Relaxed) != AWAKE {
@@ -92,7 +92,7 @@ impl Head {
         }
     }
 
-    /// The thread in [`Head::sleep_for_bytes`] is woken for bytes again; at once if there are some.
+    /// Ends polling: the thread in [`Head::sleep_for_bytes`] is woken for bytes again, at once if there are some.
     pub(crate) fn look_no_more(&self, has_some: impl Fn() -> bool) {
         let word = &self.reader.0;
         word.store(ASLEEP, Ordering::SeqCst);
@@ -102,7 +102,7 @@ impl Head {
         }
     }
 
-    /// The reader leaves, unless there are bytes; whether it has.
+    /// The reader leaves, unless there are bytes. Returns whether it has left.
     pub(crate) fn leave(&self, has_some: impl Fn() -> bool) -> bool {
         self.reader.0.store(AWAY, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -110,19 +110,19 @@ impl Head {
         !(has_some() && self.come_back())
     }
 
-    /// Whether the caller reads again; else the deputy does.
+    /// Returns whether the caller reads again; if not, the deputy does.
     pub(crate) fn come_back(&self) -> bool {
         self.reader.0.compare_exchange(AWAY, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Ends one [`Head::wait_as_deputy`].
     pub(crate) fn wake_deputy(&self) {
-        // Not a store: among swaps alone the checker knows which came last.
+        // Not a store: with swaps only, the model checker knows the order.
         self.deputy.0.swap(1, Ordering::SeqCst);
         futex_wake(&self.deputy.0);
     }
 
-    /// Sleeps until it is the caller's turn to read in place of another.
+    /// Sleeps until it is the caller's turn to read as the deputy.
     pub(crate) fn wait_as_deputy(&self) {
         while self.deputy.0.swap(0, Ordering::SeqCst) == 0 {
             futex_wait(&self.deputy.0, 0);
@@ -135,7 +135,7 @@ fn wake(word: &AtomicU32) {
     futex_wake(word);
 }
 
-/// Sleeps at `word` unless there is something.
+/// Sleeps on `word`, unless `is_there` finds something.
 fn sleep(word: &AtomicU32, is_there: impl Fn() -> bool) {
     word.store(ASLEEP, Ordering::SeqCst);
     fence(Ordering::SeqCst);

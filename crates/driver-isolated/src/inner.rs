@@ -1,4 +1,4 @@
-//! What kinds of devices differ in, as the host sees it: facts, code, memory of the device's own.
+//! Differences between the kinds of inner devices, on the host: capabilities, code, device memory.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::Options;
 use crate::free::Free;
 use crate::wire::Inner;
 
-/// Where a worker's device has device memory: addresses that no process has anything at, above those of the arena.
+/// Start of the device addresses of workers' device memory: unused in any process, and above those of the arena.
 pub(crate) const ADDRESSES: u64 = 0x3000_0000_0000;
-/// So many.
+/// Number of device addresses.
 pub(crate) const ADDRESSES_LEN: u64 = 1 << 44;
 
-/// What pieces that share a granule are aligned to.
+/// Alignment of blocks that share a granule, in bytes.
 const ALIGN: u64 = 512;
 
 /// The kind of device in the worker.
@@ -29,29 +29,29 @@ pub(crate) enum InnerDevice {
     Cuda { gpu: Box<Gpu>, index: usize, state: Mutex<State> },
 }
 
-/// Device memory that was given out.
+/// Allocated device memory.
 pub(crate) struct State {
     addresses: Free,
     used: u64,
-    /// Granules that several pieces share.
+    /// Granules that several blocks share.
     shared: Vec<Shared>,
 }
 
-/// A granule, and what is free of it.
+/// A shared granule and its free parts.
 struct Shared {
     slab: Arc<Slab>,
     free: Free,
     pieces: usize,
 }
 
-/// Device memory in whole granules, which workers know by a number. It belongs to this process, and every worker has it at the same address.
+/// Device memory in whole granules, which workers identify by a number. It belongs to this process, and every worker maps it at the same address.
 pub(crate) struct Slab {
     pub(crate) id: u64,
     pub(crate) block: DeviceBlock,
     pub(crate) address: u64,
 }
 
-/// A piece of a slab: all of it, or one of several that share a granule.
+/// A block of a slab: all of it, or one of several that share a granule.
 pub(crate) struct DevicePiece {
     pub(crate) slab: Arc<Slab>,
     pub(crate) offset: u64,
@@ -59,14 +59,14 @@ pub(crate) struct DevicePiece {
 }
 
 impl State {
-    /// Memory of its own, in whole granules.
+    /// Allocates whole granules.
     fn slab(&mut self, gpu: &Gpu, bytes: u64, limit: u64, number: impl FnOnce() -> u64) -> Result<Arc<Slab>> {
         let none = |used: u64| Error::OutOfMemory { requested: bytes, available: limit.saturating_sub(used) };
         let size = bytes.checked_next_multiple_of(gpu.granule());
         let used = size.and_then(|size| self.used.checked_add(size)).filter(|used| *used <= limit);
         let (Some(size), Some(used)) = (size, used) else { return Err(none(self.used)) };
         let block = gpu.allocate(size)?;
-        // A granule behind it is never mapped.
+        // Guard: the granule behind it is never mapped.
         let address = self.addresses.take(size + gpu.granule()).ok_or_else(|| none(self.used))?;
         self.used = used;
         Ok(Arc::new(Slab { id: number(), block, address }))
@@ -105,11 +105,11 @@ impl InnerDevice {
         }
     }
 
-    /// Facts and limits. Where `memory` limits what buffers may have, it is all there is.
+    /// Capabilities and limits. `memory` limits buffer memory and is reported as the device's memory.
     pub(crate) fn caps(&self, memory: Option<u64>) -> Caps {
         let mut caps = match self {
             Self::Cpu { threads } => elinvar_driver_cpu::caps(*threads),
-            // What does not end is ended with the worker.
+            // Work that does not stop is ended with the worker.
             Self::Cuda { gpu, .. } => {
                 let mut caps = gpu.caps().clone();
                 caps.features.stops_at = StopsAt::Never;
@@ -126,7 +126,7 @@ impl InnerDevice {
         caps
     }
 
-    /// Whether callbacks may wait for the worker, which then answers to another thread.
+    /// Whether callbacks may wait for the worker, because it replies to another thread.
     pub(crate) fn has_device_memory(&self) -> bool {
         matches!(self, Self::Cuda { .. })
     }
@@ -147,14 +147,15 @@ impl InnerDevice {
         }
     }
 
-    /// Bytes of device memory that can be given out of `limit`; `None` for a device without memory of its own.
+    /// Limit of device memory in bytes, given the option `limit`; `None` for a device without device memory.
     pub(crate) fn available(&self, limit: u64) -> Option<u64> {
         let Self::Cuda { gpu, state, .. } = self else { return None };
         let left = limit.saturating_sub(state.lock().used);
         Some(gpu.free_memory().map_or(left, |free| left.min(free)))
     }
 
-    /// Device memory of at least so many bytes, of `limit` in all. It holds anything. A slab that is made for it has the number.
+    /// Allocates device memory of at least `bytes` bytes, within `limit` in total. Its contents are undefined. `number` is used if a slab is
+    /// created.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -188,8 +189,8 @@ impl InnerDevice {
         Ok(DevicePiece { slab, offset, bytes: small })
     }
 
-    /// Take a piece back, which no worker uses any more. If its slab goes with it, `forget` tells the worker so by its number, before the
-    /// addresses are of anybody else.
+    /// Frees a block, which no worker uses any more. If its slab is freed too, `forget` tells the worker by the slab's number before the addresses
+    /// are reused.
     pub(crate) fn give_back(&self, piece: &DevicePiece, forget: impl FnOnce(u64)) {
         let Self::Cuda { gpu, state, .. } = self else { return };
         let state = &mut *state.lock();
@@ -209,7 +210,7 @@ impl InnerDevice {
         state.addresses.give_back(slab.address, size + gpu.granule());
     }
 
-    /// Check a source, or take it from its bundle.
+    /// Validates a source, or reads it from its bundle.
     ///
     /// # Errors
     /// As [`elinvar_driver::Device::compile`].
@@ -226,10 +227,10 @@ impl InnerDevice {
     }
 }
 
-/// A source that has passed all checks.
+/// A validated source.
 pub(crate) enum Code {
     Cpu(Arc<elinvar_native::Library>),
-    /// With the largest threadgroup along each dimension.
+    /// With the maximum threadgroup size along each dimension.
     Cuda(Arc<elinvar_ptx::Library>, Dim3),
 }
 
@@ -262,9 +263,9 @@ impl Code {
 
 /// A specialized kernel.
 pub(crate) enum SpecializedKernel {
-    /// Its code is made for each threadgroup size.
+    /// Code compiled per threadgroup size.
     Cpu { library: Arc<elinvar_native::Library>, signature: Signature, options: PipelineOptions },
-    /// Its code is the same for all.
+    /// Code for all sizes.
     Cuda {
         library: Arc<elinvar_ptx::Library>,
         signature: Signature,
@@ -287,7 +288,7 @@ impl SpecializedKernel {
         }
     }
 
-    /// Largest threadgroup, as far as the source and the compiler limit it.
+    /// Maximum threadgroup size, as limited by the source and the compiler.
     pub(crate) fn max_threads(&self) -> u32 {
         match self {
             Self::Cpu { signature, .. } => max_threads(signature),
@@ -295,7 +296,7 @@ impl SpecializedKernel {
         }
     }
 
-    /// Refuse a threadgroup's size; that of the processor is refused when code is made for it.
+    /// Checks a threadgroup size. For the CPU, sizes are checked when code is compiled.
     ///
     /// # Errors
     /// As [`elinvar_driver::Pipeline::prepare`].
@@ -305,7 +306,7 @@ impl SpecializedKernel {
         library.check_group(&signature.name, options, group)
     }
 
-    /// Its code, if that is the same for all threadgroup sizes.
+    /// Its code, if it is the same for all threadgroup sizes.
     pub(crate) fn for_all_sizes(&self) -> Option<&Packed> {
         match self {
             Self::Cpu { .. } => None,
@@ -313,7 +314,7 @@ impl SpecializedKernel {
         }
     }
 
-    /// Its code for threadgroups of a size.
+    /// Its code for a threadgroup size.
     ///
     /// # Errors
     /// As [`elinvar_driver::Pipeline::prepare`].

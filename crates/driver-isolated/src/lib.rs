@@ -1,27 +1,26 @@
-//! Devices in worker processes of their own.
+//! Devices in separate worker processes.
 //!
-//! [`device`] gives a device of the driver contract whose kernels run in another process. That process, the *worker*, owns the inner
-//! device (here the CPU driver's), its threads and the machine code of kernels; this process, the *host*, compiles, keeps the
-//! memory and the queues, and sends commands. A kernel that crashes, hangs or corrupts memory harms the worker alone: what was in
-//! flight ends in `DeviceLost` with the cause, and the next submission has a new worker.
+//! [`device`] returns a device of the driver contract whose kernels run in another process. That process, the *worker*, owns the inner device
+//! (of the CPU or the CUDA driver), its threads and the kernels' machine code. This process, the *host*, compiles, owns the memory and the
+//! queues, and sends commands. A kernel that crashes, hangs or corrupts memory affects only the worker: work in flight ends in `DeviceLost`
+//! with the cause, and the next submission starts a new worker.
 //!
-//! | | where | how it is shared |
+//! | | location | sharing |
 //! |---|---|---|
-//! | memory of buffers | one file of the system's memory (`arena`) | mapped in both; kernels work in place |
+//! | buffer memory | one memory file (`arena`) | mapped in both processes; kernels work in place |
 //! | commands, completions | two rings (`pipe`) with futex wake-ups | serialized (`wire`), with numbers for memory, kernels, queues |
 //! | machine code | compiled by the host, loaded by the worker | a bundle for each kernel and threadgroup size |
-//! | events, waits, signals | the host (`queue`) | not at all: a submission is sent up to its next wait |
+//! | events, waits, signals | the host (`queue`) | not shared: a submission is sent up to its next wait |
 //!
 //! # The worker program
 //!
-//! The program that becomes the worker is, in this order: [`Options::program`]; `$ELINVAR_WORKER`; the running program itself, if it has called
-//! [`serve_if_asked`] at the start of `main`; `elinvar-worker` or `elinvar` beside the running program or in `$PATH`. It has to be of the same
-//! version.
+//! The worker program is the first of: [`Options::program`]; `$ELINVAR_WORKER`; the running program, if it has called [`serve_if_asked`] at the
+//! start of `main`; `elinvar-worker` or `elinvar` in the folder of the running program or in `$PATH`. It must have the same version as the host.
 //!
 //! # Trust
 //!
-//! The worker is not trusted: what it sends is checked, the files that it shares cannot be shortened, and nothing of the host but
-//! the device's own buffers is mapped in it. It is confined (`confine`) before it takes any work. Linux only; elsewhere [`device`] is `Unsupported`.
+//! The worker is not trusted: its messages are validated, shared files cannot be truncated, and of the host's memory only the device's
+//! buffers are mapped in it. It is confined (`confine`) before it accepts work. Linux only; on other systems [`device`] is `Unsupported`.
 #![warn(missing_docs)]
 
 mod options;
@@ -74,15 +73,15 @@ mod elsewhere {
 
     use crate::Options;
 
-    /// The processor as an isolated device.
+    /// The CPU as an isolated device.
     ///
     /// # Errors
-    /// `Unsupported`: memory is shared as Linux does it.
+    /// `Unsupported`: isolated devices require Linux.
     pub fn device(_options: &Options) -> Result<Arc<dyn Device>> {
         Err(Error::unsupported("isolated devices are supported on Linux only"))
     }
 
-    /// Serves as a worker process, if this program was started as one: never, here.
+    /// Serves as a worker process, if this program was started as one, which does not happen on this system.
     pub fn serve_if_asked() {}
 }
 #[cfg(not(target_os = "linux"))]

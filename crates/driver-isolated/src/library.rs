@@ -1,7 +1,7 @@
 //! Libraries and pipelines: compiled by the host, loaded by the worker.
 //!
-//! The processor's code is made for each threadgroup size and loaded with [`Pipeline::prepare`]; a GPU's is the same for all sizes and loaded
-//! with the pipeline, since only the GPU's driver knows how large a threadgroup may be.
+//! CPU code is compiled per threadgroup size and loaded by [`Pipeline::prepare`]. GPU code is the same for all sizes and is loaded with the
+//! pipeline, because only the GPU's driver knows the maximum threadgroup size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::inner::{Code, SpecializedKernel};
 use crate::link::Unsent;
 use crate::wire::ToWorker;
 
-/// How often a kernel is given to another worker, when one ends while it loads it.
+/// Maximum number of workers that are asked to load a kernel, if workers end while they load it.
 const TRIES: usize = 3;
 
 pub(crate) struct IsolatedLibrary {
@@ -56,7 +56,7 @@ impl Library for IsolatedLibrary {
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }
-        // Not under the lock: of two threads that make the same one, the second drops its own.
+        // Not under the lock; if two threads build the same pipeline, the second drops its own.
         let kernel = Arc::new(self.code.kernel(kernel, options)?);
         let whole = Whole::load(&self.core, &kernel)?;
         let made = Arc::new(IsolatedPipeline::new(&self.core, kernel, whole, false));
@@ -72,13 +72,13 @@ pub(crate) struct IsolatedPipeline {
     whole: Option<Whole>,
     /// The pipeline of code that can be stopped in loops.
     stoppable: OnceLock<Arc<IsolatedPipeline>>,
-    /// Its code by the sizes that have passed.
+    /// Its code, by the threadgroup sizes that have been accepted.
     ready: RwLock<HashMap<Dim3, Arc<Function>>>,
     /// Held by the one thread that builds a size.
     building: Mutex<()>,
 }
 
-/// A kernel, for one threadgroup size or for all, as workers load it.
+/// A kernel's code, for one threadgroup size or for all, as workers load it.
 pub(crate) struct Function {
     core: Arc<Core>,
     pub(crate) id: u64,
@@ -89,12 +89,12 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Largest threadgroup, as far as the source limits it.
+    /// Maximum threadgroup size, as limited by the source.
     pub(crate) fn max_threads(&self) -> u32 {
         self.kernel.max_threads()
     }
 
-    /// What has it loaded.
+    /// The worker that has loaded it.
     pub(crate) fn message(&self) -> ToWorker<'_> {
         ToWorker::Load {
             function: self.id,
@@ -117,7 +117,7 @@ impl Function {
         Self { core: core.clone(), id: core.number(), packed, kernel: kernel.clone(), group, stoppable }
     }
 
-    /// Have a worker load it. Gives the threads of its largest threadgroup.
+    /// Makes a worker load it. Returns the maximum number of threads per threadgroup.
     fn load(&self) -> Result<u32> {
         for _ in 0..TRIES {
             match self.core.link()?.load(self) {
@@ -144,7 +144,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// `None` for a kernel whose code is made for each size.
+    /// `None` for a kernel whose code is compiled per size.
     fn load(core: &Arc<Core>, kernel: &Arc<SpecializedKernel>) -> Result<Option<Self>> {
         let Some(packed) = kernel.for_all_sizes() else { return Ok(None) };
         let function = Arc::new(Function::new(core, kernel, packed.clone(), None, false));
@@ -165,7 +165,7 @@ impl IsolatedPipeline {
         Self { core, kernel, whole, is_stoppable, stoppable, ready, building }
     }
 
-    /// The kernel for threadgroups of this size, which [`Pipeline::prepare`] has made.
+    /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
     pub(crate) fn function(&self, group: Dim3) -> Result<Arc<Function>> {
         let function = self.ready.read().get(&group).cloned();
         function.ok_or_else(|| {
@@ -174,7 +174,7 @@ impl IsolatedPipeline {
         })
     }
 
-    /// Its code for threadgroups of a size, loaded.
+    /// Its code for a threadgroup size, loaded.
     fn make(&self, group: Dim3) -> Result<Arc<Function>> {
         self.kernel.expect_group(group, self.max_threads_per_threadgroup())?;
         if let Some(whole) = &self.whole {

@@ -1,11 +1,11 @@
-//! One worker process, as the host sees it: its pipes, its life, its end.
+//! A worker process from the host's side: its pipes and its lifetime.
 //!
-//! Two threads belong to a worker. The *monitor* starts the process, which ends with that thread at the latest, reads what it says on
-//! standard error, ends it when it does not stop in time, and waits for its end. The *reader* takes what the worker sends, ends
-//! submissions, and when the process has ended and nothing is left to read tells all who wait. A thread that waits awake for the
-//! only piece that the worker has takes what it sends in the reader's place, which sleeps on ([`Link::spin`]).
+//! A worker has two threads. The *monitor* starts the process (which ends at the latest with that thread), reads its standard error, ends it
+//! when a deadline passes, and waits for its end. The *reader* receives the worker's messages and ends submissions; when the process has ended
+//! and all its messages are read, it notifies all waiting threads. A thread that spins for the worker's only batch receives messages in
+//! place of the reader, which keeps sleeping ([`Link::spin`]).
 //!
-//! Locks are taken in this order: `inbox`, the device's slot, `out`, a queue's, `pieces`.
+//! Lock order: `inbox`, the device's slot, `out`, a queue's lock, `pieces`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -32,50 +32,50 @@ mod orders;
 
 pub(crate) use orders::{Span, Transfer};
 
-/// How long is waited for room in a pipe that is full, before it is looked at again.
+/// How long to wait for room in a full pipe before checking again.
 const FULL: Duration = Duration::from_millis(1);
-/// How long a worker may take to be ready.
+/// Maximum time for a worker to become ready.
 const START: Duration = Duration::from_secs(60);
-/// How long an answer may take.
+/// Maximum time for a reply.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// One worker process.
 pub(crate) struct Link {
-    /// Which worker of the device it is, from 1.
+    /// Number of this worker of the device, from 1.
     pub(crate) number: u64,
     from: Pipe,
-    /// Read by who has `inbox`.
+    /// Read by the thread that holds `inbox`.
     reader: Reader,
-    /// What was read and is not a whole message yet.
+    /// Received bytes of an incomplete message.
     inbox: Mutex<Vec<u8>>,
     out: Mutex<Out>,
-    /// What the worker has not ended.
+    /// Batches that the worker has not ended.
     pieces: Mutex<HashMap<u64, Arc<Submissions>>>,
-    /// Who waits for an answer; `None` once there will be none.
+    /// Threads that wait for a reply; `None` when there will be no more replies.
     answers: Mutex<Option<HashMap<u64, SyncSender<FromWorker>>>>,
     life: Mutex<Life>,
     changed: Condvar,
-    /// The process has ended; there may still be something to read.
+    /// The process has ended; there may still be messages to read.
     ended: AtomicBool,
     /// How it has ended.
     fate: OnceLock<Fate>,
-    /// Why it was ended, if this side did it.
+    /// Why the host has ended it, if it has.
     blame: OnceLock<Error>,
     process: OnceLock<OwnedFd>,
-    /// Through which files go.
+    /// Socket for sending files.
     socket: OnceLock<OwnedFd>,
     id: OnceLock<u32>,
     graces: Mutex<Vec<Grace>>,
     poke: OwnedFd,
     tasks: Sender<Task>,
-    /// What is added to the worker's times.
+    /// Offset from the worker's clock to the host's.
     clock: AtomicI64,
-    /// How long the reader waits awake for what is in flight, before it sleeps.
+    /// How long the reader spins for work in flight before it sleeps.
     awake: Duration,
 }
 
 thread_local! {
-    /// The link on whose messages this thread acts; 0 for none.
+    /// The link whose messages this thread is processing; 0 for none.
     static ACTS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -83,16 +83,16 @@ thread_local! {
 enum Life {
     Starting,
     Ready,
-    /// It will not be ready.
+    /// It will not become ready.
     Failed(Error),
-    /// It has ended, and all who waited have been told.
+    /// It has ended, and all waiting threads have been notified.
     Over,
 }
 
-/// What is sent, and what the worker knows.
+/// Outgoing data, and what the worker has mapped and loaded.
 struct Out {
     writer: Writer,
-    /// What the pipe had no room for.
+    /// Bytes that did not fit in the pipe.
     rest: Vec<u8>,
     is_lost: bool,
     memories: HashSet<u64>,
@@ -100,7 +100,7 @@ struct Out {
     queues: HashSet<u64>,
 }
 
-/// How a process has ended, in words.
+/// How a process has ended, as text.
 #[derive(Debug, Default)]
 struct Fate {
     program: String,
@@ -110,13 +110,13 @@ struct Fate {
 }
 
 impl Fate {
-    /// What the process has said, for the end of a message.
+    /// The last output of the process, as a suffix of an error message.
     fn saying(&self) -> String {
         if self.said.is_empty() { String::new() } else { format!(", saying \"{}\"", self.said) }
     }
 }
 
-/// When the worker is ended, unless a submission has ended before.
+/// A deadline: the worker is ended if a submission has not ended in time.
 struct Grace {
     at: Instant,
     queue: Weak<Submissions>,
@@ -124,18 +124,18 @@ struct Grace {
     blame: Error,
 }
 
-/// Why something was not sent.
+/// Why a message was not sent.
 pub(crate) enum Unsent {
-    /// The worker is gone; another may take it.
+    /// The worker is gone; another worker may take it.
     Lost,
     Wrong(Error),
 }
 
 impl Link {
-    /// Start a worker for a device and wait until it is ready.
+    /// Starts a worker for a device, and waits until it is ready.
     pub(crate) fn start(core: &Arc<Core>, number: u64) -> Result<Arc<Self>> {
         let rings = files::file("elinvar-rings", pipe::BYTES)?;
-        let broken = || Error::Environment("the rings of a worker process".into());
+        let broken = || Error::Environment("cannot create the ring buffers of a worker process".into());
         let [to, from] = Pipe::both(Mapping::whole(&rings)?).ok_or_else(broken)?;
         let poke = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
         let poke = poke.map_err(|error| Error::Environment(format!("cannot create an eventfd: {error}")))?;
@@ -226,22 +226,22 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// Whether it may be given work.
+    /// Whether it accepts work.
     pub(crate) fn is_there(&self) -> bool {
         !self.ended.load(Ordering::Acquire) && self.blame.get().is_none()
     }
 
-    /// End the process. The first `blame` is what all that is in flight ends in.
+    /// Ends the process. The first `blame` is the error of everything in flight.
     pub(crate) fn end(&self, blame: Error) {
         let _earlier = self.blame.set(blame);
         if let Some(process) = self.process.get() {
-            // If it has ended already there is nothing to do.
+            // If it has ended already, nothing is left to do.
             let _gone = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
         }
         self.poke();
     }
 
-    /// Blocks until the process has ended and all have been told.
+    /// Blocks until the process has ended and all waiting threads have been notified.
     pub(crate) fn wait_until_over(&self) {
         let mut life = self.life.lock();
         while !matches!(*life, Life::Over) {
@@ -253,13 +253,13 @@ impl Link {
         let _poked = rustix::io::write(&self.poke, &1_u64.to_ne_bytes());
     }
 
-    /// End the worker at `at` if a submission of a queue has not ended then.
+    /// Ends the worker at `at` if a submission of a queue has not ended by then.
     pub(crate) fn arm(&self, at: Instant, queue: &Arc<Submissions>, submission: Submission, blame: Error) {
         self.graces.lock().push(Grace { at, queue: Arc::downgrade(queue), submission, blame });
         self.poke();
     }
 
-    /// What was lost, in an error. `doing` says what the worker did, if known.
+    /// The error for lost work. `doing` describes what the worker did, if known.
     fn loss(&self, doing: &str) -> Error {
         if let Some(blame) = self.blame.get() {
             return blame.clone();
@@ -271,7 +271,7 @@ impl Link {
         Error::DeviceLost(format!("the worker process {status}{doing}{saying}"))
     }
 
-    /// Host time, by the device's clock, of a time of the worker's.
+    /// Converts a time of the worker's clock to the host's.
     pub(crate) fn time(&self, worker_ns: u64) -> u64 {
         worker_ns.saturating_add_signed(self.clock.load(Ordering::Relaxed))
     }
@@ -291,7 +291,7 @@ impl Link {
         }
     }
 
-    /// Send what the pipe had no room for, as room comes.
+    /// Sends what did not fit in the pipe, as room becomes available.
     pub(crate) fn flush(&self) {
         let mut out = self.out.lock();
         while self.is_there() && !out.rest.is_empty() {
@@ -301,13 +301,13 @@ impl Link {
                 Err(pipe::Broken) => return self.end(broken()),
             }
             if !out.rest.is_empty() {
-                // Others may add meanwhile, and the process may end.
+                // Other threads may append meanwhile, and the process may end.
                 elinvar_driver::sync::MutexGuard::unlocked(&mut out, || std::thread::sleep(FULL));
             }
         }
     }
 
-    /// Send a message that needs no answer, unless the worker is gone.
+    /// Sends a message without a reply, unless the worker is gone.
     pub(crate) fn tell(self: &Arc<Self>, message: &ToWorker<'_>) {
         let mut bytes = Vec::new();
         if wire::write(message, &mut bytes).is_ok() {
@@ -318,7 +318,7 @@ impl Link {
         }
     }
 
-    /// As [`Link::tell`], for what the worker is to forget.
+    /// As [`Link::tell`], for objects that the worker must drop.
     pub(crate) fn forget(self: &Arc<Self>, message: &ToWorker<'_>) {
         let mut out = self.out.lock();
         let known = match message {
@@ -333,7 +333,7 @@ impl Link {
         }
     }
 
-    /// Send commands of a queue, which wait for nothing, as one batch, which `announce` tells the queue of.
+    /// Sends commands of a queue, without waits, as one batch. `announce` registers the batch with the queue.
     pub(crate) fn submit(
         self: &Arc<Self>,
         queue: &Arc<Submissions>,
@@ -353,16 +353,16 @@ impl Link {
         Ok(())
     }
 
-    /// Give the worker a file that messages name by a number. A worker that does not take it is ended.
+    /// Sends the worker a file to which messages refer by a number. A worker that does not accept it is ended.
     fn send_file(&self, number: u64, file: &OwnedFd) {
-        // Without a socket it has ended.
+        // Without a socket, the worker has ended.
         let Some(socket) = self.socket.get() else { return };
         if let Err(error) = process::send_file(socket.as_fd(), number, file.as_fd()) {
             self.end(Error::DeviceLost(format!("cannot send files to the worker process: {error}")));
         }
     }
 
-    /// Has bytes moved or zeroed, and waits until they are.
+    /// Makes the worker copy or zero bytes, and waits for the reply.
     pub(crate) fn transfer(self: &Arc<Self>, core: &Core, transfer: &Transfer<'_>) -> Result<(), Unsent> {
         if self.is_reader() {
             return Err(Unsent::Wrong(Error::unsupported(
@@ -381,14 +381,14 @@ impl Link {
             self.send(&mut out, &bytes);
             answer
         };
-        // However long it takes: work in flight may be in its way. A worker that is gone answers nothing.
+        // No timeout: work in flight may delay it. If the worker ends, the wait ends.
         match answer.recv() {
             Ok(FromWorker::Transferred { result, .. }) => result.map_err(|error| self.unless_lost(error)),
             _ => Err(Unsent::Lost),
         }
     }
 
-    /// Has a kernel loaded, and waits for the answer: the threads of its largest threadgroup.
+    /// Makes the worker load a kernel, and waits for the reply: the maximum number of threads per threadgroup.
     pub(crate) fn load(self: &Arc<Self>, function: &Function) -> Result<u32, Unsent> {
         let mut bytes = Vec::new();
         let answer = {
@@ -396,7 +396,7 @@ impl Link {
             if out.is_lost {
                 return Err(Unsent::Lost);
             }
-            // One that is loaded is not loaded again: it is new, or another worker had it.
+            // A loaded kernel is not loaded again: it is new, or another worker has loaded it.
             out.functions.insert(function.id);
             wire::write(&function.message(), &mut bytes).map_err(Unsent::Wrong)?;
             let answer = self.expect(function.id).ok_or(Unsent::Lost)?;
@@ -409,13 +409,13 @@ impl Link {
                 self.out.lock().functions.remove(&function.id);
                 Err(self.unless_lost(error))
             }
-            // By the thread that reads answers nothing is waited for; the first launch says what is wrong.
+            // The thread that reads replies cannot wait for one; the first launch reports errors.
             _ if self.is_reader() => Ok(function.max_threads()),
             _ => Err(Unsent::Lost),
         }
     }
 
-    /// Asks the worker to take pieces out of a queue; whether it has.
+    /// Asks the worker to cancel batches of a queue; returns whether it has.
     pub(crate) fn cancel(self: &Arc<Self>, queue: u64, pieces: Vec<u64>, request: u64) -> bool {
         let mut bytes = Vec::new();
         if wire::write(&ToWorker::Cancel { queue, pieces, request }, &mut bytes).is_err() {
@@ -432,7 +432,7 @@ impl Link {
         matches!(self.answer(&answer), Some(FromWorker::Cancelled { done: true, .. }))
     }
 
-    /// An error of the worker's. If its device is lost, another worker can do what was asked.
+    /// Converts an error of the worker. If its device is lost, another worker can retry the request.
     fn unless_lost(&self, error: Error) -> Unsent {
         if matches!(error, Error::DeviceLost(_)) {
             self.end(error);
@@ -447,7 +447,7 @@ impl Link {
         Some(answer)
     }
 
-    /// `None` if the worker is gone, or does not answer, or this is the thread that reads answers.
+    /// Waits for a reply. `None` if the worker is gone or does not reply, or if this is the thread that reads replies.
     fn answer(&self, answer: &Receiver<FromWorker>) -> Option<FromWorker> {
         if self.is_reader() {
             return None;
@@ -455,17 +455,17 @@ impl Link {
         answer.recv_timeout(ANSWER).ok()
     }
 
-    /// The process, once it has been started.
+    /// The process, after it has started.
     pub(crate) fn process_id(&self) -> Option<u32> {
         self.id.get().copied()
     }
 
-    /// Whether this thread acts on what the worker has sent.
+    /// Whether this thread is processing the worker's messages.
     pub(crate) fn is_reader(&self) -> bool {
         ACTS.get() == std::ptr::from_ref(self).addr()
     }
 
-    /// The reader's thread.
+    /// Body of the reader thread.
     fn read(&self, device: &Weak<Core>) {
         let ended = || self.ended.load(Ordering::Acquire);
         loop {
@@ -488,10 +488,10 @@ impl Link {
         self.lose(device);
     }
 
-    /// Calls `is_over` until it answers true, and takes what the worker sends as long as it has nothing but one batch, of this queue.
+    /// Spins until `is_over` returns true. Receives the worker's messages while the worker has only one batch, of this queue.
     pub(crate) fn spin(&self, queue: &Arc<Submissions>, is_over: &mut dyn FnMut() -> bool) {
         let device = Arc::downgrade(&queue.backend().core);
-        // In a callback of any link the locks of its reader are held.
+        // In a callback of any link, the locks of its reader are held.
         let inbox = if ACTS.get() == 0 { self.inbox.try_lock() } else { None };
         if let Some(mut inbox) = inbox {
             let is_alone = || {
@@ -504,7 +504,7 @@ impl Link {
                     break;
                 }
                 if self.take(&device, &mut inbox).is_err() {
-                    // The reader sees it too, when the process has ended.
+                    // The reader also handles the end of the process.
                     self.end(broken());
                     break;
                 }
@@ -515,7 +515,7 @@ impl Link {
         while !is_over() {}
     }
 
-    /// Reads what there is, and acts on all whole messages; whether there was something.
+    /// Receives available bytes, and processes all complete messages. Returns whether there were any.
     fn take(&self, device: &Weak<Core>, bytes: &mut Vec<u8>) -> Result<bool, ()> {
         let some = self.reader.read(bytes).map_err(|pipe::Broken| ())?;
         let mut at = 0;
@@ -544,7 +544,7 @@ impl Link {
                 let queue = self.pieces.lock().remove(&piece).ok_or(())?;
                 queue::batch_ended(&queue, self, piece, result, &stamps);
                 match device.upgrade().filter(|core| core.inner.has_device_memory()) {
-                    // A callback may wait for a transfer, whose end this thread is told.
+                    // A callback may wait for a transfer, whose completion this thread receives.
                     Some(core) => core.task(Task::Turn(queue)),
                     None => queue.turn(&mut ()),
                 }
@@ -568,7 +568,7 @@ impl Link {
         Ok(())
     }
 
-    /// The process has ended, and all it said has been read.
+    /// The process has ended, and all its messages have been read.
     fn lose(&self, device: &Weak<Core>) {
         ACTS.set(std::ptr::from_ref(self).addr());
         self.out.lock().is_lost = true;
@@ -609,7 +609,7 @@ impl Link {
     }
 }
 
-/// What a submission's stop ends the device for all others in.
+/// The error of other submissions when stopping a submission has ended the worker.
 pub(crate) fn lost_to(cause: &Error) -> Error {
     Error::DeviceLost(format!("the worker process was terminated because running work did not stop: {cause}"))
 }

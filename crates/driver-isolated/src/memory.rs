@@ -1,5 +1,5 @@
-//! Memory of an isolated device: pages that host and worker share, or memory of the worker's device with such pages beside it. Both are
-//! this process's, and the worker maps what it first uses.
+//! Memory of an isolated device: pages shared by host and worker, or memory of the worker's device with an optional host copy in such pages. Both
+//! belong to the host, and the worker maps them on first use.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ pub(crate) struct IsolatedMemory {
 
 enum Place {
     Shared(Pages),
-    /// With the pages beside managed memory, once the host has looked; `None` if there were none.
+    /// With the host copy of managed memory after its first access; `None` if that could not be allocated.
     Device {
         piece: DevicePiece,
         mirror: OnceLock<Option<Pages>>,
     },
 }
 
-/// Shared pages, which workers know by a number.
+/// Shared pages, which workers identify by a number.
 pub(crate) struct Pages {
     pub(crate) id: u64,
     pub(crate) piece: Piece,
 }
 
-/// What a worker maps.
+/// Memory that a worker maps.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
     Pages(&'a Pages),
@@ -54,7 +54,7 @@ impl Pages {
     }
 
     fn give_back(&self, core: &Core) {
-        // The worker forgets it before it gets any other memory in this place.
+        // The worker unmaps it before other memory is allocated at the same place.
         core.forget(&ToWorker::Unmap { memory: self.id });
         core.arena.give_back(self.piece);
     }
@@ -69,14 +69,14 @@ impl IsolatedMemory {
             Place::Shared(Pages::new(core, len)?)
         };
         let memory = Self { core: core.clone(), len, storage, place };
-        // New pages are zero.
+        // New pages are zeroed.
         if let (Some(part), Init::Zeroed, 1..) = (memory.device(), init, len) {
             core.transfer(&Transfer::Clear(Span { part, offset: 0, len }))?;
         }
         Ok(memory)
     }
 
-    /// What kernels see.
+    /// The memory that kernels access.
     pub(crate) fn part(&self) -> Part<'_> {
         match &self.place {
             Place::Shared(pages) => Part::Pages(pages),
@@ -84,7 +84,7 @@ impl IsolatedMemory {
         }
     }
 
-    /// Memory of the device's own.
+    /// Device memory, if it is not in shared pages.
     fn device(&self) -> Option<Part<'_>> {
         match &self.place {
             Place::Shared(_) => None,
@@ -92,7 +92,7 @@ impl IsolatedMemory {
         }
     }
 
-    /// The pages beside managed memory, if the host has looked.
+    /// The host copy of managed memory, if it exists.
     fn mirror(&self) -> Option<Part<'_>> {
         match &self.place {
             Place::Device { mirror, .. } => mirror.get()?.as_ref().map(Part::Pages),
@@ -100,14 +100,14 @@ impl IsolatedMemory {
         }
     }
 
-    /// The address of the byte at `offset` of shared pages, if `len` bytes from there on are within the memory; `None` for device memory.
+    /// The address of the byte at `offset` of shared pages, if `len` bytes from there are within the memory; `None` for device memory.
     fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
         expect_within(self.len, offset, len)?;
         let Place::Shared(pages) = &self.place else { return Ok(None) };
         Ok(Some(pages.address(&self.core).as_ptr().wrapping_add(offset as usize)))
     }
 
-    /// Bring bytes of the device and of the pages beside it in step.
+    /// Copies bytes between the device and the host copy.
     fn mirrored(&self, offset: u64, len: u64, is_pull: bool) -> Result<()> {
         expect_within(self.len, offset, len)?;
         let (Some(device), Some(mirror), 1..) = (self.device(), self.mirror(), len) else { return Ok(()) };
@@ -119,7 +119,7 @@ impl IsolatedMemory {
 
 impl Drop for IsolatedMemory {
     fn drop(&mut self) {
-        // The memory is the parent's, and shared with it.
+        // In a forked child: the memory belongs to the parent, and is shared with it.
         if !self.core.process.is_this() {
             return;
         }
@@ -135,7 +135,7 @@ impl Drop for IsolatedMemory {
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-// SAFETY: the address is that of a piece of the mapped arena, which is of this value alone until it is dropped and stays mapped.
+// SAFETY: the address is of a block of the mapped arena, which belongs to this value until it is dropped and stays mapped.
 unsafe impl Memory for IsolatedMemory {
     fn len(&self) -> u64 {
         self.len
@@ -168,12 +168,12 @@ unsafe impl Memory for IsolatedMemory {
         let Some(source) = self.at(offset, target.len() as u64)? else {
             return self.core.staged(self.part(), offset, target.len(), |part, stage, at, len| {
                 self.core.transfer(&Transfer::Copy { source: part, target: stage.0 })?;
-                // SAFETY: as many bytes of the stage, of which nobody else has a piece now.
+                // SAFETY: within the staging pages, of which no other thread has a part now.
                 target[at..at + len].copy_from_slice(unsafe { std::slice::from_raw_parts(stage.1, len) });
                 Ok(())
             });
         };
-        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not written concurrently.
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
         Ok(())
     }
@@ -181,12 +181,12 @@ unsafe impl Memory for IsolatedMemory {
     unsafe fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let Some(target) = self.at(offset, source.len() as u64)? else {
             return self.core.staged(self.part(), offset, source.len(), |part, stage, at, len| {
-                // SAFETY: as many bytes of the stage, which nobody else uses now.
+                // SAFETY: within the staging pages, which no other thread uses now.
                 unsafe { std::ptr::copy_nonoverlapping(source[at..at + len].as_ptr(), stage.1, len) };
                 self.core.transfer(&Transfer::Copy { source: stage.0, target: part })
             });
         };
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
         Ok(())
     }

@@ -1,30 +1,30 @@
-//! [`Options`]: how an isolated device is made.
+//! [`Options`] of an isolated device.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use elinvar_driver::DeviceKind;
 
-/// How an isolated device is made. The default suits most programs.
+/// Options of an isolated device. The defaults suit most programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The device in the worker process: [`DeviceKind::Cpu`] or [`DeviceKind::Cuda`]; every other kind is `Unsupported`.
+    /// Kind of the device in the worker process: [`DeviceKind::Cpu`] or [`DeviceKind::Cuda`]; others are `Unsupported`.
     pub kind: DeviceKind,
-    /// Which of the devices of that kind, from 0, in the order in which its driver lists them. There is one processor.
+    /// Index of the device among those of its kind, from 0, in the order of its driver's list. There is one CPU.
     pub index: usize,
-    /// Threads that run kernels on the processor; `None` is one for each.
+    /// Number of CPU worker threads; `None` is one per processor.
     pub threads: Option<usize>,
-    /// Bytes of buffers that the device may have; `None` is the machine's memory.
+    /// Limit of buffer memory in bytes; `None` is the machine's memory.
     pub memory: Option<u64>,
-    /// Bytes of private memory that the worker process may take (`RLIMIT_DATA`), for threads, code and what kernels keep;
-    /// `None` sets no limit. `Unsupported` for a GPU, whose driver maps as much as it likes.
+    /// Limit of the worker's private memory in bytes (`RLIMIT_DATA`), which holds threads, code and kernel data. `None` sets no limit.
+    /// `Unsupported` for a GPU, whose driver maps arbitrary amounts.
     pub private_memory: Option<u64>,
-    /// Time that work has to end after it was told to stop, before the worker process is ended.
+    /// Time that work may take to end after it was told to stop, before the worker process is ended.
     pub grace: Duration,
-    /// Whether the worker process is confined once it serves: it can open no files, make no connections, start no programs and send
-    /// no signals. That of a GPU can open files, and start threads, which its driver does.
+    /// Whether the worker process is confined: it cannot open files, connect to networks, start programs or send signals. The worker
+    /// of a GPU can open files and start threads, because its driver does.
     pub confined: bool,
-    /// The program that serves; `None` is found as the crate's documentation says.
+    /// The worker program; `None` is located as described in the crate documentation.
     pub program: Option<PathBuf>,
 }
 

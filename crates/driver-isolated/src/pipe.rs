@@ -1,7 +1,7 @@
-//! A pipe of bytes in memory that two processes share: one writes, one reads, neither enters the system unless the other sleeps.
+//! A single-producer, single-consumer ring buffer in shared memory. Neither side makes a system call unless the other sleeps.
 //!
-//! Each end keeps its own position and looks at the other's. What it finds there is checked, and bytes are copied before anybody
-//! looks at them, so an end that does what it likes harms nobody but itself. Who sleeps and who is woken is in [`Head`].
+//! Each side keeps its own position and reads the other's. Positions of the other side are validated, and bytes are copied before they
+//! are interpreted, so a malicious side can harm only itself. [`Head`] implements sleeping and waking.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crate::files::Mapping;
 use crate::head::Head;
 
-/// Bytes that a pipe holds: a power of two.
+/// Capacity in bytes; a power of two.
 const CAPACITY: u64 = 1 << 20;
-/// Bytes before a pipe's content.
+/// Size of the header in bytes.
 const HEAD: u64 = 4096;
-/// Bytes of the file of two pipes.
+/// Size of the file of two pipes in bytes.
 pub(crate) const BYTES: u64 = 2 * (HEAD + CAPACITY);
 
-/// Time to wait awake where that can bring something: another processor does what is waited for.
+/// How long to spin, where another processor can make progress meanwhile.
 pub(crate) fn awake(time: Duration) -> Duration {
     static SEVERAL: LazyLock<bool> =
         LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|count| count.get() > 1));
     if *SEVERAL { time } else { Duration::ZERO }
 }
 
-/// The other end has broken the rules.
+/// The other side has violated the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -36,7 +36,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// From host to worker, and from worker to host.
+    /// Host to worker, and worker to host.
     pub(crate) fn both(mapping: Mapping) -> Option<[Self; 2]> {
         let mapping = (mapping.len() as u64 == BYTES).then(|| Arc::new(mapping))?;
         Some([0, HEAD + CAPACITY].map(|start| Self { mapping: mapping.clone(), start }))
@@ -45,12 +45,12 @@ impl Pipe {
     #[allow(unsafe_code)] // looks at shared memory
     fn head(&self) -> &Head {
         let at = self.mapping.at(self.start as usize).cast::<Head>();
-        // SAFETY: the mapping lives as long as `self`, begins at a page and has room for a head at `start`. All fields are
-        // atomic, and every content is one.
+        // SAFETY: the mapping lives as long as `self`, is page-aligned and has room for a head at `start`. All fields are atomic and valid for any
+        // content.
         unsafe { at.as_ref() }
     }
 
-    /// The at most two runs of bytes from a position on: address and length.
+    /// The at most two contiguous ranges from a position on: address and length.
     fn runs(&self, position: u64, len: u64) -> [(*mut u8, usize); 2] {
         let from = position % CAPACITY;
         let first = len.min(CAPACITY - from);
@@ -59,13 +59,13 @@ impl Pipe {
         [(at(from), first as usize), (at(0), (len - first) as usize)]
     }
 
-    /// Makes a reader that sleeps look again.
+    /// Wakes a sleeping reader.
     pub(crate) fn wake_reader(&self) {
         self.head().wake_reader();
     }
 }
 
-/// The end that writes.
+/// The writing side.
 pub(crate) struct Writer {
     pipe: Pipe,
     written: u64,
@@ -81,7 +81,7 @@ impl Writer {
         CAPACITY.checked_sub(used).ok_or(Broken)
     }
 
-    /// Write as many bytes as there is room for; how many.
+    /// Writes as many bytes as fit; returns their number.
     #[allow(unsafe_code)] // copies to shared memory
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
         let len = self.room()?.min(bytes.len() as u64);
@@ -90,8 +90,8 @@ impl Writer {
         }
         let mut from = bytes.as_ptr();
         for (to, len) in self.pipe.runs(self.written, len) {
-            // SAFETY: both runs lie within the content, in a part that the reader leaves alone until it is told; together
-            // they are at most as long as `bytes`.
+            // SAFETY: both ranges are within the buffer, in a part that the reader does not access until the position is published; together they are
+            // at most as long as `bytes`.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
             from = from.wrapping_add(len);
         }
@@ -100,7 +100,7 @@ impl Writer {
         Ok(len as usize)
     }
 
-    /// Write all, and wait for room where there is none.
+    /// Writes all bytes, waiting for room if necessary.
     pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let len = self.write(bytes)?;
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// The end that reads. One thread reads at a time; others may wait.
+/// The reading side. One thread reads at a time; others may wait.
 pub(crate) struct Reader {
     pipe: Pipe,
     read: AtomicU64,
@@ -128,12 +128,12 @@ impl Reader {
         self.pipe.head().written().wrapping_sub(self.read.load(Ordering::Relaxed))
     }
 
-    /// Whether there is something to read.
+    /// Whether there are bytes to read.
     pub(crate) fn has_some(&self) -> bool {
         self.available() != 0
     }
 
-    /// Append all there is; whether there was something. By one thread at a time, as the caller sees to.
+    /// Appends all available bytes; returns whether there were any. The caller ensures that only one thread reads at a time.
     #[allow(unsafe_code)] // copies from shared memory
     pub(crate) fn read(&self, into: &mut Vec<u8>) -> Result<bool, Broken> {
         let len = self.available();
@@ -146,8 +146,8 @@ impl Reader {
         let position = self.read.load(Ordering::Relaxed);
         into.reserve(len as usize);
         for (from, len) in self.pipe.runs(position, len) {
-            // SAFETY: both runs lie within the content; the vector has room for them, and what is copied is bytes, whatever the
-            // other end does meanwhile.
+            // SAFETY: both ranges are within the buffer, and the vector has capacity for them. The copied data are bytes, valid whatever the other
+            // side writes concurrently.
             unsafe {
                 let to = into.as_mut_ptr().add(into.len());
                 std::ptr::copy_nonoverlapping(from, to, len);
@@ -160,8 +160,8 @@ impl Reader {
         Ok(true)
     }
 
-    /// Wait until there is something, or [`Pipe::wake_reader`] is called: awake for `awake`, then asleep. `ended` says
-    /// whether there is nothing more to wait for.
+    /// Waits until there are bytes, or [`Pipe::wake_reader`] is called: spins for `awake`, then sleeps. `ended` returns whether to stop
+    /// waiting.
     pub(crate) fn wait(&self, awake: Duration, ended: impl Fn() -> bool) {
         let is_there = || self.has_some() || ended();
         let start = Instant::now();
@@ -173,28 +173,28 @@ impl Reader {
         }
     }
 
-    /// From now on nobody is woken for what is written: the caller looks. Until [`Reader::look_no_more`].
+    /// Until [`Reader::look_no_more`], the writer wakes no thread: the caller polls.
     pub(crate) fn look(&self) {
         self.pipe.head().look();
     }
 
-    /// A thread that is asleep in [`Reader::wait`] is woken for what is written, from now on and since the last look.
+    /// Ends [`Reader::look`]: a thread that sleeps in [`Reader::wait`] is woken for bytes written since the last poll.
     pub(crate) fn look_no_more(&self) {
         self.pipe.head().look_no_more(|| self.has_some());
     }
 
-    /// Leave, unless there is something to read; whether it has. Then the deputy reads, if there is something before
-    /// [`Reader::come_back`].
+    /// Leaves the pipe, unless there are bytes to read; returns whether it has left. If bytes arrive before [`Reader::come_back`], the deputy
+    /// reads them.
     pub(crate) fn leave(&self) -> bool {
         self.pipe.head().leave(|| self.has_some())
     }
 
-    /// Whether the caller reads again; else another does.
+    /// Returns whether the caller reads again; if not, the deputy reads.
     pub(crate) fn come_back(&self) -> bool {
         self.pipe.head().come_back()
     }
 
-    /// Sleeps until it is the caller's turn to read in place of another.
+    /// Sleeps until it is the caller's turn to read as the deputy.
     pub(crate) fn wait_as_deputy(&self) {
         self.pipe.head().wait_as_deputy();
     }
@@ -263,9 +263,9 @@ mod tests {
         let pipe = pipe();
         let (mut writer, reader) = (Writer::new(pipe.clone()), Reader::new(pipe.clone()));
         let mut bytes = Vec::new();
-        // Nothing comes.
+        // Nothing arrives.
         assert!(reader.leave() && reader.come_back() && !reader.come_back());
-        // It is there already.
+        // Bytes are already available.
         writer.write_all(b"one").unwrap();
         assert!(!reader.leave());
         assert!(reader.read(&mut bytes).unwrap() && bytes == b"one");
@@ -283,7 +283,7 @@ mod tests {
         assert!(!reader.come_back(), "another reads");
     }
 
-    /// Two threads that leave and come back as they like read everything, each byte once.
+    /// Two threads that leave and come back at random read every byte exactly once.
     #[test]
     fn readers_that_take_turns_lose_nothing() {
         const BYTES: usize = 20_000;
@@ -302,7 +302,7 @@ mod tests {
                 while leads {
                     let mut bytes = all.lock();
                     if bytes.len() == BYTES {
-                        // The other one ends too.
+                        // Ends the other thread too.
                         return reader.pipe.head().wake_deputy();
                     }
                     reader.wait(Duration::ZERO, || false);

@@ -1,8 +1,7 @@
-//! Worker processes: finding the program, starting it, and what it does when it was started as one.
+//! Worker processes: locating the program, starting it, and its entry point.
 //!
-//! The socket between the two is the worker's standard input, so that the program is started without a fork of this process by
-//! hand. It carries the first message with the files that are shared, then those of device memory; its end says that the other
-//! side is gone.
+//! The socket between host and worker is the worker's standard input, so that the host needs no custom fork. It carries the first message with
+//! the shared files, then the files of device memory. When it is closed, the other side is gone.
 
 use std::ffi::OsStr;
 use std::io::{IoSlice, IoSliceMut};
@@ -22,35 +21,35 @@ use rustix::net::{
 use crate::wire::{Hello, Inner};
 use crate::worker;
 
-/// Set for a program that is to serve. Its value is the version of the host.
+/// Set for a program that is to serve as a worker. Its value is the version of the host.
 const SERVE: &str = "ELINVAR_SERVE";
-/// Names the program that serves.
+/// Path of the worker program.
 const WORKER: &str = "ELINVAR_WORKER";
-/// What a worker is told of the environment: where libraries are, and what says how to report trouble.
+/// Environment variables that a worker inherits: library paths and diagnostics.
 const KEPT: [&str; 4] = ["LD_LIBRARY_PATH", "PATH", "RUST_BACKTRACE", "TMPDIR"];
-/// And for NVIDIA's driver: which devices there are and how it is to work, and where it keeps machine code.
+/// In addition for NVIDIA's driver: device selection, driver options, and the location of its code cache.
 const KEPT_FOR_CUDA: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
 const CUDA: [&str; 2] = ["CUDA_", "NVIDIA_"];
-/// How long a worker may take to make room in the socket.
+/// Maximum time for a worker to make room in the socket.
 const SEND: Duration = Duration::from_secs(20);
-/// Bytes of the longest first message.
+/// Maximum size of the first message in bytes.
 const MOST_HELLO: usize = 4096;
 
 /// Whether this program serves when it is started as a worker.
 static SERVES: AtomicBool = AtomicBool::new(false);
 
-/// Serves as a worker process, if this program was started as one; then it does not return. To be called at the start of `main`, before
-/// anything else: a program that does can be its own worker.
+/// Serves as a worker process and does not return, if this program was started as one. Call it at the start of `main`, before anything
+/// else; the program can then be its own worker.
 pub fn serve_if_asked() {
     SERVES.store(true, Ordering::Relaxed);
     if std::env::var_os(SERVE).is_none() {
         return;
     }
-    // Whatever becomes of the worker ends here.
+    // The process ends here in any case.
     std::process::exit(worker::serve(std::io::stdin().as_fd()));
 }
 
-/// The program that serves.
+/// Path of the worker program.
 fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     if let Some(chosen) = chosen {
         return Ok(chosen.to_owned());
@@ -60,7 +59,7 @@ fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     }
     let this = std::env::current_exe();
     if SERVES.load(Ordering::Relaxed) && this.is_ok() {
-        // The running program, whatever has become of its file.
+        // The running program, even if its file was replaced.
         return Ok("/proc/self/exe".into());
     }
     let beside = this.ok().and_then(|this| Some(this.parent()?.to_owned()));
@@ -75,25 +74,25 @@ fn program(chosen: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// Whether a worker is told of a variable of the environment.
+/// Whether a worker inherits an environment variable.
 fn is_kept(name: &OsStr, is_gpu: bool) -> bool {
     let Some(name) = name.to_str() else { return false };
     let for_cuda = || KEPT_FOR_CUDA.contains(&name) || CUDA.iter().any(|start| name.starts_with(start));
     KEPT.contains(&name) || is_gpu && for_cuda()
 }
 
-/// A process that has just been started.
+/// A process that was just started.
 pub(crate) struct Started {
     pub(crate) program: PathBuf,
     pub(crate) id: u32,
-    /// Ready to be read when it has ended.
+    /// Becomes readable when the process has ended.
     pub(crate) process: OwnedFd,
-    /// Closed when this side is gone.
+    /// Closed when the host is gone.
     pub(crate) socket: OwnedFd,
     pub(crate) stderr: ChildStderr,
 }
 
-/// Start a worker and hand it its files. It ends with the thread that calls this.
+/// Starts a worker and sends it its files. The worker ends with the calling thread.
 pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<Started> {
     if std::env::var_os(SERVE).is_some() {
         return Err(Error::Environment(format!(
@@ -114,7 +113,7 @@ pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_
     command.envs(std::env::vars_os().filter(|(name, _)| is_kept(name, is_gpu)));
     command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(&error))?;
-    // Else this side would hold the other's end.
+    // Otherwise the host would keep the worker's end open.
     drop(command);
     let ended = |child: &mut std::process::Child, what: &dyn std::fmt::Display| {
         let _ended = child.kill();
@@ -139,17 +138,17 @@ pub(crate) fn start(chosen: Option<&Path>, hello: &Hello, files: &[BorrowedFd<'_
 fn greet(socket: BorrowedFd<'_>, hello: &Hello, files: &[BorrowedFd<'_>]) -> Result<()> {
     let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
     let bytes = postcard::to_stdvec(hello).map_err(|error| cannot(&error))?;
-    // Far less than a worker takes to read what it is sent.
+    // Fits in the socket's buffer, so the worker need not read yet.
     let timeout = rustix::net::sockopt::set_socket_timeout;
     timeout(socket, rustix::net::sockopt::Timeout::Send, Some(SEND)).map_err(|error| cannot(&error))?;
     match send(socket, &bytes, files) {
-        // It has ended already: how, is seen by who waits for that.
+        // It has already ended; the monitor reports how.
         Ok(()) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
         Err(error) => Err(cannot(&error)),
     }
 }
 
-/// Send a file that is known to the worker by a number.
+/// Sends a file, which the worker identifies by a number.
 pub(crate) fn send_file(
     socket: BorrowedFd<'_>,
     number: u64,
@@ -158,7 +157,7 @@ pub(crate) fn send_file(
     send(socket, &number.to_le_bytes(), &[file])
 }
 
-/// The next file that comes and its number; `None` once the other end is closed.
+/// Receives the next file and its number; `None` when the other end is closed.
 pub(crate) fn receive_file(socket: BorrowedFd<'_>) -> Option<(u64, OwnedFd)> {
     let mut bytes = [0; 8];
     let (len, files) = receive(socket, &mut bytes).ok()?;
@@ -186,7 +185,7 @@ fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<Owned
     Ok((got.bytes, files.flatten().collect()))
 }
 
-/// The first message, and the files that came with it.
+/// Receives the first message and its files.
 pub(crate) fn greeted(socket: BorrowedFd<'_>) -> Result<(Hello, Vec<OwnedFd>)> {
     let cannot = |error: &dyn std::fmt::Display| Error::Environment(format!("the first message: {error}"));
     let mut bytes = vec![0; MOST_HELLO];

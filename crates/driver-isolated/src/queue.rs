@@ -1,12 +1,13 @@
-//! A queue's half that is the isolated device's: runs of commands are sent ahead to the worker process.
+//! The submission core's backend for isolated devices: sends runs of commands ahead to the worker process.
 //!
-//! The submission core gives runs of commands between waits and signals; each is a *batch* with a number, sent as one message. The worker's
-//! queue executes batches in order, so those of later submissions are sent before earlier ones have ended.
+//! The submission core issues runs of commands between waits and signals. Each is a numbered *batch*, sent as one message. The worker's
+//! queue executes batches in order, so batches of later submissions are sent before earlier ones have ended.
 //!
 //! Invariants:
-//! - Batches of one queue are with one worker: nothing is sent to the next before everything the last one had is known to be lost.
-//! - A queue's turn is taken by the device's own thread, or by the thread that reads what the worker sends: the reader, or one that
-//!   waits for the queue's only batch.
+//! - Batches of a queue are with one worker at a time: nothing is sent to the next worker until all batches of the previous one are known to be
+//!   lost.
+//! - The turn of a queue runs on the device's own thread, or on the thread that reads the worker's messages: the reader, or a thread that waits
+//!   for the queue's only batch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,12 +20,12 @@ use crate::device::{Core, Task};
 use crate::link::{Link, Unsent, lost_to};
 use crate::wire::ToWorker;
 
-/// How often a batch is given to another worker, when one ends before it has it.
+/// Maximum number of workers to which a batch is sent, if workers end before they have it.
 const TRIES: usize = 3;
 
 pub(crate) type IsolatedQueue = QueueHandle<Remote>;
 
-/// The submissions of a queue.
+/// The submission queue.
 pub(crate) type Submissions = SubmissionQueue<Remote>;
 
 /// A queue of a worker.
@@ -34,7 +35,7 @@ pub(crate) struct Remote {
     pub(crate) priority: Priority,
     /// The worker that has batches.
     with: Mutex<Option<Arc<Link>>>,
-    /// The submission for whose stop the worker has a deadline. Who waits for an end holds it while looking.
+    /// The submission that is being stopped and for which the worker has a deadline. Held by a thread that checks for the end.
     armed: Mutex<u64>,
     ended: Condvar,
 }
@@ -47,7 +48,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Its commands, of those of its submission.
+    /// Range of its commands in its submission.
     fn of<'c>(&self, commands: &'c [Command]) -> &'c [Command] {
         &commands[self.first..self.first + self.len]
     }
@@ -65,8 +66,8 @@ impl Remote {
 }
 
 #[allow(unsafe_code)] // promises what the trait asks for
-// SAFETY: a batch has completed when the worker says that its own queue has ended it, or when the worker's process is gone, with its
-// mappings of the memory.
+// SAFETY: a batch has completed when the worker reports that its queue has ended it, or when the worker's process and its mappings
+// of the memory are gone.
 unsafe impl Backend for Remote {
     type Thread = ();
     type Work = ();
@@ -102,7 +103,7 @@ unsafe impl Backend for Remote {
             }) {
                 Ok(()) => return Ok(Issued::InFlight { drain: false }),
                 Err(Unsent::Wrong(error)) => return Err(error),
-                // What it had is known to be lost soon.
+                // Its batches will soon be reported as lost.
                 Err(Unsent::Lost) if is_bound => return Ok(Issued::Full),
                 Err(Unsent::Lost) => {}
             }
@@ -128,7 +129,7 @@ unsafe impl Backend for Remote {
         Some(Box::new(move |_| link.cancel(queue, batches, request)))
     }
 
-    /// The worker is told; if what runs does not end in time, the worker is ended.
+    /// Asks the worker to stop; ends the worker if the running work does not stop in time.
     fn stop(
         &self,
         (): &(),
@@ -173,7 +174,7 @@ impl Drop for Remote {
     }
 }
 
-/// Have the worker ended, if what was told to stop and runs does not end in time.
+/// Sets a deadline: the worker is ended if running work does not stop in time.
 fn arm(queue: &Arc<Submissions>) {
     let Remote { core, armed, .. } = queue.backend();
     let mut armed = armed.lock();
@@ -185,7 +186,7 @@ fn arm(queue: &Arc<Submissions>) {
     }
 }
 
-/// A worker has ended a batch, at times of its clock.
+/// The worker has ended a batch; times are of its clock.
 pub(crate) fn batch_ended(
     queue: &Submissions,
     link: &Link,
@@ -206,14 +207,14 @@ pub(crate) fn batch_ended(
     let completed = match result {
         Ok((start, end)) => Completed::Executed { start_ns: Some(link.time(start)), end_ns: link.time(end) },
         Err(Error::Cancelled) => Completed::Cancelled,
-        // The worker knows of the failure before it, perhaps sooner than that has been seen to here.
+        // The worker has seen the failure before it, possibly before the host has processed that.
         Err(error @ Error::Poisoned(_)) => Completed::Poisoned(error),
         Err(error) => Completed::Failed(error),
     };
     queue.complete(is_it, completed);
 }
 
-/// The kernels of the first batch that has not ended.
+/// Names of the kernels of the first batch that has not ended.
 pub(crate) fn running(queue: &Submissions) -> Vec<String> {
     let mut names = Vec::new();
     queue.with_operation(
@@ -231,7 +232,7 @@ pub(crate) fn running(queue: &Submissions) -> Vec<String> {
     names
 }
 
-/// Why a submission is to stop whose batch a worker has and cannot stop.
+/// The stop cause of a submission that a worker executes and cannot stop.
 pub(crate) fn stopping(queue: &Submissions, number: u64) -> Option<Error> {
     queue.with_operation(|batch| batch.id == number, |_, _, stop| stop.cloned())?
 }

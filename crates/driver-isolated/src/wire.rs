@@ -1,41 +1,41 @@
-//! What host and worker send each other, as plain data.
+//! Messages between host and worker, as plain data.
 //!
-//! A message is its length (u32, little-endian) and its fields as postcard writes them. Memory, kernels, queues and submissions go by
-//! numbers of the host's. The worker's messages are not trusted: they are read into memory of the host's first, and what does
-//! not read as one ends the worker.
+//! A message is its length (u32, little-endian), followed by its fields in postcard encoding. Memory, kernels, queues and submissions are
+//! identified by numbers that the host assigns. The worker is not trusted: its messages are copied to host memory before they are
+//! parsed, and an invalid message ends the worker.
 
 use std::time::Duration;
 
 use elinvar_driver::{Dim3, Error, Label, PipelineOptions, Priority};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the longest message that the host takes.
+/// Maximum size of a message that the host accepts, in bytes.
 pub(crate) const MOST_FROM_WORKER: usize = 64 << 20;
 
-/// The first message, over the socket, with the files of rings and memory.
+/// The first message, sent over the socket with the files of rings and memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) version: String,
     pub(crate) inner: Inner,
-    /// Bytes of the file of memory.
+    /// Size of the memory file in bytes.
     pub(crate) arena: u64,
     pub(crate) private_memory: Option<u64>,
     pub(crate) confined: bool,
-    /// The host's process, whose end is the worker's.
+    /// Process ID of the host; the worker ends with it.
     pub(crate) host: u32,
 }
 
 /// The worker's device.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Inner {
-    /// The processor, with so many threads that run kernels.
+    /// The CPU, with this number of worker threads.
     Cpu { threads: usize },
     /// An NVIDIA GPU, by its index.
     Cuda { index: usize },
 }
 
 impl Inner {
-    /// How long each side waits awake for more to do before it sleeps: about what a short launch takes.
+    /// How long each side spins before it sleeps: about the duration of a short launch.
     pub(crate) fn awake(self) -> Duration {
         Duration::from_micros(match self {
             Self::Cpu { .. } => 20,
@@ -44,16 +44,16 @@ impl Inner {
     }
 }
 
-/// From host to worker.
+/// Messages from host to worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker<'a> {
-    /// Map bytes of the memory's file.
+    /// Map a range of the memory file.
     Map {
         memory: u64,
         offset: u64,
         len: u64,
     },
-    /// Map device memory, whose file comes through the socket, at an address of the device's.
+    /// Map device memory, whose file is sent through the socket, at a device address.
     MapDevice {
         memory: u64,
         bytes: u64,
@@ -83,20 +83,20 @@ pub(crate) enum ToWorker<'a> {
     Close {
         queue: u64,
     },
-    /// Commands that wait for nothing.
+    /// A batch: commands without waits.
     Submit {
         queue: u64,
         piece: u64,
         #[serde(borrow)]
         commands: Vec<Order<'a>>,
     },
-    /// A copy or a fill on behalf of the host, in no order with any queue.
+    /// A copy or fill on behalf of the host, not ordered with any queue.
     Transfer {
         request: u64,
         #[serde(borrow)]
         order: Order<'a>,
     },
-    /// Take pieces of one submission out of a queue, if the first has not begun.
+    /// Cancel batches of one submission, if the first has not begun.
     Cancel {
         queue: u64,
         pieces: Vec<u64>,
@@ -156,7 +156,7 @@ pub(crate) enum Value<'a> {
     Threadgroup(u64),
 }
 
-/// Bytes of a memory.
+/// A range of a memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
     pub(crate) memory: u64,
@@ -164,17 +164,17 @@ pub(crate) struct Slice {
     pub(crate) len: u64,
 }
 
-/// From worker to host. Times are those of the worker's device.
+/// Messages from worker to host. Times are of the worker's device clock.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
-    /// It serves. The device's clock and the system's, at one moment.
+    /// The worker is ready. The device's clock and the system's at the same moment.
     Ready {
         clock_ns: u64,
         system_ns: u64,
     },
-    /// It cannot serve.
+    /// The worker cannot serve.
     Refused(Error),
-    /// With the threads of the kernel's largest threadgroup.
+    /// With the maximum number of threads per threadgroup of the kernel.
     Loaded {
         function: u64,
         result: Result<u32, Error>,
@@ -183,9 +183,9 @@ pub(crate) enum FromWorker {
         request: u64,
         result: Result<(), Error>,
     },
-    /// The device takes no more work.
+    /// The device was lost.
     Lost(Error),
-    /// When it began and ended, and the times of its timestamps in order, as far as they were noted.
+    /// Start, end, and the values of its timestamps in order, as far as they were taken.
     Ended {
         piece: u64,
         result: Result<(u64, u64), Error>,
@@ -195,13 +195,13 @@ pub(crate) enum FromWorker {
         request: u64,
         done: bool,
     },
-    /// What runs cannot be stopped.
+    /// The running work cannot be stopped.
     CannotStop {
         piece: u64,
     },
 }
 
-/// Append a message to what is to be sent.
+/// Appends a message to the bytes to send.
 pub(crate) fn write<T: Serialize>(message: &T, into: &mut Vec<u8>) -> Result<(), Error> {
     let start = into.len();
     into.extend([0; 4]);
@@ -214,10 +214,10 @@ pub(crate) fn write<T: Serialize>(message: &T, into: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// The fields of the first message in `bytes`, and the bytes that it takes; `None` if it is not all there yet.
+/// The fields of the first message in `bytes`, and its size; `None` if it is incomplete.
 ///
 /// # Errors
-/// Its length, if that is over `most`.
+/// The length, if it exceeds `most`.
 pub(crate) fn first(bytes: &[u8], most: usize) -> Result<Option<(&[u8], usize)>, usize> {
     let Some((len, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let len = u32::from_le_bytes(*len) as usize;

@@ -1,8 +1,9 @@
-//! The worker process: takes messages, gives their work to the inner device, and tells what has become of it.
+//! The worker process: receives messages, passes their work to the inner device, and reports the results.
 //!
-//! On the processor two threads take turns at reading messages and doing them in order, one at a time ([`Desk`]). The one that reads runs a
-//! launch itself if that is all there is to do and the other is there to read meanwhile; else, and whenever it is long, the device's threads
-//! do. For a GPU one thread reads and submits. Another takes files from the host, and waits for its end, which is this process's too.
+//! For a CPU, two threads take turns at receiving messages and executing them in order, one at a time ([`Desk`]). The receiving thread runs a
+//! launch itself if there is no other work and the other thread can receive meanwhile; otherwise, and for long launches, the
+//! device's threads do. For a GPU, one thread receives and submits. Another thread receives files from the host, and ends this process when
+//! the host ends.
 
 mod files;
 mod orders;
@@ -30,15 +31,15 @@ use crate::wire::{self, FromWorker, Hello, Inner, ToWorker};
 use crate::worker::files::Files;
 use crate::worker::table::Table;
 
-/// The address at which every worker has the file of memory: where no program, library or stack lies.
+/// Address at which every worker maps the memory file, away from programs, libraries and stacks.
 pub(crate) const BASE: u64 = 0x2000_0000_0000;
-/// So many launches are left to the device's threads after one that ran here while the next came: that wakes a thread each time, as often as
-/// launches follow one another faster than they run.
+/// Number of launches that are left to the device's threads after the next message arrived while a launch ran here. Each such case wakes a
+/// thread, which happens when launches arrive faster than they run.
 const ELSEWHERE: u32 = 64;
-/// Threads that take turns at reading.
+/// Number of threads that take turns at receiving.
 const READERS: u32 = 2;
 
-/// The way to the host, for the device's threads.
+/// Connection to the host, for the device's threads.
 pub(crate) struct Answers(Mutex<Writer>);
 
 impl Answers {
@@ -51,7 +52,7 @@ impl Answers {
     }
 }
 
-/// Serves until the host ends it. Returns an exit status if it cannot.
+/// Serves until the host ends it. Returns an exit status if it fails.
 pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     confine::close_others();
     let (hello, files) = match process::greeted(socket) {
@@ -85,32 +86,32 @@ pub(crate) fn serve(socket: BorrowedFd<'_>) -> i32 {
     let [waiting, readers, elsewhere] = [const { AtomicU32::new(0) }; 3];
     let awake = pipe::awake(hello.inner.awake());
     let _first = desk.set(Desk { reader, inbox, waiting, readers, elsewhere, awake });
-    // Not even if it cannot read: then nobody sends.
+    // Received when a serving thread fails.
     left.recv().unwrap_or(2)
 }
 
-/// Where messages are read and done.
+/// State of the threads that receive and execute messages.
 struct Desk {
     reader: Reader,
     inbox: Mutex<Inbox>,
-    /// Threads that wait to read in place of the one that does.
+    /// Number of threads that wait to receive in place of the current one.
     waiting: AtomicU32,
-    /// Threads that have come; the first reads.
+    /// Number of threads that have started; the first receives.
     readers: AtomicU32,
-    /// Launches that the device's threads run before one is tried here again.
+    /// Number of launches left to the device's threads before one runs here again.
     elsewhere: AtomicU32,
-    /// How long is waited awake for more to do.
+    /// How long to spin for the next message.
     awake: Duration,
 }
 
 struct Inbox {
-    /// What was read and is not a whole message yet.
+    /// Received bytes of an incomplete message.
     bytes: Vec<u8>,
     table: Table,
 }
 
 impl Desk {
-    /// Serves in turns with the others. Returns an exit status if the host has broken the rules.
+    /// Serves in turn with the other threads. Returns an exit status if the host has violated the protocol.
     fn serve(&self, mut guest: Option<&mut Guest>) -> i32 {
         let mut reads = self.readers.fetch_add(1, Ordering::SeqCst) == 0;
         loop {
@@ -126,7 +127,8 @@ impl Desk {
         }
     }
 
-    /// Reads and does messages until there is something that this thread can run, and runs that. Whether it reads on; else another does.
+    /// Receives and executes messages until this thread can run a launch, and runs it. Returns whether it continues to receive; otherwise
+    /// another thread does.
     fn read(&self, mut guest: Option<&mut Guest>) -> Result<bool, i32> {
         let mut inbox = self.inbox.lock();
         loop {
@@ -138,17 +140,17 @@ impl Desk {
             let (mut at, mut to_run) = (0, None);
             while let Ok(Some((fields, len))) = wire::first(&bytes[at..], usize::MAX) {
                 match postcard::from_bytes::<ToWorker<'_>>(fields) {
-                    // What was to be run before is not alone.
+                    // Earlier work is pending, so the launch is not alone.
                     Ok(message) => to_run = table.act(message, guest.as_deref()),
                     Err(error) => {
-                        eprintln!("malformed message: {error}");
+                        eprintln!("invalid message: {error}");
                         return Err(2);
                     }
                 }
                 at += len;
             }
             bytes.drain(..at);
-            // A thread that waits takes this one's place as soon as there is something to read.
+            // A waiting thread takes over as soon as a message arrives.
             if let (Some(work), Some(guest)) = (to_run, &mut guest)
                 && bytes.is_empty()
                 && self.is_tried_here()
@@ -178,7 +180,7 @@ fn ends(files: Vec<OwnedFd>) -> Option<(Reader, Answers, OwnedFd)> {
     Some((Reader::new(from_host), Answers(Mutex::new(Writer::new(to_host))), memory))
 }
 
-/// Everything that is done once. The threads that serve begin when there is a desk.
+/// One-time setup. The serving threads start when the desk exists.
 fn prepare(
     socket: BorrowedFd<'_>,
     hello: &Hello,
@@ -199,7 +201,7 @@ fn prepare(
         Inner::Cuda { index } => gpu(index, desk, leave)?,
     };
     if hello.confined {
-        // What is found out once, from files, is known from here on.
+        // Initialize now what reads files, which is forbidden once the process is confined.
         let _now = device.clock_ns();
         match hello.inner {
             Inner::Cpu { .. } => {
@@ -240,13 +242,13 @@ fn gpu(index: usize, desk: &Arc<OnceLock<Desk>>, leave: &Sender<i32>) -> Result<
     Ok(device)
 }
 
-/// Ends this process with the host, and takes its files till then.
+/// Receives files from the host, and ends this process when the host ends.
 fn follow(socket: BorrowedFd<'_>, hello: &Hello, files: &Arc<Files>) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| Error::Environment(format!("a worker process: {error}"));
     let kill = rustix::process::Signal::KILL;
     rustix::process::set_parent_process_death_signal(Some(kill)).map_err(|error| failed(&error))?;
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
-    // In a namespace of its own the host may have another number here, and none.
+    // In another PID namespace, the host may have another PID or none.
     if parent.is_some_and(|parent| parent == 1 && hello.host != 1) {
         end();
     }
@@ -268,7 +270,7 @@ fn follow(socket: BorrowedFd<'_>, hello: &Hello, files: &Arc<Files>) -> Result<(
     thread.spawn(watch).map(drop).map_err(|error| failed(&error))
 }
 
-/// Ends this process, whatever its threads do.
+/// Ends this process immediately, whatever its threads do.
 fn end() -> ! {
     let _sent = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()

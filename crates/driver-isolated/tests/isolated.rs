@@ -1,4 +1,4 @@
-//! An isolated device computes, and whatever ends its worker ends what was in flight, and nothing else.
+//! An isolated device executes kernels. When its worker ends, work in flight fails, and nothing else.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // sends signals to worker processes, reads what the contract's memory holds
 
@@ -88,7 +88,7 @@ fn signals_and_waits_order_queues_of_one_device_and_of_others() {
     }
     assert_eq!((content(&a), content(&b)), (vec![11; 500], vec![12; 500]));
     assert_eq!((to.value(), fro.value()), (2, 2));
-    // An event that fails takes with it who waits, and who stands behind that.
+    // A failed event fails the submissions that wait for it, and those behind them.
     let gone: Arc<dyn Event> = Arc::new(Timeline::new());
     let (waits, behind) = (submit(&*ours, vec![wait(&gone, 1), one.adds(&a, &a, 1)]), submit(&*ours, vec![]));
     gone.fail(&Error::DeviceLost("elsewhere".into()));
@@ -114,7 +114,7 @@ fn a_crash_ends_what_is_in_flight_and_the_next_submission_has_a_new_worker() {
     assert!(is_poisoned(&failure(&behind), "SIGSEGV"));
     assert!(event.failure().is_some());
     assert_eq!((content(&a), content(&b)), (vec![1; 300], vec![2; 300]), "memory of the host survives");
-    // Until it is acknowledged, on this queue only.
+    // Until acknowledged, and only on this queue.
     assert!(is_poisoned(&failure(&submit(&*queue, vec![])), "SIGSEGV"));
     submit(&*other, vec![bench.adds(&b, &b, 5)]).recv_timeout(LONG).unwrap().unwrap();
     assert!(is_lost(&queue.acknowledge().unwrap(), "SIGSEGV"));
@@ -147,7 +147,7 @@ fn a_worker_that_is_killed_is_replaced_and_addresses_stay() {
     for round in 1..=3 {
         let killed = worker(&bench);
         kill_process(killed, if round == 2 { Signal::TRAP } else { Signal::KILL }).unwrap();
-        // It may do work before it is gone, and be gone before it has any.
+        // It may do work before it is gone, or end before it has any.
         loop {
             let ended = submit(&*queue, vec![bench.adds(&memory, &memory, 0)]).recv_timeout(LONG).unwrap();
             if let Err(error) = ended {
@@ -172,7 +172,7 @@ fn what_does_not_stop_at_its_deadline_ends_with_the_worker() {
     let (queue, other) = (bench.device.queue().unwrap(), bench.device.queue().unwrap());
     let (endless, ended) = submit_known(&*queue, vec![bench.loops(&flag)]);
     let behind = submit(&*queue, vec![bench.adds(&a, &a, 1)]);
-    // What has not begun ends without the worker.
+    // Submissions that have not begun end without the worker.
     until("the loop runs", || content(&flag)[1] == 1);
     let beside = submit(&*other, vec![bench.loops(&flag)]);
     assert!(queue.stop(endless, Error::Timeout("its deadline".into())).unwrap());
@@ -204,7 +204,7 @@ fn a_worker_that_stands_still_ends_at_a_deadline() {
     let bench = Bench::new();
     let (a, queue) = (bench.memory(&[0; 10]), bench.device.queue().unwrap());
     kill_process(worker(&bench), Signal::STOP).unwrap();
-    // One thread takes the signal, when it gets a processor, and has the others stop.
+    // One thread handles the signal when it is scheduled, and stops the others.
     let tasks = format!("/proc/{}/task", worker(&bench).as_raw_nonzero());
     until("all its threads are stopped", || {
         std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
@@ -261,9 +261,9 @@ fn what_has_not_begun_is_cancelled_wherever_it_is() {
     assert!(queue.cancel(waits) && queue.cancel(sent));
     assert!(matches!(failure(&second), Error::Cancelled) && matches!(failure(&third), Error::Cancelled));
     assert!(!queue.cancel(sent));
-    // Wait until the loop runs: it cannot be cancelled then.
+    // Wait until the loop runs, when it can no longer be cancelled.
     until("the loop runs", || !queue.cancel(runs) || first.try_recv().is_ok());
-    // SAFETY: the kernel reads the flag by atomic operations, and nobody else writes it.
+    // SAFETY: the kernel reads the flag with atomic operations, and no other code writes it.
     unsafe { flag.write(0, &1_u32.to_le_bytes()) }.unwrap();
     last.recv_timeout(LONG).unwrap().unwrap();
     assert_eq!(content(&a), [10; 10]);
@@ -274,7 +274,7 @@ fn memory_of_the_program_is_refused_with_the_reason() {
     let bench = Bench::new();
     let mut pages = vec![0_u8; 4096];
     let address = std::ptr::NonNull::new(pages.as_mut_ptr()).unwrap();
-    // SAFETY: the bytes live in `pages`, which nobody touches.
+    // SAFETY: the bytes are in `pages`, which no other code accesses.
     let refused = unsafe { bench.device.wrap(HostBlock { address, bytes: 4096, owner: Box::new(()) }) };
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("it is isolated") && bench.device.caps().limits.wrap_granule.is_none(), "{error}");
@@ -300,7 +300,7 @@ fn kinds_that_cannot_be_had_are_refused_with_the_reason() {
         matches!(&refused, Error::InvalidArgument(text) if text.contains("no CPU device 1")),
         "{refused}"
     );
-    // On a machine with a GPU the suite and the runtime's tests have it.
+    // On a machine with a GPU, the suite and the runtime's tests cover it.
     if let Some(reason) = elinvar_driver::Driver::absence(&elinvar_driver_cuda::driver()) {
         let refused = device(&Options { kind: DeviceKind::Cuda, ..options() }).err().unwrap();
         assert!(matches!(&refused, Error::Unsupported(text) if *text == reason), "{refused}");
@@ -333,7 +333,7 @@ fn workers_are_confined_unless_told_otherwise() {
         let expected = if confined { ["2", "1"] } else { ["0", "0"] };
         assert_eq!([value("Seccomp:"), value("NoNewPrivs:")], expected);
         bench.expect_computes();
-        // Behind a crash, too.
+        // Also after a crash.
         let (memory, queue) = (bench.memory(&[0]), bench.device.queue().unwrap());
         assert!(is_lost(&failure(&submit(&*queue, vec![bench.stores(&memory, 8)])), "SIGSEGV"));
         bench.expect_computes();
@@ -342,7 +342,7 @@ fn workers_are_confined_unless_told_otherwise() {
 
 #[test]
 fn private_memory_has_its_limit() {
-    // What a kernel keeps for its threads is taken from the worker's private memory.
+    // Values that a kernel keeps per thread use the worker's private memory.
     let options = Options { private_memory: Some(256 << 20), ..options() };
     let bench = Bench::with(&options);
     let limits =
@@ -352,7 +352,7 @@ fn private_memory_has_its_limit() {
     bench.expect_computes();
 }
 
-/// The part of the next test that is another process.
+/// The child process of the next test.
 #[test]
 #[ignore = "run by another test"]
 fn host_that_dies() {
@@ -372,12 +372,12 @@ fn a_worker_ends_with_its_host() {
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let worker = output.lines().find_map(|line| line.split("worker ").nth(1)).expect(&output);
     let stat = format!("/proc/{}/stat", worker.trim());
-    // Nobody may have waited for it: a process that has ended counts as gone.
+    // A zombie process counts as ended.
     let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z"));
     until("the worker is gone", gone);
 }
 
-/// The worker ends what is behind a fault at once. Here the thread that sees to the fault is held up, so that this is known first.
+/// The worker ends the work behind a fault at once. The thread that handles the fault is delayed here, so that the former is known first.
 #[test]
 fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned_before() {
     let bench = Bench::new();
@@ -396,10 +396,10 @@ fn the_first_failure_is_the_queues_though_what_is_behind_is_known_to_be_poisoned
     };
     event.when(1, Box::new(wait));
     let signal = submit(&*queue, vec![Command::Signal { event, value: 1 }]);
-    // By the device's own thread, since there is nothing else.
+    // On the device's own thread, because nothing else is running.
     has_begun.recv_timeout(LONG).unwrap();
     let (fault, behind) = (submit(&*queue, vec![add(&short)]), submit(&*queue, vec![add(&out)]));
-    // Messages are in order: when this has ended the other two have, in the worker.
+    // Messages are in order: when this has ended, the worker has ended the other two.
     for _ in 0..100 {
         submit(&*other, vec![add(&out)]).recv_timeout(LONG).unwrap().unwrap();
     }

@@ -1,19 +1,19 @@
-//! [`Ahead`]: which command buffers a queue may commit while earlier ones are in flight.
+//! [`Ahead`]: decides which command buffers a queue may commit while earlier ones are in flight.
 //!
-//! Metal runs what is committed behind a command buffer that fails, and the contract says that it does not run. So a command buffer is
-//! committed ahead only if its run behind a failure cannot be told from none, its own targets apart, which are poisoned:
+//! If a command buffer fails, Metal still executes those committed behind it, but the contract says that they do not run. Therefore a command
+//! buffer is committed ahead only if its execution behind a failure is unobservable, except for its outputs, which are poisoned:
 //!
-//! 1. What it writes is disjoint from what the command buffers in flight read or write: they may be tried again.
-//! 2. A command of it writes nothing that the command or an earlier one of the command buffer reads, unless a copy, a fill or a primitive
-//!    of the command buffer has overwritten it before: it may be run again itself.
-//! 3. Which bytes it accesses does not depend on what a failure leaves undefined: no command *steers* by memory that is written by a
-//!    command buffer in flight, or computed from that. So it writes what it would write behind a success, and ends as surely.
+//! 1. Its writes are disjoint from all accesses of the command buffers in flight, because those may be retried.
+//! 2. No command of it writes what the command or an earlier one of the command buffer reads, unless a copy, a fill or a primitive of the
+//!    command buffer has overwritten it before: it may be retried itself.
+//! 3. The bytes that it accesses do not depend on contents that a failure leaves undefined: no command *steers* by memory that a command
+//!    buffer in flight writes, or by memory computed from that. Therefore it writes the same bytes as after a success, and terminates equally.
 //!
-//! The GPU waits for an event that a queue of the same device raises behind command buffers in flight: these count as in flight here as well,
-//! until the event is raised (see [`Gate`]).
+//! The GPU may wait for an event that a queue of the same device raises behind command buffers in flight. These count as in flight here as
+//! well, until the event is raised (see [`Gate`]).
 //!
-//! Reading what one in flight writes is allowed otherwise. Not committed ahead are command buffers whose reads Metal would not order behind
-//! the writes in flight, since they go through another object over the same memory, and those of more than [`MOST`] accesses.
+//! Reading the output of a command buffer in flight is otherwise allowed. Not committed ahead are command buffers whose reads Metal would not
+//! order behind writes in flight, because they use another object over the same memory, and those with more than [`MOST`] accesses.
 //! `docs/metal.md` gives the reasons.
 
 use std::collections::VecDeque;
@@ -21,48 +21,48 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Command buffers of a queue in flight. Metal allows 64 (`maxCommandBufferCount`).
+/// Maximum number of command buffers in flight on a queue. Metal allows 64 (`maxCommandBufferCount`).
 pub(crate) const DEPTH: usize = 8;
-/// Accesses of a command buffer that are looked through.
+/// Maximum number of accesses of a command buffer that are compared.
 const MOST: usize = 256;
 
-/// What is done to bytes.
+/// Kind of access to a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     reads: bool,
-    /// Whether other accesses depend on what is read.
+    /// Whether other accesses depend on the values read.
     steers: bool,
     writes: bool,
-    /// Whether all of them are written, whatever is read.
+    /// Whether all bytes are written, whatever is read.
     overwrites: bool,
 }
 
 impl Effect {
     const NONE: Self = Self { reads: false, steers: false, writes: false, overwrites: false };
     pub(crate) const READS: Self = Self { reads: true, ..Self::NONE };
-    /// Some or all of them, and none is read.
+    /// Writes some or all of the bytes, reads none.
     pub(crate) const MAY_WRITE: Self = Self { writes: true, ..Self::NONE };
     pub(crate) const OVERWRITES: Self = Self { overwrites: true, ..Self::MAY_WRITE };
     pub(crate) const UPDATES: Self = Self { writes: true, ..Self::READS };
 
-    /// The same, with accesses that depend on what is read.
+    /// Reads, and other accesses depend on the values read.
     pub(crate) fn steering(self) -> Self {
         Self { reads: true, steers: true, ..self }
     }
 }
 
-/// Bytes of memory.
+/// A range of bytes in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes {
-    /// Tells memory that the host does not see from other such memory; 0 for the host's.
+    /// Identifies memory that the host cannot access; 0 for host-accessible memory.
     space: usize,
     range: Range<u64>,
-    /// The address of the memory's object.
+    /// Address of the memory's object.
     object: usize,
 }
 
 impl Bytes {
-    /// The bytes of a slice. What the host sees is known by its address: two objects may be over the same pages.
+    /// The bytes of a slice. Host-accessible memory is identified by its address, because two objects may refer to the same pages.
     #[cfg(any(target_vendor = "apple", elinvar_apple))]
     pub(crate) fn of(slice: &elinvar_driver::MemorySlice) -> Self {
         let object = std::sync::Arc::as_ptr(&slice.memory).addr();
@@ -88,22 +88,22 @@ impl Bytes {
 
 #[derive(Clone, Debug)]
 struct Use {
-    /// The number of the command in its command buffer.
+    /// Index of the command in its command buffer.
     command: usize,
     bytes: Bytes,
     effect: Effect,
 }
 
-/// What a command buffer does.
+/// The accesses of a command buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footprint {
     uses: Vec<Use>,
     commands: usize,
-    /// Whether it does more than is noted here.
+    /// Whether it has accesses that are not recorded here.
     is_unknown: bool,
     /// Whether it raises events before its end.
     pub(crate) has_signals: bool,
-    /// Whether it notes times before its end.
+    /// Whether it samples times before its end.
     pub(crate) has_times: bool,
 }
 
@@ -114,7 +114,7 @@ impl Footprint {
         (self.has_signals, self.has_times) = (false, false);
     }
 
-    /// The next command has these uses.
+    /// Records the accesses of the next command.
     pub(crate) fn add(&mut self, uses: impl IntoIterator<Item = (Bytes, Effect)>) {
         let command = self.commands;
         self.commands += 1;
@@ -129,7 +129,7 @@ impl Footprint {
         }
     }
 
-    /// The next command does what is not known.
+    /// Records that the accesses of the next command are unknown.
     pub(crate) fn add_unknown(&mut self) {
         self.is_unknown = true;
     }
@@ -139,10 +139,10 @@ impl Footprint {
     }
 }
 
-/// What a GPU waits for: an event behind command buffers of another queue, or of the same one.
+/// An event for which the GPU waits, behind command buffers of any queue of the device.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// What the command buffers do before which the event is not raised.
+    /// The accesses of the command buffers behind which the event is raised.
     footprint: Footprint,
     /// Whether the event was raised.
     is_open: AtomicBool,
@@ -165,14 +165,14 @@ struct InFlight {
     has_ended: bool,
 }
 
-/// The command buffers of a queue that are in flight: those that have not ended well, and those behind them.
+/// Command buffers of a queue in flight: those that have not succeeded, and those behind them.
 #[derive(Default)]
 pub(crate) struct Ahead {
     in_flight: VecDeque<InFlight>,
-    /// What the GPU waits for, of which it is not known that it comes.
+    /// Gates that are not known to open.
     gates: Vec<Arc<Gate>>,
     last: u64,
-    /// The first that has failed.
+    /// The first one that has failed.
     failed: Option<u64>,
     spare: Vec<Footprint>,
 }
@@ -183,13 +183,13 @@ impl Ahead {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Take back a footprint.
+    /// Returns a footprint for reuse.
     pub(crate) fn recycle(&mut self, mut footprint: Footprint) {
         footprint.clear();
         self.spare.push(footprint);
     }
 
-    /// Nothing is in flight, and no failure is unknown to whoever commits.
+    /// Nothing is in flight, and the issuing thread knows of all failures.
     pub(crate) fn restart(&mut self) {
         self.failed = None;
         self.gates.clear();
@@ -208,7 +208,7 @@ impl Ahead {
             return true;
         }
         let are_known = !next.is_unknown && self.earlier().all(|earlier| !earlier.is_unknown);
-        // The counter of signals tells what a failed command buffer has come to, and the samples of times are one buffer's.
+        // The signal counter must tell what a failed command buffer has reached, and the sample buffer serves one command buffer at a time.
         let signals_alone = !next.has_signals || self.earlier().all(|earlier| !earlier.has_signals);
         self.in_flight.len() < DEPTH
             && are_known
@@ -224,10 +224,10 @@ impl Ahead {
         self.in_flight.iter().map(|entry| &entry.footprint).chain(awaited)
     }
 
-    /// Forget what has ended well.
+    /// Removes command buffers that have succeeded.
     fn forget(&mut self) {
         self.gates.retain(|gate| !gate.is_open());
-        // What is behind one in flight, or behind a gate, may have to be run again with it.
+        // Command buffers behind one in flight, or behind a gate, may have to be retried with it.
         while self.gates.is_empty()
             && let Some(first) = self.in_flight.pop_front_if(|first| first.has_ended)
         {
@@ -235,8 +235,8 @@ impl Ahead {
         }
     }
 
-    /// The GPU is to wait at a gate before what is committed next, which begins with this. Whether that may be committed before the gate
-    /// is open; if not, nothing changes.
+    /// Adds a gate in front of the next command buffer, which starts with this footprint. Returns whether it may be committed before the gate is
+    /// open; if not, nothing changes.
     pub(crate) fn enter(&mut self, gate: &Arc<Gate>, next: &Footprint) -> bool {
         self.gates.push(gate.clone());
         let is_allowed = self.allows(next);
@@ -246,8 +246,8 @@ impl Ahead {
         is_allowed
     }
 
-    /// A gate for an event behind all that was committed, with the number of the last command buffer; `None` if all has ended, or some
-    /// has failed.
+    /// A gate for an event behind everything committed, with the number of the last command buffer; `None` if everything has ended, or a
+    /// command buffer has failed.
     pub(crate) fn gate(&mut self) -> Option<(u64, Gate)> {
         self.forget();
         if self.in_flight.is_empty() || self.failed.is_some() {
@@ -261,7 +261,7 @@ impl Ahead {
         Some((self.last, Gate { footprint, is_open: AtomicBool::new(false) }))
     }
 
-    /// The number of the command buffer that was committed last.
+    /// Number of the last committed command buffer.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
@@ -273,7 +273,7 @@ impl Ahead {
         !next.writes().any(|write| is_used(&write.bytes))
     }
 
-    /// Rule 3, and that Metal orders its reads.
+    /// Rule 3, and whether Metal orders its reads.
     fn is_steady(&self, next: &Footprint) -> bool {
         let written: Vec<&Bytes> =
             self.earlier().flat_map(Footprint::writes).map(|used| &used.bytes).collect();
@@ -299,14 +299,14 @@ impl Ahead {
         true
     }
 
-    /// A command buffer is about to be committed. Its number.
+    /// Registers a command buffer before it is committed. Returns its number.
     pub(crate) fn commit(&mut self, footprint: Footprint) -> u64 {
         self.last += 1;
         self.in_flight.push_back(InFlight { number: self.last, footprint, has_ended: false });
         self.last
     }
 
-    /// A command buffer has ended, `well` or not. Whether what is before it has failed, or may have.
+    /// Registers the end of a command buffer. Returns whether an earlier one has failed, or may have.
     pub(crate) fn end(&mut self, number: u64, well: bool) -> bool {
         let is_behind = self.failed.is_some_and(|failed| failed < number) || !self.gates.is_empty();
         if !well {
@@ -359,12 +359,12 @@ mod tests {
         vec![(all(from), Effect::READS), (all(to), Effect::OVERWRITES)]
     }
 
-    /// A kernel that writes some elements of one by those of the other.
+    /// A kernel that writes some elements of one buffer, computed from elements of the other.
     fn map(from: usize, to: usize) -> Command {
         vec![(all(from), Effect::READS), (all(to), Effect::MAY_WRITE)]
     }
 
-    /// A kernel that writes elements whose numbers it reads.
+    /// A kernel that writes elements whose indices it reads.
     fn scatter(from: usize, to: usize) -> Command {
         vec![(all(from), Effect::READS.steering()), (all(to), Effect::MAY_WRITE)]
     }

@@ -1,31 +1,31 @@
-//! [`Span`]: times of a GPU's clock as times of the host's.
+//! [`Span`]: conversion of GPU times to host times.
 //!
-//! A GPU counts ticks of its own, at a rate and from a beginning that Metal does not tell. What it tells is what both clocks show
-//! at a moment. With two such moments, (h₀, g₀) before and (h₁, g₁) behind, the tick g between them was at
+//! The GPU counts ticks, whose rate and origin Metal does not report. Metal reports readings of both clocks at the same moment. Given two such
+//! readings, (h₀, g₀) before and (h₁, g₁) after, a tick g between them corresponds to
 //!
 //! h₀ + (g − g₀) · (h₁ − h₀) / (g₁ − g₀)
 //!
-//! where h is in nanoseconds of the host's clock and g in ticks; the fraction is the nanoseconds of a tick. The result is within
-//! h₀ and h₁, and as exact as these.
+//! where h is in nanoseconds of the host's clock and g in ticks; the fraction is the duration of a tick. The result is between h₀ and h₁,
+//! and as accurate as these.
 
-/// What both clocks show at a moment.
+/// Readings of both clocks at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
-    /// Nanoseconds of the host's clock.
+    /// Host clock in nanoseconds.
     pub(crate) host_ns: u64,
-    /// Ticks of the GPU's.
+    /// GPU clock in ticks.
     pub(crate) ticks: u64,
 }
 
 impl Moment {
-    /// At `cpu_ns`, if that is of the clock that showed `before` and `behind` around it; else in the middle of these.
+    /// A reading at `cpu_ns`, if that is between `before` and `behind`, readings of the host's clock around it; otherwise at their mean.
     pub(crate) fn between(before: u64, behind: u64, cpu_ns: u64, ticks: u64) -> Self {
         let is_ours = (before..=behind).contains(&cpu_ns);
         Self { host_ns: if is_ours { cpu_ns } else { before.midpoint(behind) }, ticks }
     }
 }
 
-/// Two moments.
+/// Two readings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) before: Moment,
@@ -33,8 +33,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// When the GPU's clock showed `ticks`; `None` for a number that it did not show within the span, such as that of
-    /// a sample that was not taken.
+    /// The host time of a GPU time; `None` if `ticks` is outside of the span, as for a sample that was not taken.
     pub(crate) fn host_ns(self, ticks: u64) -> Option<u64> {
         let Self { before, behind } = self;
         let all = behind.ticks.checked_sub(before.ticks).filter(|all| *all > 0)?;
@@ -58,11 +57,11 @@ mod tests {
     fn ticks_of_any_rate_and_beginning_become_nanoseconds() {
         let same = span([1000, 5000], [1000, 5000]);
         assert_eq!([1000, 1001, 5000].map(|g| same.host_ns(g)), [Some(1000), Some(1001), Some(5000)]);
-        // 27 MHz, which began long before.
+        // 27 MHz, started long before.
         let slow = span([1_000_000, 2_000_000], [1 << 40, (1 << 40) + 27_000]);
         assert_eq!(slow.host_ns((1 << 40) + 27), Some(1_001_000));
         assert_eq!(slow.host_ns((1 << 40) + 13_500), Some(1_500_000));
-        // Faster than nanoseconds, over a century.
+        // A rate above 1 GHz, over a century.
         let ns = 3_000_000_000_000_000_000;
         let fast = span([0, ns], [7, 7 + 6 * ns]);
         assert_eq!(fast.host_ns(7 + 3 * ns), Some(ns / 2));

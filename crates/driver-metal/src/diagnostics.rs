@@ -1,8 +1,8 @@
-//! The text of Metal's compiler as diagnostics.
+//! Parser of the Metal compiler's text output.
 //!
-//! A message is a line `FILE:LINE:COLUMN: error: TEXT`, or the same without the column, followed by the source line and a line with a caret; lines of any
-//! other shape are about the compilation as a whole and are left out. Metal calls the source `program_source`; the
-//! text that it is given names the user's files itself (`flatten`), so that this name stands for lines of ours only.
+//! A message is a line `FILE:LINE:COLUMN: error: TEXT`, possibly without the column, followed by the source line and a line with a caret. Other lines
+//! concern the whole compilation and are omitted. Metal names the source `program_source`. Because the text that it compiles names the
+//! user's files with `#line` (`flatten`), that name refers only to generated lines.
 
 use elinvar_driver::{Diagnostic, Severity, Source};
 
@@ -13,7 +13,7 @@ const KINDS: [(&str, Severity); 4] = [
     (": note: ", Severity::Note),
 ];
 
-/// The messages in `text`, each with its notes. A text without any that names a place is one message about the source.
+/// The messages in `text`, with their notes. A text without any message with a location is one message about the source.
 pub(crate) fn parse(text: &str, source: &Source, severity: Severity) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = Vec::new();
     for line in text.lines() {
@@ -48,7 +48,7 @@ fn message(line: &str, source: &Source) -> Option<Diagnostic> {
     })
 }
 
-/// Errors of Metal's that lack their column, as another compiler of the same source says them.
+/// Adds columns to errors of Metal that lack them, from another compiler's errors of the same source.
 pub(crate) fn with_columns(found: Vec<Diagnostic>, other: &[Diagnostic]) -> Vec<Diagnostic> {
     let fuller = |diagnostic: Diagnostic| {
         let same = |known: &&Diagnostic| (&known.file, known.line) == (&diagnostic.file, diagnostic.line);

@@ -1,22 +1,21 @@
-//! A source as one text for Metal's compiler, which takes a string and finds no files but Metal's own headers.
+//! Flattens a source to one string for Metal's compiler, which takes a string and finds only Metal's own headers.
 //!
-//! Pieces follow one another, macros become `#define`, and files that the source's folders have replace the directive that
-//! includes them. `#line` directives keep the names and lines of the program. An include that no folder has
-//! stays, for Metal to find or to refuse. Conditions are left to Metal: a file is put in whether or not its condition
-//! holds, and `#pragma once` becomes a condition.
+//! Source pieces are concatenated, macros become `#define`, and files in the source's include folders replace the directives that include
+//! them. `#line` directives keep file names and lines. An include that is in no folder stays, for Metal to find or to reject. Conditions are
+//! left to Metal: a file is inserted whether or not its condition holds, and `#pragma once` becomes a condition.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use elinvar_driver::{Error, Result, Source};
 
-/// A text that grows beyond this includes files without end.
+/// Maximum size of the text; a larger one is taken for unbounded recursive inclusion.
 const MOST_BYTES: usize = 256 << 20;
 
 /// The text.
 ///
 /// # Errors
-/// `Environment` for a file that cannot be read, `Unsupported` for one that includes itself without a guard.
+/// `Environment` if a file cannot be read; `Unsupported` if a file includes itself without an include guard.
 pub(crate) fn flatten(source: &Source) -> Result<String> {
     let mut flat = Flat {
         folders: &source.include_dirs,
@@ -36,9 +35,9 @@ pub(crate) fn flatten(source: &Source) -> Result<String> {
 
 struct Flat<'a> {
     folders: &'a [PathBuf],
-    /// Where files may be included from; `None`: anywhere.
+    /// Folder to which includes are restricted; `None` for no restriction.
     roots: Option<Vec<PathBuf>>,
-    /// The files that are being put in.
+    /// The files that are being inserted.
     open: Vec<PathBuf>,
     /// The files with `#pragma once`, by the number of their macro.
     once: Vec<PathBuf>,
@@ -80,7 +79,7 @@ impl Flat<'_> {
         Ok(())
     }
 
-    /// Beside the file that includes it, then in the folders.
+    /// Searches beside the including file, then in the folders.
     fn find(&self, path: &str, includer: Option<&Path>) -> Option<PathBuf> {
         let folders =
             includer.and_then(Path::parent).into_iter().chain(self.folders.iter().map(PathBuf::as_path));
@@ -129,7 +128,7 @@ fn is_once(text: &str) -> bool {
     text.lines().any(|line| matches!(scan.directive(line), Some(Directive::Once)))
 }
 
-/// Whether the first directive makes a second inclusion empty, by all appearance.
+/// Whether the first directive looks like an include guard.
 fn is_guarded(text: &str) -> bool {
     let mut scan = Scan::default();
     let first = text.lines().find_map(|line| scan.directive(line));
@@ -143,7 +142,7 @@ enum Directive<'a> {
     Other,
 }
 
-/// Where a line stands: within a comment, or behind a line that goes on.
+/// Lexical state at the start of a line: within a comment, or after a line continuation.
 #[derive(Default)]
 struct Scan {
     comment: bool,
@@ -171,7 +170,7 @@ impl Scan {
         })
     }
 
-    /// Goes on to the end of the line, through strings and comments.
+    /// Skips to the end of the line, through strings and comments.
     fn pass(&mut self, line: &str) {
         let mut rest = line;
         loop {
@@ -217,8 +216,8 @@ mod tests {
 
     use super::*;
 
-    /// What a preprocessor makes of the text: its lines with file and number, without directives and empty lines. Knows
-    /// no conditions but those of `#pragma once`.
+    /// A minimal preprocessor: the lines of the text with file and number, without directives and empty lines. It evaluates only the
+    /// conditions of `#pragma once`.
     fn lines(text: &str) -> Vec<String> {
         let (mut name, mut number) = (String::new(), 0);
         let (mut defined, mut skip) = (Vec::new(), 0);

@@ -1,19 +1,19 @@
-//! What commands that were encoded since the last barrier do to memory, and whether one more may run beside them.
+//! Hazard tracking: the accesses of commands since the last barrier, and whether another command may run concurrently.
 //!
-//! Memory is known by address of its object; what two objects share (memory of the program used in place twice) is not
-//! seen.
+//! Memory is identified by the address of its object; aliasing of two objects (memory of the program that was wrapped twice) is not
+//! detected.
 
 use std::ops::Range;
 
 use elinvar_driver::Access;
 
-/// Commands beyond this many accesses get a barrier, so that looking through them stays short.
+/// Maximum number of tracked accesses; more force a barrier, so that comparison stays fast.
 const MOST: usize = 256;
 
-/// A use of bytes.
+/// An access to a range of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
-    /// The address of the memory's object.
+    /// Address of the memory's object.
     memory: usize,
     bytes: Range<u64>,
     writes: bool,
@@ -35,14 +35,14 @@ impl Touch {
     }
 }
 
-/// The uses since the last barrier.
+/// The accesses since the last barrier.
 #[derive(Debug, Default)]
 pub(crate) struct Hazards {
     since: Vec<Touch>,
 }
 
 impl Hazards {
-    /// Whether a command with these uses has to wait for those since the last barrier, which is then here. Notes the uses.
+    /// Whether a command with these accesses needs a barrier, which then resets the tracker. Records the accesses.
     pub(crate) fn enter(&mut self, uses: impl Iterator<Item = Touch>) -> bool {
         let before = self.since.len();
         self.since.extend(uses);
@@ -55,7 +55,7 @@ impl Hazards {
         waits
     }
 
-    /// Nothing runs that a command could meet.
+    /// Resets the tracker: nothing else is running.
     pub(crate) fn clear(&mut self) {
         self.since.clear();
     }

@@ -1,8 +1,8 @@
-//! Which of its arguments a kernel *steers* by: those on whose content it depends which bytes it accesses, or which way it takes.
+//! Determines which arguments a kernel *steers* by: those whose contents affect which bytes it accesses or which path it takes.
 //!
-//! A forward data flow over the kernel's optimized IR. Each value has the arguments whose content it may depend on; those of an address
-//! that is accessed, and of a condition of a branch, are steered by. A branch that decides on values only, as in functions of the
-//! standard library, is like a select: the values at its joins depend on its condition.
+//! A forward data-flow analysis of the kernel's optimized IR. It computes for each value the arguments whose contents it may depend on. The
+//! kernel steers by the arguments of accessed addresses and of branch conditions. A branch that only selects between values, as in functions of
+//! the standard library, is treated as a select: the values at its joins depend on its condition.
 
 use elinvar_ir::{
     Block, BlockId, Call, Callee, CastOp, Const, Function, Module, Op, Operand, PostDominators, Term, Type,
@@ -10,19 +10,19 @@ use elinvar_ir::{
 use elinvar_spmd::ENTRY;
 use elinvar_spmd::intrinsic::Intrinsic;
 
-/// Every argument.
+/// All arguments.
 pub(crate) const ALL: u64 = u64::MAX;
 
-/// The arguments that the entry of a module steers by, by bit from the first. [`ALL`] where the code is not understood.
+/// The arguments that the entry function of a module steers by, as a bit mask. [`ALL`] if the analysis does not support the code.
 pub(crate) fn steering(module: &Module) -> u64 {
     let entry = module.function(ENTRY).filter(|entry| entry.params.len() < 64);
     entry.and_then(|entry| Flow::new(entry).run(entry)).unwrap_or(ALL)
 }
 
-/// Blocks between a branch and its end that are looked through.
+/// Maximum number of blocks between a branch and its join that are examined.
 const MOST_BLOCKS: usize = 64;
 
-/// If the branch at the end of a block decides on values only: the blocks behind it up to where its ways meet.
+/// If the branch at the end of a block only selects between values: the blocks between it and its join.
 fn joins(entry: &Function, ends: &PostDominators, branch: BlockId) -> Option<Vec<BlockId>> {
     let end = ends.ipdom(branch)?;
     let mut between = Vec::new();
@@ -37,7 +37,7 @@ fn joins(entry: &Function, ends: &PostDominators, branch: BlockId) -> Option<Vec
         between.push(at);
         next.extend(entry.block(at).term.successors());
     }
-    // In what has no cycle, blocks without a predecessor can be taken away until none is left.
+    // An acyclic subgraph can be emptied by repeatedly removing blocks without predecessors.
     let mut left = between.clone();
     while !left.is_empty() {
         let leads_to =
@@ -52,7 +52,7 @@ fn joins(entry: &Function, ends: &PostDominators, branch: BlockId) -> Option<Vec
     Some(between)
 }
 
-/// Whether a block computes values and does nothing else.
+/// Whether a block only computes values, without side effects.
 fn is_pure(block: &Block) -> bool {
     block.insts.iter().all(|inst| match &inst.op {
         Op::Load { .. }
@@ -69,16 +69,16 @@ fn is_pure(block: &Block) -> bool {
     })
 }
 
-/// What is known of a value.
+/// Analysis result for a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Value {
-    /// The arguments whose content it depends on.
+    /// Arguments whose contents it depends on.
     content: u64,
     /// If it is an address, the arguments that it may point to.
     arguments: u64,
-    /// Whether it may point to memory of the kernel's own: threadgroup memory, variables, constants.
+    /// Whether it may point to memory of the kernel itself: threadgroup memory, variables, constants.
     own: bool,
-    /// Whether it may point anywhere.
+    /// Whether it may point to any memory.
     anywhere: bool,
 }
 
@@ -95,7 +95,7 @@ impl Value {
 
 struct Flow {
     values: Vec<Value>,
-    /// For each argument, what its memory was written by.
+    /// For each argument, the dependences of the values stored to its memory.
     written: Vec<u64>,
     /// The same for the kernel's own memory.
     own_written: u64,
@@ -116,7 +116,7 @@ impl Flow {
         Self { values, written: vec![0; entry.params.len()], own_written: 0, steering: 0, has_changed: false }
     }
 
-    /// `None` for what is not understood.
+    /// `None` if the code is not supported.
     fn run(mut self, entry: &Function) -> Option<u64> {
         let ends = PostDominators::compute(entry);
         let joins: Vec<_> = entry.block_ids().map(|block| joins(entry, &ends, block)).collect();
@@ -151,7 +151,7 @@ impl Flow {
         self.values[at] = known;
     }
 
-    /// The values of these blocks' phis depend on a condition.
+    /// The phis of these blocks depend on a condition.
     fn join(&mut self, entry: &Function, blocks: &[BlockId], condition: Value) {
         let by = Value { content: condition.content, ..Value::default() };
         for inst in blocks.iter().flat_map(|block| &entry.block(*block).insts) {
@@ -178,7 +178,7 @@ impl Flow {
         operands.into_iter().fold(Value::default(), |all, operand| all.and(self.of(operand)))
     }
 
-    /// Notes what an instruction does. Its result.
+    /// Records the effects of an instruction. Returns the state of its result.
     fn op(&mut self, op: &Op) -> Option<Value> {
         Some(match op {
             Op::Load { ty, ptr, .. } => Value { anywhere: may_hold_address(ty), ..self.load(&ptr.op) },
@@ -277,7 +277,7 @@ impl Flow {
     }
 }
 
-/// Whether a value of this type may have an address in it, of which nothing is known if it comes from memory.
+/// Whether a value of this type may contain an address; nothing is known about addresses loaded from memory.
 fn may_hold_address(ty: &Type) -> bool {
     !matches!(ty.scalar(), Type::Int(_) | Type::Half | Type::BFloat | Type::Float | Type::Double)
 }
@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a kernel with these parameters and this body; `i` is its position.
+    /// The result for a kernel with these parameters and this body; `i` is its position.
     fn of(params: &str, body: &str) -> u64 {
         let text = format!(
             "#include <metal_stdlib>\nusing namespace metal;\n

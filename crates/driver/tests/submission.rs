@@ -1,4 +1,4 @@
-//! The submission core by one thread, over a device that does what the test says.
+//! Single-threaded tests of the submission core, over a scripted device.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use elinvar_driver::{
     Command, Done, Error, Event, Primitive, Queue, Result, Submission, Timeline, TimestampSlot, Timing,
 };
 
-/// How a device begins commands.
+/// How the device executes commands.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Mode {
-    /// It is given commands, one at a time, and told when they have completed.
+    /// Asynchronously: commands are in flight until the test completes them.
     #[default]
     Ahead,
-    /// It executes them in `begin`, on the thread of a turn.
+    /// Synchronously in `begin`, on the thread of a turn.
     AtOnce,
 }
 
 #[derive(Default)]
 struct Device<const IS_LAYER: bool = false> {
     mode: Mode,
-    /// Begun: submission and command, in order.
+    /// Commands that were begun, in order: submission and command index.
     begun: Mutex<Vec<(u64, usize)>>,
     scheduled: Mutex<Vec<Arc<SubmissionQueue<Self>>>>,
-    /// Errors for the next commands to begin.
+    /// Errors injected into the next calls of `begin`.
     errors: Mutex<Vec<Error>>,
     room: Mutex<Option<usize>>,
     drains: Mutex<bool>,
@@ -33,7 +33,7 @@ struct Device<const IS_LAYER: bool = false> {
     suspends: Mutex<bool>,
     /// Whether `begin` announces commands and then fails to issue them.
     retracts: Mutex<bool>,
-    /// Whether the device is asked to stop and cannot.
+    /// Whether stopping fails in the callback.
     stop_fails: bool,
     can_stop: bool,
     can_cancel: bool,
@@ -43,8 +43,8 @@ struct Device<const IS_LAYER: bool = false> {
 /// A thread of the device.
 struct Thread;
 
-#[allow(unsafe_code)] // promises what the trait asks for
-// SAFETY: there is no memory.
+#[allow(unsafe_code)] // implements an unsafe trait
+// SAFETY: the commands access no memory.
 unsafe impl<const IS_LAYER: bool> Backend for Device<IS_LAYER> {
     type Thread = Thread;
     type Work = ();
@@ -150,7 +150,7 @@ impl<const IS_LAYER: bool> Fixture<IS_LAYER> {
         submission
     }
 
-    /// Let the device's threads do what is scheduled.
+    /// Run all scheduled turns.
     fn run(&self) {
         loop {
             let Some(queue) = self.device().scheduled.lock().pop() else { return };
@@ -175,7 +175,7 @@ impl<const IS_LAYER: bool> Fixture<IS_LAYER> {
         self.complete(fence, Completed::Executed { start_ns: Some(100 * fence), end_ns: 100 * fence + 50 });
     }
 
-    /// What has ended since it was asked for last.
+    /// Submissions that have ended since the last call.
     fn ended(&self) -> Vec<(u64, Result<Timing>)> {
         std::mem::take(&mut self.ends.lock())
     }
@@ -400,7 +400,7 @@ fn what_has_not_begun_is_cancelled() {
     assert_eq!(*fixture.device().begun.lock(), [(1, 0), (4, 0)], "the wait blocks nobody any more");
     fixture.executed(2);
     assert_eq!(fixture.numbers(), [(1, "ok"), (3, "cancelled"), (4, "ok")]);
-    assert!(fixture.queue.acknowledge().is_none(), "it is not a failure");
+    assert!(fixture.queue.acknowledge().is_none(), "not a failure");
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn a_suspended_queue_tries_again_or_gives_up() {
     fixture.executed(4);
     assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok"), (3, "ok")]);
     assert_eq!(event.value(), 1);
-    // Executed elsewhere, and then for good.
+    // Executed elsewhere, then failed permanently.
     fixture.submit_and_run(vec![work(), signal(&event, 2)]);
     fixture.complete(5, Completed::Failed(error()));
     let timing = Timing { start_ns: 7, end_ns: 8 };
@@ -636,7 +636,7 @@ fn a_layer_is_given_whole_submissions_without_the_signals_at_the_end() {
     fixture.executed(1);
     assert_eq!(fixture.numbers(), [(1, "ok")]);
     assert_eq!((raised.value(), raised.time_ns()), (2, Some(150)));
-    // What was retracted is issued again, from its first command.
+    // A retracted submission is reissued from its first command.
     assert_eq!(fixture.device().begun.lock()[4..], [(4, 0)]);
     fixture.executed(3);
     fixture.executed(2);
@@ -660,7 +660,7 @@ fn a_layer_on_a_lost_device_ends_everything_in_the_loss() {
     assert!(queue.abandon(false, &lost, |_| lost.clone()).is_empty());
     assert!(queue.is_decided() && !queue.retry(Submission(1)) && !queue.fail_first(Submission(1), error()));
     drop(queue.advance());
-    // Acknowledged before they end.
+    // The failure is acknowledged before the submissions end.
     assert!(matches!(fixture.queue.acknowledge(), Some(Error::DeviceLost(_))));
     fixture.run();
     assert_eq!(fixture.numbers(), [(1, "lost"), (2, "lost")]);
@@ -675,13 +675,13 @@ fn a_panic_of_the_backend_is_an_error_of_the_submission() {
     *fixture.device().room.lock() = None;
     fixture.submit(vec![work()]);
     fixture.submit(vec![work()]);
-    // `run` asserts that there are commands; what panics here is the test's own error, taken as one of the driver's.
+    // An error returned by `begin` fails the submission.
     fixture.device().errors.lock().push(error());
     fixture.run();
     assert_eq!(fixture.numbers(), [(1, "failed"), (2, "poisoned")]);
 }
 
-/// Random submissions, completions, failures, cancellations, stops and events: the contract holds in each.
+/// The contract holds for random sequences of submissions, completions, failures, cancellations, stops and events.
 #[test]
 fn random_histories_keep_the_contract() {
     for seed in 0..4000_u64 {
@@ -739,7 +739,7 @@ fn history(seed: u64) {
             }
         }
     }
-    // Everything ends: events come, and what is in flight completes.
+    // Raise all events and complete everything in flight, so that everything ends.
     events.iter().for_each(|event| event.signal(9, 0));
     fixture.run();
     while let Some(first) = fixture.queue.submissions().with_fences(|fences| fences.next().copied()) {

@@ -91,7 +91,7 @@ impl Target {
             return Ok(Self::new(Some(level), None));
         }
         let known = levels.join("`, `");
-        Err(Error::invalid(format!("`{level}` is not a level that this machine has; it has `{known}`")))
+        Err(Error::invalid(format!("unsupported level `{level}`; this machine supports `{known}`")))
     }
 
     /// The processor's name for clang.

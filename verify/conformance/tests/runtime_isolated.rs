@@ -351,7 +351,7 @@ mod linux {
         assert!(is_lost(&lost.wait().unwrap_err()));
         assert_eq!(actions(&bench.device), [Action::GiveUp]);
         let decision = decisions(&bench.device).pop().unwrap_or_default();
-        assert!(decision.contains("argument 1 `in`") && decision.contains("it works in place"), "{decision}");
+        assert!(decision.contains("argument 1 `in`") && decision.contains("modified in place"), "{decision}");
         assert!(is_lost(&data.to_vec().unwrap_err()), "half of it may be done");
     }
 

@@ -96,7 +96,7 @@ fn readback_from_a_lost_device_is_an_error_and_what_it_alone_had_is_no_input() {
     assert!(matches!(done.wait(), Err(Error::DeviceLost(_))));
     let all = decisions(&bench.device);
     assert_eq!(all[0].0, Action::Reset);
-    let reason = "kernel `double`, argument 0 `in` (device const uint*): its content was lost when the device was reset";
+    let reason = "kernel `double`, argument 0 `in` (device const uint*): its contents were lost when the device was reset";
     assert_eq!(all[1..], [(Action::GiveUp, reason.into())]);
     stream.acknowledge();
     a.write(&[4, 5, 6]).unwrap();

@@ -42,7 +42,7 @@ fn a_launch_that_works_in_place_is_not_done_again() {
     bench.sim.fail_next(Op::Execute, outside());
     let done = launch(&increment, &stream, Grid::threads(1), (&mut data,)).unwrap();
     assert!(matches!(done.wait(), Err(Error::Environment(_))));
-    let reason = "kernel `increment`, argument 0 `data` (device uint*): it works in place, and may have overwritten its input";
+    let reason = "kernel `increment`, argument 0 `data` (device uint*): modified in place, so its original contents may be lost";
     assert_eq!(decisions(&bench.device), [(Action::GiveUp, reason.into())]);
     assert!(matches!(data.to_vec(), Err(Error::Poisoned(_))), "half of it may be done");
     stream.acknowledge();
@@ -97,7 +97,7 @@ fn what_a_batch_has_written_for_certain_is_no_input() {
     commands.fill(&mut a, 0).unwrap();
     bench.sim.fail_next(Op::Execute, outside());
     assert!(commands.submit().unwrap().wait().is_err());
-    assert!(decisions(&bench.device).pop().unwrap().1.starts_with("copy: the source: it works in place"));
+    assert!(decisions(&bench.device).pop().unwrap().1.starts_with("copy: the source: modified in place"));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_cannot_be_helped_fails_as_on_any_stream() {
     assert!(stream.acknowledge().is_none());
     stream.fill(&mut data, 2).unwrap();
     assert_eq!(data.to_vec().unwrap(), [2]);
-    assert_eq!(decisions(&bench.device), [(Action::GiveUp, "the kernel faulted, and would again".into())]);
+    assert_eq!(decisions(&bench.device), [(Action::GiveUp, "the kernel faulted".into())]);
     let faults = RecoveryPolicy { faults: true, ..policy(&bench.device) };
     let stream = bench.device.stream_recovering(faults).unwrap();
     let double = double(&bench, &failing(2), fault());
@@ -167,7 +167,7 @@ fn an_event_is_raised_when_the_work_has_ended_well_at_last() {
     commands.signal(&ready, 3);
     bench.sim.fail_next(Op::Execute, outside());
     assert!(matches!(commands.submit().unwrap().wait(), Err(Error::Environment(_))));
-    assert!(decisions(&bench.device).pop().unwrap().1.starts_with("it may have raised an event"));
+    assert!(decisions(&bench.device).pop().unwrap().1.starts_with("it may have signaled an event"));
     // Another's failure is not this stream's to mend.
     stream.acknowledge();
     assert_eq!(ready.value(), 2);
@@ -221,7 +221,7 @@ fn ends_at_its_deadline(deadline: Duration) -> bool {
     assert!(matches!(ended, Err(Error::Timeout(_))), "{ended:?}");
     let decisions = decisions(&bench.device);
     if let Some(last) = decisions.last() {
-        assert_eq!(*last, (Action::GiveUp, "it was told to end".into()));
+        assert_eq!(*last, (Action::GiveUp, "it was stopped".into()));
     }
     assert!(matches!(stream.acknowledge(), Some(Error::Timeout(_))));
     decisions.len() > 1

@@ -13,18 +13,18 @@ use elinvar_spmd::nvptx::Argument;
 use crate::generate::Shape;
 use crate::module::{self, Items};
 
-/// How a kernel is compiled.
+/// Compilation options of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Threads of a vector.
+    /// Vector width in threads.
     pub lanes: u32,
-    /// The processor's name for clang; `None` is this machine's.
+    /// Clang's name of the target processor; `None` is this machine's.
     pub processor: Option<&'static str>,
     /// Whether clang optimizes the machine code.
     pub optimized: bool,
     /// Whether accesses are checked against their bounds.
     pub checked: bool,
-    /// Whether it looks in loops whether to stop, which it never is to.
+    /// Whether loops check the stop flag, which is never set.
     pub stoppable: bool,
 }
 
@@ -34,7 +34,7 @@ impl Setting {
         if self.optimized { target } else { target.unoptimized() }
     }
 
-    /// Whether one run of clang can serve both.
+    /// Whether one run of clang can compile both.
     fn shares_code(&self, other: &Setting) -> bool {
         (self.processor, self.optimized) == (other.processor, other.optimized)
     }
@@ -44,7 +44,7 @@ impl Setting {
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub name: String,
-    /// The name of what is compiled, if it is another than what is interpreted.
+    /// Name of the compiled kernel, if it differs from that of the interpreted one.
     pub plain: Option<String>,
     pub shape: Shape,
     /// The value of `n`.
@@ -54,13 +54,13 @@ pub(crate) struct Case {
     pub setting: Setting,
 }
 
-/// A kernel for both ways.
+/// A kernel, compiled in all ways.
 pub(crate) struct Built {
     /// For the interpreter.
     pub unoptimized: Module,
-    /// Prepared for NVPTX, for the interpreter; or the message that refuses it.
+    /// Lowered for NVPTX, for the interpreter; or the compiler's error.
     pub prepared: std::result::Result<Module, String>,
-    /// The message of a compiler that refuses the kernel.
+    /// The compiler's error.
     pub compiled: std::result::Result<Runnable, String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Runnable {
     pub made: Compiled,
 }
 
-/// Compile kernels of a text. The cases of a kernel that is there several times share what they can.
+/// Compiles kernels of a source. Cases of the same kernel share intermediate results.
 ///
 /// # Errors
 /// When the text does not compile, or clang refuses code of ours.
@@ -103,7 +103,7 @@ pub(crate) fn compile(text: &str, cases: &[Case]) -> Result<Vec<Built>> {
     Ok(built.collect())
 }
 
-/// A kernel as it is given to clang for NVPTX.
+/// A kernel as clang compiles it for NVPTX.
 fn prepared(module: &Module) -> std::result::Result<Module, String> {
     let pointer = |constant| Argument::Pointer { constant };
     let options = elinvar_spmd::nvptx::Options {
@@ -137,7 +137,7 @@ fn work_group(module: &Module, case: &Case) -> std::result::Result<Compiled, Str
     elinvar_spmd::compile(module, &options).map_err(|error| error.to_string())
 }
 
-/// Machine code of what is compiled, at the places of the cases. One run of clang for all that can share it.
+/// Machine code of the cases, in order. One run of clang for all cases that can share it.
 fn build(
     clang: &std::path::Path,
     cases: &[Case],

@@ -9,7 +9,7 @@ use elinvar_spmd::{ENTRY, SYMBOL};
 pub(crate) struct Items<'a> {
     /// Functions with their bodies, and other lines.
     items: Vec<&'a str>,
-    /// Where a function, variable or metadata node is.
+    /// Index of a function, variable or metadata node.
     places: HashMap<&'a str, usize>,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Items<'a> {
         Items { places: named.collect(), items }
     }
 
-    /// The module of one entry, under the usual name, with what it mentions.
+    /// The module of one entry, renamed to the usual name, with everything that it refers to.
     pub(crate) fn alone(&self, entry: &str) -> String {
         let mut wanted: Vec<bool> = self.items.iter().map(|item| symbol(item).is_none()).collect();
         let mut todo: Vec<usize> = (0..wanted.len()).filter(|at| wanted[*at]).collect();
@@ -37,8 +37,8 @@ impl<'a> Items<'a> {
     }
 }
 
-/// One module of many that each define [`SYMBOL`], and the names of these functions in it. What several
-/// define under the same name must be the same; of declarations the first counts.
+/// Joins modules that each define [`SYMBOL`], and returns the names of these functions in the result. Definitions with the same name must
+/// be identical; of several declarations, the first is used.
 pub(crate) fn together<'a>(texts: impl Iterator<Item = &'a str>) -> (String, Vec<String>) {
     let (mut all, mut symbols, mut seen) = (String::new(), Vec::new(), HashSet::new());
     for text in texts {

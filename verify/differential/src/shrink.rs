@@ -2,11 +2,11 @@
 
 use crate::generate::{Kernel, Statement};
 
-/// Take out statements, one after the other, as long as `differs` holds for what is left.
+/// Removes statements one by one while `differs` holds for the rest.
 pub fn shrink(kernel: &Kernel, differs: &mut dyn FnMut(&Kernel) -> bool) -> Kernel {
     let mut best = kernel.clone();
     let mut at = 0;
-    // From the front, so that whole loops and branches go before what they hold.
+    // From the front, so that loops and branches are removed before their contents.
     while let Some(smaller) = without(&best, at) {
         if differs(&smaller) {
             best = smaller;
@@ -30,7 +30,7 @@ fn without(kernel: &Kernel, at: usize) -> Option<Kernel> {
     None
 }
 
-/// Remove the statement that is `left` away; the last `kept` of the list stay.
+/// Removes the statement at distance `left`; the last `kept` statements of the list are kept.
 fn remove(body: &mut Vec<Statement>, left: &mut usize, kept: usize) -> bool {
     for index in 0..body.len().saturating_sub(kept) {
         if *left == 0 {

@@ -10,11 +10,11 @@ use crate::thread::{Frame, Function, State, Thread, Waiting};
 use crate::value::{Value, length};
 use crate::warp;
 
-/// Calls nest at most this deep.
+/// Maximum call depth.
 const DEPTH: usize = 1000;
 
 impl<'m> Machine<'m> {
-    /// Make a call. The thread goes on behind it when the call is done, which may be later.
+    /// Executes a call. The thread continues after it when the call has completed, which may be later.
     pub(crate) fn call(
         &mut self,
         thread: &mut Thread<'m>,
@@ -88,7 +88,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// The frame of a function, with copies of what is passed by value in memory.
+    /// Creates the stack frame of a function, with copies of `byval` arguments in memory.
     pub(crate) fn enter(
         &mut self,
         index: usize,
@@ -139,7 +139,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-/// Intrinsics without effect, whose arguments may be anything.
+/// Intrinsics without effect, whose arguments are not evaluated.
 fn is_hint(name: &str) -> bool {
     const HINTS: [&str; 6] = [
         "llvm.assume",

@@ -7,7 +7,7 @@ use crate::fault::{Problem, Result};
 use crate::float;
 use crate::value::{Value, resolve, truncated, width};
 
-/// Where globals and functions are.
+/// Resolves globals and functions to addresses.
 pub(crate) trait Globals {
     /// The address of `@name`.
     fn address(&self, name: &str) -> Result<u64>;
@@ -64,7 +64,7 @@ fn encoding(ty: &Type, text: &str) -> Result<u128> {
         return Ok(u128::from(hex(digits)?));
     }
     let value = match text.strip_prefix("0x") {
-        // float constants too are spelled as the double of the same value; as bits, NaN payloads survive.
+        // Float constants are also written as the double of the same value; conversion by bits preserves NaN payloads.
         Some(digits) if *ty == Type::Float && f64::from_bits(hex(digits)?).is_nan() => {
             let bits = hex(digits)?;
             return Ok(u128::from((bits >> 32 & 0x8000_0000) | 0x7f80_0000 | (bits >> 29 & 0x7f_ffff)));

@@ -2,10 +2,10 @@
 
 use elinvar_ir::Location;
 
-/// Result of what runs inside one instruction, before its place is known.
+/// Result of executing one instruction, before its location is known.
 pub(crate) type Result<T> = std::result::Result<T, Problem>;
 
-/// What went wrong.
+/// A kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -14,29 +14,29 @@ pub enum Problem {
     OutOfBounds {
         /// The allocation.
         what: String,
-        /// In bytes from its beginning.
+        /// Offset in bytes from its start.
         offset: i64,
-        /// Bytes accessed.
+        /// Size of the access in bytes.
         len: u64,
-        /// Bytes of the allocation.
+        /// Size of the allocation in bytes.
         size: u64,
     },
-    /// An access through a pointer to nothing: null, freed, or never a pointer.
+    /// An access through an invalid pointer: null, freed, or never a pointer.
     #[error("access of {len} bytes at address {address:#x}, where no memory is mapped")]
     Wild {
         /// The address.
         address: u64,
-        /// Bytes accessed.
+        /// Size of the access in bytes.
         len: u64,
     },
-    /// An access at an offset that its type does not allow.
+    /// A misaligned access.
     #[error("access at offset {offset} of {what} that needs an alignment of {align}")]
     Misaligned {
         /// The allocation.
         what: String,
-        /// In bytes from its beginning.
+        /// Offset in bytes from its start.
         offset: i64,
-        /// What the access needs.
+        /// The required alignment in bytes.
         align: u64,
     },
     /// A write to a constant.
@@ -45,51 +45,51 @@ pub enum Problem {
         /// The allocation.
         what: String,
     },
-    /// A decision or an address that rests on memory never written.
+    /// Control flow or an address depends on uninitialized memory.
     #[error("{what} is not initialized")]
     Uninitialized {
-        /// What needs the value.
+        /// What depends on it.
         what: &'static str,
     },
-    /// Threads of a group wait at different barriers.
+    /// Threads of a threadgroup wait at different barriers.
     #[error("threads of the group wait at another barrier{}", other.as_ref().map(|l| format!(", at {l}")).unwrap_or_default())]
     DivergentBarrier {
         /// The other barrier.
         other: Option<Location>,
     },
-    /// A lane waits for others that do not come.
+    /// A lane waits for lanes that never arrive.
     #[error("a lane waits for lanes of its mask that never arrive")]
     Stuck,
-    /// Code that the kernel promises never to reach.
+    /// `unreachable` was executed.
     #[error("unreachable code is reached")]
     Unreachable,
-    /// More instructions than [`Options::steps`](crate::Options::steps).
+    /// The limit [`Options::steps`](crate::Options::steps) was exceeded.
     #[error("the limit of {0} instructions is reached")]
     Steps(u64),
-    /// Calls nested deeper than any kernel's.
+    /// Maximum call depth exceeded.
     #[error("{0} calls are nested")]
     Depth(usize),
-    /// A construct that the interpreter does not do.
+    /// A construct that the interpreter does not support.
     #[error("{0} is not supported by the reference interpreter")]
     Unsupported(String),
-    /// The module, or the launch, does not fit together.
+    /// The module or the launch is inconsistent.
     #[error("malformed: {0}")]
     Malformed(String),
 }
 
-/// A [`Problem`] with its place.
+/// A [`Problem`] with its location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}{}", place(.location), thread_text(.function, .group, .thread))]
 pub struct Fault {
     /// What happened.
     pub problem: Box<Problem>,
-    /// Where in the user's source.
+    /// Location in the user's source.
     pub location: Option<Location>,
-    /// The function that was running; empty before the first.
+    /// The function that was executing; empty before the first.
     pub function: String,
     /// The threadgroup's position.
     pub group: [u32; 3],
-    /// The thread's position in its group, when it is one thread's doing.
+    /// Position of the thread in its threadgroup, if the fault is of one thread.
     pub thread: Option<[u32; 3]>,
 }
 

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use crate::fault::{Problem, Result};
 use crate::value::{signed, truncated};
 
-/// Whether two operands are to be computed in double.
+/// Whether two operands are computed in double.
 fn is_double(ty: &Type) -> bool {
     matches!(ty, Type::Double)
 }
@@ -36,7 +36,7 @@ pub(crate) fn encode(ty: &Type, value: f64) -> Result<u128> {
     })
 }
 
-/// Towards zero, with the last bit set when that is not exact, so that a second rounding is right.
+/// Rounds toward zero, with a sticky lowest bit, so that a second rounding is correct.
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let wide = f64::from(nearest);
@@ -47,7 +47,7 @@ fn to_odd(value: f64) -> f32 {
     f32::from_bits(toward_zero | 1)
 }
 
-/// Apply a function of float, or of double where the type is.
+/// Applies a function of float or of double, depending on the type.
 pub(crate) fn apply<const N: usize>(
     ty: &Type,
     operands: [u128; N],
@@ -103,7 +103,7 @@ pub(crate) fn compare(pred: FloatPredicate, a: f64, b: f64) -> bool {
     }
 }
 
-/// To an integer, towards zero; NaN gives 0 and what does not fit the nearest end of the range.
+/// Converts to an integer, toward zero. NaN gives 0; values out of range saturate.
 pub(crate) fn to_int(value: f64, width: u32, is_signed: bool) -> u128 {
     if is_signed {
         let (least, most) = (signed(1 << (width - 1), width), signed((1 << (width - 1)) - 1, width));
@@ -117,7 +117,7 @@ pub(crate) fn to_int(value: f64, width: u32, is_signed: bool) -> u128 {
 pub(crate) fn from_int(ty: &Type, bits: u128, width: u32, is_signed: bool) -> Result<u128> {
     let negative = is_signed && signed(bits, width) < 0;
     let magnitude = if negative { signed(bits, width).unsigned_abs() } else { bits };
-    // Above 2^53 only the highest bits and whether any other is set matter to the narrower types.
+    // Above 2^53, only the leading bits and a sticky bit matter to the narrower types.
     let value = match ty {
         Type::Double => magnitude as f64,
         Type::Float => f64::from(magnitude as f32),
@@ -126,7 +126,7 @@ pub(crate) fn from_int(ty: &Type, bits: u128, width: u32, is_signed: bool) -> Re
     encode(ty, if negative { -value } else { value })
 }
 
-/// The 53 leading bits with the last one set when any bit below is, so that a second rounding is right.
+/// The 53 leading bits with a sticky lowest bit, so that a second rounding is correct.
 fn odd_rounded(magnitude: u128) -> f64 {
     let excess = (128 - magnitude.leading_zeros()).saturating_sub(53);
     let kept = magnitude >> excess;
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(to_int(300.0, 8, false), 255);
         assert_eq!(to_int(f64::NAN, 8, true), 0);
         assert_eq!(from_int(&Type::Float, 0xff, 8, true), Ok(u128::from((-1.0f32).to_bits())));
-        // Just above a tie of bfloat: a rounding to 53 bits in between would hide the last bit.
+        // Just above a tie of bfloat: rounding to 53 bits without a sticky bit would lose the lowest bit.
         let above_tie = (1u128 << 63) | (1 << 55) | 1;
         let expected = u128::from(bf16::from_f32(9_295_429_630_892_703_744.0).to_bits());
         assert_eq!(from_int(&Type::BFloat, above_tie, 64, false), Ok(expected));

@@ -12,7 +12,7 @@ use crate::value::Value;
 use crate::warp;
 
 impl<'m> Machine<'m> {
-    /// Run one group from start to end.
+    /// Runs one threadgroup to completion.
     pub(crate) fn run_group(&mut self, entry: usize, args: &[Value]) -> std::result::Result<(), Fault> {
         let mut threads = self.start(entry, args).map_err(|p| self.fault(p, None))?;
         loop {
@@ -54,7 +54,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Make a call that all lanes of its mask wait at; false when there is none.
+    /// Executes an operation at which all lanes of its mask wait; returns false if there is none.
     fn meet_by_mask(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
         let results = warp::meet(threads).map_err(|p| self.fault(p, threads.first()))?;
         let met = !results.is_empty();
@@ -68,7 +68,7 @@ impl<'m> Machine<'m> {
         Ok(met)
     }
 
-    /// Make the first call that threads wait at; false when none does.
+    /// Executes the first operation in program order at which threads wait; returns false if there is none.
     fn meet(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
         let mut first: Option<Vec<(u32, u32)>> = None;
         let mut together = Vec::new();
@@ -98,7 +98,7 @@ impl<'m> Machine<'m> {
         Ok(true)
     }
 
-    /// What orders a thread among those of its simdgroup.
+    /// Sort key of a thread in its simdgroup.
     fn key(&self, thread: &Thread<'m>) -> Result<Vec<(u32, u32)>> {
         let mut key = Vec::new();
         for frame in &thread.frames {
@@ -107,7 +107,7 @@ impl<'m> Machine<'m> {
         Ok(key)
     }
 
-    /// Put the result of the call that a thread stands at, and go on behind it.
+    /// Stores the result of the operation at which a thread waits, and resumes the thread.
     fn return_from_call(&self, thread: &mut Thread<'m>, value: Option<Value>) -> Result<()> {
         let frame = thread.frame_mut()?;
         let block = self.function(frame.function).block(frame.block);
@@ -118,7 +118,7 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Let all threads pass the barrier at which they wait; false when all have returned.
+    /// Lets all threads pass the barrier at which they wait; returns false if all have returned.
     fn pass_barrier(&mut self, threads: &mut [Thread<'m>]) -> std::result::Result<bool, Fault> {
         let mut site = None;
         let mut location = None;
@@ -147,7 +147,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-/// The results of the call that these threads of a simdgroup make.
+/// The results of an operation for these threads of a simdgroup.
 fn results(threads: &[Thread<'_>], together: &[usize]) -> Result<Vec<Option<Value>>> {
     let mut calls: [group_ops::Call<'_>; LANES] = [None; LANES];
     let mut function = None;

@@ -15,7 +15,7 @@ use crate::value::{Value, truncated};
 /// The lanes of a simdgroup.
 pub(crate) const LANES: usize = 32;
 
-/// What an active lane passes.
+/// Operands of an active lane.
 pub(crate) type Call<'a> = Option<&'a [Value]>;
 
 /// The results of the active lanes of one simdgroup, `None` for the others.
@@ -45,7 +45,7 @@ impl Lanes<'_> {
         (0..self.width()).filter(|l| self.calls[*l].is_some())
     }
 
-    /// What a lane passes; zero when it is inactive.
+    /// A lane's operand; zero if the lane is inactive.
     fn passed(&self, lane: usize, index: usize) -> Value {
         self.calls.get(lane).copied().flatten().and_then(|a| a.get(index)).cloned().unwrap_or(Value::Bits(0))
     }
@@ -100,8 +100,8 @@ impl Lanes<'_> {
         })
     }
 
-    /// An element of a lane's two in `a * b + c`. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two columns from
-    /// i / 8 % 2 * 4 + i % 2 * 2 on. Products are fused and added one after the other, as on the CPU.
+    /// A lane's two elements of `a * b + c`. Lane i holds row i / 16 * 4 + i / 2 % 4, and the two columns from
+    /// i / 8 % 2 * 4 + i % 2 * 2 on. Products are fused and added in order, as on the CPU.
     fn matrix_element(&self, lane: usize) -> Result<Value> {
         let lane_of =
             |row: usize, column: usize| row / 4 * 16 + row % 4 * 2 + column / 4 * 8 + column % 4 / 2;
@@ -151,7 +151,7 @@ impl Lanes<'_> {
         let identity = match reduction {
             Reduction::Product if ty.is_float() => float::encode(&ty, 1.0)?,
             Reduction::Product => 1,
-            // Only sums and products are of no lane at all.
+            // Only sums and products are defined without active lanes.
             Reduction::Sum
             | Reduction::Min
             | Reduction::Max
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Lanes `0..32` pass their own number and `more`; those of `inactive` do not call.
+    /// Lanes `0..32` pass their index and `more`; those of `inactive` do not participate.
     fn call(name: &str, inactive: &[usize], more: &[u128]) -> Vec<Option<u128>> {
         let args: Vec<Vec<Value>> = (0..LANES as u128)
             .map(|l| std::iter::once(l).chain(more.iter().copied()).map(Value::Bits).collect())

@@ -43,7 +43,7 @@ impl Machine<'_> {
         value.map(Some).ok_or_else(unknown)
     }
 
-    /// An intrinsic on memory: `None` when it is another, else its result.
+    /// A memory intrinsic: `None` if it is another intrinsic, otherwise its result.
     fn memory_intrinsic(&mut self, base: &str, call: &Call, args: &[Value]) -> Result<Option<Option<Value>>> {
         let align = |at: usize| call.args.get(at).map_or(1, CallArg::align);
         let address = |v: &Value| Ok(v.known("an address")? as u64);
@@ -83,7 +83,7 @@ impl Machine<'_> {
     }
 }
 
-/// Intrinsics that only compute, on operands of type `ty`.
+/// Pure intrinsics, on operands of type `ty`.
 fn computed(base: &str, ty: &Type, args: &[Value]) -> Result<Option<Value>> {
     let scalar = ty.scalar();
     if let Some(op) = base.strip_prefix("vector.reduce.") {
@@ -172,7 +172,7 @@ pub(crate) fn lanes(args: &[&Value], f: &mut dyn FnMut(&[u128]) -> Result<u128>)
     Ok(Value::List((0..count).map(lane).collect::<Result<_>>()?))
 }
 
-/// The name without the types it is for: `uadd.with.overflow` of `uadd.with.overflow.i32`.
+/// The name without type suffixes: `uadd.with.overflow` for `uadd.with.overflow.i32`.
 fn base(name: &str) -> &str {
     let mut base = name;
     while let Some((front, last)) = base.rsplit_once('.') {

@@ -9,39 +9,39 @@ use crate::memory::{Allocation, Place};
 use crate::transfer::Uninitialized;
 use crate::value::Value;
 
-/// The alignment of an argument's memory.
+/// Alignment of an argument's memory.
 const ALIGN: u64 = 256;
 
 /// An argument of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// Memory with this content, that the kernel may write.
+    /// Memory with this content, writable.
     Bytes(Vec<u8>),
-    /// Memory of each threadgroup, this many bytes.
+    /// Threadgroup memory of this size in bytes.
     Threadgroup(u64),
     /// A number, passed by value.
     Number(u32),
 }
 
-/// What to run.
+/// A launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Threads of the grid along x, y, z.
+    /// Grid size in threads.
     pub threads: [u32; 3],
-    /// Threads of a full threadgroup. Groups at the grid's far edges may have fewer.
+    /// Threadgroup size in threads. Threadgroups at the edges of the grid may be smaller.
     pub group: [u32; 3],
     /// One for each parameter of the entry.
     pub arguments: Vec<Argument>,
 }
 
-/// How to run it.
+/// Options of the interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What memory that was never written holds.
+    /// Value of uninitialized memory.
     pub uninitialized: Uninitialized,
-    /// Instructions after which the launch is given up, of all threads together.
+    /// Maximum number of executed instructions, of all threads together.
     pub steps: u64,
-    /// Whether all groups are launched whole, as blocks of code that was prepared for NVPTX.
+    /// Whether all threadgroups are full, as the blocks of code lowered for NVPTX.
     pub blocks: bool,
 }
 
@@ -51,8 +51,7 @@ impl Default for Options {
     }
 }
 
-/// Run a launch of the module's entry. Gives the memory of each argument as the kernel left it, empty for
-/// threadgroup memory.
+/// Runs a launch of the module's entry. Returns the memory of each argument afterwards, empty for threadgroup memory.
 ///
 /// # Errors
 /// The first fault.
@@ -60,7 +59,7 @@ pub fn run(module: &Module, launch: &Launch) -> std::result::Result<Vec<Vec<u8>>
     run_with(module, launch, &Options::default())
 }
 
-/// [`run`] with other options than the default.
+/// As [`run`], with options.
 ///
 /// # Errors
 /// The first fault.
@@ -114,7 +113,7 @@ fn prepare<'m>(
     Ok((machine, entry, addresses))
 }
 
-/// Give a group its own threadgroup memory.
+/// Allocates threadgroup memory of arguments for a threadgroup.
 fn begin_group(machine: &mut Machine<'_>, launch: &Launch, addresses: &mut [u64]) -> Result<()> {
     machine.place_threadgroup_variables()?;
     for (index, argument) in launch.arguments.iter().enumerate() {

@@ -14,19 +14,19 @@ use crate::thread::{Frame, Thread};
 use crate::transfer;
 use crate::value::{Value, length};
 
-/// The sizes of a launch, and the group that runs.
+/// Sizes of a launch, and the current threadgroup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub grid: [u32; 3],
     pub groups: [u32; 3],
     pub full_group: [u32; 3],
-    /// The position of the group that runs, and its threads.
+    /// Position and size of the current threadgroup.
     pub group: [u32; 3],
     pub group_size: [u32; 3],
 }
 
 impl Sizes {
-    /// `None` for groups without threads.
+    /// `None` for empty threadgroups.
     pub(crate) fn new(grid: [u32; 3], full_group: [u32; 3]) -> Option<Sizes> {
         if full_group.contains(&0) {
             return None;
@@ -35,7 +35,7 @@ impl Sizes {
         Some(Sizes { grid, groups, full_group, group: [0; 3], group_size: full_group })
     }
 
-    /// Go to the group with this index, x fastest; false behind the last. Groups at the grid's edges have fewer threads
+    /// Moves to the threadgroup with this index, x fastest; returns false after the last. Threadgroups at the edges of the grid are smaller,
     /// unless all are `whole`.
     pub(crate) fn go_to_group(&mut self, index: u64, whole: bool) -> bool {
         let [x, y, z] = self.groups.map(u64::from);
@@ -89,7 +89,7 @@ impl<'m> Machine<'m> {
 
     fn place_constants(&mut self) -> Result<()> {
         let module = self.module;
-        // `llvm.used` and its kin are lists for linkers.
+        // `llvm.used` and similar variables are lists for linkers.
         let stored = |g: &&Global| !is_threadgroup(g) && g.init.is_some() && !g.name.starts_with("llvm.");
         let constants = || module.globals.iter().filter(stored);
         for global in constants() {
@@ -118,7 +118,7 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Give the group that begins its own threadgroup variables.
+    /// Allocates threadgroup variables for a new threadgroup.
     pub(crate) fn place_threadgroup_variables(&mut self) -> Result<()> {
         let module = self.module;
         for global in module.globals.iter().filter(|g| is_threadgroup(g)) {
@@ -172,7 +172,7 @@ impl<'m> Machine<'m> {
         transfer::store(ty, self.module, value, bytes, written)
     }
 
-    /// A problem of a thread where it stands, or of no thread.
+    /// A problem at a thread's position, or without a thread.
     pub(crate) fn fault(&self, problem: Problem, thread: Option<&Thread<'_>>) -> Fault {
         let frames = thread.map_or(&[][..], |t| &t.frames);
         let function = frames.last().map_or_else(String::new, |f| self.function(f.function).name.clone());
@@ -185,7 +185,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// The user's line at which a call stands; for the calls around the innermost that is the call.
+    /// Source line of a frame: of its call, except for the innermost frame.
     pub(crate) fn location(&self, frame: &Frame) -> Option<elinvar_ir::Location> {
         let block = self.function(frame.function).block(frame.block);
         let metadata = block.insts.get(frame.inst).map_or(&block.term_metadata, |inst: &Inst| &inst.metadata);

@@ -79,7 +79,7 @@ fn binary(name: &str) -> Option<Binary> {
     })
 }
 
-/// A function by its C name without the suffix of its type, lane by lane.
+/// Calls a function by its C name without type suffix, lane by lane.
 pub(crate) fn named(name: &str, ty: &Type, args: &[Value]) -> Result<Option<Value>> {
     let operands: Vec<&Value> = args.iter().collect();
     Ok(Some(match args {
@@ -193,7 +193,7 @@ impl Machine<'_> {
         value.map(Some).ok_or_else(unknown)
     }
 
-    /// Functions with a result in memory, or an integer: `None` when it is another, else its result.
+    /// Functions with a result in memory, or an integer result: `None` if it is another function.
     fn several_results(&mut self, base: &str, ty: &Type, args: &[Value]) -> Result<Option<Option<Value>>> {
         let float = |v: &Value| decode(ty, v.known("an argument of a library function")?);
         let address = |v: &Value| Ok(v.known("an address")? as u64);

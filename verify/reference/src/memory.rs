@@ -13,7 +13,7 @@ const BASE: u64 = 1 << 31;
 const SLOT_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 32 - SLOT_BITS;
 
-/// What an allocation is, for messages.
+/// Kind of an allocation, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Argument(usize),
@@ -41,14 +41,14 @@ impl std::fmt::Display for Place {
 pub(crate) struct Allocation {
     pub place: Place,
     pub bytes: Vec<u8>,
-    /// For each byte whether it was written.
+    /// For each byte, whether it was written.
     pub written: Vec<bool>,
     pub align: u64,
     pub writable: bool,
 }
 
 impl Allocation {
-    /// Zeroed bytes that count as never written.
+    /// Zeroed bytes, marked as unwritten.
     pub(crate) fn fresh(place: Place, len: usize, align: u64) -> Allocation {
         Allocation { place, bytes: vec![0; len], written: vec![false; len], align, writable: true }
     }
@@ -74,11 +74,11 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new() -> Memory {
-        // Slot 0 stays empty: it is where null points.
+        // Slot 0 is unused, because null points to it.
         Memory { slots: vec![Slot::default()], free: Vec::new() }
     }
 
-    /// The address of a new allocation.
+    /// Allocates memory and returns its address.
     pub(crate) fn allocate(&mut self, allocation: Allocation) -> Result<u64> {
         if allocation.bytes.len() as u64 >= BASE {
             return Err(Problem::Unsupported(format!("{} of 2 GiB or more", allocation.place)));
@@ -96,7 +96,7 @@ impl Memory {
         Ok(u64::from(index << GENERATION_BITS | slot.generation) << 32 | BASE)
     }
 
-    /// Give an allocation back; its addresses point to nothing from now on.
+    /// Frees an allocation; its addresses become invalid.
     pub(crate) fn release(&mut self, address: u64) -> Option<Allocation> {
         let index = self.index(address)?;
         let slot = &mut self.slots[index];
@@ -112,12 +112,12 @@ impl Memory {
         (slot.generation == name & ((1 << GENERATION_BITS) - 1) && slot.allocation.is_some()).then_some(index)
     }
 
-    /// The allocation that an address names, if there is one, wherever in it the address points.
+    /// The allocation of an address, whatever its offset.
     pub(crate) fn named(&self, address: u64) -> Option<&Allocation> {
         self.slots[self.index(address)?].allocation.as_ref()
     }
 
-    /// The allocation and the range in it that an access touches.
+    /// The allocation and the byte range of an access.
     fn check(&self, address: u64, len: u64, align: u64) -> Result<(usize, std::ops::Range<usize>)> {
         let index = self.index(address).ok_or(Problem::Wild { address, len })?;
         let Some(allocation) = &self.slots[index].allocation else {
@@ -143,7 +143,7 @@ impl Memory {
         Ok((&allocation.bytes[range.clone()], &allocation.written[range]))
     }
 
-    /// The bytes to write to, and their marks.
+    /// The bytes to write, and their written flags.
     pub(crate) fn write(&mut self, address: u64, len: u64, align: u64) -> Result<(&mut [u8], &mut [bool])> {
         let (index, range) = self.check(address, len, align)?;
         let Some(allocation) = &mut self.slots[index].allocation else {
@@ -155,7 +155,7 @@ impl Memory {
         Ok((&mut allocation.bytes[range.clone()], &mut allocation.written[range]))
     }
 
-    /// Copy as `memmove` does, marks included.
+    /// Copies as `memmove`, including written flags.
     pub(crate) fn copy(&mut self, to: u64, from: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
@@ -177,7 +177,7 @@ impl Memory {
         }
     }
 
-    /// Forget what an allocation holds, as at the beginning of a variable's life.
+    /// Marks an allocation as unwritten, as at the start of a variable's lifetime.
     pub(crate) fn forget(&mut self, address: u64) {
         if let Some(index) = self.index(address)
             && let Some(allocation) = &mut self.slots[index].allocation

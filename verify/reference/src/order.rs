@@ -6,7 +6,7 @@
 
 use elinvar_ir::{BlockId, Dominators, Function, predecessors};
 
-/// What is fixed of a function.
+/// Properties of a function that do not change.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// A block's index in reverse postorder.
@@ -45,7 +45,7 @@ impl Order {
         Order { place, loops }
     }
 
-    /// Note that a thread goes from one block to another.
+    /// Records that a thread branches from one block to another.
     pub(crate) fn count(&self, rounds: &mut [u32], from: BlockId, to: BlockId) {
         if self.loops[to.0 as usize].last() == Some(&to) {
             let again = self.loops[from.0 as usize].contains(&to);
@@ -54,7 +54,7 @@ impl Order {
         }
     }
 
-    /// Append what compares the place of an instruction.
+    /// Appends the sort key of an instruction's position.
     pub(crate) fn key(&self, rounds: &[u32], block: BlockId, inst: usize, out: &mut Vec<(u32, u32)>) {
         let place = |b: &BlockId| self.place[b.0 as usize];
         out.extend(self.loops[block.0 as usize].iter().map(|h| (place(h), rounds[h.0 as usize])));

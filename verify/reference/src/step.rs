@@ -63,7 +63,7 @@ impl<'m> Machine<'m> {
         Ok(case.map_or(default, |(_, to)| *to))
     }
 
-    /// Go to a block: all its phis are read before any is set.
+    /// Branches to a block: all phis are read before any is assigned.
     fn jump(&self, frame: &mut Frame, to: BlockId) -> Result<()> {
         let from = frame.block;
         let block = self.function(frame.function).block(to);
@@ -104,7 +104,7 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    /// Any instruction but calls; its result, if it has one.
+    /// Executes any instruction except calls; returns its result, if any.
     fn instruction(&mut self, frame: &mut Frame, inst: &'m Inst) -> Result<Option<Value>> {
         let module = self.module;
         Ok(Some(match &inst.op {
@@ -268,7 +268,7 @@ fn alignment(given: Option<u64>, ty: &Type, module: &Module) -> u64 {
     given.unwrap_or_else(|| ty.size_align(module).1)
 }
 
-/// The name of the variable that an `alloca` makes; empty when clang kept none.
+/// The name of an `alloca`'s variable; empty if clang did not keep it.
 fn variable_name(function: &elinvar_ir::Function, inst: &Inst) -> String {
     let value = inst.result.and_then(|r| function.values.get(r.0 as usize));
     let name = value.and_then(|v| v.name.as_deref()).unwrap_or_default();

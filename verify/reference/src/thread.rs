@@ -6,18 +6,18 @@ use elinvar_spmd::intrinsic::GroupCall;
 use crate::fault::{Problem, Result};
 use crate::value::Value;
 
-/// What a thread does next.
+/// Execution state of a thread.
 #[derive(Debug)]
 pub(crate) enum State<'m> {
     Ready,
     /// Waits at a barrier of the threadgroup.
     AtBarrier,
-    /// Waits at a call that the threads of its simdgroup make together.
+    /// Waits at an operation that the threads of its simdgroup execute together.
     AtGroupCall(Waiting<'m>),
     Done,
 }
 
-/// What the active threads of a simdgroup call together.
+/// Operations that the active threads of a simdgroup execute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function<'m> {
     SimdgroupBarrier,
@@ -26,7 +26,7 @@ pub(crate) enum Function<'m> {
     Warp(&'m str),
 }
 
-/// A call that the active threads of a simdgroup make together.
+/// A call of such an operation.
 #[derive(Debug)]
 pub(crate) struct Waiting<'m> {
     pub function: Function<'m>,
@@ -37,14 +37,14 @@ pub(crate) struct Waiting<'m> {
 #[derive(Debug)]
 pub(crate) struct Thread<'m> {
     pub position: [u32; 3],
-    /// The place in a full group, which decides the simdgroup and the lane.
+    /// Index in a full threadgroup, which determines simdgroup and lane.
     pub nominal: usize,
     /// Outermost first.
     pub frames: Vec<Frame>,
     pub state: State<'m>,
 }
 
-/// A call in progress.
+/// A stack frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
     /// Index in the module.
@@ -55,9 +55,9 @@ pub(crate) struct Frame {
     pub values: Vec<Option<Value>>,
     /// Addresses of the variables that end with the call.
     pub variables: Vec<u64>,
-    /// Where the caller wants what is returned.
+    /// Where the caller stores the return value.
     pub result: Option<ValueId>,
-    /// How often each block, as the header of a loop, was entered again.
+    /// For each loop header, the number of iterations.
     pub rounds: Vec<u32>,
 }
 
@@ -100,7 +100,7 @@ impl Thread<'_> {
         self.frames.last_mut().ok_or_else(ended)
     }
 
-    /// Where the thread stands: function, block and instruction of each call.
+    /// Position of the thread: function, block and instruction of each frame.
     pub(crate) fn site(&self) -> Vec<(usize, BlockId, usize)> {
         self.frames.iter().map(|f| (f.function, f.block, f.inst)).collect()
     }

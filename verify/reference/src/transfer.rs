@@ -8,18 +8,17 @@ use elinvar_ir::{Module, Type};
 use crate::fault::{Problem, Result};
 use crate::value::{Value, length, resolve, truncated, width};
 
-/// What reading memory that was never written gives.
+/// Treatment of uninitialized memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Uninitialized {
-    /// Zero.
+    /// Reads as zero.
     #[default]
     Zero,
-    /// A value that can be copied and computed with; a branch, an address or a count that rests on it is a
-    /// fault.
+    /// Reads as a value that can be copied and computed with; a branch, an address or a count that depends on it is a fault.
     Tracked,
 }
 
-/// How many bytes a load or store of the type touches.
+/// Number of bytes that a load or store of the type accesses.
 pub(crate) fn store_size(ty: &Type, module: &Module) -> Result<u64> {
     Ok(match resolve(ty, module)? {
         Type::Int(bits) => u64::from(*bits).div_ceil(8),

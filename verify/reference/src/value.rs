@@ -7,12 +7,12 @@ use elinvar_ir::{Module, Type};
 
 use crate::fault::{Problem, Result};
 
-/// A value at run time. Its type is known from the instruction.
+/// A run-time value. Its type is known from the instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// An integer, a float's encoding, an address.
+    /// An integer, an encoded float, or an address.
     Bits(u128),
-    /// A scalar that has no value: uninitialized, or poison.
+    /// A scalar without a value: uninitialized, or poison.
     Poison,
     List(Vec<Value>),
 }
@@ -66,7 +66,7 @@ impl Value {
         }
     }
 
-    /// A scalar's bits where a decision or an address rests on them.
+    /// A scalar's bits where control flow or an address depends on them.
     pub(crate) fn known(&self, what: &'static str) -> Result<u128> {
         self.bits()?.ok_or(Problem::Uninitialized { what })
     }
@@ -137,7 +137,7 @@ pub(crate) fn signed(bits: u128, width: u32) -> i128 {
     ((bits << shift) as i128) >> shift
 }
 
-/// A count of elements that is small enough to hold.
+/// Converts a number of elements, which must be small.
 pub(crate) fn length(count: u64) -> Result<usize> {
     usize::try_from(count)
         .ok()

@@ -22,14 +22,14 @@ pub(crate) const BARRIER: &str = "llvm.nvvm.barrier0";
 /// The products of matrices, which all lanes make together.
 const PRODUCT: &str = "mma.m16n8k";
 
-/// Whether the lanes of a mask make a call together.
+/// Whether the lanes of a mask execute the same operation.
 pub(crate) fn is_shared(name: &str) -> bool {
     let shared = ["vote.ballot.sync", "shfl.sync.", "redux.sync.", "bar.warp.sync", PRODUCT];
     name.strip_prefix(PREFIX).is_some_and(|name| shared.iter().any(|start| name.starts_with(start)))
 }
 
 impl Machine<'_> {
-    /// An intrinsic that a thread runs alone.
+    /// An intrinsic that a thread executes alone.
     pub(crate) fn warp_intrinsic(
         &self,
         thread: &Thread<'_>,
@@ -74,13 +74,13 @@ fn mask(name: &str, call: &Waiting<'_>) -> Result<u32> {
     Ok(mask.known("a mask")? as u32)
 }
 
-/// The lanes that can go on, with what they get; none when all wait for others. `threads` are those of a warp.
+/// The lanes that can continue, with their results; none if all wait for others. `threads` are those of a warp.
 pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>> {
     for thread in threads {
         let State::AtGroupCall(call) = &thread.state else { continue };
         let name = match call.function {
             Function::Warp(name) => name,
-            // Preparation for NVPTX leaves none.
+            // Lowering for NVPTX leaves none.
             Function::SimdgroupBarrier | Function::Group(_) => {
                 return Err(Problem::Unsupported(format!("{:?} in code for NVPTX", call.function)));
             }
@@ -112,7 +112,7 @@ pub(crate) fn meet(threads: &[Thread<'_>]) -> Result<Vec<(usize, Option<Value>)>
     Ok(Vec::new())
 }
 
-/// What a lane gets.
+/// The result of a lane.
 fn result(name: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Option<Value>> {
     let name = name.strip_prefix(PREFIX).unwrap_or(name);
     let number = |lane: usize, index: usize| -> Result<u128> {
@@ -156,7 +156,7 @@ fn result(name: &str, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<
         Some("idx") => Some(lane & segment | b & !segment).filter(|from| *from <= most),
         _ => return Err(Problem::Unsupported(format!("the shuffle `{name}`"))),
     };
-    // Of a lane that is not there it is anything.
+    // The value of a lane that does not exist is undefined.
     let from = from.unwrap_or(lane);
     Ok(Some(calls[from].and_then(|args| args.get(1)).cloned().unwrap_or(Value::Bits(0xdead_beef))))
 }
@@ -177,8 +177,8 @@ fn reduced(op: &str, a: u128, b: u128) -> Result<u128> {
     integer::pair(&name, 32, a, b).map(|result| truncated(result, 32)).ok_or_else(unknown)
 }
 
-/// A lane's elements of a product and sum (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "for mma.m16n8k16", whose
-/// registers are those of the first twice, one depth behind the other).
+/// A lane's elements of a matrix multiply-add (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "for mma.m16n8k16", whose registers are
+/// those of the former twice, for consecutive depths).
 fn product(ty: &str, depth: usize, lane: usize, calls: &[Option<&[Value]>; LANES]) -> Result<Value> {
     let narrow = if ty == "bf16" { Type::BFloat } else { Type::Half };
     let argument = |lane: usize, index: usize| -> Result<&Value> {

@@ -1,4 +1,4 @@
-//! A stand-in for Apple's SDK for the linker: for each library the symbols that may be used, as text.
+//! A replacement for Apple's SDK for the linker: text stubs with the permitted symbols of each library.
 //!
 //! The list is `symbols.txt`: each line is a library and its symbols. A symbol that is not listed does not link, so that every
 //! new one is reviewed.
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 const SYMBOLS: &str = include_str!("symbols.txt");
 
-/// Writes the files and gives the folder.
+/// Writes the stubs and returns their folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf> {
     let mut libraries: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in SYMBOLS.lines().filter(|line| !line.starts_with('#')) {
@@ -29,7 +29,7 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The files of a library, and what a program calls it.
+/// File names of a library, and its install name.
 fn places(library: &str) -> Vec<(String, String)> {
     let plain = |names: &[&str], install: &str| {
         names.iter().map(|name| (format!("usr/lib/lib{name}.tbd"), install.to_owned())).collect()
@@ -44,7 +44,7 @@ fn places(library: &str) -> Vec<(String, String)> {
     }
 }
 
-/// A stub of a library, in the fourth version of the linkers' text format.
+/// A text-based stub (TBD version 4) of a library.
 fn stub(install: &str, symbols: &[&str]) -> String {
     let mut text = format!(
         "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\ninstall-name: '{install}'\nexports:\n  \

@@ -7,15 +7,15 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// What becomes of a mutant that no test catches.
+/// Result of a mutant that no test catches.
 pub const MISSED: &str = "missed";
 
-/// Of one that its crate's tests do not catch, and that others have not been run against.
+/// Result of a mutant that its crate's tests do not catch, before the tests of other packages have run.
 pub const UNCAUGHT: &str = "uncaught";
 
-/// A change that cargo-mutants can make.
+/// A mutant of cargo-mutants.
 pub struct Mutant {
-    /// As cargo-mutants has it, with line and column.
+    /// Name given by cargo-mutants, with line and column.
     pub name: String,
     /// The name without line and column, and a number where that is not the first of its name: the same while code above
     /// changes.

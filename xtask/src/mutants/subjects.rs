@@ -1,48 +1,48 @@
 //! The mutated crates, the number of mutants of each, and the tests of other packages that apply to them.
 
-/// What is mutated.
+/// A mutated crate.
 pub struct Subject {
     pub package: &'static str,
-    /// Mutants in the sample.
+    /// Number of mutants in the sample.
     pub count: usize,
-    /// Its own tests, as Cargo's options select them: one after the other until a mutant is caught.
+    /// Its own tests, as Cargo's options: run one after the other until a mutant is caught.
     pub own: &'static [&'static [&'static str]],
-    /// Tests of other packages that concern files whose names begin so, one after the other until a mutant is caught. The last
-    /// are all.
+    /// Tests of other packages by path prefix of the mutated file, run one after the other until a mutant is caught. The last prefix matches
+    /// all files.
     pub others: &'static [(&'static [&'static str], Tests<'static>)],
 }
 
-/// Tests that are run against a mutant.
+/// Tests to run against a mutant.
 #[derive(Clone, Copy)]
 pub struct Tests<'a> {
     pub packages: &'a [&'static str],
-    /// The programs to build, as Cargo's options select them: no others are linked.
+    /// Test programs to build, as Cargo's options; no others are linked.
     pub programs: &'static [&'static str],
-    /// Which of their tests, an expression of nextest.
+    /// Filter expression of nextest.
     pub filter: &'static str,
 }
 
 const SUITE: &[&str] = &["elinvar-conformance"];
 
-/// The beginnings of all files' names.
+/// Path prefix of all files.
 const ALL: &[&str] = &[""];
 
-/// Code prepared for NVPTX, in the interpreter.
+/// Interpretation of code lowered for NVPTX.
 const WARPS: Tests<'_> = Tests {
     packages: &["elinvar-reference"],
     programs: &["--test=warps", "--test=warp_functions"],
     filter: "all()",
 };
 
-/// All of some programs of the suite.
+/// All tests of some programs of the suite.
 const fn suite(programs: &'static [&'static str]) -> Tests<'static> {
     Tests { packages: SUITE, programs, filter: "all()" }
 }
 
-/// All at once, where they take seconds.
+/// All at once, for tests that take seconds.
 const OWN: &[&[&str]] = &[&["--tests"]];
 
-/// Crates whose tests take least come first.
+/// Crates with fast tests come first.
 pub const SUBJECTS: [Subject; 7] = [
     Subject {
         package: "elinvar-driver",

@@ -1,4 +1,4 @@
-//! The number of caught mutants, and whether each survivor is explained.
+//! Summary: the number of caught mutants, and whether each survivor is explained.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,13 +7,13 @@ use anyhow::{Result, ensure};
 
 use super::sample::{MISSED, Mutant, UNCAUGHT};
 
-/// Of the viable mutants, percent that must be caught.
+/// Minimum percentage of viable mutants that must be caught.
 const GOAL: f64 = 85.0;
 
-/// Survivors that are explained: a mutant's key, and below it, indented, why nothing can see it.
+/// Explained survivors: a mutant's key, followed by an indented reason why no test can observe it.
 const SURVIVORS: &str = "xtask/src/mutants/survivors.txt";
 
-/// Prints a table by crate, and the survivors. Fails if one is not explained, or too few are caught.
+/// Prints a table by crate, and the survivors. Fails if a survivor is not explained, or too few mutants are caught.
 pub fn print(root: &Path, all: &[(&str, Vec<Mutant>)], results: &BTreeMap<String, String>) -> Result<()> {
     let explained = explained(&std::fs::read_to_string(root.join(SURVIVORS))?);
     println!(
@@ -72,7 +72,7 @@ impl Counts {
         }
     }
 
-    /// Percent of those that compile which a test notices; one that runs for ever is noticed.
+    /// Percentage of viable mutants that tests catch; a timeout counts as caught.
     fn share(&self) -> f64 {
         let caught = self.caught + self.timeout;
         100.0 * caught as f64 / ((caught + self.missed + self.uncaught) as f64).max(1.0)

@@ -22,7 +22,7 @@ pub fn ten() -> Exact {
     from(10.0)
 }
 
-/// How far `got` is from `exact`, in units of `unit`.
+/// Error of `got`, in units of `unit`.
 pub fn error(got: f64, exact: &Exact, unit: f64) -> f64 {
     let difference = (from(got) - exact).to_f64().value().abs();
     difference / unit

@@ -1,8 +1,8 @@
 //! Runs the functions through the public API and finds the largest error of each.
 //!
-//! The error of a result is its distance from the exact value in units in the last place of the exact value's
-//! format at that size, as the specification counts. f64 finds the worst sample; what is reported of it is
-//! computed to 160 bits, and so are some samples of every function, which f64 must have right.
+//! The error of a result is its distance from the exact value in units in the last place (ULP) of the exact value, as the specification
+//! defines it. An f64 reference finds the worst sample; its reported error is computed with 160 bits, as are some samples of every
+//! function, for which the f64 reference must be accurate.
 
 use anyhow::{Context, Result, ensure};
 use elinvar::{Device, Grid, Kernel, MathMode, Source};
@@ -12,19 +12,19 @@ use super::formats::Format;
 use super::functions::{Bound, Function};
 use super::inputs::{self, Sequence};
 
-/// Samples of each function that are checked to 160 bits.
+/// Number of samples per function that are verified with 160 bits.
 const CHECKED: usize = 48;
 
-/// How far f64 may be off, relatively: a 10000th of a unit of float.
+/// Maximum relative error of the f64 reference: 1/10000 ULP of float.
 const DOUBT: f64 = 5e-12;
 
-/// What was found of one function in one format and math mode.
+/// Result of one function in one format and math mode.
 pub struct Row {
     pub function: &'static str,
     pub format: &'static str,
     pub math: MathMode,
     pub samples: usize,
-    /// The largest error in units in the last place, and where.
+    /// Maximum error in ULP, and its sample.
     pub error: f64,
     pub at: Vec<f64>,
     pub bound: Bound,
@@ -43,7 +43,7 @@ impl Row {
     }
 }
 
-/// Measure functions in one format and math mode.
+/// Measures functions in one format and math mode.
 pub fn all<F: Format>(
     device: &Device,
     functions: &[&'static Function],
@@ -59,7 +59,7 @@ pub fn all<F: Format>(
     measured.collect()
 }
 
-/// One kernel that evaluates function number `which`.
+/// A kernel that evaluates the function with index `which`.
 fn source<F: Format>(functions: &[&Function]) -> String {
     let ty = F::NAME;
     let mut text = format!(
@@ -124,7 +124,7 @@ fn one<F: Format>(
     })
 }
 
-/// The specification bounds half and has nothing on bfloat, which is held to the same.
+/// The specification has bounds for half and none for bfloat, for which those of half are used.
 fn bound<F: Format>(function: &Function, math: MathMode) -> Bound {
     let stated = if math == MathMode::Safe { function.safe } else { function.fast };
     match F::BITS {
@@ -134,7 +134,7 @@ fn bound<F: Format>(function: &Function, math: MathMode) -> Bound {
     }
 }
 
-/// The error by an f64 reference; infinite where one is a NaN and the other is not.
+/// Error relative to an f64 reference; infinite if exactly one is a NaN.
 fn error<F: Format>(got: f64, expected: f64) -> f64 {
     if got.is_nan() || expected.is_nan() {
         return if got.is_nan() && expected.is_nan() { 0.0 } else { f64::INFINITY };
@@ -144,12 +144,12 @@ fn error<F: Format>(got: f64, expected: f64) -> f64 {
     (got.clamp(-beyond, beyond) - expected).abs() / F::unit(expected.abs())
 }
 
-/// Whether the exact reference takes a number.
+/// Whether the exact reference supports the number.
 fn ordinary(v: f64) -> bool {
     v.is_finite() && v != 0.0
 }
 
-/// The same to 160 bits, where the arguments and the values are ordinary.
+/// As above with 160 bits, for finite arguments and values.
 fn exact_error<F: Format>(function: &Function, at: [f64; 3], got: f64) -> Option<f64> {
     let double = (function.double)(at);
     let inside = double.abs() < F::beyond() && got.abs() < F::beyond();
@@ -162,7 +162,7 @@ fn exact_error<F: Format>(function: &Function, at: [f64; 3], got: f64) -> Option
 fn exact_value(function: &Function, at: [f64; 3], double: f64) -> exact::Exact {
     let finite = at.map(|v| if v.is_finite() { v } else { 0.0 });
     let value = (function.exact)(finite.map(exact::from));
-    // Of a power, only the size.
+    // Only the magnitude of a power.
     if (value < exact::from(0.0)) == (double < 0.0) { value } else { -value }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 
 super::table! { "__error" => error, "strerror_r" => text }
 
-/// Numbers of this system and of macOS.
+/// Error numbers of this system and of macOS.
 const NUMBERS: [(c_int, c_int); 34] = [
     (libc::EAGAIN, 35),
     (libc::EINPROGRESS, 36),
@@ -47,12 +47,12 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// The program's number for one of this system's.
+/// Converts an error number of this system to macOS.
 pub(super) fn translated(number: c_int) -> c_int {
     NUMBERS.iter().find(|(ours, _)| *ours == number).map_or(number, |(_, theirs)| *theirs)
 }
 
-/// Where the program reads the number of the last error: it does so as soon as a function has failed.
+/// Location of `errno`, which the program reads immediately after a function has failed.
 extern "C" fn error() -> *mut c_int {
     let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
     LAST.with(|last| {

@@ -1,4 +1,4 @@
-//! Files: the numbers of `open`, `fcntl` and their like, and the structures of `stat` and `readdir`.
+//! Files: flags of `open` and `fcntl`, and the structures of `stat` and `readdir`.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
@@ -21,7 +21,7 @@ super::table! {
     "unlinkat" => unlinkat,
 }
 
-/// The folder that a path begins at which is the process's.
+/// `AT_FDCWD`.
 const HERE: c_int = -2;
 
 fn folder(folder: c_int) -> c_int {
@@ -62,7 +62,7 @@ unsafe extern "C" fn openat(at: c_int, path: *const c_char, flags: c_int, mode: 
     unsafe { libc::openat(folder(at), path, open_flags(flags), mode) }
 }
 
-/// Flags for opened files and descriptors, and copies of descriptors; anything else does nothing.
+/// `F_GETFL`, `F_SETFL`, descriptor flags and duplication; other requests have no effect.
 ///
 /// # Safety
 /// As the function of this system.
@@ -83,7 +83,7 @@ unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: c_long) -> c_i
     }
 }
 
-/// Requests of macOS: whether a descriptor is closed by a new program, and whether its calls wait.
+/// Requests for close-on-exec and nonblocking mode.
 ///
 /// # Safety
 /// `argument` is what the request takes.
@@ -290,7 +290,7 @@ unsafe extern "C" fn readdir(folder: *mut libc::DIR) -> *mut Entry {
     found
 }
 
-/// What the program does without: an error that says so.
+/// Unsupported functions, which return an error.
 extern "C" fn refuse() -> c_int {
     libc::ENOENT
 }

@@ -1,7 +1,7 @@
-//! `libSystem` for a program: functions of this system's C library where both systems have the same, and functions of ours
-//! where numbers or structures differ.
+//! `libSystem` for a program: functions of this system's C library where both systems agree, and translating functions where constants or
+//! structures differ.
 //!
-//! Only what programs of this workspace call is here.
+//! Only functions that programs of this workspace call are included.
 
 mod errors;
 mod files;
@@ -11,7 +11,7 @@ mod various;
 
 pub use various::set_arguments;
 
-/// Functions that take and return the same on both systems.
+/// Functions with the same interface on both systems.
 pub const SAME: &[&str] = &[
     "_Unwind_Backtrace",
     "_Unwind_DeleteException",
@@ -114,7 +114,7 @@ pub const SAME: &[&str] = &[
     "writev",
 ];
 
-/// The address of a function of ours.
+/// The address of a translating function.
 pub fn function(name: &str) -> Option<usize> {
     let tables =
         [errors::FUNCTIONS, files::FUNCTIONS, processes::FUNCTIONS, threads::FUNCTIONS, various::FUNCTIONS];

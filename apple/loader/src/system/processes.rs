@@ -1,5 +1,4 @@
-//! Processes and signals. Attributes of a process to be started are a pointer on macOS, here to a structure of this
-//! system's.
+//! Processes and signals. Spawn attributes are a pointer on macOS; here it points to a structure of this system.
 
 use std::ffi::{c_char, c_int, c_short, c_void};
 
@@ -90,7 +89,7 @@ unsafe extern "C" fn attributes_destroy(place: *mut Attributes) -> c_int {
     }
 }
 
-/// Those that both systems have: a group of its own, signals as they are at first.
+/// The flags that both systems have: process group and default signals.
 ///
 /// # Safety
 /// `place` holds what [`attributes_init`] has made.
@@ -110,7 +109,7 @@ unsafe extern "C" fn set_group(place: *mut Attributes, group: c_int) -> c_int {
     unsafe { libc::posix_spawnattr_setpgroup(place.read(), group) }
 }
 
-/// Signals are the bits of a number; those up to 15 have the same numbers but for a few that nobody sends here.
+/// Signal sets are bit masks. Numbers up to 15 are the same on both systems, except for a few that are not used here.
 ///
 /// # Safety
 /// `place` holds what [`attributes_init`] has made; `signals` points to a number.
@@ -128,7 +127,7 @@ unsafe extern "C" fn set_defaults(place: *mut Attributes, signals: *const u32) -
 }
 
 /// # Safety
-/// As the function of this system, but for actions and attributes, which are null or hold what is made here.
+/// As on this system, but actions and attributes are null or were created by the functions above.
 #[allow(unsafe_code)] // a C function
 unsafe extern "C" fn spawn(
     process: *mut c_int,
@@ -147,7 +146,7 @@ unsafe extern "C" fn spawn(
     super::errors::translated(status)
 }
 
-/// Processes that end, also without being forgotten; which process is named alike on both systems.
+/// Waits for processes, optionally without reaping; identifiers are the same on both systems.
 ///
 /// # Safety
 /// `info` is null or a place for what macOS says of a signal.
@@ -186,7 +185,7 @@ unsafe extern "C" fn sigaddset(set: *mut u32, signal: c_int) -> c_int {
     0
 }
 
-/// The program's are not installed: this process keeps its own. What was there reads as nothing.
+/// Does not install the program's handlers: this process keeps its own. Previous handlers read as none.
 ///
 /// # Safety
 /// `old` is null or a place for a structure of 16 bytes.
@@ -199,7 +198,7 @@ unsafe extern "C" fn sigaction(_signal: c_int, _new: *const c_void, old: *mut [u
     0
 }
 
-/// There is none: what is asked for reads as disabled.
+/// No alternate stacks: they read as disabled.
 ///
 /// # Safety
 /// `old` is null or a place for a structure of 24 bytes.

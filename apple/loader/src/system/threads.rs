@@ -1,5 +1,5 @@
-//! Threads. Structures of macOS have room for those of this system; where a static one begins with a mark, that is taken
-//! off at first use, and zeroes are what is left and what this system begins with.
+//! Threads. Structures of macOS are large enough for those of this system. Static initializers start with a signature, which is cleared on
+//! first use; the remaining zeros are this system's initial state.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -45,7 +45,7 @@ super::table! {
 
 const MUTEX_MARK: u64 = 0x32AA_ABA7;
 const COND_MARK: u64 = 0x3CB0_B1BB;
-/// The kind of mutex that a thread may lock again.
+/// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 2;
 
 /// # Safety
@@ -102,10 +102,10 @@ unsafe extern "C" fn cond_timedwait(
     })
 }
 
-/// As [`cond_timedwait`], with the time from now.
+/// As [`cond_timedwait`], with a relative time.
 ///
 /// # Safety
-/// As there.
+/// As [`cond_timedwait`].
 #[allow(unsafe_code)] // hands on structures of the program
 unsafe extern "C" fn cond_timedwait_relative(
     cond: *mut libc::pthread_cond_t,
@@ -199,7 +199,7 @@ unsafe extern "C" fn at_thread_exit(then: unsafe extern "C" fn(*mut c_void), wit
     unsafe { __cxa_thread_atexit_impl(then, with, &raw const __dso_handle) };
 }
 
-/// The addresses of semaphores. They stay: the program gives few back.
+/// The addresses of semaphores. Never freed, because a program frees few.
 static SEMAPHORES: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// A semaphore of this system.
@@ -212,10 +212,10 @@ extern "C" fn semaphore_create(value: c_long) -> *mut libc::sem_t {
     semaphore.as_mut_ptr()
 }
 
-/// Gives back a dispatch object of the library that frameworks come from.
+/// Releases a dispatch object of the frameworks' library, or a semaphore.
 ///
 /// # Safety
-/// It is one, or one of our semaphores, and the caller owns a reference to it.
+/// `object` is one, or a semaphore of this file, and the caller owns a reference to it.
 #[allow(unsafe_code)] // calls a function of the library
 unsafe extern "C" fn release(object: *mut c_void) {
     if SEMAPHORES.lock().unwrap_or_else(PoisonError::into_inner).contains(&object.addr()) {
@@ -240,7 +240,7 @@ unsafe extern "C" fn semaphore_signal(semaphore: *mut libc::sem_t) -> c_long {
     0
 }
 
-/// Nanoseconds from now; without end if that is all ones.
+/// Waits with a timeout in nanoseconds; without timeout if all bits are set.
 ///
 /// # Safety
 /// The semaphore is one of ours.
@@ -261,7 +261,7 @@ unsafe extern "C" fn semaphore_wait(semaphore: *mut libc::sem_t, nanoseconds: u6
     c_long::from(unsafe { libc::sem_timedwait(semaphore, &raw const until) } != 0)
 }
 
-/// A time from now, as [`semaphore_wait`] takes it.
+/// A relative time, as [`semaphore_wait`] takes it.
 extern "C" fn dispatch_time(_base: u64, nanoseconds: i64) -> u64 {
     nanoseconds.max(0) as u64
 }

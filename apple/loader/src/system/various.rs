@@ -1,4 +1,4 @@
-//! What is left: arguments, clocks, facts of the system, random numbers, libraries.
+//! Other functions: arguments, clocks, system properties, random numbers, libraries.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -25,7 +25,7 @@ super::table! {
 static ARGC: AtomicI32 = AtomicI32::new(0);
 static ARGV: AtomicPtr<*const c_char> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What the program is told of its arguments. They stay.
+/// The program's arguments, kept permanently.
 pub fn set_arguments(count: c_int, words: *const *const c_char) {
     ARGC.store(count, Ordering::Release);
     ARGV.store(words.cast_mut(), Ordering::Release);
@@ -74,7 +74,7 @@ unsafe extern "C" fn random(target: *mut c_void, len: usize) -> c_int {
     if usize::try_from(got) == Ok(len) { 0 } else { -1 }
 }
 
-/// Real time is number 0 on both; all others go on evenly.
+/// The real-time clock is 0 on both systems; all others map to the monotonic clock.
 ///
 /// # Safety
 /// `time` is a place for one.
@@ -110,8 +110,8 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
     unsafe { libc::dlopen(path, when | global) }
 }
 
-/// In a library that was opened. Of what is looked for everywhere, functions that newer systems have, the one is there
-/// without which the standard library forks to start a process in another folder.
+/// Looks up a symbol in an opened library. Of the optional newer functions that are looked up in the global scope, only one exists, without
+/// which the standard library forks to start a process in another folder.
 ///
 /// # Safety
 /// As the function of this system.

@@ -1,8 +1,8 @@
 //! Captures: [`MTLCaptureManager`](https://developer.apple.com/documentation/metal/mtlcapturemanager) and
 //! [`MTLCaptureScope`](https://developer.apple.com/documentation/metal/mtlcapturescope). As `startCaptureWithDescriptor:error:`
-//! says, command buffers that are created behind the start of a capture and committed before its end are captured, of the device or queue
-//! that is asked for, and of a scope those created while that is begun. A document, which is only written if
-//! `METAL_CAPTURE_ENABLED` is 1 (`MTL_CAPTURE_ENABLED` in older notes), is a text here: labels, debug groups and commands, one a line.
+//! says, a capture contains the command buffers of its device or queue that are created after its start and committed before its end; that of a
+//! scope, those created while the scope is active. A trace document, which is written only if `METAL_CAPTURE_ENABLED` is 1
+//! (`MTL_CAPTURE_ENABLED` in older documentation), is a text here: labels, debug groups and commands, one per line.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const INVALID_DESCRIPTOR: isize = 3;
 
 elinvar_objc::string_constants! { MTLCaptureErrorDomain = "MTLCaptureError" }
 
-/// What is to be captured, and where to.
+/// `MTLCaptureDescriptor`.
 #[derive(Clone)]
 struct CaptureDescriptor {
     object: Property<Option<Object>>,
@@ -45,17 +45,17 @@ impl Default for CaptureDescriptor {
     }
 }
 
-/// A capture that has begun.
+/// An active capture.
 struct UnderWay {
     number: u64,
-    /// What is captured.
+    /// The captured object.
     object: Object,
-    /// Where it is written to.
+    /// The output path.
     url: Ref<NsUrl>,
     words: String,
 }
 
-/// Begins and ends captures.
+/// `MTLCaptureManager`.
 #[derive(Default)]
 struct Captures {
     under_way: Mutex<Option<UnderWay>>,
@@ -67,7 +67,7 @@ elinvar_objc::object!(Captures, c"MTLCaptureManager");
 
 static SHARED: LazyLock<Ref<Captures>> = LazyLock::new(Ref::default);
 
-/// Part of the work of a device or queue.
+/// `MTLCaptureScope`.
 struct CaptureScope {
     device: Ref<Device>,
     queue: Option<Ref<Queue>>,
@@ -92,7 +92,7 @@ pub fn under_way(queue: &Ref<Queue>) -> Option<u64> {
     (is_device || is_queue || is_scope).then_some(capture.number)
 }
 
-/// A command buffer that belongs to a capture is committed.
+/// Adds a committed command buffer to its capture.
 pub fn note(number: u64, words: impl FnOnce() -> String) {
     if let Some(capture) = SHARED.under_way.lock().as_mut().filter(|capture| capture.number == number) {
         capture.words += &words();

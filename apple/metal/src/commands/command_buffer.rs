@@ -1,8 +1,7 @@
-//! [`CommandBuffer`]: [`MTLCommandBuffer`](https://developer.apple.com/documentation/metal/mtlcommandbuffer): what is encoded, its
-//! status, handlers, times and error.
+//! [`CommandBuffer`]: [`MTLCommandBuffer`](https://developer.apple.com/documentation/metal/mtlcommandbuffer): encoded commands, status,
+//! handlers, times and error.
 //!
-//! A guess, where the documentation is silent: who waits for the end goes on before the completion handlers have
-//! been called.
+//! A guess, because it is not documented: `waitUntilCompleted` returns before the completion handlers have been called.
 
 use elinvar_objc::foundation::{NsArray, NsError, NsString};
 use elinvar_objc::{Block, Declaration, Id, Object, Property, Ref};
@@ -21,7 +20,7 @@ use crate::validation::fault_injection::Site;
 use crate::validation::shader_validation::Log;
 use crate::values::status;
 
-/// How a command buffer is to be.
+/// `MTLCommandBufferDescriptor`.
 #[derive(Clone)]
 pub struct BufferDescriptor {
     pub retained: Property<bool>,
@@ -52,7 +51,7 @@ pub struct Times {
 struct State {
     status: usize,
     steps: Vec<Step>,
-    /// Whether an encoder is not ended.
+    /// Whether an encoder is open.
     encoding: bool,
     groups: usize,
     scheduled: Vec<CommandBlock>,
@@ -60,18 +59,18 @@ struct State {
     times: Times,
     error: Option<Ref<NsError>>,
     logs: Vec<Ref<Log>>,
-    /// Residency sets are kept to the end.
+    /// Residency sets are retained until the end.
     sets: Vec<Ref<ResidencySet>>,
 }
 
-/// Work for a queue.
+/// A command buffer.
 pub struct CommandBuffer {
     pub queue: Ref<Queue>,
     number: u64,
-    /// Whether it keeps alive what it uses.
+    /// Whether it retains its resources.
     pub retained: bool,
     pub error_options: usize,
-    /// The capture that it is part of, if it is committed before that ends.
+    /// The capture that it belongs to, if it is committed before the capture ends.
     pub captured: Option<u64>,
     label: Property<Option<Ref<NsString>>>,
     state: Mutex<State>,
@@ -95,7 +94,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 impl CommandBuffer {
-    /// A new one, which the queue has counted.
+    /// A new command buffer, already counted by the queue.
     pub fn new(queue: &Ref<Queue>, number: u64, retained: bool, error_options: usize) -> Ref<Self> {
         Ref::new(Self {
             queue: queue.clone(),
@@ -109,7 +108,7 @@ impl CommandBuffer {
         })
     }
 
-    /// Whether something can be encoded: it is not committed, and no encoder is open.
+    /// Whether commands can be encoded: not committed, and no open encoder.
     fn is_open(&self, method: &str) -> bool {
         let state = self.state.lock();
         let (uncommitted, encoding) = (state.status < status::COMMITTED, state.encoding);
@@ -119,7 +118,7 @@ impl CommandBuffer {
         true
     }
 
-    /// Whether an encoder can begin, and note that it has.
+    /// Opens an encoder, if possible.
     pub fn begin(&self, method: &str) -> bool {
         let begins = self.is_open(method);
         if begins {
@@ -132,14 +131,14 @@ impl CommandBuffer {
             })
     }
 
-    /// An encoder has ended.
+    /// Closes the encoder.
     pub fn end(&self, pass: Pass) {
         let mut state = self.state.lock();
         state.encoding = false;
         state.steps.push(Step::Pass(pass));
     }
 
-    /// Add a pass without an encoder: what Metal Performance Shaders encode.
+    /// Adds a pass without an encoder, as Metal Performance Shaders do.
     pub fn add_pass(&self, method: &str, pass: Pass) {
         if self.is_open(method) {
             self.state.lock().steps.push(Step::Pass(pass));
@@ -190,7 +189,7 @@ impl CommandBuffer {
         this.queue.commit(this.number, this.clone());
     }
 
-    /// What a capture shows of it.
+    /// Description for a capture.
     fn in_words(&self) -> String {
         let name = |label: &Property<Option<Ref<NsString>>>| {
             label.get().map_or_else(String::new, |label| label.as_str().to_owned())
@@ -233,7 +232,7 @@ impl CommandBuffer {
         require!(uncommitted, "{method} the command buffer is committed");
     }
 
-    /// It is about to run: its steps, and what is to be called.
+    /// Starts execution: returns its steps, and the handlers to call.
     pub fn schedule(&self) -> (Vec<Step>, Vec<CommandBlock>) {
         let mut state = self.state.lock();
         state.status = status::SCHEDULED;
@@ -244,7 +243,7 @@ impl CommandBuffer {
         taken
     }
 
-    /// It has run. What it used has been let go of. What is to be called.
+    /// Ends execution, after its resources were released. Returns the handlers to call.
     pub fn complete(
         &self,
         start: u64,

@@ -1,7 +1,7 @@
-//! Runs command buffers: turns their operations into commands of the CPU driver, and tells how it went.
+//! Execution of command buffers: converts their operations to commands of the CPU driver, and reports results.
 //!
-//! The commands of a pass up to one that the host does itself are one submission, which is waited for. When a pass fails
-//! those behind it are not run, and events that they would have raised are not: Metal raises none either.
+//! The commands of a pass up to the next host operation are one submission, which is waited for. When a pass fails, later passes are not
+//! executed and their events are not signaled, as in Metal.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -46,27 +46,27 @@ struct EncoderInfo {
 
 elinvar_objc::object!(EncoderInfo, c"ElinvarMTLCommandBufferEncoderInfo");
 
-/// A run under way.
+/// Execution in progress.
 struct Run<'a> {
     device: &'a Ref<Device>,
     queue: Arc<dyn elinvar_driver::Queue>,
     commands: Vec<Command>,
-    /// Buffers that must stay until the commands have run.
+    /// Buffers kept until the commands have completed.
     stores: Vec<Arc<Store>>,
-    /// The label of the encoder whose pass it is.
+    /// Label of the pass's encoder.
     encoder: String,
-    /// What shader validation has found.
+    /// Faults found by shader validation.
     logs: Vec<Ref<Log>>,
 }
 
-/// What is told of a run beside its error.
+/// Additional results of an execution.
 #[derive(Default)]
 struct Told {
     infos: Vec<EncoderInfo>,
     logs: Vec<Ref<Log>>,
 }
 
-/// Run a command buffer to its end, and call its handlers.
+/// Executes a command buffer, and calls its handlers.
 pub fn run(buffer: &Ref<CommandBuffer>) {
     let device = &buffer.queue.device;
     let (steps, scheduled) = buffer.schedule();
@@ -136,7 +136,7 @@ fn steps_of(
             Step::Wait(..) | Step::Signal(..) => {}
         }
     }
-    // One that asks for an encoder that there is not comes at the end.
+    // A fault for an encoder that does not exist takes effect at the end.
     if let Some(fault) = fault.filter(|fault| fault.encoder >= number && result.is_ok()) {
         result = Err(asked_for(fault));
     }
@@ -204,7 +204,7 @@ impl Run<'_> {
                 let target = self.store(&to).range(range.location, range.length);
                 self.commands.push(Command::Fill { target, pattern: vec![value] });
             }
-            // What the CPU driver is given runs in order.
+            // The CPU driver executes commands in order.
             Op::Barrier => {}
             other => {
                 self.flush()?;
@@ -214,7 +214,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What is done once all before it has ended.
+    /// Executes a host operation after all earlier operations.
     fn on_host(&mut self, op: Op) -> Result<(), Failure> {
         match op {
             Op::Synchronize(held) => self.store(&held).pull(),
@@ -244,7 +244,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The bytes of a buffer, kept until the commands have run.
+    /// The bytes of a buffer, kept until the commands have completed.
     fn store(&mut self, held: &Held) -> Arc<Store> {
         let Some(store) = held.store() else {
             fatal(format_args!("a buffer was freed before the command buffer that uses it had run"));
@@ -292,7 +292,7 @@ impl Run<'_> {
             }
         };
         let (threads, group) = (dim3(threads)?, dim3(dispatch.group)?);
-        // Not every kernel can be compiled with checks.
+        // Not every kernel can be compiled with bounds checks.
         let validated = dispatch.pipeline.validated.clone().filter(|checked| checked.prepare(group).is_ok());
         let is_validated = validated.is_some();
         let pipeline = validated.unwrap_or_else(|| dispatch.pipeline.compiled.clone());
@@ -317,7 +317,7 @@ impl Run<'_> {
         }
     }
 
-    /// An argument's value; with validation a buffer ends where it does, not where its pages do.
+    /// An argument's value. With shader validation, a buffer's bounds are its length, not whole pages.
     fn binding(&mut self, argument: &Argument, is_validated: bool) -> Binding {
         match argument {
             Argument::Buffer(held, offset) if is_validated => Binding::Memory(self.store(held).rest(*offset)),
@@ -327,7 +327,7 @@ impl Run<'_> {
         }
     }
 
-    /// Run what has gathered, to its end.
+    /// Submits the collected commands, and waits for them.
     fn flush(&mut self) -> Result<(), Failure> {
         if self.commands.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a command buffer consists of: [`Step`]s, and the [`Op`]s of a pass, in the order in which they were encoded.
+//! Contents of a command buffer: [`Step`]s, and the [`Op`]s of a pass, in encoding order.
 
 use std::sync::Arc;
 
@@ -14,43 +14,43 @@ use crate::values::Size;
 
 /// A part of a command buffer.
 pub enum Step {
-    /// What one encoder encoded.
+    /// A pass of one encoder.
     Pass(Pass),
     /// Wait for an event.
     Wait(Arc<Counter>, u64),
-    /// Raise an event.
+    /// Signal an event.
     Signal(Arc<Counter>, u64),
 }
 
-/// What one encoder encoded.
+/// A pass: the commands of one encoder.
 #[derive(Default)]
 pub struct Pass {
     /// The encoder's label.
     pub label: String,
     /// Debug groups and signposts.
     pub signposts: Vec<String>,
-    /// What was encoded, in words, if it is captured.
+    /// Descriptions of the encoded commands, if captured.
     pub trace: Vec<String>,
-    /// Whether dispatches between barriers may run side by side.
+    /// Whether dispatches between barriers may run concurrently.
     pub concurrent: bool,
-    /// What is to be done.
+    /// The operations.
     pub ops: Vec<Op>,
 }
 
-/// Why an operation could not be done: an `MTLCommandBufferError` and a text.
+/// Failure of an operation: an `MTLCommandBufferError` and a text.
 #[derive(Debug)]
 pub struct Failure {
     pub code: isize,
     pub message: String,
 }
 
-/// What is done by the host in its turn.
+/// A host function, called in order.
 pub type HostWork = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
 
 /// One operation.
 pub enum Op {
     Dispatch(Dispatch),
-    /// What is behind it begins when what is before it has ended.
+    /// Barrier.
     Barrier,
     Copy {
         from: (Held, usize),
@@ -62,11 +62,11 @@ pub enum Op {
         range: NsRange,
         value: u8,
     },
-    /// Let the host see a managed buffer.
+    /// Synchronize a managed buffer for the host.
     Synchronize(Held),
-    /// Note the time.
+    /// Sample the time.
     Sample(Ref<SampleBuffer>, usize),
-    /// Write samples to a buffer.
+    /// Resolve samples to a buffer.
     Resolve {
         samples: Ref<SampleBuffer>,
         range: NsRange,
@@ -75,12 +75,12 @@ pub enum Op {
     },
     Update(Ref<Fence>),
     Await(Ref<Fence>),
-    /// Run commands of an indirect command buffer: a range, or the one that lies in a buffer.
+    /// Execute a range of an indirect command buffer, given directly or in a buffer.
     Execute {
         commands: Ref<IndirectBuffer>,
         range: ExecuteRange,
     },
-    /// Change an indirect command buffer.
+    /// Modify an indirect command buffer.
     ResetIndirect(Ref<IndirectBuffer>, NsRange),
     CopyIndirect {
         from: Ref<IndirectBuffer>,
@@ -92,7 +92,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// What a capture shows of it.
+    /// Description for a capture.
     pub fn in_words(&self) -> String {
         match self {
             Self::Dispatch(dispatch) => format!("dispatch {}", dispatch.pipeline.compiled.signature().name),
@@ -113,8 +113,8 @@ impl Op {
 }
 
 impl Pass {
-    /// The operations in the order in which they run. Dispatches that may run side by side do so in no order; here the
-    /// last goes first, so that the result shows where a barrier is missing.
+    /// The operations in execution order. Concurrent dispatches may run in any order; they are reversed here, so that results show missing
+    /// barriers.
     pub fn into_ordered(self) -> Vec<Op> {
         if !self.concurrent {
             return self.ops;
@@ -134,18 +134,18 @@ impl Pass {
     }
 }
 
-/// Which commands are run.
+/// Range of commands to execute.
 pub enum ExecuteRange {
     Given(NsRange),
     /// `MTLIndirectCommandBufferExecutionRange` in a buffer.
     InBuffer(Held, usize),
 }
 
-/// A kernel over a grid.
+/// A dispatch.
 #[derive(Clone)]
 pub struct Dispatch {
     pub pipeline: Ref<Pipeline>,
-    /// One for each argument of the kernel, in its order.
+    /// One per argument of the kernel, in order.
     pub arguments: Vec<Argument>,
     pub grid: Grid,
     pub group: Size,
@@ -159,7 +159,7 @@ pub enum Argument {
     Threadgroup(usize),
 }
 
-/// How large a grid is.
+/// Size of a grid.
 #[derive(Clone)]
 pub enum Grid {
     Threads(Size),

@@ -1,5 +1,5 @@
-//! [`Queue`]: [`MTLCommandQueue`](https://developer.apple.com/documentation/metal/mtlcommandqueue): the order of its command
-//! buffers, and the thread on which they run one after the other.
+//! [`Queue`]: [`MTLCommandQueue`](https://developer.apple.com/documentation/metal/mtlcommandqueue): the order of its command buffers, and
+//! the thread that executes them one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::memory::residency::ResidencySet;
 use crate::require;
 use crate::validation::fault_injection::Site;
 
-/// Command buffers that may be there and not completed, unless the program says otherwise.
+/// Default maximum number of uncompleted command buffers.
 const COUNT: usize = 64;
 
-/// How a queue is to be.
+/// `MTLCommandQueueDescriptor`.
 #[derive(Clone)]
 pub struct QueueDescriptor(Property<usize>);
 
@@ -31,17 +31,17 @@ impl Default for QueueDescriptor {
     }
 }
 
-/// The order of a queue's command buffers: the number of each, and itself once it is committed.
+/// Command buffers in queue order: the number of each, and the buffer once it is committed.
 #[derive(Default)]
 struct Order {
     line: VecDeque<(u64, Option<Ref<CommandBuffer>>)>,
-    /// Command buffers that are there and not completed.
+    /// Number of uncompleted command buffers.
     outstanding: usize,
     last: u64,
     closed: bool,
 }
 
-/// What the queue and its thread share.
+/// State shared by the queue and its thread.
 #[derive(Default)]
 struct Shared {
     order: Mutex<Order>,
@@ -109,12 +109,12 @@ impl Queue {
         Some(CommandBuffer::new(this, number, retained, error_options))
     }
 
-    /// Give a command buffer its place.
+    /// Enqueues a command buffer.
     pub fn enqueue(&self, number: u64) {
         self.shared.order.lock().line.push_back((number, None));
     }
 
-    /// A command buffer may run when its turn comes; now if it has no place yet.
+    /// Commits a command buffer; enqueues it first if it is not enqueued.
     pub fn commit(&self, number: u64, buffer: Ref<CommandBuffer>) {
         BUSY.begin();
         let mut order = self.shared.order.lock();
@@ -130,7 +130,7 @@ impl Queue {
         self.shared.changed.notify_all();
     }
 
-    /// A command buffer has completed, or has gone without being committed.
+    /// A command buffer has completed, or was released without being committed.
     pub fn forget(&self, number: u64) {
         let mut order = self.shared.order.lock();
         order.outstanding -= 1;
@@ -149,7 +149,7 @@ impl Queue {
 }
 
 impl Shared {
-    /// The next command buffer, if there will be one.
+    /// Waits for the next command buffer; `None` if there will be none.
     fn next(&self) -> Option<Ref<CommandBuffer>> {
         let mut order = self.order.lock();
         loop {

@@ -1,5 +1,5 @@
-//! What a device makes: the methods of `MTLDevice` whose names begin with `new`, each handed to the type that is made. The
-//! operating system's version decides which there are, as each method's page says.
+//! Creation methods of `MTLDevice`, whose names start with `new`; each delegates to the type that is created. The operating system's version
+//! determines which of them exist, as documented for each method.
 
 use elinvar_objc::Declaration;
 use elinvar_objc::foundation::os_version;

@@ -1,5 +1,5 @@
-//! [`Device`]: [`MTLDevice`](https://developer.apple.com/documentation/metal/mtldevice), over the device of Elinvar's CPU
-//! driver; what it tells of itself, and how the process gets at it. What it makes is with what is made.
+//! [`Device`]: [`MTLDevice`](https://developer.apple.com/documentation/metal/mtldevice), over Elinvar's CPU device; its properties and its
+//! enumeration. Creation methods are with the created types.
 
 pub mod creation;
 pub mod observer;
@@ -31,7 +31,7 @@ pub struct Device {
     pub hold: Hold,
     lost: AtomicBool,
     id: u64,
-    /// Its number among those of its peer group, and how many these are.
+    /// Index in its peer group, and the size of the group.
     peer: (u32, u32),
 }
 
@@ -42,7 +42,7 @@ struct Architecture(&'static str);
 
 elinvar_objc::object!(Architecture, c"MTLArchitecture");
 
-/// The devices of the process, made when they are first asked for.
+/// The devices of the process, created on first use.
 static DEVICES: LazyLock<Vec<Ref<Device>>> = LazyLock::new(|| {
     let profiles = Profile::of_environment();
     let peers = |at: usize| {
@@ -77,24 +77,24 @@ impl Device {
         })
     }
 
-    /// The group of devices that it can copy from directly; 0 for none.
+    /// The peer group, whose devices can copy from each other directly; 0 for none.
     pub fn peer_group(&self) -> u64 {
         if self.peer.1 > 1 { self.profile.peers } else { 0 }
     }
 
-    /// Whether it has been taken away.
+    /// Whether it has been removed.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// It has been taken away, which its observers are told once.
+    /// Removes it, and notifies observers, once.
     pub fn lose(this: &Ref<Self>) {
         if !this.lost.swap(true, Ordering::AcqRel) {
             observer::removed(this);
         }
     }
 
-    /// Whether what is done now is to fail; the device may go with it.
+    /// Whether the current operation must fail; may remove the device.
     pub fn fails(this: &Ref<Self>, site: Site) -> bool {
         let fault = this.faults.now(site);
         if fault.is_some_and(|fault| fault.code == execution_error::DEVICE_REMOVED) {
@@ -103,8 +103,8 @@ impl Device {
         fault.is_some()
     }
 
-    /// The host's time since it started, in nanoseconds, which
-    /// [the times of command buffers](https://developer.apple.com/documentation/metal/mtlcommandbuffer/gpustarttime) are in.
+    /// Host time since boot in nanoseconds, the clock of
+    /// [command buffer times](https://developer.apple.com/documentation/metal/mtlcommandbuffer/gpustarttime).
     pub fn now_ns(&self) -> u64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes one `timespec`.
@@ -112,7 +112,7 @@ impl Device {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// How many threads a threadgroup has along each dimension at most.
+    /// Maximum number of threads per threadgroup along each dimension.
     fn max_threads(this: &Ref<Self>) -> Size {
         let threads = this.profile.threads;
         Size { width: threads, height: threads, depth: threads.min(1024) }
@@ -129,7 +129,7 @@ impl Device {
 
     fn sample_timestamps(this: &Ref<Self>, cpu: *mut u64, gpu: *mut u64) {
         let now = this.now_ns();
-        // SAFETY: the program passes two places.
+        // SAFETY: the program passes two valid pointers.
         unsafe {
             cpu.write(now);
             gpu.write(this.profile.clock.ticks(now));
@@ -141,7 +141,7 @@ impl Device {
     }
 }
 
-/// The system's default device; null where there is none.
+/// The system's default device; null if there is none.
 #[unsafe(no_mangle)]
 extern "C" fn MTLCreateSystemDefaultDevice() -> Id {
     DEVICES.first().map_or(std::ptr::null_mut(), |device| device.clone().into_object().into_owned())
@@ -158,10 +158,10 @@ pub fn all() -> Ref<NsArray> {
     NsArray::new(DEVICES.iter().map(|device| device.object().clone()))
 }
 
-/// A device of a profile that nobody else has, for a test of its own.
+/// A separate device with a profile, for tests.
 ///
 /// # Safety
-/// `profile` ends with a zero.
+/// `profile` is null-terminated.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn elinvar_apple_device(profile: *const c_char) -> Id {
     // SAFETY: the caller's promise.

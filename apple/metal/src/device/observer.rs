@@ -1,9 +1,9 @@
-//! Who wants to know of devices that come and go:
+//! Observers of device changes:
 //! [`MTLCopyAllDevicesWithObserver`](https://developer.apple.com/documentation/metal/mtlcopyalldeviceswithobserver(handler:)),
 //! and [`MTLDeviceWasRemovedNotification`](https://developer.apple.com/documentation/metal/mtldevicenotificationname/wasremoved).
 //!
-//! A device goes when a test lets something fail with `MTLCommandBufferErrorDeviceRemoved`. Guesses: the notice comes on the
-//! thread on which that happens, before it fails; no other notice comes before.
+//! A device is removed when a test injects a fault with `MTLCommandBufferErrorDeviceRemoved`. Guesses: the notification is delivered on the
+//! thread of the fault, before the operation fails; no other notification precedes it.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::device::Device;
 
 type Notice = Block<(Id, Id)>;
 
-/// Stands for a handler.
+/// Observer token of a handler.
 struct Observer(Notice);
 
 elinvar_objc::object!(Observer, c"ElinvarMTLDeviceObserver");
@@ -27,10 +27,10 @@ elinvar_objc::string_constants! {
     MTLDeviceWasRemovedNotification = "MTLDeviceWasRemovedNotification",
 }
 
-/// All devices, with notice of what changes.
+/// All devices, with notification of changes.
 ///
 /// # Safety
-/// `observer` is a place for an object, `handler` a block that takes a device and a string.
+/// `observer` points to an object pointer; `handler` is a block that takes a device and a string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn MTLCopyAllDevicesWithObserver(observer: *mut Id, handler: BlockPointer) -> Id {
     // SAFETY: the caller's promise.
@@ -43,10 +43,10 @@ unsafe extern "C" fn MTLCopyAllDevicesWithObserver(observer: *mut Id, handler: B
     crate::device::all().into_object().into_owned()
 }
 
-/// No more notice.
+/// Removes an observer.
 ///
 /// # Safety
-/// `observer` is what [`MTLCopyAllDevicesWithObserver`] gave.
+/// `observer` comes from [`MTLCopyAllDevicesWithObserver`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn MTLRemoveDeviceObserver(observer: Id) {
     let known = |other: &Ref<Observer>| other.id() == observer;
@@ -56,7 +56,7 @@ unsafe extern "C" fn MTLRemoveDeviceObserver(observer: Id) {
     drop(gone);
 }
 
-/// Tell all that a device is gone.
+/// Notifies all observers of a removal.
 pub fn removed(device: &Ref<Device>) {
     let name = MTLDeviceWasRemovedNotification.load(Ordering::Acquire);
     let all: Vec<Ref<Observer>> = OBSERVERS.lock().clone();

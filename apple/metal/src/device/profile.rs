@@ -1,71 +1,71 @@
-//! [`Profile`]: which device is stood for. `ELINVAR_APPLE_PROFILE` names those of the process, with commas between; the
-//! first is the system's default.
+//! [`Profile`]: the device that is simulated. `ELINVAR_APPLE_PROFILE` is a comma-separated list of the process's devices; the first is the
+//! system's default.
 //!
-//! Limits follow Apple's [Metal Feature Set Tables](https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf); sizes of
-//! memory are ours. The system's version is a matter of the process: `ELINVAR_APPLE_OS`.
+//! Limits follow Apple's [Metal Feature Set Tables](https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf); memory sizes are
+//! ours. The system's version is set per process: `ELINVAR_APPLE_OS`.
 
 use elinvar_objc::watch::fatal;
 
-/// Facts of a device.
+/// Properties of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// What selects it.
+    /// Name that selects it.
     pub key: &'static str,
     /// The device's name.
     pub name: &'static str,
     /// The architecture's name.
     pub architecture: &'static str,
-    /// The last of Apple's families that it supports, 0 for none.
+    /// The highest Apple GPU family that it supports, 0 for none.
     pub apple_family: isize,
-    /// Whether it supports the second family of Macs.
+    /// Whether it supports the family Mac2.
     pub mac2: bool,
-    /// Whether it supports the family Metal 3.
+    /// Whether it supports the family Metal3.
     pub metal3: bool,
-    /// Whether host and device share their memory; if not, managed buffers have two copies.
+    /// Unified memory; if false, managed buffers have two copies.
     pub unified: bool,
-    /// Whether the last threadgroups of a grid may be smaller.
+    /// Nonuniform threadgroup sizes.
     pub nonuniform: bool,
-    /// Whether Metal Performance Shaders has kernels for it.
+    /// Whether Metal Performance Shaders supports it.
     pub shaders: bool,
-    /// Bytes that it has.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Bytes of the largest buffer.
+    /// Maximum buffer size in bytes.
     pub buffer: usize,
-    /// Bytes of threadgroup memory.
+    /// Maximum threadgroup memory in bytes.
     pub threadgroup_memory: usize,
-    /// Threads of a threadgroup.
+    /// Maximum number of threads per threadgroup.
     pub threads: usize,
-    /// Where counters can be sampled. That of the first families is a guess, and so is that cards do not sample at the ends of passes.
+    /// Where counters can be sampled. A guess for the first families, and for discrete GPUs not sampling at pass boundaries.
     pub samples: Samples,
-    /// What its clock shows.
+    /// The GPU clock.
     pub clock: Clock,
-    /// Its [peer group](https://developer.apple.com/documentation/metal/mtldevice/peergroupid), 0 for none. A device that is
-    /// alone in it has none: `discrete` has a peer where it is named twice.
+    /// Its [peer group](https://developer.apple.com/documentation/metal/mtldevice/peergroupid), 0 for none. A device without peers has
+    /// none: `discrete` has a peer if it is listed twice.
     pub peers: u64,
 }
 
 /// Where counters can be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
-    /// There are no counters.
+    /// No counters.
     Nowhere,
-    /// At the ends of passes.
+    /// At the boundaries of passes.
     Passes,
-    /// Between dispatches and copies.
+    /// Between dispatches and blits.
     Commands,
 }
 
-/// A GPU's clock, as a function of the host's.
+/// A GPU's clock, as a linear function of the host's.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// What it showed when the host's showed 0.
+    /// Its value at host time 0.
     begin: u64,
-    /// Its ticks in a microsecond.
+    /// Ticks per microsecond.
     per_us: u64,
 }
 
 impl Clock {
-    /// What it shows when the host's shows so many nanoseconds.
+    /// Its value at a host time in nanoseconds.
     pub fn ticks(self, host_ns: u64) -> u64 {
         let ticks = u128::from(host_ns) * u128::from(self.per_us) / 1000;
         self.begin.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
@@ -76,7 +76,7 @@ const NANOSECONDS: Clock = Clock { begin: 0, per_us: 1000 };
 
 const GIB: u64 = 1 << 30;
 
-/// A family that has no threadgroups of different sizes.
+/// A family without nonuniform threadgroup sizes.
 const APPLE3: Profile = Profile {
     key: "apple3",
     name: "Elinvar stand-in (Apple3)",
@@ -96,7 +96,7 @@ const APPLE3: Profile = Profile {
     peers: 0,
 };
 
-/// All there are.
+/// All profiles.
 const PROFILES: [Profile; 6] = [
     Profile {
         key: "apple9",
@@ -135,7 +135,7 @@ const PROFILES: [Profile; 6] = [
         peers: 0,
     },
     APPLE3,
-    // A device without Metal Performance Shaders.
+    // A device without support by Metal Performance Shaders.
     Profile {
         key: "apple1",
         name: "Elinvar stand-in (Apple1)",
@@ -162,7 +162,7 @@ const PROFILES: [Profile; 6] = [
         clock: NANOSECONDS,
         peers: 0,
     },
-    // A card with memory of its own.
+    // A discrete GPU.
     Profile {
         key: "discrete",
         name: "Elinvar stand-in (discrete)",
@@ -184,7 +184,7 @@ const PROFILES: [Profile; 6] = [
 ];
 
 impl Profile {
-    /// The one of that name.
+    /// The profile with that name.
     pub fn named(name: &str) -> Self {
         let found = PROFILES.into_iter().find(|profile| profile.key == name);
         found.unwrap_or_else(|| {
@@ -193,7 +193,7 @@ impl Profile {
         })
     }
 
-    /// Those of the process.
+    /// The profiles of the process.
     pub fn of_environment() -> Vec<Self> {
         let text = std::env::var("ELINVAR_APPLE_PROFILE").unwrap_or_default();
         if text == "none" {

@@ -1,5 +1,5 @@
-//! [`Bindings`]: what a compute encoder, or a command of an indirect command buffer, has set: pipeline, buffers,
-//! bytes, lengths of threadgroup memory; and how a dispatch is made of them and checked.
+//! [`Bindings`]: state of a compute encoder or of an indirect command: pipeline, buffers, bytes, threadgroup memory lengths; and construction
+//! and validation of dispatches.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::memory::buffer::Held;
 use crate::require;
 use crate::values::Size;
 
-/// Places for buffers, and for threadgroup memory.
+/// Number of buffer indices, and of threadgroup memory indices.
 pub const PLACES: usize = 31;
 
-/// What is at a place.
+/// Binding of an index.
 #[derive(Clone)]
 pub enum Bound {
     /// A buffer, an offset in it, and its length.
@@ -33,7 +33,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// A dispatch of what is set; `None` if something is wrong, which has been said.
+    /// A dispatch of the current state; `None` if it is invalid, which has been reported.
     pub fn dispatch(&self, device: &Device, method: &str, grid: Grid, group: Size) -> Option<Dispatch> {
         require!(self.pipeline.is_some(), "{method} no compute pipeline state is set");
         let pipeline = self.pipeline.clone()?;
@@ -101,8 +101,8 @@ impl Bindings {
     }
 }
 
-/// What a buffer's offset is a multiple of: the data's alignment; in the constant address space
-/// of [other families](https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf) than Apple's, 32.
+/// Required alignment of a buffer's offset: the alignment of the data; in the constant address space, 32 bytes on
+/// [families](https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf) other than Apple's.
 fn alignment(device: &Device, arg: &Arg) -> usize {
     let own = usize::try_from(arg.element_align).unwrap_or(1).min(16);
     if arg.constant && device.profile.apple_family == 0 { own.max(32) } else { own }

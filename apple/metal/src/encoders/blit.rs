@@ -55,7 +55,7 @@ impl BlitEncoder {
             fits(&to, to_at, length),
             "-[{CLASS} {METHOD}]: {length} bytes from {to_at} on are not within the destination's {has}"
         );
-        // The documentation of the method: multiples of 4 bytes in macOS, but on Apple's own GPUs.
+        // According to the method's documentation: multiples of 4 bytes on macOS, except on Apple GPUs.
         let step = if this.0.buffer.queue.device.profile.apple_family > 0 { 1 } else { 4 };
         let aligned = [from_at, to_at, length].iter().all(|number| number.is_multiple_of(step));
         require!(aligned, "-[{CLASS} {METHOD}]: {from_at}, {to_at} or {length} is not a multiple of {step}");

@@ -1,5 +1,5 @@
-//! [`Encoding`]: what encoders of both kinds have, as [`MTLCommandEncoder`](https://developer.apple.com/documentation/metal/mtlcommandencoder)
-//! says: a label, debug groups, and an end that must come, once.
+//! [`Encoding`]: common parts of all encoders, see [`MTLCommandEncoder`](https://developer.apple.com/documentation/metal/mtlcommandencoder):
+//! label, debug groups, and `endEncoding`, which must be called exactly once.
 
 use elinvar_objc::foundation::NsString;
 use elinvar_objc::{Declaration, Declared, Property, Ref};
@@ -17,14 +17,14 @@ use crate::validation::failed;
 struct Open {
     pass: Pass,
     groups: usize,
-    /// What is sampled at the end of the pass.
+    /// Samples to take at the end of the pass.
     at_end: Vec<Op>,
 }
 
-/// An encoder's beginning and end.
+/// State of an encoder.
 pub struct Encoding {
     pub buffer: Ref<CommandBuffer>,
-    /// How the protocol is called in messages.
+    /// Name of the protocol, for messages.
     protocol: &'static str,
     label: Property<Option<Ref<NsString>>>,
     open: Mutex<Option<Open>>,
@@ -39,7 +39,7 @@ impl Drop for Encoding {
 }
 
 impl Encoding {
-    /// Begin, unless the command buffer cannot.
+    /// Begins encoding, if the command buffer permits it.
     pub fn begin(
         buffer: &Ref<CommandBuffer>,
         protocol: &'static str,
@@ -56,7 +56,7 @@ impl Encoding {
         Some(Self { buffer: buffer.clone(), protocol, label: Property::default(), open })
     }
 
-    /// Whether it is not ended; else say so.
+    /// Whether it is open; reports an error otherwise.
     pub fn is_open(&self, method: &str) -> bool {
         let open = self.open.lock().is_some();
         require!(open, "-[{} {method}]: the encoder is ended", self.protocol);
@@ -70,7 +70,7 @@ impl Encoding {
         MutexGuard::try_map(self.open.lock(), Option::as_mut).ok()
     }
 
-    /// Add an operation.
+    /// Adds an operation.
     pub fn push(&self, method: &str, op: Op) {
         if let Some(mut open) = self.open(method) {
             self.trace(&mut open, || op.in_words());
@@ -78,16 +78,15 @@ impl Encoding {
         }
     }
 
-    /// Note what a capture shows.
+    /// Records an entry for a capture.
     fn trace(&self, open: &mut Open, words: impl FnOnce() -> String) {
         if self.buffer.captured.is_some() {
             open.pass.trace.push(words());
         }
     }
 
-    /// A buffer as the command buffer keeps it: one of the queue's device, and no view of another's, which
-    /// [is for copying from it](https://developer.apple.com/documentation/metal/transferring-data-between-connected-gpus)
-    /// and nothing else.
+    /// A buffer as the command buffer keeps it: a buffer of the queue's device, not a remote view, which
+    /// [can only be copied from](https://developer.apple.com/documentation/metal/transferring-data-between-connected-gpus).
     pub fn hold(&self, buffer: &Ref<Buffer>) -> Held {
         if buffer.is_remote() {
             failed(format!("{}: a remote view is the source of a blit or nothing", self.protocol));
@@ -95,7 +94,7 @@ impl Encoding {
         self.hold_source(buffer)
     }
 
-    /// As [`Encoding::hold`], for what is copied from.
+    /// As [`Encoding::hold`], for the source of a copy.
     pub fn hold_source(&self, buffer: &Ref<Buffer>) -> Held {
         if !buffer.device().is(&self.buffer.queue.device) {
             failed(format!("{}: a buffer of another device", self.protocol));

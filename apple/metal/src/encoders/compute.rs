@@ -1,7 +1,7 @@
 //! [`ComputeEncoder`]: [`MTLComputeCommandEncoder`](https://developer.apple.com/documentation/metal/mtlcomputecommandencoder).
 //!
-//! Dispatches of a concurrent encoder run last first between two barriers, which is an order that they may have. A barrier for
-//! some resources is one for all.
+//! A concurrent encoder runs the dispatches between two barriers in reverse order, one of the permitted orders, to expose missing barriers. A
+//! barrier for some resources applies to all.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ use crate::require;
 use crate::sync::counter::Attachments;
 use crate::values::{Size, within};
 
-/// Bytes that a program may set without a buffer.
+/// Maximum length for `setBytes`.
 const MAX_BYTES: usize = 4096;
 
 /// How a compute pass is to be.
@@ -76,7 +76,7 @@ impl ComputeEncoder {
         require!(!bytes.is_null(), "-[{CLASS} {METHOD}]: the bytes are null");
         require!(length > 0, "-[{CLASS} {METHOD}]: the length is 0");
         require!(length <= MAX_BYTES, "-[{CLASS} {METHOD}]: {length} bytes: the limit is {MAX_BYTES}");
-        // SAFETY: the program passes so many bytes.
+        // SAFETY: the program passes that many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         this.bindings.lock().places[index] = Some(Bound::Bytes(bytes.into()));
     }
@@ -215,7 +215,7 @@ pub fn register() {
     residency_and_barriers(encoder).register();
 }
 
-/// All memory is resident here: what makes it so checks its arguments.
+/// All memory is resident; residency calls only validate their arguments.
 fn residency_and_barriers(encoder: Declaration<ComputeEncoder>) -> Declaration<ComputeEncoder> {
     encoder
         .method("memoryBarrierWithScope:", |this: &Ref<ComputeEncoder>, scope: usize| {

@@ -1,5 +1,5 @@
 //! [`IndirectBuffer`]: [`MTLIndirectCommandBuffer`](https://developer.apple.com/documentation/metal/mtlindirectcommandbuffer) with
-//! compute commands, written by the host. What is run is what the commands hold when their turn comes.
+//! compute commands, encoded by the host. Execution uses the commands at the time of execution.
 
 use elinvar_objc::foundation::NsString;
 use elinvar_objc::{Declaration, NsRange, Property, Ref};
@@ -47,11 +47,11 @@ impl Default for IndirectDescriptor {
 struct Command {
     bindings: Bindings,
     work: Option<(Grid, Size)>,
-    /// Whether it waits for the commands before it.
+    /// Whether it has a barrier before it.
     barrier: bool,
 }
 
-/// Commands that are kept.
+/// Encoded commands.
 pub struct IndirectBuffer {
     device: Ref<Device>,
     descriptor: IndirectDescriptor,
@@ -100,13 +100,13 @@ impl IndirectBuffer {
         }))
     }
 
-    /// How many commands it has.
+    /// Number of commands.
     pub fn count(&self) -> usize {
         self.commands.lock().len()
     }
 
-    /// What the commands of a range are now; empty ones do nothing. Between barriers the last goes first, as in a
-    /// concurrent pass.
+    /// The current commands of a range; empty ones do nothing. Commands between barriers are reversed, as in a concurrent
+    /// pass.
     pub fn dispatches(&self, range: NsRange) -> Vec<Dispatch> {
         let commands = self.commands.lock();
         let (mut ordered, mut side_by_side) = (Vec::new(), Vec::new());
@@ -121,14 +121,14 @@ impl IndirectBuffer {
         ordered
     }
 
-    /// Empty a range.
+    /// Resets a range.
     pub fn reset(&self, range: NsRange) {
         for command in self.commands.lock().iter_mut().skip(range.location).take(range.length) {
             *command = Command::default();
         }
     }
 
-    /// Take over commands of another.
+    /// Copies commands from another buffer.
     pub fn copy_from(&self, from: &Self, range: NsRange, at: usize) {
         let copied: Vec<Command> =
             from.commands.lock().iter().skip(range.location).take(range.length).cloned().collect();
@@ -174,7 +174,7 @@ impl IndirectCommand {
         require!(index < count, "-[{CLASS} {METHOD}]: index {index} of {count}");
         let length = buffer.store().length();
         require!(offset < length, "-[{CLASS} {METHOD}]: the offset {offset} is not within {length} bytes");
-        // The commands do not keep buffers alive: the program makes them resident.
+        // Indirect commands do not retain buffers: the program makes them resident.
         let bound = Bound::Buffer(Held::new(&buffer, false), offset, length);
         this.change(|command| command.bindings.places[index] = Some(bound));
     }

@@ -1,8 +1,8 @@
-//! [`Archive`]: [`MTLBinaryArchive`](https://developer.apple.com/documentation/metal/mtlbinaryarchive). It holds the names of
-//! pipelines, in text: the compiled code itself is in the CPU driver's cache.
+//! [`Archive`]: [`MTLBinaryArchive`](https://developer.apple.com/documentation/metal/mtlbinaryarchive). It holds the names of pipelines as
+//! text; the compiled code is in the CPU driver's cache.
 //!
-//! What is compiled for another device or by another version of the system is not found, as the documentation says. A guess:
-//! an archive that was only added to, and never written, is looked in like any other.
+//! Pipelines compiled for another device or system version are not found, as documented. A guess: pipelines that were added to an archive
+//! are found before it is serialized.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ const INTERNAL: isize = 4;
 /// The first line of a file.
 const MAGIC: &str = "elinvar-archive 1";
 
-/// Where an archive is read from.
+/// The file that an archive is read from.
 #[derive(Clone, Default)]
 pub struct ArchiveDescriptor(Property<Option<Ref<NsUrl>>>);
 
@@ -40,7 +40,7 @@ pub struct Archive {
 
 elinvar_objc::object!(Archive, c"ElinvarMTLBinaryArchive");
 
-/// What a function's pipeline is called: its name, and short forms of the source and of what it is compiled with and for.
+/// The name of a function's pipeline: its name, and hashes of the source and the compilation options.
 pub fn key(function: &Function) -> String {
     use std::hash::{Hash as _, Hasher as _};
     let mut hasher = std::hash::DefaultHasher::new();
@@ -83,7 +83,7 @@ impl Archive {
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// Whether it has a pipeline of that name.
+    /// Whether it has a pipeline with that name.
     pub fn has(&self, key: &str) -> bool {
         self.keys.lock().contains(key)
     }

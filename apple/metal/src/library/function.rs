@@ -1,6 +1,6 @@
-//! [`Function`]: [`MTLFunction`](https://developer.apple.com/documentation/metal/mtlfunction), a kernel's name with the values
-//! of its constants; [`MTLFunctionConstantValues`](https://developer.apple.com/documentation/metal/mtlfunctionconstantvalues)
-//! and `MTLFunctionDescriptor`.
+//! [`Function`]: [`MTLFunction`](https://developer.apple.com/documentation/metal/mtlfunction), a kernel's name with values of its function
+//! constants; [`MTLFunctionConstantValues`](https://developer.apple.com/documentation/metal/mtlfunctionconstantvalues) and
+//! `MTLFunctionDescriptor`.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ impl Clone for ConstantValues {
     }
 }
 
-/// The first `MTLDataType` of each scalar, with those of two to four components behind it.
+/// The first `MTLDataType` of each scalar; those with two to four components follow.
 const TYPES: [(usize, Scalar); 12] = [
     (3, Scalar::F32),
     (16, Scalar::F16),
@@ -40,13 +40,13 @@ const TYPES: [(usize, Scalar); 12] = [
     (121, Scalar::BF16),
 ];
 
-/// What an `MTLDataType` is: a scalar and how many.
+/// Decodes an `MTLDataType`: scalar and number of components.
 fn scalar_of(kind: usize) -> Option<(Scalar, usize)> {
     let (first, scalar) = TYPES.into_iter().find(|(first, _)| (*first..first + 4).contains(&kind))?;
     Some((scalar, kind - first + 1))
 }
 
-/// The `MTLDataType` of what an argument points to: 1, a structure, for what has no other.
+/// The `MTLDataType` of an argument's pointee; 1 (struct) for types without another constant.
 pub fn data_type(element: &ElementType) -> usize {
     let Some(scalar) = element.scalar() else { return 1 };
     let lanes = match element {
@@ -63,7 +63,7 @@ impl ConstantValues {
         require!(!value.is_null(), "{method} the value is null");
         let (scalar, lanes) = known?;
         let size = usize::try_from(scalar.size()).unwrap_or(1);
-        // SAFETY: the program passes a value of that type; three components are as long as four, and the first count.
+        // SAFETY: the program passes a value of that type. A vector of three components has the size of one of four.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size * lanes) }.to_vec();
         let mut values = self.0.lock();
         values.retain(|known| known.key != key);
@@ -93,7 +93,7 @@ impl ConstantValues {
         }
     }
 
-    /// The values of those constants that a library declares; others do not count.
+    /// The values of the constants that a library declares; others are ignored.
     fn of(&self, declared: &[FunctionConstant]) -> Vec<Constant> {
         let is_declared = |constant: &&Constant| match &constant.key {
             ConstantKey::Index(index) => declared.iter().any(|known| known.index == *index),
@@ -125,7 +125,7 @@ pub struct Function {
 
 elinvar_objc::object!(Function, c"ElinvarMTLFunction");
 
-/// What a library says of a constant.
+/// A library's information about a constant.
 struct Declared {
     name: String,
     index: u32,

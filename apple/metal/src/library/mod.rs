@@ -1,8 +1,8 @@
-//! [`Library`]: [`MTLLibrary`](https://developer.apple.com/documentation/metal/mtllibrary), compiled by Elinvar's own front
-//! end; and [`MTLCompileOptions`](https://developer.apple.com/documentation/metal/mtlcompileoptions).
+//! [`Library`]: [`MTLLibrary`](https://developer.apple.com/documentation/metal/mtllibrary), compiled by Elinvar's front end; and
+//! [`MTLCompileOptions`](https://developer.apple.com/documentation/metal/mtlcompileoptions).
 //!
-//! What stands for the contents of a `.metallib` file is MSL text behind a line of its own ([`MAGIC`]); Apple's format is
-//! not public.
+//! In place of the contents of a `.metallib` file, whose format is not public, the stand-in uses MSL text that follows a magic line
+//! ([`MAGIC`]).
 
 pub mod binary_archive;
 pub mod function;
@@ -23,10 +23,10 @@ use crate::device::Device;
 use crate::require;
 use crate::validation::fault_injection::Site;
 
-/// The first line of data that stands for a compiled library.
+/// The magic line of data that replaces a compiled library.
 const MAGIC: &[u8] = b"elinvar-metallib 1\n";
 
-/// How a library of Apple's compiler begins.
+/// Magic bytes of a library from Apple's compiler.
 const APPLES: &[u8] = b"MTLB";
 
 pub const DOMAIN: &str = "MTLLibraryErrorDomain";
@@ -80,7 +80,7 @@ impl Default for CompileOptions {
     }
 }
 
-/// The newest version of the language that the system knows, as an `MTLLanguageVersion`.
+/// The newest language version that the system supports, as an `MTLLanguageVersion`.
 fn newest() -> usize {
     let (major, minor) = match os_version() {
         (26.., _) => (4, 0),
@@ -110,7 +110,7 @@ impl CompileOptions {
     }
 }
 
-/// A macro as the dictionary has it: strings and numbers.
+/// A macro's value in the dictionary: a string or a number.
 fn define((name, value): (&str, &Object)) -> (String, Option<String>) {
     let text = value.downcast::<NsString>().map(|text| text.as_str().to_owned());
     let text = text.or_else(|| value.downcast::<NsNumber>().map(|number| number.text()));
@@ -121,7 +121,7 @@ fn define((name, value): (&str, &Object)) -> (String, Option<String>) {
 pub struct Library {
     pub device: Ref<Device>,
     pub compiled: Arc<dyn elinvar_driver::Library>,
-    /// What the text was, in short.
+    /// Hash of the source text.
     pub fingerprint: u64,
     label: Property<Option<Ref<NsString>>>,
 }
@@ -175,7 +175,7 @@ impl Library {
         done: Option<Block<(Id, Id)>>,
     ) {
         let device = device.clone();
-        // What is set later does not count.
+        // Later changes of the options have no effect.
         let options = options.map(|options| CompileOptions::clone(&options)).unwrap_or_default();
         later(done, move || Self::compile(&device, text.as_str(), &options));
     }
@@ -213,7 +213,7 @@ impl Library {
         error.catch(Self::from_path(device, path.as_str().as_ref()))
     }
 
-    /// `newDefaultLibrary`: a program's bundle has none here.
+    /// `newDefaultLibrary`: the stand-in has no default library in a program's bundle.
     pub fn default_of(_device: &Ref<Device>) -> Option<Ref<Self>> {
         None
     }
@@ -224,7 +224,7 @@ impl Library {
     }
 }
 
-/// Do it on another thread, and hand the block a result and an error.
+/// Runs a function on another thread, and passes its result or error to the block.
 pub fn later<T: elinvar_objc::Declared>(
     done: Option<Block<(Id, Id)>>,
     work: impl FnOnce() -> Result<Ref<T>, Ref<NsError>> + Send + 'static,
@@ -246,7 +246,7 @@ pub fn later<T: elinvar_objc::Declared>(
 
 fn fingerprint(source: &Source) -> u64 {
     use std::hash::{Hash as _, Hasher as _};
-    // With fixed keys: archives of one process are read by another.
+    // Fixed keys, because archives of one process are read by another.
     let mut hasher = std::hash::DefaultHasher::new();
     source.hash(&mut hasher);
     hasher.finish()
@@ -293,10 +293,10 @@ pub fn register() {
         .register();
 }
 
-/// Data that stands for a compiled library, from MSL text, to which the caller owns a reference.
+/// Creates data that replaces a compiled library, from MSL text. The caller owns a reference.
 ///
 /// # Safety
-/// There are so many bytes at `text`.
+/// `text` points to that many bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn elinvar_apple_metallib(text: *const c_void, length: usize) -> Id {
     // SAFETY: the caller's promise.

@@ -1,8 +1,8 @@
 //! [`Pipeline`]: [`MTLComputePipelineState`](https://developer.apple.com/documentation/metal/mtlcomputepipelinestate), and its
 //! descriptor.
 //!
-//! The CPU driver compiles for one threadgroup size at a time, so that is done when the pipeline is first dispatched
-//! with a size, on the queue's thread.
+//! The CPU driver compiles for one threadgroup size at a time, so compilation takes place on the queue's thread, when the pipeline is first
+//! dispatched with a size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,16 +24,16 @@ use crate::values::{ResourceId, Size};
 /// `MTLPipelineOptionFailOnBinaryArchiveMiss`.
 const ONLY_FROM_ARCHIVE: usize = 1 << 2;
 
-/// Pipelines that were compiled, in this process and not found in an archive.
+/// Number of pipelines compiled in this process, not found in an archive.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
 
-/// How often a pipeline was compiled, and not taken from an archive, since the process began.
+/// Number of pipelines that this process has compiled, rather than taken from an archive.
 #[unsafe(no_mangle)]
 extern "C" fn elinvar_apple_compiled_pipelines() -> usize {
     COMPILED.load(Ordering::Relaxed)
 }
 
-/// How a pipeline is to be.
+/// `MTLComputePipelineDescriptor`.
 #[derive(Clone, Default)]
 pub struct Descriptor {
     label: Property<Option<Ref<NsString>>>,
@@ -51,12 +51,12 @@ pub struct Descriptor {
 elinvar_objc::object!(Descriptor, c"MTLComputePipelineDescriptor");
 
 impl Descriptor {
-    /// What the pipeline is called in an archive.
+    /// Name of the pipeline in an archive.
     pub fn key(&self) -> Option<String> {
         self.function.get().map(|function| binary_archive::key(&function))
     }
 
-    /// Compile what it describes, for an archive.
+    /// Compiles the described pipeline, for an archive.
     pub fn compile(&self, device: &Ref<Device>) -> Result<(), Ref<NsError>> {
         self.function.get().map_or(Ok(()), |function| Pipeline::make(device, &function, self).map(drop))
     }
@@ -87,11 +87,11 @@ impl Descriptor {
 pub struct Pipeline {
     device: Ref<Device>,
     pub compiled: Arc<dyn elinvar_driver::Pipeline>,
-    /// The same with shader validation, where it is on.
+    /// The pipeline with shader validation, if it is enabled.
     pub validated: Option<Arc<dyn elinvar_driver::Pipeline>>,
     label: Option<Ref<NsString>>,
     max_threads: usize,
-    /// Whether threadgroups are promised to be whole simdgroups.
+    /// Whether the descriptor promises that threadgroup sizes are multiples of the simdgroup width.
     pub multiple: bool,
     pub indirect: bool,
     required: Size,
@@ -166,7 +166,7 @@ impl Pipeline {
         Some(made)
     }
 
-    /// What the kernel takes.
+    /// The kernel's arguments.
     pub fn signature(&self) -> &Signature {
         self.compiled.signature()
     }
@@ -175,12 +175,12 @@ impl Pipeline {
         if this.validated.is_some() { shader_validation::ENABLED } else { shader_validation::DISABLED }
     }
 
-    /// Threads of its largest threadgroup.
+    /// Maximum number of threads per threadgroup.
     pub fn max_threads(&self) -> usize {
         self.max_threads
     }
 
-    /// Bytes of threadgroup memory that the kernel itself declares.
+    /// Static threadgroup memory in bytes.
     pub fn threadgroup_memory(&self) -> usize {
         let declared = self.signature().code.map_or(0, |code| code.threadgroup_memory);
         usize::try_from(declared).unwrap_or(usize::MAX)

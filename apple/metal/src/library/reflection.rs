@@ -1,5 +1,5 @@
-//! [`Reflection`]: [`MTLComputePipelineReflection`](https://developer.apple.com/documentation/metal/mtlcomputepipelinereflection),
-//! what a kernel takes, as bindings and, in the older way, as arguments.
+//! [`Reflection`]: [`MTLComputePipelineReflection`](https://developer.apple.com/documentation/metal/mtlcomputepipelinereflection), the
+//! arguments of a kernel, as bindings and, in the older API, as arguments.
 
 use elinvar_driver::{Access, Arg, ArgKind, Signature};
 use elinvar_objc::foundation::{NsArray, NsString, os_version};
@@ -7,7 +7,7 @@ use elinvar_objc::{Declaration, Object, Ref};
 
 use crate::library::function::data_type;
 
-/// What a kernel takes.
+/// The arguments of a kernel.
 pub struct Reflection(Vec<Arg>);
 
 elinvar_objc::object!(Reflection, c"MTLComputePipelineReflection");

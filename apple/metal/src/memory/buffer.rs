@@ -1,5 +1,5 @@
-//! [`Buffer`]: [`MTLBuffer`](https://developer.apple.com/documentation/metal/mtlbuffer), with what it is as a
-//! [resource](https://developer.apple.com/documentation/metal/mtlresource).
+//! [`Buffer`]: [`MTLBuffer`](https://developer.apple.com/documentation/metal/mtlbuffer), including
+//! [`MTLResource`](https://developer.apple.com/documentation/metal/mtlresource).
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -16,7 +16,7 @@ use crate::require;
 use crate::validation::fault_injection::Site;
 use crate::values::{Storage, within};
 
-/// Memory that kernels take.
+/// `MTLBuffer`.
 pub struct Buffer {
     device: Ref<Device>,
     store: Arc<Store>,
@@ -24,7 +24,7 @@ pub struct Buffer {
     label: Property<Option<Ref<NsString>>>,
     purgeable: Mutex<usize>,
     place: Option<Place>,
-    /// The buffer of another device that this is a view of.
+    /// The buffer of another device, if this is a remote view.
     remote: Option<Ref<Buffer>>,
 }
 
@@ -46,7 +46,7 @@ impl Buffer {
         })
     }
 
-    /// One of a heap's memory.
+    /// Creates a buffer in a heap.
     pub fn in_heap(heap: &Ref<Heap>, store: Store, options: usize, place: Place) -> Ref<Self> {
         Self::new(&heap.device, store, options, Some(place))
     }
@@ -94,26 +94,26 @@ impl Buffer {
         deallocator: Option<Block<(*mut c_void, usize)>>,
     ) -> Option<Ref<Self>> {
         const METHOD: &str = "newBufferWithBytesNoCopy:length:options:deallocator:";
-        // The system's pages are what counts, and they are smaller than Apple's here.
+        // The host system's page size counts, which is smaller than Apple's.
         let page = usize::try_from(device.cpu.caps().limits.wrap_granule.unwrap_or(1)).unwrap_or(1);
         let address = NonNull::new(bytes.cast::<u8>());
         let is_aligned = bytes.addr().is_multiple_of(page);
-        require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not page-aligned");
+        require!(address.is_some() && is_aligned, "{METHOD} the address {bytes:p} is not a page's");
         require!(
             length > 0 && length.is_multiple_of(page),
-            "{METHOD} the length {length} is not a multiple of the page size"
+            "{METHOD} {length} bytes are not a whole number of pages"
         );
         let shared = Storage::of_options(options) == Some(Storage::Shared);
         require!(shared, "{METHOD} the storage mode {options:#x} is not the shared one");
         if Device::fails(device, Site::Allocation) {
             return None;
         }
-        // SAFETY: the program promises that the memory stays until the deallocator is called.
+        // SAFETY: the program guarantees that the memory stays valid until the deallocator is called.
         let store = unsafe { Store::borrow(&*device.cpu, address?, length, Storage::Shared, deallocator) }?;
         Some(Self::new(device, store, options, None))
     }
 
-    /// Whose memory it is.
+    /// The device that owns the memory.
     pub fn device(&self) -> &Ref<Device> {
         &self.device
     }
@@ -123,13 +123,13 @@ impl Buffer {
         &self.store
     }
 
-    /// Whether it is a view of another device's buffer.
+    /// Whether it is a remote view.
     pub fn is_remote(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// A view for another device of the peer group, which can only copy from it.
-    /// [It is of private memory](https://developer.apple.com/documentation/metal/mtlbuffer/makeremotebufferview(_:)).
+    /// A remote view for another device of the peer group, which can only copy from it.
+    /// [The buffer must be private](https://developer.apple.com/documentation/metal/mtlbuffer/makeremotebufferview(_:)).
     fn remote_view(this: &Ref<Self>, device: Ref<Device>) -> Option<Ref<Self>> {
         const METHOD: &str = "newRemoteBufferViewForDevice:";
         let private = this.store.storage() == Storage::Private;
@@ -162,17 +162,17 @@ impl Buffer {
     }
 }
 
-/// How a command buffer keeps a buffer: alive, or trusting the program to.
+/// How a command buffer refers to a buffer: retained or not.
 #[derive(Clone)]
 pub enum Held {
-    /// As command buffers do unless told otherwise.
+    /// Retained, the default.
     Alive(Ref<Buffer>),
-    /// With unretained references.
+    /// Unretained references.
     Trusting(Weak<Store>),
 }
 
 impl Held {
-    /// Keep a buffer alive, or not.
+    /// Refers to a buffer, retained or not.
     pub fn new(buffer: &Ref<Buffer>, alive: bool) -> Self {
         if alive { Self::Alive(buffer.clone()) } else { Self::Trusting(Arc::downgrade(&buffer.store)) }
     }

@@ -1,5 +1,5 @@
-//! [`Heap`]: [`MTLHeap`](https://developer.apple.com/documentation/metal/mtlheap), memory in which buffers are placed by the
-//! heap, or by the program.
+//! [`Heap`]: [`MTLHeap`](https://developer.apple.com/documentation/metal/mtlheap): memory for buffers placed automatically or by the
+//! program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::require;
 use crate::validation::fault_injection::Site;
 use crate::values::{SizeAndAlign, Storage};
 
-/// To which buffers in a heap are aligned.
+/// Alignment of buffers in a heap, in bytes.
 const ALIGN: usize = 256;
 
 /// `MTLHeapTypeAutomatic`.
@@ -23,7 +23,7 @@ const AUTOMATIC: isize = 0;
 /// `MTLHeapTypePlacement`.
 const PLACEMENT: isize = 1;
 
-/// How a heap is to be.
+/// `MTLHeapDescriptor`.
 #[derive(Clone)]
 pub struct HeapDescriptor {
     size: Property<usize>,
@@ -36,7 +36,7 @@ pub struct HeapDescriptor {
 elinvar_objc::object!(HeapDescriptor, c"MTLHeapDescriptor");
 
 impl Default for HeapDescriptor {
-    /// Private memory, as the documentation of `storageMode` says.
+    /// Private memory, the documented default of `storageMode`.
     fn default() -> Self {
         let storage = Property::new(Storage::Private as usize);
         let [size, cache, hazards] = [const { 0 }; 3].map(Property::new);
@@ -44,7 +44,7 @@ impl Default for HeapDescriptor {
     }
 }
 
-/// Parts of a heap's memory that are in use, in order of their place: begin and end.
+/// Allocated ranges of a heap, in order: start and end.
 type Used = Mutex<Vec<(usize, usize)>>;
 
 /// Memory in which buffers are placed.
@@ -60,7 +60,7 @@ pub struct Heap {
 
 elinvar_objc::object!(Heap, c"ElinvarMTLHeap");
 
-/// Where a buffer is in its heap.
+/// Location of a buffer in its heap.
 pub struct Place {
     pub heap: Ref<Heap>,
     pub offset: usize,
@@ -69,14 +69,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// Let the heap give the memory to others.
+    /// Makes the memory aliasable.
     pub fn make_aliasable(&self) {
         if !self.aliasable.swap(true, Ordering::AcqRel) && self.heap.kind == AUTOMATIC {
             self.heap.used.lock().retain(|part| part.0 != self.offset);
         }
     }
 
-    /// Whether others may have the memory.
+    /// Whether the memory is aliasable.
     pub fn is_aliasable(&self) -> bool {
         self.aliasable.load(Ordering::Acquire)
     }
@@ -130,7 +130,7 @@ impl Heap {
         }))
     }
 
-    /// A free part of that length and alignment: the first that is large enough.
+    /// First-fit: a free range of that length and alignment.
     fn find(used: &[(usize, usize)], size: usize, length: usize, align: usize) -> Option<usize> {
         let ends = std::iter::once(0).chain(used.iter().map(|part| part.1));
         let starts = used.iter().map(|part| part.0).chain([size]);

@@ -1,5 +1,5 @@
-//! [`ResidencySet`]: [`MTLResidencySet`](https://developer.apple.com/documentation/metal/mtlresidencyset). All memory is resident
-//! here; the set keeps count, and changes count once they are committed.
+//! [`ResidencySet`]: [`MTLResidencySet`](https://developer.apple.com/documentation/metal/mtlresidencyset). All memory is resident; the set
+//! only tracks its members, and changes take effect on commit.
 
 use elinvar_objc::foundation::{NsArray, NsError, NsString, os_version};
 use elinvar_objc::{Declaration, Id, Object, Out, Property, Ref};
@@ -20,13 +20,13 @@ elinvar_objc::object!(ResidencyDescriptor, c"MTLResidencySetDescriptor");
 
 #[derive(Default)]
 struct Allocations {
-    /// What counts.
+    /// Committed members.
     committed: Vec<Object>,
-    /// What is in the set when it is committed next.
+    /// Members after the next commit.
     next: Vec<Object>,
 }
 
-/// Allocations that belong together.
+/// A set of allocations.
 pub struct ResidencySet {
     device: Ref<Device>,
     label: Option<Ref<NsString>>,

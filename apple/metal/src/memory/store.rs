@@ -1,7 +1,7 @@
-//! [`Store`]: the bytes of a buffer, and [`Account`]: how many a device has given out.
+//! [`Store`]: the bytes of a buffer, and [`Account`]: the memory use of a device.
 //!
-//! Bytes are memory of the CPU driver, in whole pages: so a write a little past the end of a buffer, which hardware
-//! lets pass as well, does no harm. A managed buffer of a device with memory of its own has a second copy for the host.
+//! Bytes are memory of the CPU driver, in whole pages, so a small overrun of a buffer is harmless, as on hardware. A managed buffer of a device
+//! without unified memory has a second copy for the host.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -13,10 +13,10 @@ use elinvar_objc::Block;
 
 use crate::values::Storage;
 
-/// Bytes of a page of Apple's processors: allocations are whole multiples.
+/// Page size of Apple's processors in bytes; allocations are whole pages.
 pub const PAGE: usize = 16 << 10;
 
-/// How much of a device's memory is in use.
+/// Memory use of a device.
 #[derive(Default)]
 pub struct Account(AtomicUsize);
 
@@ -26,7 +26,7 @@ impl Account {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Take bytes, if no more than `limit` are in use then.
+    /// Reserves bytes, unless the total would exceed `limit`.
     pub fn charge(self: &Arc<Self>, bytes: usize, limit: u64) -> Option<Charge> {
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum as u64 <= limit);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
@@ -34,7 +34,7 @@ impl Account {
     }
 }
 
-/// Bytes that are in use until this is dropped.
+/// Reserved bytes, returned on drop.
 pub struct Charge {
     account: Arc<Account>,
     bytes: usize,
@@ -46,7 +46,7 @@ impl Drop for Charge {
     }
 }
 
-/// What is called when memory of the program's is let go of.
+/// Deallocator of memory that the program owns.
 type Deallocator = Block<(*mut c_void, usize)>;
 
 struct Borrowed {
@@ -55,7 +55,7 @@ struct Borrowed {
     deallocator: Option<Deallocator>,
 }
 
-// SAFETY: the address is only handed to the block, which may be called on any thread.
+// SAFETY: the address is only passed to the block, which may be called on any thread.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
@@ -71,7 +71,7 @@ impl Drop for Borrowed {
 /// Bytes of a buffer.
 pub struct Store {
     memory: Arc<dyn Memory>,
-    /// The host's copy, where there are two.
+    /// The host's copy, if there are two.
     host: Option<Arc<dyn Memory>>,
     offset: u64,
     length: usize,
@@ -80,7 +80,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// New memory, zeroed. `None` if there is none left.
+    /// Allocates zeroed memory. `None` if out of memory.
     pub fn allocate(
         cpu: &dyn elinvar_driver::Device,
         length: usize,
@@ -95,10 +95,10 @@ impl Store {
         Some(Self { memory, host, offset: 0, length, storage, _charge: Some(charge) })
     }
 
-    /// Memory of the program's, whole pages, used in place.
+    /// Wraps whole pages of the program.
     ///
     /// # Safety
-    /// It can be read and written until the deallocator is called.
+    /// The memory is readable and writable until the deallocator is called.
     pub unsafe fn borrow(
         cpu: &dyn elinvar_driver::Device,
         address: NonNull<u8>,
@@ -113,7 +113,7 @@ impl Store {
         Some(Self { memory, host: None, offset: 0, length, storage, _charge: None })
     }
 
-    /// A part of this one; the program sees to it that parts in use at a time do not overlap, or means them to.
+    /// A part of this memory. Overlap of parts in use is the program's responsibility.
     pub fn part(&self, offset: usize, length: usize) -> Self {
         let memory = self.memory.clone();
         Self {
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Bytes as asked for.
+    /// Requested size in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
@@ -136,18 +136,18 @@ impl Store {
         self.storage
     }
 
-    /// From `offset` on, to the end of the pages.
+    /// The slice from `offset` to the end of the pages.
     pub fn from(&self, offset: usize) -> MemorySlice {
         let offset = self.offset + offset as u64;
         MemorySlice { memory: self.memory.clone(), offset, len: self.memory.len() - offset }
     }
 
-    /// From an offset up to its end, and not to that of the pages that it is in.
+    /// The slice from an offset to the end of the buffer, not of its pages.
     pub fn rest(&self, offset: usize) -> MemorySlice {
         self.range(offset, self.length - offset)
     }
 
-    /// A range, which is within it.
+    /// A slice, which must be within the memory.
     pub fn range(&self, offset: usize, length: usize) -> MemorySlice {
         MemorySlice { memory: self.memory.clone(), offset: self.offset + offset as u64, len: length as u64 }
     }
@@ -158,12 +158,12 @@ impl Store {
         base.wrapping_add(usize::try_from(self.offset).unwrap_or(0))
     }
 
-    /// Where the device sees it, as a host's address.
+    /// The device's address, as a host address.
     pub fn device_bytes(&self) -> *mut u8 {
         self.address(&*self.memory)
     }
 
-    /// Where the host sees it; null if it does not.
+    /// The host's address; null if the host cannot access it.
     pub fn contents(&self) -> *mut u8 {
         match self.storage {
             Storage::Private | Storage::Memoryless => std::ptr::null_mut(),
@@ -171,17 +171,17 @@ impl Store {
         }
     }
 
-    /// Where kernels see it.
+    /// The address for kernels.
     pub fn gpu_address(&self) -> u64 {
         self.memory.gpu_address().map_or(0, |address| address + self.offset)
     }
 
-    /// Let the device see what the host wrote.
+    /// Copies the host's writes to the device's copy.
     pub fn push(&self, offset: usize, length: usize) {
         self.copy(true, offset, length);
     }
 
-    /// Let the host see what the device wrote.
+    /// Copies the device's writes to the host's copy.
     pub fn pull(&self) {
         self.copy(false, 0, self.length);
     }
@@ -190,14 +190,14 @@ impl Store {
         let Some(host) = &self.host else { return };
         let (host, device) = (self.address(&**host), self.device_bytes());
         let (from, to) = if to_device { (host, device) } else { (device, host) };
-        // SAFETY: the caller has checked the range; the two copies are apart. The program sees to the order.
+        // SAFETY: the caller has checked the range; the copies are disjoint. The program is responsible for ordering.
         unsafe { std::ptr::copy_nonoverlapping(from.add(offset), to.add(offset), length) };
     }
 
-    /// Put bytes in, for host and device, before anybody else has the buffer.
+    /// Initializes both copies, before other code has the buffer.
     ///
     /// # Safety
-    /// There are so many bytes at `from`, at most the store's length.
+    /// `from` points to that many bytes, at most the store's length.
     pub unsafe fn fill(&self, from: *const u8, length: usize) {
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from, self.device_bytes(), length) };

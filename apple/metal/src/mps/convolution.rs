@@ -1,9 +1,9 @@
 //! [`MPSCNNConvolution`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolution), its descriptor,
 //! and [`MPSCNNConvolutionWeightsAndBiasesState`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolutionweightsandbiasesstate).
 //!
-//! The weights come from the program's data source when a convolution is made, and from a buffer in a command buffer's turn
-//! when they are loaded anew. They are rounded to 16 bits unless the data source's `kernelWeightsDataType` says otherwise.
-//! Groups, neurons and quantized weights are not here.
+//! Weights come from the program's data source when a convolution is created, and from buffers, in command buffer order, when they are
+//! reloaded. They are rounded to 16 bits unless the data source's `kernelWeightsDataType` specifies otherwise. Groups, neurons and
+//! quantized weights are not supported.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -82,17 +82,17 @@ impl Shape {
     }
 }
 
-/// `[output channel][row][column][input channel]`, and one for each output channel.
+/// Layout `[output channel][row][column][input channel]`, and one bias per output channel.
 #[derive(Clone, Default)]
 struct Weights {
     weights: Vec<f64>,
     biases: Vec<f64>,
 }
 
-/// Numbers from memory of the program's.
+/// Reads numbers from memory of the program.
 ///
 /// # Safety
-/// There are so many of the type at `from`, which nobody writes meanwhile.
+/// `from` points to that many elements of the type, which are not written concurrently.
 unsafe fn numbers(from: *const u8, count: usize, kind: u32) -> Vec<f64> {
     let number = |at: usize| {
         // SAFETY: the caller's promise.
@@ -106,7 +106,7 @@ unsafe fn numbers(from: *const u8, count: usize, kind: u32) -> Vec<f64> {
     (0..count).map(number).collect()
 }
 
-/// Numbers as a kernel keeps them.
+/// Rounds numbers to the kernel's weight type.
 fn kept(numbers: Vec<f64>, halves: bool) -> Vec<f64> {
     match halves {
         true => numbers.into_iter().map(|number| f16::from_f64(number).to_f64()).collect(),
@@ -114,7 +114,7 @@ fn kept(numbers: Vec<f64>, halves: bool) -> Vec<f64> {
     }
 }
 
-/// Ask the program's data source; `None` if it has no such method.
+/// Sends a message to the data source; `None` if it does not implement the method.
 ///
 /// # Safety
 /// The method takes nothing and returns an `R`.
@@ -128,7 +128,7 @@ unsafe fn ask<R>(source: &Object, name: &CStr) -> Option<R> {
     }
 }
 
-/// Methods of the protocol `MPSCNNConvolutionDataSource`, as far as they are used here.
+/// The methods of `MPSCNNConvolutionDataSource` that are used here.
 const DATA_SOURCE: [Demand; 8] = {
     const fn demand(selector: &'static CStr, types: &'static CStr, required: bool) -> Demand {
         Demand { selector, types, required }
@@ -180,7 +180,7 @@ impl Convolution {
         let halves = kept_as.unwrap_or(FLOAT16) == FLOAT16;
         require!(halves || kind == FLOAT32, "{METHOD} weights of 16 bits are kept in 16 bits");
         let shape = descriptor.shape();
-        // SAFETY: as above; the data source says that so many are there until it is purged.
+        // SAFETY: as above; the data source guarantees that many elements until it is purged.
         let weights = unsafe {
             let weights: *const c_void = ask(&source, c"weights")?;
             require!(!weights.is_null(), "{METHOD} the data source has no weights");
@@ -205,16 +205,16 @@ impl Convolution {
     fn reload(this: &Ref<Self>, buffer: Ref<CommandBuffer>, state: Ref<State>) {
         const METHOD: &str = "-[MPSCNNConvolution reloadWeightsAndBiasesWithCommandBuffer:state:]:";
         let (count, outputs) = (this.shape.weights(), this.shape.outputs);
-        require!(state.count == (count, outputs), "{METHOD} the state has a different shape");
-        // A guess: a convolution without biases gets none.
+        require!(state.count == (count, outputs), "{METHOD} the state is of another shape");
+        // A guess: a convolution without biases ignores them.
         let has = state.biases.is_some();
         require!(has == this.has_biases, "{METHOD} either both or neither must have biases");
         let store = |(buffer, offset): &(Ref<Buffer>, usize)| (buffer.store().clone(), *offset);
         let (from, biases) = (store(&state.weights), state.biases.as_ref().map(store));
         let (weights, halves) = (this.weights.clone(), this.halves);
         let work = move || {
-            // SAFETY: the ranges were checked when the state was made; a command buffer runs alone on its buffers, as far
-            // as the program keeps the order.
+            // SAFETY: the ranges were checked when the state was created; the program is responsible for ordering command buffers that share
+            // buffers.
             let read = |(store, offset): &(Arc<crate::memory::store::Store>, usize), count| unsafe {
                 numbers(store.device_bytes().add(*offset), count, FLOAT32)
             };
@@ -252,7 +252,7 @@ impl Convolution {
     }
 }
 
-/// `MPSCNNConvolutionWeightsAndBiasesState` over buffers of the program's.
+/// `MPSCNNConvolutionWeightsAndBiasesState` over buffers of the program.
 struct State {
     weights: (Ref<Buffer>, usize),
     biases: Option<(Ref<Buffer>, usize)>,

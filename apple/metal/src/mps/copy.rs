@@ -3,8 +3,8 @@
 //! [`MPSImageCopyToMatrix`](https://developer.apple.com/documentation/metalperformanceshaders/mpsimagecopytomatrix), and
 //! [`MPSMatrixCopy`](https://developer.apple.com/documentation/metalperformanceshaders/mpsmatrixcopy) from one matrix to another.
 //!
-//! An image is a row of a matrix, in one of two orders, and has the matrix's type. The properties that say where in a
-//! matrix it begins are not here, nor are copies in which something is transposed.
+//! An image is one row of a matrix, in one of two data layouts, with the matrix's element type. Matrix offsets and transposing copies are
+//! not supported.
 
 use elinvar_objc::{Declaration, Ref};
 
@@ -32,7 +32,7 @@ struct ToMatrix {
 
 elinvar_objc::object!(ToMatrix, c"MPSImageCopyToMatrix");
 
-/// Where in a row a number is.
+/// Index of an element in a row.
 fn place(layout: usize, size: ImageSize, row: usize, column: usize, channel: usize) -> usize {
     match layout {
         CHANNELS_FIRST => (channel * size.height + row) * size.width + column,

@@ -1,5 +1,5 @@
-//! [`Filter`]: what [`MPSCNNKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnkernel)s have in
-//! common, of which each makes an image of another.
+//! [`Filter`]: common parts of [`MPSCNNKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnkernel)s, which
+//! compute an image from an image.
 
 use elinvar_objc::{Declaration, Declared, Property, Ref};
 
@@ -20,9 +20,9 @@ pub struct Offset {
 
 elinvar_objc::structures! { Offset => "{?=qqq}" }
 
-/// `MPSImageEdgeModeZero`, the default: what is outside the image is 0.
+/// `MPSImageEdgeModeZero`, the default: zeros outside of the image.
 pub const EDGE_ZERO: usize = 0;
-/// `MPSImageEdgeModeClamp`: it is the nearest number of the image.
+/// `MPSImageEdgeModeClamp`: the nearest element of the image.
 pub const EDGE_CLAMP: usize = 1;
 
 /// What they have.
@@ -37,11 +37,11 @@ struct Base(Filter);
 
 elinvar_objc::object!(Base, c"MPSCNNKernel");
 
-/// How a window moves over an image, along one dimension.
+/// Window parameters along one dimension.
 ///
-/// The window's first point is at `offset - span / 2`, with the span of the dilated window rounded down, as the
-/// documentation of [`MPSCNNConvolutionDescriptor`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolutiondescriptor)
-/// says of its width; that pooling does the same is a guess.
+/// The window starts at `offset - span / 2`, where the span of the dilated window is divided with truncation, as the documentation of
+/// [`MPSCNNConvolutionDescriptor`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolutiondescriptor) specifies
+/// for its width; for pooling this is a guess.
 #[derive(Clone, Copy)]
 pub struct Slide {
     pub size: usize,
@@ -50,14 +50,14 @@ pub struct Slide {
 }
 
 impl Slide {
-    /// Where in the source a point of the window is, for one of the result.
+    /// Source coordinate of a window element, for a result coordinate.
     pub fn at(self, offset: isize, result: usize, point: usize) -> isize {
         let span = (self.size - 1) * self.dilation + 1;
         offset + signed(result * self.stride) - signed(span / 2) + signed(point * self.dilation)
     }
 }
 
-/// A number that fits, since images are small.
+/// Does not truncate, because images are small.
 pub fn signed(number: usize) -> isize {
     isize::try_from(number).unwrap_or(isize::MAX)
 }
@@ -69,7 +69,7 @@ pub struct Settings {
     pub edge: usize,
 }
 
-/// A source's numbers with what lies around them.
+/// Elements of the source, with padding.
 pub struct Source {
     points: Points,
     numbers: Vec<f64>,
@@ -81,12 +81,12 @@ impl Source {
         self.points.size
     }
 
-    /// A number of the image; `None` outside.
+    /// An element of the image; `None` outside.
     pub fn within(&self, row: isize, column: isize, channel: usize) -> Option<f64> {
         self.points.number(&self.numbers, row, column, channel)
     }
 
-    /// A number of the image, or what the edge mode puts around it.
+    /// An element of the image, or of the padding that the edge mode defines.
     pub fn number(&self, row: isize, column: isize, channel: usize) -> f64 {
         let ImageSize { width, height, .. } = self.size();
         let number = match self.edge {
@@ -106,12 +106,12 @@ impl Filter {
         Self { kernel, offset: Property::default(), edge: Property::new(EDGE_ZERO) }
     }
 
-    /// Its kernel.
+    /// The filter's kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// Let `number` give each number of the result, by row, column and channel.
+    /// Computes each element of the result with `number`, given row, column and channel.
     pub fn encode(
         &self,
         method: &str,
@@ -163,7 +163,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(all(Slide { size: 3, stride: 1, dilation: 1 }, 0), [-1, 0, 1, 0, 1, 2]);
-        // Of two points the left one is before the middle.
+        // Of two elements, the left one is before the center.
         assert_eq!(all(Slide { size: 2, stride: 2, dilation: 1 }, 1), [0, 1, 2, 3]);
         assert_eq!(all(Slide { size: 3, stride: 1, dilation: 2 }, 2), [0, 2, 4, 1, 3, 5]);
     }

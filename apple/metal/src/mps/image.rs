@@ -1,9 +1,9 @@
 //! [`Image`]: [`MPSImage`](https://developer.apple.com/documentation/metalperformanceshaders/mpsimage) and
-//! [`MPSTemporaryImage`](https://developer.apple.com/documentation/metalperformanceshaders/mpstemporaryimage), of numbers in 16
-//! or 32 bits, one image each.
+//! [`MPSTemporaryImage`](https://developer.apple.com/documentation/metalperformanceshaders/mpstemporaryimage), with elements of 16 or 32 bits,
+//! one image each.
 //!
-//! A temporary image is for one command buffer, and what reads it counts its `readCount` down; once that is 0 it must not
-//! be used. There are no textures below. How large one may be is that of textures in Apple's
+//! A temporary image belongs to one command buffer; each read decrements its `readCount`, and at 0 it must not be used any more. There are no
+//! underlying textures. The maximum size is that of textures in Apple's
 //! [Metal Feature Set Tables](https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf).
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::require;
 const FORMAT_FLOAT16: usize = 3;
 const FORMAT_FLOAT32: usize = 4;
 
-/// Width and height of a texture, on devices of the families Apple3 and Mac2 and later.
+/// Maximum width and height of a texture, on the families Apple3 and Mac2 and later.
 const MOST_POINTS: usize = 16384;
-/// Layers of a texture, each of which holds four channels.
+/// Maximum number of texture layers, each of which holds four channels.
 const MOST_CHANNELS: usize = 2048 * 4;
 
 /// `MPSImageDescriptor`.
@@ -50,17 +50,17 @@ impl ImageDescriptor {
     }
 }
 
-/// An image: a number for each channel of each point.
+/// An image: one element per channel and pixel.
 pub struct Image {
     device: Ref<Device>,
     pub size: ImageSize,
-    /// As matrices call the type of its numbers.
+    /// Element type, as for matrices.
     pub kind: u32,
     numbers: Arc<Mutex<Vec<f64>>>,
     temporary: Option<Temporary>,
 }
 
-/// How large an image is.
+/// Dimensions of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
     pub width: usize,
@@ -69,7 +69,7 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
-    /// Numbers in all.
+    /// Total number of elements.
     pub fn count(self) -> usize {
         self.width * self.height * self.channels
     }
@@ -100,14 +100,14 @@ impl Image {
         require!(width > 0 && height > 0 && channels > 0, "{method} the size {size:?} is empty");
         let fits = width.max(height) <= MOST_POINTS && channels <= MOST_CHANNELS;
         require!(fits, "{method} {size:?} is larger than a texture");
-        require!(descriptor.images.get() == 1, "{method} image batches are not supported");
+        require!(descriptor.images.get() == 1, "{method} several images in one are not supported");
         let kind = match descriptor.format.get() {
             FORMAT_FLOAT16 => FLOAT16,
             FORMAT_FLOAT32 => FLOAT32,
             _ => 0,
         };
         require!(kind != 0, "{method} the channel format {} is not supported", descriptor.format.get());
-        // What a texture holds at first is not said; this is not a number that a result could have by chance.
+        // Initial contents of textures are undefined; this value cannot be a result by chance.
         let numbers = Arc::new(Mutex::new(vec![f64::NAN; size.count()]));
         Some(Self { device, size, kind, numbers, temporary })
     }
@@ -119,7 +119,7 @@ impl Image {
         Some(Ref::of_class(TemporaryImage::class(), image))
     }
 
-    /// Whether a command buffer may use it; what reads it says so.
+    /// Whether a command buffer may use it; `reads` counts a read.
     pub fn is_usable(&self, method: &str, buffer: &Ref<CommandBuffer>, reads: bool) -> bool {
         let Some(temporary) = &self.temporary else { return true };
         let (own, left) = (temporary.buffer == buffer.id().addr(), temporary.reads.get());
@@ -131,7 +131,7 @@ impl Image {
         true
     }
 
-    /// Its numbers, which stay while a command buffer uses them.
+    /// Its elements, kept alive while a command buffer uses them.
     pub fn points(&self) -> Points {
         Points { size: self.size, kind: self.kind, numbers: self.numbers.clone() }
     }
@@ -147,7 +147,7 @@ impl Image {
     }
 }
 
-/// An image's numbers.
+/// Elements of an image.
 pub struct Points {
     pub size: ImageSize,
     kind: u32,
@@ -159,19 +159,19 @@ impl Points {
         (row * self.size.width + column) * self.size.channels + channel
     }
 
-    /// All numbers, as [`Points::number`] finds them.
+    /// All elements, in the order of [`Points::number`].
     pub fn copy(&self) -> Vec<f64> {
         self.numbers.lock().clone()
     }
 
-    /// One of the numbers that [`Points::copy`] gave; `None` outside.
+    /// One of the elements returned by [`Points::copy`]; `None` outside.
     pub fn number(&self, all: &[f64], row: isize, column: isize, channel: usize) -> Option<f64> {
         let (row, column) = (usize::try_from(row).ok()?, usize::try_from(column).ok()?);
         let is_within = row < self.size.height && column < self.size.width;
         is_within.then(|| all[self.at(row, column, channel)])
     }
 
-    /// Set every number.
+    /// Sets all elements.
     #[allow(clippy::cast_possible_truncation)] // rounding to the image's format is meant
     pub fn set_all(&self, mut number: impl FnMut(usize, usize, usize) -> f64) {
         let mut numbers = self.numbers.lock();

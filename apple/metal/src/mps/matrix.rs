@@ -11,16 +11,16 @@ use crate::memory::buffer::Buffer;
 use crate::memory::store::Store;
 use crate::require;
 
-/// Types of elements, as `MPSDataType` numbers them.
+/// Element types, as `MPSDataType` values.
 pub const FLOAT32: u32 = 0x1000_0020;
 pub const FLOAT16: u32 = 0x1000_0010;
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 fn size_of_type(kind: u32) -> usize {
     (kind & 0xffff) as usize / 8
 }
 
-/// How a matrix lies in memory.
+/// Memory layout of a matrix.
 #[derive(Clone, Default)]
 pub struct MatrixDescriptor {
     rows: Property<usize>,
@@ -52,7 +52,7 @@ impl MatrixDescriptor {
     }
 }
 
-/// How a vector lies in memory.
+/// Memory layout of a vector.
 #[derive(Clone, Default)]
 pub struct VectorDescriptor {
     length: Property<usize>,
@@ -70,7 +70,7 @@ impl VectorDescriptor {
     }
 }
 
-/// Numbers in rows, of one or several matrices.
+/// A view of one or several row-major matrices.
 #[derive(Clone)]
 pub struct View {
     buffer: Ref<Buffer>,
@@ -103,18 +103,18 @@ impl View {
         Some(self)
     }
 
-    /// The type of its elements.
+    /// Element type.
     pub fn kind(&self) -> u32 {
         self.kind
     }
 
-    /// Its bytes, which stay while a command buffer uses them.
+    /// Its bytes, kept alive while a command buffer uses them.
     pub fn elements(&self) -> Elements {
         Elements { view: self.clone(), store: self.buffer.store().clone() }
     }
 }
 
-/// A view whose numbers can be read and written.
+/// A view with element access.
 pub struct Elements {
     view: View,
     store: Arc<Store>,
@@ -124,22 +124,22 @@ impl Elements {
     fn address(&self, matrix: usize, row: usize, column: usize) -> *mut u8 {
         let View { offset, matrix_bytes, row_bytes, kind, .. } = self.view;
         let at = offset + matrix * matrix_bytes + row * row_bytes + column * size_of_type(kind);
-        // Callers check what they ask for against the view, which was checked against the buffer.
+        // Callers check indices against the view, which was checked against the buffer.
         self.store.device_bytes().wrapping_add(at)
     }
 
-    /// Whether there is such an element.
+    /// Whether the element exists.
     fn has(&self, matrix: usize, row: usize, column: usize) -> bool {
         matrix < self.view.matrices && row < self.view.rows && column < self.view.columns
     }
 
-    /// A number; outside, 0.
+    /// Reads an element; 0 outside of the view.
     pub fn get(&self, matrix: usize, row: usize, column: usize) -> f64 {
         if !self.has(matrix, row, column) {
             return 0.0;
         }
         let address = self.address(matrix, row, column);
-        // SAFETY: within the buffer; a command buffer runs alone on it, as far as the program keeps the order.
+        // SAFETY: within the buffer; the program is responsible for ordering command buffers that share it.
         unsafe {
             if self.view.kind == FLOAT16 {
                 f64::from(address.cast::<f16>().read_unaligned())
@@ -149,7 +149,7 @@ impl Elements {
         }
     }
 
-    /// Set a number; nothing outside.
+    /// Writes an element; no effect outside of the view.
     #[allow(clippy::cast_possible_truncation)] // rounding to the elements' type is meant
     pub fn set(&self, matrix: usize, row: usize, column: usize, value: f64) {
         if !self.has(matrix, row, column) {
@@ -218,7 +218,7 @@ impl Vector {
     }
 }
 
-/// What rows are aligned to when the library recommends it.
+/// Recommended row alignment in bytes.
 fn recommended(count: usize, kind: u32) -> usize {
     (count * size_of_type(kind)).next_multiple_of(16)
 }

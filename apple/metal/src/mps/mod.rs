@@ -1,6 +1,6 @@
-//! [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders): matrices, their products and
-//! softmax; images, convolution, pooling and reductions. The host computes in a command buffer's turn, in double precision rounded once, so that a result is at
-//! least as exact as that of hardware, and not the same.
+//! [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders): matrices, products, softmax; images,
+//! convolution, pooling and reductions. The host computes them in command buffer order, in double precision with one rounding, so results
+//! are at least as accurate as those of hardware, but not identical.
 
 mod convolution;
 mod copy;
@@ -19,7 +19,7 @@ use crate::commands::command_buffer::CommandBuffer;
 use crate::commands::pass::{HostWork, Op, Pass};
 use crate::device::Device;
 
-/// What every kernel has: [`MPSKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpskernel).
+/// Common part of all kernels: [`MPSKernel`](https://developer.apple.com/documentation/metalperformanceshaders/mpskernel).
 pub struct Kernel {
     device: Ref<Device>,
     label: Property<Option<Ref<NsString>>>,
@@ -33,7 +33,7 @@ impl Kernel {
         Self { device, label: Property::default(), options: Property::default() }
     }
 
-    /// Let the host do something in a command buffer's turn.
+    /// Encodes a host function, called in command buffer order.
     fn encode(&self, method: &str, buffer: &Ref<CommandBuffer>, work: HostWork) {
         let label = self.label.get().map(|label| label.as_str().to_owned()).unwrap_or_default();
         buffer.add_pass(method, Pass { label, ops: vec![Op::Host(work)], ..Pass::default() });
@@ -52,8 +52,8 @@ where
         .method("device", move |this: &Ref<T>| of(this).device.clone())
 }
 
-/// Whether there are kernels for a device. Which devices have none is not documented any more; that the first family of
-/// Apple's is one is a guess.
+/// Whether a device is supported. Unsupported devices are no longer documented; that the first Apple family is one is a
+/// guess.
 #[unsafe(no_mangle)]
 extern "C" fn MPSSupportsMTLDevice(device: Id) -> bool {
     // SAFETY: it is a device, or nil.

@@ -1,6 +1,6 @@
 //! [`MPSMatrixMultiplication`](https://developer.apple.com/documentation/metalperformanceshaders/mpsmatrixmultiplication) and
 //! [`MPSMatrixVectorMultiplication`](https://developer.apple.com/documentation/metalperformanceshaders/mpsmatrixvectormultiplication):
-//! `C = alpha * op(A) * op(B) + beta * C`. Where beta is 0 what C held does not count.
+//! `C = alpha * op(A) * op(B) + beta * C`. If beta is 0, C is not read.
 
 use elinvar_objc::{Declaration, Property, Ref};
 
@@ -23,7 +23,7 @@ struct Product {
     beta: f64,
 }
 
-/// Where the parts of three matrices begin that take part.
+/// Origins of the submatrices of three matrices.
 #[derive(Clone, Copy, Default)]
 struct Origins {
     left: (usize, usize),
@@ -43,7 +43,7 @@ impl Product {
     }
 
     fn compute(&self, [left, right, result]: [&Elements; 3], origins: Origins, matrix: usize) {
-        // Each row in full before it is written: the result may be one of the factors.
+        // Computes each row completely before writing it, because the result may be one of the factors.
         let sums: Vec<f64> = (0..self.rows)
             .flat_map(|row| (0..self.columns).map(move |column| (row, column)))
             .map(|(row, column)| {
@@ -74,12 +74,12 @@ struct Multiplication {
 elinvar_objc::object!(Multiplication, c"MPSMatrixMultiplication");
 
 fn origin(property: &Property<Size>) -> (usize, usize) {
-    // That x counts rows is a guess.
+    // A guess: x is the row index.
     let Size { width, height, .. } = property.get();
     (width, height)
 }
 
-/// Whether a part of a matrix is within it.
+/// Whether a submatrix is within a matrix.
 fn has(view: &View, origin: (usize, usize), rows: usize, columns: usize) -> bool {
     origin.0 + rows <= view.rows && origin.1 + columns <= view.columns
 }

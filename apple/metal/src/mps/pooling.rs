@@ -1,6 +1,6 @@
 //! [`MPSCNNPoolingMax`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnpoolingmax) and
-//! [`MPSCNNPoolingAverage`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnpoolingaverage). At edges that
-//! clamp, an average is of the window's numbers that are in the image; its `zeroPadSize` is not here.
+//! [`MPSCNNPoolingAverage`](https://developer.apple.com/documentation/metalperformanceshaders/mpscnnpoolingaverage). With clamped edges, an
+//! average excludes elements outside of the image; `zeroPadSize` is not supported.
 
 use elinvar_objc::{Declaration, Declared, Ref};
 
@@ -10,14 +10,14 @@ use crate::commands::command_buffer::CommandBuffer;
 use crate::device::Device;
 use crate::require;
 
-/// What both have.
+/// Common parameters.
 struct Window {
     filter: Filter,
     rows: Slide,
     columns: Slide,
 }
 
-/// Makes one number of a channel's at some rows and columns, which may be outside the image.
+/// Reduces the elements of a channel at some rows and columns, which may be outside of the image.
 type Pool = fn(&Source, Settings, &[(isize, isize)], usize) -> f64;
 
 struct Max(Window);

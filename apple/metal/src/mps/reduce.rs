@@ -1,5 +1,5 @@
-//! [`MPSNNReduceUnary`](https://developer.apple.com/documentation/metalperformanceshaders/mpsnnreduceunary): one number for each
-//! row or each column of an image. Those over feature channels and the clip rectangle of the source are not here.
+//! [`MPSNNReduceUnary`](https://developer.apple.com/documentation/metalperformanceshaders/mpsnnreduceunary): one result for each row or
+//! column of an image. Reductions over feature channels and `clipRectSource` are not supported.
 
 use elinvar_objc::{Declaration, Declared, Ref};
 
@@ -12,7 +12,7 @@ use crate::require;
 /// The class with a number of [`KINDS`].
 struct Reduce<const KIND: usize>(Filter);
 
-/// Whether it is one number for each row (else for each column), and what becomes of several numbers.
+/// Whether rows are reduced (otherwise columns), and the reduction.
 type Kind = (bool, fn(&[f64]) -> f64);
 
 const KINDS: [Kind; 8] = [
@@ -72,8 +72,8 @@ fn encode<const KIND: usize>(
     let (of_row, make) = KINDS[KIND];
     let own = source.size;
     let expected = if of_row { ImageSize { width: 1, ..own } } else { ImageSize { height: 1, ..own } };
-    // That the result has exactly the size is a guess.
-    require!(result.size == expected, "{METHOD} the result is {:?}, expected {expected:?}", result.size);
+    // A guess: the result must have exactly this size.
+    require!(result.size == expected, "{METHOD} the result is {:?}, needed is {expected:?}", result.size);
     this.0.encode(METHOD, &buffer, [&source, &result], move |source, _, [row, column, channel]| {
         make(&line(source, of_row, if of_row { row } else { column }, channel))
     });

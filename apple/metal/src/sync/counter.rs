@@ -1,6 +1,6 @@
-//! Counters: [`MTLCounterSet`](https://developer.apple.com/documentation/metal/mtlcounterset), of which there is one, that of
-//! time; [`MTLCounterSampleBuffer`](https://developer.apple.com/documentation/metal/mtlcountersamplebuffer); and what passes
-//! sample at their ends.
+//! Counters: [`MTLCounterSet`](https://developer.apple.com/documentation/metal/mtlcounterset), of which there is only the timestamp set;
+//! [`MTLCounterSampleBuffer`](https://developer.apple.com/documentation/metal/mtlcountersamplebuffer); and sample attachments of
+//! passes.
 
 use elinvar_driver::TimestampSlot;
 use elinvar_objc::foundation::{NsArray, NsData, NsError, NsString};
@@ -14,11 +14,11 @@ use crate::require;
 use crate::validation::fault_injection::Site;
 use crate::values::{Storage, within};
 
-/// `MTLCounterErrorValue`: what a sample is that was not taken.
+/// `MTLCounterErrorValue`: the value of a sample that was not taken.
 const NONE: u64 = u64::MAX;
 /// `MTLCounterDontSample`.
 const DONT_SAMPLE: usize = usize::MAX;
-/// Places of a pass's attachments.
+/// Number of sample attachments of a pass.
 const ATTACHMENTS: usize = 4;
 
 elinvar_objc::string_constants! {
@@ -39,7 +39,7 @@ pub struct CounterSet;
 
 elinvar_objc::object!(CounterSet, c"ElinvarMTLCounterSet");
 
-/// `counterSets` of a device; nil, as the documentation says, if it has none.
+/// `counterSets` of a device; nil if it has none, as documented.
 pub fn sets(device: &Ref<Device>) -> Option<Ref<NsArray>> {
     let has = device.profile.samples != Samples::Nowhere;
     has.then(|| NsArray::new([Ref::new(CounterSet).into_object()]))
@@ -76,7 +76,7 @@ impl SampleBuffer {
         const METHOD: &str = "newCounterSampleBufferWithDescriptor:error:";
         require!(descriptor.set.get().is_some(), "{METHOD} the descriptor has no counter set");
         let count = descriptor.count.get();
-        // 32 KiB of samples, which is what devices are known to have; a guess.
+        // 32 KiB of samples, the known limit of devices; a guess.
         let failure =
             |code, message: &str| error.catch(Err(NsError::new("MTLCounterErrorDomain", code, message)));
         if device.faults.now(Site::Object).is_some() {
@@ -101,12 +101,12 @@ impl SampleBuffer {
         }))
     }
 
-    /// How many samples it has.
+    /// Number of samples.
     pub fn count(&self) -> usize {
         self.samples.len()
     }
 
-    /// Take a sample now. One that a test lets fail has no value.
+    /// Takes a sample. An injected fault gives the error value.
     pub fn take(&self, index: usize) {
         match self.device.faults.now(Site::Sample) {
             Some(_) => self.samples[index].clear(),
@@ -114,7 +114,7 @@ impl SampleBuffer {
         }
     }
 
-    /// Samples as bytes: each a number of 64 bits.
+    /// Samples as bytes, 64 bits each.
     pub fn bytes(&self, range: NsRange) -> Vec<u8> {
         let samples = self.samples.iter().skip(range.location).take(range.length);
         samples.flat_map(|sample| sample.ns().unwrap_or(NONE).to_ne_bytes()).collect()
@@ -128,7 +128,7 @@ impl SampleBuffer {
     }
 }
 
-/// What a pass samples at its ends: a place of its descriptor's attachments.
+/// A sample attachment of a pass.
 #[derive(Clone)]
 struct Attachment {
     samples: Property<Option<Ref<SampleBuffer>>>,
@@ -148,14 +148,14 @@ impl Default for Attachment {
     }
 }
 
-/// The places.
+/// The attachments.
 #[derive(Default)]
 pub struct Attachments(Mutex<[Option<Ref<Attachment>>; ATTACHMENTS]>);
 
 elinvar_objc::object!(Attachments, c"ElinvarMTLSampleBufferAttachmentDescriptorArray");
 
 impl Attachments {
-    /// What is done at the beginning and at the end of the pass.
+    /// Samples to take at the start and the end of the pass.
     pub fn ops(&self) -> (Vec<Op>, Vec<Op>) {
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
         for attachment in self.0.lock().iter().flatten() {

@@ -1,8 +1,8 @@
 //! Events: [`MTLEvent`](https://developer.apple.com/documentation/metal/mtlevent) and
-//! [`MTLSharedEvent`](https://developer.apple.com/documentation/metal/mtlsharedevent), counters that command buffers raise and
-//! wait for, the latter also the host.
+//! [`MTLSharedEvent`](https://developer.apple.com/documentation/metal/mtlsharedevent), counters that command buffers, and for shared events the
+//! host, signal and wait for.
 //!
-//! A guess, where the documentation is silent: a command buffer that signals a value below the counter's leaves it.
+//! A guess, because it is not documented: signaling a value below the counter's has no effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::device::Device;
 use crate::validation::fault_injection::Site;
 
-/// What is done when a value is reached.
+/// Callback for a value.
 type Waiting = (u64, Box<dyn FnOnce() + Send>);
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct State {
     waiting: Vec<Waiting>,
 }
 
-/// A number that only the program lowers.
+/// A counter that only the program can decrease.
 #[derive(Default)]
 pub struct Counter {
     state: Mutex<State>,
@@ -31,12 +31,12 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The number.
+    /// The value.
     pub fn value(&self) -> u64 {
         self.state.lock().value
     }
 
-    /// Raise it to a value at least.
+    /// Raises the counter to at least `value`.
     pub fn raise(&self, value: u64) {
         let mut state = self.state.lock();
         state.value = state.value.max(value);
@@ -59,7 +59,7 @@ impl Counter {
         }
     }
 
-    /// Do something once a value is reached.
+    /// Calls a function when a value is reached.
     fn when(&self, value: u64, call: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         if state.value < value {
@@ -69,7 +69,7 @@ impl Counter {
         call();
     }
 
-    /// Wait for a value until `end` is over; whether it was reached.
+    /// Waits for a value until `end`. Returns whether it was reached.
     pub fn wait(&self, value: u64, end: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         while state.value < value {

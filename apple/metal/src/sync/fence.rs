@@ -1,5 +1,5 @@
-//! [`Fence`]: [`MTLFence`](https://developer.apple.com/documentation/metal/mtlfence). Passes of a queue run in order here, so
-//! there is nothing to wait for; a wait for a fence that no pass before it updates is a mistake all the same.
+//! [`Fence`]: [`MTLFence`](https://developer.apple.com/documentation/metal/mtlfence). Passes of a queue run in order, so a wait has no effect;
+//! waiting for a fence that no earlier pass updates is nevertheless reported as an error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use elinvar_objc::{Declaration, Property, Ref};
 use crate::device::Device;
 use crate::validation::fault_injection::Site;
 
-/// A mark between passes.
+/// A fence between passes.
 pub struct Fence {
     device: Ref<Device>,
     updated: AtomicBool,
@@ -26,7 +26,7 @@ impl Fence {
         made.then(|| Ref::new(Self { device, updated, label: Property::default() }))
     }
 
-    /// A pass updates it.
+    /// Marks it as updated by a pass.
     pub fn update(&self) {
         self.updated.store(true, Ordering::Release);
     }

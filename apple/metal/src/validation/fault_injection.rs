@@ -1,7 +1,7 @@
-//! Faults that tests ask for: the n-th time that something is done on a device it fails.
+//! Fault injection for tests: the n-th operation of a kind on a device fails.
 //!
-//! `elinvar_apple_inject` plans one; `ELINVAR_APPLE_FAULTS` plans some for the first device, as
-//! `SITE:NTH[:CODE[:ENCODER]]` with commas between: `allocation:3,execution:2:3:0`.
+//! `elinvar_apple_inject` injects one fault; `ELINVAR_APPLE_FAULTS` injects faults for the first device, as a comma-separated list of
+//! `SITE:NTH[:CODE[:ENCODER]]`: `allocation:3,execution:2:3:0`.
 
 use elinvar_objc::watch::fatal;
 use elinvar_objc::{Argument, Id, Ref};
@@ -10,27 +10,27 @@ use parking_lot::Mutex;
 use crate::device::Device;
 use crate::values::execution_error;
 
-/// What can fail.
+/// Operations that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// A buffer or heap is asked for; the answer is nil.
+    /// Allocation of a buffer or heap; returns nil.
     Allocation,
-    /// A library is compiled or loaded; the answer is an error.
+    /// Compilation or loading of a library; returns an error.
     Library,
-    /// A pipeline is made; the answer is an error.
+    /// Creation of a pipeline; returns an error.
     Pipeline,
-    /// A command queue is asked for; the answer is nil.
+    /// Creation of a command queue; returns nil.
     Queue,
-    /// A command buffer is asked for; the answer is nil.
+    /// Creation of a command buffer; returns nil.
     CommandBuffer,
-    /// An encoder is asked for; the answer is nil.
+    /// Creation of an encoder; returns nil.
     Encoder,
-    /// An event, a fence, a counter sample buffer, a residency set, an indirect command buffer or an archive is
-    /// asked for; the answer is nil or an error.
+    /// Creation of an event, a fence, a counter sample buffer, a residency set, an indirect command buffer or an archive; returns nil or an
+    /// error.
     Object,
-    /// A command buffer runs; it ends in an error.
+    /// Execution of a command buffer; ends in an error.
     Execution,
-    /// Counters are sampled; the sample is `MTLCounterErrorValue`.
+    /// Sampling of counters; the sample is `MTLCounterErrorValue`.
     Sample,
 }
 
@@ -47,28 +47,28 @@ const SITES: [(&str, Site); 9] = [
     ("sample", Site::Sample),
 ];
 
-/// How a planned fault shows.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// An `MTLCommandBufferError`. With that of a removed device, the device goes, whatever fails.
+    /// An `MTLCommandBufferError`. The code of a removed device removes the device, at any site.
     pub code: isize,
-    /// The encoder, from 0, that it happens in; those before it have run. None has for a number below 0.
+    /// Index of the encoder that fails, from 0; earlier encoders have run. Negative for none.
     pub encoder: isize,
 }
 
 struct Planned {
     site: Site,
-    /// How often it is still to go well.
+    /// Number of operations that succeed before.
     left: u64,
     fault: Fault,
 }
 
-/// The faults that are planned for one device.
+/// Injected faults of a device.
 #[derive(Default)]
 pub struct Plan(Mutex<Vec<Planned>>);
 
 impl Plan {
-    /// What the environment plans.
+    /// The faults from the environment.
     pub fn of_environment() -> Self {
         let text = std::env::var("ELINVAR_APPLE_FAULTS").unwrap_or_default();
         let plan = Self::default();
@@ -91,12 +91,12 @@ impl Plan {
         Some(())
     }
 
-    /// Let the `nth` time from now fail; 1 is the next.
+    /// Makes the `nth` operation from now fail; 1 is the next.
     pub fn add(&self, site: Site, nth: u64, fault: Fault) {
         self.0.lock().push(Planned { site, left: nth.saturating_sub(1), fault });
     }
 
-    /// It is done now: how it fails, if it is to.
+    /// Called for each operation: returns how it fails, if it does.
     pub fn now(&self, site: Site) -> Option<Fault> {
         let mut plan = self.0.lock();
         let due = plan.iter().position(|planned| planned.site == site && planned.left == 0);
@@ -107,8 +107,8 @@ impl Plan {
     }
 }
 
-/// Let the `nth` time from now that something is done on a device fail. The sites' numbers are those of [`Site`], from 0;
-/// `code` and `encoder` are for executions.
+/// Makes the `nth` operation from now at a site of a device fail. Sites are numbered as in [`Site`], from 0; `code` and `encoder` are for
+/// executions.
 ///
 /// # Safety
 /// `device` is a device.

@@ -1,5 +1,5 @@
-//! [`Hold`]: a device whose command buffers stop before an encoder, until a test lets them go on; so what happens meanwhile
-//! does not depend on luck. And how many command buffers there were.
+//! [`Hold`]: blocks the command buffers of a device before an encoder until a test releases them, which makes interleavings deterministic. Also
+//! counts command buffers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,10 +8,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::device::Device;
 
-/// Where the command buffers of a device stop.
+/// The point at which a device's command buffers block.
 #[derive(Default)]
 pub struct Hold {
-    /// Before the encoder of this number, from 0.
+    /// Before the encoder with this index, from 0.
     before: Mutex<Option<isize>>,
     changed: Condvar,
     committed: AtomicU64,
@@ -23,7 +23,7 @@ impl Hold {
         self.committed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A command buffer comes to its encoder of this number.
+    /// A command buffer has reached its encoder with this index.
     pub fn pass(&self, encoder: isize) {
         let mut before = self.before.lock();
         while *before == Some(encoder) {
@@ -37,8 +37,8 @@ impl Hold {
     }
 }
 
-/// Let the command buffers of a device stop before their encoder of this number, from 0, until this is called with another;
-/// with one below 0 they do not stop.
+/// Makes the command buffers of a device block before their encoder with this index, from 0, until the next call; a negative index
+/// releases them.
 ///
 /// # Safety
 /// `device` is a device.
@@ -48,7 +48,7 @@ unsafe extern "C" fn elinvar_apple_hold(device: Id, encoder: isize) {
     unsafe { Ref::<Device>::from_raw(device) }.hold.set((encoder >= 0).then_some(encoder));
 }
 
-/// How many command buffers of a device were committed so far.
+/// The number of command buffers of a device that have been committed.
 ///
 /// # Safety
 /// `device` is a device.

@@ -1,8 +1,8 @@
-//! What Metal's [API validation](https://developer.apple.com/documentation/xcode/validating-your-apps-metal-api-usage) would
-//! stop a program for: a message that names method and reason, and the end of the process.
+//! API misuse for which Metal's [API validation](https://developer.apple.com/documentation/xcode/validating-your-apps-metal-api-usage) would
+//! end a program: prints a message with method and reason, and ends the process.
 //!
-//! A test that is about such a mistake lets its thread record it instead: the method then does nothing. Which
-//! mistakes are seen follows the documentation of each method; the wording is ours.
+//! A test of such an error lets its thread record it instead; the method then has no effect. The checks follow the documentation of
+//! each method; the wording is ours.
 
 pub mod fault_injection;
 pub mod hold;
@@ -12,11 +12,11 @@ use std::cell::RefCell;
 use std::ffi::c_char;
 
 thread_local! {
-    /// What was recorded, if this thread records.
+    /// Recorded messages, if this thread records.
     static RECORDED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// A method was called as it must not be.
+/// Reports an invalid call.
 pub fn failed(message: String) {
     let message = RECORDED.with_borrow_mut(|recorded| match recorded {
         Some(recorded) => {
@@ -30,7 +30,7 @@ pub fn failed(message: String) {
     }
 }
 
-/// Unless a condition holds, say what is wrong, and leave the method with nothing.
+/// Checks a condition; if it does not hold, reports the message and returns a default value from the method.
 #[macro_export]
 macro_rules! require {
     ($condition:expr, $($message:tt)*) => {
@@ -41,17 +41,17 @@ macro_rules! require {
     };
 }
 
-/// Let this thread record mistakes instead of ending the process, or stop that. What was recorded is forgotten.
+/// Starts or stops recording invalid calls on this thread, instead of ending the process. Clears recorded messages.
 #[unsafe(no_mangle)]
 extern "C" fn elinvar_apple_record_mistakes(record: bool) {
     RECORDED.set(record.then(Vec::new));
 }
 
-/// Write the mistakes that this thread recorded, one a line, as far as there is room, and forget them. The answer
-/// is how many bytes they have.
+/// Copies the messages recorded on this thread, one per line, as far as they fit, and clears them. Returns their total length in
+/// bytes.
 ///
 /// # Safety
-/// There is room for `length` bytes at `text`.
+/// `text` points to `length` writable bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn elinvar_apple_take_mistakes(text: *mut c_char, length: usize) -> usize {
     let all = RECORDED

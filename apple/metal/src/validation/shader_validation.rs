@@ -3,14 +3,14 @@
 //! [`MTLFunctionLog`](https://developer.apple.com/documentation/metal/mtlfunctionlog),
 //! [Debug GPU-side errors in Metal](https://developer.apple.com/videos/play/wwdc2020/10616/).
 //!
-//! A layer of the process: `MTL_SHADER_VALIDATION`, read when the first device is made, puts it in, and
-//! `MTL_SHADER_VALIDATION_DEFAULT_STATE` says for which pipelines it is where their descriptors do not. Invalid reads give zero,
-//! invalid writes are dropped, and the command buffer has no error: what was found is in its logs.
+//! It is a layer of the process. `MTL_SHADER_VALIDATION`, read when the first device is created, enables it, and
+//! `MTL_SHADER_VALIDATION_DEFAULT_STATE` selects whether it applies to pipelines whose descriptors do not specify it. Invalid reads return zero,
+//! invalid writes are dropped, and the command buffer has no error: faults are in its logs.
 //!
-//! It is done by the CPU compiler's bounds checks, which see more than Apple's documentation names (threadgroup memory, private
-//! arrays), and of each dispatch the first access. Guesses: a kernel that they cannot check runs without; what the
-//! state of a pipeline is that is not validated; a log has no function object, and its column is 0. The other variables are
-//! not read.
+//! Implemented with the CPU compiler's bounds checks, which cover more than Apple's documentation mentions (threadgroup memory, private
+//! arrays), and report the first fault of each dispatch. Guesses: a kernel that cannot be checked runs unchecked; the state of
+//! a pipeline that is not validated; a log has no function object, and its column is 0. The other environment variables are not
+//! read.
 
 use std::sync::LazyLock;
 
@@ -22,14 +22,14 @@ use elinvar_objc::{Declaration, Object, Ref};
 pub const ENABLED: isize = 1;
 pub const DISABLED: isize = 2;
 
-/// Whether the process has the layer, and whether it is for pipelines that do not say.
+/// Whether the process has the layer, and the default state of pipelines.
 static LAYER: LazyLock<(bool, bool)> = LazyLock::new(|| {
     let value = |name: &str| std::env::var(name).unwrap_or_default();
     let on = !matches!(value("MTL_SHADER_VALIDATION").as_str(), "" | "0");
     (on, on && value("MTL_SHADER_VALIDATION_DEFAULT_STATE") != "none")
 });
 
-/// Read the environment, if that has not been done.
+/// Reads the environment, once.
 pub fn begin() {
     LazyLock::force(&LAYER);
 }
@@ -44,11 +44,11 @@ pub fn is_for(property: isize) -> bool {
     }
 }
 
-/// What was found.
+/// A fault that was found.
 pub struct Log {
     encoder: String,
     kernel: String,
-    /// A file and a line.
+    /// File and line.
     place: Option<(String, usize)>,
 }
 
@@ -63,7 +63,7 @@ struct Place {
 elinvar_objc::object!(Place, c"ElinvarMTLFunctionLogDebugLocation");
 
 impl Log {
-    /// Of a dispatch in an encoder.
+    /// A fault of a dispatch in an encoder.
     pub fn of(fault: &Fault, encoder: &str) -> Ref<Self> {
         let place = fault.location.as_ref().and_then(|place| {
             let (file, line) = place.rsplit_once(':')?;

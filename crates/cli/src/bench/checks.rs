@@ -12,12 +12,12 @@ use crate::report::median;
 pub(super) const VECTOR_ADD: &str = include_str!("kernels/vector_add.metal");
 const MATMUL: &str = include_str!("kernels/matmul.metal");
 
-/// Submissions whose median counts.
+/// Number of submissions, of which the median is reported.
 const ROUNDS: usize = 7;
-/// Later than anything here ends.
+/// A deadline that is never reached.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The device's time of one dispatch, of so many in a submission of what `launch` adds to a command buffer.
+/// Device time per dispatch, for a submission of several dispatches that `launch` records.
 fn time_launches(
     stream: &Stream,
     dispatches: usize,
@@ -37,16 +37,16 @@ fn time_launches(
     Ok(median(times))
 }
 
-/// What a launch has that its baseline has not.
+/// Difference between a launch and its baseline.
 #[derive(Clone, Copy, PartialEq)]
 enum Check {
     /// Bounds checks.
     Bounds,
-    /// A deadline, for which its code looks in loops.
+    /// A deadline, for which loops check the stop flag.
     Deadline,
 }
 
-/// `vector_add` with bounds checks, against itself without.
+/// `vector_add` with and without bounds checks.
 pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     let n = 16 << 20;
     let device = &context.device;
@@ -61,12 +61,12 @@ pub(super) fn vector_add(context: &Context) -> Result<Measured> {
     .map(|measured| Measured { size: "16777216 floats, group 256".into(), ..measured })
 }
 
-/// `matmul_naive` with bounds checks, against itself without.
+/// `matmul_naive` with and without bounds checks.
 pub(super) fn matmul_naive(context: &Context) -> Result<Measured> {
     matmul(context, Check::Bounds)
 }
 
-/// `matmul_naive` with a deadline, against itself without.
+/// `matmul_naive` with and without a deadline.
 pub(super) fn matmul_naive_deadline(context: &Context) -> Result<Measured> {
     matmul(context, Check::Deadline)
 }
@@ -85,7 +85,7 @@ fn matmul(context: &Context, check: Check) -> Result<Measured> {
     .map(|measured| Measured { size: "512x512x512 floats, group 32x8".into(), ..measured })
 }
 
-/// Times a kernel that writes one float per thread with the check and without, and compares the results.
+/// Times a kernel that writes one float per thread, with and without the check, and compares the results.
 #[allow(unsafe_code)] // launches
 fn against_plain(
     context: &Context,

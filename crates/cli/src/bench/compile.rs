@@ -91,7 +91,7 @@ pub(super) fn kernel(problem: cpu::Build) -> Result<Measured> {
     })
 }
 
-/// How long it takes, in all and by stages.
+/// Total time, and time by stage.
 fn timed(run: impl FnOnce() -> elinvar::Result<()>) -> Result<Times> {
     let stages = Stages::default();
     let total = stages.collect(|| {
@@ -108,7 +108,7 @@ fn device(folder: &Path) -> Result<Arc<dyn elinvar_driver::Device>> {
     Ok(device.ok_or_else(|| elinvar::Error::DeviceLost("no CPU device".into()))?)
 }
 
-/// Compile and run `vector_add` with a cache folder and a declaration that makes the source its own.
+/// Compiles and runs `vector_add` with a cache folder and a unique declaration in the source.
 #[allow(unsafe_code)] // launches
 fn compile(folder: &Path, unique: &str) -> Result<Times> {
     let device = Device::new(device(folder)?);

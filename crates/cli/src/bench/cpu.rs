@@ -32,12 +32,12 @@ use team::Team;
 
 use problem::Problem;
 
-/// Rounds whose median counts; fewer, but at least [`FEWEST`], for whoever takes longer than [`MOST_NS`] in all.
+/// Number of rounds, of which the median is reported; fewer, but at least [`FEWEST`], if they take longer than [`MOST_NS`] in total.
 const ROUNDS: usize = 25;
 const FEWEST: usize = 5;
 const MOST_NS: u64 = 1_000_000_000;
-/// A round is so many iterations that it takes about this long, within the limits. It is short, so that on a
-/// machine that does other work as well most rounds are not interrupted.
+/// Target duration of a round, which determines its number of iterations. Short, so that most rounds are not interrupted on a machine with
+/// other load.
 const ROUND_NS: u64 = 4_000_000;
 const MOST_ITERATIONS: u64 = 2000;
 
@@ -62,21 +62,21 @@ pub const PROBLEMS: [(&str, Build); 14] = [
     ("nbody", nbody::nbody),
 ];
 
-/// The baselines that this machine has not, with the reason.
+/// Baselines that are unavailable on this machine, with the reason.
 pub fn absences() -> Vec<(&'static str, String)> {
     let absent = [("openblas", blas::openblas().err().map(str::to_owned)), ("pocl", opencl::absence())];
     absent.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
 }
 
-/// Whoever does a problem's work.
+/// An implementation of a problem.
 pub trait Contestant {
-    /// Run the work so often and tell how long it took.
+    /// Runs the work this often and returns the duration.
     fn run(&mut self, iterations: u64) -> Result<u64>;
-    /// The problem's arguments as they are now.
+    /// Current contents of the problem's arguments.
     fn arguments(&self) -> Result<Vec<Argument>>;
 }
 
-/// Rust or a library called by Rust.
+/// Rust, or a library called from Rust.
 struct OnHost<'t> {
     work: Native,
     args: Vec<Argument>,
@@ -128,7 +128,7 @@ pub fn measure(context: &Context, problem: Build) -> Result<Measured> {
 
 type Contestants<'c> = [(&'static str, Box<dyn Contestant + 'c>)];
 
-/// The times of an iteration in each round, for each contestant.
+/// Times per iteration of each round, for each implementation.
 fn take_turns(contestants: &mut Contestants, counts: &[u64]) -> Result<Vec<Vec<u64>>> {
     let mut times = vec![Vec::with_capacity(ROUNDS); contestants.len()];
     for _ in 0..ROUNDS {
@@ -142,7 +142,7 @@ fn take_turns(contestants: &mut Contestants, counts: &[u64]) -> Result<Vec<Vec<u
     Ok(times)
 }
 
-/// Runs each once and compares its result with that of the first; tells how many iterations make a round.
+/// Runs each once and compares its result with that of the first; returns the number of iterations per round.
 fn check(problem: &Problem, contestants: &mut Contestants) -> Result<Vec<u64>> {
     let mut expected: Option<Vec<f64>> = None;
     let mut counts = Vec::new();

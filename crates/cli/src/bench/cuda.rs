@@ -32,9 +32,9 @@ use problems::Problem;
 /// The baselines by name, with NVRTC's options.
 const COMPILED: [(&str, &[&str]); 2] = [("nvrtc", &[]), ("nvrtc_fast", &["--use_fast_math"])];
 
-/// Rounds whose median counts.
+/// Number of rounds, of which the median is reported.
 const ROUNDS: usize = 15;
-/// A round is so many iterations that it takes about this long, within the limit.
+/// Target duration of a round, which determines its number of iterations, within the limit.
 const ROUND_NS: u64 = 10_000_000;
 const MOST_ITERATIONS: u64 = 100;
 
@@ -79,7 +79,7 @@ pub(super) fn measure(context: &Context, build: Build) -> Result<Measured> {
     })
 }
 
-/// Fails unless the two results agree on every element.
+/// Fails unless both results agree on every element.
 fn compare(problem: &Problem, ours: &OnDevice, native: &Native) -> Result<()> {
     let pick = |arguments: Vec<Argument>| arguments.into_iter().nth(problem.result).map(|a| a.numbers());
     let (ours, theirs) = (pick(ours.arguments()?), pick(native.arguments()?));

@@ -15,14 +15,14 @@ use super::{Context, Measured, compare};
 use crate::failure::{Failure, Result};
 use crate::report::median;
 
-/// Threads of a threadgroup.
+/// Threadgroup size.
 const GROUP: usize = 256;
 const ROUNDS: usize = 40;
-/// Round trips in a round.
+/// Number of round trips per round.
 const TRIPS: usize = 50;
-/// Launches of which each writes what the one before it has written.
+/// Number of dependent launches.
 const LAUNCHES: usize = 1000;
-/// Long enough that whoever waits for work has gone to sleep.
+/// Long enough that threads waiting for work have gone to sleep.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn one_group(context: &Context) -> Result<Measured> {
@@ -37,7 +37,7 @@ pub(super) fn groups_64(context: &Context) -> Result<Measured> {
     round_trips(context, 64)
 }
 
-/// From the launch to the end of the wait for it, one after the other.
+/// From the launch to the end of the wait, one after the other.
 fn round_trips(context: &Context, groups: usize) -> Result<Measured> {
     let mut add = Addition::new(context, groups)?;
     let times = add.take_turns(ROUNDS, |add, who| {
@@ -50,8 +50,8 @@ fn round_trips(context: &Context, groups: usize) -> Result<Measured> {
     Ok(measured(format!("{groups} x {GROUP} floats"), times))
 }
 
-/// Round trips to a worker process, beside the same to the device in this one, the processor or the GPU that is measured; `best` and
-/// `best_in_process` are the quickest rounds, for a machine that has other work.
+/// Round trips to a worker process, compared with the same device in this process; `best` and `best_in_process` are the fastest rounds, for a
+/// machine with other load.
 pub(super) fn isolated(context: &Context) -> Result<Measured> {
     let (kind, threads) = (context.device.kind(), Some(context.threads));
     let options = IsolatedOptions { kind, threads, ..IsolatedOptions::default() };
@@ -69,7 +69,7 @@ pub(super) fn isolated(context: &Context) -> Result<Measured> {
             for _ in 0..TRIPS {
                 add.once(Who::Ours)?;
             }
-            // The first round is where memory is mapped and threads come awake.
+            // In the first round, memory is mapped and threads wake up.
             if round > 0 {
                 times.push(start.elapsed().as_nanos() as u64 / TRIPS as u64);
             }
@@ -83,7 +83,7 @@ pub(super) fn isolated(context: &Context) -> Result<Measured> {
     Ok(Measured { size, median_ns, baselines, ..Measured::default() })
 }
 
-/// As above, when nobody has had work for a while.
+/// As above, after a period without work.
 pub(super) fn after_pause(context: &Context) -> Result<Measured> {
     let mut add = Addition::new(context, 1)?;
     let times = add.take_turns(2 * ROUNDS, |add, who| {
@@ -95,7 +95,7 @@ pub(super) fn after_pause(context: &Context) -> Result<Measured> {
     Ok(measured(format!("1 x {GROUP} floats, {} ms between", PAUSE.as_millis()), times))
 }
 
-/// A thousand launches in one stream and the wait for the last.
+/// 1000 launches in one stream, and the wait for the last.
 #[allow(unsafe_code)] // launches
 pub(super) fn in_stream(context: &Context) -> Result<Measured> {
     let mut add = Addition::new(context, 1)?;
@@ -124,7 +124,7 @@ enum Who {
     Rayon,
 }
 
-/// The addition, for everybody who does it.
+/// The addition, for each implementation.
 struct Addition {
     kernel: Kernel,
     stream: Stream,
@@ -160,7 +160,7 @@ impl Addition {
         vec![Arg::from(&*a), Arg::from(&*b), Arg::from(out), Arg::from(n)]
     }
 
-    /// Do it once, and wait.
+    /// Runs it once, and waits.
     #[allow(unsafe_code)] // launches
     fn once(&mut self, who: Who) -> Result<()> {
         let args = matches!(who, Who::Ours).then(|| self.args());
@@ -180,7 +180,7 @@ impl Addition {
         Ok(())
     }
 
-    /// The median time of each, ours first. What they write is compared before.
+    /// Median time of each, Elinvar first. Results are compared before.
     fn take_turns(
         &mut self,
         rounds: usize,

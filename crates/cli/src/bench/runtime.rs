@@ -14,7 +14,7 @@ const TIMES: usize = 2000;
 const BATCHES: usize = 50;
 const BATCH: usize = 1000;
 const MIB: usize = 1 << 20;
-/// Allocations to one measurement.
+/// Number of allocations per measurement.
 const ALLOCATIONS: usize = 100;
 
 fn kernel(device: &Device, name: &str) -> Result<(Kernel, Stream)> {
@@ -37,7 +37,7 @@ fn measured(size: String, median_ns: u64, baselines: Vec<(&'static str, u64)>) -
     Measured { size, median_ns, baselines, ..Measured::default() }
 }
 
-/// Time of one allocation and its end, with `allocate` as given.
+/// Time of one allocation and deallocation, with `allocate`.
 fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Result<u64> {
     let each = timed(TIMES / 10, || {
         for _ in 0..ALLOCATIONS {
@@ -48,8 +48,8 @@ fn allocation(mut allocate: impl FnMut() -> elinvar::Result<Buffer<u8>>) -> Resu
     Ok(each / ALLOCATIONS as u64)
 }
 
-/// A buffer of 1 MiB, uninitialized, from the pool and from the driver; as stages the same with zeroes, and with a write to
-/// each page, as any use begins with.
+/// Allocation of an uninitialized buffer of 1 MiB from the pool and from the driver; stages: zeroed, and with a write to each page, as any
+/// use starts.
 #[allow(unsafe_code)] // uninitialized memory
 pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     let device = &context.device;
@@ -76,7 +76,7 @@ pub(super) fn alloc_pooled(context: &Context) -> Result<Measured> {
     Ok(Measured { stages, ..measured("1 MiB".into(), pooled, vec![("fresh", fresh?)]) })
 }
 
-/// Recording a launch: checks, arguments, nothing submitted; as stages the phases of a whole launch, by the trace.
+/// Recording of a launch, without submission; stages: the phases of a complete launch, from the trace.
 #[allow(unsafe_code)] // launches
 pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "spin")?;
@@ -104,7 +104,7 @@ pub(super) fn launch_record(context: &Context) -> Result<Measured> {
     Ok(Measured { stages, ..measured(size, each / BATCH as u64, Vec::new()) })
 }
 
-/// Launch of an empty kernel and the wait for it, by the host's clock.
+/// Launch of an empty kernel including the wait, on the host's clock.
 pub(super) fn dispatch_roundtrip(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "empty")?;
     let median = timed(TIMES, || launch(&kernel, &stream))?;
@@ -118,7 +118,7 @@ fn launch(kernel: &Kernel, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// A command buffer of a thousand empty launches, recorded, submitted and waited for, against a thousand times one.
+/// A command buffer of 1000 empty launches, recorded, submitted and waited for, compared with 1000 single launches.
 #[allow(unsafe_code)] // launches
 pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     let (kernel, stream) = kernel(&context.device, "empty")?;
@@ -135,8 +135,8 @@ pub(super) fn batch_1000(context: &Context) -> Result<Measured> {
     Ok(measured(format!("{BATCH} launches"), together, vec![("singly", singly)]))
 }
 
-/// A graph of launches that each depend on the one before it, run and waited for, against launching them all; as stages the
-/// same in a command buffer that is recorded each time, and planning the graph.
+/// Run of a graph of dependent launches including the wait, compared with launching them; stages: the same in a newly recorded
+/// command buffer, and planning of the graph.
 #[allow(unsafe_code)] // launches
 pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
     const LAUNCHES: usize = 100;
@@ -183,7 +183,7 @@ pub(super) fn graph_replay(context: &Context) -> Result<Measured> {
     Ok(Measured { stages, ..measured(size, replay, vec![("relaunch", relaunch)]) })
 }
 
-/// The same launches with the trace on and off, in turns; each thread of the kernel takes some microseconds.
+/// The same launches with and without tracing, interleaved; each thread of the kernel takes some microseconds.
 #[allow(unsafe_code)] // launches
 pub(super) fn tracing_on(context: &Context) -> Result<Measured> {
     const STEPS: u32 = 10_000;
@@ -209,7 +209,7 @@ pub(super) fn tracing_on(context: &Context) -> Result<Measured> {
     Ok(measured(format!("1 thread, {STEPS} steps"), each(on), vec![("tracing_off", each(off))]))
 }
 
-/// Work for one core each on two streams against the same on one.
+/// Two single-core kernels on two streams, compared with one stream.
 #[allow(unsafe_code)] // launches
 pub(super) fn streams_2(context: &Context) -> Result<Measured> {
     const STEPS: u32 = 200_000;

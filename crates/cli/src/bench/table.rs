@@ -39,7 +39,7 @@ fn row(Outcome { name, threads, measured, .. }: &Outcome, baselines: &[&str]) ->
     first.into_iter().chain(ratios).chain([measured.size.clone()]).collect()
 }
 
-/// What the kernel is about: operations, where it has more of them than bytes to move.
+/// The relevant unit: operations if there are more of them than bytes, otherwise bytes.
 fn rate(measured: &Measured) -> String {
     let ns = measured.median_ns.max(1) as f64;
     match (measured.flops, measured.bytes) {
@@ -49,7 +49,7 @@ fn rate(measured: &Measured) -> String {
     }
 }
 
-/// Each name once, in the order of first appearance.
+/// Unique names, in order of first appearance.
 fn in_order<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut once = Vec::new();
     for name in names {
@@ -60,7 +60,7 @@ fn in_order<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     once
 }
 
-/// The stages of what has any, one table for each suite.
+/// One table of stages per suite.
 fn print_stages(outcomes: &[Outcome]) -> Result<()> {
     for suite in in_order(outcomes.iter().map(|o| o.suite)) {
         let with = outcomes.iter().filter(|o| o.suite == suite && !o.measured.stages.is_empty());

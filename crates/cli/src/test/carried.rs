@@ -93,7 +93,11 @@ mod tests {
         }
         assert!(!beside.is_empty());
         for path in beside {
-            assert!(members.contains_key(&path), "a member depends on {}, which is none", path.display());
+            assert!(
+                members.contains_key(&path),
+                "a member depends on {}, which is not a member",
+                path.display()
+            );
         }
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for (name, content) in FILES.iter().filter(|(name, _)| *name != "Cargo.lock") {

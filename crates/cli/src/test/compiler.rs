@@ -1,12 +1,12 @@
-//! Stands between cargo and rustc: adds what makes crates build as for macOS, and hands on.
+//! Compiler wrapper between cargo and rustc: changes arguments so that crates build as for macOS.
 //!
-//! - Bindings of Apple's libraries, and the crates that [`CRATES`] names, get `target_vendor="apple"` and
-//!   `target_os="macos"` beside the cfgs of Linux.
-//! - Where sources link a framework, a copy is compiled in which they link a shared library of that name instead:
-//!   rustc knows frameworks on Apple's systems only.
-//! - What is linked finds those libraries in the stand-in's folder: text that names our one library.
+//! - Bindings of Apple's libraries, and the crates in [`CRATES`], get `target_vendor="apple"` and
+//!   `target_os="macos"` in addition to the cfgs of Linux.
+//! - If sources link a framework, a copy is compiled in which they link a shared library of that name instead, because rustc
+//!   supports frameworks on Apple's systems only.
+//! - The linker finds those libraries in the stand-in's folder, as linker scripts that name its one library.
 //!
-//! Crates that are not built for the target (build scripts, procedural macros) are handed on as they are. Rustdoc, which
+//! Crates that are not built for the target (build scripts, procedural macros) are compiled unchanged. Rustdoc, which
 //! compiles the tests of documentation, finds the libraries but gets no cfgs: it passes them on to where they are refused.
 
 use std::ffi::{OsStr, OsString};
@@ -18,26 +18,26 @@ use super::graph::is_binding;
 use super::with_path;
 use crate::failure::{Failure, Result};
 
-/// The variable that makes this program stand before rustc; its value is the stand-in's folder.
+/// Environment variable that selects the wrapper; its value is the stand-in's folder.
 pub const FOLDER: &str = "ELINVAR_APPLE_STANDIN";
-/// Names of the crates that are built as for macOS, with commas between them.
+/// Comma-separated names of the crates that are built as for macOS.
 pub const CRATES: &str = "ELINVAR_APPLE_CRATES";
-/// Whether cargo, when it asks for the target's cfgs, is told those of macOS as well.
+/// Whether cargo's query for the target's cfgs also returns those of macOS.
 pub const PROBE: &str = "ELINVAR_APPLE_PROBE";
 
 const RUSTDOC: &str = "rustdoc";
 
-/// The name that cargo gives to the crate with which it asks.
+/// Name of the crate in cargo's query.
 const PROBE_CRATE: &str = "___";
 
 const CFGS: [&str; 5] =
     ["--cfg", "target_vendor=\"apple\"", "--cfg", "target_os=\"macos\"", "-Aexplicit_builtin_cfgs_in_flags"];
 
-/// Run the compiler if that is what this process has been started for.
+/// Runs the compiler if this process was started as the wrapper.
 pub fn run() -> Option<ExitCode> {
     let folder = std::env::var_os(FOLDER)?;
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Cargo puts the compiler's path first, but not rustdoc's.
+    // Cargo passes the compiler's path first, but not rustdoc's.
     let program = match args.first() {
         Some(first) if is_rustc(first) => args.remove(0),
         _ => RUSTDOC.into(),
@@ -106,13 +106,13 @@ impl Compilation {
         command
     }
 
-    /// Go on as the compiler.
+    /// Runs the compiler in place of this process.
     fn become_it(self) -> Result<ExitCode> {
         let error = self.command().exec();
         Err(Failure::Machine(format!("{} cannot be started: {error}", self.program.display())))
     }
 
-    /// Where the crate's root is among the arguments, and its package's folder.
+    /// Index of the crate root in the arguments, and the package's folder.
     fn root(&self) -> Option<(usize, PathBuf)> {
         let at =
             self.args.iter().position(|arg| Path::new(arg).extension().is_some_and(|end| end == "rs"))?;
@@ -121,7 +121,7 @@ impl Compilation {
         root.starts_with(&package).then_some((at, package))
     }
 
-    /// If the sources link a framework, make the arguments name a copy that does not.
+    /// If the sources link a framework, replaces the crate root with that of a copy that does not.
     fn rewritten(&mut self, name: &str, folder: &Path) -> Result<Option<Copied>> {
         let Some((at, package)) = self.root().filter(|_| takes_cfgs(name)) else { return Ok(None) };
         let Some(copy) = copy_of(&package, &folder.join("sources"))? else { return Ok(None) };
@@ -131,7 +131,7 @@ impl Compilation {
         Ok(Some(Copied { package, copy }))
     }
 
-    /// Compile the copy and let the list of files that cargo watches name the package's own.
+    /// Compiles the copy, and rewrites the dependency file to name the package's files.
     fn compile_copy(&self, copied: &Copied) -> Result<ExitCode> {
         let status = self.command().status().map_err(with_path(Path::new(&self.program)))?;
         if let Some(list) = self.dependency_list()
@@ -150,7 +150,7 @@ impl Compilation {
     }
 }
 
-/// A package and the copy that is compiled in its place.
+/// A package and the copy that is compiled instead.
 struct Copied {
     package: PathBuf,
     copy: PathBuf,
@@ -168,7 +168,7 @@ fn takes_cfgs(name: &str) -> bool {
 const FRAMEWORK: &str = "kind = \"framework\"";
 const LIBRARY: &str = "kind = \"dylib\"";
 
-/// A copy of a package without frameworks, made if it is not there; `None` if there are none in it.
+/// A copy of a package without frameworks, created if missing; `None` if its sources link none.
 fn copy_of(package: &Path, copies: &Path) -> Result<Option<PathBuf>> {
     let mut files = Vec::new();
     collect(package, &mut files)?;
@@ -199,7 +199,7 @@ fn copy_of(package: &Path, copies: &Path) -> Result<Option<PathBuf>> {
             std::fs::copy(file, &to).map_err(with_path(file))?;
         }
     }
-    // Whoever comes second finds the first one's, which is the same.
+    // A concurrent process may have created the same copy.
     let _taken = std::fs::rename(unfinished.keep(), &copy);
     Ok(Some(copy))
 }

@@ -1,4 +1,4 @@
-//! [`Graph`]: the packages that a crate is built from, as `cargo metadata` lists them, and which of them use Metal.
+//! [`Graph`]: the packages of a build, from `cargo metadata`, and which of them use Metal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// The condition under which it is one.
+    /// The cfg condition of the dependency.
     target: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{cargo, carried, no_cargo, with_path};
 use crate::failure::{Failure, Result};
 
-/// What crates ask the linker for.
+/// Libraries that crates link.
 const NAMES: [&str; 14] = [
     "objc",
     "System",
@@ -26,18 +26,18 @@ const NAMES: [&str; 14] = [
 
 const LIBRARY: &str = "libelinvar_apple.so";
 
-/// Names a built library; it is taken as it is.
+/// Path of a built library, used as it is.
 const BUILT: &str = "ELINVAR_APPLE_LIBRARY";
 
-/// A built stand-in: the library that `ELINVAR_APPLE_LIBRARY` names, else one built from the sources of the checkout that this
-/// program was built in, else from those that it carries.
+/// A built stand-in: the library in `ELINVAR_APPLE_LIBRARY`; otherwise one built from the checkout in which this program was built;
+/// otherwise one built from the embedded sources.
 pub struct StandIn {
     /// `lib/` has the library and its names, `sources/` the copies of crates that link frameworks.
     pub folder: PathBuf,
 }
 
 impl StandIn {
-    /// Build it if it is not there or not new.
+    /// Builds it if it is missing or outdated.
     pub fn build() -> Result<Self> {
         let (workspace, target) = match checkout() {
             Some((workspace, target)) => (Some(workspace), target),
@@ -67,7 +67,7 @@ impl StandIn {
         let names = self.folder.join("lib");
         std::fs::create_dir_all(&names).map_err(with_path(&names))?;
         let own = names.join(LIBRARY);
-        // A copy beside it and a rename, so that a process that has the old one loaded keeps it.
+        // Copies and renames it, so that processes that have loaded the old one keep it.
         let new = names.join(format!("{LIBRARY}.{}", std::process::id()));
         std::fs::copy(library, &new).map_err(with_path(library))?;
         std::fs::rename(&new, &own).map_err(with_path(&own))?;
@@ -94,7 +94,7 @@ fn built() -> Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// The workspace that this program was built in and where that was, if it still is where cargo put it.
+/// The workspace in which this program was built, if it still exists.
 fn checkout() -> Option<(PathBuf, PathBuf)> {
     let own = std::env::current_exe().ok()?;
     let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists())?;

@@ -7,8 +7,8 @@ use half::{bf16, f16};
 use crate::loader::Launch;
 use crate::testing;
 
-/// Runs `body`, which reads `%in` and stores to `%out`, for every index below `count`, on a
-/// processor without the conversions.
+/// Runs `body`, which reads `%in` and stores to `%out`, for every index below `count`, compiled for a processor without conversion
+/// instructions.
 #[allow(unsafe_code)] // runs compiled code
 fn run<I, O>(input: &[I], output: &mut [O], body: &str) {
     assert_eq!(input.len(), output.len());

@@ -1,4 +1,4 @@
-//! Dispatches: which groups run, in which order, with what, and how they fail.
+//! Dispatches: which threadgroups run, in which order, with which arguments, and how they fail.
 
 use std::any::Any;
 
@@ -172,7 +172,7 @@ fn sizes_that_were_not_prepared_are_refused() {
     assert!(error.to_string().contains("not been prepared for threadgroups of 2x1x1"), "{error}");
 }
 
-/// What a kernel does to the processor's modes of rounding holds for nobody else on the worker, not even for Rust code.
+/// Changes of the rounding mode by a kernel do not affect other code on the worker, including Rust code.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn floating_point_modes_end_with_the_kernel() {

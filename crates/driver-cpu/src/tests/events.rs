@@ -1,4 +1,4 @@
-//! Events: queues that wait for one another and for the host, without a worker being kept.
+//! Events: queues that wait for each other and for the host, without blocking a worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

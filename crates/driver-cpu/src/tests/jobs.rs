@@ -1,4 +1,4 @@
-//! Jobs of the worker pool: every group once, on any number of workers, in either order, and panics.
+//! Jobs of the worker pool: every threadgroup runs once, on any number of workers, in either order; panics.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::job::{Demand, Work};
 use crate::pool::Pool;
 use crate::scratch::Scratch;
 
-/// A group that takes so long makes a dispatch of two worth sharing.
+/// Time per threadgroup at which a dispatch of two threadgroups is worth sharing.
 const LONG_NS: u64 = 1_000_000;
 
 /// Runs a dispatch on a worker of the pool.
@@ -22,7 +22,7 @@ fn run<W: Work + 'static>(pool: &Pool, work: W, demand: Demand) -> Result<u64> {
     outcome.recv().unwrap()
 }
 
-/// Dispatches of so many groups, expected to be short and expected to be long, in either order.
+/// Dispatches of the given size, expected to be short and expected to be long, in either order.
 fn demands(groups: u64) -> [Demand; 4] {
     [(1, false), (LONG_NS, false), (1, true), (LONG_NS, true)].map(|(group_ns, ascending)| Demand {
         groups,
@@ -31,7 +31,7 @@ fn demands(groups: u64) -> [Demand; 4] {
     })
 }
 
-/// Every group waits until as many others run.
+/// Every threadgroup waits until a number of others run.
 struct Together(Barrier);
 
 impl Work for Together {
@@ -57,7 +57,7 @@ fn all_workers_take_part_in_a_long_job() {
     }
 }
 
-/// Counts its groups; every seventh takes long.
+/// Counts its threadgroups; every seventh is slow.
 struct Uneven(Vec<AtomicUsize>);
 
 impl Work for Uneven {

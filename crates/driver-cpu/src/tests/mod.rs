@@ -1,4 +1,4 @@
-//! The execution contract, shown on the whole driver with kernels written as the compiler's output.
+//! The execution contract, tested on the whole driver with kernels in the form of compiler output.
 
 #[cfg(target_arch = "x86_64")]
 mod conversions;

@@ -1,4 +1,4 @@
-//! Queues: order, cancelling, failure, panics, and being dropped with work in flight.
+//! Queues: order, cancellation, failure, panics, and dropping with work in flight.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -7,7 +7,7 @@ use elinvar_driver::{Binding, Command, Device, Dim3, Error, Pipeline, Queue, Res
 
 use crate::testing::{self, Gate, bound, dispatch, memory, ordered_pipeline, pipeline, run, submit, words};
 
-/// A kernel of another driver, whose signature cannot be had.
+/// A kernel of another driver, whose signature is inaccessible.
 struct Panicking;
 
 impl Pipeline for Panicking {
@@ -117,7 +117,7 @@ fn what_waits_can_be_cancelled_once_and_what_runs_cannot() {
     let (_, last_end) = submit(&*queue, count());
     assert!(queue.cancel(waiting));
     assert!(!queue.cancel(waiting));
-    // The other worker tells, while the gate is still shut.
+    // The other worker reports completion while the gate is still closed.
     assert!(matches!(waiting_end.recv().unwrap(), Err(Error::Cancelled)));
     gate.open();
     running_end.recv().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Stopping what runs, what waits for an event and what waits in the queue.
+//! Stopping of submissions that run, that wait for an event, and that wait in the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ fn late() -> Error {
     Error::Timeout("late".into())
 }
 
-/// Until the first group has run.
+/// Waits until the first threadgroup has run.
 #[allow(unsafe_code)] // an atomic in memory that a kernel writes
 fn wait_for_first(counts: &Arc<dyn Memory>) {
     let word = counts.host_ptr().unwrap().cast::<AtomicU32>();
@@ -32,7 +32,7 @@ fn no_threadgroup_begins_once_it_is_stopped() {
         let work = dispatch(&slow, GROUPS, vec![bound(&counts)]);
         let (id, ended) = submit(&*queue, vec![work.clone(), work]);
         let (_, behind) = submit(&*queue, vec![]);
-        // Groups of several microseconds each: the whole would take a minute.
+        // Threadgroups of several microseconds each: the whole dispatch would take a minute.
         wait_for_first(&counts);
         assert!(queue.stop(id, late()).unwrap());
         assert!(matches!(ended.recv().unwrap(), Err(Error::Timeout(text)) if text == "late"));

@@ -114,7 +114,7 @@ fn buffers_over_the_limits_are_refused() {
     let message = allocate(limit + 1).err().unwrap().to_string();
     assert_eq!(message, format!("a buffer of {} bytes: the limit is {limit} bytes", limit + 1));
     assert!(matches!(allocate(u64::MAX), Err(Error::InvalidArgument(_))));
-    // Pages that nobody touches cost nothing, so all of the machine's memory can be asked for.
+    // Untouched pages cost nothing, so all of the machine's memory can be allocated.
     let mut held = Vec::new();
     let refused = loop {
         match allocate(limit) {

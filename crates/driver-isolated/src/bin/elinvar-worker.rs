@@ -1,4 +1,4 @@
-//! A program that is nothing but a worker process: for programs that do not serve themselves.
+//! A standalone worker program, for programs that do not call `serve_if_asked`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The thread that starts a worker process and waits for its end.
+//! The monitor thread: starts a worker process and waits for its end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::link::{Fate, Grace, Life, Link};
 use crate::process::{self, Started};
 use crate::wire::Hello;
 
-/// Bytes of what a worker says last that are kept.
+/// Maximum number of bytes of a worker's standard error that are kept.
 const KEPT: usize = 2048;
 
 pub(super) struct Monitor {
@@ -41,16 +41,16 @@ impl Monitor {
     }
 }
 
-/// Waits for a process's end; how it has ended.
+/// Waits for the end of a process. Returns how it ended.
 fn watch(link: &Link, started: Started) -> Fate {
     let Started { program, id, process, socket, mut stderr } = started;
     let _first = link.id.set(id);
-    // Its own end is closed when the link is gone at the latest.
+    // The worker's own end is closed at the latest when the link is gone.
     let _first = socket.try_clone().map(|socket| link.socket.set(socket));
     let _nonblocking = rustix::fs::fcntl_setfl(&stderr, rustix::fs::OFlags::NONBLOCK);
     let process = link.process.get_or_init(|| process);
     if let Some(blame) = link.blame.get() {
-        // Ended before it was known.
+        // Ended before it was known here.
         link.end(blame.clone());
     }
     let (mut said, mut is_open) = (Vec::new(), true);
@@ -87,7 +87,7 @@ fn watch(link: &Link, started: Started) -> Fate {
     Fate { program: program.display().to_string(), status, said }
 }
 
-/// Reads what there is, keeps the end of it; whether more may come.
+/// Reads available output and keeps its end. Returns whether more may follow.
 fn listen(stderr: &mut ChildStderr, said: &mut Vec<u8>) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -104,7 +104,7 @@ fn listen(stderr: &mut ChildStderr, said: &mut Vec<u8>) -> bool {
     }
 }
 
-/// How a process has ended, in words.
+/// Text that describes how a process ended.
 fn ended(status: &WaitIdStatus) -> String {
     if let Some(signal) = status.terminating_signal() {
         return format!("was ended by {}", signal_name(signal));
@@ -133,13 +133,13 @@ fn signal_name(signal: i32) -> String {
 }
 
 impl Link {
-    /// How long until the first grace is over.
+    /// Time until the first deadline.
     fn next_grace(&self) -> Option<Duration> {
         let first = self.graces.lock().iter().map(|grace| grace.at).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    /// Ends the worker if something has not ended in time.
+    /// Ends the worker if a deadline has passed.
     fn end_late(&self) {
         let now = Instant::now();
         let due: Vec<Grace> = self.graces.lock().extract_if(.., |grace| grace.at <= now).collect();

@@ -1,4 +1,4 @@
-//! Commands of the contract as messages: the one `match` on [`Command`].
+//! Serialization of commands: the one `match` on [`Command`].
 
 use std::any::Any;
 
@@ -13,7 +13,7 @@ use crate::memory::{IsolatedMemory, Part};
 use crate::queue::Remote;
 use crate::wire::{self, Extent, Launch, Order, Slice, ToWorker, Value};
 
-/// Bytes of a memory, or of the pages beside it.
+/// A range of a memory, or of its host copy.
 #[derive(Clone, Copy)]
 pub(crate) struct Span<'a> {
     pub(crate) part: Part<'a>,
@@ -21,17 +21,17 @@ pub(crate) struct Span<'a> {
     pub(crate) len: u64,
 }
 
-/// What a worker does for the host in no order with any queue.
+/// An operation of the worker on behalf of the host, not ordered with any queue.
 pub(crate) enum Transfer<'a> {
     Copy {
         source: Span<'a>,
         target: Span<'a>,
     },
-    /// To zero.
+    /// Zero-fill.
     Clear(Span<'a>),
 }
 
-/// Write a transfer, behind what the worker has to know for it.
+/// Writes a transfer, after the messages that it depends on.
 pub(super) fn write_transfer(
     (link, core): (&Link, &Core),
     request: u64,
@@ -49,7 +49,7 @@ pub(super) fn write_transfer(
     wire::write(&ToWorker::Transfer { request, order }, bytes)
 }
 
-/// Write a piece, behind what the worker has to know for it.
+/// Writes a batch, after the messages that it depends on.
 pub(super) fn write(
     link: &Link,
     queue: &Remote,
@@ -120,7 +120,7 @@ impl Writing<'_> {
         Ok(Launch { function: function.id, bindings, uses, grid, group: dispatch.group, label })
     }
 
-    /// Bytes of this device's memory, which the worker has then mapped.
+    /// Converts a slice of this device's memory, mapping it in the worker on first use.
     fn slice(&mut self, slice: &MemorySlice) -> Result<Slice> {
         let MemorySlice { memory, offset, len } = slice;
         let (offset, len) = (*offset, *len);
@@ -132,7 +132,7 @@ impl Writing<'_> {
         self.span(Span { part: ours.part(), offset, len })
     }
 
-    /// The same by the worker's number, which has it mapped then.
+    /// As above, by the memory's number.
     fn span(&mut self, span: Span<'_>) -> Result<Slice> {
         let Span { part, offset, len } = span;
         let (memory, first) = match part {

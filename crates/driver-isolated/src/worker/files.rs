@@ -1,4 +1,4 @@
-//! Files that come from the host beside its messages, until the message comes that wants them.
+//! Files from the host, kept until the message that uses them arrives.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ impl Files {
         self.more.notify_all();
     }
 
-    /// The file of a number. The host sends it before the message that names it; if the host ends, this process does.
+    /// Waits for the file with a number. The host sends it before the message that refers to it; if the host ends, so does this process.
     pub(super) fn take(&self, number: u64) -> OwnedFd {
         let mut come = self.come.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Messages' commands as commands of the inner device.
+//! Conversion of commands in messages to commands of the inner device.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use elinvar_driver::{
 use super::table::Table;
 use crate::wire::{Extent, Launch, Order, Slice, Value};
 
-/// The command; a timestamp's place is added to `stamps`.
+/// Converts a command; appends the slot of a timestamp to `stamps`.
 pub(super) fn command(
     table: &Table,
     order: &Order<'_>,
@@ -62,7 +62,7 @@ fn slice(table: &Table, slice: Slice) -> Result<MemorySlice> {
     Ok(MemorySlice { memory: found(&table.memories, memory)?.clone(), offset, len })
 }
 
-/// What has a number, or why there is none.
+/// The object with a number, or an error.
 fn found<T>(all: &HashMap<u64, Result<T>>, number: u64) -> Result<&T> {
     match all.get(&number) {
         Some(Ok(thing)) => Ok(thing),

@@ -1,4 +1,4 @@
-//! What the host has numbers for: memory, kernels, queues, pieces.
+//! The worker's objects by the host's numbers: memory, kernels, queues, batches.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -24,23 +24,23 @@ pub(super) struct Table {
     arena: u64,
     answers: Arc<Answers>,
     files: Arc<Files>,
-    /// Where transfers are done.
+    /// Queue for transfers.
     transfers: Option<Arc<dyn Queue>>,
     pub(super) memories: HashMap<u64, Result<Arc<dyn Memory>>>,
     pub(super) functions: HashMap<u64, Result<Arc<dyn Pipeline>>>,
     queues: HashMap<u64, Inner>,
-    /// What has not ended, by the host's numbers.
+    /// Batches that have not ended, by the host's numbers.
     pieces: Arc<Mutex<HashMap<u64, Submission>>>,
 }
 
 /// A queue of the inner device.
 struct Inner {
     queue: Result<Arc<dyn Queue>>,
-    /// What could not be submitted; what comes behind it does not run either.
+    /// Error of a failed submission; later batches of the queue are not executed either.
     failure: Option<Error>,
 }
 
-/// A kernel to be loaded.
+/// A kernel to load.
 struct ToLoad<'a> {
     bundle: &'a [u8],
     key: [u8; 32],
@@ -63,7 +63,7 @@ impl Table {
         Self { device, file, arena, answers, files, transfers, memories, functions, queues, pieces }
     }
 
-    /// Do what a message says. What there is to run then is the caller's.
+    /// Executes a message. The caller runs the work that it returns.
     pub(super) fn act(&mut self, message: ToWorker<'_>, guest: Option<&Guest>) -> Option<ToRun> {
         match message {
             ToWorker::Map { memory, offset, len } => {
@@ -119,8 +119,7 @@ impl Table {
         let mapped = Mapped::new(&self.file, offset, len)?;
         let block = HostBlock { address: mapped.address, bytes: len, owner: Box::new(mapped) };
         #[allow(unsafe_code)] // the inner device uses shared pages in place
-        // SAFETY: the pages stay mapped until their owner is dropped. Who touches them, here and in the host, is ordered by the
-        // host's runtime.
+        // SAFETY: the pages stay mapped until their owner is dropped. The host's runtime orders accesses, here and in the host.
         unsafe {
             self.device.wrap(block)
         }
@@ -139,7 +138,7 @@ impl Table {
         Ok(pipeline)
     }
 
-    /// Do what the host waits for, and tell it.
+    /// Executes a request that the host waits for, and replies.
     fn transfer(&mut self, request: u64, order: &Order<'_>) {
         let answers = self.answers.clone();
         let tell = move |result| answers.send(&FromWorker::Transferred { request, result });
@@ -148,7 +147,7 @@ impl Table {
                 Some(queue) => queue,
                 None => self.transfers.insert(self.device.queue()?),
             };
-            // A failure is the host's to see, and none of the next transfer's.
+            // The host handles the failure; later transfers must not be affected.
             queue.acknowledge();
             let tell = tell.clone();
             queue.submit(Arc::new([command]), elinvar_driver::Done::new(move |result| tell(result.map(drop))))
@@ -201,10 +200,10 @@ impl Table {
             let result = result.map(|timing| (timing.start_ns, timing.end_ns));
             let stamps = stamps.iter().map(|stamp| stamp.ns()).collect();
             answers.send(&FromWorker::Ended { piece, result, stamps });
-            // The host ends this process, and gives what comes next to another.
+            // The host ends this process, and sends later work to another worker.
             lost.into_iter().for_each(|error| answers.send(&FromWorker::Lost(error)));
         });
-        // It may end before its number is known here: that waits for this lock.
+        // It may end before its number is entered here; its callback waits for this lock.
         let mut pieces = self.pieces.lock();
         let queue = inner.queue.as_ref().map_err(Clone::clone)?;
         let (submission, to_run) = match guest {
@@ -243,12 +242,12 @@ impl Table {
     }
 }
 
-/// Keep the addresses of the host's memory free of all else.
+/// Reserves the addresses of the host's memory.
 #[allow(unsafe_code)] // a system call
 pub(super) fn reserve(bytes: u64) -> Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
     let at = std::ptr::without_provenance_mut::<c_void>(BASE as usize);
-    // SAFETY: new pages that nobody can touch, at addresses where there are none.
+    // SAFETY: new inaccessible pages, at addresses where nothing is mapped.
     let reserved = unsafe { rustix::mm::mmap_anonymous(at, bytes as usize, ProtFlags::empty(), flags) };
     match reserved {
         Ok(got) if got == at => Ok(()),
@@ -257,17 +256,17 @@ pub(super) fn reserve(bytes: u64) -> Result<()> {
     }
 }
 
-/// Bytes of the host's memory, at their address.
+/// A range of the host's memory, mapped at its address.
 struct Mapped {
     address: NonNull<u8>,
     bytes: usize,
 }
 
 #[allow(unsafe_code)] // an address of memory that processes share
-// SAFETY: the pages belong to this value and may be used and unmapped from any thread.
+// SAFETY: the pages belong to this value and may be used and unmapped on any thread.
 unsafe impl Send for Mapped {}
 #[allow(unsafe_code)] // as above
-// SAFETY: the fields never change.
+// SAFETY: the fields are constant.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -276,7 +275,7 @@ impl Mapped {
         let failed = |error| Error::Environment(format!("mapping {len} bytes that the host shares: {error}"));
         let at = std::ptr::with_exposed_provenance_mut::<c_void>((BASE + offset) as usize);
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: the range lies within what `reserve` has kept free, and the host gives it out once at a time.
+        // SAFETY: the range is within the addresses that `reserve` has reserved, and the host allocates each address at most once at a time.
         let address = unsafe { rustix::mm::mmap(at, len as usize, access, flags, file.as_fd(), offset) };
         let address =
             NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(rustix::io::Errno::INVAL))?;

@@ -1,4 +1,4 @@
-//! An isolated device with a worker program of its own build, and submissions of a few kernels.
+//! An isolated device with the worker program of this build, and submissions of a few kernels.
 #![allow(dead_code, unsafe_code)] // not every test uses all; the contract's memory is read and written through unsafe methods
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use elinvar_driver::{
 };
 use elinvar_driver_isolated::{Isolated, Options, device};
 
-/// Longer than any of this takes; only what is broken takes as long.
+/// Timeout, longer than anything here takes unless it is broken.
 pub const LONG: Duration = Duration::from_secs(120);
 
 const KERNELS: &str = "
@@ -29,7 +29,7 @@ kernel void forever(device atomic_uint* out) {
     while (atomic_load_explicit(out, memory_order_relaxed) == 0) {}
 }";
 
-/// What a test works on.
+/// Objects of a test.
 pub struct Bench {
     pub device: Arc<Isolated>,
     pub add: Arc<dyn Pipeline>,
@@ -37,7 +37,7 @@ pub struct Bench {
     pub forever: Arc<dyn Pipeline>,
 }
 
-/// The worker program of this build, and little patience.
+/// Options with the worker program of this build and short timeouts.
 pub fn options() -> Options {
     Options {
         threads: Some(2),
@@ -77,7 +77,7 @@ impl Bench {
     pub fn memory(&self, content: &[u32]) -> Arc<dyn Memory> {
         let bytes: Vec<u8> = content.iter().flat_map(|number| number.to_le_bytes()).collect();
         let memory = self.device.allocate(bytes.len() as u64, Storage::Shared, Init::Zeroed).unwrap();
-        // SAFETY: nobody else knows this memory.
+        // SAFETY: no other code knows this memory.
         unsafe { memory.write(0, &bytes) }.unwrap();
         memory
     }
@@ -93,12 +93,12 @@ impl Bench {
         dispatch(&self.wild, vec![whole(out), Binding::bytes(&at.to_le_bytes())], 1)
     }
 
-    /// A loop that has no end while the first number is 0. The second is 1 once it runs.
+    /// Loops until the first number is not 0. Sets the second to 1 when it runs.
     pub fn loops(&self, flag: &Arc<dyn Memory>) -> Command {
         dispatch(&self.forever, vec![whole(flag)], 1)
     }
 
-    /// The worker has computed all elements of an addition.
+    /// Checks that the worker has computed all elements of an addition.
     pub fn expect_computes(&self) {
         let (input, out) = (self.memory(&[3; 1000]), self.memory(&[0; 1000]));
         let queue = self.device.queue().unwrap();
@@ -124,7 +124,7 @@ pub fn dispatch(pipeline: &Arc<dyn Pipeline>, bindings: Vec<Binding>, threads: u
 
 pub fn content(memory: &Arc<dyn Memory>) -> Vec<u32> {
     let mut bytes = vec![0; memory.len() as usize];
-    // SAFETY: within the memory; the tests have waited for what writes it.
+    // SAFETY: within the memory; the tests have waited for writes to it.
     unsafe { memory.read(0, &mut bytes) }.unwrap();
     bytes.chunks_exact(4).map(|four| u32::from_le_bytes(four.try_into().unwrap())).collect()
 }
@@ -139,12 +139,12 @@ pub fn submit_known(queue: &dyn Queue, commands: Vec<Command>) -> (Submission, R
     (queue.submit(commands.into(), done).unwrap(), ended)
 }
 
-/// What a submission has ended in.
+/// Waits for the result of a submission.
 pub fn failure(ended: &Receiver<Result<Timing>>) -> Error {
     ended.recv_timeout(LONG).expect("it has not ended").expect_err("it has ended well")
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(what: &str, holds: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {

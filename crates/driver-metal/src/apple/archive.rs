@@ -1,16 +1,14 @@
-//! Pipelines on disk: what Metal's compiler has made of a kernel outlives the process.
+//! On-disk cache of pipelines: the output of Metal's compiler outlives the process.
 //!
-//! An entry of the cache is a binary archive with one pipeline. Its key covers the source, how it is compiled, the kernel with
-//! its constants, the device's name and families, the system's version and this driver's. The cache seals what it keeps, so
-//! Metal is only ever given what it has written itself; it takes archives from files, so an entry is written to a private one
-//! for as long as Metal reads it.
+//! A cache entry is a binary archive with one pipeline. Its key covers the source, the compilation options, the kernel and its constants, the
+//! device's name and families, the system's version and the driver's version. The cache verifies its entries, so Metal reads only
+//! archives that it has written itself. Metal reads archives from files, so an entry is written to a private file while Metal reads it.
 //!
-//! Whether Metal has found the pipeline there is known because it is asked to fail otherwise. An archive that it refuses, or that
-//! lacks the pipeline, is made anew. Nothing here fails a caller: what goes wrong leads to a pipeline that is compiled as usual,
-//! and so does a device without archives. With Metal's shader validation, with which Apple says that archives do not work, there
-//! are none.
+//! The lookup uses the option to fail on a miss, so that a hit is certain. An archive that Metal rejects, or that lacks the pipeline, is
+//! rebuilt. Errors here never fail a caller: the pipeline is then compiled as usual, as on a device without archives. Archives are not
+//! used with Metal's shader validation, with which they do not work according to Apple.
 //!
-//! Metal compiles a source to its own intermediate code in each process; for that it has no archive.
+//! Metal compiles a source to its intermediate representation in each process; there is no archive for that.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,10 +30,10 @@ use super::validation;
 
 type Archive = Retained<ProtocolObject<dyn MTLBinaryArchive>>;
 
-/// A pipeline, with what Metal says of its arguments if that was asked for.
+/// A pipeline, with Metal's reflection if it was requested.
 pub(super) type Made = (State, Option<Retained<MTLComputePipelineReflection>>);
 
-/// Families that tell one generation of devices from another.
+/// GPU families that distinguish generations of devices.
 const FAMILIES: [MTLGPUFamily; 12] = [
     MTLGPUFamily::Apple1,
     MTLGPUFamily::Apple2,
@@ -51,7 +49,7 @@ const FAMILIES: [MTLGPUFamily; 12] = [
     MTLGPUFamily::Metal3,
 ];
 
-/// The beginning of a key: all that does not depend on the source.
+/// The first part of a key, which does not depend on the source.
 pub(super) fn key(device: &ProtocolObject<dyn MTLDevice>, cache: &Cache) -> KeyBuilder {
     let families = FAMILIES.into_iter().enumerate();
     let families = families.filter(|(_, family)| device.supportsFamily(*family));
@@ -63,10 +61,10 @@ pub(super) fn key(device: &ProtocolObject<dyn MTLDevice>, cache: &Cache) -> KeyB
         .text(&system.to_string())
 }
 
-/// The pipeline of a descriptor, from the archive under the key or compiled; then it is archived.
+/// The pipeline of a descriptor: from the archive under the key, or compiled and then archived.
 ///
 /// # Errors
-/// What Metal's compiler says.
+/// The error of Metal's compiler.
 pub(super) fn pipeline(
     device: &ProtocolObject<dyn MTLDevice>,
     cache: &Cache,
@@ -89,7 +87,7 @@ pub(super) fn pipeline(
     }
 }
 
-/// Compile a pipeline into a new archive, which is kept.
+/// Compiles a pipeline into a new archive, and stores the archive.
 fn archive(
     device: &ProtocolObject<dyn MTLDevice>,
     cache: &Cache,
@@ -98,8 +96,8 @@ fn archive(
     options: MTLPipelineOption,
 ) -> Option<Made> {
     let archive = device.newBinaryArchiveWithDescriptor_error(&MTLBinaryArchiveDescriptor::new());
-    let archive = archive.map_err(|error| note("Metal cannot create an archive", &error)).ok()?;
-    // A kernel that does not compile is told of by whoever compiles it next.
+    let archive = archive.map_err(|error| note("Metal makes no archive", &error)).ok()?;
+    // A kernel that does not compile is reported by the compilation that follows.
     archive.addComputePipelineFunctionsWithDescriptor_error(descriptor).ok()?;
     let made = only_from(&archive, device, descriptor, options);
     let made = made.or_else(|| make(device, descriptor, options).ok())?;
@@ -109,7 +107,7 @@ fn archive(
     Some(made)
 }
 
-/// The pipeline as it is in the archive; `None` if it is not there as a whole.
+/// The pipeline from the archive; `None` if it is missing or incomplete.
 fn only_from(
     archive: &ProtocolObject<dyn MTLBinaryArchive>,
     device: &ProtocolObject<dyn MTLDevice>,
@@ -136,7 +134,7 @@ fn make(
     Ok((state, reflection))
 }
 
-/// An archive of these bytes, and the file that it reads; `None` where Metal refuses it.
+/// An archive with these bytes, and the file that it reads; `None` if Metal rejects it.
 fn open(device: &ProtocolObject<dyn MTLDevice>, bytes: &[u8]) -> Option<(TempDir, Archive)> {
     let (folder, path) = private_file()?;
     std::fs::write(&path, bytes).ok()?;
@@ -153,7 +151,7 @@ fn bytes_of(archive: &ProtocolObject<dyn MTLBinaryArchive>) -> Option<Vec<u8>> {
     std::fs::read(&path).ok()
 }
 
-/// A path in a folder that only this user can enter, and that goes with its value.
+/// A path in a private folder, deleted on drop.
 fn private_file() -> Option<(TempDir, std::path::PathBuf)> {
     let folder =
         tempfile::Builder::new().prefix("elinvar-").permissions(Permissions::from_mode(0o700)).tempdir();

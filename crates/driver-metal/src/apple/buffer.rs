@@ -1,4 +1,4 @@
-//! [`Buffer`]: an `MTLBuffer` that threads share.
+//! [`Buffer`]: an `MTLBuffer` that threads can share.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use objc2_metal::MTLBuffer;
 pub(super) struct Buffer(pub(super) Retained<ProtocolObject<dyn MTLBuffer>>);
 
 #[allow(unsafe_code)] // the bindings leave it open
-// SAFETY: Metal's resources may be used from any thread; who may touch the bytes when is the contract of `Memory`.
+// SAFETY: Metal's resources may be used on any thread; accesses to the bytes are ordered according to the contract of `Memory`.
 unsafe impl Send for Buffer {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.

@@ -1,7 +1,7 @@
-//! What Metal says of a device, as [`Caps`].
+//! Conversion of Metal's device properties to [`Caps`].
 //!
-//! Metal does not tell how many cores a GPU has; `compute_units` is then 1. The width of a simdgroup and the largest
-//! threadgroup are those of a kernel of ours, which uses little.
+//! Metal does not report the number of GPU cores, so `compute_units` is 1. The simdgroup width and the maximum threadgroup size are those of
+//! a minimal kernel of the driver.
 
 use elinvar_driver::{Caps, DeviceKind, Dim3, Limits, StopsAt};
 use objc2::runtime::ProtocolObject;
@@ -9,23 +9,23 @@ use objc2_metal::{MTLComputePipelineState, MTLDevice, MTLGPUFamily};
 
 use super::{host, mps, validation};
 
-/// Command queues of a device run side by side as far as it can. This many keep it busy while one of them has its command
-/// buffer encoded; more are allowed.
+/// Number of queues that keep the device busy while the command buffer of one of them is encoded. More are allowed; Metal executes a device's
+/// queues concurrently as far as it can.
 const PARALLEL_QUEUES: u32 = 4;
 
-/// What a device can do beside its limits.
+/// Features of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Features {
-    /// `dispatchThreads`: threadgroups at the edges of a grid may be smaller.
+    /// `dispatchThreads`: nonuniform threadgroups at the edges of a grid.
     pub(super) edges: bool,
-    /// Host and device share their memory.
+    /// Unified memory.
     pub(super) unified: bool,
-    /// The process has Metal's shader validation, which tells of encoders by their labels: each has one then.
+    /// The process has Metal's shader validation, which identifies encoders by label, so each gets one.
     pub(super) validates: bool,
 }
 
 impl Features {
-    /// Non-uniform threadgroup sizes are there from the families Apple4 and Mac2 on (Metal feature set tables).
+    /// Nonuniform threadgroup sizes are supported from the families Apple4 and Mac2 on (Metal feature set tables).
     pub(super) fn of(device: &ProtocolObject<dyn MTLDevice>) -> Self {
         let has = |family| device.supportsFamily(family);
         Self {
@@ -68,9 +68,9 @@ pub(super) fn caps(
             managed_memory: true,
             stops_at: StopsAt::Never,
             restarts: false,
-            // The GPU reads them.
+            // The GPU reads the counts.
             sees_counts: false,
-            // `MTLCommandQueue` has none.
+            // `MTLCommandQueue` has no priorities.
             priorities: false,
             names_accesses: false,
             primitives: mps::primitives(device),

@@ -1,7 +1,7 @@
-//! [`begin`]: the command buffers of a device as a GPU trace, which Xcode opens.
+//! [`begin`]: captures the command buffers of a device to a GPU trace, which Xcode opens.
 //!
-//! Metal records those that are created behind the beginning and committed before the end; the driver creates and commits one
-//! when its turn comes in its queue. There is one recording of a process at a time.
+//! Metal captures command buffers that are created after the start and committed before the end; the driver creates and commits a command
+//! buffer when it is issued. A process has one capture at a time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Trace {
 
 #[allow(unsafe_code)] // the bindings leave it open
 fn manager() -> Retained<MTLCaptureManager> {
-    // SAFETY: Metal has one for the process, and hands it to any thread.
+    // SAFETY: Metal has one capture manager per process, usable on any thread.
     unsafe { MTLCaptureManager::sharedCaptureManager() }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn begin(core: &Arc<Core>, path: &Path) -> Result<Box<dyn Capture>> {
     }
     let descriptor = MTLCaptureDescriptor::new();
     #[allow(unsafe_code)] // the bindings take any object
-    // SAFETY: a device may be captured.
+    // SAFETY: a device can be captured.
     unsafe {
         descriptor.setCaptureObject(Some((*core.device).as_ref()));
     }

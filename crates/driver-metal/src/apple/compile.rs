@@ -1,7 +1,7 @@
-//! From MSL to kernels: Metal's compiler makes them, Elinvar's front end says what they take.
+//! Compilation of MSL: Metal's compiler builds the kernels, Elinvar's front end supplies the signatures.
 //!
-//! Metal decides whether a source is right. The front end reads it as well, for the signatures; where it cannot (no
-//! clang, or something that it does not know), they come from Metal's reflection, and a warning says why.
+//! Metal decides whether a source is valid. The front end parses it as well, for the signatures. If it fails (no clang, or unsupported
+//! syntax), the signatures come from Metal's reflection, and a warning gives the reason.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ struct MetalLibrary {
     /// The first of its names.
     file: String,
     library: Retained<ProtocolObject<dyn MTLLibrary>>,
-    /// What its pipelines are archived under: the source, the device, and how the one is compiled for the other.
+    /// First part of the archive keys: source, device and compilation options.
     key: Key,
-    /// What the front end knows.
+    /// The front end's result.
     checked: Option<CachedProgram>,
     kernels: Vec<Signature>,
     constants: Vec<FunctionConstant>,
@@ -58,7 +58,7 @@ pub(super) fn library(core: &Arc<Core>, source: &Source) -> Result<Arc<dyn Libra
     }
 }
 
-/// A refusal with the columns that Metal has not said, where the front end refuses the same.
+/// Compiler errors, with columns that Metal's text lacks taken from the front end if it reports the same errors.
 fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
     match error {
         Error::Compile(found) if found.iter().any(|diagnostic| diagnostic.column == 0) => {
@@ -72,7 +72,7 @@ fn with_columns(core: &Core, source: &Source, error: Error) -> Error {
     }
 }
 
-/// What Metal makes of a source; what its kernels take is not known yet.
+/// Compiles a source with Metal; the kernels' signatures are not known yet.
 fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
     core.expect_present()?;
     let key = archive::key(&core.device, &core.cache);
@@ -99,7 +99,7 @@ fn compiled(core: &Arc<Core>, source: &Source) -> Result<MetalLibrary> {
     })
 }
 
-/// That nothing is asked of a compiled library that only a text can be given.
+/// Rejects options that a compiled library does not support.
 fn expect_nothing_else(source: &Source) -> Result<()> {
     if source.defines.is_empty() && source.include_dirs.is_empty() && source.math == MathMode::default() {
         return Ok(());
@@ -110,8 +110,8 @@ fn expect_nothing_else(source: &Source) -> Result<()> {
     )))
 }
 
-/// The newest version of the language that the system has, which is Metal's default. `mathMode` came with macOS 15; before,
-/// fast arithmetic is on or off, and relaxed is off.
+/// The newest language version that the system supports, which is Metal's default. `mathMode` requires macOS 15; before, fast math is
+/// on or off, and `relaxed` is mapped to off.
 #[allow(deprecated)] // for systems that have nothing else
 fn options(math: MathMode) -> Retained<MTLCompileOptions> {
     let options = MTLCompileOptions::new();
@@ -131,7 +131,7 @@ fn refused(error: &NSError, source: &Source) -> Error {
     let text = error.localizedDescription().to_string();
     match MTLLibraryError(usize::try_from(error.code()).unwrap_or(0)) {
         MTLLibraryError::Unsupported => Error::Unsupported(text),
-        // What is not a library at all is an internal error to Metal.
+        // For invalid data, Metal reports an internal error.
         _ if source.metal_library.is_some() => {
             let name = source.files.first().map_or("", |file| &file.name);
             Error::invalid(format!("Metal library `{name}`: {text}"))
@@ -148,8 +148,8 @@ impl MetalLibrary {
         Self { kernels, constants, warnings, checked: Some(checked), ..self }
     }
 
-    /// With what Metal says of the functions as they are without values of function constants. One that cannot be built
-    /// so has no arguments here.
+    /// Uses Metal's reflection of the functions without values of function constants. A function that cannot be built without them has no
+    /// arguments here.
     fn reflected(mut self, why: &str) -> Result<Self> {
         let message = format!(
             "kernel signatures come from Metal's reflection only, without position parameters and without distinguishing pointers \
@@ -170,7 +170,7 @@ impl MetalLibrary {
                 Ok((_, reflection)) => reflection.signature(&name, &self.file),
                 Err(_) => Reflection::default().signature(&name, &self.file),
             };
-            // What is not a buffer is told when its pipeline is asked for.
+            // Arguments that are not buffers are reported when the pipeline is requested.
             let plain = || Reflection::default().signature(&name, &self.file);
             self.kernels.push(signature.or_else(|_| plain())?);
         }
@@ -194,7 +194,7 @@ impl MetalLibrary {
         function.map_err(|error| Error::invalid(format!("kernel `{name}`: {}", error.localizedDescription())))
     }
 
-    /// What a pipeline is archived under.
+    /// The archive key of a pipeline.
     fn archived(&self, name: &str, options: &PipelineOptions) -> Key {
         let key = self.core.cache.key("metal pipeline").key(&self.key).text(name);
         let constants = options.constants.iter().fold(key, |key, Constant { key: of, scalar, bytes }| {
@@ -207,7 +207,7 @@ impl MetalLibrary {
         constants.finish()
     }
 
-    /// Diagnostics without a file get the library's.
+    /// Adds the library's file name to diagnostics without one.
     fn named(&self, error: Error) -> Error {
         let Error::Compile(mut found) = error else { return error };
         for diagnostic in found.iter_mut().filter(|diagnostic| diagnostic.file.is_empty()) {
@@ -271,8 +271,8 @@ impl Library for MetalLibrary {
         if let Some(pipeline) = self.pipelines.lock().get(&key) {
             return Ok(pipeline.clone());
         }
-        // Not under the lock: other kernels' pipelines can be had meanwhile. Of two threads that make the same one, the
-        // second drops its own.
+        // Not under the lock, so that pipelines of other kernels remain available. If two threads build the same pipeline, the second drops its
+        // own.
         let made = autoreleasepool(|_| self.make(kernel, options));
         let made = Arc::new(made.map_err(|error| self.core.explained(error))?);
         Ok(self.pipelines.lock().entry(key).or_insert(made).clone())

@@ -1,4 +1,4 @@
-//! Values of function constants, as Metal takes them.
+//! Conversion of function constant values for Metal.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use objc2_metal::MTLFunctionConstantValues;
 
 use super::types::data_type;
 
-/// Bytes of the largest value: a vector of four 8-byte numbers.
+/// Size of the largest value in bytes: a vector of four 8-byte numbers.
 const LARGEST: usize = 32;
 
 /// The values, by the index of their constants.
@@ -35,7 +35,7 @@ pub(super) fn values(
                 "function constant `{name}` (index {index}) is `{ty}`; given {bytes} bytes of `{given}`"
             )));
         }
-        // With room behind it: Metal may read a vector of three as one of four.
+        // Padded, because Metal may read a vector of three as one of four.
         let mut value = [0_u8; LARGEST];
         value[..constant.bytes.len()].copy_from_slice(&constant.bytes);
         let address = NonNull::from(&mut value).cast::<c_void>();

@@ -1,8 +1,8 @@
-//! The memory of a checked launch: buffers that have the bytes of its arguments and no more, filled before the launch and written
-//! back behind it, since what Metal knows are the bounds of a buffer and not those of a part of one.
+//! Memory of a checked launch: buffers with exactly the bytes of its arguments, filled before the launch and copied back after it, because
+//! Metal checks the bounds of a buffer and not those of a part of one.
 //!
-//! An argument without bytes has a buffer of one, because Metal has none of 0: one byte of it can be read, as zero, and written
-//! to no effect, without being noticed.
+//! An argument of no bytes gets a buffer of one byte, because Metal has no empty buffers: an access to that byte is not detected; it reads
+//! zero, and writes have no effect.
 
 use elinvar_driver::{Access, Arg, ArgKind, Binding, Dispatch, Error, MemorySlice, Result};
 
@@ -11,14 +11,14 @@ use super::encoding::{Encoding, Place};
 use super::memory::located;
 use crate::hazards::Touch;
 
-/// A buffer for each argument that has one.
+/// A buffer for each buffer argument.
 pub(super) struct Copies(Vec<Option<Buffer>>);
 
 impl Copies {
-    /// Fill buffers for a launch.
+    /// Fills the buffers for a launch.
     ///
     /// # Errors
-    /// `Unsupported` if arguments share memory that is written: each would have a copy of its own.
+    /// `Unsupported` if arguments alias memory that is written, because each would have a separate copy.
     pub(super) fn fill(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<Self> {
         expect_apart(dispatch)?;
         let copies = arguments(dispatch).map(|(arg, binding)| match binding {
@@ -35,12 +35,12 @@ impl Copies {
         copies.collect::<Result<_>>().map(Self)
     }
 
-    /// The buffer of the argument with this position.
+    /// The buffer of the argument at this position.
     pub(super) fn of(&self, position: usize) -> Option<&Buffer> {
         self.0.get(position)?.as_ref()
     }
 
-    /// Write back what the launch may have written.
+    /// Copies back what the launch may have written.
     pub(super) fn write_back(&self, encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
         for ((arg, binding), copy) in arguments(dispatch).zip(&self.0) {
             if let (Binding::Memory(slice), Some(copy), Access::ReadWrite) = (binding, copy, arg.access) {

@@ -1,4 +1,4 @@
-//! [`Core`]: what a device's memory, pipelines and queues share.
+//! [`Core`]: state shared by a device's memory, pipelines and queues.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ use super::transfer::Transfer;
 
 pub(super) struct Core {
     pub(super) device: Retained<ProtocolObject<dyn MTLDevice>>,
-    /// For what is done on behalf of the host, and of other devices.
+    /// Queue for operations on behalf of the host and of other devices.
     pub(super) queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     pub(super) caps: Caps,
     pub(super) features: Features,
@@ -35,10 +35,10 @@ pub(super) struct Core {
     pub(super) stock: Arc<Stock>,
     descriptors: Descriptors,
     pub(super) counters: Counters,
-    /// How many queues were made.
+    /// Number of queues created.
     pub(super) queues: AtomicU64,
     pub(super) transfer: Mutex<Transfer>,
-    /// On whose dispatch queue Metal tells of shared events.
+    /// The listener with the dispatch queue for notifications of shared events.
     pub(super) listener: OnceLock<Retained<MTLSharedEventListener>>,
     lost: Arc<Lost>,
 }
@@ -74,30 +74,30 @@ impl Core {
         })
     }
 
-    /// `bytes` of new memory, zeroed as Metal's documentation of `newBufferWithLength:options:` says. The length is rounded up,
-    /// so that a blit may take whole words.
+    /// Allocates `bytes` of memory, zeroed according to the documentation of `newBufferWithLength:options:`. The length is rounded up, so that
+    /// blits can use whole words.
     pub(super) fn buffer(&self, bytes: u64, options: MTLResourceOptions) -> Result<Buffer> {
         let length = bytes.max(1).checked_next_multiple_of(16);
         let made = length.and_then(|length| self.exact_buffer(length, options));
         made.ok_or_else(|| self.out_of_memory(bytes))
     }
 
-    /// The same with just that length, which is not 0.
+    /// Allocates exactly this length, which must not be 0.
     pub(super) fn exact_buffer(&self, length: u64, options: MTLResourceOptions) -> Option<Buffer> {
         self.device.newBufferWithLength_options(usize::try_from(length).ok()?, options).map(Buffer)
     }
 
-    /// What it is when Metal gives no memory.
+    /// The error when Metal does not allocate memory.
     pub(super) fn out_of_memory(&self, bytes: u64) -> Error {
         Error::OutOfMemory { requested: bytes, available: self.available() }
     }
 
-    /// Bytes that Metal recommends to use and has not given out.
+    /// Memory in bytes that Metal recommends to use and that is not allocated.
     pub(super) fn available(&self) -> u64 {
         self.caps.limits.working_set.saturating_sub(self.device.currentAllocatedSize() as u64)
     }
 
-    /// What command buffers are made with.
+    /// Descriptor of command buffers.
     pub(super) fn descriptor(&self, retains: bool) -> &MTLCommandBufferDescriptor {
         let Descriptors { plain, retaining } = &self.descriptors;
         if retains { retaining } else { plain }
@@ -107,25 +107,25 @@ impl Core {
         self.lost.expect_present()
     }
 
-    /// Notes that the device is gone, if that is what the error says.
+    /// Records that the device is lost, if the error says so.
     pub(super) fn note(&self, error: &Error) {
         self.lost.note(error);
     }
 
-    /// What something has failed for: that the device is gone, if it is, or the error.
+    /// The reason of a failure: the loss of the device, if it is lost; otherwise the error.
     pub(super) fn explained(&self, error: Error) -> Error {
         self.lost.expect_present().err().unwrap_or(error)
     }
 }
 
-/// Command buffers that tell which encoder has failed: those that hold no references, since submissions do, and others.
+/// Descriptors of command buffers with encoder execution status: unretained, because submissions retain resources, and retained.
 struct Descriptors {
     plain: Retained<MTLCommandBufferDescriptor>,
     retaining: Retained<MTLCommandBufferDescriptor>,
 }
 
 #[allow(unsafe_code)] // the bindings leave it open
-// SAFETY: they are never changed once they are made, and read by Metal only.
+// SAFETY: never changed after creation, and only read by Metal.
 unsafe impl Send for Descriptors {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.
@@ -143,7 +143,7 @@ impl Descriptors {
     }
 }
 
-/// The bytes of a buffer, where the host sees them.
+/// Bytes of a buffer that the host can access.
 pub(super) fn contents(buffer: &Buffer) -> std::ptr::NonNull<u8> {
     buffer.contents().cast()
 }

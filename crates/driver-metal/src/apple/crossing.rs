@@ -1,11 +1,11 @@
-//! Copies between the memories of two devices: how they go, and the command buffers that do it.
+//! Copies between two devices: the route, and its command buffers.
 //!
-//! A device reads private memory of another one of its peer group as the source of a blit, through a *remote view*. Two
-//! devices without a common group both use pages of the host. What lies otherwise its own device first brings to such memory
-//! *between* the two; then the target's device fetches it. Each half is a command buffer of the device that does it, and the
-//! second begins when the first has ended well: a copy on a queue of either device is one or two steps of that queue.
+//! A device reads private memory of another device of its peer group as the source of a blit, through a *remote view*. Devices without a common
+//! group share host pages. If neither applies directly, the source's device first copies to an *intermediate* buffer, which the target's
+//! device then copies from. Each half is a command buffer of the respective device, and the second starts when the first has succeeded: a copy
+//! on a queue of either device is one or two operations of that queue.
 //!
-//! Memory between the devices is made for each copy, as long as the copy, and goes with it.
+//! The intermediate memory is allocated for each copy, with its size, and freed with it.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -22,16 +22,16 @@ use super::encoding::{BufferInfo, CommandBuffer, Encoding, Place, WORD};
 use super::host;
 use super::memory::{MetalMemory, located};
 
-/// How bytes get from one device to another.
+/// The route between two devices.
 pub(super) fn reach(one: &Core, other: &Core) -> Reach {
-    // On iOS, where `peerGroupID` is not there, there is one device.
+    // iOS, which lacks `peerGroupID`, has one device.
     match std::ptr::eq(one, other) || are_peers(one, other) {
         true => Reach::Peer,
         false => Reach::Staged,
     }
 }
 
-/// Whether the two are of one peer group; 0 is none.
+/// Whether the two are in one peer group; 0 means none.
 fn are_peers(one: &Core, other: &Core) -> bool {
     let group = one.device.peerGroupID();
     group != 0 && group == other.device.peerGroupID()
@@ -48,16 +48,16 @@ fn memory(slice: &MemorySlice) -> Option<&MetalMemory> {
     memory.downcast_ref()
 }
 
-/// What one device has brought to where the other sees it.
+/// Intermediate memory, filled by the source's device.
 pub(super) struct Between {
-    /// As the target's device sees it.
+    /// View of the target's device.
     window: Buffer,
-    /// As the source's device does.
+    /// View of the source's device.
     own: Buffer,
 }
 
-/// The command buffer of the next half of a copy, of as many bytes as both slices have, on a queue of `core`, that is number `command` of its submission; and whether
-/// it is the last half.
+/// The command buffer of the next half of a copy, as command `command` of its submission, on a queue of `core`; and whether it is the last
+/// half. Both slices have the same length.
 pub(super) fn half(
     (core, queue): (&Core, &ProtocolObject<dyn MTLCommandQueue>),
     (source, target): (&MemorySlice, &MemorySlice),
@@ -109,7 +109,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// The first half: to where the target's device sees it.
+    /// The first half: to memory that the target's device can access.
     fn bring(&self, encoding: &mut Encoding<'_>) -> Result<Between> {
         let between = match are_peers(self.from, self.to) {
             true => {
@@ -122,7 +122,7 @@ impl Copy<'_> {
         Ok(between)
     }
 
-    /// The second half: from there, or from the source itself.
+    /// The second half: from there, or from the source directly.
     fn fetch(&self, encoding: &mut Encoding<'_>, between: Option<Between>) -> Result<()> {
         let (window, offset) = match between {
             Some(Between { window, own }) => {
@@ -137,7 +137,7 @@ impl Copy<'_> {
         if words || !are_peers(self.from, self.to) {
             return encoding.copy(window, self.target, self.len);
         }
-        // Kernels do not reach through a view: whole words come over, of which buffers are made, and single bytes go on.
+        // Kernels cannot access a remote view: copy whole words to a buffer, and single bytes from there.
         let whole = self.len.next_multiple_of(WORD);
         let near = encoding.transient(whole, MTLResourceOptions::StorageModePrivate)?;
         let near = Place { buffer: &near, offset: 0 };
@@ -156,14 +156,14 @@ impl Copy<'_> {
     }
 }
 
-/// Whole pages of the host, of the system's own: Metal takes none that an allocator gave.
+/// Host pages from the system: Metal does not accept memory of an allocator.
 struct Pages {
     first: NonNull<c_void>,
     bytes: usize,
 }
 
 #[allow(unsafe_code)] // memory by its address
-// SAFETY: it owns the pages, and what is in them is the devices' concern.
+// SAFETY: it owns the pages; only devices access the contents.
 unsafe impl Send for Pages {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.
@@ -174,7 +174,7 @@ impl Pages {
     fn new(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes.max(1).checked_next_multiple_of(host::page_size())?).ok()?;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
-        // SAFETY: new pages wherever there is room.
+        // SAFETY: maps new pages at an address chosen by the system.
         let first = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         let first = NonNull::new(first).filter(|first| first.as_ptr() != libc::MAP_FAILED)?;
         Some(Self { first, bytes })
@@ -187,8 +187,7 @@ impl Pages {
         let on = |core| -> Result<Buffer> {
             let (address, bytes) = (pages.first.cast(), pages.bytes as u64);
             let block = HostBlock { address, bytes, owner: Box::new(pages.clone()) };
-            // SAFETY: the pages live as long as their owner. The halves of a copy are the only commands that use them, one
-            // after the other.
+            // SAFETY: the pages live as long as their owner. Only the halves of the copy use them, one after the other.
             Ok(unsafe { MetalMemory::wrap(core, block) }?.into_buffer())
         };
         Ok(Between { own: on(from)?, window: on(to)? })
@@ -198,7 +197,7 @@ impl Pages {
 impl Drop for Pages {
     #[allow(unsafe_code)] // as above
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; nobody has the address any more.
+        // SAFETY: mapped by `new`; no other code has the address.
         unsafe { libc::munmap(self.first.as_ptr(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! The driver and its devices: all that Metal has, the system's default first.
+//! The Metal driver and its devices: all Metal devices, the system's default first.
 
 use std::any::Any;
 use std::path::Path;
@@ -21,13 +21,13 @@ use super::queue::{CommandQueue, MetalEvent};
 use super::removal::{Lost, Watch, Watched};
 use super::{capture, compile, host};
 
-/// The Metal driver of this process, whose devices are made when they are first asked for and kept.
+/// The Metal driver of this process. Its devices are created on first use and kept.
 pub fn driver() -> MetalDriver {
     static PROCESS: LazyLock<MetalDriver> = LazyLock::new(|| MetalDriver::with_cache(user_cache()));
     PROCESS.clone()
 }
 
-/// Runs kernels on Apple GPUs. Clones have the same devices.
+/// Metal driver. Clones share the same devices.
 #[derive(Clone)]
 pub struct MetalDriver {
     cache: Cache,
@@ -35,13 +35,13 @@ pub struct MetalDriver {
 }
 
 impl MetalDriver {
-    /// A driver with devices of its own, and a cache other than the user's.
+    /// A driver with separate devices, and a cache other than the user's.
     pub fn with_cache(cache: &Cache) -> Self {
         Self { cache: cache.clone(), devices: Arc::default() }
     }
 
-    /// The version that a cache for compiled kernels is opened with: that of this build of the compilers, so that what
-    /// the front end has made of a source is there for all drivers.
+    /// The version with which a cache of compiled kernels is opened: that of this build of the compilers, so that all drivers share the
+    /// front end's results.
     pub const CACHE_VERSION: &str = elinvar_code::COMPILER;
 }
 
@@ -50,7 +50,7 @@ impl Driver for MetalDriver {
         "metal"
     }
 
-    /// Every device of `MTLCopyAllDevices`. The error is for one that does not run the driver's own kernels.
+    /// All devices of `MTLCopyAllDevices`. Fails for a device that cannot run the driver's own kernels.
     fn devices(&self) -> Result<Vec<Arc<dyn Device>>> {
         let mut found = self.devices.lock();
         let devices = match &*found {
@@ -79,18 +79,18 @@ fn open_all(cache: &Cache) -> Result<Vec<Arc<MetalDevice>>> {
 /// A GPU.
 pub(crate) struct MetalDevice {
     core: Arc<Core>,
-    /// Tells the core when the device is taken away.
+    /// Notifies the core when the device is removed.
     _watch: Option<Arc<Watch>>,
 }
 
 #[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: each allocation is an `MTLBuffer` of its own; the queue is the driver's.
+// SAFETY: each allocation is a separate `MTLBuffer`; the queue implements the contract.
 unsafe impl Device for MetalDevice {
     fn caps(&self) -> &Caps {
         &self.core.caps
     }
 
-    /// Memory is zeroed for either `init`: Metal does so.
+    /// Memory is zeroed for either `init`, by Metal.
     fn allocate(&self, bytes: u64, storage: Storage, _init: Init) -> Result<Arc<dyn Memory>> {
         self.core.expect_present()?;
         let limit = self.core.caps.limits.max_buffer_bytes;
@@ -108,7 +108,7 @@ unsafe impl Device for MetalDevice {
     #[allow(unsafe_code)] // hands on the caller's promise
     unsafe fn wrap(&self, block: HostBlock) -> Result<Arc<dyn Memory>> {
         self.core.expect_present()?;
-        // SAFETY: the caller promises what this asks for.
+        // SAFETY: the caller guarantees the preconditions.
         let made = unsafe { MetalMemory::wrap(&self.core, block) };
         Ok(Arc::new(made.map_err(|error| self.core.explained(error))?))
     }
@@ -117,7 +117,7 @@ unsafe impl Device for MetalDevice {
         autoreleasepool(|_| compile::library(&self.core, source)).map_err(|error| self.core.explained(error))
     }
 
-    /// `MTLCommandQueue` and its descriptor have no priority, so only the normal one is given.
+    /// Only normal priority is supported, because `MTLCommandQueue` and its descriptor have no priority.
     fn event(&self) -> Result<Arc<dyn Event>> {
         Ok(Arc::new(MetalEvent::default()))
     }
@@ -137,7 +137,7 @@ unsafe impl Device for MetalDevice {
         host::now_ns()
     }
 
-    /// A GPU trace.
+    /// Captures to a GPU trace.
     fn capture(&self, path: &Path) -> Result<Box<dyn Capture>> {
         autoreleasepool(|_| capture::begin(&self.core, path))
     }

@@ -1,8 +1,8 @@
-//! Commands to Metal calls: the one `match` on [`Command`].
+//! Translation of commands to Metal calls: the one `match` on [`Command`].
 //!
-//! What the host does, such as to wait, it does between command buffers, when what is before it has ended; so a command
-//! buffer holds what lies between two such commands. A signal or a timestamp within is the GPU's, where it can; one at the
-//! end of a command buffer is the host's, with the time at which that has ended.
+//! Host commands, such as waits, are executed between command buffers, when everything before them has completed. A command buffer holds the
+//! commands between two of them. A signal or a timestamp within a command buffer is encoded for the GPU if possible; one at its end is
+//! executed by the host, with the end time of the command buffer.
 
 use std::any::Any;
 
@@ -26,11 +26,11 @@ use super::mps;
 use super::pipeline::MetalPipeline;
 use crate::hazards::Touch;
 
-/// Threadgroup memory comes in pieces of this many bytes.
+/// Granularity of threadgroup memory, in bytes.
 const THREADGROUP_ALIGN: u64 = 16;
 
-/// Encode commands from command `next` on, which moves along, up to the next of the host. Gives the command buffer, to be committed;
-/// `None` if the device has nothing to do.
+/// Encodes commands from `next` on, up to the next host command, and advances `next`. Returns the command buffer to commit; `None` if the
+/// device has nothing to do.
 pub(super) fn encode(
     core: &Core,
     queue: &ProtocolObject<dyn MTLCommandQueue>,
@@ -40,7 +40,7 @@ pub(super) fn encode(
     info: &mut BufferInfo,
 ) -> Result<Option<CommandBuffer>> {
     core.expect_present()?;
-    // The framework's kernels use objects that nobody but the command buffer keeps, and know nothing of the fence.
+    // MPS kernels use objects that only the command buffer retains, and do not know the fence.
     let library = together(&commands[*next..]).any(|command| matches!(command, Command::Primitive { .. }));
     let mut encoding = Encoding::new(core, queue, info, library);
     let notes_times = !library && times_within(&commands[*next..]);
@@ -85,12 +85,12 @@ pub(super) fn encode(
     Ok(encoding.finish())
 }
 
-/// Whether a command is a copy between two devices, which goes alone.
+/// Whether a command is a copy between two devices, which needs its own command buffer.
 pub(super) fn crosses(command: &Command) -> bool {
     matches!(command, Command::Copy { source, target } if source.len > 0 && source.len == target.len && crossing::crosses(source, target))
 }
 
-/// Whether the device has more to do behind signals, and behind timestamps where `times` are noted.
+/// Whether device work follows signals, or timestamps if `times` are sampled within command buffers.
 fn goes_on(commands: &[Command], times: bool) -> bool {
     let behind = commands.iter().find(|command| match command {
         Command::Signal { .. } => false,
@@ -100,24 +100,24 @@ fn goes_on(commands: &[Command], times: bool) -> bool {
     behind.is_some_and(|command| !is_hosts(command))
 }
 
-/// The commands before the next wait behind something that the device does: one command buffer has no others.
+/// The commands up to the next wait that is behind device work: the commands of one command buffer.
 pub(super) fn together(commands: &[Command]) -> impl Iterator<Item = &Command> {
     let behind = commands.iter().skip_while(|command| is_hosts(command));
     behind.take_while(|command| !matches!(command, Command::Wait { .. }))
 }
 
-/// Whether the device has something to do on both sides of a timestamp.
+/// Whether there is device work on both sides of a timestamp.
 pub(super) fn times_within(commands: &[Command]) -> bool {
     within(commands, |command| matches!(command, Command::Timestamp { .. }))
 }
 
-/// Whether the device has something to do on both sides of such a command.
+/// Whether there is device work on both sides of such a command.
 pub(super) fn within(commands: &[Command], is_it: impl Fn(&Command) -> bool) -> bool {
     let mut rest = together(commands).skip_while(|command| !is_it(command));
     rest.any(|command| !is_hosts(command))
 }
 
-/// Whether it is done by the host.
+/// Whether the host executes it.
 pub(super) fn is_hosts(command: &Command) -> bool {
     !matches!(
         command,
@@ -175,7 +175,7 @@ fn dispatch(encoding: &mut Encoding<'_>, dispatch: &Dispatch) -> Result<()> {
     Ok(())
 }
 
-/// A debug group of an encoder, which holds what is encoded until this is dropped: Metal wants each closed before the encoder ends.
+/// A debug group of an encoder, popped on drop: Metal requires debug groups to be closed before the encoder ends.
 struct Group<'a>(&'a ComputeEncoder);
 
 impl<'a> Group<'a> {
@@ -191,7 +191,7 @@ impl Drop for Group<'_> {
     }
 }
 
-/// By which a launch with shader validation is found again.
+/// Label that identifies a launch with shader validation.
 fn label_of(pipeline: &MetalPipeline, dispatch: &Dispatch, command: usize) -> String {
     let kernel = &pipeline.signature().name;
     match &dispatch.label {
@@ -200,7 +200,7 @@ fn label_of(pipeline: &MetalPipeline, dispatch: &Dispatch, command: usize) -> St
     }
 }
 
-/// What a dispatch does to memory.
+/// The memory accesses of a dispatch.
 fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item = Touch> {
     let args = pipeline.signature().args.iter().zip(&dispatch.bindings);
     let bound = args.filter_map(|(arg, binding)| match binding {
@@ -213,8 +213,8 @@ fn touches(pipeline: &MetalPipeline, dispatch: &Dispatch) -> impl Iterator<Item 
 
 #[allow(unsafe_code)] // binds what a kernel takes
 fn bind_buffer(encoder: &ComputeEncoder, buffer: &Buffer, offset: usize, index: usize) {
-    // SAFETY: the offset is within the buffer, which the submission keeps alive. What the kernel does with it is what
-    // whoever launched it answers for.
+    // SAFETY: the offset is within the buffer, which the submission keeps alive. What the kernel does with it is the caller's
+    // responsibility.
     unsafe { encoder.setBuffer_offset_atIndex(Some(buffer), offset, index) };
 }
 
@@ -228,7 +228,7 @@ fn bind(
     match binding {
         Binding::Memory(slice) => {
             let (buffer, offset) = located(encoding.core, slice)?;
-            // Nothing behind the last byte has an address.
+            // An empty slice at the end of a buffer has no address.
             let offset = if slice.len == 0 { 0 } else { offset };
             bind_buffer(encoder, buffer, offset, index);
         }
@@ -238,7 +238,7 @@ fn bind(
             let length = length.and_then(|length| usize::try_from(length).ok());
             let length =
                 length.ok_or_else(|| Error::invalid(format!("{bytes} bytes of threadgroup memory")))?;
-            // SAFETY: the runtime has compared the length with the device's limit.
+            // SAFETY: the runtime has checked the length against the device's limit.
             unsafe { encoder.setThreadgroupMemoryLength_atIndex(length, index) };
         }
     }
@@ -249,13 +249,13 @@ fn bind(
 enum Shape<'d> {
     Threads(Dim3, Dim3),
     Groups(Dim3, Dim3),
-    /// As many groups as the GPU finds there.
+    /// With threadgroup counts that the GPU reads from memory.
     Counted(&'d MemorySlice, Dim3),
 }
 
 impl Shape<'_> {
-    /// Where threadgroups at the edges cannot be smaller, the grid is made of whole ones: those asked for, or, for a kernel
-    /// that cannot see the size, the largest that divide the grid.
+    /// On a device without nonuniform threadgroups, the grid must consist of whole threadgroups: of the requested size, or, for a
+    /// kernel that cannot observe it, of the largest size that divides the grid.
     fn of(core: &Core, pipeline: &MetalPipeline, threads: Dim3, group: Dim3) -> Result<Self> {
         if core.features.edges {
             return Ok(Self::Threads(threads, group));
@@ -268,8 +268,8 @@ impl Shape<'_> {
         if whole != group && pipeline.sees_groups() {
             let (kernel, device) = (&pipeline.signature().name, &core.caps.name);
             return Err(Error::unsupported(format!(
-                "kernel `{kernel}`: the grid of {threads} threads is not a multiple of the threadgroup size {group}, Metal \
-                 device `{device}` does not support smaller threadgroups at the edges, and the kernel could observe larger ones"
+                "kernel `{kernel}`: the grid of {threads} threads is not a multiple of the threadgroup size {group}; Metal device \
+                 `{device}` has no nonuniform threadgroups, and the kernel's results depend on the threadgroup size"
             )));
         }
         Ok(Self::Groups(threads.div_ceil(whole), whole))
@@ -286,8 +286,7 @@ impl Shape<'_> {
             }
             Self::Counted(counts, group) => {
                 let (buffer, offset) = located(core, counts)?;
-                // SAFETY: the runtime has checked that the counts are within the buffer, at a multiple of 4; the submission
-                // keeps it alive.
+                // SAFETY: the runtime has checked that the counts are within the buffer, at a multiple of 4; the submission keeps it alive.
                 unsafe {
                     encoder
                         .dispatchThreadgroupsWithIndirectBuffer_indirectBufferOffset_threadsPerThreadgroup(
@@ -302,7 +301,7 @@ impl Shape<'_> {
     }
 }
 
-/// The largest number up to `most` that divides `count`.
+/// The largest divisor of `count` that is at most `most`.
 fn largest_divisor(count: u32, most: u32) -> u32 {
     let most = most.clamp(1, count.max(1));
     (1..=most).rev().find(|divisor| count.is_multiple_of(*divisor)).unwrap_or(1)

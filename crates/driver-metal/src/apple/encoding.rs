@@ -1,9 +1,9 @@
-//! [`Encoding`]: the encoders of a command buffer, one at a time, and what is done with them.
+//! [`Encoding`]: a command buffer under construction, with one open encoder at a time.
 //!
-//! Dispatches are encoded for running side by side, with a barrier before one that uses what those since the last barrier
-//! have written, or writes what they use. Between encoders Metal itself keeps the order, since buffers are tracked.
-//! Where times are noted in the middle of a command buffer, a fence keeps it (`stamps`).
-//! Whatever encoder is open ends when the value is dropped: Metal refuses a command buffer with an open one.
+//! Dispatches are encoded for concurrent execution, with a barrier before a dispatch that depends on accesses since the last barrier (read
+//! after write, write after read, write after write). Between encoders, Metal's hazard tracking keeps the order. If times are sampled within
+//! a command buffer, a fence keeps it (`stamps`). An open encoder is ended on drop, because Metal does not accept a command buffer
+//! with an open encoder.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -32,18 +32,18 @@ use super::stamps::Stamps;
 use crate::clock::Moment;
 use crate::hazards::{Hazards, Touch};
 
-/// The most bytes that `setBytes` takes.
+/// Maximum length for `setBytes`.
 const MOST_SET_BYTES: usize = 4096;
-/// Blits take whole words on macOS.
+/// Granularity of blits on macOS, in bytes.
 pub(super) const WORD: usize = 4;
-/// Threads of one dispatch of our own kernels, whose positions have 32 bits.
+/// Maximum number of threads in a dispatch of the driver's own kernels, whose positions have 32 bits.
 const MOST_THREADS: usize = 1 << 30;
 
 pub(super) type CommandBuffer = Retained<ProtocolObject<dyn MTLCommandBuffer>>;
 pub(super) type ComputeEncoder = Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>;
 pub(super) type BlitEncoder = Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>;
 
-/// A byte of a buffer.
+/// A position in a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) buffer: &'a Buffer,
@@ -56,32 +56,32 @@ impl Place<'_> {
     }
 }
 
-/// What belongs to a command buffer beside its commands, and stays until it has ended.
+/// Data that belongs to a command buffer, kept until it has ended.
 #[derive(Default)]
 pub(super) struct BufferInfo {
-    /// The number of the submission.
+    /// Number of the submission.
     pub(super) submission: u64,
-    /// What it waits for first, if it has not begun.
+    /// Gate for which it waits first, if it has not begun.
     pub(super) waits: Vec<CommandBufferEnd>,
-    /// For each encoder, in order, the numbers of the commands in it.
+    /// For each encoder, in order, the indices of its commands.
     pub(super) encoders: Vec<Range<usize>>,
-    /// Of each signal within it, in order, the ticket and the number of the command.
+    /// For each signal within it, in order, the ticket and the index of the command.
     pub(super) signals: Vec<(u64, usize)>,
-    /// The numbers of the timestamps within it, in order.
+    /// Indices of the timestamps within it, in order.
     pub(super) stamps: Vec<usize>,
-    /// What the clocks showed when it was committed, if it has such.
+    /// Both clocks at commit, if times are sampled.
     pub(super) committed: Moment,
-    /// Buffers made for its commands.
+    /// Buffers created for its commands.
     kept: Vec<Buffer>,
-    /// Kernels of Metal Performance Shaders that its commands use.
+    /// MPS kernels that its commands use.
     kernels: Vec<InUse>,
-    /// What commands have used since the last barrier.
+    /// Accesses since the last barrier.
     hazards: Hazards,
-    /// The device of the command buffer, where that is another than the queue's.
+    /// The command buffer's device, if it is not the queue's.
     pub(super) other: Option<Arc<Core>>,
-    /// What the first half of a copy between devices has brought for the second; not let go of by [`BufferInfo::clear`].
+    /// Result of the first half of a copy between devices, for the second; not released by [`BufferInfo::clear`].
     pub(super) between: Option<Between>,
-    /// The launches with shader validation: the labels of their encoders, and the numbers of their commands.
+    /// Launches with shader validation: the labels of their encoders, and the indices of their commands.
     pub(super) validated: Vec<(String, usize)>,
 }
 
@@ -107,15 +107,15 @@ enum Open {
 pub(super) struct Encoding<'a> {
     pub(super) core: &'a Core,
     queue: &'a ProtocolObject<dyn MTLCommandQueue>,
-    /// Made for the first encoder.
+    /// Created with the first encoder.
     buffer: Option<CommandBuffer>,
     info: &'a mut BufferInfo,
     open: Open,
-    /// Whether the command buffer keeps what it uses.
+    /// Whether the command buffer retains its resources.
     retains: bool,
-    /// Where times are noted within the command buffer.
+    /// Sampling of times within the command buffer.
     stamps: Option<&'a Stamps>,
-    /// The number of the command that is being encoded.
+    /// Index of the command that is being encoded.
     pub(super) command: usize,
 }
 
@@ -130,17 +130,17 @@ impl<'a> Encoding<'a> {
         Self { core, queue, buffer: None, info, open: Open::None, retains, stamps: None, command: 0 }
     }
 
-    /// Note times within the command buffer, which has not begun.
+    /// Enables sampling of times within the command buffer, which must be empty.
     pub(super) fn note_times(&mut self, stamps: Option<&'a Stamps>) {
         self.stamps = stamps;
     }
 
-    /// Whether there is something for the device.
+    /// Whether there is work for the device.
     pub(super) fn has_begun(&self) -> bool {
         self.buffer.is_some()
     }
 
-    /// The command buffer, ready to be committed; `None` where there is nothing for the device.
+    /// The command buffer, ready to be committed; `None` if there is no work for the device.
     pub(super) fn finish(mut self) -> Option<CommandBuffer> {
         self.end();
         self.buffer.take()
@@ -161,7 +161,7 @@ impl<'a> Encoding<'a> {
         Ok(self.buffer.insert(buffer).clone())
     }
 
-    /// End the encoder that is open.
+    /// Ends the open encoder.
     pub(super) fn end(&mut self) {
         match (std::mem::replace(&mut self.open, Open::None), self.stamps) {
             (Open::None, _) => {}
@@ -179,24 +179,24 @@ impl<'a> Encoding<'a> {
         self.info.hazards.clear();
     }
 
-    /// The command buffer with no encoder open, for a command that encodes itself.
+    /// The command buffer without an open encoder, for a primitive, which creates its own.
     pub(super) fn library(&mut self) -> Result<CommandBuffer> {
         self.end();
         self.entered(true);
         self.buffer()
     }
 
-    /// The kernels that the command buffer's commands use.
+    /// The MPS kernels that the command buffer's commands use.
     pub(super) fn kernels(&mut self) -> &mut Vec<InUse> {
         &mut self.info.kernels
     }
 
-    /// Whether the command buffer fails where Metal says so, and only there: shader validation tells of faults afterwards.
+    /// Whether the command buffer fails only if Metal reports an error; faults of shader validation are reported in logs after the end.
     pub(super) fn ends_as_metal_says(&self) -> bool {
         self.info.validated.is_empty()
     }
 
-    /// Raise the event of this command when what is before it has ended.
+    /// Raises the event of this command when everything before it has completed.
     pub(super) fn signal(&mut self, signals: &Signals) -> Result<()> {
         self.end();
         let ticket = signals.encode(&self.buffer()?);
@@ -204,7 +204,7 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    /// Note the time of this command. `false` where that is not possible within the command buffer.
+    /// Samples the time of this command. Returns `false` if that is not possible within the command buffer.
     pub(super) fn stamp(&mut self) -> Result<bool> {
         let (core, index) = (self.core, self.info.stamps.len());
         let Some(stamps) = self.stamps.filter(|stamps| stamps.has(core, index)) else { return Ok(false) };
@@ -221,7 +221,7 @@ impl<'a> Encoding<'a> {
         Ok(true)
     }
 
-    /// What a new encoder waits for: the one before it.
+    /// Makes a new encoder wait for the previous one.
     fn fence(&self) -> Option<&'a ProtocolObject<dyn MTLFence>> {
         self.stamps.filter(|_| self.info.encoders.len() > 1).map(|stamps| &*stamps.fence)
     }
@@ -234,7 +234,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// A compute encoder, in which a command with these uses may be encoded now.
+    /// A compute encoder for a command with these accesses, after a barrier if necessary.
     pub(super) fn compute(&mut self, uses: impl Iterator<Item = Touch>) -> Result<ComputeEncoder> {
         let open = match &self.open {
             Open::Compute(encoder) => Some(encoder.clone()),
@@ -261,7 +261,7 @@ impl<'a> Encoding<'a> {
         Ok(encoder)
     }
 
-    /// A compute encoder with this label for one launch with shader validation, which tells of encoders.
+    /// A labeled compute encoder for one launch with shader validation, whose logs identify encoders by label.
     pub(super) fn alone(&mut self, label: String) -> Result<ComputeEncoder> {
         self.end();
         let encoder = self.compute(std::iter::empty())?;
@@ -289,24 +289,24 @@ impl<'a> Encoding<'a> {
         Ok(encoder)
     }
 
-    /// A buffer of so many bytes and no more, but for one at least, that stays until the command buffer has ended.
+    /// A buffer of exactly this size, at least one byte, kept until the command buffer has ended.
     pub(super) fn exact(&mut self, bytes: u64) -> Result<Buffer> {
         let made = self.core.exact_buffer(bytes.max(1), MTLResourceOptions::StorageModePrivate);
         made.map(|made| self.keep(made)).ok_or_else(|| self.core.out_of_memory(bytes))
     }
 
-    /// A buffer that stays until the command buffer has ended.
+    /// A buffer that is kept until the command buffer has ended.
     pub(super) fn transient(&mut self, bytes: usize, options: MTLResourceOptions) -> Result<Buffer> {
         self.core.buffer(bytes as u64, options).map(|made| self.keep(made))
     }
 
-    /// Keep a buffer until the command buffer has ended.
+    /// Keeps a buffer until the command buffer has ended.
     pub(super) fn keep(&mut self, buffer: Buffer) -> Buffer {
         self.info.kept.push(buffer.clone());
         buffer
     }
 
-    /// A buffer with these bytes, or a zero if there are none, that stays until the command buffer has ended.
+    /// A buffer with these bytes, or one zero byte if there are none, kept until the command buffer has ended.
     #[allow(unsafe_code)] // hands an address to Metal
     pub(super) fn buffer_with(&mut self, bytes: &[u8]) -> Result<Buffer> {
         let bytes = if bytes.is_empty() { &[0] } else { bytes };
@@ -318,10 +318,10 @@ impl<'a> Encoding<'a> {
         made.map(|made| self.keep(Buffer(made))).ok_or_else(|| self.core.out_of_memory(bytes.len() as u64))
     }
 
-    /// Give a kernel a pointer to a copy of `bytes`.
+    /// Binds a pointer to a copy of `bytes`.
     #[allow(unsafe_code)] // hands an address to Metal
     pub(super) fn set_bytes(&mut self, encoder: &ComputeEncoder, bytes: &[u8], index: usize) -> Result<()> {
-        // Metal refuses a length of 0.
+        // Metal does not accept a length of 0.
         let bytes = if bytes.is_empty() { &[0; WORD] } else { bytes };
         let address = NonNull::from(bytes).cast::<c_void>();
         if bytes.len() <= MOST_SET_BYTES {
@@ -330,12 +330,12 @@ impl<'a> Encoding<'a> {
             return Ok(());
         }
         let made = self.buffer_with(bytes)?;
-        // SAFETY: the buffer stays until the command buffer has ended.
+        // SAFETY: the buffer is kept until the command buffer has ended.
         unsafe { encoder.setBuffer_offset_atIndex(Some(&made), 0, index) };
         Ok(())
     }
 
-    /// Copy bytes between buffers, also within one.
+    /// Copies bytes between buffers, or within one.
     #[allow(unsafe_code)] // hands ranges to Metal
     pub(super) fn copy(&mut self, source: Place<'_>, target: Place<'_>, len: usize) -> Result<()> {
         let same = std::ptr::eq::<ProtocolObject<_>>(&raw const **source.buffer, &raw const **target.buffer);
@@ -343,7 +343,7 @@ impl<'a> Encoding<'a> {
             return Ok(());
         }
         if same && source.offset.abs_diff(target.offset) < len {
-            // Metal leaves overlapping copies undefined.
+            // Overlapping copies are undefined in Metal.
             let between = self.transient(len, MTLResourceOptions::StorageModePrivate)?;
             let between = Place { buffer: &between, offset: 0 };
             self.copy(source, between, len)?;
@@ -354,8 +354,7 @@ impl<'a> Encoding<'a> {
             return self.copy_bytes(source, target, len);
         }
         let blit = self.blit()?;
-        // SAFETY: the callers have checked both ranges, which do not overlap; the buffers stay until the command buffer has
-        // ended.
+        // SAFETY: the callers have checked both ranges, which do not overlap; the buffers are kept until the command buffer has ended.
         unsafe {
             blit.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(
                 source.buffer,
@@ -368,7 +367,7 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    /// By a kernel, which has an encoder of its own, since what it uses is not on the list of uses.
+    /// Copies with a kernel, in a separate encoder, because its accesses are not tracked by barriers.
     #[allow(unsafe_code)] // binds buffers
     fn copy_bytes(&mut self, source: Place<'_>, target: Place<'_>, len: usize) -> Result<()> {
         self.end();
@@ -376,7 +375,7 @@ impl<'a> Encoding<'a> {
             let count = MOST_THREADS.min(len - begin);
             let encoder = self.compute(std::iter::empty())?;
             for (place, index) in [(source.plus(begin), 0), (target.plus(begin), 1)] {
-                // SAFETY: the callers have checked the ranges; the buffers stay until the command buffer has ended.
+                // SAFETY: the callers have checked the ranges; the buffers are kept until the command buffer has ended.
                 unsafe { encoder.setBuffer_offset_atIndex(Some(place.buffer), place.offset, index) };
             }
             self.run(&encoder, &self.core.kernels.copy_bytes, count, 1)?;
@@ -385,7 +384,7 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    /// Repeat `pattern`, whose length divides `len`.
+    /// Fills with `pattern`, whose length divides `len`.
     pub(super) fn fill(&mut self, target: Place<'_>, len: usize, pattern: &[u8]) -> Result<()> {
         if !(1..=16).contains(&pattern.len()) || !len.is_multiple_of(pattern.len()) {
             let pattern = pattern.len();
@@ -400,14 +399,14 @@ impl<'a> Encoding<'a> {
             self.blit()?.fillBuffer_range_value(target.buffer, range, pattern[0]);
             return Ok(());
         }
-        // Whole words of a whole number of patterns.
+        // Whole words of whole patterns.
         let (repeat, unit) = if words { (pattern.repeat(WORD), WORD) } else { (pattern.to_vec(), 1) };
         let kernels = &self.core.kernels;
         let kernel = if words { &kernels.fill_words } else { &kernels.fill_bytes };
         self.fill_by(kernel, target, len, &repeat, unit)
     }
 
-    /// By a kernel, as [`Encoding::copy_bytes`].
+    /// Fills with a kernel, as [`Encoding::copy_bytes`].
     #[allow(unsafe_code)] // binds a buffer
     fn fill_by(
         &mut self,
@@ -419,12 +418,12 @@ impl<'a> Encoding<'a> {
     ) -> Result<()> {
         self.end();
         let period = pattern.len() / unit;
-        // Each part begins with a whole pattern.
+        // Each part starts with a whole pattern.
         let step = MOST_THREADS / period * period;
         for begin in (0..len / unit).step_by(step) {
             let count = step.min(len / unit - begin);
             let (encoder, place) = (self.compute(std::iter::empty())?, target.plus(begin * unit));
-            // SAFETY: the callers have checked the range; the buffer stays until the command buffer has ended.
+            // SAFETY: the callers have checked the range; the buffer is kept until the command buffer has ended.
             unsafe { encoder.setBuffer_offset_atIndex(Some(place.buffer), place.offset, 0) };
             self.set_bytes(&encoder, pattern, 1)?;
             self.run(&encoder, kernel, count, period)?;
@@ -433,7 +432,7 @@ impl<'a> Encoding<'a> {
         Ok(())
     }
 
-    /// Run one of our kernels, which look at the count themselves.
+    /// Runs one of the driver's kernels, which check the thread count themselves.
     fn run(&mut self, encoder: &ComputeEncoder, kernel: &State, count: usize, period: usize) -> Result<()> {
         let sizes = [count as u32, period as u32].map(u32::to_ne_bytes);
         self.set_bytes(encoder, sizes.as_flattened(), 2)?;

@@ -1,7 +1,7 @@
-//! What Metal says of a command buffer that has failed, as an [`Error`].
+//! Conversion of a failed command buffer's error to an [`Error`].
 //!
-//! Metal tells for each encoder whether it has caused the error, has been affected by it, or has not begun; that leads to the
-//! commands in it, and so to the kernels' names and the program's labels.
+//! Metal reports for each encoder whether it caused the error, was affected by it, or had not begun. This identifies the commands in it,
+//! and thereby kernel names and the program's labels.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub(super) fn error(core: &Core, error: &NSError, commands: &[Command], info: &B
     }
 }
 
-/// Page faults, stack overflows, internal errors, and what newer systems may add.
+/// Page faults, stack overflows, internal errors, and codes that newer systems may add.
 fn fault(launches: &[&Dispatch], other: Option<PrimitiveKind>, message: String, device: &str) -> Error {
     match launches {
         [] => match other {
@@ -93,10 +93,10 @@ fn primitive(command: &Command) -> Option<PrimitiveKind> {
     if let Command::Primitive { primitive, .. } = command { Some(primitive.kind()) } else { None }
 }
 
-/// The commands of the first encoder that has caused the error, or else was affected; of all where Metal does not say.
+/// The commands of the first encoder that caused the error, or else was affected; all commands if Metal does not report it.
 fn faulted(error: &NSError, info: &BufferInfo) -> Option<Range<usize>> {
     let all = || Some(info.encoders.first()?.start..info.encoders.last()?.end);
-    // A command that encodes itself may have several encoders; then it is not known whose is whose.
+    // A primitive may create several encoders, after which encoders cannot be matched to commands.
     let infos = infos(error).filter(|infos| infos.len() == info.encoders.len());
     let Some(infos) = infos else { return all() };
     let states: Vec<MTLCommandEncoderErrorState> = infos.iter().map(|info| info.errorState()).collect();
@@ -107,14 +107,14 @@ fn faulted(error: &NSError, info: &BufferInfo) -> Option<Range<usize>> {
 
 #[allow(unsafe_code)] // a constant of Metal's, and the type of what lies under it
 fn infos(error: &NSError) -> Option<Retained<Infos>> {
-    // SAFETY: a constant of the framework, there since macOS 11.
+    // SAFETY: a constant of the framework since macOS 11.
     let key = unsafe { MTLCommandBufferEncoderInfoErrorKey };
     let infos = error.userInfo().objectForKey(key)?;
-    // SAFETY: Metal's documentation says that an array of such objects lies under this key.
+    // SAFETY: according to Metal's documentation, this key has an array of such objects.
     Some(unsafe { Retained::cast_unchecked(infos) })
 }
 
-/// Bytes of memory that a launch or a primitive names.
+/// Number of bytes of memory that a launch or a primitive refers to.
 fn bytes(command: &Command) -> u64 {
     let sum = |lengths: &mut dyn Iterator<Item = u64>| lengths.fold(0, u64::saturating_add);
     match command {

@@ -1,6 +1,6 @@
-//! What Elinvar's own front end knows of a source: more of a kernel than Metal's reflection tells.
+//! Elinvar's own front end, which provides more information about kernels than Metal's reflection.
 //!
-//! It needs clang, which a Mac need not have; then there is only the reflection.
+//! It needs clang, which a Mac may not have; then only the reflection is available.
 
 use elinvar_cache::{KeyBuilder, decode, encode};
 use elinvar_driver::{CodeFacts, Constant, Result, Signature, Source};
@@ -10,12 +10,12 @@ use elinvar_msl::{CachedProgram, Toolchain};
 use super::core::Core;
 use crate::steering::{self, steering};
 
-/// Check a source.
+/// Checks a source.
 pub(super) fn check(core: &Core, source: &Source) -> elinvar_msl::Result<CachedProgram> {
     CachedProgram::new(&Toolchain::find_with(&core.cache)?, source)
 }
 
-/// What a kernel takes with these function constants, and what its code uses, as far as that can be found out; and the arguments that it
+/// The signature of a kernel with these function constants and facts about its code, if they can be determined; and the arguments that it
 /// steers by.
 pub(super) fn signature(
     core: &Core,

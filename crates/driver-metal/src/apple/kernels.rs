@@ -1,4 +1,4 @@
-//! The driver's own kernels, for fills and copies that blits cannot do.
+//! The driver's own kernels, for fills and copies that blits do not support.
 
 use elinvar_cache::Cache;
 use elinvar_driver::{Error, Result};
@@ -49,7 +49,7 @@ impl Kernels {
         })
     }
 
-    /// A kernel that uses next to nothing.
+    /// A minimal kernel.
     pub(super) fn plain(&self) -> &ProtocolObject<dyn MTLComputePipelineState> {
         &self.fill_words
     }

@@ -1,4 +1,4 @@
-//! [`label`]: what objects of Metal's are called in captures and tools, made without an allocation of ours.
+//! [`label`]: labels of Metal objects in captures and tools, created without a Rust allocation.
 
 use std::fmt::{self, Write};
 
@@ -19,10 +19,10 @@ impl Write for Text {
     }
 }
 
-/// A label of up to 64 bytes; a part that goes beyond is left out.
+/// A label of up to 64 bytes; parts that exceed it are omitted.
 pub(super) fn label(text: fmt::Arguments<'_>) -> Retained<NSString> {
     let mut label = Text { bytes: [0; 64], len: 0 };
-    // What fits is a label too.
+    // A truncated label is still useful.
     let _all = label.write_fmt(text);
     NSString::from_str(str::from_utf8(&label.bytes[..label.len]).unwrap_or_default())
 }

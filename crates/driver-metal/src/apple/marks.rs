@@ -1,4 +1,4 @@
-//! [`Marks`]: what a queue's command buffers tell before they have ended: events that they raise, times that they come to.
+//! [`Marks`]: signals and timestamps within a queue's command buffers.
 
 use std::sync::OnceLock;
 
@@ -14,9 +14,9 @@ use super::stamps::{self, Stamps};
 use crate::clock::Span;
 
 pub(super) struct Marks {
-    /// `None` where Metal has no events for it.
+    /// `None` if Metal has no shared events.
     pub(super) signals: Option<Signals>,
-    /// Made when times are first to be noted; `None` where Metal has no counters for it.
+    /// Created with the first timestamp; `None` if Metal has no counters.
     stamps: OnceLock<Option<Stamps>>,
 }
 
@@ -25,12 +25,12 @@ impl Marks {
         Self { signals, stamps: OnceLock::new() }
     }
 
-    /// What notes times within command buffers.
+    /// The sampling of times within command buffers.
     pub(super) fn stamps(&self, core: &Core) -> Option<&Stamps> {
         self.stamps.get_or_init(|| Stamps::new(core)).as_ref()
     }
 
-    /// The command buffer with these notes is about to be committed.
+    /// Called before the command buffer with this `BufferInfo` is committed.
     pub(super) fn before(&self, core: &Core, info: &mut BufferInfo) {
         for (ticket, _) in &info.signals {
             self.signals.iter().for_each(|signals| signals.listen(*ticket));
@@ -40,8 +40,8 @@ impl Marks {
         }
     }
 
-    /// The command buffer has ended: sets the times that it noted. If it has ended `well` they are within its own, in order,
-    /// and one that is missing is the counters' fault.
+    /// Called when the command buffer has ended: sets the timestamps that it sampled. If it ended `well`, they are clamped to its duration,
+    /// in order, and a missing one disables the counters.
     pub(super) fn note_times(
         &self,
         core: &Core,

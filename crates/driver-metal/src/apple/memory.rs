@@ -1,7 +1,7 @@
-//! Memory: `MTLBuffer`s in the storage mode of the same name, and memory of the program used in place.
+//! Memory: `MTLBuffer`s in the storage mode of the same name, and wrapped memory of the program.
 //!
-//! Where host and device share their memory, `Managed` is `Shared`: there is one copy. Private memory is reached from the
-//! host by blits through a staging buffer, which are done when the call returns.
+//! On a device with unified memory, `Managed` is `Shared`: there is one copy. The host accesses private memory with blits through a staging
+//! buffer, which have completed when the call returns.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -25,18 +25,18 @@ pub(super) struct MetalMemory {
     buffer: Buffer,
     len: u64,
     storage: Storage,
-    /// Where the host sees the bytes; none for private memory.
+    /// Host address of the bytes; `None` for private memory.
     host: Option<NonNull<u8>>,
-    /// Whether host and device have a copy each.
+    /// Whether host and device have separate copies.
     copies: bool,
     core: Arc<Core>,
 }
 
 #[allow(unsafe_code)] // a raw address is not sent by default
-// SAFETY: the address is of the buffer's memory, which may be used from any thread.
+// SAFETY: the address is of the buffer's memory, which may be used on any thread.
 unsafe impl Send for MetalMemory {}
 #[allow(unsafe_code)] // as above
-// SAFETY: nothing changes after construction; who may touch the bytes when is the contract of `Memory`.
+// SAFETY: constant after construction; accesses to the bytes are ordered according to the contract of `Memory`.
 unsafe impl Sync for MetalMemory {}
 
 impl MetalMemory {
@@ -56,7 +56,7 @@ impl MetalMemory {
         })
     }
 
-    /// Whole pages of the program. Their owner is dropped when Metal lets go of the buffer.
+    /// Wraps whole pages of the program. Their owner is dropped when Metal releases the buffer.
     ///
     /// # Safety
     /// As [`elinvar_driver::Device::wrap`].
@@ -79,8 +79,8 @@ impl MetalMemory {
         let owner = Mutex::new(Some(owner));
         let let_go = RcBlock::new(move |_: NonNull<std::ffi::c_void>, _: usize| drop(owner.lock().take()));
         let options = MTLResourceOptions::StorageModeShared;
-        // SAFETY: the caller promises that the pages stay until the owner is dropped, which the block does that Metal calls
-        // when the buffer has gone.
+        // SAFETY: the caller guarantees that the pages stay valid until the owner is dropped, which the deallocator block does after the
+        // buffer is gone.
         let buffer = autoreleasepool(|_| unsafe {
             core.device.newBufferWithBytesNoCopy_length_options_deallocator(
                 address.cast(),
@@ -102,15 +102,15 @@ impl MetalMemory {
         self.buffer
     }
 
-    /// The address of the byte at `offset` for the host, if `len` bytes from there on are within the memory.
+    /// The host address of the byte at `offset`, if `len` bytes from there are within the memory.
     fn at(&self, offset: u64, len: u64) -> Result<Option<*mut u8>> {
         expect_within(self.len, offset, len)?;
-        // In range of the buffer, whose length fits.
+        // Does not overflow: within the buffer.
         Ok(self.host.map(|host| host.as_ptr().wrapping_add(offset as usize)))
     }
 }
 
-/// The buffer of a slice of this device's memory, and the offset into it.
+/// The buffer of a slice of this device's memory, and the offset in it.
 pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Buffer, usize)> {
     let memory: &dyn Any = &*slice.memory;
     let memory = memory.downcast_ref::<MetalMemory>();
@@ -120,12 +120,12 @@ pub(super) fn located<'a>(core: &Core, slice: &'a MemorySlice) -> Result<(&'a Bu
         return Err(Error::invalid(format!("the memory does not belong to Metal device `{name}`")));
     }
     expect_within(memory.len, slice.offset, slice.len)?;
-    // In range of the buffer, whose length fits.
+    // Does not overflow: within the buffer.
     Ok((&memory.buffer, slice.offset as usize))
 }
 
 #[allow(unsafe_code)] // copies through raw addresses; the trait's methods are unsafe for this
-// SAFETY: the address is of the `MTLBuffer` that the value holds.
+// SAFETY: the address is of the `MTLBuffer` that the value owns.
 unsafe impl Memory for MetalMemory {
     fn len(&self) -> u64 {
         self.len
@@ -139,7 +139,7 @@ unsafe impl Memory for MetalMemory {
         self.host
     }
 
-    /// None where buffers do not tell it, before macOS 13.
+    /// `None` before macOS 13, where buffers do not report it.
     fn gpu_address(&self) -> Option<u64> {
         self.buffer.respondsToSelector(sel!(gpuAddress)).then(|| self.buffer.gpuAddress())
     }
@@ -152,7 +152,7 @@ unsafe impl Memory for MetalMemory {
         if self.copies {
             return self.core.transfer.lock().read(&self.core, &self.buffer, offset, target);
         }
-        // SAFETY: `at` checked the range; the caller promises that nobody writes to it meanwhile, nor has `target`.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not written concurrently, and does not overlap `target`.
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
         Ok(())
     }
@@ -162,9 +162,9 @@ unsafe impl Memory for MetalMemory {
         let Some(target) = self.at(offset, len)? else {
             return self.core.transfer.lock().write(&self.core, &self.buffer, offset, source);
         };
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.push(offset, len) }
     }
 
@@ -172,17 +172,17 @@ unsafe impl Memory for MetalMemory {
         let Some(target) = self.at(0, len)? else {
             return self.core.transfer.lock().clear(&self.core, &self.buffer, len);
         };
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         unsafe { target.write_bytes(0, len as usize) };
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.push(0, len) }
     }
 
     unsafe fn pull(&self, offset: u64, len: u64) -> Result<()> {
         let host = self.at(offset, len)?.filter(|_| self.copies);
         let Some(host) = host else { return Ok(()) };
-        // Not `synchronizeResource`, which would bring the rest of the host's copy in step as well.
-        // SAFETY: `at` checked the range; the caller promises that nobody else touches it meanwhile.
+        // Not `synchronizeResource`, which would also overwrite the rest of the host's copy.
+        // SAFETY: `at` checked the range; the caller guarantees that it is not accessed concurrently.
         let target = unsafe { std::slice::from_raw_parts_mut(host, len as usize) };
         self.core.transfer.lock().read(&self.core, &self.buffer, offset, target)
     }

@@ -1,4 +1,4 @@
-//! A kernel that can be dispatched: a compute pipeline state with the kernel's signature.
+//! A kernel that can be dispatched: a compute pipeline state and a signature.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::kernels::State;
 use super::reflect::Reflection;
 use super::validation;
 
-/// Attributes by which a kernel cannot tell how its grid is divided into threadgroups.
+/// Attributes with which a kernel cannot observe the division of its grid into threadgroups.
 const GRID_ATTRIBUTES: [&str; 2] = ["thread_position_in_grid", "threads_per_grid"];
 
-/// What is known of a kernel's code.
+/// Properties of a kernel's code.
 pub(super) struct Known {
     pub(super) signature: Signature,
-    /// The arguments that it steers by, as far as it may.
+    /// The arguments that it may steer by.
     pub(super) steering: u64,
     /// Whether only Metal's reflection is known.
     pub(super) reflected: bool,
@@ -31,21 +31,21 @@ pub(super) struct MetalPipeline {
     state: State,
     signature: Signature,
     steering: u64,
-    /// Bytes that the kernel declares, by Metal.
+    /// Static threadgroup memory in bytes, according to Metal.
     threadgroup_memory: u64,
     max_threads: u32,
     /// Whether it has shader validation.
     checked: bool,
-    /// Whether the kernel could tell threadgroups of another size from those asked for.
+    /// Whether the kernel can observe the threadgroup size.
     sees_groups: bool,
 }
 
-/// Build a function, or take it from the cache, where it is under `key`; gives what Metal says of its arguments as well.
+/// Builds the pipeline of a function, or reads it from the cache under `key`. Also returns Metal's reflection of its arguments.
 ///
-/// `checked` puts shader validation in.
+/// `checked` enables shader validation.
 ///
 /// # Errors
-/// `Compile` with the text of Metal's compiler; `Unsupported` where there is no validation.
+/// `Compile` with the text of Metal's compiler; `Unsupported` if shader validation is not available.
 pub(super) fn build(
     core: &Core,
     name: &str,
@@ -78,7 +78,7 @@ impl MetalPipeline {
         let signature = Signature { code, ..signature };
         let max_threads = u32::try_from(state.maxTotalThreadsPerThreadgroup()).unwrap_or(u32::MAX);
         let attributes = signature.builtins.iter().map(|builtin| builtin.attribute.as_str());
-        // What is not known of the code may be there.
+        // Assume the worst for unknown code.
         let sees_groups = reflected
             || code.is_none_or(|code| code.barriers > 0 || code.simdgroup)
             || threadgroup_memory > 0
@@ -96,7 +96,7 @@ impl MetalPipeline {
         &self.state
     }
 
-    /// The arguments, by bit from the first, on whose content it may depend what the kernel accesses.
+    /// The arguments, as a bit mask, whose contents may affect what the kernel accesses.
     pub(super) fn steering(&self) -> u64 {
         self.steering
     }
@@ -123,7 +123,7 @@ impl Pipeline for MetalPipeline {
         self.max_threads
     }
 
-    /// Nothing is compiled: Metal's code is for any size.
+    /// Nothing to compile: Metal's code is independent of the threadgroup size.
     fn prepare(&self, group: Dim3) -> Result<()> {
         let most = self.core.caps.limits.max_threadgroup_size.to_array();
         let fits = group.to_array().iter().zip(most).all(|(size, most)| *size <= most);

@@ -1,8 +1,8 @@
-//! Metal's reflection: what a kernel takes by the compiler that builds it.
+//! Metal's reflection: a kernel's arguments according to its compiler.
 //!
-//! It is compared with the signature from Elinvar's front end; where there is none it makes the signature. It then lacks
-//! what Metal does not tell: whether an argument is a pointer or a reference, `const` where the kernel happens not to
-//! write, `constant` or `device`, positions and sizes that the kernel asks for, and its place in the source.
+//! It is compared with the signature of Elinvar's front end, and replaces it if there is none. Such a signature lacks what Metal does not
+//! report: whether an argument is a pointer or a reference, `const` if the kernel happens not to write, `constant` or `device`, positions
+//! and sizes that the kernel uses, and its location in the source.
 
 use elinvar_driver::{Access, Arg, ArgKind, ElementType, Error, FunctionConstant, Result, Signature};
 use objc2::Message;
@@ -16,7 +16,7 @@ use objc2_metal::{
 
 use super::types::element;
 
-/// An argument by Metal.
+/// An argument according to Metal.
 #[derive(Clone, Debug)]
 pub(super) struct Reflected {
     name: String,
@@ -25,13 +25,13 @@ pub(super) struct Reflected {
     /// Whether the code uses it.
     used: bool,
     element: ElementType,
-    /// Bytes of an element; of threadgroup memory 0.
+    /// Size of an element in bytes; 0 for threadgroup memory.
     size: u64,
     align: u64,
     writes: bool,
 }
 
-/// The buffers and threadgroup memory that a kernel takes, and the name of the first argument of another kind.
+/// Buffers and threadgroup memory of a kernel, and the name of the first argument of another kind.
 #[derive(Default)]
 pub(super) struct Reflection {
     args: Vec<Reflected>,
@@ -39,7 +39,7 @@ pub(super) struct Reflection {
 }
 
 impl Reflection {
-    /// `bindings` came with macOS 13; before there was `arguments`, which says the same.
+    /// `bindings` requires macOS 13; before, `arguments` has the same information.
     pub(super) fn new(reflection: &MTLComputePipelineReflection) -> Self {
         let mut found = Self { args: Vec::new(), other: None };
         if reflection.respondsToSelector(sel!(bindings)) {
@@ -85,10 +85,10 @@ impl Reflection {
         }
     }
 
-    /// Whether a signature says the same, as far as both say it.
+    /// Checks that a signature agrees, as far as both have the information.
     ///
     /// # Errors
-    /// `Unsupported` with the argument and its index: a launch would bind something else than the kernel takes.
+    /// `Unsupported`, with the argument and its index: a launch would bind arguments that the kernel does not expect.
     pub(super) fn compare(&self, signature: &Signature) -> Result<()> {
         let kernel = &signature.name;
         if let Some(name) = &self.other {
@@ -104,7 +104,7 @@ impl Reflection {
             let threadgroup = arg.kind == ArgKind::Threadgroup;
             let found =
                 self.args.iter().find(|other| other.threadgroup == threadgroup && other.index == arg.index);
-            // What the kernel does not use Metal may leave out.
+            // Metal may omit arguments that the kernel does not use.
             let Some(found) = found.filter(|found| found.used) else { continue };
             if !threadgroup && found.size != arg.element_size {
                 let (theirs, ours) = (found.size, arg.element_size);
@@ -125,7 +125,7 @@ impl Reflection {
         }
     }
 
-    /// The signature of a kernel of which only this is known.
+    /// A signature with only this information.
     ///
     /// # Errors
     /// `Unsupported` for an argument that is not a buffer.
@@ -189,7 +189,7 @@ fn from_binding(binding: &ProtocolObject<dyn MTLBinding>) -> Reflected {
     }
 }
 
-/// The constants that a function knows, by index.
+/// The function constants of a function, by index.
 pub(super) fn constants(function: &ProtocolObject<dyn MTLFunction>) -> Vec<FunctionConstant> {
     let constant = |constant: Retained<MTLFunctionConstant>| {
         let name = constant.name().to_string();

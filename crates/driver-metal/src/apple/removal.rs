@@ -1,7 +1,7 @@
-//! Whether a device is still there.
+//! Detection of removed devices.
 //!
-//! Work that was committed to a device that has been taken away fails with a code of its own. What is only asked for (memory,
-//! encoders) is then just not given, without a reason; so macOS is asked to tell when a device goes.
+//! Work that was committed to a removed device fails with a specific error code. Requests for objects (memory, encoders) just return nil,
+//! without a reason; therefore the driver observes macOS's notifications about removed devices.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use objc2::runtime::ProtocolObject;
 use objc2_metal::MTLDevice;
 use parking_lot::Mutex;
 
-/// Why nothing can run on a device any more.
+/// The reason why a device is lost, if it is.
 #[derive(Default)]
 pub(super) struct Lost(Mutex<Option<Error>>);
 
@@ -22,7 +22,7 @@ impl Lost {
         self.0.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// Notes that the device is gone, if that is what the error says.
+    /// Records that the device is lost, if the error says so.
     pub(super) fn note(&self, error: &Error) {
         if let Error::DeviceLost(_) = error {
             self.0.lock().get_or_insert_with(|| error.clone());
@@ -30,7 +30,7 @@ impl Lost {
     }
 }
 
-/// A device as the system lists it, and where it is noted that it is gone.
+/// A registered device, and where its removal is recorded.
 pub(super) type Watched = (Retained<ProtocolObject<dyn MTLDevice>>, Arc<Lost>);
 
 #[cfg(any(target_os = "macos", elinvar_apple))]
@@ -54,28 +54,28 @@ mod observed {
 
     use super::{Lost, Watched};
 
-    /// Notes what goes, as long as it lives.
+    /// Observes removals while it is alive.
     pub(in super::super) struct Watch(Retained<ProtocolObject<dyn NSObjectProtocol>>);
 
     #[allow(unsafe_code)] // the bindings leave it open
-    // SAFETY: Metal takes its observers back on any thread; nothing else is done with it.
+    // SAFETY: Metal removes observers on any thread; the object is not used otherwise.
     unsafe impl Send for Watch {}
     #[allow(unsafe_code)] // as above
     // SAFETY: as above.
     unsafe impl Sync for Watch {}
 
     impl Watch {
-        /// Of these devices. `None` where Metal does not tell.
+        /// Observes these devices. `None` if Metal does not support observers.
         #[allow(unsafe_code)] // hands a block to Metal
         pub(in super::super) fn begin(devices: &[Watched]) -> Option<Self> {
             let known: Vec<(u64, Arc<Lost>)> =
                 devices.iter().map(|(device, lost)| (device.registryID(), lost.clone())).collect();
             let handler = RcBlock::new(
                 move |device: NonNull<ProtocolObject<dyn MTLDevice>>, what: NonNull<NSString>| {
-                    // SAFETY: Metal hands its handler objects that live as long as the call.
+                    // SAFETY: Metal passes objects to its handler that live as long as the call.
                     let (device, what) = unsafe { (device.as_ref(), what.as_ref()) };
                     autoreleasepool(|_| {
-                        // SAFETY: a constant of the framework, there since macOS 10.13.
+                        // SAFETY: a constant of the framework since macOS 10.13.
                         if what.isEqualToString(unsafe { MTLDeviceWasRemovedNotification }) {
                             note(&known, device);
                         }
@@ -85,7 +85,7 @@ mod observed {
             let mut observer = std::ptr::null_mut();
             // SAFETY: the block is valid, Metal retains it, and there is room for the observer.
             unsafe { MTLCopyAllDevicesWithObserver(NonNull::from(&mut observer), RcBlock::as_ptr(&handler)) };
-            // SAFETY: the caller owns a reference to the observer, as the function's documentation says.
+            // SAFETY: the caller owns a reference to the observer, according to the function's documentation.
             unsafe { Retained::from_raw(observer) }.map(Self)
         }
     }
@@ -99,7 +99,7 @@ mod observed {
     impl Drop for Watch {
         #[allow(unsafe_code)] // gives back what Metal has given
         fn drop(&mut self) {
-            // SAFETY: it is an observer of Metal's.
+            // SAFETY: it is an observer created by Metal.
             unsafe { MTLRemoveDeviceObserver(&self.0) };
         }
     }

@@ -1,14 +1,13 @@
-//! [`Signals`]: how a command buffer raises events before it has ended.
+//! [`Signals`]: raises events before the command buffer has ended.
 //!
-//! Each queue has one `MTLSharedEvent`, which counts the signals that its command buffers encode: the number of one is its
-//! *ticket*. When the GPU has raised the counter to a ticket, Metal calls a block on a dispatch queue, and the queue raises the
-//! event of the contract. That is the host's, so it can be any driver's, fail, and be raised from several queues in any
-//! order; the counter is raised by one queue in its order, so it only grows, and says after a failure exactly what was reached.
+//! Each queue has one `MTLSharedEvent`, which counts the signals that its command buffers encode; the value of a signal is its *ticket*. When
+//! the GPU has raised the counter to a ticket, Metal calls a block on a dispatch queue, and the queue raises the event of the contract. That
+//! event is implemented on the host, so it can belong to any driver, fail, and be raised by several queues in any order. The counter is
+//! raised by one queue in order, so it only grows, and tells exactly what was reached after a failure.
 //!
-//! Nothing on a GPU waits for this counter. What one may wait for is the end of a command buffer (`queue`).
+//! The GPU never waits for this counter. It can wait for the end of a command buffer (`queue`).
 //!
-//! A device without shared events (macOS before 10.14, or none is given) has none of this: a signal then ends its
-//! command buffer.
+//! On a device without shared events (macOS before 10.14, or creation failed), a signal ends its command buffer.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,15 +35,15 @@ pub(super) struct Signals {
 struct Block(Reached);
 
 #[allow(unsafe_code)] // blocks are not sent by default
-// SAFETY: what the block holds may be used from any thread, and blocks are counted atomically.
+// SAFETY: the captures of the block may be used on any thread, and blocks are reference-counted atomically.
 unsafe impl Send for Block {}
 #[allow(unsafe_code)] // as above
-// SAFETY: as above; calling it changes nothing of its own.
+// SAFETY: as above; calling it does not mutate it.
 unsafe impl Sync for Block {}
 
 impl Signals {
-    /// `None` where Metal has no shared events. `reached` is called with a number to which all tickets have been reached, from
-    /// any thread; it must not unwind.
+    /// `None` if Metal has no shared events. `reached` is called, on any thread, with a ticket up to which all have been reached; it must not
+    /// unwind.
     pub(super) fn new(core: &Core, reached: impl Fn(u64) + Send + Sync + 'static) -> Option<Self> {
         if !core.device.respondsToSelector(sel!(newSharedEvent)) {
             return None;
@@ -55,14 +54,14 @@ impl Signals {
         Some(Self { counter, listener, reached, last: AtomicU64::new(0) })
     }
 
-    /// Let the GPU raise the counter when what is encoded has ended; no encoder is open. The ticket.
+    /// Encodes that the GPU raises the counter when everything encoded so far has completed. No encoder may be open. Returns the ticket.
     pub(super) fn encode(&self, buffer: &CommandBuffer) -> u64 {
         let ticket = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         buffer.encodeSignalEvent_value(ProtocolObject::from_ref(&*self.counter), ticket);
         ticket
     }
 
-    /// Ask Metal to tell when the ticket is reached.
+    /// Registers for notification when the ticket is reached.
     #[allow(unsafe_code)] // hands a block to Metal
     pub(super) fn listen(&self, ticket: u64) {
         let block = RcBlock::as_ptr(&self.reached.0);
@@ -75,7 +74,7 @@ impl Signals {
         self.counter.signaledValue()
     }
 
-    /// After a failure: let go of whoever listens for tickets up to this one, which the GPU does not raise any more.
+    /// After a failure: releases listeners of tickets up to this one, which the GPU will not raise.
     pub(super) fn give_up(&self, ticket: u64) {
         if self.reached() < ticket {
             self.counter.setSignaledValue(ticket);

@@ -1,17 +1,17 @@
-//! [`Stamps`]: how a command buffer notes times in its middle.
+//! [`Stamps`]: samples times within a command buffer.
 //!
-//! A time is a counter sample of a blit encoder of its own, which writes one word: GPUs are known to leave out encoders that do
-//! nothing, and their samples with them. Where counters are sampled at the ends of passes (Apple's GPUs), it is that of the
-//! encoder's end; where they are sampled between copies, one behind its copy. A fence lets the encoders of such a
-//! command buffer follow one another, so that what is before the time has ended and nothing behind it has begun.
+//! A time is a counter sample of a separate blit encoder that writes one word: some GPUs skip empty encoders, and their samples. On devices
+//! that sample at the boundaries of passes (Apple GPUs), the sample is that of the encoder's end; on devices that sample between blits, it
+//! follows the blit. A fence serializes the encoders of such a command buffer, so that everything before the sample has completed and nothing
+//! behind it has begun.
 //!
-//! Samples are ticks of the GPU's clock. What both clocks show is asked when the command buffer is committed and when it has
-//! ended; [`Span`] has the formula. `sampleTimestamps:gpuTimestamp:` gives the host's time in nanoseconds, of one of two
-//! clocks, depending on the system (documentation of `MTLTimestamp`). It is taken if it is within what our own clock shows before and
-//! behind the call; else the middle of these is.
+//! Samples are ticks of the GPU's clock. Both clocks are read when the command buffer is committed and when it has ended; [`Span`] has the
+//! formula. `sampleTimestamps:gpuTimestamp:` returns the host time in nanoseconds, of one of two clocks depending on the system (documentation
+//! of `MTLTimestamp`). The value is used if it is between readings of our clock before and after the call; otherwise their
+//! mean is used.
 //!
-//! A sample that was not taken (`MTLCounterErrorValue`, or one from outside the span) gives no time: the stamp stays
-//! without, and the device's counters are not used again. Without counters a timestamp ends its command buffer.
+//! If a sample was not taken (`MTLCounterErrorValue`, or a value outside of the span), the timestamp stays empty and the device's counters
+//! are not used again. Without counters, a timestamp ends its command buffer.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,24 +34,24 @@ use super::encoding::{BlitEncoder, CommandBuffer};
 use super::host;
 use crate::clock::{Moment, Span};
 
-/// Times of one command buffer: a few pages of samples are all that some devices have for all of a process.
+/// Maximum number of samples of a command buffer: some devices have only a few pages of samples per process.
 const MOST: usize = 256;
-/// Bytes that an encoder writes to be one.
+/// Number of bytes that the blit encoder writes, so that it is not empty.
 const WORD: usize = 4;
 
-/// Where a device samples its counters.
+/// Where a device can sample its counters.
 #[derive(Clone, Copy, PartialEq)]
 enum Point {
-    /// At the ends of passes.
+    /// At the boundaries of passes.
     Pass,
-    /// Between copies.
+    /// Between blits.
     Blit,
 }
 
-/// How a device notes times, if it can.
+/// How a device samples times, if it can.
 pub(super) struct Counters {
     set: Option<(Retained<ProtocolObject<dyn MTLCounterSet>>, Point)>,
-    /// A sample was not taken that should have been.
+    /// A sample that should have been taken is missing.
     failed: AtomicBool,
 }
 
@@ -61,13 +61,13 @@ impl Counters {
         Self { set, failed: AtomicBool::new(false) }
     }
 
-    /// Do not use them again.
+    /// Disables the counters.
     pub(super) fn distrust(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 }
 
-/// `supportsCounterSampling:` is there from macOS 11 on.
+/// `supportsCounterSampling:` requires macOS 11.
 fn point(device: &ProtocolObject<dyn MTLDevice>) -> Option<Point> {
     if !device.respondsToSelector(sel!(supportsCounterSampling:)) {
         return None;
@@ -79,10 +79,10 @@ fn point(device: &ProtocolObject<dyn MTLDevice>) -> Option<Point> {
     points.into_iter().find(|(point, _)| device.supportsCounterSampling(*point)).map(|(_, point)| point)
 }
 
-/// The set of counters that has the time.
+/// The counter set that has timestamps.
 #[allow(unsafe_code)] // constants of Metal's
 fn timestamps(device: &ProtocolObject<dyn MTLDevice>) -> Option<Retained<ProtocolObject<dyn MTLCounterSet>>> {
-    // SAFETY: constants of the framework, there since macOS 10.15.
+    // SAFETY: constants of the framework since macOS 10.15.
     let (set, counter) = unsafe { (MTLCommonCounterSetTimestamp, MTLCommonCounterTimestamp) };
     let has_time = |of: &ProtocolObject<dyn MTLCounterSet>| {
         of.counters().iter().any(|one| one.name().isEqualToString(counter))
@@ -91,7 +91,7 @@ fn timestamps(device: &ProtocolObject<dyn MTLDevice>) -> Option<Retained<Protoco
     sets.find(|one| one.name().isEqualToString(set) && has_time(one))
 }
 
-/// A queue's samples, used by one command buffer at a time.
+/// The sample buffer of a queue, used by one command buffer at a time.
 pub(super) struct Stamps {
     samples: Retained<ProtocolObject<dyn MTLCounterSampleBuffer>>,
     point: Point,
@@ -100,28 +100,28 @@ pub(super) struct Stamps {
 }
 
 #[allow(unsafe_code)] // the bindings leave it open for sample buffers
-// SAFETY: Metal's device objects may be used from any thread; it is resolved only when no command buffer samples.
+// SAFETY: Metal's device objects may be used on any thread; it is resolved only when no command buffer uses it.
 unsafe impl Send for Stamps {}
 #[allow(unsafe_code)] // as above
 // SAFETY: as above.
 unsafe impl Sync for Stamps {}
 
 impl Stamps {
-    /// `None` where times cannot be noted within a command buffer.
+    /// `None` if times cannot be sampled within a command buffer.
     #[allow(unsafe_code)] // sets a number
     pub(super) fn new(core: &Core) -> Option<Self> {
         let (set, point) = core.counters.set.as_ref()?;
         let descriptor = MTLCounterSampleBufferDescriptor::new();
         descriptor.setCounterSet(Some(set));
         descriptor.setStorageMode(MTLStorageMode::Shared);
-        // SAFETY: any number may be asked for; the answer to one that is too large is an error.
+        // SAFETY: any count may be requested; too large a count is an error.
         unsafe { descriptor.setSampleCount(MOST) };
         let samples = core.device.newCounterSampleBufferWithDescriptor_error(&descriptor).ok()?;
         let word = core.buffer(WORD as u64, MTLResourceOptions::StorageModePrivate).ok()?;
         Some(Self { samples, point: *point, fence: core.device.newFence()?, word })
     }
 
-    /// Whether there is a sample of this number, and samples are taken.
+    /// Whether there is a sample with this index, and sampling is enabled.
     pub(super) fn has(&self, core: &Core, index: usize) -> bool {
         index < MOST && !core.counters.failed.load(Ordering::Relaxed)
     }
@@ -134,7 +134,7 @@ impl Stamps {
             return buffer.blitCommandEncoder().ok_or_else(none);
         }
         let pass = MTLBlitPassDescriptor::new();
-        // SAFETY: there is an attachment 0, and the callers have checked the sample's number.
+        // SAFETY: attachment 0 exists, and the callers have checked the sample's index.
         unsafe {
             let attachment = pass.sampleBufferAttachments().objectAtIndexedSubscript(0);
             attachment.setSampleBuffer(Some(&self.samples));
@@ -144,13 +144,13 @@ impl Stamps {
         buffer.blitCommandEncoderWithDescriptor(&pass).ok_or_else(none)
     }
 
-    /// What the encoder does.
+    /// Encodes the write of the encoder.
     #[allow(unsafe_code)] // hands a number to Metal
     pub(super) fn encode(&self, encoder: &BlitEncoder, index: usize) {
         encoder.setLabel(Some(ns_string!("timestamp")));
         encoder.fillBuffer_range_value(&self.word, NSRange { location: 0, length: WORD }, 0);
         if self.point == Point::Blit {
-            // SAFETY: the callers have checked the sample's number.
+            // SAFETY: the callers have checked the sample's index.
             unsafe {
                 encoder.sampleCountersInBuffer_atSampleIndex_withBarrier(&self.samples, index, true);
             }
@@ -160,7 +160,7 @@ impl Stamps {
     /// The times of the first `count` samples of a command buffer that has ended.
     #[allow(unsafe_code)] // hands a range to Metal
     pub(super) fn times(&self, count: usize, span: Span) -> impl Iterator<Item = Option<u64>> {
-        // SAFETY: the samples were encoded, so there are as many.
+        // SAFETY: that many samples were encoded.
         let data = unsafe { self.samples.resolveCounterRange(NSRange { location: 0, length: count }) };
         let bytes = data.map(|data| data.to_vec()).unwrap_or_default();
         (0..count).map(move |index| {
@@ -170,12 +170,12 @@ impl Stamps {
     }
 }
 
-/// What both clocks show now.
+/// Reads both clocks.
 #[allow(unsafe_code)] // writes two numbers
 pub(super) fn moment(core: &Core) -> Moment {
     let (mut cpu, mut ticks) = (0, 0);
     let before = host::now_ns();
-    // SAFETY: both are places for a number.
+    // SAFETY: both point to a number.
     unsafe { core.device.sampleTimestamps_gpuTimestamp(NonNull::from(&mut cpu), NonNull::from(&mut ticks)) };
     let behind = host::now_ns();
     Moment::between(before, behind, cpu, ticks)

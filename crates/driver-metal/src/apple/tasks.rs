@@ -1,7 +1,6 @@
-//! [`Tasks`]: a device's serial dispatch queue, for what may be done neither where a program submits nor in a callback of an
-//! event.
+//! [`Tasks`]: a device's serial dispatch queue, for work that may run neither on a submitting thread nor in an event's callback.
 //!
-//! It runs its tasks one after the other. What is on it when the device goes is still run.
+//! Tasks run one after the other. Pending tasks still run after the device was dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +16,7 @@ impl Tasks {
 
     pub(super) fn push(&self, task: impl FnOnce() + Send + 'static) {
         self.0.exec_async(|| {
-            // A panic has been reported by the hook, and nobody is left to tell. What unwinds from here would end the process.
+            // The panic hook has reported a panic, and there is no caller. Unwinding from here would abort the process.
             let _panic = catch_unwind(AssertUnwindSafe(|| autoreleasepool(|_| task())));
         });
     }

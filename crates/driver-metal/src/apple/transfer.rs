@@ -1,4 +1,4 @@
-//! [`Transfer`]: blits on behalf of the host, through a staging buffer, done when the call returns.
+//! [`Transfer`]: blits on behalf of the host, through a staging buffer, synchronous.
 
 use elinvar_driver::Result;
 use objc2::rc::autoreleasepool;
@@ -9,12 +9,12 @@ use super::core::{self, Core};
 use super::encoding::{BufferInfo, Encoding, Place};
 use super::failure;
 
-/// Bytes that are staged at a time.
+/// Size of the staging buffer in bytes.
 const STAGING: usize = 4 << 20;
 
 #[derive(Default)]
 pub(super) struct Transfer {
-    /// Made when it is first needed.
+    /// Created on first use.
     staging: Option<Buffer>,
 }
 
@@ -27,7 +27,7 @@ impl Transfer {
         Ok(self.staging.insert(made).clone())
     }
 
-    /// Copy bytes from `offset` to the host.
+    /// Copies bytes from `offset` to the host.
     #[allow(unsafe_code)] // reads what the device wrote
     pub(super) fn read(
         &mut self,
@@ -43,20 +43,20 @@ impl Transfer {
                 let (source, to) = (Place { buffer, offset: from }, Place { buffer: &staging, offset: 0 });
                 encoding.copy(source, to, chunk.len())
             })?;
-            // SAFETY: the staging buffer has as many bytes, and nobody else uses it while `self` is borrowed.
+            // SAFETY: the staging buffer has that many bytes, and no other code uses it while `self` is borrowed.
             unsafe { core::contents(&staging).copy_to_nonoverlapping(chunk_pointer(chunk), chunk.len()) };
             from += chunk.len();
         }
         Ok(())
     }
 
-    /// Copy bytes from the host to `offset`.
+    /// Copies bytes from the host to `offset`.
     #[allow(unsafe_code)] // writes what the device reads
     pub(super) fn write(&mut self, core: &Core, buffer: &Buffer, offset: u64, source: &[u8]) -> Result<()> {
         let staging = self.staging(core)?;
         let mut to = offset as usize;
         for chunk in source.chunks(STAGING) {
-            // SAFETY: the staging buffer has as many bytes, and nobody else uses it while `self` is borrowed.
+            // SAFETY: the staging buffer has that many bytes, and no other code uses it while `self` is borrowed.
             unsafe {
                 core::contents(&staging).as_ptr().copy_from_nonoverlapping(chunk.as_ptr(), chunk.len())
             };
@@ -69,12 +69,12 @@ impl Transfer {
         Ok(())
     }
 
-    /// Set the first bytes to zero.
+    /// Zeroes the first bytes.
     pub(super) fn clear(&mut self, core: &Core, buffer: &Buffer, len: u64) -> Result<()> {
         self.run(core, |encoding| encoding.fill(Place { buffer, offset: 0 }, len as usize, &[0]))
     }
 
-    /// Encode a command buffer, and wait until it has ended.
+    /// Encodes a command buffer, and waits until it has ended.
     fn run(&self, core: &Core, encode: impl FnOnce(&mut Encoding<'_>) -> Result<()>) -> Result<()> {
         core.expect_present()?;
         autoreleasepool(|_| {

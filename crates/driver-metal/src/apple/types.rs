@@ -1,9 +1,9 @@
-//! MSL's scalars and vectors, and Metal's numbers for them.
+//! MSL's scalar and vector types, and Metal's constants for them.
 
 use elinvar_driver::{ElementType, Scalar};
 use objc2_metal::MTLDataType;
 
-/// Of each scalar its number; those of the vectors of 2, 3 and 4 follow.
+/// Constant of each scalar type; those of the vectors of 2, 3 and 4 follow.
 const SCALARS: [(Scalar, MTLDataType); 12] = [
     (Scalar::Bool, MTLDataType::Bool),
     (Scalar::I8, MTLDataType::Char),
@@ -19,14 +19,14 @@ const SCALARS: [(Scalar, MTLDataType); 12] = [
     (Scalar::F32, MTLDataType::Float),
 ];
 
-/// Metal's number for a scalar (`lanes` 1) or a vector.
+/// Metal's constant for a scalar (`lanes` 1) or a vector.
 pub(super) fn data_type(scalar: Scalar, lanes: u32) -> MTLDataType {
     let first =
         SCALARS.iter().find(|(other, _)| *other == scalar).map_or(MTLDataType::None, |(_, first)| *first);
     MTLDataType(first.0 + lanes.clamp(1, 4) as usize - 1)
 }
 
-/// What a number stands for: a scalar, a vector, or something else, which is called by `name`.
+/// The type for a constant: a scalar, a vector, or another type, with its `name`.
 pub(super) fn element(ty: MTLDataType, name: &str) -> ElementType {
     for (scalar, first) in SCALARS {
         match ty.0.checked_sub(first.0) {

@@ -1,16 +1,16 @@
-//! Checked kernels, by Metal's shader validation: code in a kernel that looks at its accesses.
+//! Checked kernels with Metal's shader validation, which instruments a kernel's memory accesses.
 //!
-//! It is a layer of a whole process. Variables of the environment put it in before the first device is made, and since macOS 15
-//! a pipeline's descriptor says whether it is for that pipeline
+//! Shader validation is a layer of the whole process. Environment variables enable it before the first device is created; since macOS 15, a
+//! pipeline's descriptor selects whether it applies to that pipeline
 //! ([Apple's page](https://developer.apple.com/documentation/xcode/validating-your-apps-metal-shader-usage), `man
-//! MetalValidation`). Accesses outside of a buffer read zero and write nothing. The command buffer has no error then; its logs
-//! say in which encoder it was, and where in the source if that is known.
+//! MetalValidation`). Accesses outside of a buffer read zero, and writes have no effect. The command buffer then has no error; its logs
+//! give the encoder, and the location in the source if known.
 //!
-//! The documentation names buffers as what is looked at. So a kernel is refused here that could leave any other memory: arrays
-//! of threads and threadgroups, constant tables. Which that is, Elinvar's front end finds out. The bounds are those of a buffer,
-//! so a checked launch works on copies that have the bytes of its arguments and no more (`copies`).
+//! The documentation mentions checks of buffers only. Therefore a kernel is rejected here if it could leave other memory: thread and
+//! threadgroup arrays, constant tables. Elinvar's front end determines that. The bounds are those of a buffer, so a checked launch
+//! works on copies with exactly the bytes of its arguments (`copies`).
 //!
-//! What the logs do not tell: which argument, which element, which thread, whether it was read or written.
+//! The logs do not tell the argument, the element, the thread, and whether it was a read or a write.
 
 use std::ptr::NonNull;
 
@@ -33,7 +33,7 @@ type Log = Retained<ProtocolObject<dyn MTLFunctionLog>>;
 
 const LAYER: &str = "MTL_SHADER_VALIDATION";
 
-/// Variables that take a part of it away, with the values that do not.
+/// Environment variables that disable parts of it, with the values that do not.
 const PARTS: [(&str, &str); 4] = [
     ("MTL_SHADER_VALIDATION_FAIL_MODE", "zerofill"),
     ("MTL_SHADER_VALIDATION_GLOBAL_MEMORY", "1"),
@@ -41,7 +41,7 @@ const PARTS: [(&str, &str); 4] = [
     ("MTL_SHADER_VALIDATION_ENABLE_ERROR_REPORTING", "1"),
 ];
 
-/// Whether the process has it.
+/// Whether it is enabled in this process.
 pub(super) fn is_on() -> bool {
     std::env::var_os(LAYER).is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -50,10 +50,10 @@ fn refusal(kernel: &str, why: impl std::fmt::Display) -> Error {
     Error::unsupported(format!("bounds checks in kernel `{kernel}`: {why}"))
 }
 
-/// Ask for validation of a kernel's pipeline.
+/// Requests validation of a kernel's pipeline.
 ///
 /// # Errors
-/// `Unsupported` where the system or the process has none, or a part of it is switched off.
+/// `Unsupported` if the system or the process does not have it, or a part of it is disabled.
 pub(super) fn ask(descriptor: &MTLComputePipelineDescriptor, kernel: &str) -> Result<()> {
     if !descriptor.respondsToSelector(sel!(setShaderValidation:)) {
         return Err(refusal(kernel, "shader validation of single pipelines needs macOS 15"));
@@ -75,23 +75,23 @@ pub(super) fn ask(descriptor: &MTLComputePipelineDescriptor, kernel: &str) -> Re
     Ok(())
 }
 
-/// That a pipeline for which [`ask`] was called has it.
+/// Checks that a pipeline for which [`ask`] was called has validation.
 ///
 /// # Errors
 /// `Unsupported` if not.
 #[allow(unsafe_code)] // the bindings know no system that all have it
 pub(super) fn expect(state: &ProtocolObject<dyn MTLComputePipelineState>, kernel: &str) -> Result<()> {
-    // SAFETY: a state has it where descriptors do.
+    // SAFETY: pipeline states have the property if descriptors do.
     match unsafe { state.shaderValidation() } {
         MTLShaderValidation::Enabled => Ok(()),
         _ => Err(refusal(kernel, "Metal did not enable shader validation for the pipeline")),
     }
 }
 
-/// That a kernel leaves no memory but that of its buffers, whatever it is given.
+/// Checks that a kernel cannot leave any memory other than its buffers, whatever its arguments are.
 ///
 /// # Errors
-/// `Unsupported` with the access that could.
+/// `Unsupported`, with the access that could.
 pub(super) fn expect_only_buffers(
     checked: &CachedProgram,
     kernel: &str,
@@ -128,8 +128,8 @@ pub(super) fn expect_only_buffers(
     ))
 }
 
-/// What validation has found in a command buffer that has ended. Logs of other encoders are of launches that did not ask for it;
-/// one without an encoder's label counts, since a fault must not be missed.
+/// The faults that validation has found in a command buffer that has ended. Logs of other encoders belong to launches that did not request
+/// validation; logs without an encoder label are counted, so that no fault is missed.
 pub(super) fn fault(
     buffer: &ProtocolObject<dyn MTLCommandBuffer>,
     commands: &[Command],
@@ -146,7 +146,7 @@ pub(super) fn fault(
     let signature = dispatch.pipeline.signature();
     let location = log.debugLocation().map(|place| {
         let file = place.URL().and_then(|url| url.path()).map_or_else(String::new, |path| path.to_string());
-        // The program's name for it, where it is that file.
+        // Use the program's name for the source, if the log refers to the source.
         let own = signature.file.rsplit('/').next();
         let file = if file.rsplit('/').next() == own { &signature.file } else { &file };
         format!("{file}:{}", place.line())
@@ -157,22 +157,22 @@ pub(super) fn fault(
     Some(Fault { kernel, message: message.to_owned(), location, launch })
 }
 
-/// A command buffer's logs.
+/// Logs of a command buffer.
 #[allow(unsafe_code)] // enumerates what has no other interface
 fn logs(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Vec<Log> {
     let container = buffer.logs();
     let (mut found, mut room) = (Vec::new(), [std::ptr::null_mut::<AnyObject>(); 8]);
-    // SAFETY: a structure of integers and pointers, which is to be zero at the beginning.
+    // SAFETY: a structure of integers and pointers, which must be zeroed initially.
     let mut state: NSFastEnumerationState = unsafe { std::mem::zeroed() };
     loop {
         let (at, into) = (NonNull::from(&mut state), NonNull::from(&mut room).cast());
-        // SAFETY: both are valid, and there is room for so many.
+        // SAFETY: both are valid, and there is room for that many.
         let count = unsafe { container.countByEnumeratingWithState_objects_count(at, into, room.len()) };
         if count == 0 {
             return found;
         }
         for index in 0..count {
-            // SAFETY: so many objects are there, which the documentation says are such logs.
+            // SAFETY: that many objects were returned, which according to the documentation are function logs.
             found.extend(unsafe { Retained::retain(state.itemsPtr.add(index).read().cast()) });
         }
     }

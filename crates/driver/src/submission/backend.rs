@@ -1,4 +1,4 @@
-//! [`Backend`]: what a driver's queue adds to the submission core, and what it is given to do so.
+//! [`Backend`]: the interface between the submission core and a driver's queue.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use super::queue::SubmissionQueue;
 use super::state::{Kind, Position};
 use crate::{Command, Error, Event, Result, Submission};
 
-/// What is done once the lock of a queue is released.
+/// A callback to run after the queue's lock is released.
 pub type Deferred<B, R> = Box<dyn FnOnce(&Arc<SubmissionQueue<B>>) -> R + Send>;
 
-/// The device's half of a queue.
+/// The driver-specific half of a queue.
 ///
 /// [`Backend::begin`] and [`Backend::wait`] are called by one thread at a time, in the order of submission, without a lock held.
 ///
 /// # Safety
-/// An operation is reported as completed only when the device no longer accesses its memory, and commands that
-/// [`Backend::begin`] failed to issue are not executed: the host uses the memory once a submission has ended.
-#[allow(unsafe_code)] // safe code relies on it
+/// The host accesses the memory of a submission after it has ended. Therefore an operation must be reported as completed only when the
+/// device no longer accesses its memory, and commands that [`Backend::begin`] failed to issue must not be executed.
+#[allow(unsafe_code)] // safe code relies on implementations
 pub unsafe trait Backend: Send + Sync + Sized + 'static {
-    /// What a thread needs to begin commands: a worker of the CPU driver, `()` where any thread can.
+    /// Per-thread state for issuing commands: a worker of the CPU driver; `()` if any thread can issue.
     type Thread;
     /// State of one submission, such as a flag that stops it.
     type Work: Send;
-    /// A point that the device comes to: when it has, the operation that was announced with it has completed.
+    /// A point in the device's execution. The operation that was announced with a fence has completed when the device reaches it.
     type Fence: Send;
 
-    /// Whether the backend is a layer over another queue, which executes waits, signals and timestamps itself: [`Backend::begin`] is
-    /// then given whole submissions, also empty ones, up to the signals at the end ([`last_signals`]). Those are raised here, so that
-    /// none of the other queue's failures reaches an event.
+    /// Whether the backend is a layer over another queue, which executes waits, signals and timestamps. [`Backend::begin`] then
+    /// receives whole submissions, including empty ones, without trailing signals ([`last_signals`]). The core raises the trailing
+    /// signals, so that failures of the inner queue do not fail the events.
     const IS_LAYER: bool = false;
 
-    /// A thread for the calling thread, where any thread may begin commands. Then [`Queue::submit`](crate::Queue::submit) issues
-    /// what it can before it returns; otherwise issue is left to [`Backend::schedule`].
+    /// Per-thread state for the calling thread, if it may issue commands. [`Queue::submit`](crate::Queue::submit) then issues as much
+    /// as possible before it returns; otherwise it leaves issue to [`Backend::schedule`].
     fn thread() -> Option<Self::Thread> {
         None
     }
@@ -39,10 +39,11 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// State for a new submission.
     fn work(&self) -> Self::Work;
 
-    /// Take back the state of a submission that has ended.
+    /// Receive the state of a submission that has ended, for reuse.
     fn recycle(&self, _work: Self::Work) {}
 
-    /// Check that the device is this process's, before any lock is taken: in a child of `fork` nobody may hold them.
+    /// Check that this process has opened the device. Called before any lock is taken, because in a child of `fork` a lock may be held
+    /// by a thread that does not exist.
     ///
     /// # Errors
     /// `DeviceLost` in a child of the process that opened the device.
@@ -50,27 +51,27 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Spin until `is_over` answers true, as [`Queue::spin`](crate::Queue::spin).
+    /// Spin until `is_over` returns true; see [`Queue::spin`](crate::Queue::spin).
     fn spin(&self, _queue: &Arc<SubmissionQueue<Self>>, is_over: &mut dyn FnMut() -> bool) {
         while !is_over() {}
     }
 
-    /// Check a submission before it is queued, without a lock held. An error is the answer of `submit`.
+    /// Validate a submission before it is queued. Called without a lock held.
     ///
     /// # Errors
-    /// What `submit` is to return.
+    /// Returned from `submit`.
     fn admit(&self, _commands: &[Command]) -> Result<()> {
         Ok(())
     }
 
-    /// Begin commands of a submission from [`Issue::next`] on: at least one, up to any number before the next
-    /// [`Command::Wait`]. The first is neither a wait, a signal nor a timestamp, unless this is a layer.
+    /// Begin commands of a submission, starting at [`Issue::next`]: at least one, and none behind the next [`Command::Wait`]. The first
+    /// command is not a wait, signal or timestamp, unless this is a layer.
     ///
     /// # Errors
-    /// What the submission ends in, once what was announced has completed.
+    /// The submission ends in the error when all announced operations have completed.
     fn begin(&self, issue: &mut Issue<'_, Self>, thread: &mut Self::Thread) -> Result<Issued>;
 
-    /// Make the device wait for an event that has not reached `value` yet; `false` where the host has to wait.
+    /// Make the device wait for an event that has not reached `value` yet. Returns `false` if the host must wait instead.
     ///
     /// # Errors
     /// As [`Backend::begin`].
@@ -78,11 +79,11 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         Ok(false)
     }
 
-    /// The error that a panic of [`Backend::begin`] or [`Backend::wait`] becomes.
+    /// Converts a panic of [`Backend::begin`] or [`Backend::wait`] to an error.
     fn panicked(&self, message: &str) -> Error;
 
-    /// The point behind everything that was issued, for a signal or a timestamp; `None` if it takes effect once the operations
-    /// before it have completed.
+    /// Insert a fence behind everything that was issued, for a signal or a timestamp. `None` if the command takes effect when the
+    /// operations before it have completed.
     fn mark(&self, _issue: &mut Issue<'_, Self>) -> Option<Self::Fence> {
         None
     }
@@ -90,7 +91,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// Run [`SubmissionQueue::turn`] soon, on a thread where callbacks may be made.
     fn schedule(&self, queue: Arc<SubmissionQueue<Self>>);
 
-    /// Whether other queues wait for this thread, so that a turn ends between two submissions.
+    /// Whether other queues wait for this thread, so that the turn should end after the current submission.
     fn yields(&self, _thread: &Self::Thread) -> bool {
         false
     }
@@ -98,8 +99,9 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// The device's clock, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Take a submission that has begun back from the device. Called under the queue's lock, so it must not block: the answer is
-    /// what asks the device, afterwards. On `true` its operations complete as [`Completed::Cancelled`]. `None` if it cannot be done.
+    /// Cancel a submission that has begun. Called under the queue's lock, so it must not block; the returned callback asks the device,
+    /// without the lock. If the callback returns `true`, the submission's operations complete as [`Completed::Cancelled`]. `None` if
+    /// the device cannot cancel it.
     fn cancel(
         &self,
         _work: &Self::Work,
@@ -108,11 +110,11 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Stop a submission that has begun and has operations in flight, or is being issued. Called under the queue's lock, so it
-    /// must not block; what it returns is called afterwards. If either fails, the submission is not stopped.
+    /// Stop a submission that has operations in flight or is being issued. Called under the queue's lock, so it must not block; the
+    /// returned callback runs without the lock. If either fails, the submission is not stopped.
     ///
     /// # Errors
-    /// `Unsupported` where nothing that runs can be stopped.
+    /// `Unsupported` if the device cannot stop running work.
     fn stop(
         &self,
         work: &Self::Work,
@@ -120,65 +122,65 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
         cause: &Error,
     ) -> Result<Option<Deferred<Self, Result<()>>>>;
 
-    /// Whether the failure of the first submission is to be dealt with before it ends: the queue is then suspended until
+    /// Whether the failure of the first submission suspends the queue, instead of ending the submission, until
     /// [`SubmissionQueue::retry`], [`SubmissionQueue::fail_first`] or [`SubmissionQueue::complete_first`]. Called under the queue's lock.
     fn suspends(&self, _work: &mut Self::Work, _error: &Error) -> bool {
         false
     }
 
-    /// Whether the device may have begun a submission that is issued again, so that it cannot be cancelled any more. Called under the
-    /// queue's lock.
+    /// Whether the device may have begun a submission that is reissued after a suspension, so that it can no longer be cancelled.
+    /// Called under the queue's lock.
     fn may_have_begun(&self, _work: &Self::Work) -> bool {
         false
     }
 
-    /// The failure of the queue was acknowledged.
+    /// Called when the failure of the queue was acknowledged.
     fn acknowledged(&self) {}
 
-    /// A submission has ended, and its `done` was called.
+    /// Called when a submission has ended and its `done` has returned.
     fn ended(&self, _queue: &Arc<SubmissionQueue<Self>>, _submission: Submission) {}
 }
 
-/// How far [`Backend::begin`] came.
+/// Result of [`Backend::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issued {
     /// The commands before `next` have been executed.
     Executed {
-        /// Index of the command that is next.
+        /// Index of the next command.
         next: usize,
-        /// When the first of them began.
+        /// Start time of the first executed command, on the device's clock.
         start_ns: u64,
-        /// When the last of them ended.
+        /// End time of the last executed command, on the device's clock.
         end_ns: u64,
     },
-    /// Commands are in flight, as [`Issue::announce`] was told.
+    /// Commands are in flight; they were announced with [`Issue::announce`].
     InFlight {
-        /// Whether nothing more may be issued before everything in flight has completed.
+        /// Whether issue must pause until everything in flight has completed.
         drain: bool,
     },
-    /// Nothing was begun: there is no room before something in flight completes, or [`SubmissionQueue::resume`] is called.
+    /// Nothing was begun. Issue resumes when an operation in flight completes, or after [`SubmissionQueue::resume`].
     Full,
 }
 
-/// How an operation completed.
+/// Result of an operation.
 #[derive(Clone, Debug)]
 pub enum Completed {
     /// It was executed.
     Executed {
-        /// When it began, if the device tells.
+        /// Start time, if the device reports it.
         start_ns: Option<u64>,
-        /// When it ended.
+        /// End time.
         end_ns: u64,
     },
-    /// It failed, which is the failure of its submission.
+    /// It failed, and so does its submission.
     Failed(Error),
-    /// It was not executed, because an earlier one had failed.
+    /// It was not executed, because an earlier operation had failed.
     Poisoned(Error),
     /// It was not executed, because its submission was cancelled.
     Cancelled,
 }
 
-/// A submission whose turn it is to be issued.
+/// The submission that is being issued.
 pub struct Issue<'q, B: Backend> {
     pub(super) queue: &'q Arc<SubmissionQueue<B>>,
     pub(super) position: Position,
@@ -200,12 +202,12 @@ impl<B: Backend> Issue<'_, B> {
         &self.position.commands
     }
 
-    /// Index of the command that is next.
+    /// Index of the next command.
     pub fn next(&self) -> usize {
         self.position.next
     }
 
-    /// The commands from the next on, up to the first wait, signal or timestamp; for a layer, up to the signals at the end.
+    /// The commands from the next one up to the first wait, signal or timestamp; for a layer, up to the trailing signals.
     pub fn run(&self) -> &[Command] {
         if B::IS_LAYER {
             return &self.position.commands[self.position.next..last_signals(&self.position.commands)];
@@ -217,45 +219,45 @@ impl<B: Backend> Issue<'_, B> {
         &rest[..rest.iter().position(ends).unwrap_or(rest.len())]
     }
 
-    /// Operations in flight on the queue.
+    /// Number of operations in flight on the queue.
     pub fn in_flight(&self) -> usize {
         self.position.in_flight
     }
 
-    /// Whether something of the submission was begun before.
+    /// Whether a part of the submission was begun before.
     pub fn had_begun(&self) -> bool {
         self.position.had_begun
     }
 
-    /// Use the submission's state.
+    /// Access the submission's state.
     pub fn with_work<R>(&self, f: impl FnOnce(&mut B::Work) -> R) -> Option<R> {
         self.queue.with_work(self.position.submission, f)
     }
 
-    /// Announce the commands before `next` as in flight; they have completed when the device comes to `fence`. To be called before the
-    /// device can: if they are the last of the submission, that may end while [`Backend::begin`] has yet to return.
+    /// Announce the commands before `next` as in flight; they have completed when the device reaches `fence`. Must be called before the
+    /// device can reach it. If they are the last commands, the submission may end before [`Backend::begin`] returns.
     pub fn announce(&self, next: usize, fence: B::Fence) {
         self.queue.announce_commands(self.position.submission, next, fence);
     }
 
-    /// Announce the point at which the submission begins on the device.
+    /// Announce a fence at which the submission starts on the device.
     pub fn announce_start(&self, fence: B::Fence) {
         self.queue.announce(self.position.submission, Kind::Start, Some(fence));
     }
 
-    /// Announce a signal or a timestamp among commands: the command of that index takes effect when the device comes to `fence`.
+    /// Announce a signal or a timestamp: the command with index `command` takes effect when the device reaches `fence`.
     pub fn announce_mark(&self, command: usize, fence: B::Fence) {
         let kind = Kind::mark(&self.position.commands, command);
         self.queue.announce(self.position.submission, kind, Some(fence));
     }
 
-    /// Take back the one operation that was announced, which the device was not given after all.
+    /// Withdraw the announced operation, because it was not submitted to the device.
     pub fn retract(&self) -> Option<B::Fence> {
         self.queue.retract(self.position.submission, self.position.next)
     }
 }
 
-/// Index of the first of the signals at the end of `commands`; their number, if they do not end in a signal.
+/// Index of the first trailing signal of `commands`; the number of commands, if the last one is not a signal.
 pub fn last_signals(commands: &[Command]) -> usize {
     let is_other = |command: &Command| !matches!(command, Command::Signal { .. });
     commands.iter().rposition(is_other).map_or(0, |last| last + 1)
@@ -267,7 +269,7 @@ pub struct Suspended<'s, B: Backend> {
     pub submission: Submission,
     /// All of its commands.
     pub commands: &'s Arc<[Command]>,
-    /// How it has failed: what it was to stop in, if it was stopped.
+    /// Its failure; the cause of the stop, if it was stopped.
     pub error: &'s Error,
     /// Whether it was stopped.
     pub is_stopped: bool,

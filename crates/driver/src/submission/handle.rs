@@ -5,8 +5,7 @@ use std::sync::{Arc, Weak};
 use super::{Backend, SubmissionQueue};
 use crate::{Command, Done, Error, Queue, Result, Submission};
 
-/// A queue of a driver. Dropped, it lets what was submitted finish: what is in flight, scheduled or waits for an event keeps the
-/// [`SubmissionQueue`].
+/// Handle of a driver's queue. Pending submissions finish after it is dropped, because they keep the [`SubmissionQueue`] alive.
 pub struct QueueHandle<B: Backend>(Arc<SubmissionQueue<B>>);
 
 impl<B: Backend> QueueHandle<B> {
@@ -15,7 +14,7 @@ impl<B: Backend> QueueHandle<B> {
         Self(SubmissionQueue::new(backend))
     }
 
-    /// A new queue, whose backend has a way back to its submissions.
+    /// A new queue, whose backend gets a weak reference to its [`SubmissionQueue`].
     pub fn new_cyclic(backend: impl FnOnce(&Weak<SubmissionQueue<B>>) -> B) -> Self {
         Self(SubmissionQueue::new_cyclic(backend))
     }
@@ -26,8 +25,8 @@ impl<B: Backend> QueueHandle<B> {
     }
 }
 
-#[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: `done` is called when no operation of the submission is in flight any more, as `Backend` promises to report it, or if none was issued.
+#[allow(unsafe_code)] // implements the unsafe trait of the driver contract
+// SAFETY: `done` is called when no operation of the submission is in flight, which the safety contract of `Backend` guarantees.
 unsafe impl<B: Backend> Queue for QueueHandle<B> {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.0.submit(commands, done).map(|(submission, _turn)| submission)

@@ -1,8 +1,8 @@
-//! [`SubmissionQueue`]: the state machine behind its lock, and the two roles that act on it.
+//! [`SubmissionQueue`]: the state machine with its lock, and the two roles that drive it.
 //!
-//! *Issue* begins commands, *retire* raises events and ends submissions. Each is one thread's at a time; both may go on at once. A thread
-//! that would issue while another does leaves it to that one, which looks again under the lock before it stops. Callbacks are made by
-//! retire alone, on a thread of the backend, without the lock.
+//! *Issue* begins commands; *retire* raises events and ends submissions. At most one thread has each role; the two run concurrently. A
+//! thread that finds a role taken leaves the work to its holder, which checks again under the lock before it gives up the role.
+//! Only retire makes callbacks, on a thread of the backend, without the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -18,11 +18,11 @@ pub struct SubmissionQueue<B: Backend> {
     state: Mutex<State<B>>,
 }
 
-/// Something to do for a queue, to be run by whoever has it. Dropped, it is left to the backend.
+/// Outstanding work of a queue, to be run by the holder. Dropping it passes the work to [`Backend::schedule`].
 pub struct Turn<B: Backend>(Option<Arc<SubmissionQueue<B>>>);
 
 impl<B: Backend> Turn<B> {
-    /// The queue, which is to have its [`SubmissionQueue::turn`].
+    /// The queue. The caller must call [`SubmissionQueue::turn`].
     pub fn into_queue(mut self) -> Option<Arc<SubmissionQueue<B>>> {
         self.0.take()
     }
@@ -38,25 +38,25 @@ impl<B: Backend> Drop for Turn<B> {
 }
 
 impl<B: Backend> SubmissionQueue<B> {
-    /// A queue without submissions.
+    /// An empty queue.
     pub fn new(backend: B) -> Arc<Self> {
         Arc::new(Self { backend, state: Mutex::new(State::default()) })
     }
 
-    /// A queue without submissions, whose backend has a way back to it.
+    /// An empty queue, whose backend gets a weak reference to it.
     pub fn new_cyclic(backend: impl FnOnce(&Weak<Self>) -> B) -> Arc<Self> {
         Arc::new_cyclic(|queue| Self { backend: backend(queue), state: Mutex::new(State::default()) })
     }
 
-    /// The device's half.
+    /// The backend.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// Add a submission, and issue what can be issued. What is left to do is left to the backend when the turn is dropped.
+    /// Add a submission, and issue as much as possible. The returned [`Turn`] is the remaining work, if any.
     ///
     /// # Errors
-    /// What [`Backend::admit`] answers; `done` is dropped then.
+    /// The error of [`Backend::admit`]; `done` is dropped without a call.
     pub fn submit(
         self: &Arc<Self>,
         commands: Arc<[Command]>,
@@ -65,7 +65,7 @@ impl<B: Backend> SubmissionQueue<B> {
         self.submit_with(commands, done, self.backend.work())
     }
 
-    /// As [`SubmissionQueue::submit`], with the submission's state.
+    /// As [`SubmissionQueue::submit`], with a given state.
     ///
     /// # Errors
     /// As [`SubmissionQueue::submit`].
@@ -112,7 +112,7 @@ impl<B: Backend> SubmissionQueue<B> {
     /// As [`Queue::stop`](crate::Queue::stop).
     ///
     /// # Errors
-    /// What [`Backend::stop`] answers.
+    /// The error of [`Backend::stop`].
     pub fn stop(self: &Arc<Self>, submission: Submission, cause: Error) -> Result<bool> {
         self.backend.expect_here("a stop")?;
         let mut state = self.state.lock();
@@ -134,13 +134,13 @@ impl<B: Backend> SubmissionQueue<B> {
         Some(failure)
     }
 
-    /// There may be room again behind [`Issued::Full`].
+    /// Resume issue after [`Issued::Full`].
     pub fn resume(self: &Arc<Self>) {
         self.state.lock().resume();
         drop(self.advance());
     }
 
-    /// Hold submissions back that have not begun, until [`SubmissionQueue::release`].
+    /// Hold back submissions that have not begun, until [`SubmissionQueue::release`].
     pub fn hold(&self) {
         self.state.lock().hold(true);
     }
@@ -151,19 +151,19 @@ impl<B: Backend> SubmissionQueue<B> {
         drop(self.advance());
     }
 
-    /// Whether all submissions up to this one have ended, and their `done` has returned. [`Backend::ended`] is called after that
-    /// has become true.
+    /// Whether all submissions up to `last` have ended and their `done` has returned. [`Backend::ended`] is called after this becomes
+    /// true.
     pub fn has_ended(&self, last: u64) -> bool {
         self.state.lock().has_ended(last)
     }
 
-    /// The first operation whose fence is this has completed. Gives its fence, or `None` if there is none. The caller has the
-    /// queue's [`SubmissionQueue::turn`] next.
+    /// Complete the first operation whose fence matches `is_it`. Returns its fence; `None` if no operation matches. The caller must then
+    /// call [`SubmissionQueue::turn`].
     pub fn complete(&self, is_it: impl Fn(&B::Fence) -> bool, completed: Completed) -> Option<B::Fence> {
         self.state.lock().complete(is_it, completed)
     }
 
-    /// The device has come to the first fence; `completed` says of it how its operation has completed. As
+    /// Complete the operation with the first fence; `completed` maps the fence to the result. Otherwise as
     /// [`SubmissionQueue::complete`].
     pub fn complete_next(&self, completed: impl FnOnce(&B::Fence) -> Completed) -> Option<B::Fence> {
         let mut state = self.state.lock();
@@ -171,25 +171,25 @@ impl<B: Backend> SubmissionQueue<B> {
         state.complete(|_| true, completed)
     }
 
-    /// Look at the fences of operations in flight, in order.
+    /// Access the fences of the operations in flight, in order.
     pub fn with_fences<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &B::Fence>) -> R) -> R {
         let state = self.state.lock();
         f(&mut state.fences(None))
     }
 
-    /// Look at the commands of the submissions that have begun and not ended, in order.
+    /// Access the commands of the submissions that have begun and not ended, in order.
     pub fn with_begun<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<[Command]>>) -> R) -> R {
         let state = self.state.lock();
         f(&mut state.begun().map(|pending| &pending.commands))
     }
 
-    /// Use the state of a submission that has not ended.
+    /// Access the state of a submission that has not ended.
     pub fn with_work<R>(&self, submission: u64, f: impl FnOnce(&mut B::Work) -> R) -> Option<R> {
         self.state.lock().pending_mut(submission).map(|pending| f(&mut pending.work))
     }
 
-    /// Look at the first operation in flight whose fence is this: at the fence, the commands of its submission, and what that is to
-    /// stop in.
+    /// Access the first operation in flight whose fence matches `is_it`: the fence, the commands of its submission, and the cause of
+    /// its stop, if it was stopped.
     pub fn with_operation<R>(
         &self,
         is_it: impl Fn(&B::Fence) -> bool,
@@ -204,24 +204,25 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().first().map(Submission)
     }
 
-    /// The first submission, if commands of it are in flight, and what it is to stop in.
+    /// The first submission, if commands of it are in flight, and the cause of its stop, if it was stopped.
     pub fn first_in_flight(&self) -> Option<(Submission, Option<Error>)> {
         let state = self.state.lock();
         state.first_in_flight().map(|(id, stop)| (Submission(id), stop.cloned()))
     }
 
-    /// The last submission, ended or not; 0 if there was none.
+    /// Number of the last submission, ended or not; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.state.lock().last()
     }
 
-    /// Operations in flight.
+    /// Number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.state.lock().in_flight()
     }
 
-    /// Let everything pending end in what `cause` says of its commands, once nothing of it is in flight; where the device
-    /// `is_gone`, so is what was in flight, whose fences are the answer. The failure of the queue is `failure`, unless it has one.
+    /// End all pending submissions in the error that `cause` returns for their commands, each when none of its operations is in flight.
+    /// If the device `is_gone`, the operations in flight are dropped and their fences returned. The queue's failure becomes `failure`,
+    /// unless it already has one.
     pub fn abandon(
         &self,
         is_gone: bool,
@@ -231,18 +232,18 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().abandon(is_gone, failure, cause)
     }
 
-    /// All commands in flight are lost, with the device's process: the first submission of them fails with `cause`, or with what
-    /// it was to stop in; those behind it were not executed.
+    /// Fail all commands in flight, because the device's process has ended. The first submission with such commands fails with the
+    /// cause of its stop, or else with `cause`; those behind it are poisoned.
     pub fn lose_commands(&self, cause: &Error) {
         self.state.lock().lose_commands(cause);
     }
 
-    /// Look at the submission whose failure has suspended the queue, once nothing is in flight.
+    /// Access the submission whose failure has suspended the queue. `None` while operations are in flight.
     pub fn with_suspended<R>(&self, f: impl FnOnce(Suspended<'_, B>) -> R) -> Option<R> {
         self.state.lock().suspended().map(f)
     }
 
-    /// Whether nothing of what was submitted is issued any more: there is nothing, or all of it ends in an error that is known.
+    /// Whether no pending submission will be issued: there is none, or the error of each is already known.
     pub fn is_decided(&self) -> bool {
         self.state.lock().is_decided()
     }
@@ -252,20 +253,20 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().is_suspended()
     }
 
-    /// Behind [`Backend::suspends`]: issue the first submission and those behind it again. `false` if the queue is not suspended
-    /// over this submission any more, or the submission was stopped.
+    /// Resume a suspended queue ([`Backend::suspends`]): reissue the first submission and those behind it. Returns `false` if the queue
+    /// is no longer suspended over this submission, or the submission was stopped.
     pub fn retry(self: &Arc<Self>, first: Submission) -> bool {
         self.go_on(|state| state.retry(first.0, &self.backend))
     }
 
-    /// Behind [`Backend::suspends`]: the commands of the first submission before `next` were executed elsewhere. Those behind it are
-    /// issued again. `false` if the queue is not suspended over this submission any more.
+    /// Resume a suspended queue ([`Backend::suspends`]): the commands of the first submission before `next` were executed elsewhere;
+    /// later submissions are reissued. Returns `false` if the queue is no longer suspended over this submission.
     pub fn complete_first(self: &Arc<Self>, first: Submission, next: usize, timing: Timing) -> bool {
         self.go_on(|state| state.complete_first(first.0, next, timing, &self.backend))
     }
 
-    /// Behind [`Backend::suspends`]: the first submission has failed for good, and those behind it are poisoned. `false` if the queue
-    /// is not suspended over this submission any more.
+    /// Resume a suspended queue ([`Backend::suspends`]): fail the first submission and poison those behind it. Returns `false` if the
+    /// queue is no longer suspended over this submission.
     pub fn fail_first(self: &Arc<Self>, first: Submission, error: Error) -> bool {
         self.go_on(|state| state.fail_first(first.0, error))
     }
@@ -278,7 +279,7 @@ impl<B: Backend> SubmissionQueue<B> {
         has_changed
     }
 
-    /// Retire what can be, on a thread where callbacks may be made, and leave the issue of what can be issued to the backend.
+    /// Retire as much as possible, and leave issue to the backend. Must be called on a thread that may make callbacks.
     pub fn settle(self: &Arc<Self>) {
         loop {
             self.retire();
@@ -289,7 +290,7 @@ impl<B: Backend> SubmissionQueue<B> {
         }
     }
 
-    /// Issue and retire what can be, on a thread where callbacks may be made.
+    /// Issue and retire as much as possible. Must be called on a thread that may make callbacks.
     pub fn turn(self: &Arc<Self>, thread: &mut B::Thread) {
         let mut state = self.state.lock();
         (state.is_scheduled, state.turns) = (false, state.turns + 1);
@@ -307,7 +308,7 @@ impl<B: Backend> SubmissionQueue<B> {
         }
     }
 
-    /// Leave what is left to do to the backend, and the queue to its owners when nothing is.
+    /// End a turn: pass remaining work to the backend; if the queue is idle, drop its reference to itself.
     fn leave(self: &Arc<Self>, mut state: MutexGuard<'_, State<B>>) {
         let to_schedule = state.needs_turn();
         state.is_scheduled |= to_schedule;
@@ -331,7 +332,7 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().retract(submission, next)
     }
 
-    /// Issue what can be issued here. Gives the turn if there is more to do, and nobody has it.
+    /// Issue as much as the calling thread can. Returns the remaining work, unless another thread has it.
     pub fn advance(self: &Arc<Self>) -> Option<Turn<B>> {
         if let Some(mut thread) = B::thread() {
             self.issue(&mut thread, false);
@@ -344,8 +345,8 @@ impl<B: Backend> SubmissionQueue<B> {
         Some(Turn(Some(self.clone())))
     }
 
-    /// Issue until nothing can be, or something was executed at once. In a turn, what can be retired comes first: an event is
-    /// raised before the commands behind it are executed.
+    /// Issue until nothing more can be issued, or commands were executed synchronously. In a turn, retirement has priority, so that an
+    /// event is raised before the commands behind it are executed.
     fn issue(self: &Arc<Self>, thread: &mut B::Thread, in_turn: bool) {
         let mut state = self.state.lock();
         while !(in_turn && state.can_retire())
@@ -387,7 +388,7 @@ impl<B: Backend> SubmissionQueue<B> {
         }
     }
 
-    /// Have issue go on when an event has reached a value, or has failed.
+    /// Unblock issue when an event has reached a value or has failed.
     fn unblock_at(self: &Arc<Self>, number: u64, event: &dyn Event, value: u64) {
         let queue = self.clone();
         let unblock = move |_| {
@@ -398,7 +399,7 @@ impl<B: Backend> SubmissionQueue<B> {
         event.when(value, Box::new(unblock));
     }
 
-    /// Raise the events and end the submissions whose turn it is.
+    /// Raise events and end submissions, in order.
     fn retire(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.is_retiring {
@@ -410,7 +411,7 @@ impl<B: Backend> SubmissionQueue<B> {
             match to_retire {
                 ToRetire::Signal(event, value, ns) => {
                     let ns = ns.unwrap_or_else(|| self.backend.now_ns());
-                    // A panic is of somebody's callback, and the hook has reported it.
+                    // A panic comes from a user callback; the panic hook has already reported it.
                     let _panic = catch_unwind(AssertUnwindSafe(|| event.signal(value, ns)));
                 }
                 ToRetire::Watch(event, value) => self.watch(&*event, value),
@@ -432,7 +433,7 @@ impl<B: Backend> SubmissionQueue<B> {
         event.when(value, Box::new(move |_| drop(queue.advance())));
     }
 
-    /// Run `f`; its panic becomes an error.
+    /// Run `f`, converting a panic to an error.
     fn contained<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(f))
             .unwrap_or_else(|panic| Err(self.backend.panicked(panic_text(&*panic))))

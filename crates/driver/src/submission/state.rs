@@ -1,9 +1,10 @@
-//! The state machine of a queue: what is pending and in flight, and what is issued next. It calls nobody and waits for nothing: `queue.rs` asks it what to do next and does it.
+//! The state machine of a queue: pending submissions, operations in flight, and the next command to issue. It makes no callbacks and
+//! never blocks; `queue.rs` asks for the next action and executes it.
 //!
 //! Invariants:
-//! - The first `issued` of `pending` have been issued whole. Of the next one, some may have been; of those behind it, nothing.
-//! - Operations in flight are in the order of their issue, so in the order of their submissions.
-//! - What a submission ends in is its own failure, or that of the first submission that failed before it.
+//! - The first `issued` submissions of `pending` have been issued completely, the next one possibly in part, the others not at all.
+//! - Operations in flight are in issue order, and therefore in submission order.
+//! - A submission ends in its own failure, or in that of the first submission that failed before it.
 //! - Nothing is issued behind a submission that has failed and has not ended.
 
 mod control;
@@ -19,27 +20,27 @@ use crate::{Command, Done, Error, Event, Result, Submission, Timing};
 pub(super) struct State<B: Backend> {
     /// Submissions that have not ended, in order.
     pending: VecDeque<Pending<B>>,
-    /// Operations that have not completed, in order.
+    /// Operations that have not been retired, in order.
     in_flight: VecDeque<Operation<B::Fence>>,
     /// Submissions that were cancelled and have not ended.
     cancelled: VecDeque<Pending<B>>,
     issued: usize,
     last: u64,
     failure: Option<Error>,
-    /// The number of the event wait that issue is blocked at.
+    /// The event wait that blocks issue, as its number in `waits`.
     blocked_at: Option<u64>,
     waits: u64,
-    /// Whether nothing is issued before everything in flight has completed.
+    /// Whether issue pauses until everything in flight has completed.
     drain: bool,
-    /// Whether the backend had no room.
+    /// Whether the backend has returned [`Issued::Full`].
     is_full: bool,
-    /// Operations that have completed.
+    /// Number of completions that may make room in the backend.
     completions: u64,
-    /// The same when issue was asked for last.
+    /// `completions` at the last call of [`State::next_issue`].
     seen: u64,
     /// Whether a submission has failed and not ended.
     has_failed: bool,
-    /// Whether the first submission's failure is being dealt with.
+    /// Whether the failure of the first submission has suspended the queue.
     is_suspended: bool,
     /// Whether submissions that have not begun are held back.
     is_held: bool,
@@ -47,51 +48,51 @@ pub(super) struct State<B: Backend> {
     pub(super) ending: Option<u64>,
     /// The submission that a thread is issuing.
     pub(super) issuing: Option<u64>,
-    /// Whether a thread retires.
+    /// Whether a thread has the retire role.
     pub(super) is_retiring: bool,
-    /// Whether a turn was scheduled that has not begun.
+    /// Whether a turn is scheduled and has not started.
     pub(super) is_scheduled: bool,
-    /// Threads that have a turn: each looks again before it ends that.
+    /// Number of threads in a turn. Each checks for work again before it ends its turn.
     pub(super) turns: u32,
-    /// Keeps the queue while there is something to do.
+    /// Keeps the queue alive while it has pending submissions.
     pub(super) keep: Option<Arc<SubmissionQueue<B>>>,
 }
 
-/// A submission.
+/// A pending submission.
 pub(super) struct Pending<B: Backend> {
     pub(super) id: u64,
     pub(super) commands: Arc<[Command]>,
     pub(super) done: Done,
     pub(super) work: B::Work,
-    /// Index of the command that is next.
+    /// Index of the next command to issue.
     next: usize,
-    /// Its operations in flight.
+    /// Number of its operations in flight.
     in_flight: usize,
-    /// Whether more than waits was issued.
+    /// Whether commands other than waits were issued.
     has_begun: bool,
-    /// Whether a layer was given it.
+    /// Whether it was passed to a layer.
     was_given: bool,
-    /// Whether something of it has taken effect.
+    /// Whether any of its commands has taken effect.
     has_effect: bool,
-    /// Whether nothing but marks was issued behind its last wait.
+    /// Whether only signals and timestamps were issued behind its last wait.
     has_waited: bool,
     start_ns: Option<u64>,
     end_ns: Option<u64>,
-    /// What it is to end in, if it does not end well before.
+    /// Cause of its stop: its error, unless it succeeds before the stop takes effect.
     stop: Option<Error>,
     verdict: Option<Verdict>,
-    /// Whether its failure was dealt with, and stands.
+    /// Whether its failure is final, because recovery has given up.
     is_final: bool,
 }
 
-/// What a submission ends in, if not well.
+/// How a submission fails.
 #[derive(Clone, Debug)]
 enum Verdict {
     /// Its own failure.
     Failed(Error),
-    /// The failure of an earlier one.
+    /// The failure of an earlier submission.
     Poisoned(Error),
-    /// The device's loss.
+    /// The loss of the device.
     Lost(Error),
     Cancelled,
 }
@@ -104,29 +105,29 @@ struct Operation<F> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The submission begins.
+    /// The start of the submission.
     Start,
     Commands,
-    /// The signal of that index.
+    /// The signal with this command index.
     Signal(usize),
     Timestamp(usize),
-    /// The device waits for the event of that index.
+    /// A wait on the device, with this command index.
     Wait(usize),
 }
 
 enum Status<F> {
     /// In flight on the device.
     At(F),
-    /// Completed when those before it have.
+    /// Completes with the operations before it.
     Follows,
-    /// A wait of the device whose event has called nobody yet.
+    /// A wait on the device; the host has registered a callback that its event has not called yet.
     Watched,
     Completed(Completed),
 }
 
-/// What is to be issued.
+/// The next action of issue.
 pub(super) enum ToIssue {
-    /// Issue blocks until the event has reached the value, unless the device can wait.
+    /// A wait: issue blocks until the event has reached the value, unless the device can wait.
     Wait(Position, Arc<dyn Event>, u64),
     /// A signal or a timestamp.
     Mark(Position),
@@ -143,16 +144,16 @@ pub(super) struct Position {
     pub(super) in_flight: usize,
 }
 
-/// What is to be done, without the lock, about what has completed.
+/// The next action of retire, executed without the lock.
 #[allow(clippy::large_enum_variant)] // it is moved once; a box would be an allocation for each submission
 pub(super) enum ToRetire<B: Backend> {
     Signal(Arc<dyn Event>, u64, Option<u64>),
-    /// Have the queue looked at again when the event has reached the value.
+    /// Schedule a turn when the event has reached the value.
     Watch(Arc<dyn Event>, u64),
     End(Pending<B>, Result<Times>),
 }
 
-/// When a submission ran; `None` where the device had nothing to do.
+/// Start and end of a submission; `None` if the device executed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     start_ns: Option<u64>,
@@ -201,7 +202,7 @@ impl<B: Backend> Default for State<B> {
 }
 
 impl<B: Backend> State<B> {
-    /// Add a submission; its number.
+    /// Adds a submission. Returns its number.
     pub(super) fn submit(&mut self, commands: Arc<[Command]>, work: B::Work, done: Done) -> u64 {
         self.last += 1;
         let verdict = self.failure.as_ref().map(|failure| Verdict::Poisoned(failure.poison()));
@@ -225,7 +226,7 @@ impl<B: Backend> State<B> {
         self.last
     }
 
-    /// Whether nothing is left to do.
+    /// Whether there are no pending submissions.
     pub(super) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.cancelled.is_empty()
     }
@@ -240,7 +241,7 @@ impl<B: Backend> State<B> {
         self.pending.front().map(|pending| pending.id)
     }
 
-    /// Whether all that is pending ends in an error that is known.
+    /// Whether the error of each pending submission is already known.
     pub(super) fn is_decided(&self) -> bool {
         self.pending.iter().all(|pending| !matches!(pending.verdict, None | Some(Verdict::Failed(_))))
     }
@@ -267,11 +268,11 @@ impl<B: Backend> State<B> {
     }
 
     fn find(&self, id: u64) -> Option<usize> {
-        // Numbers ascend, with gaps where submissions were cancelled.
+        // Numbers are ascending, with gaps where submissions were cancelled.
         self.pending.binary_search_by_key(&id, |pending| pending.id).ok()
     }
 
-    /// Whether [`State::next_issue`] has something, or gets further.
+    /// Whether [`State::next_issue`] would return an action or make progress.
     pub(super) fn can_issue(&self) -> bool {
         let is_blocked = self.issuing.is_some()
             || self.blocked_at.is_some()
@@ -287,7 +288,7 @@ impl<B: Backend> State<B> {
             })
     }
 
-    /// What is to be issued next. The caller issues it, and tells what became of it.
+    /// The next action of issue. The caller executes it and reports the result.
     pub(super) fn next_issue(&mut self) -> Option<ToIssue> {
         while self.can_issue() {
             let in_flight = self.in_flight.len();
@@ -332,7 +333,7 @@ impl<B: Backend> State<B> {
         None
     }
 
-    /// What became of commands that were to be begun.
+    /// Reports the result of [`ToIssue::Begin`].
     pub(super) fn was_begun(&mut self, id: u64, had_begun: bool, result: Result<Issued>) {
         self.issuing = None;
         let Some(at) = self.find(id) else { return };
@@ -353,7 +354,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// What became of a wait: the number under which issue is blocked, if the host has to wait.
+    /// Reports the result of [`ToIssue::Wait`]. If the host has to wait, returns the number for [`State::unblock`].
     pub(super) fn was_waited_for(&mut self, id: u64, result: Result<bool>) -> Option<u64> {
         self.issuing = None;
         let at = self.find(id)?;
@@ -378,7 +379,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// A signal or a timestamp was issued. With nothing in flight it takes effect now, whenever it is retired.
+    /// Reports the result of [`ToIssue::Mark`]. If nothing is in flight, the time of effect is now, even if it is retired later.
     pub(super) fn was_marked(
         &mut self,
         id: u64,
@@ -402,7 +403,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// Add the commands before `next` as in flight.
+    /// Adds the commands before `next` as in flight.
     pub(super) fn announce_commands(&mut self, id: u64, next: usize, fence: B::Fence) {
         if let Some(pending) = self.pending_mut(id) {
             (pending.next, pending.was_given) = (next, true);
@@ -410,7 +411,7 @@ impl<B: Backend> State<B> {
         self.announce(id, Kind::Commands, Some(fence));
     }
 
-    /// Add an operation in flight.
+    /// Adds an operation in flight.
     pub(super) fn announce(&mut self, id: u64, kind: Kind, fence: Option<B::Fence>) {
         let Some(pending) = self.pending_mut(id) else { return };
         pending.in_flight += 1;
@@ -418,7 +419,7 @@ impl<B: Backend> State<B> {
         self.in_flight.push_back(Operation { submission: id, kind, status });
     }
 
-    /// Take back the last operation in flight, whose commands began at `next`.
+    /// Withdraws the last operation in flight, whose commands began at `next`.
     pub(super) fn retract(&mut self, id: u64, next: usize) -> Option<B::Fence> {
         let last = self.in_flight.pop_back_if(|last| last.submission == id)?;
         if let Some(pending) = self.pending_mut(id) {
@@ -431,17 +432,18 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// The event that issue is blocked at under this number has been reached, or has failed. Whether it still was.
+    /// Unblocks issue, because the event of the wait with this number has reached its value or has failed. Returns whether issue was
+    /// still blocked by it.
     pub(super) fn unblock(&mut self, number: u64) -> bool {
         self.blocked_at.take_if(|blocked| *blocked == number).is_some()
     }
 
-    /// Hold submissions back that have not begun, or no longer.
+    /// Starts or ends holding back submissions that have not begun.
     pub(super) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// Whether all submissions up to this one have ended.
+    /// Whether all submissions up to `last` have ended.
     pub(super) fn has_ended(&self, last: u64) -> bool {
         let is_left = |id: Option<u64>| id.is_some_and(|id| id <= last);
         !is_left(self.ending)
@@ -449,7 +451,7 @@ impl<B: Backend> State<B> {
             && !self.cancelled.iter().any(|cancelled| cancelled.id <= last)
     }
 
-    /// There may be room again.
+    /// The backend may have room again.
     pub(super) fn resume(&mut self) {
         self.completions += 1;
         self.is_full = false;
@@ -465,7 +467,7 @@ impl<B: Backend> State<B> {
         })
     }
 
-    /// The fence of the first operation in flight for which it is this, and its submission.
+    /// The first operation in flight whose fence matches `is_it`: its fence and its submission.
     pub(super) fn operation(&self, is_it: impl Fn(&B::Fence) -> bool) -> Option<(&B::Fence, &Pending<B>)> {
         self.in_flight.iter().find_map(|operation| match &operation.status {
             Status::At(fence) if is_it(fence) => Some((fence, self.pending(operation.submission)?)),
@@ -473,7 +475,7 @@ impl<B: Backend> State<B> {
         })
     }
 
-    /// The first operation whose fence is this has completed. Its fence.
+    /// Completes the first operation whose fence matches `is_it`. Returns its fence.
     pub(super) fn complete(
         &mut self,
         is_it: impl Fn(&B::Fence) -> bool,
@@ -510,7 +512,7 @@ impl<B: Backend> State<B> {
 }
 
 impl Kind {
-    /// That of a signal or a timestamp.
+    /// The kind of a signal or a timestamp.
     pub(super) fn mark(commands: &[Command], command: usize) -> Self {
         match commands.get(command) {
             Some(Command::Timestamp { .. }) => Self::Timestamp(command),
@@ -518,7 +520,7 @@ impl Kind {
         }
     }
 
-    /// The index of the command that it is.
+    /// The index of its command, for signals, timestamps and waits.
     fn command(self) -> Option<usize> {
         match self {
             Self::Start | Self::Commands => None,
@@ -528,12 +530,12 @@ impl Kind {
 }
 
 impl<B: Backend> Pending<B> {
-    /// Whether all of its commands were issued, also if the thread that issues them has yet to return.
+    /// Whether all of its commands were issued, even if the issuing thread has not returned yet.
     fn is_issued(&self) -> bool {
         self.next == self.commands.len() && (self.was_given || !B::IS_LAYER)
     }
 
-    /// What it is to stop in.
+    /// The cause of its stop, if it was stopped.
     pub(super) fn stop(&self) -> Option<&Error> {
         self.stop.as_ref()
     }

@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(status(&ends), Status::Unknown, "nothing has ended");
         let failed = Error::DeviceLost("gone".into());
         ends.add(Some(&failed));
-        assert_eq!(status(&ends), Status::Healthy, "once is not a rate");
+        assert_eq!(status(&ends), Status::Healthy, "one failure is not a rate");
         ends.add(Some(&failed));
         assert_eq!(status(&ends), Status::Degraded);
         (0..6).for_each(|_| ends.add(Some(&failed)));

@@ -1,11 +1,11 @@
-//! [`Breaker`]: stops giving work to a device that fails again and again.
+//! [`Breaker`]: a circuit breaker that blocks work for a device that fails repeatedly.
 //!
-//! It is closed, and everything is admitted; open, and nothing is, for a while; half-open, and one piece of work, the
-//! *probe*, is out to find out; or terminal, for a device that the process cannot get back. How a probe ends decides what comes
-//! next. A device that fails soon after it was taken back stays away for twice as long each time.
+//! States: *closed*, all work is admitted; *open*, none is admitted until the cooldown has passed; *half-open*, one work item, the
+//! *probe*, is admitted, and its result closes or reopens the breaker; *terminal*, the process cannot get the device back. The
+//! cooldown doubles each time that the breaker reopens before enough work has succeeded.
 //!
-//! Invariants: at most one probe is out; what was admitted before the last change of state changes nothing. Time is an
-//! argument, and nothing here waits.
+//! Invariants: there is at most one probe; the result of work that was admitted before the last state change is ignored. Time is
+//! passed as an argument; nothing here blocks.
 
 use std::time::{Duration, Instant};
 
@@ -13,32 +13,32 @@ use elinvar_driver::Error;
 
 use crate::locks::Mutex;
 
-/// Whether a device is given work by streams that recover.
+/// State of a device's circuit breaker.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// It is.
+    /// All work is admitted.
     Closed,
-    /// Not before this moment.
+    /// No work is admitted until the cooldown has passed.
     Open {
-        /// When one piece of work is tried.
+        /// End of the cooldown, after which a probe is admitted.
         until: Instant,
     },
-    /// One piece of work is out, and decides.
+    /// A probe is running.
     HalfOpen,
-    /// Never, unless it is reset.
+    /// No work is admitted until the device is reset.
     Terminal(Error),
 }
 
-/// When a breaker opens, and for how long.
+/// Limits of a breaker: when it opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerLimits {
-    /// So many failures in a row open it, at least one. At first 5.
+    /// Number of consecutive failures that open the breaker, at least 1. Default: 5.
     pub failures: u32,
-    /// How long it is open the first time. At first a second. It doubles each time that it opens again, until as much work
-    /// in a row as `failures` has ended well.
+    /// Initial cooldown. Default: 1 s. It doubles each time that the breaker opens, and is reset after `failures` consecutive
+    /// successes.
     pub cooldown: Duration,
-    /// How long it is open at most. At first a minute.
+    /// Maximum cooldown. Default: 60 s.
     pub longest: Duration,
 }
 
@@ -48,27 +48,27 @@ impl Default for BreakerLimits {
     }
 }
 
-/// What a breaker knows of its device that another process can use.
+/// State of a breaker that can be saved for another process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BreakerMemory {
-    /// Failures since the last that ended well.
+    /// Number of failures since the last success.
     pub failures: u32,
-    /// How often it has opened since it was last trusted.
+    /// Number of times that the breaker has opened since [`BreakerLimits::failures`] consecutive successes.
     pub trips: u32,
-    /// How long it is yet to be open; zero if it is not.
+    /// Remaining cooldown; zero if the breaker is not open.
     pub open_for: Duration,
 }
 
-/// How admitted work ended, as the device's fault or not.
+/// Result of admitted work, as evidence about the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,
     Bad,
-    /// It says nothing of the device.
+    /// No evidence about the device.
     Neutral,
 }
 
-/// Leave to give the device one piece of work, to be handed back with how it ended.
+/// Permission to submit one work item to the device; returned with the result.
 #[derive(Debug)]
 pub(crate) struct Permit {
     era: u64,
@@ -83,13 +83,13 @@ pub struct Breaker {
 struct Inner {
     limits: BreakerLimits,
     state: BreakerState,
-    /// Counts changes of state.
+    /// Number of state changes.
     era: u64,
-    /// Since the last that ended well.
+    /// Failures since the last success.
     failures: u32,
-    /// In a row, while closed.
+    /// Consecutive successes while closed.
     successes: u32,
-    /// How often it has opened since it was last trusted.
+    /// Number of times that it has opened since enough consecutive successes.
     trips: u32,
 }
 
@@ -99,27 +99,28 @@ impl Breaker {
         Self { inner: Mutex::new(Inner { limits, state, era: 0, failures: 0, successes: 0, trips: 0 }) }
     }
 
-    /// What it is now.
+    /// The current state.
     pub fn state(&self) -> BreakerState {
         self.inner.lock().state.clone()
     }
 
-    /// When it opens, and for how long.
+    /// The limits.
     pub fn limits(&self) -> BreakerLimits {
         self.inner.lock().limits
     }
 
-    /// Change when it opens, and for how long from the next time on.
+    /// Set the limits. A cooldown that is running is not changed.
     pub fn set_limits(&self, limits: BreakerLimits) {
         self.inner.lock().limits = limits;
     }
 
-    /// How often it has opened since it was last trusted: since as much work in a row as opens it has ended well.
+    /// Number of times that the breaker has opened since [`BreakerLimits::failures`] consecutive successes.
     pub fn trips(&self) -> u32 {
         self.inner.lock().trips
     }
 
-    /// What is worth to be kept for another process. That the device is lost is not: another may well get it.
+    /// The state to save for another process. It does not include the loss of the device, because another process may be able to use
+    /// the device.
     pub fn memory(&self, now: Instant) -> BreakerMemory {
         let inner = self.inner.lock();
         let open_for = match &inner.state {
@@ -129,8 +130,8 @@ impl Breaker {
         BreakerMemory { failures: inner.failures, trips: inner.trips, open_for }
     }
 
-    /// Take over what another process knew, as long as this one knows nothing of its own. It opens for no longer than its
-    /// limits allow.
+    /// Restore a state that another process saved. Ignored if this breaker has already seen work or a state change. The remaining
+    /// cooldown is limited to [`BreakerLimits::longest`].
     pub fn remember(&self, memory: BreakerMemory, now: Instant) {
         let mut inner = self.inner.lock();
         if inner.era > 0 || inner.failures > 0 || inner.successes > 0 {
@@ -143,10 +144,10 @@ impl Breaker {
         }
     }
 
-    /// Leave for one piece of work.
+    /// Requests a permit for one work item.
     ///
     /// # Errors
-    /// `Refused` with the reason; `DeviceLost` once it is terminal.
+    /// `Refused` with the reason while open or half-open; the cause if terminal.
     pub(crate) fn admit(&self, now: Instant) -> Result<Permit, Error> {
         let mut inner = self.inner.lock();
         let refused = |why: String| Err(Error::Refused(why));
@@ -157,18 +158,16 @@ impl Breaker {
                 Ok(Permit { era, probe: true })
             }
             BreakerState::Open { until } => refused(format!(
-                "it has failed {} times in a row and is tried again in {:?}",
+                "{} consecutive failures; the next attempt is in {:?}",
                 inner.failures,
                 *until - now
             )),
-            BreakerState::HalfOpen => {
-                refused("it has failed before, and one piece of work is out to try it".into())
-            }
+            BreakerState::HalfOpen => refused("it has failed repeatedly, and a probe is running".into()),
             BreakerState::Terminal(cause) => Err(cause.clone()),
         }
     }
 
-    /// Hand a permit back.
+    /// Returns a permit with the result of its work.
     pub(crate) fn settle(&self, permit: Permit, verdict: Verdict, now: Instant) {
         let mut inner = self.inner.lock();
         if permit.era != inner.era {
@@ -197,7 +196,7 @@ impl Breaker {
         }
     }
 
-    /// The process cannot get the device back.
+    /// Makes the breaker terminal: the process cannot get the device back.
     pub(crate) fn lose(&self, cause: &Error) {
         let mut inner = self.inner.lock();
         if !matches!(inner.state, BreakerState::Terminal(_)) {
@@ -205,7 +204,7 @@ impl Breaker {
         }
     }
 
-    /// The device was reset. How often it has opened is not forgotten.
+    /// Closes the breaker after a reset of the device. The number of trips is kept.
     pub(crate) fn restore(&self) {
         let mut inner = self.inner.lock();
         inner.failures = 0;
@@ -227,7 +226,7 @@ impl Inner {
         let factor = 2u32.saturating_pow(self.trips);
         self.trips = self.trips.saturating_add(1);
         let pause = cooldown.saturating_mul(factor).min(longest);
-        // Beyond what the clock can say is as good as for a day.
+        // If the clock cannot represent the end, a day is long enough.
         let until = now.checked_add(pause).unwrap_or(now + Duration::from_secs(86_400));
         self.change(BreakerState::Open { until });
     }

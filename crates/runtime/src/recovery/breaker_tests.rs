@@ -1,4 +1,4 @@
-//! The breaker by one thread; `verify/models` has it by several.
+//! Single-threaded tests of the breaker; `verify/models` checks it with several threads.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn failures_in_a_row_open_it_and_a_probe_closes_it() {
     }
     (0..5).for_each(|_| bad(&breaker, now));
     let refused = breaker.admit(now + SECOND / 2).unwrap_err().to_string();
-    assert_eq!(refused, "refused: it has failed 5 times in a row and is tried again in 500ms");
+    assert_eq!(refused, "refused: 5 consecutive failures; the next attempt is in 500ms");
     let probe = breaker.admit(now + SECOND).unwrap();
     assert!(probe.probe && breaker.admit(now + 9 * SECOND).is_err(), "one at a time");
     breaker.settle(probe, Verdict::Good, now);

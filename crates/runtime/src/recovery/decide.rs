@@ -1,7 +1,7 @@
-//! [`decide`]: what is done about a failure. The one place that decides.
+//! [`decide`]: chooses the action for a failure. All decisions are made here.
 //!
-//! It is a function of the error, the policy and what has been tried; it does nothing, waits for nothing and looks at no
-//! message text.
+//! A pure function of the error, the policy and the previous attempts. It has no side effects, does not block, and does not inspect
+//! message texts.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use elinvar_driver::Error;
 
 use super::RecoveryPolicy;
 
-/// Errors by what can be done about them.
+/// Classes of errors, by possible recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultClass {
-    /// It may go away: a full queue, a timeout, something outside.
+    /// May succeed on retry: a full queue, a timeout, a failure of the environment.
     Transient,
-    /// There was no memory.
+    /// Out of memory.
     OutOfMemory,
-    /// The device is gone.
+    /// The device was lost.
     DeviceLost,
-    /// The kernel did something wrong.
+    /// The kernel faulted.
     KernelFault,
-    /// The device is not given work.
+    /// The device's breaker is open.
     Refused,
-    /// Somebody wanted it to end.
+    /// The work was cancelled.
     Cancelled,
-    /// Other work failed.
+    /// Earlier work in the stream, or work that it waits for, failed.
     EarlierWork,
-    /// The call, the source or the device's abilities: it would fail again.
+    /// Permanent: an invalid call or source, or an unsupported feature.
     WrongCall,
 }
 
@@ -48,50 +48,50 @@ impl FaultClass {
     }
 }
 
-/// What has become of a piece of work so far.
+/// State of the attempts at one work item.
 #[derive(Clone, Debug)]
 pub struct Attempts {
-    /// A number of its own, for the jitter.
+    /// Unique number of the work item; seeds the jitter.
     pub work: u64,
-    /// How often it was tried.
+    /// Number of attempts made.
     pub made: u32,
-    /// How often the device was reset for it.
+    /// Number of resets of the device on behalf of this work.
     pub resets: u32,
-    /// Whether the device was reset, for whomever, since it was tried.
+    /// Whether the device was reset since the last attempt, on behalf of any work.
     pub is_back: bool,
-    /// Why it cannot be run again; `None` if it can.
+    /// Reason why it cannot be retried; `None` if it can.
     pub not_again: Option<String>,
-    /// Why the device cannot be reset, once that is known.
+    /// Reason why the device cannot be reset; `None` if that is not known.
     pub no_reset: Option<String>,
-    /// Why it cannot be run on another device, once that is known.
+    /// Reason why it cannot run on another device; `None` if that is not known.
     pub no_rerun: Option<String>,
-    /// Whether somebody has told it to end.
+    /// Whether it was stopped by the user or by its deadline.
     pub stopped: bool,
 }
 
 impl Attempts {
-    /// Of work that was tried once and can be run again.
+    /// State after one attempt at work that can be retried.
     pub fn first(work: u64) -> Self {
         let (not_again, no_reset, no_rerun) = (None, None, None);
         Self { work, made: 1, resets: 0, is_back: false, not_again, no_reset, no_rerun, stopped: false }
     }
 }
 
-/// What is done about a failure.
+/// Recovery action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// It ends in its error.
+    /// End the work in its error.
     GiveUp,
-    /// It is tried again.
+    /// Retry.
     Retry,
-    /// The device's pool gives back all that is idle, and it is tried again.
+    /// Trim idle memory of the device's pool, then retry.
     Trim,
-    /// The device is reset, and it is tried again.
+    /// Reset the device, then retry.
     Reset,
-    /// It is run on the other device of the policy.
+    /// Run the work on the other device, [`RecoveryPolicy::rerun`].
     Rerun,
-    /// The device is not given the work, because it fails too often.
+    /// Refuse the work, because the breaker is open.
     Refuse,
 }
 
@@ -109,14 +109,14 @@ impl Action {
     }
 }
 
-/// What is done about a failure, when, and why.
+/// A recovery decision: the action, the delay before it, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// After this time.
+    /// Delay before the action.
     pub after: Duration,
-    /// Why, for people.
+    /// Reason, human-readable.
     pub reason: String,
 }
 
@@ -131,19 +131,19 @@ impl fmt::Display for Decision {
     }
 }
 
-/// What is done about `error`, which a piece of work has ended in.
+/// Chooses the action for work that has failed with `error`.
 pub fn decide(error: &Error, policy: &RecoveryPolicy, tried: &Attempts) -> Decision {
     let class = FaultClass::of(error);
     let give_up =
         |reason: &str| Decision { action: Action::GiveUp, after: Duration::ZERO, reason: reason.into() };
     if tried.stopped {
-        return give_up("it was told to end");
+        return give_up("it was stopped");
     }
     match class {
         FaultClass::Cancelled => return give_up("it was cancelled"),
-        FaultClass::EarlierWork => return give_up("what it waits for has failed"),
-        FaultClass::WrongCall => return give_up("it would fail again"),
-        FaultClass::KernelFault if !policy.faults => return give_up("the kernel faulted, and would again"),
+        FaultClass::EarlierWork => return give_up("earlier work has failed"),
+        FaultClass::WrongCall => return give_up("the error is permanent"),
+        FaultClass::KernelFault if !policy.faults => return give_up("the kernel faulted"),
         _ => {}
     }
     if let Some(why) = &tried.not_again {
@@ -163,7 +163,7 @@ pub fn decide(error: &Error, policy: &RecoveryPolicy, tried: &Attempts) -> Decis
         }
         FaultClass::DeviceLost => {}
         FaultClass::OutOfMemory if made < most => {
-            // What trimming gives back is there at once; after that, others have to give something back.
+            // Trimmed memory is available at once. Later attempts depend on memory that others free.
             return again(
                 Action::Trim,
                 after(made == 1),
@@ -185,14 +185,14 @@ pub fn decide(error: &Error, policy: &RecoveryPolicy, tried: &Attempts) -> Decis
     };
     match (&policy.rerun, &tried.no_rerun) {
         (Some(device), None) if rerun_allowed => {
-            again(Action::Rerun, Duration::ZERO, format!("{spent}; device `{}` takes it", device.name()))
+            again(Action::Rerun, Duration::ZERO, format!("{spent}; rerun on device `{}`", device.name()))
         }
         (Some(_), Some(why)) => Decision { reason: format!("{spent}; {why}"), ..last(class) },
         _ => Decision { reason: spent, ..last(class) },
     }
 }
 
-/// The end of what cannot be helped.
+/// The decision when all attempts are exhausted.
 fn last(class: FaultClass) -> Decision {
     let action = if class == FaultClass::Refused { Action::Refuse } else { Action::GiveUp };
     Decision { action, after: Duration::ZERO, reason: String::new() }
@@ -299,7 +299,7 @@ mod tests {
         let timeout = Error::Timeout("x".into());
         assert_eq!(action(&timeout, &elsewhere, &tried(2)), Action::Retry);
         assert_eq!(action(&timeout, &elsewhere, &tried(3)), Action::Rerun);
-        // The processor's memory is the same.
+        // The CPU device shares its memory with this one.
         assert_eq!(action(&full(), &elsewhere, &tried(3)), Action::GiveUp);
         let discrete = RecoveryPolicy { rerun_when_full: true, ..elsewhere.clone() };
         assert_eq!(action(&full(), &discrete, &tried(3)), Action::Rerun);

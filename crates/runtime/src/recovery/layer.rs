@@ -1,12 +1,12 @@
-//! [`Layer`]: what recovery adds to the submission core. Its device is the driver's queue.
+//! [`Layer`]: a backend of the submission core whose device is the driver's queue.
 //!
-//! Work goes to the driver as it comes, in order. When a submission fails, those behind it end as poisoned in the driver's queue, and
-//! here the failure suspends the queue. [`super::thread`] does then what [`super::decide`] says.
+//! Submissions are passed to the driver's queue in order, without delay. When one fails, the driver's queue poisons those behind it, and
+//! the failure suspends this queue. [`super::thread`] then executes the action that [`super::decide`] chooses.
 //!
 //! Invariants:
-//! - The driver never sees the signals at the end of a submission: it would fail the events at the first failure. A submission that
-//!   signals before its end is submitted alone and is never run again.
-//! - Nothing is submitted behind a failure of the driver's queue before everything in flight has ended and it was acknowledged.
+//! - The driver does not see the signals at the end of a submission, because it would fail the events at the first failure. A
+//!   submission that signals before its end is submitted alone and is never retried.
+//! - After a failure, nothing is submitted to the driver's queue until everything in flight has ended and the failure was acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,52 +23,52 @@ use crate::observe::trace::Notes;
 use crate::sync::completion::given_up;
 use crate::sync::device_state::StateGuard;
 
-/// The submissions of a stream that recovers.
+/// The submission queue of a recovering stream.
 pub(super) type Submissions = SubmissionQueue<Layer>;
 
-/// What recovery has for one queue of the driver.
+/// Recovery over one queue of the driver.
 pub(super) struct Layer {
     pub(super) device: Device,
     pub(super) policy: RecoveryPolicy,
     pub(super) inner: Arc<dyn Queue>,
-    /// Whether the driver's queue has a failure to be acknowledged.
+    /// Whether the driver's queue has an unacknowledged failure.
     inner_failed: AtomicBool,
-    /// How often the device was lost.
+    /// Number of losses of the device.
     pub(super) losses: AtomicU64,
-    /// Whether the driver may still have work of before the device was lost.
+    /// Whether the driver may still hold work from before the device loss.
     has_lost: AtomicBool,
-    /// Held while work is carried to or from another device.
+    /// Held while data is copied to or from another device.
     pub(super) carrying: Mutex<()>,
     pub(super) wake: Mutex<Wake>,
     pub(super) woken: Condvar,
 }
 
-/// What the thread is woken for.
+/// Wake-up flags of the recovery thread.
 #[derive(Default)]
 pub(super) struct Wake {
     pub(super) is_due: bool,
-    /// Whether nothing is submitted any more.
+    /// Whether the handle was dropped, so that there are no further submissions.
     pub(super) is_closed: bool,
 }
 
-/// One submission.
+/// Recovery's state of one submission.
 pub(super) struct Work {
     pub(super) notes: Option<Notes>,
     pub(super) tried: Attempts,
-    /// Resets of the device when it was submitted to the driver.
+    /// [`super::Recovery::resets`] when it was submitted to the driver.
     pub(super) seen: u64,
-    /// Losses of the device when it was.
+    /// [`Layer::losses`] when it was submitted to the driver.
     losses: u64,
-    /// Whether the device may have begun it.
+    /// Whether the device may have started it.
     pub(super) begun: bool,
     permit: Option<Permit>,
-    /// The commands without the signals at the end, if there are any.
+    /// The commands without trailing signals; `None` if there are no trailing signals.
     shortened: Option<Arc<[Command]>>,
-    /// What it is in the driver's queue.
+    /// Its submission in the driver's queue.
     inner: Option<Submission>,
-    /// Whether the driver's `submit` has yet to return.
+    /// Whether the driver's `submit` has not returned yet.
     is_submitting: bool,
-    /// Whether the driver has dropped `done` meanwhile, without a call.
+    /// Whether the driver dropped `done` without calling it before `submit` returned.
     was_dropped: bool,
 }
 
@@ -103,31 +103,34 @@ impl Layer {
         }
     }
 
-    /// Have the thread look at the queue.
+    /// Wakes the recovery thread.
     pub(super) fn wake(&self) {
         self.wake.lock().is_due = true;
         self.woken.notify_all();
     }
 
-    /// Forget the failure of the driver's queue, which has nothing in flight.
+    /// Acknowledges the failure of the driver's queue. Nothing must be in flight.
     pub(super) fn acknowledge_inner(&self) {
         self.inner_failed.store(false, Ordering::Release);
         self.inner.acknowledge();
     }
 
-    /// The device is lost, with what runs on it: all ends in the cause, and nothing is tried again. What the driver has then is kept
-    /// until the driver has let go of it, if ever.
+    /// Ends all submissions in `cause`, without retries. Submissions that the driver holds are kept alive until the driver releases
+    /// them, which may be never.
     pub(super) fn lose(queue: &Arc<Submissions>, cause: &Error) {
         let layer = queue.backend();
         layer.losses.fetch_add(1, Ordering::AcqRel);
         layer.has_lost.store(true, Ordering::Release);
         queue.abandon(false, cause, |_| cause.clone());
         layer.wake();
-        // Nobody looks at the memory of this any more once this has returned.
+        // On return, no rerun accesses the device's memory any more.
         drop(layer.carrying.lock());
     }
 
-    /// Whether the work may be given to the device: the breaker's permit.
+    /// Requests the breaker's permit for a submission.
+    ///
+    /// # Errors
+    /// `DeviceLost` if the inputs were lost in a reset; the breaker's refusal.
     fn permit(&self, state: &StateGuard<'_>, issue: &Issue<'_, Self>) -> Result<Permit> {
         state.check_content()?;
         let resets = self.device.recovery().resets();
@@ -142,7 +145,7 @@ impl Layer {
         self.device.breaker().admit(Instant::now())
     }
 
-    /// What the driver is given: the commands without the signals at the end.
+    /// The commands for the driver: without the trailing signals.
     fn for_driver(issue: &Issue<'_, Self>) -> Arc<[Command]> {
         let commands = issue.commands();
         let run = issue.run();
@@ -153,7 +156,7 @@ impl Layer {
         shortened.unwrap_or_else(|| Arc::new([]))
     }
 
-    /// The driver's `done`.
+    /// The driver has called `done`.
     fn completed(&self, queue: &Arc<Submissions>, id: u64, result: Result<Timing>) {
         let is_it = |fence: &u64| *fence == id;
         let Some((commands, is_stopped)) =
@@ -188,7 +191,7 @@ impl Layer {
         }
     }
 
-    /// The driver's `done` was dropped without a call.
+    /// The driver has dropped `done` without calling it.
     fn dropped(&self, queue: &Arc<Submissions>, id: u64) {
         let is_submitting = queue.with_work(id, |work| {
             work.was_dropped = work.is_submitting;
@@ -200,8 +203,8 @@ impl Layer {
     }
 }
 
-#[allow(unsafe_code)] // promises what the submission core asks for
-// SAFETY: an operation is completed when the driver's queue has called its `done`, or has dropped it.
+#[allow(unsafe_code)] // implements the unsafe trait of the submission core
+// SAFETY: an operation completes when the driver's queue has called or dropped its `done`.
 unsafe impl Backend for Layer {
     type Thread = ();
     type Work = Work;
@@ -209,7 +212,7 @@ unsafe impl Backend for Layer {
     type Fence = u64;
     const IS_LAYER: bool = true;
 
-    /// A callback of a driver must not submit: that may wait for a transfer.
+    /// Driver callbacks must not submit, because submission may wait for a transfer.
     fn thread() -> Option<()> {
         (!Callback::is_running()).then_some(())
     }
@@ -240,7 +243,7 @@ unsafe impl Backend for Layer {
         let permit = match self.permit(&state, issue) {
             Ok(permit) => permit,
             Err(error) if is_first => return Err(error),
-            // Asked again when it is the first.
+            // Retried when this submission is the first in the queue.
             Err(_) => return Ok(Issued::Full),
         };
         let drain = signals_within || permit.probe;
@@ -322,18 +325,18 @@ unsafe impl Backend for Layer {
     }
 }
 
-/// Tells the queue how a submission to the driver has ended; that it was given up, if it is dropped without.
+/// Reports the result of a driver submission to the queue. Dropping it without a result reports that the work was dropped.
 struct Report {
     queue: Arc<Submissions>,
     id: u64,
-    told: bool,
+    is_reported: bool,
 }
 
 impl Report {
     fn done(queue: &Arc<Submissions>, id: u64) -> Done {
-        let mut report = Self { queue: queue.clone(), id, told: false };
+        let mut report = Self { queue: queue.clone(), id, is_reported: false };
         Done::new(move |result| {
-            report.told = true;
+            report.is_reported = true;
             report.queue.backend().completed(&report.queue, report.id, result);
         })
     }
@@ -342,7 +345,7 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         let layer = self.queue.backend();
-        if !self.told && layer.device.is_here() {
+        if !self.is_reported && layer.device.is_here() {
             layer.dropped(&self.queue, self.id);
         }
     }

@@ -1,8 +1,8 @@
-//! Recovery: what is done when something fails, for whom asks for it.
+//! Recovery from failures. It is opt-in: [`Device::recover`] retries host calls, [`Device::stream_recovering`] retries submissions.
 //!
-//! [`decide`] alone says what is done, as a function of the error, a [`RecoveryPolicy`] and what was tried; everything else here
-//! does it: [`Device::recover`] for calls of the host, [`Device::stream_recovering`] for work. Every decision is an event in the device's [`crate::Trace`], if that is on.
-//! The [`Breaker`] keeps work of those who recover from a device that fails too often; nobody else is kept from it.
+//! [`decide`] chooses the action, as a pure function of the error, the [`RecoveryPolicy`] and the previous attempts; the other files
+//! execute it. Each decision is recorded in the device's [`crate::Trace`], if tracing is on. The [`Breaker`] is a circuit breaker:
+//! while it is open, the device accepts no work from recovering streams and calls. Ordinary streams are not affected.
 
 mod breaker;
 #[cfg(test)]
@@ -35,19 +35,19 @@ pub use policy::RecoveryPolicy;
 pub(crate) use queue::RecoveringQueue;
 use replay::Origins;
 
-/// What a device has for recovery.
+/// Recovery state of a device.
 pub(crate) struct Recovery {
     breaker: Breaker,
     /// Held while the device is reset.
     resetting: Mutex<()>,
-    /// How often it was.
+    /// Number of resets.
     resets: AtomicU64,
     pub(crate) origins: Origins,
     pub(crate) vitals: Vitals,
     pub(crate) wishes: Wishes,
-    /// Memory whose content is lost at a reset.
+    /// Memory whose contents a reset discards.
     own: Mutex<Vec<Weak<Storage>>>,
-    /// Of the streams that recover.
+    /// Queues of the recovering streams.
     queues: Mutex<Vec<Weak<Submissions>>>,
     next_work: AtomicU64,
 }
@@ -67,7 +67,7 @@ impl Recovery {
         }
     }
 
-    /// Enters memory that is lost at a reset.
+    /// Registers memory whose contents a reset discards.
     pub(crate) fn register(&self, storage: &Arc<Storage>) {
         if storage.is_own() {
             let mut own = self.own.lock();
@@ -78,19 +78,19 @@ impl Recovery {
         }
     }
 
-    /// Enters a stream that recovers.
-    fn tend(&self, queue: &Arc<Submissions>) {
+    /// Registers the queue of a recovering stream.
+    fn register_queue(&self, queue: &Arc<Submissions>) {
         let mut queues = self.queues.lock();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(queue));
     }
 
-    /// How often the device was reset.
+    /// Number of resets of the device.
     pub(crate) fn resets(&self) -> u64 {
         self.resets.load(Ordering::Acquire)
     }
 
-    /// The device is there again: what was lost with it may be tried again.
+    /// Counts a reset. Work that was lost with the device may be retried after it.
     fn count_reset(&self) {
         self.resets.fetch_add(1, Ordering::Release);
     }
@@ -100,26 +100,26 @@ impl Recovery {
         drop(self.resetting.lock());
     }
 
-    /// A number for a piece of work.
+    /// A unique number for a work item, which seeds its jitter.
     fn work(&self) -> u64 {
         self.next_work.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl Device {
-    /// What keeps work from this device when it fails too often.
+    /// The circuit breaker, which blocks recovering work while the device fails too often.
     pub fn breaker(&self) -> &Breaker {
         &self.recovery().breaker
     }
 
-    /// Bring the device back after it was lost. All work in flight on it ends in [`Error::DeviceLost`], which is then the
-    /// failure of its streams. Buffers, kernels and streams can be used again; what buffers held that the host does not
-    /// share is lost, and reading it is an error until it is written. A device that restarts by itself ([`elinvar_driver::Features::restarts`])
-    /// loses nothing but what was in flight.
+    /// Reset the device after it was lost. All pending work ends in [`Error::DeviceLost`], and its streams are failed with it. Buffers,
+    /// kernels and streams remain usable. The contents of buffers that are not shared with the host are lost; reading them is an
+    /// error until they are written. A device that restarts by itself ([`elinvar_driver::Features::restarts`]) loses only pending
+    /// work.
     ///
     /// # Errors
-    /// `Unsupported` where the driver cannot; `DeviceLost` when it does not come back; `WouldDeadlock` in a waker or the destructor
-    /// of a buffer's memory.
+    /// `Unsupported` if the driver does not support resets; `DeviceLost` if the reset fails; `WouldDeadlock` in a waker or in the
+    /// destructor of a buffer's memory.
     pub fn reset(&self) -> Result<()> {
         self.expect_here("Device::reset")?;
         Callback::expect_none("Device::reset")?;
@@ -127,8 +127,8 @@ impl Device {
         self.reset_counted()
     }
 
-    /// As [`Device::reset`], unless that has happened since it was counted `seen` times. A device that restarts by itself has done so:
-    /// work that others have given it since goes on.
+    /// Resets the device, unless it was reset since the counter was `seen`. A device that restarts by itself has already done so and
+    /// is not reset, which keeps work that was submitted since.
     fn reset_since(&self, seen: u64) -> Result<()> {
         let _alone = self.recovery().resetting.lock();
         if self.recovery().resets() != seen {
@@ -141,11 +141,11 @@ impl Device {
         self.reset_counted()
     }
 
-    /// The device is lost, with what runs on it.
+    /// Marks the device as lost, and ends all pending work.
     pub(crate) fn lose(&self, cause: &Error) {
         self.breaker().lose(cause);
         let in_flight = self.state().mark_lost(cause);
-        // Before anybody knows: what is told to have failed is not tried again.
+        // Recovering queues first: their submissions must not be retried once the loss is reported.
         let queues: Vec<Arc<Submissions>> =
             self.recovery().queues.lock().iter().filter_map(Weak::upgrade).collect();
         queues.iter().for_each(|queue| Layer::lose(queue, cause));
@@ -171,8 +171,8 @@ impl Device {
         reset
     }
 
-    /// Call `call` until it gives something, or the policy gives up: for what is no work of a stream, such as compiling,
-    /// allocating, or opening a stream. It blocks while it waits. Nothing is run elsewhere.
+    /// Call `call` until it succeeds or the policy gives up. For host calls, such as compilation, allocation or the creation of a
+    /// stream. Blocks between attempts. [`RecoveryPolicy::rerun`] is not used.
     ///
     /// ```no_run
     /// # fn main() -> elinvar::Result<()> {
@@ -185,14 +185,14 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// What the last call answered; `Refused` when the breaker is open; `WouldDeadlock` in a waker or the destructor of a buffer's
+    /// The error of the last call; `Refused` while the breaker is open; `WouldDeadlock` in a waker or in the destructor of a buffer's
     /// memory.
     pub fn recover<T>(&self, policy: &RecoveryPolicy, mut call: impl FnMut() -> Result<T>) -> Result<T> {
         self.expect_here("Device::recover")?;
         Callback::expect_none("Device::recover")?;
         let notes = self.trace().notes(None, Priority::Normal);
         let mut tried = Attempts { made: 0, ..Attempts::first(self.recovery().work()) };
-        tried.no_rerun = Some("a call of the host is for its own device".into());
+        tried.no_rerun = Some("a host call cannot run on another device".into());
         loop {
             let seen = self.recovery().resets();
             let error = match self.attempt(&mut call) {
@@ -233,7 +233,7 @@ impl Device {
         result
     }
 
-    /// Hands a permit back with how the work ended.
+    /// Returns a permit to the breaker with the result of the work.
     fn settle(&self, permit: Permit, error: Option<&Error>) {
         let verdict = match error.map(FaultClass::of) {
             None => Verdict::Good,
@@ -243,8 +243,8 @@ impl Device {
         self.breaker().settle(permit, verdict, Instant::now());
     }
 
-    /// A device that is lost, and for which nothing more is tried, is not tried again; unless it was reset since that was
-    /// done `seen` times, or restarts by itself.
+    /// Called when recovery gives up. After a `DeviceLost`, makes the breaker terminal, unless the device was reset since the
+    /// counter was `seen`, or restarts by itself.
     fn note_loss(&self, error: &Error, seen: u64) {
         if FaultClass::of(error) == FaultClass::DeviceLost {
             let _alone = self.recovery().resetting.lock();

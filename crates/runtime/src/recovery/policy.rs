@@ -1,11 +1,11 @@
-//! [`RecoveryPolicy`]: what may be done about a failure, and how long to wait before it.
+//! [`RecoveryPolicy`]: limits of recovery, and delays between attempts.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::Device;
 
-/// What a stream may do about failures; see [`Device::stream_recovering`] and [`Device::recover`].
+/// Recovery policy of a stream or call; see [`Device::stream_recovering`] and [`Device::recover`].
 ///
 /// ```no_run
 /// # fn main() -> elinvar::Result<()> {
@@ -18,35 +18,36 @@ use crate::Device;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RecoveryPolicy {
-    /// How often work is tried in all; 1 is never again.
+    /// Maximum number of attempts, including the first; 1 disables retries.
     pub attempts: u32,
-    /// The wait before the second attempt, on average three quarters of it. It doubles with each attempt.
+    /// Maximum delay before the second attempt. It doubles with each attempt. Jitter reduces each delay to between half and all of
+    /// it, three quarters on average.
     pub backoff: Duration,
-    /// The longest such wait.
+    /// Upper bound of the delay.
     pub longest: Duration,
-    /// Whether a kernel that faulted is tried again. Most fault again.
+    /// Whether kernel faults are retried. Most kernels that fault will fault again.
     pub faults: bool,
-    /// How often the device may be reset for one piece of work.
+    /// Maximum number of device resets per work item.
     pub resets: u32,
-    /// The device to run work on when this one does not get it done, such as [`Device::cpu`]; another one, or it does not
-    /// count.
+    /// Fallback device, such as [`Device::cpu`], on which work runs when all attempts on this device have failed. Ignored if it is
+    /// the same device.
     pub rerun: Option<Device>,
-    /// Whether work is run there also when it ran out of memory here.
+    /// Whether work that ran out of memory also runs on the fallback device.
     pub rerun_when_full: bool,
-    /// Where the jitter begins; the same seed gives the same waits.
+    /// Seed of the jitter. The same seed gives the same delays.
     pub seed: u64,
 }
 
 impl RecoveryPolicy {
-    /// The policy that suits a device. Nothing is run elsewhere, faults are not tried again.
+    /// The default policy for a device. It has no fallback device and does not retry faults.
     ///
-    /// | | memory shared with the host | memory of its own |
+    /// | | unified memory | dedicated memory |
     /// |---|---|---|
     /// | attempts | 3 | 4 |
-    /// | first wait | 20 ms: other processes have to give memory back | 2 ms: what this process trims is there at once |
-    /// | longest wait | 1 s | 250 ms |
-    /// | resets | 0: what it has is the machine's; 1 for one that restarts by itself ([`elinvar_driver::Features::restarts`]) | 1 |
-    /// | run elsewhere when out of memory | no: it is the same memory | yes, if [`RecoveryPolicy::rerun`] says where |
+    /// | first delay | 20 ms, for other processes to free memory | 2 ms; memory trimmed by this process is available at once |
+    /// | longest delay | 1 s | 250 ms |
+    /// | resets | 0, because the memory is the system's; 1 if the device restarts by itself ([`elinvar_driver::Features::restarts`]) | 1 |
+    /// | fallback when out of memory | no, because the memory is the same | yes, if [`RecoveryPolicy::rerun`] is set |
     pub fn of(device: &Device) -> Self {
         let ms = Duration::from_millis;
         let (unified, restarts) = (device.caps().features.unified_memory, device.caps().features.restarts);
@@ -63,8 +64,8 @@ impl RecoveryPolicy {
         }
     }
 
-    /// The wait after so many attempts, at least one: between half and all of what doubling gives, by a number of the work's
-    /// own, so that work that failed together does not come back together.
+    /// The delay after `attempts` attempts (at least 1): exponential backoff with jitter, between half and all of the doubled
+    /// backoff. The jitter depends on `work`, so that work items that failed together are not retried together.
     pub fn wait(&self, attempts: u32, work: u64) -> Duration {
         let doubled = self.backoff.saturating_mul(2u32.saturating_pow(attempts.saturating_sub(1)));
         let most = doubled.min(self.longest);
@@ -74,7 +75,7 @@ impl RecoveryPolicy {
     }
 }
 
-/// The finaliser of splitmix64.
+/// The finalizer of splitmix64.
 fn mix(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

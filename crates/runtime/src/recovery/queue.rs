@@ -1,5 +1,5 @@
-//! [`RecoveringQueue`]: a queue over the driver's own that deals with failures. To the outside nothing has happened, or the first
-//! submission has failed for good, which is then the queue's failure as the contract has it.
+//! [`RecoveringQueue`]: a queue that wraps the driver's queue and recovers from failures. A recovered failure is not visible to the
+//! caller; an unrecovered one is the queue's failure, as specified by the driver contract.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::{RecoveryPolicy, thread};
 use crate::Device;
 use crate::observe::trace::Notes;
 
-/// The handle; dropping it lets what was submitted finish.
+/// Handle of the queue. Pending submissions finish after it is dropped.
 pub(crate) struct RecoveringQueue(Arc<Submissions>);
 
 impl RecoveringQueue {
-    /// A queue over a new one of the driver, with its thread.
+    /// Creates a queue of the driver, the queue that wraps it, and its recovery thread.
     pub(crate) fn new(device: &Device, priority: Priority, mut policy: RecoveryPolicy) -> Result<Self> {
         policy.rerun.take_if(|other| other == device);
         let inner = device.driver().queue_with(priority)?;
         let queue = Submissions::new(Layer::new(device, policy, inner));
-        device.recovery().tend(&queue);
+        device.recovery().register_queue(&queue);
         thread::start(&queue)?;
         Ok(Self(queue))
     }
 
-    /// As [`Queue::submit`]; decisions are noted with the rest of the submission.
+    /// As [`Queue::submit`]; decisions are recorded in the submission's trace.
     pub(crate) fn submit_noted(
         &self,
         commands: Arc<[Command]>,
@@ -36,8 +36,8 @@ impl RecoveringQueue {
     }
 }
 
-#[allow(unsafe_code)] // promises what the contract asks for
-// SAFETY: `done` is called when the driver's queue has called its own for the last attempt.
+#[allow(unsafe_code)] // implements the unsafe trait of the driver contract
+// SAFETY: `done` is called after the driver's queue has called its own for the last attempt.
 unsafe impl Queue for RecoveringQueue {
     fn submit(&self, commands: Arc<[Command]>, done: Done) -> Result<Submission> {
         self.submit_noted(commands, done, None)
@@ -53,7 +53,7 @@ unsafe impl Queue for RecoveringQueue {
 
     fn stop(&self, submission: Submission, cause: Error) -> Result<bool> {
         let is_stopped = self.0.stop(submission, cause);
-        // The thread may be waiting before it tries again.
+        // The thread may be waiting before a retry.
         self.0.backend().wake();
         is_stopped
     }
@@ -66,7 +66,7 @@ unsafe impl Queue for RecoveringQueue {
 impl Drop for RecoveringQueue {
     fn drop(&mut self) {
         let layer = self.0.backend();
-        // In a child there is no thread to end.
+        // A forked child has no recovery thread.
         if layer.device.is_here() {
             layer.wake.lock().is_closed = true;
             layer.wake();

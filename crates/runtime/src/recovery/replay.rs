@@ -1,7 +1,7 @@
-//! Whether commands can be run again, and running them on another device.
+//! Replay of commands: whether it is safe, and execution on another device.
 //!
-//! Commands can be run again if what they read before they have written it is never written by them
-//! ([`crate::memory::memory_effects`]). What two arguments share counts by its bytes.
+//! Commands can be replayed if they never write to their inputs, which are the bytes that they read before they have overwritten them
+//! ([`crate::memory::memory_effects`]). Arguments that alias are compared by byte ranges.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,32 +19,32 @@ use crate::sync::completion::Promise;
 use crate::sync::device_state::PendingSubmission;
 use crate::{Buffer, Device};
 
-/// Why commands that have begun cannot be run again; `None` if they can.
+/// Reason why commands that have started cannot be replayed; `None` if they can.
 pub(super) fn not_again(commands: &[Command]) -> Option<String> {
     if commands[..last_signals(commands)].iter().any(is_signal) {
-        return Some("it may have raised an event, which happens once".into());
+        return Some("it may have signaled an event, which cannot be undone".into());
     }
     let effects = effects(commands);
     let inputs = inputs(&effects);
     let writes = || effects.iter().filter(|effect| effect.effect != Effect::Reads);
     let clash = |input: &&&MemoryEffect<'_>| writes().any(|write| overlap(write.slice, input.slice));
     let input = inputs.iter().find(clash)?;
-    Some(format!("{}: it works in place, and may have overwritten its input", input.who))
+    Some(format!("{}: modified in place, so its original contents may be lost", input.who))
 }
 
-/// Why commands that have not begun cannot be run once the device was reset; `None` if they can.
+/// Reason why commands that have not started cannot run after a reset of the device; `None` if they can.
 pub(super) fn lost_input(commands: &[Command]) -> Option<String> {
     let effects = effects(commands);
     let own = |input: &&MemoryEffect<'_>| input.slice.memory.storage() != Storage::Shared;
     let input = inputs(&effects).into_iter().find(own)?;
-    Some(format!("{}: its content was lost when the device was reset", input.who))
+    Some(format!("{}: its contents were lost when the device was reset", input.who))
 }
 
 pub(super) fn is_signal(command: &Command) -> bool {
     matches!(command, Command::Signal { .. })
 }
 
-/// What the commands read before they have written it for certain.
+/// The inputs: memory that the commands read before they have certainly overwritten it.
 fn inputs<'t, 'a>(effects: &'t [MemoryEffect<'a>]) -> Vec<&'t MemoryEffect<'a>> {
     let mut covered: Vec<&MemorySlice> = Vec::new();
     let mut inputs = Vec::new();
@@ -62,7 +62,7 @@ fn inputs<'t, 'a>(effects: &'t [MemoryEffect<'a>]) -> Vec<&'t MemoryEffect<'a>> 
     inputs
 }
 
-/// Every use of memory, in order.
+/// All memory accesses, in order.
 fn effects(commands: &[Command]) -> Vec<MemoryEffect<'_>> {
     commands.iter().flat_map(memory_effects).collect()
 }
@@ -79,7 +79,7 @@ fn contains(outer: &MemorySlice, inner: &MemorySlice) -> bool {
     same(outer, inner) && outer.offset <= inner.offset && inner.offset + inner.len <= outer.offset + outer.len
 }
 
-/// What the kernels of a device were made from.
+/// Sources and options of a device's pipelines, from which they can be compiled for another device.
 #[derive(Default)]
 pub(crate) struct Origins {
     by_pipeline: Mutex<HashMap<usize, Origin>>,
@@ -102,7 +102,7 @@ impl Origins {
         by_pipeline.insert(identity(pipeline), origin);
     }
 
-    /// `other` is the same kernel as `pipeline`, as other code.
+    /// Records that `other` is another variant of the kernel of `pipeline`.
     pub(crate) fn note_other(&self, pipeline: &Arc<dyn Pipeline>, other: &Arc<dyn Pipeline>) {
         let origin = self.by_pipeline.lock().get(&identity(pipeline)).cloned();
         if let Some(Origin { source, options, .. }) = origin {
@@ -110,7 +110,7 @@ impl Origins {
         }
     }
 
-    /// The same kernel on another device.
+    /// Compiles the kernel of `pipeline` for another device.
     fn on(&self, device: &Device, pipeline: &Arc<dyn Pipeline>) -> Result<Arc<dyn Pipeline>> {
         let name = &pipeline.signature().name;
         let origin = self.by_pipeline.lock().get(&identity(pipeline)).cloned();
@@ -119,13 +119,13 @@ impl Origins {
     }
 }
 
-/// Runs commands on `other`: what they use is copied there, and what they may have written back.
+/// Runs commands on `other`: copies the memory that they use to it, and copies back what they may have written.
+///
+/// Memory of `device` is accessed only while the guard that `carry` returns is held; `carry` fails if the device was lost. The returned
+/// guard protects the results from a reset.
 ///
 /// # Errors
-/// Why it could not be done, or how it failed there. What the commands were to write may then hold anything.
-///
-/// Memory of `device` is looked at while what `carry` gives is held, which answers an error when it is too late for that. What
-/// is returned holds it: what was brought back is there as long.
+/// The error of `carry`, of compilation or of execution on `other`. The contents of the commands' outputs are then undefined.
 pub(super) fn rerun<G>(
     device: &Device,
     commands: &[Command],
@@ -136,7 +136,7 @@ pub(super) fn rerun<G>(
     let mut translated: Vec<Command> = commands
         .iter()
         .filter(|command| {
-            // A time of the other device's clock would tell nothing here.
+            // A timestamp of the other device's clock would be meaningless.
             !matches!(command, Command::Wait { .. } | Command::Signal { .. } | Command::Timestamp { .. })
         })
         .map(|command| copies.translate(device, command))
@@ -154,15 +154,15 @@ pub(super) fn rerun<G>(
     Ok((timing, carrying))
 }
 
-/// Memory of a device and its copies on another.
+/// Copies of a device's memory on another device.
 struct Copies<'a> {
     other: &'a Device,
     memories: Vec<(Arc<dyn Memory>, Buffer<u8>)>,
 }
 
-#[allow(unsafe_code)] // looks at memory of a device
+#[allow(unsafe_code)] // reads and writes device memory
 impl Copies<'_> {
-    /// The copy of a memory, with nothing copied yet.
+    /// The buffer on the other device for a memory; allocates it on first use, without copying.
     fn of(&mut self, memory: &Arc<dyn Memory>) -> Result<&mut Buffer<u8>> {
         let is_it = |(of, _): &(Arc<dyn Memory>, _)| identity(of) == identity(memory);
         let at = match self.memories.iter().position(is_it) {
@@ -175,18 +175,18 @@ impl Copies<'_> {
         Ok(&mut self.memories[at].1)
     }
 
-    /// The same bytes in the copy, copied.
+    /// Copies a slice to the other device, and returns the slice there.
     fn slice(&mut self, slice: &MemorySlice) -> Result<MemorySlice> {
         let mut bytes = vec![0; slice.len as usize];
-        // SAFETY: the range is within the memory. The work that uses it has not ended, so the host does not write it, and it
-        // does not run; other streams may not write it, or they would race with the work.
+        // SAFETY: the range is within the memory. The submission that uses it is pending, so the host does not write it, and it is
+        // not executing. Other streams must not write it, or they would race with the submission.
         unsafe { slice.memory.read(slice.offset, &mut bytes) }?;
         let copy = self.of(&slice.memory)?;
         copy.slice_mut(range(slice))?.write(&bytes)?;
         Ok(MemorySlice { memory: copy.span.storage.block.memory.clone(), ..*slice })
     }
 
-    /// The same command over the same memory, for the other device.
+    /// Translates a command for the other device; its memory is replaced later.
     fn translate(&self, device: &Device, command: &Command) -> Result<Command> {
         let mut command = command.clone();
         match &mut command {
@@ -201,7 +201,7 @@ impl Copies<'_> {
         Ok(command)
     }
 
-    /// Runs commands on the other device, unless that is lost. It keeps the copies until it is done with them.
+    /// Runs commands on the other device, unless that is lost. The copies stay alive until it has finished.
     fn run(&self, commands: Arc<[Command]>) -> Result<Timing> {
         let queue = self.other.driver().queue()?;
         let (promise, outcome) = Promise::new();
@@ -218,12 +218,11 @@ impl Copies<'_> {
         outcome.wait("work on another device")?.clone()
     }
 
-    /// The kernel of a launch on the other device.
+    /// The pipeline of a dispatch on the other device.
     fn pipeline(&self, device: &Device, dispatch: &Dispatch) -> Result<Arc<dyn Pipeline>> {
         let name = &dispatch.pipeline.signature().name;
         if !dispatch.uses.is_empty() {
-            let text =
-                format!("kernel `{name}` reaches memory through addresses, which are other ones elsewhere");
+            let text = format!("kernel `{name}` uses device addresses, which differ between devices");
             return Err(Error::unsupported(text));
         }
         let pipeline = device.recovery().origins.on(self.other, &dispatch.pipeline)?;
@@ -233,8 +232,8 @@ impl Copies<'_> {
 
     fn bring_back(&mut self, slice: &MemorySlice) -> Result<()> {
         let bytes = self.of(&slice.memory)?.slice(range(slice))?.to_vec()?;
-        // SAFETY: the range is within the memory; the work that writes it has not ended, so the host does not touch it,
-        // and it does not run; other streams may not use it, or they would race with the work.
+        // SAFETY: the range is within the memory. The submission that writes it is pending, so the host does not access it, and it is
+        // not executing. Other streams must not use it, or they would race with the submission.
         unsafe { slice.memory.write(slice.offset, &bytes) }
     }
 }
@@ -268,7 +267,7 @@ mod tests {
         assert!(again(&[copy((&one, 0..8), (&other, 0..8))]), "the same bytes of another memory");
         assert!(!again(&[copy((&one, 0..8), (&one, 7..15))]));
         assert!(!again(&[copy((&one, 8..16), (&one, 1..9))]));
-        // What was written before it is read is not an input.
+        // Memory that is overwritten before it is read is not an input.
         let moved = || copy((&one, 4..8), (&one, 8..12));
         assert!(again(&[fill(0..8), moved()]) && again(&[fill(4..8), moved()]));
         assert!(!again(&[moved(), fill(4..8)]));
@@ -277,7 +276,7 @@ mod tests {
         }
         let event = device.driver().event().unwrap();
         let signal = || Command::Signal { event: event.clone(), value: 1 };
-        assert!(again(&[fill(0..8), signal()]), "it is raised at the end");
+        assert!(again(&[fill(0..8), signal()]), "a trailing signal is not passed to the driver");
         assert!(!again(&[fill(0..8), signal(), fill(8..16)]));
     }
 }

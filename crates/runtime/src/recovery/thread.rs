@@ -1,4 +1,4 @@
-//! The thread of a recovering queue: it deals with failures, and issues and retires what no other thread can.
+//! The thread of a recovering queue. It recovers from failures, and issues and retires submissions when no other thread does.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,23 +10,23 @@ use elinvar_driver::{Command, Error, Result, Submission, Timing};
 use super::layer::{Layer, Submissions};
 use super::{Action, Decision, decide, replay};
 
-/// A failure that is dealt with.
+/// The failure of the first submission, with the decision about it.
 struct Failure {
     submission: Submission,
     commands: Arc<[Command]>,
     error: Error,
     decision: Decision,
-    /// Resets of the device when it was tried last.
+    /// Number of resets of the device at the last attempt.
     seen: u64,
-    /// Whether a lost device is not to be tried again.
+    /// Whether giving up after a device loss makes the breaker terminal.
     notes_loss: bool,
 }
 
-/// Start the thread. It ends once the queue's handle was dropped and nothing is to be issued any more.
+/// Start the thread. It ends when the queue's handle was dropped and nothing is left to issue.
 pub(super) fn start(queue: &Arc<Submissions>) -> Result<()> {
     let queue = queue.clone();
     let thread = std::thread::Builder::new().name("elinvar-recovery".into()).spawn(move || run(&queue));
-    thread.map(drop).map_err(|error| Error::Environment(format!("a thread for recovery: {error}")))
+    thread.map(drop).map_err(|error| Error::Environment(format!("cannot start the recovery thread: {error}")))
 }
 
 fn run(queue: &Arc<Submissions>) {
@@ -42,7 +42,7 @@ fn run(queue: &Arc<Submissions>) {
         if queue.with_suspended(|_| ()).is_some() {
             layer.recover(queue);
         }
-        // What the driver does not let go of ends on its threads.
+        // Submissions that the driver still holds end on the driver's threads.
         if is_closed && queue.is_decided() {
             return;
         }
@@ -50,9 +50,9 @@ fn run(queue: &Arc<Submissions>) {
 }
 
 impl Layer {
-    /// Deal with the failure of the first submission, until that is tried again or has ended.
+    /// Recover from the failure of the first submission, until it is retried or has ended.
     fn recover(&self, queue: &Arc<Submissions>) {
-        // A reset that has ended it is to be over before anything is decided.
+        // If a reset has ended the submission, that reset must have finished before the decision.
         self.device.recovery().wait_for_reset();
         self.acknowledge_inner();
         let losses = self.losses.load(Ordering::Acquire);
@@ -71,7 +71,7 @@ impl Layer {
                 Action::Rerun => match self.rerun(&commands, losses) {
                     Ok((timing, carried)) => {
                         queue.complete_first(submission, last_signals(&commands), timing);
-                        // Told before a reset can take away what was brought back.
+                        // Report the completion before a reset can discard the results.
                         queue.settle();
                         drop(carried);
                     }
@@ -93,7 +93,7 @@ impl Layer {
         }
     }
 
-    /// What is done about the first submission; `None` if the queue is not suspended any more.
+    /// Decides about the first submission. Returns `None` if the queue is no longer suspended.
     fn decide(&self, queue: &Arc<Submissions>) -> Option<Failure> {
         let resets = self.device.recovery().resets();
         let (failure, notes) = queue.with_suspended(|first| {
@@ -111,18 +111,18 @@ impl Layer {
         })?;
         self.device.note(notes, &failure.decision);
         if !matches!(failure.decision.action, Action::GiveUp | Action::Refuse) {
-            // What is given up counts when it ends.
+            // A submission that is given up is counted when it ends.
             self.device.recovery().vitals.submission(Some(&failure.error));
         }
         Some(failure)
     }
 
-    /// Note something about the first submission.
+    /// Updates the attempts of the first submission.
     fn note(&self, queue: &Arc<Submissions>, submission: Submission, f: impl FnOnce(&mut super::Attempts)) {
         queue.with_work(submission.0, |work| f(&mut work.tried));
     }
 
-    /// Let the time of a decision pass. `false` if the submission was stopped or lost meanwhile.
+    /// Waits for the delay of a decision. Returns `false` if the submission was stopped or lost meanwhile.
     fn pause(&self, queue: &Arc<Submissions>, submission: Submission, decision: &Decision) -> bool {
         let is_stopped = |first: Suspended<'_, Self>| first.submission != submission || first.is_stopped;
         let end = Instant::now().checked_add(decision.after);
@@ -134,7 +134,7 @@ impl Layer {
             let mut wake = self.wake.lock();
             if std::mem::take(&mut wake.is_due) {
                 drop(wake);
-                // What was cancelled ends meanwhile.
+                // End submissions that were cancelled during the delay.
                 queue.turn(&mut ());
                 continue;
             }
@@ -146,15 +146,15 @@ impl Layer {
         true
     }
 
-    /// Run commands on the other device, if this one was lost no more often.
+    /// Run commands on the other device, unless this device was lost since `losses` was read.
     fn rerun(&self, commands: &[Command], losses: u64) -> Result<(Timing, impl Sized + use<'_>)> {
         let Some(device) = &self.policy.rerun else {
-            return Err(Error::unsupported("the policy names no other device"));
+            return Err(Error::unsupported("the recovery policy has no device for reruns"));
         };
         let carry = move || {
             let carrying = self.carrying.lock();
             if self.losses.load(Ordering::Acquire) != losses {
-                let text = "the device was lost meanwhile, and the work with it";
+                let text = "the device was lost during the rerun";
                 return Err(Error::DeviceLost(text.into()));
             }
             loop {

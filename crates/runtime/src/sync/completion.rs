@@ -213,10 +213,6 @@ impl Promise {
         (Self(outcome.clone()), outcome)
     }
 
-    pub(crate) fn outcome(&self) -> &Arc<Outcome> {
-        &self.0
-    }
-
     pub(crate) fn resolve(self, result: Result<Timing>) {
         self.0.resolve(result);
     }

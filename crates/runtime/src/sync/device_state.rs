@@ -191,11 +191,12 @@ mod tests {
     use super::*;
     use crate::sync::completion::Promise;
 
-    fn register(state: &Arc<DeviceState>) -> (Promise, Registration) {
-        let (promise, outcome) = Promise::new();
+    fn register(state: &Arc<DeviceState>) -> (Arc<Outcome>, Registration) {
+        let (_, outcome) = Promise::new();
         let commands: Arc<[Command]> = Arc::new([]);
         let pending = PendingSubmission::new(&outcome, &commands, &Arc::default());
-        (promise, state.register(pending, false).unwrap().1)
+        let registration = state.register(pending, false).unwrap().1;
+        (outcome, registration)
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
         let (first, second) = (register(&state), register(&state));
         assert_eq!(state.pending().len(), 2);
         drop(first.1);
-        assert!(Arc::ptr_eq(&state.pending()[0], second.0.outcome()));
+        assert!(Arc::ptr_eq(&state.pending()[0], &second.0));
         drop(second.1);
         assert!(state.pending().is_empty());
     }
@@ -219,6 +220,6 @@ mod tests {
         // It has the key of the first.
         let after = register(&state);
         drop(before);
-        assert!(Arc::ptr_eq(&state.pending()[0], after.0.outcome()));
+        assert!(Arc::ptr_eq(&state.pending()[0], &after.0));
     }
 }

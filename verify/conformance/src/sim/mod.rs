@@ -1,9 +1,8 @@
-//! A driver without hardware: it records commands, fails on demand and waits when told to.
+//! A simulated driver: records commands, injects faults, and blocks on request.
 //!
-//! [`Sim`] keeps the driver contract to the letter, so that tests of the runtime see every state that a
-//! real device can be in, without races: [`Sim::hold`] stops all queues before their next submission,
-//! [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them. Copies and fills are executed; kernels are declared by
-//! the test with a signature and, if they are to do something, a closure. Sources are not looked at.
+//! [`Sim`] implements the driver contract exactly, so that tests of the runtime reach every state of a real device without races:
+//! [`Sim::hold`] stops all queues before their next submission, [`Sim::fail_next`] makes one operation fail, [`Sim::lose`] all of them. Copies
+//! and fills are executed. Kernels are declared by the test, with a signature and optionally a closure. Sources are ignored.
 
 mod fate;
 mod memory;
@@ -24,17 +23,17 @@ pub use fate::Op;
 use memory::{Meter, SimMemory};
 use queue::{SimQueue, Stop, Submissions};
 
-/// What a kernel does in place of compiled code.
+/// Body of a kernel.
 pub type Body = Arc<dyn Fn(&Launch<'_>) -> Result<()> + Send + Sync>;
 
-/// A driver with one device, itself.
+/// A driver with one device, which is itself.
 pub struct Sim {
     shared: Arc<Shared>,
     caps: Caps,
     this: Weak<Sim>,
 }
 
-/// What queues and their threads know of the device.
+/// State shared with queues and their threads.
 struct Shared {
     kernels: Mutex<Vec<(Signature, Option<Body>)>>,
     commands: Mutex<Vec<Command>>,
@@ -55,17 +54,17 @@ struct Shared {
 }
 
 impl Sim {
-    /// A device called `sim`, whose memory is the host's.
+    /// A device named `sim` with unified memory.
     pub fn new() -> Arc<Self> {
         Self::with_caps(|_| {})
     }
 
-    /// A device of that name.
+    /// A device with that name.
     pub fn named(name: &str) -> Arc<Self> {
         Self::with_caps(|caps| caps.name = name.into())
     }
 
-    /// A device with memory of its own and managed memory.
+    /// A device with dedicated memory and managed memory.
     pub fn discrete() -> Arc<Self> {
         Self::with_caps(|caps| {
             (caps.features.unified_memory, caps.features.managed_memory, caps.limits.wrap_granule) =
@@ -73,7 +72,7 @@ impl Sim {
         })
     }
 
-    /// A device with some of the facts changed.
+    /// A device with modified caps.
     pub fn with_caps(change: impl FnOnce(&mut Caps)) -> Arc<Self> {
         let mut caps = Caps {
             name: "sim".into(),
@@ -125,12 +124,12 @@ impl Sim {
         Arc::new_cyclic(|this| Self { shared: Arc::new(shared), caps, this: this.clone() })
     }
 
-    /// Declare a kernel that does nothing. Sources compiled from now on have it.
+    /// Declares a kernel without effect, for sources compiled from now on.
     pub fn add_kernel(&self, signature: Signature) {
         self.shared.kernels.lock().push((signature, None));
     }
 
-    /// Declare a kernel that runs `body` once per launch, on the queue's thread. A panic in it is a fault.
+    /// Declares a kernel that runs `body` once per launch, on the queue's thread. A panic in `body` is a fault.
     pub fn add_kernel_with(
         &self,
         signature: Signature,
@@ -139,102 +138,102 @@ impl Sim {
         self.shared.kernels.lock().push((signature, Some(Arc::new(body))));
     }
 
-    /// Every command that was submitted, in the order of submission.
+    /// All submitted commands, in order.
     pub fn commands(&self) -> Vec<Command> {
         self.shared.commands.lock().clone()
     }
 
-    /// How many submissions there were.
+    /// Number of submissions.
     pub fn submissions(&self) -> u64 {
         self.shared.submissions.load(Ordering::SeqCst)
     }
 
-    /// Let go of the commands that were submitted so far, and of the memory that they name.
+    /// Drops the recorded commands, and the memory that they refer to.
     pub fn forget_commands(&self) {
         self.shared.commands.lock().clear();
     }
 
-    /// Make the next operation of this kind fail. Several calls fail several operations, in order.
+    /// Makes the next operation of this kind fail. Several calls affect several operations, in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.fail_after(op, 0, error);
     }
 
-    /// Let the next operation of this kind pass: what [`Sim::fail_next`] is told from now on is for those after it.
+    /// Makes the next operation of this kind succeed; later calls of [`Sim::fail_next`] affect those after it.
     pub fn pass_next(&self, op: Op) {
         self.shared.fate.pass(op, 1);
     }
 
-    /// Make the next launch of this kernel, or of this label, end its submission in the error.
+    /// Makes the next launch of this kernel, or with this label, end its submission in the error.
     pub fn fail_launch(&self, name: &str, error: Error) {
         self.shared.failing_launches.lock().push((name.into(), error));
     }
 
-    /// Make an operation of this kind fail, behind those that are to fail already and `well` that do not.
+    /// Makes an operation of this kind fail, after the injected outcomes so far and `well` successes.
     pub fn fail_after(&self, op: Op, well: usize, error: Error) {
         self.shared.fate.pass(op, well);
         self.shared.fate.fail(op, error);
     }
 
-    /// Call `then` in the next operation of this kind, on its thread: before it does anything, or for [`Op::Reset`] when
-    /// the device is back. So a test can put something in the middle of it.
+    /// Calls `then` in the next operation of this kind, on its thread, before it does anything; for [`Op::Reset`], after the
+    /// device is restored. This allows a test to act in the middle of an operation.
     pub fn within_next(&self, op: Op, then: impl FnOnce() + Send + 'static) {
         self.shared.fate.within_next(op, Box::new(then));
     }
 
-    /// Queues that are there: those that are not dropped, or have work.
+    /// Number of queues that have not been dropped, or have work.
     pub fn open_queues(&self) -> usize {
         self.shared.queues().len()
     }
 
-    /// From now on the device is lost: what runs ends in [`Error::DeviceLost`] when it next looks whether it is stopped,
-    /// all else ends in it at once, and so does looking at memory that is not shared. [`Device::reset`] brings it back.
+    /// Loses the device: running work ends in [`Error::DeviceLost`] at its next stop check, all other work at once, and accesses to
+    /// memory that is not shared fail. [`Device::reset`] restores it.
     pub fn lose(&self, cause: &str) {
         let cause = Error::DeviceLost(cause.into());
         self.shared.fate.lose(&cause);
         self.shared.queues().iter().for_each(|queue| queue.backend().stop_running(&cause));
     }
 
-    /// How often it was reset.
+    /// Number of resets.
     pub fn resets(&self) -> u64 {
         self.shared.resets.load(Ordering::SeqCst)
     }
 
-    /// How many compute units it is to use.
+    /// Number of compute units to use.
     pub fn units(&self) -> u32 {
         self.shared.units.load(Ordering::SeqCst)
     }
 
-    /// From now on the device has a sensor of its own that says this.
+    /// Gives the device a sensor that reports this level.
     pub fn set_thermal(&self, thermal: Thermal) {
         *self.shared.thermal.lock() = Some(thermal);
     }
 
-    /// Whether so many submissions have been told to stop.
+    /// Whether at least this many submissions have been stopped.
     pub fn stopped(&self, count: u64) -> bool {
         self.shared.stops.load(Ordering::SeqCst) >= count
     }
 
-    /// The priority of every queue that was opened, in order.
+    /// Priorities of all queues that were opened, in order.
     pub fn queues(&self) -> Vec<Priority> {
         self.shared.priorities.lock().clone()
     }
 
-    /// Allocations that the device has given out and not got back, and their bytes.
+    /// Number and total size in bytes of live allocations.
     pub fn memory(&self) -> (u64, u64) {
         self.shared.meter.used()
     }
 
-    /// From now on the device has so much memory.
+    /// Sets the amount of memory.
     pub fn limit_memory(&self, bytes: u64) {
         self.shared.meter.set_limit(bytes);
     }
 
-    /// From now on new memory has no address for kernels.
+    /// Makes new memory have no device address.
     pub fn without_addresses(&self) {
         self.shared.addressless.store(true, Ordering::SeqCst);
     }
 
-    /// From now on no submission begins; those that have begun run on.
+    /// Stops queues before their next submission; running submissions continue.
     pub fn hold(&self) {
         let queues = self.shared.queues.lock();
         self.shared.held.store(true, Ordering::SeqCst);
@@ -253,7 +252,7 @@ impl Shared {
         self.fate.of(op)
     }
 
-    /// The error that this launch was told to end in, once.
+    /// Takes the injected error of this launch.
     fn launch_failure(&self, dispatch: &Dispatch) -> Result<()> {
         let kernel = &dispatch.pipeline.signature().name;
         let is_this =
@@ -381,7 +380,7 @@ unsafe impl Device for Sim {
 }
 
 impl Shared {
-    /// A clock that goes on by one with each look at it.
+    /// A clock that advances by one at each reading.
     fn now_ns(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -424,7 +423,7 @@ impl Library for SimLibrary {
 struct SimPipeline {
     signature: Signature,
     max_threads: u32,
-    /// The same kernel once more, as drivers have it that compile code which looks for stops apart.
+    /// A second pipeline of the same kernel, as in drivers that compile stoppable code separately.
     stoppable: Option<Arc<SimPipeline>>,
 }
 
@@ -446,7 +445,7 @@ impl Pipeline for SimPipeline {
     }
 }
 
-/// A launch as a kernel's closure sees it.
+/// A launch, for a kernel's closure.
 pub struct Launch<'a> {
     dispatch: &'a Dispatch,
     threads: Dim3,
@@ -456,33 +455,33 @@ pub struct Launch<'a> {
 
 #[allow(unsafe_code)] // stands in for the device
 impl Launch<'_> {
-    /// An error once the launch is to end.
+    /// An error if the launch was stopped.
     ///
     /// # Errors
-    /// What [`Queue::stop`] was given.
+    /// The cause given to [`Queue::stop`].
     pub fn stopped(&self) -> Result<()> {
         self.stop.check()
     }
 
-    /// Let the launch take so long by the device's clock.
+    /// Makes the launch take this long on the device's clock.
     pub fn take_ns(&self, ns: u64) {
         self.clock.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Threads of the grid.
+    /// Grid size in threads.
     pub fn threads(&self) -> Dim3 {
         self.threads
     }
 
-    /// Threads of a threadgroup.
+    /// Threadgroup size in threads.
     pub fn group(&self) -> Dim3 {
         self.dispatch.group
     }
 
-    /// The bytes of an argument; zeroes for threadgroup memory.
+    /// The bytes of an argument; zeros for threadgroup memory.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such argument; what the memory answers.
+    /// `InvalidArgument` if the argument does not exist; errors of the memory.
     pub fn bytes(&self, index: usize) -> Result<Vec<u8>> {
         match self.dispatch.bindings.get(index) {
             Some(Binding::Memory(slice)) => {
@@ -498,10 +497,10 @@ impl Launch<'_> {
         }
     }
 
-    /// The first bytes of what the launch uses at an address.
+    /// Reads bytes at an address in memory that the launch uses.
     ///
     /// # Errors
-    /// `InvalidArgument` when the launch names no memory that has these bytes; what the memory answers.
+    /// `InvalidArgument` if the launch uses no memory with these bytes; errors of the memory.
     pub fn bytes_at(&self, address: u64, len: usize) -> Result<Vec<u8>> {
         let (slice, offset) = self.used(address, len, Access::Read)?;
         let mut bytes = vec![0; len];
@@ -510,7 +509,7 @@ impl Launch<'_> {
         Ok(bytes)
     }
 
-    /// Set bytes of what the launch uses at an address and may write.
+    /// Writes bytes at an address in memory that the launch uses and may write.
     ///
     /// # Errors
     /// As [`Launch::bytes_at`].
@@ -520,7 +519,7 @@ impl Launch<'_> {
         unsafe { slice.memory.write(offset, bytes) }
     }
 
-    /// The memory of a range of addresses, and the range's offset in it.
+    /// The memory of an address range, and the offset in it.
     fn used(&self, address: u64, len: usize, access: Access) -> Result<(&MemorySlice, u64)> {
         let range = |used: &'_ Use| {
             let offset = address.checked_sub(used.slice.memory.gpu_address()?)?;
@@ -532,10 +531,10 @@ impl Launch<'_> {
         found.ok_or_else(|| Error::invalid(format!("the launch uses no {len} bytes at {address:#x}")))
     }
 
-    /// Set the first bytes of a buffer argument.
+    /// Writes the first bytes of a buffer argument.
     ///
     /// # Errors
-    /// `InvalidArgument` when the argument is not a buffer of that size; what the memory answers.
+    /// `InvalidArgument` if the argument is not a buffer of at least that size; errors of the memory.
     pub fn write(&self, index: usize, bytes: &[u8]) -> Result<()> {
         match self.dispatch.bindings.get(index) {
             Some(Binding::Memory(slice)) if bytes.len() as u64 <= slice.len => {

@@ -1,6 +1,6 @@
-//! A queue of the simulated device: one thread that executes what the submission core gives it.
+//! A queue of the simulated device: one thread that executes the submission core's commands.
 //!
-//! All callbacks are made from that thread, without a lock held. It ends when the queue has been dropped and nothing is left to do.
+//! All callbacks are made on that thread, without a lock held. It ends when the queue was dropped and all work is done.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,16 +17,16 @@ use elinvar_driver::{
 use super::memory::SimMemory;
 use super::{Launch, Op, Shared};
 
-/// The word to a submission that it is to end.
+/// Stop flag of a submission.
 #[derive(Default)]
 pub(super) struct Stop {
     cause: OnceLock<Error>,
-    /// Whether commands of the submission have begun.
+    /// Whether commands of the submission have started.
     has_begun: AtomicBool,
 }
 
 impl Stop {
-    /// Only the first cause counts.
+    /// Sets the cause, if it is not set yet.
     fn set(&self, cause: &Error) {
         let _earlier = self.cause.set(cause.clone());
     }
@@ -36,16 +36,16 @@ impl Stop {
     }
 }
 
-/// The submissions of a queue, which its thread executes.
+/// The backend of a queue.
 pub(super) type Submissions = SubmissionQueue<SimBackend>;
 
 pub(super) struct SimBackend {
     shared: Arc<Shared>,
-    /// The queue's thread, which ends when this is dropped.
+    /// Channel to the queue's thread, which ends when this is dropped.
     thread: Sender<Arc<Submissions>>,
-    /// What runs.
+    /// The running submission.
     running: Mutex<Option<Arc<Stop>>>,
-    /// Guards nothing: who waits for an end holds it while looking.
+    /// For waiting until submissions end; protects no data.
     ends: Mutex<()>,
     ended: Condvar,
 }
@@ -80,7 +80,7 @@ unsafe impl Backend for SimBackend {
     }
 
     fn schedule(&self, queue: Arc<Submissions>) {
-        // The thread is there as long as the sender.
+        // The thread lives as long as the sender.
         let _gone = self.thread.send(queue);
     }
 
@@ -105,7 +105,7 @@ unsafe impl Backend for SimBackend {
 }
 
 impl SimBackend {
-    /// Tell what runs to end in `cause`.
+    /// Stops the running submission with `cause`.
     pub(super) fn stop_running(&self, cause: &Error) {
         if let Some(stop) = &*self.running.lock() {
             stop.set(cause);
@@ -113,7 +113,7 @@ impl SimBackend {
     }
 }
 
-/// End all there is in `cause`, and wait until it has ended.
+/// Ends all submissions with `cause`, and waits until they have ended.
 pub(super) fn abandon(queue: &Arc<Submissions>, cause: &Error) {
     let last = queue.last();
     queue.abandon(false, cause, |_| cause.clone());
@@ -125,7 +125,7 @@ pub(super) fn abandon(queue: &Arc<Submissions>, cause: &Error) {
     }
 }
 
-/// A queue; dropping it lets what was submitted finish.
+/// Handle of a queue; pending submissions finish after it is dropped.
 pub(super) struct SimQueue(QueueHandle<SimBackend>);
 
 impl SimQueue {

@@ -14,10 +14,10 @@ pub(crate) const INTEGERS: [(&str, u32, bool); 8] = [
     ("ulong", 64, false),
 ];
 
-/// What an expression may name.
+/// Names that an expression may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope {
-    /// Whether the kernel's arguments and positions are there; else it is a helper's body.
+    /// Whether the kernel's arguments and positions are in scope; otherwise it is in a helper.
     pub kernel: bool,
     /// The kernel's seed, which its helpers' names end with.
     pub seed: u64,
@@ -55,7 +55,7 @@ pub(crate) fn integer(r: &mut Random, scope: Scope, depth: usize) -> String {
     }
 }
 
-/// Mostly odd and, when signed, positive; else any number, since a division by 0 or -1 is defined too.
+/// Mostly odd and, if signed, positive; otherwise any number, because division by 0 and -1 is defined.
 fn divisor(r: &mut Random, (ty, width, signed): (&str, u32, bool), b: &str) -> String {
     match (r.percent(25), signed) {
         (true, _) => unknown(r, ty, b),
@@ -64,12 +64,12 @@ fn divisor(r: &mut Random, (ty, width, signed): (&str, u32, bool), b: &str) -> S
     }
 }
 
-/// Mostly below the width; else any number, which counts modulo the width.
+/// Mostly less than the width; otherwise any number, taken modulo the width.
 fn amount(r: &mut Random, ty: &str, width: u32, b: &str) -> String {
     if r.percent(25) { unknown(r, ty, b) } else { format!("({b} & {})", width - 1) }
 }
 
-/// Any number, but no constant: of two constants clang itself makes a value that is anything.
+/// Any non-constant number: clang folds operations on two constants to undefined values.
 fn unknown(r: &mut Random, ty: &str, b: &str) -> String {
     format!("{ty}({b} ^ {ty}({}))", r.pick(&VARIABLES))
 }
@@ -107,7 +107,7 @@ pub(crate) fn condition(r: &mut Random, scope: Scope, depth: usize) -> String {
     }
 }
 
-/// A condition that is the same for all threads of a group, also for those of smaller groups.
+/// A condition that is uniform in a threadgroup, also in smaller threadgroups.
 pub(crate) fn uniform_condition(r: &mut Random) -> String {
     match r.below(4) {
         0 => format!("(n & {}u) != 0u", 1 << r.below(8)),
@@ -117,7 +117,7 @@ pub(crate) fn uniform_condition(r: &mut Random) -> String {
     }
 }
 
-/// A float expression over small whole numbers: below 2^16 in magnitude up to a depth of 2.
+/// A float expression of small integers: below 2^16 in magnitude up to a depth of 2.
 pub(crate) fn float(r: &mut Random, scope: Scope, depth: usize) -> String {
     if depth == 0 {
         return match r.below(4) {

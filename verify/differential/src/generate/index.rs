@@ -1,4 +1,4 @@
-//! Random indices: sums of large numbers from memory, whose result is or is not small.
+//! Random indices: sums of large numbers from memory, with a small or arbitrary result.
 //!
 //! Each kernel has [`WIDE`], numbers slightly above one of [`BIASES`], in that order. An index subtracts the bias again, in a
 //! random order, width and signedness, so that it is in bounds though its terms are not. Where an index may be out of bounds, the
@@ -8,7 +8,7 @@ use super::Statement;
 use super::expression::{INTEGERS, Scope, condition, integer};
 use crate::random::Random;
 
-/// Multiples of 64, so that what is below is there in the low bits of every type.
+/// Multiples of 64, so that smaller values are preserved in the low bits of every type.
 const BIASES: [u64; 12] = [
     0,
     64,
@@ -23,9 +23,9 @@ const BIASES: [u64; 12] = [
     0x8000_0000_0000_0000,
     0xffff_ffff_ffff_ff00,
 ];
-/// Numbers for each bias.
+/// Number of values per bias.
 const EACH: usize = 32;
-/// What a number is above its bias is below this.
+/// Values exceed their bias by less than this.
 const ABOVE: usize = 64;
 /// The numbers of `wide`.
 pub(crate) const WIDE: usize = BIASES.len() * EACH;
@@ -36,7 +36,7 @@ pub(crate) fn wide(r: &mut Random) -> Vec<u32> {
     (0..WIDE).map(|at| number(at, r)).flat_map(|n| [n as u32, (n >> 32) as u32]).collect()
 }
 
-/// What [`plain`] and [`guarded`] replace.
+/// Placeholders that [`plain`] and [`guarded`] replace.
 const READ: &str = "READ(";
 const WRITE: &str = "WRITE(";
 
@@ -46,12 +46,12 @@ pub(crate) const MACROS: &str = "#define READ_INSIDE(p, at, n, i) (((ulong(i) + 
     #define WRITE_INSIDE(p, n, i, v) if ((ulong(i) << 2) < ulong(n) << 2) (p)[i] = (v)\n\
     #define WRITE_PLAIN(p, n, i, v) (p)[i] = (v)\n";
 
-/// A text whose accesses stay inside, whatever the index.
+/// Source text with guarded accesses, in bounds for any index.
 pub(crate) fn guarded(text: &str) -> String {
     text.replace(READ, "READ_INSIDE(").replace(WRITE, "WRITE_INSIDE(")
 }
 
-/// A text whose accesses go wherever the index says.
+/// Source text with plain accesses.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(READ, "READ_PLAIN(").replace(WRITE, "WRITE_PLAIN(")
 }
@@ -140,7 +140,7 @@ fn stepwise(r: &mut Random, scope: Scope) -> String {
     }
 }
 
-/// An access of threads that follow one another, some of which have wrapped around in 32 bits.
+/// An access by consecutive threads, whose indices wrap around in 32 bits for some of them.
 fn wrapping_lanes(r: &mut Random) -> String {
     let by = 1 + r.below(40);
     let (sign, wide) = r.pick(&[("uint", "ulong"), ("int", "long")]);

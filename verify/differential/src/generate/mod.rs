@@ -13,7 +13,7 @@ use crate::compile::Setting;
 use crate::random::Random;
 use expression::Scope;
 
-/// Seeds that follow one another from a multiple of this have the same processor and optimization.
+/// Consecutive seeds from a multiple of this share processor and optimization.
 pub const BATCH: u64 = 32;
 /// Elements of `out` per thread.
 pub(crate) const WORDS: usize = 4;
@@ -22,18 +22,18 @@ pub(crate) const INPUTS: usize = 256;
 pub(crate) use index::wide;
 /// Elements of `acc`.
 pub(crate) const ACCUMULATORS: usize = 6;
-/// Threads of a group at most.
+/// Maximum threadgroup size.
 pub(crate) const MOST_THREADS: usize = 160;
 
-/// Threads of a launch, but for the last groups.
+/// Maximum number of threads of a launch, except for the last threadgroups.
 const FEW_THREADS: u32 = 160;
 
 /// The sizes of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Threads of the grid.
+    /// Grid size in threads.
     pub threads: [u32; 3],
-    /// Threads of a full group.
+    /// Threadgroup size in threads.
     pub group: [u32; 3],
 }
 
@@ -68,7 +68,7 @@ impl Statement {
 /// A random kernel with its launch.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// What it was made from; also the seed of its input.
+    /// Its seed; also the seed of its input.
     pub seed: u64,
     /// Its launch.
     pub shape: Shape,
@@ -76,14 +76,14 @@ pub struct Kernel {
     pub n: u32,
     /// How it is compiled.
     pub setting: Setting,
-    /// Whether it is compiled with accesses that go wherever their index says, which must be checked ones.
+    /// Whether accesses are plain (unguarded), which requires checked compilation.
     plain: bool,
     pub(crate) helpers: Vec<(String, Vec<Statement>)>,
     pub(crate) body: Vec<Statement>,
 }
 
 impl Kernel {
-    /// The kernel of a seed.
+    /// Generates the kernel of a seed.
     pub fn random(seed: u64) -> Kernel {
         let mut random = Random::new(seed);
         let shape = shape(&mut random);
@@ -92,8 +92,8 @@ impl Kernel {
         Kernel { seed, shape, n, setting: setting(seed), plain: false, helpers, body }
     }
 
-    /// The kernel of a seed in whose every part there are indices of all widths, with and without sign. Half of these
-    /// kernels are checked, and their indices go outside of what they index as well.
+    /// Generates a kernel that uses indices of all widths and both signednesses everywhere. Half of these kernels are checked, and also access
+    /// out of bounds.
     pub fn indexed(seed: u64) -> Kernel {
         let mut kernel = Kernel::random(seed);
         let mut random = Random::new(seed ^ 0x1d_ce5);
@@ -114,12 +114,12 @@ impl Kernel {
         format!("k{}", self.seed)
     }
 
-    /// Its name in the text as it is compiled, where that is another than what is interpreted.
+    /// Name of the compiled kernel, if it differs from that of the interpreted one.
     pub(crate) fn plain_name(&self) -> Option<String> {
         self.plain.then(|| format!("p{}", self.seed))
     }
 
-    /// Its text, without the lines that all kernels of a source share.
+    /// Its text, without the prologue that the kernels of a source share.
     pub fn text(&self) -> String {
         let plain = self.plain_name().map(|name| index::plain(&self.entry(&name)));
         self.types() + &index::guarded(&self.entry(&self.name())) + &plain.unwrap_or_default()
@@ -150,7 +150,7 @@ impl Kernel {
              threadgroup uint sh[{MOST_THREADS}];\n    sh[lid] = in[lid & 255u] ^ me;\n    \
              threadgroup atomic_uint ta[4];\n    \
              if (lid == 0u) {{ {} }}\n",
-            // No loop: where threads part in one, no loop of the kernel is gone through by several vectors together.
+            // No loop: a divergent loop would exclude joint execution of several vectors for all loops.
             (0..4)
                 .map(|k| format!("atomic_store_explicit(&ta[{k}], {k}u, memory_order_relaxed);"))
                 .collect::<String>()
@@ -167,7 +167,7 @@ impl Kernel {
         out
     }
 
-    /// A whole source with this kernel alone, behind a comment that says how to launch it.
+    /// A source with only this kernel, after a comment with its launch.
     pub fn source(&self) -> String {
         let (Shape { threads, group }, Setting { lanes, processor, optimized, checked, stoppable }) =
             (self.shape, self.setting);
@@ -188,8 +188,8 @@ pub(crate) fn header() -> String {
     format!("#include <metal_stdlib>\nusing namespace metal;\n{}", index::MACROS)
 }
 
-/// Every processor with vectors of every width, mostly of those that fit it: what others cost grows with their
-/// distance. One batch of thirteen is optimized.
+/// Processors of all vector widths, mostly with a fitting width, because the cost grows with the difference. One batch in thirteen
+/// is optimized.
 fn setting(seed: u64) -> Setting {
     #[cfg(target_arch = "x86_64")]
     let processors: [(_, [u32; 16]); 4] = [
@@ -225,7 +225,7 @@ fn shape(random: &mut Random) -> Shape {
         _ => [1, random.below(7) as u32 + 1, random.below(4) as u32 + 1],
     };
     let mut threads = [1; 3];
-    // Groups that the interpreter still has time for.
+    // Limits the number of threadgroups, because the interpreter is slow.
     let mut most = (FEW_THREADS / group.iter().product::<u32>()).clamp(2, 6);
     for d in 0..3 {
         let groups = random.below(most.min(3) as usize) as u32 + 1;

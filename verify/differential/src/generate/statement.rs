@@ -17,11 +17,11 @@ pub(crate) fn declarations(name: &str) -> String {
     )
 }
 
-/// What a helper begins with.
+/// Prologue of a helper.
 const HELPER_DECLARATIONS: &str = "char c = char(x); uchar uc = uchar(y); short s = short(x >> 3); ushort us = 9; int i = x; uint u = uint(y); \
      long l = x; ulong ul = ulong(y); float f = float(x & 15); half h = half(x & 7); bool b = y > 3; int4 v = int4(x, int(y), 3, 4); ushort4 w = ushort4(us);";
 
-/// The last statements: the variables into the thread's elements; array and struct only where `body` has them.
+/// Epilogue: stores the variables to the thread's elements; array and struct only if `body` has them.
 pub(crate) fn last(body: &str) -> String {
     let has = |names: &[&str]| names.iter().any(|name| body.contains(name));
     let array = if has(&["arr"]) { ARRAY } else { "" };
@@ -39,7 +39,7 @@ const STRUCT: &str = "    out[me * 4u + 3u] += uint(st.a) + uint(st.b) + uint(st
 
 type Helpers = Vec<(String, Vec<Statement>)>;
 
-/// Helpers and body of the kernel of a seed: mostly a small one, since what compiling one costs grows with its size.
+/// Helpers and body of the kernel of a seed. Mostly small, because compilation time grows with size.
 pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
     let (helpers, most, budget) = match r.below(60) {
         0 => (2, 8, 24),
@@ -62,7 +62,7 @@ pub(crate) fn kernel(r: &mut Random, seed: u64) -> (Helpers, Vec<Statement>) {
     (helpers, body)
 }
 
-/// How a statement may leave what is around it.
+/// Possible exits from a statement.
 type Leaves = &'static [&'static str];
 const NOWHERE: Leaves = &[];
 const LOOP: Leaves = &["break", "continue"];
@@ -70,16 +70,16 @@ const SWITCH_IN_LOOP: Leaves = &["continue"];
 
 struct Writer<'a> {
     r: &'a mut Random,
-    /// Loops so far, for the names of their counters.
+    /// Number of loops so far, for counter names.
     loops: usize,
     scope: Scope,
     /// Helpers that may be called.
     helpers: usize,
-    /// Whether functions across the simdgroup may be called.
+    /// Whether simdgroup functions may be called.
     exchanging: bool,
-    /// Whether threads go through all loops of the kernel itself together, as several vectors can then side by side.
+    /// Whether all loops of the kernel itself are uniform, so that several vectors can execute them together.
     together: bool,
-    /// Statements that may still be made.
+    /// Remaining number of statements.
     budget: usize,
 }
 
@@ -113,7 +113,7 @@ impl Writer<'_> {
         format!("q{}", self.loops)
     }
 
-    /// A statement that all threads of the group reach together, or have returned.
+    /// A statement that all active threads of the threadgroup reach together.
     fn top(&mut self, depth: usize) -> Statement {
         match self.r.below(if depth == 0 { 4 } else { 10 }) {
             0 if self.exchanging => self.across(),
@@ -136,7 +136,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A loop that all threads of the group go through together.
+    /// A uniform loop.
     fn rounds(&mut self, depth: usize) -> Statement {
         let q = self.counter();
         let bound = self.r.pick(&["(n & 3u) + 1u", "3u", "(in[n & 255u] & 3u)"]);
@@ -149,7 +149,7 @@ impl Writer<'_> {
         Statement { parts: vec![(head, body)], end: "}".into() }
     }
 
-    /// What threads may take apart, unless they are together.
+    /// A statement that may be divergent.
     fn aside(&mut self, depth: usize) -> Statement {
         if self.together { self.simple(NOWHERE) } else { self.inner(depth, NOWHERE) }
     }
@@ -158,7 +158,7 @@ impl Writer<'_> {
         (0..1 + self.r.below(2)).map(|_| self.top(depth)).collect()
     }
 
-    /// Values through threadgroup memory: written, a barrier, read, a barrier.
+    /// Exchange through threadgroup memory: write, barrier, read, barrier.
     fn exchange(&mut self) -> Statement {
         let (value, index) = (self.expression(1), self.expression(1));
         let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
@@ -177,7 +177,7 @@ impl Writer<'_> {
         Statement::line(format!("{{ {write} {barrier} u += sh[uint({index}) % count]; {barrier} }}"))
     }
 
-    /// What the threads up to a number, or from one on, do between barriers; sometimes in rounds.
+    /// Work of a subset of threads between barriers; sometimes repeated.
     fn first_threads(&mut self, value: &str, index: &str) -> Statement {
         let barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);";
         let read = format!("u ^= sh[uint({index}) % count]; {barrier}");
@@ -200,7 +200,7 @@ impl Writer<'_> {
         ))
     }
 
-    /// A value from the simdgroup's threads.
+    /// A simdgroup operation.
     fn across(&mut self) -> Statement {
         let (ty, name) = self.r.pick(&[
             ("uint", "u"),
@@ -225,7 +225,7 @@ impl Writer<'_> {
                 let (function, condition) = (self.r.pick(&["all", "any"]), self.condition());
                 return Statement::line(format!("b = {group}_{function}({condition});"));
             }
-            // What is read from a thread that does not take part is anything.
+            // The value of an inactive lane is undefined.
             _ => {
                 let from = match self.r.below(3) {
                     0 => format!("{}", self.r.below(32)),
@@ -241,7 +241,7 @@ impl Writer<'_> {
         Statement::line(format!("{name} += {ty}({group}_{call});"))
     }
 
-    /// A statement that any threads may reach.
+    /// A statement in divergent control flow.
     fn inner(&mut self, depth: usize, leaves: Leaves) -> Statement {
         if depth == 0 || self.budget == 0 {
             return self.simple(leaves);

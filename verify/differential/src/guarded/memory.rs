@@ -5,15 +5,15 @@ use std::ptr::NonNull;
 
 use anyhow::{Result, bail};
 
-/// As large as a page of any system.
+/// At least the page size of any system.
 const PAGE: usize = 1 << 14;
 
-/// Pages with a page before and one behind that end the process when they are touched. What lies in them has some place there; the rest
-/// of their bytes are known, so that a change is noticed.
+/// Pages between two guard pages, access to which ends the process. The content is at some position in them; the other bytes have a known
+/// pattern, so that changes are detected.
 pub(crate) struct Guarded {
     start: NonNull<u8>,
     bytes: usize,
-    /// Where the content lies.
+    /// Position of the content.
     at: usize,
     len: usize,
 }
@@ -43,12 +43,12 @@ impl Guarded {
         Ok(())
     }
 
-    /// Let nothing write, or everything.
+    /// Makes the pages read-only, or writable.
     pub(crate) fn set_writable(&self, writable: bool) -> Result<()> {
         self.protect(libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 })
     }
 
-    /// Put content against the last page, as far as the alignment allows, or against the first.
+    /// Places content next to the last guard page, as far as alignment permits, or next to the first.
     pub(crate) fn place(&mut self, content: &[u8], align: usize, last: bool) {
         let behind = self.bytes - content.len();
         (self.at, self.len) = (if last { behind / align * align } else { 0 }, content.len());
@@ -76,7 +76,7 @@ impl Guarded {
         &mut self.all()[at..at + len]
     }
 
-    /// A byte beside the content that has changed: how far from the content's start.
+    /// A changed byte outside of the content: its offset from the start of the content.
     pub(crate) fn changed(&mut self) -> Option<isize> {
         let (at, len) = (self.at, self.len);
         let mut all = self.all().iter().enumerate();
@@ -92,7 +92,7 @@ impl Drop for Guarded {
     }
 }
 
-/// A byte beside the content.
+/// Pattern of a byte outside of the content.
 fn known(place: usize) -> u8 {
     (place as u8).wrapping_mul(167) ^ 0x5a
 }

@@ -25,26 +25,26 @@ pub use run::{Launched, Launches};
 use crate::module::{self, Items};
 use crate::random::Random;
 
-/// A random kernel whose pointers go anywhere.
+/// A random kernel with arbitrary pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wild {
-    /// What it was made from.
+    /// Its seed.
     pub seed: u64,
-    /// Threads of a full group.
+    /// Threadgroup size.
     pub group: u32,
-    /// Threads of a vector.
+    /// Vector width in threads.
     pub lanes: u32,
     /// Whether clang optimizes the checked code.
     pub optimized: bool,
     text: String,
 }
 
-/// A kernel as machine code, and for the interpreter.
+/// A kernel as machine code and for the interpreter.
 pub(crate) struct Built {
     pub code: Code,
     pub made: Compiled,
     pub unoptimized: Module,
-    /// The arguments, by bit, that the code may write.
+    /// The arguments that the code may write, as a bit mask.
     pub may_write: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Built {
 pub(crate) const ALIGNS: [u64; 8] = [4, 1, 8, 8, 4, 8, 8, 4];
 
 impl Wild {
-    /// The kernel of a seed.
+    /// Generates the kernel of a seed.
     pub fn random(seed: u64, optimized: bool) -> Self {
         let mut random = Random::new(seed ^ 0x0bad_5eed);
         let group = random.pick(&[1, 4, 8, 16, 19, 32]);
@@ -67,7 +67,7 @@ impl Wild {
     }
 }
 
-/// Compile kernels, of one optimization, in few runs of clang: each one built, or the message that refuses it.
+/// Compiles kernels, all optimized or none, in few runs of clang: for each the kernel, or the compiler's error.
 ///
 /// # Errors
 /// When the text does not compile.

@@ -12,9 +12,9 @@ use super::text::{BYTES, CONTROL, DYNAMIC, REFERENCE, SMALL};
 use super::{ALIGNS, Built, Wild};
 use crate::random::Random;
 
-/// Instructions that a launch may take in the interpreter.
+/// Maximum number of interpreted instructions per launch.
 const STEPS: u64 = 200_000;
-/// Numbers that attack: about sizes, widths and signs.
+/// Boundary values: about sizes, widths and signs.
 const NUMBERS: [i64; 24] = [
     -1,
     -2,
@@ -42,16 +42,16 @@ const NUMBERS: [i64; 24] = [
     1 << 61,
 ];
 
-/// What a launch has come to.
+/// Result of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launched {
-    /// The interpreter finds no fault, and the results are the same.
+    /// No fault in the interpreter, and equal results.
     Same,
-    /// It ended without a fault; it is not compared.
+    /// No fault; results are not compared.
     Ended,
     /// It ended with a fault.
     Fault,
-    /// It has broken what is promised.
+    /// A guarantee was violated.
     Broken(String),
 }
 
@@ -63,7 +63,7 @@ pub struct Launches {
 }
 
 impl Launches {
-    /// Compile kernels, which all are or none is optimized.
+    /// Compiles kernels, all optimized or none.
     ///
     /// # Errors
     /// When they do not compile together, or there is no memory.
@@ -72,12 +72,12 @@ impl Launches {
         Ok(Self { built: super::build(&kernels)?, kernels, arguments })
     }
 
-    /// Why a kernel is refused, if it is.
+    /// The compiler's error for a kernel, if any.
     pub fn refused(&self, kernel: usize) -> Option<&str> {
         self.built[kernel].as_ref().err().map(String::as_str)
     }
 
-    /// One launch; `number` says which. Every second one is of one thread with small numbers.
+    /// Runs launch `number`. Every second launch has one thread and small numbers.
     ///
     /// # Errors
     /// When there is no memory.
@@ -97,10 +97,10 @@ impl Launches {
 struct Given {
     threads: u32,
     bytes: Vec<Vec<u8>>,
-    /// The arguments that lie in another's memory, with their distance.
+    /// Arguments that alias another's memory, with their offset.
     within: [Option<(usize, usize)>; 7],
     dynamic: usize,
-    /// Whether what is before the memory is closer than what is behind it.
+    /// Whether the guard page before the memory is closer than the one behind it.
     first: bool,
 }
 
@@ -153,7 +153,7 @@ impl Given {
     }
 }
 
-/// The arguments behind a launch that has no fault in the interpreter.
+/// Arguments after a launch without a fault in the interpreter.
 fn interpreted(built: &Built, wild: &Wild, given: &Given) -> Option<Vec<Vec<u8>>> {
     let mut arguments: Vec<Argument> = given.bytes.iter().cloned().map(Argument::Bytes).collect();
     arguments.push(Argument::Threadgroup(given.dynamic as u64));

@@ -5,14 +5,14 @@
 
 use crate::random::Random;
 
-/// Elements of the arguments at most.
+/// Maximum number of elements of an argument.
 pub(crate) const BYTES: [usize; 7] = [96 * 4, 384, 24 * 24, 16 * 8, 16 * 4, 24, 16 * 8];
-/// Bytes of the threadgroup argument.
+/// Size of the threadgroup argument in bytes.
 pub(crate) const DYNAMIC: usize = 64 * 4;
-/// Where each argument is among [`BYTES`].
+/// Index of each argument in [`BYTES`].
 pub(crate) const CONTROL: usize = 3;
 pub(crate) const REFERENCE: usize = 5;
-/// Numbers in `k` that keep accesses inside are below this.
+/// Numbers in `k` below this keep accesses in bounds.
 pub(crate) const SMALL: usize = 3;
 
 pub(crate) const HEADER: &str = "#include <metal_stdlib>
@@ -55,7 +55,7 @@ pub(crate) fn kernel(seed: u64, threads: u32) -> String {
 struct Writer<'a> {
     r: &'a mut Random,
     loops: usize,
-    /// Whether there may be what makes checks impossible, so that the kernel may be refused.
+    /// Whether unsupported constructs are generated, for which checked compilation may be rejected.
     odd: bool,
 }
 
@@ -65,7 +65,7 @@ impl Writer<'_> {
         format!("q{}", self.loops)
     }
 
-    /// A number that is below 8 where those in `k` are small.
+    /// A number that is below 8 if those in `k` are small.
     fn index(&mut self) -> String {
         let c = self.r.below(16);
         match self.r.below(14) {
@@ -183,7 +183,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A pointer goes elsewhere.
+    /// Reassigns a pointer.
     fn moves(&mut self) -> String {
         let index = self.index();
         match self.r.below(10) {
@@ -229,7 +229,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads and writes of threadgroup memory and the thread's own.
+    /// Reads and writes of threadgroup and private memory.
     fn own(&mut self) -> String {
         let (index, value) = (self.index(), self.value());
         match self.r.below(14) {
@@ -253,7 +253,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Many bytes at once.
+    /// Accesses of many bytes.
     fn whole(&mut self) -> String {
         let (index, other) = (self.index(), self.index());
         match self.r.below(13) {
@@ -279,7 +279,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What may have no bounds that a check could know.
+    /// Pointers for which bounds may be unknown.
     fn refusable(&mut self) -> String {
         let (index, value) = (self.index(), self.value());
         match self.r.below(7) {

@@ -73,7 +73,7 @@ pub struct OpenBlas {
     _library: Library,
 }
 
-/// OpenBLAS, or why it is not there.
+/// OpenBLAS, or the reason why it is unavailable.
 pub fn openblas() -> Result<&'static OpenBlas, &'static str> {
     static LOADED: LazyLock<Result<OpenBlas, String>> = LazyLock::new(load);
     LOADED.as_ref().map_err(String::as_str)
@@ -83,7 +83,7 @@ pub fn openblas() -> Result<&'static OpenBlas, &'static str> {
 fn load() -> Result<OpenBlas, String> {
     let name = if cfg!(target_os = "macos") { "libopenblas.dylib" } else { "libopenblas.so.0" };
     let absent = |error: libloading::Error| format!("{name}: {error}");
-    // Its threads would take a core for a while after each call, from whoever is measured next.
+    // Its threads would spin after each call and disturb the next measurement.
     // SAFETY: no other thread of this program changes the environment, or reads it other than through `std`.
     unsafe { std::env::set_var("OPENBLAS_THREAD_TIMEOUT", "4") };
     // SAFETY: the system's OpenBLAS; the symbols have the types of its documented C interface.

@@ -53,7 +53,7 @@ fn native(args: &mut [Argument], team: &Team) {
     }
 }
 
-/// Four tables, so that equal bytes in a row do not wait for each other's store.
+/// Four tables, so that consecutive equal bytes do not depend on each other's store.
 fn count(data: &[u8]) -> [u32; 256] {
     let mut tables = [[0u32; 256]; 4];
     let (chunks, rest) = data.as_chunks::<8>();

@@ -81,8 +81,7 @@ fn native_gather(args: &mut [Argument], team: &Team) {
     team.share(out.floats_mut(), 16, |first, out| take(&index[first..first + out.len()], table, out));
 }
 
-/// Scalar loads with a bounds check, eight at a time: on the processors looked at no slower than the
-/// instruction that gathers.
+/// Scalar loads with a bounds check, eight at a time; on the measured processors not slower than the gather instruction.
 #[multiversion(targets = "simd")]
 fn take(index: &[u32], table: &[f32], out: &mut [f32]) {
     for (out, index) in out.iter_mut().zip(index) {

@@ -26,7 +26,7 @@ use super::Contestant;
 use super::problem::{Argument, Problem};
 use crate::failure::{Failure, Result};
 
-/// The first CPU device of the drivers, as a number: a handle that stays good until the process ends.
+/// The first CPU device, as an integer: the handle is valid until the process ends.
 static DEVICE: LazyLock<std::result::Result<usize, String>> = LazyLock::new(find);
 
 fn find() -> std::result::Result<usize, String> {
@@ -38,12 +38,12 @@ fn find() -> std::result::Result<usize, String> {
     devices.next().map(|device| device as usize).ok_or_else(|| "no OpenCL driver is for the CPU".into())
 }
 
-/// Why OpenCL takes no part; `None` where it does.
+/// Reason why OpenCL is unavailable; `None` if it is available.
 pub fn absence() -> Option<String> {
     DEVICE.as_ref().err().cloned()
 }
 
-/// What a problem has of the driver's objects, released with it.
+/// OpenCL objects of a problem, released on drop.
 pub struct OpenCl {
     context: cl_context,
     queue: cl_command_queue,
@@ -58,7 +58,7 @@ fn failed(what: &'static str) -> impl Fn(i32) -> Failure {
     move |code| Error::DeviceLost(format!("OpenCL: {what} answers {code}")).into()
 }
 
-/// The device, or a part of it with so many compute units.
+/// The device, or a sub-device with this number of compute units.
 fn device(threads: usize) -> Result<Option<cl_device_id>> {
     let Ok(device) = &*DEVICE else { return Ok(None) };
     let device = *device as cl_device_id;
@@ -82,7 +82,7 @@ impl OpenCl {
         let queue = unsafe { create_command_queue(context, device, 0) };
         let program = create_program_with_source(context, &[problem.opencl])
             .map_err(failed("clCreateProgramWithSource"))?;
-        // As Metal has it by default.
+        // The default of Metal.
         build_program(program, &[device], c"-cl-fast-relaxed-math", None, null_mut())
             .map_err(failed("clBuildProgram"))?;
         let name =

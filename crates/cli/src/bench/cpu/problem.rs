@@ -1,16 +1,16 @@
-//! [`Problem`]: a kernel with its data, for every contestant.
+//! [`Problem`]: a kernel with its data, for all implementations.
 
 use super::team::Team;
 
-/// Work in plain Rust, on the arguments that the kernel would get.
+/// The same work in plain Rust, on the kernel's arguments.
 pub type Native = fn(&mut [Argument], &Team);
 
-/// A kernel, what it runs on, and the same work in Rust.
+/// A kernel, its data, and the same work in Rust.
 pub struct Problem {
     pub name: &'static str,
-    /// The fixed size, for people.
+    /// Problem size, human-readable.
     pub size: &'static str,
-    /// The name of the source file in `kernels`, without its ending, and the two texts.
+    /// Name of the source file in `kernels`, without extension, and both texts.
     pub file: &'static str,
     pub metal: &'static str,
     pub opencl: &'static str,
@@ -19,13 +19,13 @@ pub struct Problem {
     pub threads: [usize; 3],
     pub group: [usize; 3],
     pub args: Vec<Argument>,
-    /// Bytes that must be moved at least and floating-point operations, of one iteration.
+    /// Minimum bytes moved, and floating-point operations, per iteration.
     pub bytes: Option<u64>,
     pub flops: Option<u64>,
     pub native: Native,
-    /// Other baselines in Rust or in a library, with their names.
+    /// Other baselines in Rust or in a library, by name.
     pub others: Vec<(&'static str, Native)>,
-    /// Which argument is the result, or what is computed from it.
+    /// Index of the result, or a value computed from it.
     pub result: fn(&[Argument]) -> Vec<f64>,
     pub agreement: Agreement,
 }
@@ -42,12 +42,12 @@ pub enum Argument {
     Word(u32),
 }
 
-/// How near two results have to be.
+/// Tolerance of comparisons.
 #[derive(Clone, Copy)]
 pub enum Agreement {
-    /// The difference of each element, as a part of the baseline's largest magnitude.
+    /// Maximum difference per element, relative to the baseline's largest magnitude.
     Within(f64),
-    /// So large a share of the elements may differ, where one rounding decides between two outcomes.
+    /// Maximum fraction of different elements, for problems where rounding selects between two outcomes.
     Share(f64),
 }
 
@@ -57,7 +57,7 @@ macro_rules! views {
         pub fn $name(&self) -> &[$element] {
             match self {
                 Self::$variant(values) => values,
-                _ => panic!(concat!("the argument is not a ", stringify!($variant))),
+                _ => panic!(concat!("the argument is not of variant ", stringify!($variant))),
             }
         }
 
@@ -65,7 +65,7 @@ macro_rules! views {
         pub fn $name_mut(&mut self) -> &mut [$element] {
             match self {
                 Self::$variant(values) => values,
-                _ => panic!(concat!("the argument is not a ", stringify!($variant))),
+                _ => panic!(concat!("the argument is not of variant ", stringify!($variant))),
             }
         }
     )*};
@@ -131,7 +131,7 @@ impl Argument {
 }
 
 impl Agreement {
-    /// Where the two do not agree: what to say of it.
+    /// Describes the first difference, if any.
     pub fn difference(self, ours: &[f64], baseline: &[f64]) -> Option<String> {
         if ours.len() != baseline.len() {
             return Some(format!("{} elements instead of {}", ours.len(), baseline.len()));
@@ -140,7 +140,7 @@ impl Agreement {
         match self {
             Self::Within(part) => {
                 let scale = baseline.iter().fold(0.0f64, |most, v| most.max(v.abs()));
-                // A NaN is within nothing.
+                // A NaN is never within tolerance.
                 let far = pairs().find(|(_, (a, b))| {
                     (*a - *b).abs().partial_cmp(&(part * scale)).is_none_or(|o| o.is_gt())
                 });
@@ -155,7 +155,7 @@ impl Agreement {
     }
 }
 
-/// Numbers from 0 to below `limit` in no order, the same on every run.
+/// Pseudorandom numbers below `limit`, the same on every run.
 pub fn scattered(count: usize, limit: u32) -> impl Iterator<Item = u32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     (0..count).map(move |_| {

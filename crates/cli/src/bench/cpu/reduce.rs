@@ -52,7 +52,7 @@ fn native(args: &mut [Argument], team: &Team) {
     });
 }
 
-/// Several accumulators, so that no addition waits for the one before.
+/// Several accumulators, so that additions are independent.
 #[multiversion(targets = "simd")]
 fn total(input: &[f32]) -> f32 {
     const LANES: usize = 128;

@@ -15,10 +15,10 @@ use crate::report::median;
 const LAUNCHES: usize = 1000;
 const ROUNDS: usize = 50;
 const KERNELS: &str = include_str!("../kernels/launches.metal");
-/// Bytes of a copy.
+/// Size of a copy in bytes.
 const COPY: usize = 4 << 30;
 
-/// Medians of the time per launch: to hand it over, and until it has ended.
+/// Median times per launch: of submission, and until completion.
 struct Launches {
     handed: u64,
     ended: u64,
@@ -32,7 +32,7 @@ fn launches(mut run: impl FnMut() -> Result<(u64, u64)>) -> Result<Launches> {
     Ok(Launches { handed: per_launch(handed), ended: per_launch(ended) })
 }
 
-/// The driver's own calls.
+/// Calls of the CUDA driver.
 fn bare() -> Result<Option<Launches>> {
     let Some(module) = Module::new("empty", &[])? else { return Ok(None) };
     let times = launches(|| {
@@ -49,7 +49,7 @@ fn bare() -> Result<Option<Launches>> {
     Ok(Some(times))
 }
 
-/// Ours, as one submission and one by one.
+/// Elinvar, in one submission and in separate ones.
 fn ours(context: &Context) -> Result<[Launches; 2]> {
     let device = gpu(context)?;
     let kernel = compile(device, "launches.metal", KERNELS)?.kernel("empty")?;
@@ -104,17 +104,17 @@ fn measured(context: &Context, size: &str, pick: fn(&Launches) -> u64) -> Result
     })
 }
 
-/// The host's time to hand over one of many launches.
+/// Host time to submit one of many launches.
 pub(in super::super) fn launch(context: &Context) -> Result<Measured> {
     measured(context, "handing over one", |launches| launches.handed)
 }
 
-/// The time of one of many launches until the last has ended.
+/// Time per launch until the last of many has completed.
 pub(in super::super) fn launches_ended(context: &Context) -> Result<Measured> {
     measured(context, "one", |launches| launches.ended)
 }
 
-/// The times of copies of so many bytes within the device's memory.
+/// Times of copies of this size within device memory.
 pub(super) fn copies(device: &Device, bytes: usize, rounds: usize) -> Result<Vec<u64>> {
     let stream = device.stream()?;
     let source = device.buffer_for::<u8>(bytes, HostAccess::Never)?;
@@ -157,7 +157,7 @@ pub(in super::super) fn copy(context: &Context) -> Result<Measured> {
     })
 }
 
-/// A thousand small launches of a graph, until the last has ended, against one by one.
+/// 1000 small launches of a graph until the last has completed, compared with separate launches.
 pub(in super::super) fn graph(context: &Context) -> Result<Measured> {
     let device = gpu(context)?;
     let kernel = compile(device, "launches.metal", KERNELS)?.kernel("step_k")?;

@@ -14,10 +14,10 @@ use crate::bench::cpu::problem::Argument;
 use crate::failure::{Failure, Result};
 
 const TEXT: &str = include_str!("../kernels/baselines.cu");
-/// What every GPU has that Elinvar runs on.
+/// Compute capability that all supported GPUs have.
 const ARCHITECTURE: &str = "compute_80";
 
-/// Why there is no such baseline, if so.
+/// Reason why this baseline is unavailable, if it is.
 pub(in super::super) fn absence() -> Option<String> {
     // SAFETY: loading the library runs its initializers, which is what it is for.
     let is_there = unsafe { nvrtc::sys::is_culib_present() };
@@ -29,7 +29,7 @@ pub(super) fn failed(error: DriverError) -> Failure {
     Error::DeviceLost(format!("the baseline: {error}")).into()
 }
 
-/// A module in CUDA C++ with a function of it, on the first GPU.
+/// A CUDA C++ function and its module, on the first GPU.
 pub(super) struct Module {
     context: Arc<CudaContext>,
     module: sys::CUmodule,
@@ -38,7 +38,7 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// `None` where NVRTC is not.
+    /// `None` without NVRTC.
     pub(super) fn new(kernel: &str, options: &[&str]) -> Result<Option<Self>> {
         if absence().is_some() {
             return Ok(None);
@@ -63,12 +63,12 @@ impl Module {
         Ok(Some(Self { context, module, function, stream }))
     }
 
-    /// Make the context current on this thread.
+    /// Makes the context current on this thread.
     pub(super) fn enter(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(failed)
     }
 
-    /// One launch, with pointers to the parameters.
+    /// Launches it, with pointers to the parameters.
     ///
     /// # Safety
     /// The parameters are those of the function, which stays within what they point to.
@@ -91,7 +91,7 @@ impl Module {
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed)
     }
 
-    /// The time that `work` takes on the device.
+    /// Device time of `work`.
     pub(super) fn timed(&self, work: impl FnOnce() -> std::result::Result<(), DriverError>) -> Result<u64> {
         let time = || {
             let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);

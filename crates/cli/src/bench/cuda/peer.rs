@@ -20,7 +20,7 @@ pub(in super::super) fn peer(context: &Context) -> Result<Measured> {
     let other = Device::all()?.into_iter().find(|device| device.kind() == DeviceKind::Cuda && device != one);
     let other =
         other.ok_or_else(|| Error::unsupported("a copy between GPUs: there is one NVIDIA GPU only"))?;
-    // Before anything of ours lets the two reach each other.
+    // Before Elinvar enables peer access.
     let staged = staged()?;
     let data: Vec<u32> = scattered(WORDS, u32::MAX).collect();
     let mut source = one.buffer_for::<u32>(WORDS, HostAccess::Never)?;
@@ -49,7 +49,7 @@ pub(in super::super) fn peer(context: &Context) -> Result<Measured> {
     })
 }
 
-/// The driver's copy between devices that do not reach each other.
+/// The driver's copy between devices without peer access.
 fn staged() -> Result<u64> {
     let run = || {
         let contexts = [CudaContext::new(1)?, CudaContext::new(0)?];

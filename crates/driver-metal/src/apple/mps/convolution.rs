@@ -1,7 +1,7 @@
-//! Convolution: `MPSCNNConvolution`, whose weights are loaded from the operands each time it is encoded.
+//! Convolution: `MPSCNNConvolution`, whose weights are loaded from the operands at each encoding.
 //!
-//! The framework asks a data source for weights when a convolution is made; ours has zeros. The weights that count come
-//! from the device's buffers, by `reloadWeightsAndBiases`, in the command buffer's order.
+//! The framework requests weights from a data source when a convolution is created; ours provides zeros. The actual weights come
+//! from device buffers through `reloadWeightsAndBiases`, ordered in the command buffer.
 #![allow(unsafe_code)] // calls the framework, and is called by it
 
 use std::ffi::c_void;
@@ -23,7 +23,7 @@ use objc2_metal_performance_shaders::{
 use super::image::Copies;
 use super::{Call, data_type, offset};
 
-/// The kernels of a convolution.
+/// The MPS kernels of a convolution.
 #[derive(Clone)]
 pub(super) struct Kernels {
     convolution: Retained<MPSCNNConvolution>,
@@ -31,35 +31,35 @@ pub(super) struct Kernels {
     copies: Copies,
 }
 
-/// What a convolution begins with.
+/// Data source of a convolution.
 struct Zeros {
     descriptor: Retained<MPSCNNConvolutionDescriptor>,
     weights: Vec<f32>,
     /// Empty for none.
     bias: Vec<f32>,
-    /// The type in which the kernel keeps the weights.
+    /// The type in which the kernel stores the weights.
     kept: MPSDataType,
 }
 
 define_class!(
-    // SAFETY: `NSObject` asks nothing of what is below it, and there is no `Drop`.
+    // SAFETY: `NSObject` has no subclassing requirements, and there is no `Drop`.
     #[unsafe(super(NSObject))]
     #[ivars = Zeros]
     struct Source;
 
-    // SAFETY: `NSObject` does all of it.
+    // SAFETY: `NSObject` implements the protocol.
     unsafe impl NSObjectProtocol for Source {}
 
-    // SAFETY: nothing of it changes, so it is its own copy.
+    // SAFETY: it is immutable, so it is its own copy.
     unsafe impl NSCopying for Source {
         #[unsafe(method_id(copyWithZone:))]
         fn copy_with_zone(&self, _zone: *mut NSZone) -> Retained<Self> {
-            // SAFETY: it is an object that is alive.
+            // SAFETY: the object is alive.
             unsafe { Retained::retain(std::ptr::from_ref(self).cast_mut()) }.expect("`self` is not nil")
         }
     }
 
-    // SAFETY: the methods have the protocol's types, and what they point to stays as long as the object.
+    // SAFETY: the methods have the protocol's types, and the pointers stay valid as long as the object.
     unsafe impl MPSCNNConvolutionDataSource for Source {
         #[unsafe(method(dataType))]
         fn data_type(&self) -> MPSDataType {
@@ -105,7 +105,7 @@ define_class!(
 impl Source {
     fn new(zeros: Zeros) -> Retained<Self> {
         let this = Self::alloc().set_ivars(zeros);
-        // SAFETY: `NSObject`'s initializer takes nothing.
+        // SAFETY: `NSObject`'s initializer has no preconditions.
         unsafe { msg_send![super(this), init] }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn make(device: &ProtocolObject<dyn MTLDevice>, p: &Convolution) -> R
         bias: if p.bias { vec![0.0; outputs] } else { Vec::new() },
         kept: data_type(p.float),
     });
-    // SAFETY: the source has what the descriptor says; nobody else has the kernel yet.
+    // SAFETY: the source has the data that the descriptor describes; no other code uses the kernel yet.
     let convolution = unsafe {
         let source = ProtocolObject::from_ref(&*source);
         let kernel = MPSCNNConvolution::initWithDevice_weights(MPSCNNConvolution::alloc(), device, source);
@@ -151,8 +151,8 @@ pub(super) fn encode(call: &Call<'_>, p: &Convolution, kernels: &Kernels) -> Res
     let bias = if p.bias { Some(call.place(2)?) } else { None };
     let (bias, bias_offset) = bias.map_or((None, 0), |(buffer, offset)| (Some(&**buffer), offset));
     let state = MPSCNNConvolutionWeightsAndBiasesState::alloc();
-    // SAFETY: the primitive's check compared the operands with the weights and biases that the descriptor speaks of, and
-    // their offsets with the size of a float.
+    // SAFETY: the primitive's validation has compared the operands with the descriptor's weights and biases, and their offsets with the size of
+    // a float.
     unsafe {
         let state = MPSCNNConvolutionWeightsAndBiasesState::initWithWeights_weightsOffset_biases_biasesOffset_cnnConvolutionDescriptor(
             state,

@@ -1,7 +1,7 @@
-//! Kernels that take images, over buffers: an operand is copied to a temporary image, and the result's image back.
+//! Image kernels over buffers: operands are copied to temporary images, and the result image is copied back.
 //!
-//! A copy takes an image as one row of a matrix, in either order of its numbers. Temporary images are the command buffer's
-//! own, which uses their memory again.
+//! A copy treats an image as one row of a matrix, in either data layout. Temporary images belong to the command buffer, which reuses
+//! their memory.
 #![allow(unsafe_code)] // calls the framework
 
 use elinvar_driver::primitive::{Float, Images, Layout};
@@ -16,7 +16,7 @@ use objc2_metal_performance_shaders::{
 
 use super::Call;
 
-/// Copies to images and back.
+/// Copies to and from images.
 #[derive(Clone)]
 pub(super) struct Copies {
     into: Retained<MPSMatrixCopyToImage>,
@@ -46,7 +46,7 @@ impl Copies {
         }
     }
 
-    /// Applies a kernel to one image; `sizes` are of source and result, which `rows` hold.
+    /// Applies a kernel to one image; `sizes` are the sizes of source and result, which are stored in `rows`.
     pub(super) fn apply(
         &self,
         call: &Call<'_>,
@@ -56,8 +56,8 @@ impl Copies {
         rows: [&MPSMatrix; 2],
     ) {
         let ([source, result], buffer) = (sizes.map(|size| temporary(call, float, size)), &call.buffer);
-        // SAFETY: each image has as many numbers as its row, of the same type; each is written before it is read, and read
-        // once, as a temporary image's read count says at first.
+        // SAFETY: each image has the number of elements of its row, with the same type; it is written before it is read, and read once, which is
+        // the initial read count of a temporary image.
         unsafe {
             self.into.encodeToCommandBuffer_sourceMatrix_destinationImage(buffer, rows[0], &source);
             kernel.encodeToCommandBuffer_sourceImage_destinationImage(buffer, &source, &result);
@@ -72,7 +72,7 @@ fn temporary(call: &Call<'_>, float: Float, size: Images) -> Retained<MPSTempora
         Float::F32 => MPSImageFeatureChannelFormat::Float32,
     };
     let Images { channels, height, width, .. } = size;
-    // SAFETY: plain numbers within the limits of textures, which the caps say.
+    // SAFETY: plain numbers within the limits of textures, which are part of the caps.
     unsafe {
         let descriptor = MPSImageDescriptor::imageDescriptorWithChannelFormat_width_height_featureChannels(
             format,

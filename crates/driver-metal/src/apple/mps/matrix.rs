@@ -36,7 +36,7 @@ pub(super) fn mat_mul(device: &Device, p: &MatMul) -> Retained<MPSMatrixMultipli
 pub(super) fn encode_mat_mul(call: &Call<'_>, p: &MatMul, kernel: &MPSMatrixMultiplication) -> Result<()> {
     let view = |at, matrix| call.matrices(at, matrix, p.matrices, p.float);
     let (left, right, result) = (view(0, p.left)?, view(1, p.right)?, view(2, p.result)?);
-    // SAFETY: the matrices are as large as the kernel was told, and the result shares no memory with the others.
+    // SAFETY: the matrices have the kernel's sizes, and the result does not overlap the others.
     unsafe {
         kernel.encodeToCommandBuffer_leftMatrix_rightMatrix_resultMatrix(
             &call.buffer,
@@ -72,7 +72,7 @@ pub(super) fn encode_mat_vec(
     let (rows, columns) = p.size();
     let matrix = call.matrices(0, p.matrix, 1, p.float)?;
     let (vector, result) = (call.vector(1, columns, p.float)?, call.vector(2, rows, p.float)?);
-    // SAFETY: matrix and vectors are as large as the kernel was told, and the result shares no memory with the others.
+    // SAFETY: matrix and vectors have the kernel's sizes, and the result does not overlap the others.
     unsafe {
         kernel.encodeToCommandBuffer_inputMatrix_inputVector_resultVector(
             &call.buffer,
@@ -98,7 +98,7 @@ pub(super) fn softmax(device: &Device, p: &Softmax) -> Retained<MPSMatrixSoftMax
 pub(super) fn encode_softmax(call: &Call<'_>, p: &Softmax, kernel: &MPSMatrixSoftMax) -> Result<()> {
     let view = |at, matrix| call.matrices(at, matrix, 1, p.float);
     let (source, result) = (view(0, p.source)?, view(1, p.result)?);
-    // SAFETY: both have the same size, and share no memory.
+    // SAFETY: both have the same size, and do not overlap.
     unsafe { kernel.encodeToCommandBuffer_inputMatrix_resultMatrix(&call.buffer, &source, &result) };
     Ok(())
 }

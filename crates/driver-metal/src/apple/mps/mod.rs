@@ -1,9 +1,8 @@
 //! Primitives through [Metal Performance Shaders](https://developer.apple.com/documentation/metalperformanceshaders).
 //!
-//! The framework's kernels encode themselves to a command buffer, with encoders of their own: ours is ended before. What
-//! a kernel is made for is its shape, so those of the last shapes are kept in the device's [`Stock`]. One that a
-//! command buffer uses is not in the stock until that has ended: the framework's objects are for one thread at a time,
-//! and a convolution holds its weights.
+//! The framework's kernels create their own encoders in a command buffer; the driver's encoder is ended before. A kernel is created for a
+//! shape, so the device's [`Stock`] caches kernels of recent shapes. A kernel that a command buffer uses is removed from the cache until
+//! the command buffer has ended, because MPS objects are not thread-safe, and a convolution stores its weights.
 
 mod convolution;
 mod image;
@@ -30,25 +29,25 @@ use super::core::Core;
 use super::encoding::{CommandBuffer, Encoding};
 use super::memory::located;
 
-/// Kernels that a device keeps.
+/// Maximum number of cached kernels of a device.
 const MOST_KEPT: usize = 32;
 
-/// What the framework computes on a device.
+/// The primitives that the framework supports on a device.
 #[allow(unsafe_code)] // asks the framework
 pub(super) fn primitives(device: &ProtocolObject<dyn MTLDevice>) -> Primitives {
-    // SAFETY: asks a question about a device.
+    // SAFETY: queries a device.
     if !unsafe { MPSSupportsMTLDevice(Some(device)) } {
         return Primitives::NONE;
     }
     let all = PrimitiveKind::ALL.into_iter().flat_map(|kind| Float::ALL.map(|float| (kind, float)));
     let set = all.fold(Primitives::NONE, |set, (kind, float)| set.with(kind, float));
-    // Textures of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.
+    // Texture limits of the families Apple2, and of Apple3, Mac2 and later (Metal feature set tables); a layer has four channels.
     let newer = [MTLGPUFamily::Apple3, MTLGPUFamily::Mac2, MTLGPUFamily::Metal3];
     let side = if newer.into_iter().any(|family| device.supportsFamily(family)) { 16384 } else { 8192 };
     set.with_images(side, 4 * 2048)
 }
 
-/// A kernel of the framework's, made for one shape.
+/// An MPS kernel, created for one shape.
 #[derive(Clone)]
 enum Kernel {
     MatMul(Retained<MPSMatrixMultiplication>),
@@ -60,11 +59,11 @@ enum Kernel {
 }
 
 #[allow(unsafe_code)] // the bindings leave it open
-// SAFETY: the framework's objects may be used by one thread after another; a kernel is with the stock or with one queue's
-// command buffer, both of which are locked when they are touched.
+// SAFETY: MPS objects may be used by one thread after another; a kernel is owned by the cache or by a command buffer of a queue, both
+// of which are locked for access.
 unsafe impl Send for Kernel {}
 
-/// Kernels that no command buffer uses, by what they were made for; the last one that was given back is the last.
+/// Cache of kernels that no command buffer uses, by their shapes; the most recently returned is the last.
 #[derive(Default)]
 pub(super) struct Stock {
     idle: Mutex<Vec<(Primitive, Kernel)>>,
@@ -86,7 +85,7 @@ impl Stock {
     }
 }
 
-/// A kernel that a command buffer uses; dropped when that has ended, which gives it back.
+/// A kernel in use by a command buffer. When it is dropped, after the end of the command buffer, it returns to the cache.
 pub(super) struct InUse {
     primitive: Primitive,
     kernel: Option<Kernel>,
@@ -101,8 +100,8 @@ impl Drop for InUse {
     }
 }
 
-/// Encodes a primitive. The bindings panic where the framework gives nil for an object that it should make, which the queue
-/// makes an error of.
+/// Encodes a primitive. The bindings panic if the framework returns nil for an object that it should create; the queue converts the
+/// panic to an error.
 pub(super) fn encode(
     encoding: &mut Encoding<'_>,
     primitive: &Primitive,
@@ -116,14 +115,13 @@ pub(super) fn encode(
         Primitive::Reduction(p) => reduction::packed_bytes(p),
         _ => None,
     };
-    // In range, as the operand that it is a copy of.
+    // Does not overflow, because the operand does not.
     let private = |bytes| encoding.transient(bytes as usize, MTLResourceOptions::StorageModePrivate);
     let scratch = scratch.map(private).transpose()?;
     Call { core, buffer: encoding.library()?, operands, scratch }.encode(primitive, &kernel)
 }
 
-/// A kernel for a primitive: one that this command buffer uses already, since its commands run in order; one that is idle; a
-/// new one.
+/// A kernel for a primitive: one that this command buffer already uses, because its commands run in order; a cached one; or a new one.
 fn kernel(encoding: &mut Encoding<'_>, primitive: &Primitive) -> Result<Kernel> {
     let core = encoding.core;
     let in_use = encoding.kernels();
@@ -153,12 +151,12 @@ fn unknown(primitive: &Primitive) -> Error {
     Error::unsupported(format!("{} on a Metal device", primitive.kind().name()))
 }
 
-/// Where a primitive is encoded, and over what.
+/// Command buffer and operands of a primitive.
 struct Call<'a> {
     core: &'a Core,
     buffer: CommandBuffer,
     operands: &'a [MemorySlice],
-    /// Memory of the command buffer's own, where it is needed.
+    /// Temporary memory of the command buffer, if needed.
     scratch: Option<Buffer>,
 }
 
@@ -178,30 +176,30 @@ impl Call<'_> {
         }
     }
 
-    /// An operand as so many matrices.
+    /// An operand as matrices.
     fn matrices(&self, at: usize, matrix: Matrix, count: u32, float: Float) -> Result<Retained<MPSMatrix>> {
         Ok(self.view(self.place(at)?, matrix, count, float))
     }
 
-    /// Where an operand lies.
+    /// Location of an operand.
     fn place(&self, at: usize) -> Result<(&Buffer, usize)> {
         located(self.core, &self.operands[at])
     }
 
-    /// One image of an operand, as the one row of a matrix.
+    /// One image of an operand, as a matrix of one row.
     fn image(&self, at: usize, number: u32, size: Images, float: Float) -> Result<Retained<MPSMatrix>> {
         let (buffer, offset) = self.place(at)?;
-        // Within the operand, whose length fits.
+        // Does not overflow: within the operand.
         let before = size.elements() as usize * number as usize * float.size() as usize;
         Ok(self.row((buffer, offset + before), size, float))
     }
 
-    /// An image as the one row of a matrix.
+    /// An image as a matrix of one row.
     fn row(&self, (buffer, offset): (&Buffer, usize), size: Images, float: Float) -> Retained<MPSMatrix> {
-        // Within an operand, whose length fits.
+        // Does not overflow: within an operand.
         let columns = size.elements() as usize;
         let row_bytes = columns * float.size() as usize;
-        // SAFETY: as of matrices.
+        // SAFETY: as for matrices.
         unsafe {
             let descriptor = MPSMatrixDescriptor::matrixDescriptorWithRows_columns_rowBytes_dataType(
                 1,
@@ -213,7 +211,7 @@ impl Call<'_> {
         }
     }
 
-    /// Matrices from a place on.
+    /// Matrices at a location.
     fn view(
         &self,
         (buffer, offset): (&Buffer, usize),
@@ -222,15 +220,14 @@ impl Call<'_> {
         float: Float,
     ) -> Retained<MPSMatrix> {
         let (rows, columns) = (matrix.rows as usize, matrix.columns as usize);
-        // They are within a buffer, whose length fits; what leads to no other row or matrix may be anything.
+        // Does not overflow: within a buffer. Strides of single rows or matrices are not used.
         let row_bytes = match (rows, count) {
             (1, 1) => columns * float.size() as usize,
             _ => matrix.row_bytes as usize,
         };
         let matrix_bytes = if count == 1 { rows * row_bytes } else { matrix.matrix_bytes as usize };
         let kind = data_type(float);
-        // SAFETY: plain numbers; the primitive's check compared the sizes with the operand's, and the command buffer's
-        // submission keeps the buffer alive.
+        // SAFETY: plain numbers; the primitive's validation has compared the sizes with the operand's, and the submission keeps the buffer alive.
         unsafe {
             let descriptor =
                 MPSMatrixDescriptor::matrixDescriptorWithRows_columns_matrices_rowBytes_matrixBytes_dataType(
@@ -248,7 +245,7 @@ impl Call<'_> {
     /// An operand as a vector.
     fn vector(&self, at: usize, length: u32, float: Float) -> Result<Retained<MPSVector>> {
         let (buffer, offset) = self.place(at)?;
-        // SAFETY: as of matrices.
+        // SAFETY: as for matrices.
         unsafe {
             let descriptor =
                 MPSVectorDescriptor::vectorDescriptorWithLength_dataType(length as usize, data_type(float));
@@ -257,10 +254,10 @@ impl Call<'_> {
     }
 }
 
-/// Where the framework puts a window, which it counts from its middle, so that it begins where ours does.
+/// The framework's offset of a window, which it measures from the window's center, such that it starts where the contract's does.
 fn offset(window: &Window) -> MPSOffset {
     let Padding { top, left, .. } = window.padding;
-    // Spans of windows over images are small.
+    // Does not overflow: window sizes are small.
     let [rows, columns] = window.span().map(|span| span as isize / 2);
     MPSOffset { x: columns - left as isize, y: rows - top as isize, z: 0 }
 }

@@ -1,7 +1,7 @@
 //! Pooling: `MPSCNNPoolingMax`, `MPSCNNPoolingAverage`.
 //!
-//! Where edges clamp, what is outside counts as the nearest number of the image for a maximum, which changes none, since
-//! a window always has a part of the image; and it is left out of an average. Else it counts as zeros.
+//! With clamped edges, elements outside of the image count as the nearest element for a maximum, which does not change the result because a
+//! window always overlaps the image, and are excluded from an average. Otherwise they count as zeros.
 #![allow(unsafe_code)] // calls the framework
 
 use elinvar_driver::primitive::{PoolKind, Pooling};
@@ -17,7 +17,7 @@ use objc2_metal_performance_shaders::{
 use super::image::Copies;
 use super::{Call, offset};
 
-/// The kernels of a pooling.
+/// The MPS kernels of a pooling.
 #[derive(Clone)]
 pub(super) struct Kernels {
     pool: Retained<MPSCNNKernel>,
@@ -32,7 +32,7 @@ pub(super) fn make(device: &ProtocolObject<dyn MTLDevice>, p: &Pooling) -> Resul
         PoolKind::AverageWithPadding => MPSImageEdgeMode::Zero,
         other => return Err(Error::unsupported(format!("pooling {other:?} on a Metal device"))),
     };
-    // SAFETY: plain numbers, none of which is 0; nobody else has the kernel yet.
+    // SAFETY: plain numbers, none of which is 0; no other code uses the kernel yet.
     let pool = unsafe {
         let pool = if p.kind == PoolKind::Max {
             let kernel = MPSCNNPoolingMax::alloc();

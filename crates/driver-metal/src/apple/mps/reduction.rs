@@ -1,6 +1,6 @@
-//! Reductions: `MPSNNReduceRowSum` and its like, of a matrix taken as an image of one channel.
+//! Reductions: `MPSNNReduceRowSum` and similar kernels, on a matrix as an image of one channel.
 //!
-//! A row of the matrix is a row of the image. Rows with gaps are packed first, by `MPSMatrixCopy`.
+//! A row of the matrix is a row of the image. Rows with padding are packed first, by `MPSMatrixCopy`.
 #![allow(unsafe_code)] // calls the framework
 
 use elinvar_driver::primitive::{Extent, Images, Layout, Matrix, Reduction, ReductionKind};
@@ -20,16 +20,16 @@ use super::image::Copies;
 
 type Device = ProtocolObject<dyn MTLDevice>;
 
-/// The kernels of a reduction.
+/// The MPS kernels of a reduction.
 #[derive(Clone)]
 pub(super) struct Kernels {
     reduce: Retained<MPSCNNKernel>,
     copies: Copies,
-    /// Takes the gaps out.
+    /// Packs the rows.
     pack: Option<Retained<MPSMatrixCopy>>,
 }
 
-/// Bytes of the packed matrix, where one is needed.
+/// Size of the packed matrix in bytes, if one is needed.
 pub(super) fn packed_bytes(p: &Reduction) -> Option<u64> {
     let Matrix { rows, columns, row_bytes, .. } = p.source;
     let packed = Matrix::packed(p.float, rows, columns);
@@ -95,7 +95,7 @@ pub(super) fn encode(call: &Call<'_>, p: &Reduction, kernels: &Kernels) -> Resul
                 destinationRowOffset: 0,
                 destinationColumnOffset: 0,
             };
-            // SAFETY: both matrices have as many rows and columns as the kernel copies.
+            // SAFETY: both matrices have the rows and columns that the kernel copies.
             unsafe {
                 let copy = MPSMatrixCopyDescriptor::descriptorWithSourceMatrix_destinationMatrix_offsets(
                     &gapped, &packed, offsets,

@@ -20,7 +20,7 @@ pub(in crate::apple) struct CommandBufferEnd {
     pub(in crate::apple) counter: Retained<ProtocolObject<dyn MTLSharedEvent>>,
     /// The counter's value at the end.
     pub(in crate::apple) number: u64,
-    /// Open once everything up to the end has succeeded.
+    /// Opened when everything up to the end has succeeded.
     pub(in crate::apple) gate: Arc<Gate>,
     /// Address of the device.
     pub(in crate::apple) device: usize,

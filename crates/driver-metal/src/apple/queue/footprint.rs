@@ -1,4 +1,4 @@
-//! What commands do to memory, as [`Ahead`](crate::ahead::Ahead) wants to know it.
+//! Memory accesses of commands, as input to [`Ahead`](crate::ahead::Ahead).
 
 use std::any::Any;
 
@@ -9,7 +9,7 @@ use crate::ahead::{Bytes, Effect, Footprint};
 use crate::apple::encode;
 use crate::apple::pipeline::MetalPipeline;
 
-/// Note what the command buffer does that begins with these commands. It ends before the next wait, or earlier.
+/// Records the accesses of the command buffer that starts with these commands. It ends at the next wait, or earlier.
 pub(super) fn note(footprint: &mut Footprint, commands: &[Command]) {
     for command in encode::together(commands) {
         match command {
@@ -63,7 +63,7 @@ fn launch(footprint: &mut Footprint, dispatch: &Dispatch) {
         let steers = index >= 64 || has(pipeline.steering(), index);
         Some(of(slice, if steers { effect.steering() } else { effect }))
     });
-    // What is reached through addresses may hold addresses as well.
+    // Memory reached through addresses may itself contain addresses.
     let reached = dispatch.uses.iter().map(|used| {
         let effect = match used.access {
             Access::Read => Effect::READS,

@@ -1,7 +1,7 @@
-//! A queue's half that is Metal's: commands are encoded to command buffers where they are issued, by the thread that submits if it can.
+//! The Metal backend of the submission core: encodes commands to command buffers at issue, on the submitting thread if possible.
 //!
-//! Events that a command buffer raises before it has ended are raised when Metal reports it; at its end all of them are, in order,
-//! before anything else is said of it. If it fails, those that it has come to are raised, and the others fail.
+//! Events that a command buffer raises before its end are raised when Metal reports them. At its end, all remaining ones are raised in order,
+//! before its completion is reported. If it fails, those that it has reached are raised, and the others fail.
 //!
 //! Command buffers are committed ahead of those in flight as far as [`Ahead`] allows.
 //!
@@ -41,14 +41,14 @@ pub(super) type MetalQueue = QueueHandle<CommandQueue>;
 
 type Submissions = SubmissionQueue<CommandQueue>;
 
-/// A queue of Metal.
+/// The backend of a Metal command queue.
 pub(super) struct CommandQueue {
     core: Arc<Core>,
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
-    /// What Metal calls when a command buffer has ended; one for all of them.
+    /// Completion handler, shared by all command buffers.
     completion: Block,
     marks: Marks,
-    /// What the GPU raises to the number of each command buffer when that has ended. Made when an event is first to be raised.
+    /// Shared event that the GPU raises to the number of each command buffer at its end. Created when a signal is first promised.
     ends: OnceLock<Option<Retained<ProtocolObject<dyn MTLSharedEvent>>>>,
     buffers: Mutex<Buffers>,
 }
@@ -57,10 +57,10 @@ pub(super) struct CommandQueue {
 struct Block(Completion);
 
 #[allow(unsafe_code)] // blocks are not sent by default
-// SAFETY: what the block holds may be used from any thread, and blocks are counted atomically.
+// SAFETY: the captures of the block may be used on any thread, and blocks are reference-counted atomically.
 unsafe impl Send for Block {}
 #[allow(unsafe_code)] // as above
-// SAFETY: as above; calling it changes nothing of its own.
+// SAFETY: as above; calling it does not mutate it.
 unsafe impl Sync for Block {}
 
 #[derive(Default)]
@@ -68,18 +68,18 @@ struct Buffers {
     /// Command buffers that are committed and have not ended, in order.
     committed: VecDeque<Committed>,
     ahead: Ahead,
-    /// What the next command buffers are to wait for.
+    /// Gates for which the next command buffers must wait.
     waits: Vec<CommandBufferEnd>,
-    /// Whether the end of what was committed last is raised, behind all of them.
+    /// Whether the end of the last committed command buffer is encoded as a signal.
     is_end_raised: bool,
-    /// When the last one ended.
+    /// End time of the last command buffer.
     last_ns: u64,
-    /// What the next command buffers are described in.
+    /// Reused `BufferInfo`s for the next command buffers.
     spare: Vec<BufferInfo>,
 }
 
 impl Buffers {
-    /// Nothing is in flight, and all that was waited for has come.
+    /// Nothing is in flight, and all gates are open.
     fn restart(&mut self) {
         self.ahead.restart();
         self.waits.clear();
@@ -88,33 +88,33 @@ impl Buffers {
 }
 
 struct Committed {
-    /// The command buffer's address.
+    /// Address of the command buffer.
     address: usize,
     info: BufferInfo,
-    /// The commands of its submission.
+    /// Commands of its submission.
     commands: Arc<[Command]>,
     /// Its number in [`Ahead`].
     number: u64,
-    /// What its submission is to end in.
+    /// The error in which its submission must end, if any.
     stop: Option<Error>,
 }
 
-/// What an operation of the queue ends with.
+/// Fence of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fence {
-    /// The command buffer at this address.
+    /// The end of the command buffer at this address.
     Buffer(usize),
     /// A signal within a command buffer, by its ticket.
     Ticket(u64),
 }
 
-/// Commands that were encoded.
+/// Encoded commands.
 struct Encoded {
-    /// `None` if the device has nothing to do.
+    /// `None` if there is no work for the device.
     buffer: Option<CommandBuffer>,
-    /// Index of the command that is next.
+    /// Index of the next command.
     next: usize,
-    /// Whether nothing may be committed behind it before it has completed.
+    /// Whether issue must pause until it has completed.
     drain: bool,
 }
 
@@ -132,11 +132,11 @@ impl CommandQueue {
         Ok(QueueHandle::new_cyclic(|submissions| {
             let ended = submissions.clone();
             let completion = RcBlock::new(move |buffer: NonNull<ProtocolObject<dyn MTLCommandBuffer>>| {
-                // What unwinds from here would end the process.
+                // A panic that unwinds from here would abort the process.
                 let _panic = catch_unwind(AssertUnwindSafe(|| {
                     let Some(submissions) = ended.upgrade() else { return };
                     #[allow(unsafe_code)] // an argument from Metal
-                    // SAFETY: Metal hands its handler a command buffer that lives as long as the call.
+                    // SAFETY: Metal passes a command buffer to its handler that lives as long as the call.
                     let buffer = unsafe { buffer.as_ref() };
                     autoreleasepool(|_| Self::completed(&submissions, buffer));
                 }));
@@ -148,11 +148,11 @@ impl CommandQueue {
     }
 }
 
-/// The queue's, through which it learns what its command buffers have come to.
+/// Creates the queue's `Signals`, which report the tickets that its command buffers reach.
 fn signals(core: &Core, submissions: &Weak<Submissions>) -> Option<Signals> {
     let submissions = submissions.clone();
     Signals::new(core, move |ticket| {
-        // What unwinds from here would end the process.
+        // A panic that unwinds from here would abort the process.
         let _panic = catch_unwind(AssertUnwindSafe(|| {
             let Some(submissions) = submissions.upgrade() else { return };
             autoreleasepool(|_| {
@@ -163,13 +163,13 @@ fn signals(core: &Core, submissions: &Weak<Submissions>) -> Option<Signals> {
     })
 }
 
-/// `None` where Metal has no shared events.
+/// `None` if Metal has no shared events.
 fn ends(core: &Core) -> Option<Retained<ProtocolObject<dyn MTLSharedEvent>>> {
     let has_events = core.device.respondsToSelector(sel!(newSharedEvent));
     has_events.then(|| autoreleasepool(|_| core.device.newSharedEvent())).flatten()
 }
 
-/// The device has come to all signals up to a ticket.
+/// The device has reached all signals up to a ticket.
 fn raise(submissions: &Submissions, ticket: u64, end_ns: u64) {
     let is_reached = |fence: &Fence| matches!(fence, Fence::Ticket(one) if *one <= ticket);
     let executed = || Completed::Executed { start_ns: None, end_ns };
@@ -177,7 +177,7 @@ fn raise(submissions: &Submissions, ticket: u64, end_ns: u64) {
 }
 
 #[allow(unsafe_code)] // promises what the trait asks for
-// SAFETY: a command buffer's operation completes in its completion handler; one that is not committed is not announced.
+// SAFETY: a command buffer's operation completes in its completion handler; a command buffer that is not committed is not announced.
 unsafe impl Backend for CommandQueue {
     type Thread = ();
     type Work = ();
@@ -221,7 +221,7 @@ unsafe impl Backend for CommandQueue {
             }
             Ok(Encoded { buffer: None, next, .. }) => {
                 self.keep(info, Some(footprint));
-                // What takes no time does so in its turn.
+                // Commands without device work complete in order, too.
                 if is_ahead {
                     return Ok(Issued::Full);
                 }
@@ -232,7 +232,7 @@ unsafe impl Backend for CommandQueue {
         }
     }
 
-    /// The GPU waits for what is promised, if what is behind the wait may be committed before it is known to come.
+    /// The GPU waits for a promised event, if the work behind the wait may be committed before the event is known to be raised.
     fn wait(&self, issue: &mut Issue<'_, Self>, event: &Arc<dyn Event>, value: u64) -> Result<bool> {
         let promise = MetalEvent::of(&**event).and_then(|event| event.promised(value));
         let Some(promise) = promise.filter(|promise| promise.is_of(&self.core)) else { return Ok(false) };
@@ -251,7 +251,7 @@ unsafe impl Backend for CommandQueue {
         Ok(is_allowed)
     }
 
-    /// A signal behind command buffers in flight is promised, unless it is the queue's first: from then on their ends are encoded.
+    /// A signal behind command buffers in flight is promised, except for the queue's first, from which on the ends are encoded.
     fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
         let Command::Signal { event, value } = &issue.commands()[issue.next()] else { return None };
         let event = MetalEvent::of(&**event)?;
@@ -279,7 +279,7 @@ unsafe impl Backend for CommandQueue {
         host::now_ns()
     }
 
-    /// What runs on a GPU runs to its end. What is committed behind it runs as well, and ends in the cause.
+    /// Running GPU work cannot be stopped. Work committed behind it runs as well, and ends in the cause.
     fn stop(
         &self,
         (): &(),
@@ -299,7 +299,7 @@ unsafe impl Backend for CommandQueue {
                     committed[at].stop.get_or_insert_with(|| cause.clone());
                     are_behind = true;
                 }
-                // It is at its end.
+                // It has reached its end.
                 None => are_behind = true,
             }
         }
@@ -383,15 +383,15 @@ impl CommandQueue {
         let (is_behind, committed) = (buffers.ahead.end(number, is_well), buffers.ahead.last());
         drop(buffers);
         if let (false, Some(Some(ends))) = (is_well, this.ends.get()) {
-            // Who waits for this one or those behind it goes on, to fail with the event. Nothing more is committed until that is known.
+            // GPU waits for this and later command buffers are released, and fail with the event. Nothing more is committed until that is known.
             ends.setSignaledValue(committed);
         }
         if let Some(error) = error.as_ref().filter(|_| failed.is_some() && !is_behind) {
-            // Behind a failure Metal may refuse what the device could do.
+            // After a failure, Metal may reject work that the device could execute.
             core.note(error);
         }
         let error = stop.or(error);
-        // Whoever is told of the end finds the memory let go of.
+        // Release the memory before the completion is reported.
         drop(commands);
         let completed = match error {
             None => {
@@ -407,7 +407,7 @@ impl CommandQueue {
                 if let Some((signals, last)) = this.marks.signals.as_ref().zip(last) {
                     signals.give_up(last);
                 }
-                // What a half of a copy has brought is of no use.
+                // The result of the first half of a copy is not needed any more.
                 drop(info);
                 Completed::Failed(error)
             }
@@ -423,8 +423,8 @@ impl CommandQueue {
         footprint.into_iter().for_each(|footprint| buffers.ahead.recycle(footprint));
     }
 
-    /// The begin and the end of a command buffer in nanoseconds. One that Metal has begun beside an earlier one begins behind it,
-    /// as the contract has it.
+    /// Start and end of a command buffer in nanoseconds. If Metal started it concurrently with an earlier one, its start is moved behind that
+    /// one's end, as the contract requires.
     fn in_order(&self, seconds: [f64; 2]) -> [u64; 2] {
         let last_ns = &mut self.buffers.lock().last_ns;
         let [start_ns, end_ns] = seconds.map(|time| host::from_seconds(time).max(*last_ns));

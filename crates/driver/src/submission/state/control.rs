@@ -1,16 +1,16 @@
-//! What ends submissions from outside: cancel, stop, acknowledge, the loss of the device; and how a suspended queue goes on.
+//! Control of submissions by the user: cancel, stop, acknowledge; device loss; and the resumption of a suspended queue.
 
 use super::*;
 
-/// What asks the device to stop a submission, without the lock; `None` if it need not be asked.
+/// Callback that asks the device to stop a submission, without the lock; `None` if the device is not involved.
 type Asked<B> = Option<Deferred<B, Result<()>>>;
 
 impl<B: Backend> State<B> {
-    /// Take a submission out that has not begun: `Some(true)`. `Some(false)` if it has begun; `None` if it has ended.
+    /// Cancels a submission that has not begun. `Some(true)` if it was cancelled; `Some(false)` if it has begun; `None` if it has ended.
     pub(in super::super) fn cancel(&mut self, id: u64, backend: &B) -> Option<bool> {
         let at = self.find(id)?;
         let pending = &self.pending[at];
-        // Behind the one that has suspended the queue, all are issued again.
+        // In a suspended queue, all submissions behind the first are reissued.
         let has_begun = match self.suspended_over() {
             Some(first) if first != id => backend.may_have_begun(&pending.work),
             _ => pending.has_begun || pending.in_flight > 0,
@@ -22,7 +22,8 @@ impl<B: Backend> State<B> {
         Some(true)
     }
 
-    /// Whether the device could take back a submission that has begun: nothing of it has taken effect, and commands come first.
+    /// Whether the device could cancel a submission that has begun: none of its commands has taken effect, and the first operation is
+    /// in flight on the device.
     pub(in super::super) fn may_be_taken_back(&self, id: u64) -> bool {
         let first = self.in_flight.iter().find(|operation| operation.submission == id);
         let is_in_flight = first.is_some_and(|first| matches!(first.status, Status::At(_)));
@@ -40,7 +41,7 @@ impl<B: Backend> State<B> {
             self.pending.iter().any(|pending| matches!(pending.verdict, Some(Verdict::Failed(_))));
     }
 
-    /// The device has taken back a submission that had begun: it ends when no operation of it is in flight any more.
+    /// The device has cancelled a submission that had begun. It ends when none of its operations is in flight.
     pub(in super::super) fn was_cancelled(&mut self, id: u64) {
         let Some(at) = self.find(id) else { return };
         let mut marks = 0;
@@ -62,7 +63,7 @@ impl<B: Backend> State<B> {
         self.made_room();
     }
 
-    /// Have a submission end in `cause`. Whether it has not ended, and what is to be called without the lock.
+    /// Stops a submission with `cause`. `None` if it has ended; otherwise the callback to run without the lock.
     pub(in super::super) fn stop(&mut self, id: u64, cause: Error, backend: &B) -> Result<Option<Asked<B>>> {
         let Some(at) = self.find(id) else { return Ok(None) };
         let is_blocked = at == self.issued && self.blocked_at.is_some();
@@ -83,20 +84,19 @@ impl<B: Backend> State<B> {
         Ok(Some(deferred))
     }
 
-    /// The device could not stop it.
+    /// Withdraws a stop, because the device could not stop the submission.
     pub(in super::super) fn withdraw_stop(&mut self, id: u64) {
         if let Some(pending) = self.pending_mut(id) {
             pending.stop = None;
         }
     }
 
-    /// Forget the failure.
+    /// Clears and returns the failure.
     pub(in super::super) fn acknowledge(&mut self) -> Option<Error> {
         self.failure.take()
     }
 
-    /// Let everything pending end in what `cause` says of its commands, as soon as nothing of it is in flight; where the
-    /// device is gone, so is what was in flight, whose fences are the answer. The failure is `failure`, unless there is one.
+    /// See [`SubmissionQueue::abandon`].
     pub(in super::super) fn abandon(
         &mut self,
         is_gone: bool,
@@ -110,7 +110,7 @@ impl<B: Backend> State<B> {
             if !matches!(pending.verdict, Some(Verdict::Cancelled)) {
                 let verdict = pending.verdict.take();
                 let own = match &verdict {
-                    // A layer has not dealt with its failure yet.
+                    // The layer has not yet decided about this failure.
                     Some(Verdict::Failed(_)) if B::IS_LAYER && !pending.is_final => {
                         Some(cause(&pending.commands))
                     }
@@ -138,13 +138,13 @@ impl<B: Backend> State<B> {
             .collect()
     }
 
-    /// The first submission, if commands of it are in flight, and what it is to stop in.
+    /// The first submission, if commands of it are in flight, and the cause of its stop, if it was stopped.
     pub(in super::super) fn first_in_flight(&self) -> Option<(u64, Option<&Error>)> {
         let first = self.pending.front()?;
         self.fences(Some(first.id)).next().map(|_| (first.id, first.stop.as_ref()))
     }
 
-    /// All commands in flight are lost: the first submission of them fails with what it was to stop in, or `cause`.
+    /// See [`SubmissionQueue::lose_commands`].
     pub(in super::super) fn lose_commands(&mut self, cause: &Error) {
         let first = self.in_flight.iter().find(|operation| matches!(operation.status, Status::At(_)));
         let Some(first) = first.map(|operation| operation.submission) else { return };
@@ -161,7 +161,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// The submission whose failure has suspended the queue, once nothing is in flight.
+    /// The submission whose failure has suspended the queue. `None` while operations are in flight.
     fn suspended_over(&self) -> Option<u64> {
         self.first().filter(|_| self.is_suspended && self.in_flight.is_empty())
     }
@@ -178,7 +178,7 @@ impl<B: Backend> State<B> {
         Some(Suspended { submission: Submission(*id), commands, error, is_stopped: stop.is_some(), work })
     }
 
-    /// The first submission's failure was dealt with: issue it and those behind it again, from the start.
+    /// Reissues the first submission and those behind it, from their first commands.
     pub(in super::super) fn retry(&mut self, first: u64, backend: &B) -> bool {
         if self.suspended_over() != Some(first) || self.pending[0].stop.is_some() {
             return false;
@@ -200,7 +200,7 @@ impl<B: Backend> State<B> {
         (self.has_failed, self.is_suspended) = (false, false);
     }
 
-    /// The first submission's commands before `next` were executed elsewhere: go on behind them.
+    /// Continues at command `next` of the first submission, because the commands before it were executed elsewhere.
     pub(in super::super) fn complete_first(
         &mut self,
         first: u64,
@@ -219,7 +219,7 @@ impl<B: Backend> State<B> {
         true
     }
 
-    /// The first submission has failed for good.
+    /// Makes `error` the final failure of the first submission.
     pub(in super::super) fn fail_first(&mut self, first: u64, error: Error) -> bool {
         if self.suspended_over() != Some(first) {
             return false;

@@ -1,9 +1,9 @@
-//! Retirement: events are raised and submissions end in order, once what is before them has completed.
+//! Retirement: raises events and ends submissions in order, when everything before them has completed.
 
 use super::*;
 
 impl<B: Backend> State<B> {
-    /// Whether somebody has to take a turn: there is something to do that no thread with a turn comes to soon.
+    /// Whether a turn must be scheduled: there is work, and no scheduled or running turn will do it.
     pub(in super::super) fn needs_turn(&self) -> bool {
         let is_covered = self.is_scheduled || self.turns > 0 && self.issuing.is_none();
         !is_covered && self.has_work()
@@ -14,7 +14,7 @@ impl<B: Backend> State<B> {
         self.can_issue() || self.can_retire()
     }
 
-    /// Whether [`State::next_retirement`] has something.
+    /// Whether [`State::next_retirement`] would return an action or make progress.
     pub(in super::super) fn can_retire(&self) -> bool {
         !self.is_retiring
             && (!self.cancelled.is_empty() || self.is_first_operation_over() || self.is_first_over())
@@ -22,7 +22,7 @@ impl<B: Backend> State<B> {
 
     pub(super) fn is_first_operation_over(&self) -> bool {
         let Some(first) = self.in_flight.front() else { return false };
-        // Those before it may end in a failure, which is its own then.
+        // Wait for earlier submissions: if one fails, this operation is poisoned.
         if self.first() != Some(first.submission) {
             return self.is_suspended && !matches!(first.status, Status::At(_));
         }
@@ -34,7 +34,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// The event that an operation waits for.
+    /// The event and value that an operation waits for.
     pub(super) fn awaited(&self, operation: &Operation<B::Fence>) -> Option<(&Arc<dyn Event>, u64)> {
         let Kind::Wait(command) = operation.kind else { return None };
         match &self.pending(operation.submission)?.commands[command] {
@@ -57,7 +57,7 @@ impl<B: Backend> State<B> {
                 || first.stop.is_some())
     }
 
-    /// What is to be done about what has completed.
+    /// The next action of retire.
     pub(in super::super) fn next_retirement(&mut self, backend: &B) -> Option<ToRetire<B>> {
         loop {
             if let Some(cancelled) = self.cancelled.pop_front() {
@@ -83,7 +83,7 @@ impl<B: Backend> State<B> {
             && let (Status::Follows, Some((event, value))) = (&first.status, self.awaited(first))
             && event.is_pending(value)
         {
-            // The device knows of it before the host does.
+            // The device has passed the wait, but the host has not seen the event's value yet.
             let watch = ToRetire::Watch(event.clone(), value);
             self.in_flight.front_mut()?.status = Status::Watched;
             return Some(watch);
@@ -94,7 +94,7 @@ impl<B: Backend> State<B> {
         let pending = &mut self.pending[at];
         pending.in_flight -= 1;
         if self.is_suspended && at > 0 {
-            // It is issued again, or poisoned.
+            // Its submission is reissued or poisoned.
             return None;
         }
         pending.has_effect |= kind != Kind::Start;
@@ -166,7 +166,7 @@ impl<B: Backend> State<B> {
             None => Ok(Times { start_ns: first.start_ns, end_ns: first.end_ns }),
             Some(Verdict::Cancelled) => Err(Error::Cancelled),
             Some(Verdict::Poisoned(error)) => Err(error.clone()),
-            // It became the queue's failure when the device was lost, which may have been acknowledged since.
+            // The queue's failure was set at the loss of the device and may have been acknowledged since.
             Some(Verdict::Lost(error)) => Err(error.clone()),
             Some(Verdict::Failed(error)) => {
                 let error = error.clone();
@@ -177,7 +177,7 @@ impl<B: Backend> State<B> {
         Some(ToRetire::End(first, result))
     }
 
-    /// What is pending ends in this failure, which is the queue's.
+    /// Makes `error` the queue's failure, and poisons all pending submissions.
     pub(super) fn poison_all(&mut self, error: &Error) {
         for pending in &mut self.pending {
             if matches!(pending.verdict, None | Some(Verdict::Failed(_))) {

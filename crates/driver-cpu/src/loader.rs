@@ -174,8 +174,8 @@ fn without_file(object: &[u8], symbol: &str, error: Error) -> Result<Code> {
     Err(error)
 }
 
-/// Makes the symbols of the C math library global, once. Compiled code calls its functions, but objects that are linked directly do not
-/// name the library.
+/// Makes the symbols of libm global, once. LLVM's code generator emits calls of its `fmaf`, `rintf`, `truncf`, `floorf` and `ceilf` for
+/// the operations of these names on processors without FMA or round-to-integer instructions (x86-64 before v3 and SSE4.1).
 #[allow(unsafe_code)] // loads a system library
 fn load_math_library() {
     static LOADED: PerProcess<Option<Library>> = PerProcess::new(|| {

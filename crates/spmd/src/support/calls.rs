@@ -1,4 +1,4 @@
-//! Classification of a kernel's calls: intrinsics of the headers and of LLVM, functions of its module, and the C math library.
+//! Classification of a kernel's calls: intrinsics of the headers and of LLVM, functions of its module, and memory functions of the C library.
 
 use std::collections::BTreeSet;
 
@@ -35,65 +35,9 @@ const HINTS: &[&str] = &[
     "llvm.lifetime.start",
 ];
 
-/// External functions that optimized kernels may call: memory functions that clang inserts, and C99's `float` math.
-pub(crate) const EXTERNAL: &[&str] = &[
-    "acosf",
-    "acoshf",
-    "asinf",
-    "asinhf",
-    "atan2f",
-    "atanf",
-    "atanhf",
-    "bcmp",
-    "cbrtf",
-    "ceilf",
-    "copysignf",
-    "cosf",
-    "coshf",
-    "erfcf",
-    "erff",
-    "exp10f",
-    "exp2f",
-    "expf",
-    "expm1f",
-    "fabsf",
-    "fdimf",
-    "floorf",
-    "fmaf",
-    "fmaxf",
-    "fminf",
-    "fmodf",
-    "frexpf",
-    "hypotf",
-    "ilogbf",
-    "ldexpf",
-    "lgammaf",
-    "log10f",
-    "log1pf",
-    "log2f",
-    "logbf",
-    "logf",
-    "memcmp",
-    "memcpy",
-    "memmove",
-    "memset",
-    "modff",
-    "nearbyintf",
-    "nextafterf",
-    "powf",
-    "remainderf",
-    "rintf",
-    "roundf",
-    "scalbnf",
-    "sincosf",
-    "sinf",
-    "sinhf",
-    "sqrtf",
-    "tanf",
-    "tanhf",
-    "tgammaf",
-    "truncf",
-];
+/// External functions that kernels may call: memory functions that clang inserts. MSL's math functions are defined in the headers, so IR
+/// calls no function of libm by name.
+pub(crate) const EXTERNAL: &[&str] = &["bcmp", "memcmp", "memcpy", "memmove", "memset"];
 
 /// Classifies a call of the entry.
 pub(crate) fn classify(module: &Module, call: &Call, location: Option<Location>) -> Result<CallKind, Error> {

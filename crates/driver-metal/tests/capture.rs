@@ -163,6 +163,6 @@ fn a_capture_ends_when_it_is_dropped_and_mistakes_are_told() {
     invalid(&path, "the path already exists");
     let path = folder.path().join("nothing/here.gputrace");
     let error = begin(&fixture, &path).unwrap().end().unwrap_err();
-    assert!(matches!(&error, Error::Environment(text) if text.contains("has written nothing")), "{error}");
+    assert!(matches!(&error, Error::Environment(text) if text.contains("Metal wrote no trace")), "{error}");
     begin(&fixture, &folder.path().join("z.gputrace")).unwrap().end().unwrap();
 }

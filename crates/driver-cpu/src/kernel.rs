@@ -72,6 +72,9 @@ pub(crate) struct CpuPipeline {
     is_stoppable: bool,
     /// The pipeline with stoppable code.
     stoppable: OnceLock<Arc<CpuPipeline>>,
+    /// The size that was prepared first, which most pipelines use alone, and its code. Read without a lock.
+    first: OnceLock<(Dim3, Arc<CompiledKernel>)>,
+    /// All prepared sizes.
     ready: RwLock<HashMap<Dim3, Arc<CompiledKernel>>>,
     /// Per size, a lock that the thread that builds it holds.
     building: Mutex<HashMap<Dim3, Arc<Mutex<()>>>>,
@@ -82,13 +85,28 @@ impl CpuPipeline {
         let max_threads = max_threads(&signature);
         let (is_stoppable, stoppable) = (false, OnceLock::new());
         let (ready, building) = (RwLock::default(), Mutex::default());
-        Self { signature, max_threads, build, is_stoppable, stoppable, ready, building }
+        Self {
+            signature,
+            max_threads,
+            build,
+            is_stoppable,
+            stoppable,
+            first: OnceLock::new(),
+            ready,
+            building,
+        }
+    }
+
+    fn find(&self, group: Dim3) -> Option<Arc<CompiledKernel>> {
+        match self.first.get() {
+            Some((size, kernel)) if *size == group => Some(kernel.clone()),
+            _ => self.ready.read().get(&group).cloned(),
+        }
     }
 
     /// The kernel for this threadgroup size, which [`Pipeline::prepare`] has built.
     pub(crate) fn kernel(&self, group: Dim3) -> Result<Arc<CompiledKernel>> {
-        let kernel = self.ready.read().get(&group).cloned();
-        kernel.ok_or_else(|| {
+        self.find(group).ok_or_else(|| {
             let Dim3 { x, y, z } = group;
             let name = &self.signature.name;
             Error::invalid(format!("kernel `{name}` has not been prepared for threadgroups of {x}x{y}x{z}"))
@@ -106,15 +124,16 @@ impl Pipeline for CpuPipeline {
     }
 
     fn prepare(&self, group: Dim3) -> Result<()> {
-        if self.ready.read().contains_key(&group) {
+        if self.find(group).is_some() {
             return Ok(());
         }
         check_group(&self.signature, group)?;
         let turn = self.building.lock().entry(group).or_default().clone();
         let _mine = turn.lock();
-        if !self.ready.read().contains_key(&group) {
+        if self.find(group).is_none() {
             let form = Form { group, stoppable: self.is_stoppable };
             let kernel = Arc::new((self.build)(form)?);
+            self.first.get_or_init(|| (group, kernel.clone()));
             self.ready.write().insert(group, kernel);
         }
         Ok(())

@@ -80,8 +80,7 @@ impl<B: Backend> SubmissionQueue<B> {
         let mut state = self.state.lock();
         let id = state.submit(commands, work, done);
         state.keep.get_or_insert_with(|| self.clone());
-        drop(state);
-        Ok((Submission(id), self.advance()))
+        Ok((Submission(id), self.advance_from(state)))
     }
 
     /// As [`Queue::cancel`](crate::Queue::cancel).
@@ -281,31 +280,28 @@ impl<B: Backend> SubmissionQueue<B> {
 
     /// Retire as much as possible, and leave issue to the backend. Must be called on a thread that may make callbacks.
     pub fn settle(self: &Arc<Self>) {
-        loop {
-            self.retire();
-            let state = self.state.lock();
-            if !state.can_retire() {
-                return self.leave(state);
-            }
-        }
+        self.leave(self.retire(self.state.lock()));
     }
 
     /// Issue and retire as much as possible. Must be called on a thread that may make callbacks.
     pub fn turn(self: &Arc<Self>, thread: &mut B::Thread) {
         let mut state = self.state.lock();
         (state.is_scheduled, state.turns) = (false, state.turns + 1);
-        drop(state);
         loop {
-            self.issue(thread, true);
-            self.retire();
-            let has_others = self.backend.yields(thread);
-            let mut state = self.state.lock();
-            if state.has_work() && !has_others {
-                continue;
+            state = self.issue(state, thread, true);
+            state = self.retire(state);
+            if !state.has_work() {
+                break;
             }
-            state.turns -= 1;
-            return self.leave(state);
+            drop(state);
+            let has_others = self.backend.yields(thread);
+            state = self.state.lock();
+            if has_others {
+                break;
+            }
         }
+        state.turns -= 1;
+        self.leave(state);
     }
 
     /// End a turn: pass remaining work to the backend; if the queue is idle, drop its reference to itself.
@@ -334,10 +330,13 @@ impl<B: Backend> SubmissionQueue<B> {
 
     /// Issue as much as the calling thread can. Returns the remaining work, unless another thread has it.
     pub fn advance(self: &Arc<Self>) -> Option<Turn<B>> {
+        self.advance_from(self.state.lock())
+    }
+
+    fn advance_from<'s>(self: &'s Arc<Self>, mut state: MutexGuard<'s, State<B>>) -> Option<Turn<B>> {
         if let Some(mut thread) = B::thread() {
-            self.issue(&mut thread, false);
+            state = self.issue(state, &mut thread, false);
         }
-        let mut state = self.state.lock();
         if !state.needs_turn() {
             return None;
         }
@@ -347,8 +346,12 @@ impl<B: Backend> SubmissionQueue<B> {
 
     /// Issue until nothing more can be issued, or commands were executed synchronously. In a turn, retirement has priority, so that an
     /// event is raised before the commands behind it are executed.
-    fn issue(self: &Arc<Self>, thread: &mut B::Thread, in_turn: bool) {
-        let mut state = self.state.lock();
+    fn issue<'s>(
+        self: &'s Arc<Self>,
+        mut state: MutexGuard<'s, State<B>>,
+        thread: &mut B::Thread,
+        in_turn: bool,
+    ) -> MutexGuard<'s, State<B>> {
         while !(in_turn && state.can_retire())
             && let Some(to_issue) = state.next_issue()
         {
@@ -362,7 +365,7 @@ impl<B: Backend> SubmissionQueue<B> {
                     let mut state = self.state.lock();
                     state.was_begun(id, had_begun, result);
                     if was_executed {
-                        return;
+                        return state;
                     }
                     state
                 }
@@ -380,12 +383,14 @@ impl<B: Backend> SubmissionQueue<B> {
                     let mut state = self.state.lock();
                     if let Some(number) = state.was_waited_for(id, result) {
                         drop(state);
-                        return self.unblock_at(number, &*event, value);
+                        self.unblock_at(number, &*event, value);
+                        return self.state.lock();
                     }
                     state
                 }
             };
         }
+        state
     }
 
     /// Unblock issue when an event has reached a value or has failed.
@@ -400,10 +405,9 @@ impl<B: Backend> SubmissionQueue<B> {
     }
 
     /// Raise events and end submissions, in order.
-    fn retire(self: &Arc<Self>) {
-        let mut state = self.state.lock();
+    fn retire<'s>(self: &'s Arc<Self>, mut state: MutexGuard<'s, State<B>>) -> MutexGuard<'s, State<B>> {
         if state.is_retiring {
-            return;
+            return state;
         }
         state.is_retiring = true;
         while let Some(to_retire) = state.next_retirement(&self.backend) {
@@ -426,6 +430,7 @@ impl<B: Backend> SubmissionQueue<B> {
             state = self.state.lock();
         }
         state.is_retiring = false;
+        state
     }
 
     fn watch(self: &Arc<Self>, event: &dyn Event, value: u64) {

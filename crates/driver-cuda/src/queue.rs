@@ -150,7 +150,7 @@ impl Stream {
         Fence { at: tail.last.clone(), given_ns: now_ns(), commands, staging, is_start }
     }
 
-    /// Registers the queue with the poller thread.
+    /// Registers the queue with the poller thread. Called after each announcement, because the poller drops a queue without fences.
     fn watch(&self, issue: &Issue<'_, Self>) {
         let is_new = !std::mem::replace(&mut self.progress.lock().is_watched, true);
         if is_new {
@@ -266,9 +266,9 @@ unsafe impl Backend for Stream {
         Ok(true)
     }
 
-    fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
+    fn mark(&self, issue: &mut Issue<'_, Self>) -> bool {
         // A destroyed context ends everything.
-        let _current = self.shared.context.enter().ok()?;
+        let Ok(_current) = self.shared.context.enter() else { return false };
         let (tail, command) = (&mut *self.encoder.lock(), &issue.commands()[issue.next()]);
         self.start(issue, tail, command);
         let fence = self.fence(tail, Staging::default(), 0, false);
@@ -277,7 +277,9 @@ unsafe impl Backend for Stream {
         {
             event.promise(*value, at.clone());
         }
-        Some(fence)
+        issue.announce_mark(issue.next(), fence);
+        self.watch(issue);
+        true
     }
 
     fn panicked(&self, message: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::queue::SubmissionQueue;
-use super::state::{Kind, Position};
+use super::state::Position;
 use crate::{Command, Error, Event, Result, Submission};
 
 /// A callback to run after the queue's lock is released.
@@ -39,7 +39,7 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// State for a new submission.
     fn work(&self) -> Self::Work;
 
-    /// Receive the state of a submission that has ended, for reuse.
+    /// Receive the state of a submission that has ended, for reuse. Issue that was [`Issued::Full`] then resumes.
     fn recycle(&self, _work: Self::Work) {}
 
     /// Check that this process has opened the device. Called before any lock is taken, because in a child of `fork` a lock may be held
@@ -82,10 +82,11 @@ pub unsafe trait Backend: Send + Sync + Sized + 'static {
     /// Converts a panic of [`Backend::begin`] or [`Backend::wait`] to an error.
     fn panicked(&self, message: &str) -> Error;
 
-    /// Insert a fence behind everything that was issued, for a signal or a timestamp. `None` if the command takes effect when the
-    /// operations before it have completed.
-    fn mark(&self, _issue: &mut Issue<'_, Self>) -> Option<Self::Fence> {
-        None
+    /// Insert a fence behind everything that was issued, for the signal or timestamp at [`Issue::next`], and announce it with
+    /// [`Issue::announce_mark`]. Returns `false`, with nothing announced, if the command takes effect when the operations before it have
+    /// completed.
+    fn mark(&self, _issue: &mut Issue<'_, Self>) -> bool {
+        false
     }
 
     /// Run [`SubmissionQueue::turn`] soon, on a thread where callbacks may be made.
@@ -158,7 +159,8 @@ pub enum Issued {
         /// Whether issue must pause until everything in flight has completed.
         drain: bool,
     },
-    /// Nothing was begun. Issue resumes when an operation in flight completes, or after [`SubmissionQueue::resume`].
+    /// Nothing was begun. Issue resumes when an operation in flight completes, when a submission ends, or after
+    /// [`SubmissionQueue::resume`].
     Full,
 }
 
@@ -242,13 +244,12 @@ impl<B: Backend> Issue<'_, B> {
 
     /// Announce a fence at which the submission starts on the device.
     pub fn announce_start(&self, fence: B::Fence) {
-        self.queue.announce(self.position.submission, Kind::Start, Some(fence));
+        self.queue.announce_start(self.position.submission, fence);
     }
 
     /// Announce a signal or a timestamp: the command with index `command` takes effect when the device reaches `fence`.
     pub fn announce_mark(&self, command: usize, fence: B::Fence) {
-        let kind = Kind::mark(&self.position.commands, command);
-        self.queue.announce(self.position.submission, kind, Some(fence));
+        self.queue.announce_mark(self.position.submission, command, fence);
     }
 
     /// Withdraw the announced operation, because it was not submitted to the device.

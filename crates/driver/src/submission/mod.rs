@@ -14,7 +14,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `backend.rs` | [`Backend`], and the types of its arguments and results |
-//! | `state.rs`, `state/` | the state machine: no locks, never blocks; unit-tested in `tests/submission.rs` |
+//! | `state.rs`, `state/` | the state machine: no locks, never blocks; unit-tested in `tests/submission/main.rs` |
 //! | `queue.rs` | [`SubmissionQueue`]: the lock around it and the two roles, issue and retire; model-checked |
 //! | `handle.rs` | [`QueueHandle`]: [`Queue`](crate::Queue) over a [`SubmissionQueue`] |
 

@@ -320,8 +320,12 @@ impl<B: Backend> SubmissionQueue<B> {
         self.state.lock().announce_commands(submission, next, fence);
     }
 
-    pub(super) fn announce(&self, submission: u64, kind: Kind, fence: Option<B::Fence>) {
-        self.state.lock().announce(submission, kind, fence);
+    pub(super) fn announce_start(&self, submission: u64, fence: B::Fence) {
+        self.state.lock().announce(submission, Kind::Start, Some(fence));
+    }
+
+    pub(super) fn announce_mark(&self, submission: u64, command: usize, fence: B::Fence) {
+        self.state.lock().announce_mark(submission, command, fence);
     }
 
     pub(super) fn retract(&self, submission: u64, next: usize) -> Option<B::Fence> {
@@ -371,9 +375,9 @@ impl<B: Backend> SubmissionQueue<B> {
                 }
                 ToIssue::Mark(position) => {
                     let (id, command) = (position.submission, position.next);
-                    let fence = self.backend.mark(&mut Issue { queue: self, position });
+                    let is_announced = self.backend.mark(&mut Issue { queue: self, position });
                     let mut state = self.state.lock();
-                    state.was_marked(id, command, fence, || self.backend.now_ns());
+                    state.was_marked(id, command, is_announced, || self.backend.now_ns());
                     state
                 }
                 ToIssue::Wait(position, event, value) => {
@@ -423,7 +427,7 @@ impl<B: Backend> SubmissionQueue<B> {
                     self.backend.recycle(pending.work);
                     let result = result.map(|times| times.timing(|| self.backend.now_ns()));
                     end_submission(pending.commands, pending.done, result);
-                    self.state.lock().ending = None;
+                    self.state.lock().has_reported_end();
                     self.backend.ended(self, Submission(pending.id));
                 }
             }

@@ -45,7 +45,7 @@ pub(super) struct State<B: Backend> {
     /// Whether submissions that have not begun are held back.
     is_held: bool,
     /// The submission that a thread is ending.
-    pub(super) ending: Option<u64>,
+    ending: Option<u64>,
     /// The submission that a thread is issuing.
     pub(super) issuing: Option<u64>,
     /// Whether a thread has the retire role.
@@ -384,11 +384,14 @@ impl<B: Backend> State<B> {
         &mut self,
         id: u64,
         command: usize,
-        fence: Option<B::Fence>,
+        is_announced: bool,
         now_ns: impl FnOnce() -> u64,
     ) {
         self.issuing = None;
-        let is_now = fence.is_none() && self.in_flight.is_empty();
+        if is_announced {
+            return;
+        }
+        let is_now = self.in_flight.is_empty();
         let Some(pending) = self.pending_mut(id) else { return };
         pending.next = command + 1;
         let kind = Kind::mark(&pending.commands, command);
@@ -397,7 +400,7 @@ impl<B: Backend> State<B> {
         if let Some(end_ns) = end_ns {
             pending.start_ns.get_or_insert(end_ns);
         }
-        self.announce(id, kind, fence);
+        self.announce(id, kind, None);
         if let (Some(end_ns), Some(operation)) = (end_ns, self.in_flight.back_mut()) {
             operation.status = Status::Completed(Completed::Executed { start_ns: None, end_ns });
         }
@@ -409,6 +412,14 @@ impl<B: Backend> State<B> {
             (pending.next, pending.was_given) = (next, true);
         }
         self.announce(id, Kind::Commands, Some(fence));
+    }
+
+    /// Adds the signal or timestamp `command` as in flight.
+    pub(super) fn announce_mark(&mut self, id: u64, command: usize, fence: B::Fence) {
+        let Some(pending) = self.pending_mut(id) else { return };
+        pending.next = pending.next.max(command + 1);
+        let kind = Kind::mark(&pending.commands, command);
+        self.announce(id, kind, Some(fence));
     }
 
     /// Adds an operation in flight.
@@ -449,6 +460,12 @@ impl<B: Backend> State<B> {
         !is_left(self.ending)
             && !is_left(self.first())
             && !self.cancelled.iter().any(|cancelled| cancelled.id <= last)
+    }
+
+    /// Reports that the submission of [`ToRetire::End`] has ended. The backend has received its state, and may have room again.
+    pub(super) fn has_reported_end(&mut self) {
+        self.ending = None;
+        self.resume();
     }
 
     /// The backend may have room again.

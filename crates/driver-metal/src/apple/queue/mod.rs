@@ -252,19 +252,9 @@ unsafe impl Backend for CommandQueue {
     }
 
     /// A signal behind command buffers in flight is promised, except for the queue's first, from which on the ends are encoded.
-    fn mark(&self, issue: &mut Issue<'_, Self>) -> Option<Fence> {
-        let Command::Signal { event, value } = &issue.commands()[issue.next()] else { return None };
-        let event = MetalEvent::of(&**event)?;
-        let counter = self.ends.get_or_init(|| ends(&self.core)).clone()?;
-        let mut buffers = self.buffers.lock();
-        let gate = if buffers.is_end_raised { buffers.ahead.gate() } else { None };
-        drop(buffers);
-        if let Some((number, gate)) = gate {
-            let device = Arc::as_ptr(&self.core).addr();
-            let gate = Arc::new(gate);
-            event.promise(*value, CommandBufferEnd { counter, number, gate, device });
-        }
-        None
+    fn mark(&self, issue: &mut Issue<'_, Self>) -> bool {
+        self.promise(&issue.commands()[issue.next()]);
+        false
     }
 
     fn panicked(&self, message: &str) -> Error {
@@ -311,6 +301,21 @@ unsafe impl Backend for CommandQueue {
 }
 
 impl CommandQueue {
+    /// Promises the end of the last committed command buffer, if `command` is a signal.
+    fn promise(&self, command: &Command) {
+        let Command::Signal { event, value } = command else { return };
+        let Some(event) = MetalEvent::of(&**event) else { return };
+        let Some(counter) = self.ends.get_or_init(|| ends(&self.core)).clone() else { return };
+        let mut buffers = self.buffers.lock();
+        let gate = if buffers.is_end_raised { buffers.ahead.gate() } else { None };
+        drop(buffers);
+        if let Some((number, gate)) = gate {
+            let device = Arc::as_ptr(&self.core).addr();
+            let gate = Arc::new(gate);
+            event.promise(*value, CommandBufferEnd { counter, number, gate, device });
+        }
+    }
+
     fn encode(&self, issue: &Issue<'_, Self>, info: &mut BufferInfo) -> Result<Encoded> {
         let (commands, mut next) = (issue.commands(), issue.next());
         if encode::crosses(&commands[next])

@@ -1,218 +1,13 @@
 //! Single-threaded tests of the submission core, over a scripted device.
 
+mod device;
+
 use std::sync::Arc;
 
-use elinvar_driver::primitive::{Float, Matrix, Softmax};
-use elinvar_driver::submission::{Backend, Completed, Deferred, Issue, Issued, QueueHandle, SubmissionQueue};
-use elinvar_driver::sync::Mutex;
-use elinvar_driver::{
-    Command, Done, Error, Event, Primitive, Queue, Result, Submission, Timeline, TimestampSlot, Timing,
-};
+use elinvar_driver::submission::Completed;
+use elinvar_driver::{Command, Error, Event, Queue, Submission, Timeline, TimestampSlot, Timing};
 
-/// How the device executes commands.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Mode {
-    /// Asynchronously: commands are in flight until the test completes them.
-    #[default]
-    Ahead,
-    /// Synchronously in `begin`, on the thread of a turn.
-    AtOnce,
-}
-
-#[derive(Default)]
-struct Device<const IS_LAYER: bool = false> {
-    mode: Mode,
-    /// Commands that were begun, in order: submission and command index.
-    begun: Mutex<Vec<(u64, usize)>>,
-    scheduled: Mutex<Vec<Arc<SubmissionQueue<Self>>>>,
-    /// Errors injected into the next calls of `begin`.
-    errors: Mutex<Vec<Error>>,
-    room: Mutex<Option<usize>>,
-    drains: Mutex<bool>,
-    waits: Mutex<bool>,
-    suspends: Mutex<bool>,
-    /// Whether `begin` announces commands and then fails to issue them.
-    retracts: Mutex<bool>,
-    /// Whether stopping fails in the callback.
-    stop_fails: bool,
-    can_stop: bool,
-    can_cancel: bool,
-    next_fence: Mutex<u64>,
-}
-
-/// A thread of the device.
-struct Thread;
-
-#[allow(unsafe_code)] // implements an unsafe trait
-// SAFETY: the commands access no memory.
-unsafe impl<const IS_LAYER: bool> Backend for Device<IS_LAYER> {
-    type Thread = Thread;
-    type Work = ();
-    type Fence = u64;
-    const IS_LAYER: bool = IS_LAYER;
-
-    fn thread() -> Option<Thread> {
-        None
-    }
-
-    fn work(&self) {}
-
-    fn begin(&self, issue: &mut Issue<'_, Self>, _thread: &mut Thread) -> Result<Issued> {
-        if let Some(error) = self.errors.lock().pop() {
-            return Err(error);
-        }
-        if self.room.lock().is_some_and(|room| issue.in_flight() >= room) {
-            return Ok(Issued::Full);
-        }
-        assert!(IS_LAYER || !issue.run().is_empty());
-        self.begun.lock().push((issue.submission().0, issue.next()));
-        if self.mode == Mode::AtOnce {
-            let at = issue.next() as u64;
-            return Ok(Issued::Executed { next: issue.next() + 1, start_ns: 10 * at, end_ns: 10 * at + 5 });
-        }
-        let fence = self.fence();
-        issue.announce(issue.next() + if IS_LAYER { issue.run().len() } else { 1 }, fence);
-        if std::mem::take(&mut *self.retracts.lock()) {
-            assert_eq!(issue.retract(), Some(fence));
-            return Ok(Issued::Full);
-        }
-        Ok(Issued::InFlight { drain: *self.drains.lock() })
-    }
-
-    fn wait(&self, _issue: &mut Issue<'_, Self>, _event: &Arc<dyn Event>, _value: u64) -> Result<bool> {
-        Ok(*self.waits.lock())
-    }
-
-    fn panicked(&self, message: &str) -> Error {
-        Error::Environment(format!("the driver of a test panicked: {message}"))
-    }
-
-    fn schedule(&self, queue: Arc<SubmissionQueue<Self>>) {
-        self.scheduled.lock().push(queue);
-    }
-
-    fn now_ns(&self) -> u64 {
-        1000
-    }
-
-    fn cancel(&self, (): &(), fences: &mut dyn Iterator<Item = &u64>) -> Option<Deferred<Self, bool>> {
-        assert!(fences.next().is_some());
-        self.can_cancel.then(|| Box::new(|_: &_| true) as Deferred<Self, bool>)
-    }
-
-    fn stop(
-        &self,
-        (): &(),
-        _: &mut dyn Iterator<Item = &u64>,
-        _: &Error,
-    ) -> Result<Option<Deferred<Self, Result<()>>>> {
-        if self.stop_fails {
-            return Ok(Some(Box::new(|_: &_| Err(Error::unsupported("a test")))));
-        }
-        if self.can_stop { Ok(None) } else { Err(Error::unsupported("a test")) }
-    }
-
-    fn suspends(&self, (): &mut (), _error: &Error) -> bool {
-        *self.suspends.lock()
-    }
-}
-
-impl<const IS_LAYER: bool> Device<IS_LAYER> {
-    fn fence(&self) -> u64 {
-        let mut next = self.next_fence.lock();
-        *next += 1;
-        *next
-    }
-}
-
-type Ends = Arc<Mutex<Vec<(u64, Result<Timing>)>>>;
-
-struct Fixture<const IS_LAYER: bool = false> {
-    queue: QueueHandle<Device<IS_LAYER>>,
-    ends: Ends,
-}
-
-impl<const IS_LAYER: bool> Fixture<IS_LAYER> {
-    fn new(device: Device<IS_LAYER>) -> Self {
-        Self { queue: QueueHandle::new(device), ends: Ends::default() }
-    }
-
-    fn device(&self) -> &Device<IS_LAYER> {
-        self.queue.submissions().backend()
-    }
-
-    fn submit(&self, commands: Vec<Command>) -> Submission {
-        let (ends, id) = (self.ends.clone(), Arc::new(Mutex::new(0)));
-        let number = id.clone();
-        let done = move |result| ends.lock().push((*number.lock(), result));
-        let submission = self.queue.submit(commands.into(), Done::new(done)).unwrap();
-        *id.lock() = submission.0;
-        submission
-    }
-
-    /// Run all scheduled turns.
-    fn run(&self) {
-        loop {
-            let Some(queue) = self.device().scheduled.lock().pop() else { return };
-            queue.turn(&mut Thread);
-        }
-    }
-
-    fn submit_and_run(&self, commands: Vec<Command>) -> Submission {
-        let submission = self.submit(commands);
-        self.run();
-        submission
-    }
-
-    fn complete(&self, fence: u64, completed: Completed) {
-        let queue = self.queue.submissions();
-        assert_eq!(queue.complete(|other| *other == fence, completed), Some(fence));
-        queue.turn(&mut Thread);
-        self.run();
-    }
-
-    fn executed(&self, fence: u64) {
-        self.complete(fence, Completed::Executed { start_ns: Some(100 * fence), end_ns: 100 * fence + 50 });
-    }
-
-    /// Submissions that have ended since the last call.
-    fn ended(&self) -> Vec<(u64, Result<Timing>)> {
-        std::mem::take(&mut self.ends.lock())
-    }
-
-    fn numbers(&self) -> Vec<(u64, &'static str)> {
-        let name = |result: Result<Timing>| match result {
-            Ok(_) => "ok",
-            Err(Error::Poisoned(_)) => "poisoned",
-            Err(Error::Cancelled) => "cancelled",
-            Err(Error::DeviceLost(_)) => "lost",
-            Err(_) => "failed",
-        };
-        self.ended().into_iter().map(|(id, result)| (id, name(result))).collect()
-    }
-}
-
-fn work() -> Command {
-    let matrix = Matrix { rows: 1, columns: 1, row_bytes: 4, matrix_bytes: 4 };
-    let softmax = Softmax { float: Float::F32, source: matrix, result: matrix, logarithm: false };
-    Command::Primitive { primitive: Primitive::Softmax(softmax), operands: Vec::new() }
-}
-
-fn signal(event: &Arc<Timeline>, value: u64) -> Command {
-    Command::Signal { event: event.clone(), value }
-}
-
-fn wait(event: &Arc<Timeline>, value: u64) -> Command {
-    Command::Wait { event: event.clone(), value }
-}
-
-fn error() -> Error {
-    Error::Environment("a failure of a test".into())
-}
-
-fn ahead() -> Fixture {
-    Fixture::<false>::new(Device::default())
-}
+use crate::device::*;
 
 #[test]
 fn submissions_are_issued_ahead_and_end_in_order() {
@@ -260,6 +55,32 @@ fn signals_and_timestamps_follow_what_is_before_them() {
     fixture.executed(1);
     assert_eq!((event.value(), event.time_ns(), stamp.ns()), (1, Some(150), Some(250)));
     assert_eq!(fixture.numbers(), [(1, "ok")]);
+}
+
+#[test]
+fn marks_with_fences_take_effect_when_the_device_reaches_them() {
+    let (fixture, event) = (ahead(), Arc::<Timeline>::default());
+    *fixture.device().marks.lock() = true;
+    fixture.submit_and_run(vec![work(), signal(&event, 1)]);
+    fixture.executed(1);
+    assert_eq!((event.value(), fixture.numbers()), (0, vec![]));
+    fixture.executed(2);
+    assert_eq!((event.value(), fixture.numbers()), (1, vec![(1, "ok")]));
+    let queue = fixture.queue.submissions().clone();
+    let reach = move |fence| {
+        // Another thread completes both operations and takes a turn before `mark` returns.
+        for fence in [fence - 1, fence] {
+            let executed = Completed::Executed { start_ns: None, end_ns: 0 };
+            assert_eq!(queue.complete(|other| *other == fence, executed), Some(fence));
+        }
+        queue.turn(&mut Thread);
+    };
+    *fixture.device().on_mark.lock() = Some(Box::new(reach));
+    fixture.submit_and_run(vec![work(), signal(&event, 2)]);
+    assert_eq!((event.value(), fixture.numbers()), (2, vec![(2, "ok")]));
+    fixture.submit_and_run(vec![signal(&event, 3)]);
+    fixture.executed(5);
+    assert_eq!((event.value(), fixture.numbers()), (3, vec![(3, "ok")]));
 }
 
 #[test]
@@ -479,6 +300,25 @@ fn room_and_drains_hold_issue_back() {
     fixture.queue.submissions().resume();
     fixture.run();
     assert_eq!(fixture.device().begun.lock().len(), 6);
+}
+
+#[test]
+fn room_that_the_end_of_a_submission_makes_resumes_issue() {
+    let fixture = ahead();
+    *fixture.device().room.lock() = Some(1);
+    (0..2).for_each(|_| _ = fixture.submit_and_run(vec![work()]));
+    *fixture.device().room.lock() = Some(0);
+    let queue = fixture.queue.submissions().clone();
+    let callback = move || {
+        // Another thread issues after the last operation was retired and before its submission makes room.
+        queue.turn(&mut Thread);
+        *queue.backend().room.lock() = None;
+    };
+    *fixture.device().on_recycle.lock() = Some(Box::new(callback));
+    fixture.executed(1);
+    assert_eq!(*fixture.device().begun.lock(), [(1, 0), (2, 0)]);
+    fixture.executed(2);
+    assert_eq!(fixture.numbers(), [(1, "ok"), (2, "ok")]);
 }
 
 #[test]

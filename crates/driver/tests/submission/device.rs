@@ -37,12 +37,14 @@ pub(crate) struct Device<const IS_LAYER: bool = false> {
     pub(crate) can_cancel: bool,
     pub(crate) next_fence: Mutex<u64>,
     /// Called by the next `recycle`.
-    pub(crate) on_recycle: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) on_recycle: Mutex<Option<Callback<()>>>,
     /// Whether signals and timestamps have fences.
     pub(crate) marks: Mutex<bool>,
     /// Called with the fence of the next mark, when it has been announced.
-    pub(crate) on_mark: Mutex<Option<Box<dyn FnOnce(u64) + Send>>>,
+    pub(crate) on_mark: Mutex<Option<Callback<u64>>>,
 }
+
+pub(crate) type Callback<A> = Box<dyn FnOnce(A) + Send>;
 
 /// A thread of the device.
 pub(crate) struct Thread;
@@ -63,7 +65,7 @@ unsafe impl<const IS_LAYER: bool> Backend for Device<IS_LAYER> {
 
     fn recycle(&self, (): ()) {
         if let Some(callback) = self.on_recycle.lock().take() {
-            callback();
+            callback(());
         }
     }
 

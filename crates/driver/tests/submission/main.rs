@@ -309,7 +309,7 @@ fn room_that_the_end_of_a_submission_makes_resumes_issue() {
     (0..2).for_each(|_| _ = fixture.submit_and_run(vec![work()]));
     *fixture.device().room.lock() = Some(0);
     let queue = fixture.queue.submissions().clone();
-    let callback = move || {
+    let callback = move |()| {
         // Another thread issues after the last operation was retired and before its submission makes room.
         queue.turn(&mut Thread);
         *queue.backend().room.lock() = None;

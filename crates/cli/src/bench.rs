@@ -25,42 +25,54 @@ use crate::failure::{Failure, Result};
 use crate::report::print_json;
 use crate::select::{Selection, absent};
 
-/// Measure the runtime and the kernels of the suites
+/// Run benchmarks of the runtime, the compilers and whole kernels
 #[derive(Args)]
 #[command(after_help = "\
-Suites: runtime (alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2,
-graph_replay, tracing_on), launch (vector_add on few threadgroups, from the launch to the end of the wait for it: launch_1_group,
-launch_8_groups, launch_64_groups, launch_after_pause; launch_isolated is launch_1_group on an isolated device; launch_1000_in_stream waits for the last of them),
-compile (compile_vector_add_first with an empty cache, _cold with the precompiled header in it,
-_cached with all in it; compile_ and a name of the cpu suite for that kernel; on the CPU, with the time of each stage),
-cpu (whole kernels, with one thread and with all: saxpy_dram, saxpy_l2, matmul_naive,
-matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
-histogram_threadgroup, gather, softmax, stencil3d, nbody),
-checks (vector_add_checked, matmul_naive_checked, matmul_naive_deadline),
-cuda (on an NVIDIA GPU: whole kernels against the same in CUDA C++ compiled by NVRTC, `nvrtc` and, with
---use_fast_math, `nvrtc_fast`; and launches, a graph of them
-and copies against the driver's own calls, `bare`),
-candle (on an NVIDIA GPU, where ELINVAR_CANDLE names the folder src/metal_src of the crate candle-metal-kernels, or a bundle of its
-files: a sum, softmax and products of matrices as published, against what the card does at most: `copy`, `peak`).
+Suites:
+  launch   vector_add on few threadgroups, from the launch to the end of the host's wait: launch_1_group,
+           launch_8_groups, launch_64_groups, launch_after_pause; launch_1000_in_stream (one wait for 1,000
+           launches), launch_isolated (launch_1_group on an isolated device)
+  runtime  alloc_pooled_1mib, launch_record, dispatch_roundtrip, batch_1000, streams_2, graph_replay, tracing_on
+  compile  compile_vector_add_first (empty cache), _cold (precompiled header cached), _cached (all cached);
+           compile_NAME for each kernel of the cpu suite, with the duration of each stage
+  checks   vector_add_checked, matmul_naive_checked, matmul_naive_deadline
+  cpu      whole kernels, with one thread and with all threads: saxpy_dram, saxpy_l2, matmul_naive,
+           matmul_naive_16x16, matmul_tiled, reduce_tree, reduce_simd, mandelbrot, histogram_device,
+           histogram_threadgroup, gather, softmax, stencil3d, nbody
+  cuda     whole kernels, launches, graphs and copies on an NVIDIA GPU
+  candle   kernels of the crate candle-metal-kernels on an NVIDIA GPU: a sum, softmax, matrix products.
+           ELINVAR_CANDLE is the path of its folder src/metal_src, or of a bundle of its files
 
-Baselines, on as many threads and in turns with the kernel: `native` is the same work in Rust, by hand,
-for the vector registers of this processor (mandelbrot: scalar); `gemm` the crate of that name;
-`openblas` and `pocl` (the same kernel in OpenCL C) what the system has of them. `unchecked` is the
-kernel without bounds checks, `endless` without a deadline; `direct` the addition in Rust by the thread that waits, `rayon` the same handed
-to a pool of threads. In the runtime suite: `fresh` asks the driver, `singly` submits and waits for each,
-`streams_1` is the same on one stream, `relaunch` launches
-what the graph has, `tracing_off` without a trace. ratio = ours / baseline: below 1 is faster.
+Baselines run with the same number of threads, alternating with the kernel:
+  native       the same work in Rust, vectorized by hand for this CPU (mandelbrot: scalar)
+  gemm         the crate of that name
+  openblas     OpenBLAS, if installed
+  pocl         the same kernel in OpenCL C, if PoCL is installed
+  unchecked    the kernel without bounds checks
+  endless      the kernel without a deadline
+  direct       the addition in Rust, on the waiting thread
+  rayon        the addition in Rust, on a thread pool
+  fresh        an allocation by the driver, without the pool
+  singly       one submission and one wait for each launch
+  streams_1    the same work on one stream
+  relaunch     the launches of the graph, one by one
+  tracing_off  the same work without tracing
+  nvrtc        the same kernel in CUDA C++, compiled by NVRTC; nvrtc_fast: with --use_fast_math
+  bare         the same operations through the CUDA driver API
+  copy, peak   memory bandwidth of a copy, and peak arithmetic throughput
+
+ratio is time / baseline time; below 1, Elinvar is faster.
 
 Examples:\n  elinvar bench\n  elinvar bench cpu\n  elinvar bench matmul_naive --threads 1 --json")]
 pub struct Bench {
-    /// Suites or single names; everything when left out
+    /// Suites or benchmarks; all by default
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// cpu, cuda[:N] or metal; the best one there is when left out
+    /// cpu, cuda[:N] or metal; the fastest available device by default
     #[arg(long)]
     device: Option<Selection>,
-    /// Worker threads of the CPU device, and threads of the baselines; all when left out, and for the cpu suite
-    /// one as well
+    /// Number of worker threads of the CPU device and of threads of the baselines; all by default, and for the cpu
+    /// suite also one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print JSON

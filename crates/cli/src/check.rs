@@ -23,7 +23,7 @@ use crate::value::{parse_size, split_pair};
 use emit::Emit;
 use file_report::{Built, FileReport};
 
-/// Compile Metal files, each on its own, and print what their kernels take
+/// Compile Metal files separately, and print the parameters of their kernels
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar check examples/matmul.metal\n  \
     elinvar check -I include -D TILE=16 kernels/*.metal\n  \
@@ -34,42 +34,41 @@ use file_report::{Built, FileReport};
     elinvar check --target cpu --target cuda:sm_90 kernels/*.metal\n  \
     elinvar check --emit ptx gemm.metal --kernel gemm\n  \
     elinvar check --emit asm gemm.metal --group 16,16\n\n\
-    Each kernel is listed with its state for each target: ok; unsupported, with the reason, such as a texture\n\
-    parameter; not built, because values of function constants are missing; or in error.\n\n\
-    Warnings include code that Metal rejects and Elinvar accepts, such as a pointer into another address\n\
-    space. A kernel that needs the value of a function constant is built if the value is given.\n\n\
+    The status of each kernel for each target is one of: ok; unsupported, with the reason, such as a texture\n\
+    parameter; not built, because values of function constants are missing; or error.\n\n\
+    Warnings include code that Metal rejects and Elinvar accepts, such as a pointer to another address\n\
+    space. A kernel that requires the value of a function constant is built if the value is given.\n\n\
     Stages: cache (lookup), preprocess, header (the precompiled header, concurrent with preprocess), rewrite,\n\
     check, spaces; then for each kernel entry, define, optimize, parse, passes, codegen, link, load.\n\n\
-    --emit prints the code of all kernels, or of the one of --kernel, in the order of the files and of\n\
-    each file's kernels. Each begins with a comment that names kernel, location and target, and ends with an\n\
-    empty line.\n\n\
+    --emit prints the code of all kernels, or of --kernel, in source order. Each kernel's code starts with a\n\
+    comment with its name, location and target, and ends with an empty line.\n\n\
     Environment: ELINVAR_DUMP=PASS,... or all writes the IR after each named compiler pass to the folder\n\
     ELINVAR_DUMP_DIR (elinvar-dump if not set); code from the cache is not dumped, so set ELINVAR_CACHE=off.\n\
     ELINVAR_VERIFY_EACH=1 verifies the IR after each pass.\n\n\
-    Exit code 1 when a file or a kernel has errors, or a target does not support a kernel.")]
+    The exit code is 1 if a file or a kernel has errors, or a target does not support a kernel.")]
 pub struct Check {
     /// Metal source files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: SourceOptions,
-    /// Target of the compilation; may be given several times
+    /// Compilation target; may be repeated
     ///
-    /// Without it, cpu; for --emit ptx, cuda.
+    /// The default is cpu, and cuda for --emit ptx.
     #[arg(long = "target", value_name = "cpu|cuda[:sm_NN]")]
     targets: Vec<Target>,
-    /// Check this kernel only
+    /// Check only this kernel
     #[arg(long, value_name = "K")]
     kernel: Option<String>,
-    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    /// Value of a function constant, such as `7u32` or `true`; may be repeated
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
-    /// Print the kernels' code in this form, and nothing else
+    /// Print only the kernels' code, in this form
     #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "github", "times"])]
     emit: Option<Emit>,
-    /// The threadgroup's size for --emit vector-ir and --emit asm
+    /// Threadgroup size for --emit vector-ir and --emit asm
     ///
-    /// Without it, 256 threads along x, or as many as the kernel allows.
+    /// The default is 256 threads along x, or the kernel's maximum if it is lower.
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size, requires = "emit")]
     group: Option<Dim3>,
     /// Print the duration of each stage of the compilation, for the source and for each kernel
@@ -78,7 +77,7 @@ pub struct Check {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print diagnostics as annotations for GitHub Actions, and nothing else
+    /// Print only diagnostics, as annotations for GitHub Actions
     #[arg(long, conflicts_with = "json")]
     github: bool,
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::failure::Result;
 use crate::report::{print_json, say};
 
-/// List the devices of this machine, their limits, and the compiler that was found
+/// List the available devices with their limits, and the compiler
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar devices\n  elinvar devices --json\n  \
     ELINVAR_CLANG=/opt/llvm/bin/clang elinvar devices")]

@@ -38,20 +38,20 @@ struct Cli {
     verb: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 the kernel or its arguments are wrong, 2 usage, \
-                          3 the device failed.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 invalid kernel or arguments, 2 invalid usage, \
+                          3 device failure.";
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the devices of this machine and the compiler that was found
+    /// List the available devices and the compiler
     Devices(devices::Devices),
-    /// Compile Metal files and print what each kernel takes
+    /// Compile Metal files and print the parameters of their kernels
     Check(check::Check),
-    /// Run a kernel on arrays and numbers
+    /// Run a kernel on arrays and scalars
     Run(run::Run),
-    /// Compile Metal files ahead into a bundle, for machines without a compiler
+    /// Compile Metal files ahead of time into a bundle, for machines without a compiler
     Pack(pack::Pack),
-    /// Measure the runtime and the kernels of the suites
+    /// Run benchmarks of the runtime, the compilers and whole kernels
     Bench(bench::Bench),
     /// Run the tests of a crate that uses Metal, without a Mac
     Test(test::Test),

@@ -18,36 +18,36 @@ use crate::source::{Math, SourceOptions};
 use crate::target::Target;
 use crate::value::{parse_size, split_pair};
 
-/// Compile Metal files ahead into a bundle
+/// Compile Metal files ahead of time into a bundle
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar pack kernels/*.metal -o kernels.bundle --target cuda:sm_90\n  \
     elinvar pack gemm.metal -o gemm.bundle --target cuda --constant use_bias=true --checked\n  \
     elinvar pack sum.metal -o sum.bundle --target cpu:x86-64-v3 --target cuda --group 64 --group 16,16\n  \
     elinvar run kernels.bundle --kernel vector_add …\n\n\
-    A bundle is run as it is: load none that you would not run as a program.")]
+    A bundle contains native code, which is executed without verification: load only bundles that you trust.")]
 pub struct Pack {
     /// Metal source files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The file to write
+    /// Output file
     #[arg(short = 'o', value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// What to compile for; may be given several times
+    /// Compilation target; may be repeated
     #[arg(long = "target", value_name = "cpu[:LEVEL]|cuda[:sm_NN]", default_value = "cuda")]
     targets: Vec<Target>,
-    /// A threadgroup's size that kernels for the CPU are packed for; may be given several times
+    /// Threadgroup size for which CPU kernels are compiled; may be repeated
     #[arg(long = "group", value_name = "X[,Y[,Z]]", value_parser = parse_size, default_value = "256")]
     groups: Vec<Dim3>,
-    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    /// Value of a function constant, such as `7u32` or `true`; may be repeated
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
-    /// Pack this kernel only; may be given several times
+    /// Compile only this kernel; may be repeated
     #[arg(long = "kernel", value_name = "K")]
     kernels: Vec<String>,
-    /// Pack each kernel with bounds checks as well
+    /// Also compile each kernel with bounds checks
     #[arg(long)]
     checked: bool,
-    /// How far floating-point arithmetic may be rearranged
+    /// Floating-point math mode
     #[arg(long, value_enum, default_value = "fast")]
     math: Math,
     #[command(flatten)]

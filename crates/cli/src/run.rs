@@ -23,16 +23,16 @@ use crate::value::{Value, parse_size, split_pair};
 
 const AFTER_HELP: &str = "\
 VALUE is one of
-  @a.npy                 the array of a NumPy file
-  f32:1024:ramp          a new array: type:count:fill; 64x64 and 8x8x8 are counts as well.
+  @a.npy                 array from a NumPy file
+  f32:1024:ramp          new array, type:shape:fill, with a shape such as 64x64 or 8x8x8.
                          Types: bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32.
                          Fills: zeros, ones, ramp (0, 1, 2, …), a number, random[:SEED] (floats
-                         in [0, 1), integers over their whole type).
-  3.14f32  64u32  true   a number with its type; 1,2,3u32 for a vector
-  threadgroup:1024       bytes of threadgroup memory
-NAME is the parameter's name, or its position in the kernel's argument list, from 0.
-bfloat has no NumPy type: it is read from and written to uint16. For a struct any array with
-enough bytes is taken as it is.
+                         in [0, 1), integers in the whole range of the type).
+  3.14f32  64u32  true   scalar with its type; 1,2,3u32 for a vector
+  threadgroup:1024       threadgroup memory, in bytes
+NAME is the parameter's name or its index in the kernel's parameter list, from 0.
+NumPy has no bfloat16 type, so bfloat arrays are read from and written to uint16 files. For a
+struct, any array with enough bytes is passed without conversion.
 
 Examples:
   elinvar run examples/vector_add.metal --kernel vector_add --grid 1024 --group 256 \\
@@ -43,49 +43,50 @@ Examples:
   elinvar run examples/reduce.metal --kernel reduce --grid 4096 --group 256 --arg in=f32:4096:ones \\
       --arg total=f32:1:zeros --arg n=4096u32 --arg part=threadgroup:1024 --out total --json";
 
-/// Run a kernel on arrays and numbers
+/// Run a kernel on arrays and scalars
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// Metal source file, compiled Metal library (`.metallib`, for Apple GPUs), or a bundle that `elinvar pack` wrote and that is trusted as a program is
+    /// Metal source file, compiled Metal library (`.metallib`, Apple GPUs only), or bundle from `elinvar pack`. A bundle contains native code: run
+    /// only bundles that you trust
     file: PathBuf,
-    /// The kernel's name
+    /// Name of the kernel
     #[arg(long, value_name = "K")]
     kernel: String,
-    /// Threads of the grid
+    /// Size of the grid, in threads
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size)]
     grid: Dim3,
-    /// Threads of a threadgroup; chosen to suit the grid when left out
+    /// Size of a threadgroup, in threads; chosen for the grid by default
     #[arg(long, value_name = "X[,Y[,Z]]", value_parser = parse_size)]
     group: Option<Dim3>,
     /// An argument of the kernel
     #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     args: Vec<(String, String)>,
-    /// Show an array after the run, or write it to a file in the type and shape of its --arg
+    /// Print an array after the run, or write it to a file with the type and shape of its --arg
     #[arg(long, value_name = "NAME[=F.npy]")]
     out: Vec<String>,
-    /// cpu, cuda[:N] or metal; the best one there is when left out
+    /// cpu, cuda[:N] or metal; the fastest available device by default
     #[arg(long)]
     device: Option<Selection>,
-    /// Run the kernel so often, on the same arrays, and report the median of the device's times
+    /// Number of runs on the same arrays; the median device time is reported
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// The value of a function constant, by name or index, such as `7u32` or `true`
+    /// Value of a function constant, such as `7u32` or `true`; may be repeated
     #[arg(long = "constant", value_name = "NAME|INDEX=VALUE", value_parser = split_pair, allow_hyphen_values = true)]
     constants: Vec<(String, String)>,
     #[command(flatten)]
     options: SourceOptions,
-    /// How far floating-point arithmetic may be rearranged
+    /// Floating-point math mode
     #[arg(long, value_enum, default_value = "fast")]
     math: Math,
-    /// Check every access of the kernel; the first outside its memory is reported with argument, element,
+    /// Check the bounds of each memory access; the first access out of bounds is reported with argument, element,
     /// thread and line
     #[arg(long)]
     checked: bool,
-    /// Run the kernel in a process of its own, on the processor unless --device says otherwise: a crash ends that and is reported
+    /// Run the kernel in a separate process, so that a crash is reported as an error; on the CPU unless --device is given
     #[arg(long)]
     isolated: bool,
-    /// Give up when a run takes longer
+    /// Time limit of a run
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// Print JSON; infinities and NaN become null

@@ -10,13 +10,13 @@ use crate::failure::{Failure, Result};
 /// How a file is compiled.
 #[derive(Args, Debug, Default)]
 pub struct SourceOptions {
-    /// Search this folder for `#include`, after the file's own folder
+    /// Search this folder for `#include`, after the file's own folder; may be repeated
     #[arg(short = 'I', value_name = "DIR")]
     include: Vec<PathBuf>,
-    /// Let the source include files outside its folder and those of -I
+    /// Allow `#include` of files outside the file's folder and the -I folders
     #[arg(long)]
     include_outside: bool,
-    /// Define a macro
+    /// Define a macro; may be repeated
     #[arg(short = 'D', value_name = "NAME[=V]")]
     define: Vec<String>,
 }
@@ -65,11 +65,11 @@ impl SourceOptions {
 /// The math modes by name.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Math {
-    /// IEEE results
+    /// IEEE 754 semantics: no reassociation
     Safe,
-    /// Rearranged for speed
+    /// May reassociate and use reciprocals
     Relaxed,
-    /// Metal's default
+    /// As relaxed; Metal's default
     Fast,
 }
 

@@ -22,26 +22,26 @@ use standin::StandIn;
 /// The one target that the stand-in is written for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Run the tests of a crate that uses Metal on this machine
+/// Run the tests of a crate that uses Metal, without a Mac
 #[derive(Args)]
 #[command(after_help = "Examples:\n  elinvar test --manifest-path ../kernels/Cargo.toml\n  \
     cargo elinvar test -- gemm --test-threads 1\n  \
     elinvar test --cargo-arg=--release --cargo-arg=--features=metal")]
 pub struct Test {
-    /// The crate's manifest
+    /// Path of the crate's Cargo.toml
     #[arg(long, value_name = "PATH", default_value = "Cargo.toml")]
     manifest_path: PathBuf,
     /// An argument for `cargo test`, such as `--release` or `--features=NAME`; may be repeated
     #[arg(long = "cargo-arg", value_name = "ARG", allow_hyphen_values = true)]
     cargo: Vec<OsString>,
-    /// Define this cfg for every crate, and tell none but Apple's bindings that it is built for macOS: for a
-    /// workspace whose crates have code for Linux as well
+    /// Compile all crates with this cfg, and only Apple's bindings as for macOS: for workspaces whose crates also
+    /// contain code for Linux
     #[arg(long, value_name = "NAME")]
     cfg: Option<String>,
-    /// A further crate that is told that it is built for macOS; may be repeated
+    /// Additional crate to compile as for macOS; may be repeated
     #[arg(long = "crate", value_name = "NAME", conflicts_with = "cfg")]
     crates: Vec<String>,
-    /// Build the tests and print the environment's differences, but do not run them
+    /// Build the tests and print the required environment variables without running the tests
     #[arg(long)]
     no_run: bool,
     /// Arguments for the tests

@@ -27,7 +27,7 @@ fn every_verb_has_help_with_examples() {
         assert!(help.stdout.contains("--json"), "{}", help.stdout);
     }
     let help = elinvar(&["--help"]);
-    assert!(help.stdout.contains("Exit codes: 0 done"), "{}", help.stdout);
+    assert!(help.stdout.contains("Exit codes: 0 success"), "{}", help.stdout);
 }
 
 #[test]

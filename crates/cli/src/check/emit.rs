@@ -22,9 +22,9 @@ const DEFAULT_THREADS: u32 = 256;
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Emit {
-    /// LLVM IR of one thread, as the front end gives it
+    /// LLVM IR of one thread, from the front end
     Ir,
-    /// LLVM IR of the function that runs whole threadgroups on a CPU
+    /// LLVM IR of the vectorized function, which runs whole threadgroups on a CPU
     VectorIr,
     /// PTX for NVIDIA GPUs
     Ptx,

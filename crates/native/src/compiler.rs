@@ -1,8 +1,8 @@
-//! A source and the machine code of its kernels.
+//! [`Compiler`]: a source and the machine code of its kernels.
 //!
-//! The source is checked when the compiler is made. A kernel's IR is made when its signature is first asked for; machine code when it is
-//! asked for in a form. Each of the three is looked up in the cache first, and a hit makes the earlier steps unnecessary: with machine
-//! code from the cache, no IR is read.
+//! The source is validated when the compiler is created, a kernel's IR is generated when its signature is first requested, and machine
+//! code when it is requested for a form. Each of the three is looked up in the cache first, and a hit makes the earlier steps
+//! unnecessary: if machine code is cached, no IR is read.
 
 use std::sync::Arc;
 
@@ -18,33 +18,33 @@ use crate::object::Object;
 use crate::order;
 use crate::target::Target;
 
-/// What a kernel's machine code is specialized for.
+/// Parameters for which a kernel's machine code is specialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Threads of a full threadgroup, along each dimension.
+    /// Size of a full threadgroup in threads.
     pub group: Dim3,
-    /// Whether its loops look for a request to stop. Such code is slower.
+    /// Whether loops poll for a request to stop, which is slower.
     pub stoppable: bool,
 }
 
-/// A source that has passed all checks.
+/// A validated source.
 pub struct Compiler {
     program: Program,
     generator: Generator,
 }
 
 impl Compiler {
-    /// Check a source in full, with the clang that is found, by way of a cache.
+    /// Validates a source with the installed clang, or with a result from the cache.
     ///
     /// # Errors
-    /// `Compile` with the diagnostics; `Environment` when there is no clang.
+    /// `Compile` with the diagnostics; `Environment` if there is no clang.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         let program = Program::new(cache, source, InductionVariables::Widened)?;
         let generator = Generator::new(program.clang(), target);
         Ok(Self { program, generator })
     }
 
-    /// What the source declares.
+    /// Declarations of the source.
     pub fn declared(&self) -> &Declared {
         self.program.declared()
     }
@@ -57,7 +57,7 @@ impl Compiler {
         self.program.source()
     }
 
-    /// The LLVM IR of one thread of a kernel, as the front end gives it.
+    /// The LLVM IR of one thread of a kernel, from the front end.
     ///
     /// # Errors
     /// As [`Compiler::signature`].
@@ -65,24 +65,24 @@ impl Compiler {
         self.program.ir(name, &options.constants)
     }
 
-    /// What a kernel takes, with [`Signature::code`] known.
+    /// A kernel's signature, with [`Signature::code`].
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such kernel or constant, `Compile`, `Unsupported` with the source line.
+    /// `InvalidArgument` if there is no such kernel or function constant; `Compile` and `Unsupported` with the source line.
     pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
         Ok(self.program.thread(name, &options.constants)?.origin.signature.clone())
     }
 
-    /// The machine code of a kernel, from the cache or made.
+    /// The machine code of a kernel, from the cache or compiled.
     ///
     /// # Errors
-    /// As [`Compiler::signature`]; `InvalidArgument` for a threadgroup beyond [`elinvar_code::max_threads`]; `Environment` when clang or
-    /// the linker fails.
+    /// As [`Compiler::signature`]; `InvalidArgument` for a threadgroup with more threads than [`elinvar_code::max_threads`];
+    /// `Environment` if clang or the linker fails.
     pub fn kernel(&self, name: &str, options: &PipelineOptions, form: Form) -> Result<Object> {
         Ok(self.kernel_with(name, options, form, |_| Ok(()))?.1)
     }
 
-    /// [`Compiler::kernel`], with what `load` makes of the shared object's bytes. Bytes from the cache that cannot be loaded are
+    /// As [`Compiler::kernel`], and loads the shared object with `load`. If loading an object from the cache fails, the kernel is
     /// compiled again.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Compiler {
         Some(self.generator.identify(key.number(flags)).finish())
     }
 
-    /// The LLVM IR of a kernel's function over whole threadgroups, which clang compiles.
+    /// The LLVM IR of a kernel's vectorized function over whole threadgroups, the input of clang.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -128,7 +128,7 @@ impl Compiler {
         Ok(self.vectorize(&thread, options.checked, form)?.0.ir)
     }
 
-    /// The assembly of a kernel's machine code.
+    /// A kernel's assembly.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -136,7 +136,7 @@ impl Compiler {
         self.generator.assembly(&self.vector_ir(name, options, form)?)
     }
 
-    /// The function over whole threadgroups, and whether these have to start in ascending order.
+    /// Vectorizes a kernel. Also returns whether threadgroups must start in ascending order.
     fn vectorize(&self, thread: &Arc<Thread>, checked: bool, form: Form) -> Result<(Compiled, bool)> {
         let module = self.program.module(thread)?;
         let args = &thread.origin.signature.args;
@@ -175,7 +175,7 @@ impl Compiler {
         Ok((loaded, Object { bytes, scratch_bytes, ascending, faults: faults.collect(), checks }))
     }
 
-    /// Machine code of IR text, from the cache or made: sources that differ in names and comments come to the same text.
+    /// Machine code for IR text, from the cache or compiled: sources that differ only in names and comments have the same text.
     fn code<T>(&self, ir: &str, load: &impl Fn(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
         let cache = self.program.cache();
         let key = self.generator.identify(cache.key("code")).text(ir).finish();
@@ -188,7 +188,7 @@ impl Compiler {
     }
 }
 
-/// What is loaded of bytes from the cache, if they can be loaded here.
+/// Loads bytes from the cache; `None` if that fails.
 fn cached<T>(bytes: &[u8], load: &impl Fn(&[u8]) -> Result<T>) -> Option<T> {
     load(bytes).inspect_err(|error| tracing::debug!("{error}")).ok()
 }

@@ -1,10 +1,9 @@
-//! LLVM IR text to a shared object: `clang -c` and a linker.
+//! [`Generator`]: compiles LLVM IR text to a shared object with `clang -c` and a linker.
 //!
-//! The linker is called directly, since `clang -shared` costs many times as much as the link itself:
-//! `ELINVAR_LD` if set, else `ld.lld-NN` (newest first), `ld.lld`, `ld`. Where none is found, and on
-//! Apple systems, whose linker needs to be told about the platform, clang links. Files live in a
-//! private folder that is gone once the object is loaded; when a tool fails, or breaks a limit of
-//! `elinvar_msl::process`, the folder stays and the error says how to repeat the call.
+//! The linker is called directly, since `clang -shared` takes many times as long as the link itself: `ELINVAR_LD` if set, else
+//! `ld.lld-NN` (newest first), `ld.lld`, `ld`. If none is found, and on Apple systems, where the linker requires platform options,
+//! clang links. Files are in a private folder, which is removed when the object has been loaded. If a tool fails or exceeds a limit
+//! of `elinvar_msl::process`, the folder is kept, and the error contains the command line.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -20,10 +19,10 @@ use elinvar_msl::stage;
 use crate::processor;
 use crate::target::Target;
 
-/// Oldest and newest major version looked for in `ld.lld-NN`.
+/// Major versions of `ld.lld-NN` to look for.
 const VERSIONS: std::ops::RangeInclusive<u32> = 14..=30;
 
-/// The files of a run.
+/// File names.
 const TEXT: &str = "kernel.ll";
 const OBJECT: &str = "kernel.o";
 const ASSEMBLY: &str = "kernel.s";
@@ -31,23 +30,23 @@ const SHARED: &str = "kernel.so";
 
 const PRELUDE: &str = include_str!("prelude.ll");
 
-/// Bytes of text from which on clang's instruction schedulers, whose time grows with the square of a block's
-/// memory accesses, are left out.
+/// Size of the text in bytes from which on clang's instruction schedulers are disabled: their time is quadratic in the number of memory
+/// accesses of a block.
 const LONG_TEXT: usize = 500_000;
 const FOR_LONG_TEXT: [&str; 4] = ["-mllvm", "-enable-misched=false", "-mllvm", "-disable-post-ra"];
 
-/// The tools and options with which kernels are built.
+/// Tools and options for building kernels.
 pub struct Generator {
     clang: PathBuf,
-    /// `None`: clang links.
+    /// `None` if clang links.
     linker: Option<PathBuf>,
     target: Target,
-    /// Which processor this machine has.
+    /// Identity of this machine's processor.
     machine: &'static str,
 }
 
 impl Generator {
-    /// Compile for a target with `clang`.
+    /// Creates a generator for a target, with this clang.
     pub fn new(clang: impl Into<PathBuf>, target: Target) -> Self {
         Self { clang: clang.into(), linker: find_linker(), target, machine: processor::identity() }
     }
@@ -56,7 +55,7 @@ impl Generator {
         &self.target
     }
 
-    /// Add what decides, beside the text, how an object is built: tools, options and processor.
+    /// Adds everything but the text that determines the object to a cache key: tools, options and processor.
     pub(crate) fn identify(&self, key: KeyBuilder) -> KeyBuilder {
         let key = key.program(&self.clang).text(&self.target.processor).number(self.target.lanes().into());
         let key = key.number(self.target.optimized.into()).text(self.machine);
@@ -66,18 +65,18 @@ impl Generator {
         }
     }
 
-    /// Compile IR text: the shared object's bytes.
+    /// Compiles IR text to a shared object.
     ///
     /// # Errors
-    /// `Environment` when a tool fails, with its call and what it said; its input is kept then.
+    /// `Environment` if a tool fails, with the command line and its output; the input is kept.
     pub fn object(&self, ir: &str) -> Result<Vec<u8>> {
         Ok(self.object_with(ir, |_| Ok(()))?.1)
     }
 
-    /// [`Generator::object`], with what `load` makes of the bytes.
+    /// As [`Generator::object`], and loads the bytes with `load`.
     ///
     /// # Errors
-    /// As [`Generator::object`], and as `load`; the text is kept then, too.
+    /// As [`Generator::object`] and `load`; the input is kept in both cases.
     pub fn object_with<T>(&self, ir: &str, load: impl FnOnce(&[u8]) -> Result<T>) -> Result<(T, Vec<u8>)> {
         let folder = temporary_folder()?;
         let built = self.build_in(folder.path(), ir).and_then(|shared| {
@@ -87,10 +86,10 @@ impl Generator {
         built.map_err(|error| with_kept_input(error, folder))
     }
 
-    /// Compile IR text to assembly.
+    /// Compiles IR text to assembly.
     ///
     /// # Errors
-    /// `Environment` when clang fails, with its call and what it said; its input is kept then.
+    /// As [`Generator::object`].
     pub fn assembly(&self, ir: &str) -> Result<String> {
         let folder = temporary_folder()?;
         let compiled = self.compile(folder.path(), ir, "-S", ASSEMBLY).and_then(|()| {
@@ -113,7 +112,7 @@ impl Generator {
         Ok(folder.join(SHARED))
     }
 
-    /// Compile IR text in a folder to what clang's option `kind` says, `-c` or `-S`.
+    /// Runs clang on IR text in a folder, with the option `-c` or `-S`.
     fn compile(&self, folder: &Path, ir: &str, kind: &str, output: &str) -> Result<()> {
         let text = folder.join(TEXT);
         std::fs::write(&text, with_prelude(ir).as_bytes())
@@ -136,7 +135,7 @@ fn temporary_folder() -> Result<Scratch> {
     })
 }
 
-/// The error of a tool, with the place of its input, which is kept.
+/// Keeps a tool's input and adds its path to the error.
 fn with_kept_input(error: Error, folder: Scratch) -> Error {
     match error {
         Error::Environment(why) => Error::Environment(format!("{why}\n{}", folder.keep(&[TEXT]))),
@@ -144,10 +143,10 @@ fn with_kept_input(error: Error, folder: Scratch) -> Error {
     }
 }
 
-/// A tool that works in a folder, so that its outputs are names alone: LLVM takes `%` in the path of one for a placeholder.
+/// A command that runs in a folder, so that its outputs have no paths: LLVM interprets `%` in the path of an output as a placeholder.
 fn tool_in(folder: &Path, program: &Path) -> Result<Command> {
     let cannot = |error| Error::Environment(format!("cannot find {}: {error}", program.display()));
-    // A name alone is looked for on the PATH; a path is relative to the folder of this process.
+    // A name without a separator is searched on the PATH; a path is relative to the current directory of this process.
     let searched = program.components().count() == 1;
     let program = if searched { program.to_owned() } else { std::path::absolute(program).map_err(cannot)? };
     let mut command = Command::new(program);
@@ -160,13 +159,13 @@ fn read_object(shared: &Path) -> Result<Vec<u8>> {
         .map_err(|error| Error::Environment(format!("cannot read {}: {error}", shared.display())))
 }
 
-/// The text with the conversions it may need. Other architectures have them as instructions.
+/// Appends the conversion functions that the text may require. Other architectures have instructions for them.
 fn with_prelude(ir: &str) -> Cow<'_, str> {
     let needed = cfg!(target_arch = "x86_64") && (ir.contains("half") || ir.contains("bfloat"));
     if needed { Cow::Owned(format!("{ir}\n{PRELUDE}")) } else { Cow::Borrowed(ir) }
 }
 
-/// Run a tool; its failure is an error with what it said and how it was called.
+/// Runs a tool. The error of a failure has its command line and its output.
 fn run(mut command: Command) -> Result<()> {
     let call = process::quoted(std::iter::once(command.get_program()).chain(command.get_args()));
     let limits = Limits::from_env().map_err(Error::Environment)?;
@@ -218,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The text in the folder that the message names and that must still be there; removes it.
+    /// Reads and removes the folder of kept input that the message names.
     fn take_kept_file(message: &str) -> String {
         let folder = std::env::temp_dir().join("elinvar-run-").display().to_string();
         let at = message.find(&folder).unwrap();

@@ -1,13 +1,13 @@
-//! Metal kernels as native code for CPUs: what the CPU driver loads, and what `elinvar pack --target cpu` writes.
+//! Compiles Metal kernels to native code for CPUs, for the CPU driver and for `elinvar pack --target cpu`.
 //!
-//! [`Compiler`] is a source that has been checked; [`Compiler::kernel`] gives the machine code of one kernel for one [`Form`], by way
-//! of the cache. The front end's code of one thread (`elinvar-msl`) becomes a function over whole threadgroups (`elinvar-spmd`), which
-//! clang compiles and a linker makes a shared object ([`Generator`]).
+//! A [`Compiler`] is a validated source; [`Compiler::kernel`] returns the machine code of one kernel for one [`Form`], from the cache
+//! if possible. The front end (`elinvar-msl`) emits LLVM IR for one thread, `elinvar-spmd` vectorizes it to a function over whole
+//! threadgroups, and clang and a linker turn that into a shared object ([`Generator`]).
 //!
-//! [`Library`] is the same by way of a bundle that was packed ahead, for machines without clang. `elinvar-ptx` has the same parts for
-//! NVIDIA GPUs.
+//! A [`Library`] has the same interface and can also read a bundle that was compiled ahead of time, for machines without clang.
+//! `elinvar-ptx` has the same structure for NVIDIA GPUs.
 //!
-//! How the object is called is described at [`elinvar_spmd::compile`]. This crate loads nothing and runs nothing.
+//! [`elinvar_spmd::compile`] specifies the object's calling convention. This crate neither loads nor runs code.
 #![warn(missing_docs)]
 
 mod compiler;

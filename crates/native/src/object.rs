@@ -1,26 +1,26 @@
-//! A kernel's machine code with what belongs to it.
+//! [`Object`]: a kernel's machine code and its metadata.
 
 use elinvar_spmd::bounds::Checks;
 use serde::{Deserialize, Serialize};
 
-/// A kernel as machine code for one [`Form`](crate::Form), with all that a launch has to know.
+/// A kernel's machine code for one [`Form`](crate::Form), with the metadata that a launch requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// The shared object, which defines [`Object::SYMBOL`].
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
-    /// Bytes of scratch memory before the dynamic threadgroup memory.
+    /// Size in bytes of the scratch memory before the dynamic threadgroup memory.
     pub scratch_bytes: u64,
-    /// Whether threadgroups have to start in ascending order, since the kernel could observe another.
+    /// Whether threadgroups must start in ascending order, because the kernel could observe another order.
     pub ascending: bool,
-    /// What fault code `n` means is at `n - 1`: message, and `file:line` when known.
+    /// Fault codes: code `n` has its message and, if known, its location as `file:line` at index `n - 1`.
     pub faults: Vec<(String, Option<String>)>,
-    /// What a fault record means, of a kernel with bounds checks; [`elinvar_code::Bounds`] puts it into words.
+    /// With bounds checks: the accesses and memory objects that a fault record refers to. [`elinvar_code::Bounds`] formats fault records.
     pub checks: Option<Checks>,
 }
 
 impl Object {
-    /// The name of the function that runs threadgroups.
+    /// Name of the function that runs threadgroups.
     pub const SYMBOL: &str = elinvar_spmd::SYMBOL;
 }
 

@@ -1,14 +1,13 @@
-//! Whether a kernel can observe the order in which its threadgroups start.
+//! Determines whether a kernel can observe the order in which its threadgroups start.
 //!
-//! What one group writes another may read only by way of atomic operations, which are what a kernel can
-//! learn from about other groups; volatile loads are counted with them. An atomic operation whose result is
-//! not used tells nothing.
+//! Threadgroups can communicate only through atomic operations and volatile loads. An atomic operation whose result is unused
+//! observes nothing.
 
 use std::collections::HashSet;
 
 use elinvar_ir::{Function, Inst, Module, Op, Operand, ValueId};
 
-/// Whether the kernel's groups have to start in ascending order, by its code for one thread.
+/// Whether the kernel, given as code for one thread, can observe the order of its threadgroups.
 pub(crate) fn is_observed(module: &Module) -> bool {
     module.functions.iter().any(|function| {
         let used = used(function);
@@ -22,7 +21,7 @@ pub(crate) fn is_observed(module: &Module) -> bool {
     })
 }
 
-/// The values that the function's code uses.
+/// Values with uses in the function.
 fn used(function: &Function) -> HashSet<ValueId> {
     let value = |operand: &Operand| match operand {
         Operand::Value(value) => Some(*value),

@@ -1,7 +1,7 @@
-//! A source whose kernels were compiled ahead, or are compiled as they are asked for.
+//! [`Library`]: a source whose kernels were compiled ahead of time, or are compiled on demand.
 //!
-//! Machine code is made for one threadgroup size, so a bundle has code for the sizes that were chosen when it was packed. It is made
-//! for a level of the processor's architecture ([`Target::levels`]), and used where the processor has that level.
+//! Machine code is specific to a threadgroup size, so a bundle contains code for the sizes that were chosen when it was packed. It is
+//! compiled for a level of the processor architecture ([`Target::levels`]) and used on processors that support this level.
 
 use elinvar_cache::{Cache, Key};
 use elinvar_code::{Bundle, Declared, check_group, kernel_key};
@@ -11,7 +11,7 @@ use crate::compiler::{Compiler, Form};
 use crate::object::Object;
 use crate::target::{NATIVE, Target};
 
-/// A source and the machine code of its kernels, from a bundle if it has one.
+/// A source and the machine code of its kernels, which is read from the source's bundle if it has one.
 pub struct Library {
     source: Source,
     from: From,
@@ -23,10 +23,10 @@ enum From {
 }
 
 impl Library {
-    /// A source, from its own bundle, or compiled.
+    /// Loads a source from its own bundle, or compiles it.
     ///
     /// # Errors
-    /// As [`Compiler::new`]; what is wrong with the bundle.
+    /// As [`Compiler::new`]; `InvalidArgument` for an invalid bundle.
     pub fn new(cache: &Cache, source: &Source, target: Target) -> Result<Self> {
         source.expect_no_metal_library()?;
         let from = match &source.packed {
@@ -41,7 +41,7 @@ impl Library {
         Ok(Self { source: source.clone(), from })
     }
 
-    /// What the source declares; a bundle does not list kernels that cannot be compiled.
+    /// Declarations of the source. A bundle does not list kernels that cannot be compiled.
     pub fn declared(&self) -> &Declared {
         match &self.from {
             From::Compiler(compiler) => compiler.declared(),
@@ -49,10 +49,10 @@ impl Library {
         }
     }
 
-    /// [`Compiler::signature`], from the bundle if that has the source.
+    /// As [`Compiler::signature`], from the bundle if there is one.
     ///
     /// # Errors
-    /// As there; `Unsupported` for a kernel, or constants for it, that the bundle does not have.
+    /// As [`Compiler::signature`]; `Unsupported` if the bundle lacks the kernel, or lacks it with these constants.
     pub fn signature(&self, name: &str, options: &PipelineOptions) -> Result<Signature> {
         let bundle = match &self.from {
             From::Compiler(compiler) => return compiler.signature(name, options),
@@ -67,10 +67,10 @@ impl Library {
         })
     }
 
-    /// [`Compiler::kernel_with`], from the bundle if that has the source.
+    /// As [`Compiler::kernel_with`], from the bundle if there is one.
     ///
     /// # Errors
-    /// As there; `Unsupported` for a kernel, constants for it, or a threadgroup, that the bundle does not have.
+    /// As [`Compiler::kernel_with`]; `Unsupported` if the bundle lacks the kernel, or lacks it with these constants or this threadgroup size.
     pub fn kernel_with<T>(
         &self,
         name: &str,
@@ -87,8 +87,7 @@ impl Library {
         }
     }
 
-    /// A kernel's code in one form, in a bundle that has nothing else: another process of this machine makes a pipeline of it, without
-    /// a compiler.
+    /// Packs one kernel in one form, so that another process of this machine can create a pipeline from it without a compiler.
     ///
     /// # Errors
     /// As [`Library::kernel_with`].
@@ -106,7 +105,7 @@ impl Library {
 }
 
 impl Compiler {
-    /// Check a source and add it to a bundle: what it declares, or why it is refused.
+    /// Validates a source and adds its declarations, or its error, to a bundle.
     ///
     /// # Errors
     /// As [`Compiler::new`].
@@ -117,7 +116,7 @@ impl Compiler {
         compiled
     }
 
-    /// Add a kernel to a bundle, for threadgroups of these sizes.
+    /// Adds a kernel to a bundle, for threadgroups of these sizes.
     ///
     /// # Errors
     /// As [`Compiler::kernel`].
@@ -153,7 +152,7 @@ fn object_key(source: &Source, name: &str, options: &PipelineOptions, level: &st
     kernel_key(&format!("cpu {system} {level} {x}x{y}x{z} {stoppable}"), source, name, options)
 }
 
-/// A kernel's code in a bundle.
+/// Looks up a kernel's code in a bundle.
 fn object_of(
     bundle: &Bundle,
     source: &Source,

@@ -1,16 +1,16 @@
-//! This machine's processor: its name, what identifies its instruction set, and the width of its vectors.
+//! This machine's processor: name, identity for cache keys, and vector width.
 //!
-//! Everything is read from the system or the processor; a fact that cannot be read is absent, never a guess.
+//! Everything is read from the system or the processor; what cannot be read is absent, never guessed.
 
 use std::fs::File;
 use std::io::Read as _;
 
 use elinvar_driver::PerProcess;
 
-/// What decides which machine code `-march=native` gives: model and features of the processor, as the system reports them.
+/// Identity of the target of `-march=native`: model and features of the processor, as reported by the system.
 pub(crate) fn identity() -> &'static str {
     static IDENTITY: PerProcess<String> = PerProcess::new(|| {
-        // The first processor is enough, and each one more would cost time.
+        // All processors are alike, and reading each takes time.
         let mut start = Vec::new();
         let read = File::open("/proc/cpuinfo").and_then(|file| file.take(16 << 10).read_to_end(&mut start));
         match read {
@@ -21,7 +21,7 @@ pub(crate) fn identity() -> &'static str {
     IDENTITY.get()
 }
 
-/// The lines about the first processor that do not change while it runs.
+/// The lines about the first processor that do not change at run time.
 fn identity_lines(cpuinfo: &str) -> String {
     const NAMES: [&str; 10] = [
         "vendor_id",
@@ -40,7 +40,7 @@ fn identity_lines(cpuinfo: &str) -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// The model's name, as the system reports it.
+/// Model name of the processor, as reported by the system.
 #[cfg(target_os = "linux")]
 pub fn name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -48,7 +48,7 @@ pub fn name() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The model's name, as the system reports it.
+/// Model name of the processor, as reported by the system.
 #[cfg(target_vendor = "apple")]
 #[allow(unsafe_code)] // a C function
 pub fn name() -> Option<String> {
@@ -71,13 +71,13 @@ pub fn name() -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The model's name, as the system reports it.
+/// Model name of the processor, as reported by the system.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 pub fn name() -> Option<String> {
     None
 }
 
-/// Bits of its widest vector registers; `None` on an architecture that is not known.
+/// Width of the widest vector registers in bits; `None` on an unknown architecture.
 #[cfg(target_arch = "x86_64")]
 pub fn vector_bits() -> Option<u32> {
     let bits = if std::arch::is_x86_feature_detected!("avx512f") {
@@ -90,13 +90,13 @@ pub fn vector_bits() -> Option<u32> {
     Some(bits)
 }
 
-/// Bits of its widest vector registers; `None` on an architecture that is not known.
+/// Width of the widest vector registers in bits; `None` on an unknown architecture.
 #[cfg(target_arch = "aarch64")]
 pub fn vector_bits() -> Option<u32> {
     Some(128)
 }
 
-/// Bits of its widest vector registers; `None` on an architecture that is not known.
+/// Width of the widest vector registers in bits; `None` on an unknown architecture.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn vector_bits() -> Option<u32> {
     None

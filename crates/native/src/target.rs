@@ -1,51 +1,50 @@
-//! What machine code is made for: a processor, the threads of a vector, and how much clang optimizes.
+//! [`Target`]: processor, number of lanes of a vector, and optimization level.
 
 use elinvar_driver::{Error, Result};
 
 use crate::processor;
 
-/// Sets the threads of a vector: a power of two up to 32. For tests and experiments.
+/// Environment variable with the number of lanes of a vector, a power of two up to 32; for tests and experiments.
 const LANES: &str = "ELINVAR_CPU_LANES";
-/// Sets the processor to compile for, as clang's `-march` (on 64-bit Arm `-mcpu`) names it.
+/// Environment variable with the processor to compile for, as a value of clang's `-march` (on 64-bit Arm, `-mcpu`).
 const PROCESSOR: &str = "ELINVAR_CPU_TARGET";
-/// Bits of a lane of most kernels.
+/// Width in bits of the values that determine the default number of lanes.
 const LANE_BITS: u32 = 32;
 
-/// The level of code for this very processor, which goes from one process to another and into no file.
+/// Level of code for this machine's processor, which is passed between processes and not stored in files.
 pub(crate) const NATIVE: &str = "native";
 
-/// What machine code is made for.
+/// A compilation target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The processor's name for clang.
+    /// The processor, as clang names it.
     level: String,
-    /// The options that name the processor, separated by blanks.
+    /// clang's options for the processor, separated by spaces.
     pub(crate) processor: String,
-    /// Threads of a vector.
+    /// Number of lanes of a vector.
     lanes: u32,
-    /// Bits of the processor's vectors.
+    /// Width of the processor's vector registers in bits.
     bits: u32,
     /// Whether clang optimizes.
     pub(crate) optimized: bool,
 }
 
 impl Target {
-    /// This machine's processor, unless the environment names another.
+    /// This machine's processor, unless overridden by the environment.
     ///
     /// # Errors
-    /// `Environment` when it asks for an impossible number of lanes.
+    /// `Environment` if the environment specifies an invalid number of lanes.
     pub fn from_env() -> Result<Self> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let lanes = set(LANES).map(|text| lanes(&text)).transpose()?;
         Ok(Self::new(set(PROCESSOR).as_deref(), lanes))
     }
 
-    /// A processor, as clang's `-march` (on 64-bit Arm `-mcpu`) names it, and the threads of a vector, a power of
-    /// two up to 32; `None` is this machine's.
+    /// A processor, as a value of clang's `-march` (on 64-bit Arm, `-mcpu`), and the number of lanes of a vector, a power of two up to
+    /// 32. `None` selects this machine's processor, and one lane for each 32 bits of its vector registers.
     pub fn new(processor: Option<&str>, lanes: Option<u32>) -> Self {
         let name = processor.unwrap_or(NATIVE);
-        // The bfloat instructions of some x86 processors flush subnormal numbers; without them the
-        // results are the same everywhere.
+        // AVX512-BF16 instructions flush subnormals. Without them, results are the same on all processors.
         let options = match cfg!(target_arch = "aarch64") {
             true => format!("-mcpu={name}"),
             false => format!("-march={name} -mno-avx512bf16"),
@@ -59,13 +58,13 @@ impl Target {
         Self { level: name.to_owned(), processor: options, lanes, bits, optimized: true }
     }
 
-    /// The levels of this machine's architecture that bundles can be packed for, as clang names them, the highest first. Those that this
-    /// machine does not have are left out.
+    /// Levels of this machine's architecture that this machine supports, as clang names them, highest first. Bundles can be packed for
+    /// each of them.
     pub fn levels() -> Vec<&'static str> {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::is_x86_feature_detected as has;
-            // What each level has and those below have not; the rest comes with these.
+            // Features that each level adds; the remaining ones are present on all processors with these.
             let levels = [
                 ("x86-64", true),
                 ("x86-64-v2", has!("sse4.2") && has!("popcnt")),
@@ -81,10 +80,10 @@ impl Target {
         }
     }
 
-    /// One of [`Target::levels`].
+    /// The target for one of [`Target::levels`].
     ///
     /// # Errors
-    /// `InvalidArgument` for any other.
+    /// `InvalidArgument` for any other level.
     pub fn of(level: &str) -> Result<Self> {
         let levels = Self::levels();
         if levels.contains(&level) {
@@ -94,28 +93,28 @@ impl Target {
         Err(Error::invalid(format!("unsupported level `{level}`; this machine supports `{known}`")))
     }
 
-    /// The processor's name for clang.
+    /// The processor, as clang names it.
     pub(crate) fn level(&self) -> &str {
         &self.level
     }
 
-    /// The same with code that clang does not optimize: quickly made, slow.
+    /// The same target with clang's optimizations disabled.
     pub fn unoptimized(self) -> Self {
         Self { optimized: false, ..self }
     }
 
-    /// Threads of a vector.
+    /// Number of lanes of a vector.
     pub fn lanes(&self) -> u32 {
         self.lanes
     }
 
-    /// Vectors of that many threads that the processor's registers hold.
+    /// Number of vectors of 32-bit lanes that fit in the vector registers, at most the number of registers.
     pub fn registers(&self) -> u32 {
         let all = if self.bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 };
         (all * self.bits / (self.lanes * LANE_BITS)).min(all)
     }
 
-    /// Whether the processor loads and stores at an address per lane (AVX-512).
+    /// Whether the processor has gather and scatter instructions (AVX-512).
     pub fn gathers(&self) -> bool {
         cfg!(target_arch = "x86_64") && self.bits >= 512
     }

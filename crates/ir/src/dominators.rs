@@ -21,7 +21,7 @@ pub fn predecessors(function: &Function) -> Vec<Vec<BlockId>> {
     all
 }
 
-/// Which blocks every path from the entry passes.
+/// Dominator tree of a function.
 #[derive(Clone, Debug)]
 pub struct Dominators {
     tree: Tree,
@@ -32,7 +32,7 @@ impl Dominators {
         Dominators::of(&successors(function), BlockId(0))
     }
 
-    /// Of any graph over block ids: the successors of each, and where every path begins.
+    /// The tree of any graph over block ids, with its successors and its entry.
     pub fn of(successors: &[Vec<usize>], root: BlockId) -> Dominators {
         Dominators { tree: Tree::compute(successors, root.0 as usize) }
     }
@@ -53,7 +53,7 @@ impl Dominators {
     }
 }
 
-/// Which blocks every path to the function's end passes. All blocks without successors lead to a virtual
+/// Post-dominator tree of a function. All blocks without successors lead to a virtual
 /// exit.
 #[derive(Clone, Debug)]
 pub struct PostDominators {
@@ -66,7 +66,7 @@ impl PostDominators {
         PostDominators::of(&successors(function))
     }
 
-    /// Of any graph over block ids: the successors of each.
+    /// The tree of any graph over block ids, with its successors.
     pub fn of(successors: &[Vec<usize>]) -> PostDominators {
         let exit = successors.len();
         let mut backwards = vec![Vec::new(); exit + 1];
@@ -92,7 +92,7 @@ impl PostDominators {
         (parent != self.exit).then_some(BlockId(parent as u32))
     }
 
-    /// Whether some path from the block ends.
+    /// Whether an exit is reachable from the block.
     pub fn reaches_exit(&self, block: BlockId) -> bool {
         self.tree.is_reached(block.0 as usize)
     }

@@ -5,7 +5,7 @@
 
 use crate::parser::ParseError;
 
-/// What a token is. The text of a token includes its sigil.
+/// Kind of a token. The text of a token includes its sigil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A keyword, a type, an attribute, a label without its colon: `define`, `i32`, `for.body`, `...`.

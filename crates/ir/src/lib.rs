@@ -5,7 +5,7 @@
 //! for compute kernels. Anything outside it is an error that names the construct and its line: an
 //! instruction is never skipped.
 //!
-//! This crate knows nothing of Metal, threads or lanes.
+//! This crate is independent of Metal, threads and lanes.
 #![forbid(unsafe_code)]
 
 mod dominators;

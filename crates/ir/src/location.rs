@@ -12,7 +12,7 @@ use crate::model::{Attachments, MetadataId, MetadataNode, Module};
 /// A file whose name contains this is one of the compiler's own headers.
 const INTERNAL_FILE: &str = "elinvar_stdlib";
 
-/// A place in a source file.
+/// A location in a source file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Location {
     /// As the compiler named it.

@@ -146,7 +146,7 @@ impl Const {
     }
 }
 
-/// What an instruction reads.
+/// An operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     Value(ValueId),
@@ -154,7 +154,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// A constant integer of the given width.
+    /// An integer constant of the given width.
     pub fn int(width: u32, value: i128) -> Operand {
         Operand::Const(Const::int(width, value))
     }
@@ -330,7 +330,7 @@ pub struct Bundle {
     pub inputs: Vec<Typed>,
 }
 
-/// What an instruction does. Flag texts (`nuw nsw`, `inbounds`, `fast`, `exact`, `nneg`, `disjoint`,
+/// The operation of an instruction. Flag texts (`nuw nsw`, `inbounds`, `fast`, `exact`, `nneg`, `disjoint`,
 /// `samesign`) are kept as written, one space between words, empty for none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -522,7 +522,7 @@ pub struct Block {
     pub term_metadata: Attachments,
 }
 
-/// What is known of a value.
+/// Name and type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ValueInfo {
     pub name: Option<String>,
@@ -543,14 +543,14 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
     pub name: String,
-    /// What stands between `define`/`declare` and the return type except return attributes: linkage,
+    /// Everything between `define`/`declare` and the return type except return attributes: linkage,
     /// preemption, visibility, calling convention, as written.
     pub linkage: String,
     pub ret_attrs: String,
     pub ret: Type,
     pub params: Vec<Param>,
     pub variadic: bool,
-    /// What follows the parameter list, as written: `local_unnamed_addr #0 comdat align 16`.
+    /// Everything after the parameter list, as written: `local_unnamed_addr #0 comdat align 16`.
     pub suffix: String,
     pub metadata: Attachments,
     pub values: Vec<ValueInfo>,
@@ -558,7 +558,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function without parameters and blocks, to be filled.
+    /// A function without parameters and blocks.
     pub fn new(name: impl Into<String>, ret: Type) -> Function {
         Function {
             name: name.into(),
@@ -640,9 +640,9 @@ pub struct Global {
 /// A line of metadata: `!12 = …` or `!llvm.module.flags = …`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MetadataNode {
-    /// What stands between `!` and ` = `.
+    /// The text between `!` and ` = `.
     pub name: String,
-    /// What follows the ` = `.
+    /// The text after ` = `.
     pub text: String,
 }
 

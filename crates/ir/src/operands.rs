@@ -1,4 +1,4 @@
-//! What instructions and terminators read, and the type of what they give.
+//! Operands of instructions and terminators, and result types.
 //!
 //! Every operand is visited exactly once, in the order of the text; constants are visited like values.
 //! Block references are not operands (see [`Term::successors`]).

@@ -4,7 +4,7 @@
 use super::{Parser, Result};
 use crate::lexer::Kind;
 
-/// The attributes of LLVM 19 to 21, in any place where one may stand.
+/// The attributes of LLVM 19 to 21, in all positions.
 const ATTRIBUTES: &[&str] = &[
     "align",
     "alignstack",
@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Linkage and the like before a function's return type.
+    /// Linkage, visibility and similar keywords before a function's return type.
     pub(super) fn function_linkage(&mut self) -> Result<String> {
         let mut text = String::new();
         loop {
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Linkage and the like before `global` or `constant`.
+    /// Linkage, visibility and similar keywords before `global` or `constant`.
     pub(super) fn global_linkage(&mut self) -> Result<String> {
         let mut text = String::new();
         loop {
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows a function's parameter list.
+    /// Everything after a function's parameter list.
     pub(super) fn function_suffix(&mut self) -> Result<String> {
         let mut text = String::new();
         loop {

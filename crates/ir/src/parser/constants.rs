@@ -1,10 +1,10 @@
-//! Constants, checked against the type they are written for.
+//! Constants, checked against their type.
 
 use super::{Parser, Result};
 use crate::lexer::{Kind, unescape};
 use crate::model::{CastOp, Const, Type};
 
-/// Constants and constant expressions that are refused by name.
+/// Constants and constant expressions that are rejected by name.
 const UNSUPPORTED: &[&str] = &[
     "add",
     "sub",

@@ -1,10 +1,10 @@
-//! Instructions that neither touch memory nor call, and the choice of all others.
+//! Dispatch on opcodes, and instructions that neither access memory nor call.
 
 use super::{ParseError, Parser, Result, flags};
 use crate::lexer::Kind;
 use crate::model::{BinaryOp, CastOp, FloatPredicate, IntPredicate, Op, Operand, Type, Typed};
 
-/// Instructions of LLVM that are refused by name.
+/// Instructions that are rejected by name.
 const UNSUPPORTED: &[&str] = &[
     "invoke",
     "callbr",

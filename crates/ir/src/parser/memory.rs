@@ -1,4 +1,4 @@
-//! Instructions that make, address or access memory.
+//! Memory instructions.
 
 use super::{Parser, Result};
 use crate::lexer::Kind;

@@ -1,10 +1,9 @@
 //! Reads IR text: a hand-written parser, one pass over the tokens after the named types are known.
 //!
-//! Accepted is what clang emits for compute code. Anything else is a [`ParseError`] that names the
-//! construct and its line; nothing with a meaning is skipped. Dropped are only debug records
-//! (`#dbg_value(…)` and calls of `llvm.dbg.*`), which describe variables to a debugger and do not run.
+//! The parser accepts what clang emits for compute code, and reports a [`ParseError`] with the construct and its line for anything
+//! else. It drops only debug records (`#dbg_value(…)` and calls of `llvm.dbg.*`), which have no effect at run time.
 //!
-//! This file owns the cursor; its children own the parts of the grammar.
+//! This file has the cursor; the submodules have the parts of the grammar.
 
 mod attributes;
 mod calls;
@@ -47,7 +46,7 @@ impl std::error::Error for ParseError {}
 
 type Result<T> = std::result::Result<T, ParseError>;
 
-/// Types and constants may nest this deep.
+/// Maximum nesting depth of types and constants.
 const MAX_DEPTH: u32 = 100;
 
 impl Module {
@@ -76,7 +75,7 @@ struct Parser<'a> {
     module: Module,
     /// Names of the function being read.
     scope: scope::Scope,
-    /// A number that no node of the text has.
+    /// A number above those of all nodes of the text.
     next_metadata: u32,
     /// Nodes written inside an attachment, which the model numbers.
     inline_metadata: Vec<MetadataNode>,
@@ -231,7 +230,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// What stands between two tokens of the text, `end` excluded.
+    /// The text between two tokens, without `end`.
     fn slice(&self, start: usize, end: usize) -> &'a str {
         match end > start {
             true => &self.source[self.tokens[start].start..self.tokens[end - 1].end],
@@ -239,7 +238,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Pass one bracketed group; the cursor stands at its opening bracket.
+    /// Skips one bracketed group; the cursor is at its opening bracket.
     fn skip_group(&mut self) -> Result<()> {
         let line = self.line();
         let mut closers = Vec::new();
@@ -272,7 +271,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Parts separated by commas up to `close`, which is taken.
+    /// Parts separated by commas up to `close`, which is consumed.
     fn list<T>(&mut self, close: u8, mut part: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = Vec::new();
         if self.eat(close) {

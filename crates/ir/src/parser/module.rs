@@ -1,4 +1,4 @@
-//! What stands at the top level of a module.
+//! Top-level entities of a module.
 
 use std::collections::HashSet;
 

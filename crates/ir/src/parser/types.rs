@@ -4,7 +4,7 @@ use super::{Parser, Result};
 use crate::lexer::Kind;
 use crate::model::Type;
 
-/// Types of LLVM that no compute kernel needs.
+/// Types that compute kernels do not use, which are rejected.
 const UNSUPPORTED: &[&str] =
     &["fp128", "x86_fp80", "ppc_fp128", "x86_amx", "x86_mmx", "label", "token", "target", "vscale", "opaque"];
 

@@ -1,7 +1,7 @@
-//! The names and numbers of a function's values and blocks, as LLVM gives them.
+//! Names and numbers of a function's values and blocks, as LLVM assigns them.
 //!
-//! Unnamed parameters, blocks and results share one count, in the order of the text. Where two things of
-//! a function ask for one name, the later gets a suffix, as in LLVM.
+//! Unnamed parameters, blocks and results share one count, in the order of the text. If two values or
+//! blocks of a function have the same name, the later one gets a suffix, as in LLVM.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -43,7 +43,7 @@ impl Names {
         Names { values, blocks }
     }
 
-    /// `%name` of a value. One that nothing defines prints as `%undefined.N`, which clang refuses.
+    /// `%name` of a value. An undefined value is printed as `%undefined.N`, which clang rejects.
     pub fn value(&self, value: ValueId) -> impl fmt::Display {
         match self.values.get(value.0 as usize).cloned().flatten() {
             Some(label) => Local(label),
@@ -101,7 +101,7 @@ impl fmt::Display for Local {
     }
 }
 
-/// A name behind its sigil, quoted when LLVM would quote it. Names of digits only are numbers.
+/// A name after its sigil, quoted if LLVM would quote it. Names of digits only are numbers.
 pub(super) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {

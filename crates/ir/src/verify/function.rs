@@ -202,7 +202,7 @@ impl Verifier<'_, '_> {
         }
     }
 
-    /// The definition of a value stands before the place of its use.
+    /// The definition of a value dominates its use.
     fn dominated(
         &mut self,
         block: BlockId,

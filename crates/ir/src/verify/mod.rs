@@ -1,7 +1,7 @@
 //! Checks that a module is well-formed, so that a broken pass is caught before clang sees its output.
 //!
-//! Checked are names, types, constants, the structure of functions, definitions before uses, and the
-//! operand types of every instruction. Texts (attributes, flags, metadata) are clang's to check.
+//! The verifier checks names, types, constants, the structure of functions, definitions before uses, and the operand types of every
+//! instruction. It does not check texts (attributes, flags, metadata), which clang checks.
 
 mod constants;
 mod function;
@@ -13,7 +13,7 @@ use std::fmt;
 use crate::layout::MAX_NAMED_DEPTH;
 use crate::model::{Function, Module, Type};
 
-/// One thing that is wrong with a module.
+/// An error in a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
     /// The function it is in; `None` for the module's own.
@@ -37,7 +37,7 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Check a module; all errors found, in the order of the text.
+/// Checks a module, and returns all errors in the order of the text.
 pub fn verify(module: &Module) -> Result<(), Vec<VerifyError>> {
     let mut errors = Vec::new();
     let mut report = |message: String| errors.push(VerifyError { function: None, block: None, message });
@@ -53,7 +53,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<VerifyError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// What the checks of functions and constants look up.
+/// Symbols for the checks of functions and constants.
 struct Check<'a> {
     module: &'a Module,
     /// Every global and function; `None` for a global.
@@ -122,7 +122,7 @@ fn named_types(module: &Module, report: &mut impl FnMut(String)) {
 
 struct NamedTypes<'a> {
     definitions: HashMap<&'a str, Option<&'a Type>>,
-    /// How deep each finished type nests.
+    /// Nesting depth of each finished type.
     known: HashMap<&'a str, usize>,
     open: HashSet<&'a str>,
 }

@@ -66,8 +66,6 @@ lint:
 # The stand-in for Apple's frameworks is built with the workspace: built alone, it has fewer features and is recompiled.
 unit apple: export ELINVAR_APPLE_LIBRARY = $(abspath $(TARGET))/debug/libelinvar_apple.so
 unit: export ELINVAR_REQUIRE_NUMPY = 1
-# A longer compiler timeout, for machines that are busy.
-unit: export ELINVAR_COMPILE_TIMEOUT = 600
 unit: export ELINVAR_TEST_PYTHON = $(CURDIR)/$(VENV)/bin/python3
 # ptxas is published for Linux only.
 ifeq ($(shell uname -s),Linux)

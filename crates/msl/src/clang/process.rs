@@ -3,6 +3,9 @@
 //! A tool runs in its own process group, which is killed as a whole when a limit is exceeded. The time limit is [`Limits::time`]
 //! (120 seconds, or `ELINVAR_COMPILE_TIMEOUT`), the memory limit [`Limits::memory`] (4 GiB, or `ELINVAR_COMPILE_MEMORY`).
 //!
+//! On Linux the time limit applies to the processor time of the group, so that a busy machine does not make compilation fail. A
+//! group that makes no progress for that long is killed, too. On other systems the limit applies to wall-clock time.
+//!
 //! The group does not outlive this process. Its leader is a shell, the watchdog, that reads from a pipe whose write end is here:
 //! at end of file it removes the directories of [`crate::clang::scratch`] and kills the group. The tool can only start as a
 //! member of a live group. `PR_SET_PDEATHSIG` would fire when the *thread* that started the tool exits, and needs code between
@@ -21,7 +24,8 @@ use crate::clang::scratch;
 /// Resource limits of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Wall-clock time until it has exited and its output has ended.
+    /// Processor time (wall-clock time except on Linux) until it has exited and its output has ended. Also the maximum wall-clock time
+    /// in which it uses less than 1 % of a processor.
     pub time: Duration,
     /// Bytes written to standard output.
     pub stdout: u64,
@@ -147,7 +151,7 @@ pub fn run(command: &mut Command, limits: &Limits) -> Result<Output, Failure> {
     apply_limits(&child, limits);
     let group = group.of(&child);
     let events = spawn_readers(&mut child, limits);
-    let collected = collect_output(&events, limits);
+    let collected = collect_output(&events, limits, || group.processor_time());
     // The child has not been reaped, so its process group ID is still valid.
     group.kill();
     let status = child.wait().map_err(Failure::Start)?;
@@ -238,12 +242,38 @@ impl ProcessGroup {
         self
     }
 
+    /// Processor time of all members and of their children that have ended; `None` if the system does not report it.
+    fn processor_time(&self) -> Option<Duration> {
+        let group = self.number?.as_raw_nonzero().get();
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        let mut ticks = 0;
+        for process in std::fs::read_dir("/proc").ok()?.flatten() {
+            let is_process = process.file_name().to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
+            let stat =
+                is_process.then(|| std::fs::read_to_string(process.path().join("stat")).ok()).flatten();
+            ticks += stat.and_then(|stat| ticks_of(&stat, group)).unwrap_or(0);
+        }
+        Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64))
+    }
+
     /// Kill all members.
     fn kill(&self) {
         if let Some(number) = self.number {
             let _none_left = rustix::process::kill_process_group(number, Signal::KILL);
         }
     }
+}
+
+/// Clock ticks of a process and its ended children, from its line in `/proc/PID/stat`, if it is a member of the group (proc_pid_stat(5)).
+fn ticks_of(stat: &str, group: i32) -> Option<u64> {
+    // The command's name, in parentheses, may contain anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split_ascii_whitespace();
+    let [_state, _parent, process_group] = [fields.next()?, fields.next()?, fields.next()?];
+    if process_group.parse() != Ok(group) {
+        return None;
+    }
+    // utime, stime, cutime and cstime are fields 14 to 17; the process group is field 5.
+    fields.skip(8).take(4).map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 impl Drop for ProcessGroup {
@@ -278,16 +308,74 @@ fn spawn_readers(child: &mut Child, limits: &Limits) -> Receiver<Event> {
     events
 }
 
+/// Share of a processor below which a tool makes no progress. A machine would have to be overloaded a hundredfold to give it less.
+const LEAST_SHARE: f64 = 0.01;
+/// Minimum interval between two checks of the time limit.
+const SHORTEST_CHECK: Duration = Duration::from_millis(20);
+
+/// Tracks the time limit of a tool that has just started.
+struct TimeLimit {
+    limit: Duration,
+    /// Time at which progress was last seen, and the processor time used by then.
+    progress: (Instant, Duration),
+    next_check: Instant,
+}
+
+impl TimeLimit {
+    fn new(limit: Duration) -> Self {
+        let now = Instant::now();
+        Self { limit, progress: (now, Duration::ZERO), next_check: now + limit }
+    }
+
+    /// Time until the next check.
+    fn left(&self) -> Duration {
+        self.next_check.saturating_duration_since(Instant::now())
+    }
+
+    /// Checks the limit. `used` is the processor time so far, `None` if it is unknown.
+    ///
+    /// # Errors
+    /// The limit was exceeded.
+    fn check(&mut self, used: Option<Duration>) -> Result<(), String> {
+        let (now, seconds) = (Instant::now(), self.limit.as_secs_f64());
+        let exceeded = |what: &str| {
+            Err(format!(
+                "was killed after {seconds} seconds{what}, the limit that ELINVAR_COMPILE_TIMEOUT sets"
+            ))
+        };
+        let Some(used) = used else {
+            return if now < self.next_check { Ok(()) } else { exceeded("") };
+        };
+        if used >= self.limit {
+            return exceeded(" of processor time");
+        }
+        let (since, before) = self.progress;
+        let elapsed = now.saturating_duration_since(since);
+        if elapsed >= self.limit {
+            if used.saturating_sub(before) < elapsed.mul_f64(LEAST_SHARE) {
+                return exceeded(" without progress");
+            }
+            self.progress = (now, used);
+        }
+        let cpu_check = now + (self.limit - used).max(SHORTEST_CHECK);
+        self.next_check = cpu_check.min(self.progress.0 + self.limit);
+        Ok(())
+    }
+}
+
 /// Wait for both outputs and the exit.
 ///
 /// # Errors
 /// The limit that was exceeded.
-fn collect_output(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let deadline = Instant::now() + limits.time;
+fn collect_output(
+    events: &Receiver<Event>,
+    limits: &Limits,
+    processor_time: impl Fn() -> Option<Duration>,
+) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let mut time = TimeLimit::new(limits.time);
     let (mut stdout, mut stderr, mut ended) = (None, None, false);
     while !ended || stdout.is_none() || stderr.is_none() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match events.recv_timeout(left) {
+        match events.recv_timeout(time.left()) {
             Ok(Event::Exited) => ended = true,
             Ok(Event::Output(stream, bytes)) => {
                 let (place, name, limit) = match stream {
@@ -300,12 +388,7 @@ fn collect_output(events: &Receiver<Event>, limits: &Limits) -> Result<(Vec<u8>,
                 }
                 *place = Some(bytes);
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let seconds = limits.time.as_secs_f64();
-                return Err(format!(
-                    "was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets"
-                ));
-            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => time.check(processor_time())?,
         }
     }
     Ok((stdout.unwrap_or_default(), stderr.unwrap_or_default()))
@@ -381,10 +464,9 @@ mod tests {
             let pid = loop {
                 let why = killed(&script, &Limits { time, ..SHORT });
                 let seconds = time.as_secs_f64();
-                let expected = format!(
-                    "was killed after {seconds} seconds, the limit that ELINVAR_COMPILE_TIMEOUT sets"
-                );
-                assert_eq!(why, expected);
+                let what = if cfg!(target_os = "linux") { " without progress" } else { "" };
+                let limit = format!("was killed after {seconds} seconds{what}, the limit");
+                assert_eq!(why, format!("{limit} that ELINVAR_COMPILE_TIMEOUT sets"));
                 match std::fs::read_to_string(&file) {
                     Ok(pid) if pid.ends_with('\n') => break pid,
                     _ => time *= 2,
@@ -395,6 +477,33 @@ mod tests {
                 std::thread::yield_now();
             }
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_time_limit_counts_processor_time() {
+        let why = killed("while :; do :; done", &SHORT);
+        assert_eq!(
+            why,
+            "was killed after 0.3 seconds of processor time, the limit that ELINVAR_COMPILE_TIMEOUT sets"
+        );
+        // A child's time counts, too.
+        let why = killed("(while :; do :; done) & wait", &SHORT);
+        assert!(why.contains("of processor time"), "{why}");
+        // It takes longer than the limit, and works for a part of the time.
+        let work = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4";
+        let script = format!("for round in 1 2 3 4 5 6; do {work}; done; echo done");
+        let limits = Limits { time: Duration::from_millis(1200), ..SHORT };
+        assert_eq!(shell(&script, &limits).unwrap().stdout, b"done\n");
+    }
+
+    #[test]
+    fn the_processor_time_of_a_process_is_read_from_its_line() {
+        let line = "12 (a) b) R 1 77 5 0 -1 4194304 100 0 0 0 10 20 3 4 20 0 1 0 99 0 0";
+        assert_eq!(ticks_of(line, 77), Some(37));
+        assert_eq!(ticks_of(line, 1), None);
+        assert_eq!(ticks_of("12 (a) R 1 77", 77), Some(0));
+        assert_eq!(ticks_of("", 77), None);
     }
 
     #[test]
